@@ -1,0 +1,47 @@
+"""FreeTickets: train one sparse network, get an ensemble."""
+
+from typing import TYPE_CHECKING
+
+from ._lazy import attach
+
+if TYPE_CHECKING:
+    from . import data as data
+    from . import metrics as metrics
+    from . import models as models
+    from . import sparsity as sparsity
+    from .ensemble import Ensemble as Ensemble
+    from .ensemble import Uncertainty as Uncertainty
+    from .ensemble import load as load
+    from .errors import FreeTicketsError as FreeTicketsError
+    from .methods.dense import Dense as Dense
+    from .methods.dense import DenseEnsemble as DenseEnsemble
+    from .methods.dst import DST as DST
+    from .methods.edst import EDST as EDST
+    from .methods.static import Static as Static
+    from .sparsity.schedule import Exploration as Exploration
+    from .sparsity.sparsifier import Sparsifier as Sparsifier
+    from .ticket import Ticket as Ticket
+
+__version__ = "0.1.0"
+
+__getattr__, __all__ = attach(
+    __name__,
+    {
+        "data": "data",
+        "metrics": "metrics",
+        "models": "models",
+        "sparsity": "sparsity",
+        "Ensemble": "ensemble",
+        "Uncertainty": "ensemble",
+        "load": "ensemble",
+        "FreeTicketsError": "errors",
+        "Dense": "methods.dense",
+        "DenseEnsemble": "methods.dense",
+        "DST": "methods.dst",
+        "EDST": "methods.edst",
+        "Static": "methods.static",
+        "Exploration": "sparsity.schedule",
+        "Sparsifier": "sparsity.sparsifier",
+        "Ticket": "ticket",
+    },
+)

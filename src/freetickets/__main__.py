@@ -1,0 +1,8 @@
+"""`python -m freetickets` is the same as `freetickets`."""
+
+import sys
+
+from .cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Show what a method will train and cost, before any training.
+
+freetickets plan edst --dataset cifar100 --model wrn-28-10
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from ..data import get_spec
+from ..models import check_name
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """This command has no flags of its own."""
+
+
+def run(parsed: argparse.Namespace) -> None:
+    """Prints the plan and its ledger."""
+    from .parser import config_from
+
+    config = config_from(parsed)
+    check_name(config.model)
+    spec = get_spec(config.dataset, config.data_dir, config.image_size)
+    config = config.resolved(spec)
+
+    from .. import data
+    from ..training.job import Job
+    from .tables import print_plan
+
+    job = Job(config, spec, lambda: data.load(spec, "train", config.data_dir))
+    ledger = job.price()
+    if parsed.json:
+        print(json.dumps({"plan": asdict(job.plan), "ledger": ledger.as_dict()}, indent=2))
+        return
+    print_plan(config, spec, ledger)

@@ -1,0 +1,221 @@
+"""Batches of a split, epoch by epoch: the same whatever the workers, the ranks and the start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from freetickets.data.augment import PAD_MODES, CropFlip, crop_flip
+from freetickets.data.decode import centre_crop, open_image, pixels, random_crop
+from freetickets.data.split import LazySplit, Split
+from freetickets.errors import FreeTicketsError
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+# What a random number is for, so that no two uses share a stream.
+_ORDER, _CROP_FLIP, _DECODE = range(3)
+
+
+class Batches:
+    """The batches of a split: shuffled, augmented, normalised to float32.
+
+    Everything random is a function of (seed, epoch, index of the batch or sample). So an epoch can
+    start in its middle, and N ranks get the N slices of the batch that one rank would get.
+
+    Args:
+        split: The samples.
+        batch_size: Samples of one batch over all ranks.
+        mean: Mean of each channel in [0, 1]; empty to only scale images to [0, 1].
+        std: Standard deviation of each channel; empty as for `mean`.
+        augmentation: "none", or one of the names in `DatasetSpec.augmentation`.
+        seed: Seed of order and augmentation.
+        shuffle: Draw a new order each epoch; else keep the split's.
+        workers: Processes that decode image files. Splits in memory need none.
+        rank: Which slice of each batch to give.
+        world: Number of ranks.
+
+    Example:
+        >>> split = Split(torch.zeros(300, 1, 28, 28, dtype=torch.uint8), torch.arange(300))
+        >>> batches = Batches(split, 128, augmentation="pad-crop-flip")
+        >>> [len(labels) for _, labels in batches.epoch(0)]
+        [128, 128, 44]
+        >>> [len(labels) for _, labels in batches.epoch(0, start=2)]
+        [44]
+    """
+
+    def __init__(
+        self,
+        split: Split | LazySplit,
+        batch_size: int,
+        *,
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
+        augmentation: str = "none",
+        seed: int = 0,
+        shuffle: bool = True,
+        workers: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        if not 0 <= rank < world <= batch_size:
+            raise FreeTicketsError(
+                f"rank {rank} of {world}, batch size {batch_size}: "
+                "a batch needs a sample for each rank"
+            )
+        if seed < 0 or workers < 0:
+            raise FreeTicketsError(f"seed {seed}, workers {workers}: neither may be negative")
+        _check_augmentation(split, augmentation)
+        self.split = split
+        self.batch_size = batch_size
+        self.augmentation = augmentation
+        self.seed = seed
+        self.shuffle = shuffle
+        self.workers = workers
+        self.rank = rank
+        self.world = world
+        self._scale, self._shift = _normalisation(split, mean, std)
+        if len(self) == 0:
+            raise FreeTicketsError(f"{len(split)} samples make no batch: give more")
+
+    def __len__(self) -> int:
+        full, rest = divmod(len(self.split), self.batch_size)
+        # BatchNorm cannot train on one sample, so a rest that leaves a rank with less than two
+        # is left out of training.
+        smallest = 2 * self.world if self.shuffle else 1
+        return full + (rest >= smallest)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Give the batches of an epoch, from batch number `start` on.
+
+        Args:
+            epoch: Number of the epoch; it decides order and augmentation.
+            start: First batch to give; those before it are skipped at no cost.
+
+        Returns:
+            An iterator over (inputs float32, labels int64).
+        """
+        if epoch < 0 or not 0 <= start <= len(self):
+            raise FreeTicketsError(f"epoch {epoch}, batch {start}: there are {len(self)} batches")
+        if isinstance(self.split, Split):
+            return self._in_memory(self.split, epoch, start)
+        return self._from_disk(self.split, epoch, start)
+
+    def _in_memory(self, split: Split, epoch: int, start: int) -> Iterator[Batch]:
+        order = self._order(epoch)
+        for batch in range(start, len(self)):
+            size, mine = self._slice(batch)
+            indices = torch.from_numpy(order[mine])
+            inputs = split.inputs.index_select(0, indices)
+            if self.augmentation != "none":
+                rng = np.random.default_rng([self.seed, epoch, _CROP_FLIP, batch])
+                first = batch * self.batch_size
+                draws = CropFlip.draw(rng, size).part(mine.start - first, mine.stop - first)
+                inputs = torch.from_numpy(crop_flip(inputs.numpy(), draws, self.augmentation))
+            yield self._normalise(inputs), split.labels.index_select(0, indices)
+
+    def _from_disk(self, split: LazySplit, epoch: int, start: int) -> Iterator[Batch]:
+        order = self._order(epoch)
+        parts = [order[self._slice(batch)[1]].tolist() for batch in range(start, len(self))]
+        key = (self.seed, epoch) if self.augmentation == "imagenet" else None
+        loader: DataLoader[Any] = DataLoader(
+            _Decoder(split, key),
+            batch_sampler=parts,
+            num_workers=self.workers,
+            collate_fn=_as_it_is,
+            # Its own, or the loader would draw from the global one and change the training.
+            generator=torch.Generator(),
+        )
+        for indices, images in zip(parts, loader, strict=True):
+            if isinstance(images, FreeTicketsError):
+                raise images
+            yield self._normalise(images), split.labels[indices]
+
+    def _order(self, epoch: int) -> npt.NDArray[np.int64]:
+        if not self.shuffle:
+            return np.arange(len(self.split))
+        return np.random.default_rng([self.seed, epoch, _ORDER]).permutation(len(self.split))
+
+    def _slice(self, batch: int) -> tuple[int, slice]:
+        """Return the size of the whole batch, and where this rank's part lies in the order."""
+        first = batch * self.batch_size
+        size = min(self.batch_size, len(self.split) - first)
+        part = slice(
+            first + size * self.rank // self.world, first + size * (self.rank + 1) // self.world
+        )
+        return size, part
+
+    def _normalise(self, inputs: torch.Tensor) -> torch.Tensor:
+        if inputs.dtype != torch.uint8:
+            return inputs
+        return inputs.float().mul_(self._scale).add_(self._shift)
+
+
+class _Decoder(Dataset[torch.Tensor]):
+    """Decodes a batch of image files; runs in a worker process.
+
+    A bad image is returned as an error, not raised: torch would wrap it in a page of traceback.
+    """
+
+    def __init__(self, split: LazySplit, key: tuple[int, int] | None) -> None:
+        self._paths = split.paths
+        self._channels, self._height, self._width = split.shape
+        self._key = key
+
+    def __getitems__(self, indices: list[int]) -> torch.Tensor | FreeTicketsError:
+        batch = torch.empty(
+            (len(indices), self._channels, self._height, self._width), dtype=torch.uint8
+        )
+        try:
+            for row, index in zip(batch.numpy(), indices, strict=True):
+                row[...] = self._decode(index)
+        except FreeTicketsError as error:
+            return error
+        return batch
+
+    def _decode(self, index: int) -> npt.NDArray[np.uint8]:
+        image = open_image(self._paths[index], self._channels)
+        if self._key is None:
+            return pixels(centre_crop(image, self._height, self._width))
+        rng = np.random.default_rng([*self._key, _DECODE, index])
+        return pixels(random_crop(image, self._height, self._width, rng))
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
+def _check_augmentation(split: Split | LazySplit, augmentation: str) -> None:
+    if augmentation == "none":
+        return
+    if isinstance(split, LazySplit):
+        known, kind = ["imagenet"], "image files"
+    elif split.inputs.dtype == torch.uint8 and split.inputs.ndim == 4:
+        known, kind = list(PAD_MODES), "images in memory"
+    else:
+        known, kind = [], "features"
+    if augmentation not in known:
+        raise FreeTicketsError(
+            f"augmentation {augmentation!r} is not for {kind}: choose from {['none', *known]}"
+        )
+
+
+def _normalisation(
+    split: Split | LazySplit, mean: Sequence[float], std: Sequence[float]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return scale and shift such that pixel * scale + shift = (pixel / 255 - mean) / std."""
+    if isinstance(split, Split) and split.inputs.dtype != torch.uint8:
+        if mean or std:
+            raise FreeTicketsError("float inputs are given to the network as they are: no mean/std")
+        return torch.ones(1), torch.zeros(1)
+    channels = split.shape[0] if isinstance(split, LazySplit) else split.inputs.shape[1]
+    mean, std = tuple(mean) or (0.0,) * channels, tuple(std) or (1.0,) * channels
+    if not len(mean) == len(std) == channels or not all(s > 0 and math.isfinite(s) for s in std):
+        raise FreeTicketsError(f"mean {mean}, std {std}: give {channels} of each, std above 0")
+    mean_, std_ = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (mean, std))
+    return (1 / (255 * std_)).float(), (-mean_ / std_).float()

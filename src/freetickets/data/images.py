@@ -1,0 +1,103 @@
+"""The user's own images, to predict on: files, folders and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from freetickets.data.decode import fit, open_image, pixels
+from freetickets.data.layout import channels_first, image_shape
+from freetickets.data.npz import read_arrays, read_headers
+from freetickets.data.tree import image_files
+from freetickets.errors import FreeTicketsError
+
+_ARRAYS = (".npy", ".npz")
+_NPZ_KEYS = ("x", "x_test", "images")
+
+
+def list_images(paths: str | Path | Iterable[str | Path]) -> list[Path]:
+    """Return the files that the paths stand for: folders are replaced by the images in them.
+
+    Raises:
+        FreeTicketsError: A path does not exist, or a folder holds no images.
+    """
+    files: list[Path] = []
+    for path in map(Path, [paths] if isinstance(paths, str | Path) else paths):
+        if path.is_dir():
+            folders = sorted(folder for folder in (path, *path.rglob("*")) if folder.is_dir())
+            found = [file for folder in folders for file in image_files(folder)]
+            if not found:
+                raise FreeTicketsError(f"{path} holds no images")
+            files += found
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise FreeTicketsError(f"{path}: there is no such file or folder")
+    return files
+
+
+def read_images(
+    paths: str | Path | Iterable[str | Path],
+    shape: tuple[int, int, int],
+    resize: bool = False,
+) -> torch.Tensor:
+    """Read images as one uint8 tensor (N, C, H, W), in the order of `list_images`.
+
+    Args:
+        paths: Image files, folders of them, .npy or .npz arrays; one, or many.
+        shape: Channels, height and width that the network takes. Colours are converted.
+        resize: Resize and crop images of another size, instead of refusing them.
+
+    Raises:
+        FreeTicketsError: A file is damaged, or its images have another size.
+    """
+    parts = [
+        _read_array(path, shape) if path.suffix in _ARRAYS else _read_file(path, shape, resize)
+        for path in list_images(paths)
+    ]
+    if not parts:
+        raise FreeTicketsError("no images were given")
+    return torch.from_numpy(np.concatenate(parts))
+
+
+def _read_file(path: Path, shape: tuple[int, int, int], resize: bool) -> npt.NDArray[np.uint8]:
+    channels, height, width = shape
+    image = open_image(path, channels)
+    if (image.height, image.width) != (height, width):
+        if not resize:
+            raise FreeTicketsError(
+                f"{path} is {image.width} x {image.height} pixels, the network takes "
+                f"{width} x {height}: resize it, or allow it with --resize"
+            )
+        image = fit(image, height, width)
+    return pixels(image)[None]
+
+
+def _read_array(path: Path, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
+    if path.suffix == ".npz":
+        images = _read_npz(path)
+    else:
+        try:  # mapped, so that a header is checked before memory is taken
+            images = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, EOFError, ValueError) as error:
+            raise FreeTicketsError(f"{path} is no readable .npy: {error}") from error
+    if images.dtype != np.uint8:
+        raise FreeTicketsError(f"{path} holds {images.dtype}: images are uint8, 0 to 255")
+    found = image_shape(images.shape)
+    if found != shape:
+        raise FreeTicketsError(f"{path} holds images of (C, H, W) = {found}, not {shape}")
+    return channels_first(images)
+
+
+def _read_npz(path: Path) -> npt.NDArray[Any]:
+    keys: Sequence[str] = list(read_headers(path))
+    if len(keys) > 1:
+        keys = [key for key in _NPZ_KEYS if key in keys]
+    if not keys:
+        raise FreeTicketsError(f"{path}: name the array of images 'x'")
+    return read_arrays(path, keys[0])[0]

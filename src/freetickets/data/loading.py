@@ -1,0 +1,77 @@
+"""One function for the samples of any data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from freetickets.data.cifar import load_cifar
+from freetickets.data.fashion import load_fashion, load_mini
+from freetickets.data.folder import load_folder, load_imagenet
+from freetickets.data.npz import read_arrays
+from freetickets.data.root import data_root
+from freetickets.data.spec import DatasetSpec, get_spec
+from freetickets.data.split import LazySplit, Split, arrays
+from freetickets.data.svhn import load_svhn
+from freetickets.errors import FreeTicketsError
+
+
+def load(
+    spec_or_name: DatasetSpec | str | Path,
+    split: Literal["train", "test"],
+    data_dir: str | Path | None = None,
+    download: bool = True,
+) -> Split | LazySplit:
+    """Read the samples of a data set, and check them.
+
+    Args:
+        spec_or_name: A spec, or what `get_spec` takes: a name or a path.
+        split: "train" or "test".
+        data_dir: The data root, see `data_root`.
+        download: Whether what is missing may be downloaded.
+
+    Returns:
+        Samples whose inputs have the spec's shape, in memory or (photos) on disk.
+
+    Raises:
+        FreeTicketsError: The data is missing, damaged, or not what the spec says.
+
+    Example:
+        >>> load("fashion-mini", "test").inputs.shape
+        torch.Size([2000, 1, 28, 28])
+    """
+    if split not in ("train", "test"):
+        raise FreeTicketsError(f"there is no split {split!r}: choose 'train' or 'test'")
+    if isinstance(spec_or_name, DatasetSpec):
+        spec = spec_or_name
+    else:
+        spec = get_spec(spec_or_name, data_dir)
+    data = _read(spec, split, data_root(data_dir), download)
+    highest = int(data.labels.max())
+    if highest >= len(spec.classes):
+        raise FreeTicketsError(
+            f"{spec.name} has the label {highest}, but only {len(spec.classes)} classes (from 0)"
+        )
+    return data
+
+
+def _read(
+    spec: DatasetSpec, split: Literal["train", "test"], root: Path, download: bool
+) -> Split | LazySplit:
+    match spec.name:
+        case "fashion-mini":
+            return load_mini(split)
+        case "fashion-mnist":
+            return load_fashion(split, root, download)
+        case "cifar10" | "cifar100":
+            return load_cifar(spec.name, split, root, download)
+        case "svhn":
+            return load_svhn(split, root, download)
+        case "imagenet":
+            return load_imagenet(spec, split, root)
+    if Path(spec.name).is_dir():
+        return load_folder(spec, split)
+    x, y = read_arrays(Path(spec.name), f"x_{split}", f"y_{split}")
+    if x.ndim == 2:  # features, in the shape that the spec gives them
+        x = x.reshape(len(x), *spec.shape)
+    return arrays(x, y)

@@ -1,0 +1,144 @@
+"""Data sets in .npz files. Headers are checked before data is read; nothing in them can run."""
+
+from __future__ import annotations
+
+import lzma
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freetickets.data.layout import image_shape
+from freetickets.data.spec import DatasetSpec
+from freetickets.errors import FreeTicketsError
+
+_KEYS = ("x_train", "y_train", "x_test", "y_test")
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    RuntimeError,  # zipfile's word for an encrypted member; NotImplementedError for odd formats
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
+
+
+@dataclass(frozen=True)
+class Header:
+    """Shape and type of one array of an .npz file."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+def read_headers(path: Path) -> dict[str, Header]:
+    """Return the header of each array in the file, without reading the arrays.
+
+    Raises:
+        FreeTicketsError: The file is no .npz, is damaged, or holds Python objects.
+    """
+    with _one_line(path), zipfile.ZipFile(path) as archive:
+        return {
+            info.filename[: -len(".npy")]: _read_header(archive, info, path)
+            for info in archive.infolist()
+            if info.filename.endswith(".npy")
+        }
+
+
+def read_arrays(path: Path, *keys: str) -> list[npt.NDArray[Any]]:
+    """Return arrays of the file by their keys; see `read_headers` for the errors."""
+    headers = read_headers(path)
+    for key in keys:
+        if key not in headers:
+            raise FreeTicketsError(f"{path} has no array {key!r}, only: {', '.join(headers)}")
+    with _one_line(path), np.load(path, allow_pickle=False) as file:
+        return [file[key] for key in keys]
+
+
+def npz_spec(path: Path) -> DatasetSpec:
+    """Return the spec of a data set in an .npz; only headers, class names and labels are read."""
+    headers = read_headers(path)
+    missing = [key for key in _KEYS if key not in headers]
+    if missing:
+        raise FreeTicketsError(f"{path} lacks {', '.join(missing)}: it needs {', '.join(_KEYS)}")
+    shape = _input_shape(path, headers["x_train"])
+    if _input_shape(path, headers["x_test"]) != shape:
+        raise FreeTicketsError(f"{path}: the inputs of x_train and x_test differ in shape")
+    for part in ("train", "test"):
+        x, y = headers[f"x_{part}"].shape, headers[f"y_{part}"].shape
+        if x[:1] != y:
+            raise FreeTicketsError(f"{path}: x_{part} is {x} but y_{part} is {y}, not one a row")
+    is_image = headers["x_train"].dtype == np.uint8
+    return DatasetSpec(
+        name=str(path),
+        description="arrays of images" if is_image else "arrays of features",
+        classes=_class_names(path, "classes" in headers),
+        shape=shape,
+        train_size=headers["x_train"].shape[0],
+        test_size=headers["x_test"].shape[0],
+        mean=(0.5,) * shape[0] if is_image else (),
+        std=(0.25,) * shape[0] if is_image else (),
+        augmentation="none",  # a flip may change what the user's images mean
+        recipe="small",
+        source="your own",
+    )
+
+
+def _read_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Header:
+    with archive.open(info) as member:
+        version = np.lib.format.read_magic(member)
+        if version == (1, 0):
+            shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+        else:
+            shape, _, dtype = np.lib.format.read_array_header_2_0(member)
+        if dtype.hasobject:
+            raise FreeTicketsError(f"{path}: {info.filename} holds Python objects, which could run")
+        # A header that promises more than the file holds would make NumPy ask for that memory.
+        if info.file_size - member.tell() != math.prod(shape) * dtype.itemsize:
+            raise FreeTicketsError(f"{path} is damaged: {info.filename} is not as long as it says")
+        return Header(shape, dtype)
+
+
+def _input_shape(path: Path, header: Header) -> tuple[int, int, int]:
+    if not header.shape or header.shape[0] == 0:
+        raise FreeTicketsError(f"{path}: an array of inputs is empty")
+    if header.dtype == np.uint8:
+        return image_shape(header.shape)
+    if header.dtype.kind != "f":
+        raise FreeTicketsError(f"{path}: inputs are {header.dtype}, not uint8 images or floats")
+    if len(header.shape) == 2:
+        return (header.shape[1], 1, 1)
+    if len(header.shape) == 4:
+        return (header.shape[1], header.shape[2], header.shape[3])
+    raise FreeTicketsError(f"{path}: float inputs are (N, F) or (N, C, H, W), not {header.shape}")
+
+
+def _class_names(path: Path, named: bool) -> tuple[str, ...]:
+    if named:
+        (names,) = read_arrays(path, "classes")
+        if names.ndim != 1 or names.dtype.kind != "U" or len(names) < 2:
+            raise FreeTicketsError(f"{path}: 'classes' must be two or more strings in one axis")
+        return tuple(names.tolist())
+    (labels,) = read_arrays(path, "y_train")
+    if labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise FreeTicketsError(f"{path}: labels must be integers from 0")
+    if labels.max() >= len(labels):
+        raise FreeTicketsError(f"{path}: label {labels.max()} of {len(labels)} samples; from 0 up")
+    return tuple(str(label) for label in range(max(2, int(labels.max()) + 1)))
+
+
+@contextmanager
+def _one_line(path: Path) -> Iterator[None]:
+    """Whatever a damaged file makes zipfile and NumPy raise, the user reads one sentence."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise FreeTicketsError(f"{path} is no readable .npz: {error}") from error

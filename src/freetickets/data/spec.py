@@ -1,0 +1,197 @@
+"""What a data set is, before any of it is read. No torch here: `freetickets --help` stays quick."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from freetickets.data import class_names
+from freetickets.data.root import data_root
+from freetickets.errors import FreeTicketsError, UnknownNameError
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """A data set as a network sees it, and how it is trained on by default.
+
+    Attributes:
+        name: A registry name, or the path of the user's own data.
+        description: One line for people.
+        classes: Names of the classes, in the order of their labels.
+        shape: Channels, height and width of one input; (F, 1, 1) for a vector of F features.
+        train_size: Number of training samples of the whole set, before a hold-out.
+        test_size: Number of test samples.
+        mean: Mean of each channel in [0, 1]; empty if the inputs are ready for the network.
+        std: Standard deviation of each channel; empty as for `mean`.
+        augmentation: "none", "pad-crop-flip" (zeros), "reflect-crop-flip" or "imagenet".
+        recipe: Name of the training recipe: "small", "cifar" or "imagenet".
+        source: Where it comes from and under which licence.
+    """
+
+    name: str
+    description: str
+    classes: tuple[str, ...]
+    shape: tuple[int, int, int]
+    train_size: int
+    test_size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    augmentation: str
+    recipe: str
+    source: str
+
+
+_FASHION_MINI = DatasetSpec(
+    name="fashion-mini",
+    description="12,000 of Fashion-MNIST's images; comes with FreeTickets, nothing to download",
+    classes=class_names.FASHION,
+    shape=(1, 28, 28),
+    train_size=10_000,
+    test_size=2_000,
+    mean=(0.2860,),
+    std=(0.3530,),
+    augmentation="pad-crop-flip",
+    recipe="small",
+    source="Zalando SE 2017, MIT licence",
+)
+_CIFAR10 = DatasetSpec(
+    name="cifar10",
+    description="colour photos of 10 kinds of things, 32 x 32",
+    classes=class_names.CIFAR10,
+    shape=(3, 32, 32),
+    train_size=50_000,
+    test_size=10_000,
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2023, 0.1994, 0.2010),
+    augmentation="reflect-crop-flip",
+    recipe="cifar",
+    source="Krizhevsky 2009, no licence stated",
+)
+_SPECS = (
+    _FASHION_MINI,
+    replace(
+        _FASHION_MINI,
+        name="fashion-mnist",
+        description="grey pictures of 10 kinds of clothes, 28 x 28",
+        train_size=60_000,
+        test_size=10_000,
+    ),
+    _CIFAR10,
+    replace(
+        _CIFAR10,
+        name="cifar100",
+        description="colour photos of 100 kinds of things, 32 x 32",
+        classes=class_names.CIFAR100,
+        mean=(0.50708, 0.48655, 0.44092),
+        std=(0.26733, 0.25644, 0.27615),
+        augmentation="pad-crop-flip",
+    ),
+    replace(
+        _CIFAR10,
+        name="svhn",
+        description="digits of house numbers, 32 x 32",
+        classes=class_names.DIGITS,
+        train_size=73_257,
+        test_size=26_032,
+        mean=(0.4377, 0.4438, 0.4728),
+        std=(0.1980, 0.2010, 0.1970),
+        augmentation="none",  # a mirrored digit is no digit
+        source="Netzer et al. 2011, for non-commercial use",
+    ),
+    DatasetSpec(
+        name="imagenet",
+        description="photos of 1,000 kinds of things (ILSVRC 2012), 224 x 224",
+        classes=tuple(str(label) for label in range(1000)),
+        shape=(3, 224, 224),
+        train_size=1_281_167,
+        test_size=50_000,
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+        augmentation="imagenet",
+        recipe="imagenet",
+        source="image-net.org, for non-commercial research; not downloaded",
+    ),
+)
+_REGISTRY = {spec.name: spec for spec in _SPECS}
+
+
+def dataset_names() -> list[str]:
+    """Return the names that `get_spec` knows; the path of one's own data works as well.
+
+    Example:
+        >>> dataset_names()
+        ['fashion-mini', 'fashion-mnist', 'cifar10', 'cifar100', 'svhn', 'imagenet']
+    """
+    return list(_REGISTRY)
+
+
+def get_spec(
+    name: str | Path, data_dir: str | Path | None = None, image_size: int | None = None
+) -> DatasetSpec:
+    """Return what is known of a data set; of a path only file names and headers are read.
+
+    Args:
+        name: A name of `dataset_names()`; or a folder with `train/<class>/*` and `test/<class>/*`
+            (or `val/`); or an .npz with x_train, y_train, x_test, y_test and perhaps classes.
+        data_dir: The data root, see `data_root`; a path may also be relative to it.
+        image_size: Height and width of the images of ImageNet or of a folder, if not the default.
+
+    Raises:
+        UnknownNameError: It is neither a name nor a path.
+        FreeTicketsError: The path does not hold a data set.
+
+    Example:
+        >>> get_spec("cifar100").augmentation
+        'pad-crop-flip'
+    """
+    name = os.fspath(name)
+    if image_size is not None and image_size < 1:
+        raise FreeTicketsError(f"image size {image_size}: give a number of pixels, 1 or more")
+    if name in _REGISTRY:
+        return _registered(_REGISTRY[name], data_dir, image_size)
+    path = _find_path(name, data_dir)
+    # Imported here: NumPy and Pillow have no part in printing a list of names.
+    if path.is_dir():
+        from freetickets.data.tree import folder_spec
+
+        return folder_spec(path, image_size)
+    from freetickets.data.npz import npz_spec
+
+    _refuse_size(name, image_size)
+    return npz_spec(path)
+
+
+def _registered(
+    spec: DatasetSpec, data_dir: str | Path | None, image_size: int | None
+) -> DatasetSpec:
+    if spec.name != "imagenet":
+        _refuse_size(spec.name, image_size)
+        return spec
+    from freetickets.data.tree import imagenet_classes
+
+    size = image_size or spec.shape[1]
+    classes = imagenet_classes(data_root(data_dir)) or spec.classes
+    return replace(spec, shape=(3, size, size), classes=classes)
+
+
+def _refuse_size(name: str, image_size: int | None) -> None:
+    if image_size is not None:
+        raise FreeTicketsError(
+            f"the images of {name} have a fixed size: leave the image size out "
+            "(it is for imagenet and folders of images)"
+        )
+
+
+def _find_path(name: str, data_dir: str | Path | None) -> Path:
+    for path in (Path(name).expanduser(), data_root(data_dir) / name):
+        if name and (path.is_dir() or (path.is_file() and path.suffix == ".npz")):
+            return path.resolve()
+        if name and path.is_file():
+            raise FreeTicketsError(f"{name} is no data set: give a folder of images or an .npz")
+    if os.sep in name or name.endswith(".npz"):
+        raise FreeTicketsError(f"no data set at {name}: there is no such folder or file")
+    raise UnknownNameError("dataset", name, dataset_names())

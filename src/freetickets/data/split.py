@@ -1,0 +1,174 @@
+"""Samples with their labels: held in memory, or images decoded when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from freetickets.data.layout import channels_first
+from freetickets.errors import FreeTicketsError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_HOLD_OUT_SEED = 2022  # one split for every method and run, or their numbers could not be compared
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Samples held in memory.
+
+    Attributes:
+        inputs: uint8 images (N, C, H, W), or float32 features (N, ...) ready for the network.
+        labels: int64 (N,).
+    """
+
+    inputs: torch.Tensor
+    labels: torch.Tensor
+
+    def __post_init__(self) -> None:
+        _check_lengths(len(self.inputs), len(self.labels))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def subset(self, indices: torch.Tensor | Sequence[int]) -> Split:
+        """Return the samples at the indices, in their order."""
+        chosen = torch.as_tensor(indices, dtype=torch.int64)
+        return Split(self.inputs.index_select(0, chosen), self.labels.index_select(0, chosen))
+
+
+@dataclass(frozen=True, eq=False)
+class LazySplit:
+    """Images on disk, for sets that memory does not hold; `Batches` decodes them in its workers.
+
+    Attributes:
+        paths: One file for each sample.
+        labels: int64 (N,).
+        shape: Channels, height and width of an image after its crop.
+    """
+
+    paths: tuple[Path, ...]
+    labels: torch.Tensor
+    shape: tuple[int, int, int]
+
+    def __post_init__(self) -> None:
+        _check_lengths(len(self.paths), len(self.labels))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def subset(self, indices: torch.Tensor | Sequence[int]) -> LazySplit:
+        """Return the samples at the indices, in their order."""
+        chosen = torch.as_tensor(indices, dtype=torch.int64)
+        paths = tuple(self.paths[i] for i in chosen.tolist())
+        return LazySplit(paths, self.labels.index_select(0, chosen), self.shape)
+
+
+class _Samples(Protocol):
+    """What both kinds of split have in common."""
+
+    @property
+    def labels(self) -> torch.Tensor: ...
+    def subset(self, indices: torch.Tensor | Sequence[int]) -> Self: ...
+
+
+AnySplit = TypeVar("AnySplit", bound=_Samples)
+
+
+def hold_out(split: AnySplit, fraction: float) -> tuple[AnySplit, AnySplit | None]:
+    """Split off a validation set: the same share of each class, always the same samples.
+
+    Args:
+        split: The training samples.
+        fraction: Share to hold out, 0 <= fraction < 1; 0 holds nothing out.
+
+    Returns:
+        What is left to train on, and the validation samples (None for fraction 0).
+
+    Example:
+        >>> data = arrays(np.zeros((50, 2), np.float32), np.arange(50) % 5)
+        >>> train, validation = hold_out(data, 0.2)
+        >>> len(train), torch.bincount(validation.labels).tolist()
+        (40, [2, 2, 2, 2, 2])
+    """
+    if not 0 <= fraction < 1:
+        raise FreeTicketsError(f"hold-out fraction {fraction}: choose it from 0 to below 1")
+    if fraction == 0:
+        return split, None
+    labels = split.labels.numpy()
+    held = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        rng = np.random.default_rng([_HOLD_OUT_SEED, int(label)])
+        held[rng.permutation(members)[: round(fraction * len(members))]] = True
+    if not held.any() or held.all():
+        raise FreeTicketsError(
+            f"hold-out fraction {fraction} of {len(labels)} samples leaves one side empty"
+        )
+    kept, taken = (torch.from_numpy(np.flatnonzero(mask)) for mask in (~held, held))
+    return split.subset(kept), split.subset(taken)
+
+
+def arrays(x: npt.ArrayLike | torch.Tensor, y: npt.ArrayLike | torch.Tensor) -> Split:
+    """Make a split of anyone's arrays or tensors, after checking them.
+
+    Args:
+        x: uint8 images (N, H, W), (N, C, H, W) or (N, H, W, C); or float features (N, ...).
+        y: Integer labels (N,), from 0.
+
+    Raises:
+        FreeTicketsError: Says which of these does not hold.
+
+    Example:
+        >>> arrays(np.zeros((8, 32, 32, 3), np.uint8), np.arange(8)).inputs.shape
+        torch.Size([8, 3, 32, 32])
+    """
+    inputs, labels = _as_numpy(x, "x"), _as_numpy(y, "y")
+    if inputs.dtype == np.uint8:
+        inputs = channels_first(inputs)
+    elif inputs.dtype.kind == "f" and inputs.ndim >= 2:
+        with np.errstate(over="ignore"):  # too large for float32 becomes infinite: refused below
+            inputs = inputs.astype(np.float32, copy=False)
+        if not np.isfinite(inputs).all():
+            raise FreeTicketsError("x has values that are not finite: remove NaN and infinity")
+    else:
+        raise FreeTicketsError(
+            f"x is {inputs.dtype} of shape {inputs.shape}: give uint8 images or float (N, ...)"
+        )
+    if labels.dtype.kind not in "iu" or labels.ndim != 1:
+        raise FreeTicketsError(
+            f"y is {labels.dtype} of shape {labels.shape}: labels are integers of shape (N,)"
+        )
+    if len(labels) == 0:
+        raise FreeTicketsError("x and y are empty")
+    if labels.min() < 0:
+        raise FreeTicketsError(f"y has the label {labels.min()}: labels count from 0")
+    return Split(_as_tensor(inputs), _as_tensor(labels.astype(np.int64)))
+
+
+def _as_numpy(value: npt.ArrayLike | torch.Tensor, name: str) -> npt.NDArray[Any]:
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+        # NumPy has no bfloat16.
+        return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise FreeTicketsError(f"{name} is no array: {error}") from error
+
+
+def _as_tensor(array: npt.NDArray[Any]) -> torch.Tensor:
+    # Torch wants memory that is writable and in order; NumPy's files and views may be neither.
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+
+def _check_lengths(inputs: int, labels: int) -> None:
+    if inputs != labels:
+        raise FreeTicketsError(f"{inputs} inputs but {labels} labels: there must be one for each")

@@ -1,0 +1,147 @@
+"""A folder of images by class: `train/<class>/*` and `test/<class>/*` (or `val/`)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from freetickets.data.spec import IMAGENET_MEAN, IMAGENET_STD, DatasetSpec
+from freetickets.errors import FreeTicketsError
+
+IMAGE_SUFFIXES = frozenset(
+    f".{kind}" for kind in ("bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
+)
+_LARGEST_IN_MEMORY = 96  # pixels a side; larger pictures are photos: decoded and cropped when used
+_PHOTO_SIZE = 224
+
+
+@dataclass(frozen=True)
+class ImageTree:
+    """The files of a folder of images by class; none of them is opened."""
+
+    train: Path
+    test: Path
+    classes: tuple[str, ...]
+
+    @classmethod
+    def open(cls, folder: Path) -> ImageTree:
+        """Look at the folder's class names.
+
+        Raises:
+            FreeTicketsError: It has no training or test images by class.
+        """
+        train = folder / "train"
+        test = folder / "test" if (folder / "test").is_dir() else folder / "val"
+        if not train.is_dir() or not test.is_dir():
+            raise FreeTicketsError(
+                f"{folder} is no data set: it needs train/<class>/ and test/<class>/ (or val/)"
+            )
+        classes = _class_names(train)
+        if len(classes) < 2:
+            raise FreeTicketsError(f"{train} needs a folder of images for each class, two or more")
+        strangers = sorted(set(_class_names(test)) - set(classes))
+        if strangers:
+            raise FreeTicketsError(f"{test / strangers[0]}: there is no such class in {train}")
+        return cls(train, test, tuple(classes))
+
+    def files(self, split: Literal["train", "test"]) -> list[tuple[Path, int]]:
+        """Return each image with its label, class by class and sorted, the same on any machine.
+
+        Raises:
+            FreeTicketsError: A training class, or the whole test set, has no image.
+        """
+        folder = self.train if split == "train" else self.test
+        found: list[tuple[Path, int]] = []
+        for label, name in enumerate(self.classes):
+            images = image_files(folder / name)
+            if split == "train" and not images:
+                raise FreeTicketsError(f"{folder / name} holds no images: fill or remove it")
+            found += [(path, label) for path in images]
+        if not found:
+            raise FreeTicketsError(f"{folder} holds no images")
+        return found
+
+
+def image_files(folder: Path) -> list[Path]:
+    """Return the images directly in a folder, sorted; other and hidden files are passed over."""
+    if not folder.is_dir():
+        return []
+    with os.scandir(folder) as entries:
+        return sorted(
+            Path(entry.path)
+            for entry in entries
+            if os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES
+            and not entry.name.startswith(".")
+        )
+
+
+def folder_spec(folder: Path, image_size: int | None = None) -> DatasetSpec:
+    """Return the spec of a folder; the size and colours are those of its first training image.
+
+    Images of up to 96 x 96 pixels are held in memory and augmented like CIFAR's; larger ones are
+    photos: decoded when they are used, and cropped to 224 x 224 as ImageNet's are.
+    """
+    from freetickets.data.decode import image_size_and_channels
+
+    tree = ImageTree.open(folder)
+    train = tree.files("train")
+    size, channels = image_size_and_channels(train[0][0])
+    if image_size is not None:
+        height = width = image_size
+    elif max(size) <= _LARGEST_IN_MEMORY:
+        height, width = size
+    else:
+        height = width = _PHOTO_SIZE
+    photos = max(height, width) > _LARGEST_IN_MEMORY
+    return DatasetSpec(
+        name=str(folder),
+        description=f"folder of images of {len(tree.classes)} classes",
+        classes=tree.classes,
+        shape=(channels, height, width),
+        train_size=len(train),
+        test_size=len(tree.files("test")),
+        mean=IMAGENET_MEAN if channels == 3 else (0.5,),
+        std=IMAGENET_STD if channels == 3 else (0.25,),
+        augmentation="imagenet" if photos else "pad-crop-flip",
+        recipe="imagenet" if photos else "small",
+        source="your own",
+    )
+
+
+def find_imagenet(root: Path) -> ImageTree | None:
+    """Return the ImageNet folders below a data root, or None if they are not there.
+
+    Raises:
+        FreeTicketsError: Folders are there, but not those of the 1,000 classes.
+    """
+    places = (root / "imagenet", root / "ILSVRC2012", root)
+    folder = next((place for place in places if (place / "train").is_dir()), None)
+    if folder is None:
+        return None
+    tree = ImageTree.open(folder)
+    if len(tree.classes) != 1000:
+        raise FreeTicketsError(
+            f"{tree.train} has {len(tree.classes)} classes, ImageNet has 1000: "
+            f"for a subset give its path ({folder}) as the data set"
+        )
+    return tree
+
+
+def imagenet_classes(root: Path) -> tuple[str, ...]:
+    """Return ImageNet's class names (the WordNet ids of its folders), empty if it is not there.
+
+    Other folders in its place are no error here: a list of data sets must not fail for them.
+    """
+    try:
+        tree = find_imagenet(root)
+    except FreeTicketsError:
+        return ()
+    return tree.classes if tree else ()
+
+
+def _class_names(folder: Path) -> list[str]:
+    return sorted(
+        entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."
+    )

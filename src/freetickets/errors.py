@@ -1,0 +1,37 @@
+"""The one exception family: a mistake that a user can mend, in one line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FreeTicketsError(Exception):
+    """A user's mistake, or a machine's; the message says what to do about it.
+
+    The command line prints it as one line and exits with code 2.
+    """
+
+
+class UnknownNameError(FreeTicketsError):
+    """A name that no registry knows; the message offers the nearest one.
+
+    Example:
+        >>> raise UnknownNameError("model", "wnr-28-10", ["wrn-28-10", "mlp-100"])
+        Traceback (most recent call last):
+        ...
+        freetickets.errors.UnknownNameError: unknown model 'wnr-28-10': did you mean 'wrn-28-10'?
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        known = list(known)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        super().__init__(f"unknown {kind} {name!r}: {hint}")
+
+
+class MissingExtraError(FreeTicketsError):
+    """An optional dependency is not installed; the message names the command that installs it."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an extra: pip install 'freetickets[{extra}]'")

@@ -1,0 +1,51 @@
+"""The EDST ensemble: many tickets of one sparse training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..sparsity.schedule import check_rate
+from .method import ExploringMethod, Setting
+from .plan import Escape, Phase, Plan, Run
+
+
+@dataclass(frozen=True)
+class EDST(ExploringMethod):
+    """One sparse training that explores once, then refines, collects and escapes ticket by ticket.
+
+    Attributes:
+        escape_rate: The share of the active weights that an escape replaces (q).
+    """
+
+    name: ClassVar[str] = "edst"
+    summary: ClassVar[str] = "one sparse training that collects all its tickets"
+    paper: ClassVar[str] = "Liu et al. 2022"
+
+    escape_rate: float = 0.8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rate("escape_rate", self.escape_rate)
+
+    def plan(self, setting: Setting) -> Plan:
+        """One run: explore, then M x (refine, collect), with an escape between two tickets."""
+        recipe, lr = setting.recipe, setting.initial_lr
+        full = recipe.explore_epochs + self.tickets * recipe.refine_epochs
+        scale = setting.scale(full)
+        exploration = self.exploration(setting)
+        explore = Phase("explore", recipe.explore_schedule(scale, lr), self.sparsity, exploration)
+        refinements = [
+            Phase(
+                f"refine {ticket}",
+                recipe.refine_schedule(scale, lr),
+                self.sparsity,
+                exploration,
+                at_end=(setting.collect, Escape(self.escape_rate))
+                if ticket < self.tickets
+                else (setting.collect,),
+            )
+            for ticket in range(1, self.tickets + 1)
+        ]
+        run = Run(setting.seed, (explore, *refinements))
+        return Plan(self.name, (run,), recipe.dense_epochs * scale, self.sparse_options(recipe))

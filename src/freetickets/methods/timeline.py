@@ -1,0 +1,90 @@
+"""A run in steps: the learning rate, the exploration rate and the phase of every step."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+
+from ..sparsity.schedule import anneal
+from .plan import Collect, Escape, Phase, Run
+
+
+@dataclass(frozen=True)
+class Span:
+    """A phase in steps: it covers the steps after `start`, up to and with `end`."""
+
+    phase: Phase
+    start: int
+    end: int
+
+
+class Timeline:
+    """A run laid out in steps, numbered from 1.
+
+    Phases may end within an epoch; each end is rounded to a step on its own, so nothing drifts.
+
+    Example:
+        >>> from freetickets.methods.plan import Stretch
+        >>> phase = Phase("train", (Stretch(2, 0.1), Stretch(1, 0.01)))
+        >>> timeline = Timeline(Run(0, (phase,)), steps_per_epoch=10)
+        >>> timeline.steps, timeline.lr(20), timeline.lr(21)
+        (30, 0.1, 0.01)
+    """
+
+    def __init__(self, run: Run, steps_per_epoch: int) -> None:
+        self.spans: list[Span] = []
+        self._stretch_ends: list[int] = []
+        self._stretches = [stretch for phase in run.phases for stretch in phase.schedule]
+        epochs = 0.0
+        for phase in run.phases:
+            start = self.spans[-1].end if self.spans else 0
+            for stretch in phase.schedule:
+                epochs += stretch.epochs
+                self._stretch_ends.append(round(epochs * steps_per_epoch))
+            self.spans.append(Span(phase, start, self._stretch_ends[-1]))
+        self.steps = self.spans[-1].end
+        self._span_ends = [span.end for span in self.spans]
+        self._collections = [s.end for s in self.spans if _has(s.phase, Collect)]
+        self._escapes = [s.end for s in self.spans if _has(s.phase, Escape)]
+
+    def span_index(self, step: int) -> int:
+        """Which phase a step belongs to."""
+        return bisect.bisect_left(self._span_ends, step)
+
+    def lr(self, step: int) -> float:
+        """The learning rate of a step."""
+        index = bisect.bisect_left(self._stretch_ends, step)
+        stretch = self._stretches[index]
+        start = self._stretch_ends[index - 1] if index else 0
+        progress = (step - 1 - start) / max(1, self._stretch_ends[index] - start)
+        return anneal(stretch.shape, stretch.lr, stretch.end_lr, progress)
+
+    def exploration_rate(self, step: int) -> float:
+        """The rate of the exploration that follows a step; 0 if none does. Escapes are extra."""
+        plan = self.spans[self.span_index(step)].phase.exploration
+        if plan is None or step % plan.interval:
+            return 0.0
+        collection = _first_from(self._collections, step, default=self.steps)
+        if plan.settle and collection - step < plan.interval:
+            return 0.0
+        restart = max((end for end in self._escapes if end < step), default=0)
+        progress = (step - restart) / (collection - restart)
+        return anneal(plan.schedule, plan.rate, plan.final_rate, progress)
+
+    def explorations(self, span: Span) -> int:
+        """How many explorations a phase makes, without escapes."""
+        plan = span.phase.exploration
+        if plan is None:
+            return 0
+        first = (span.start // plan.interval + 1) * plan.interval
+        steps = range(first, span.end + 1, plan.interval)
+        return sum(self.exploration_rate(step) > 0 for step in steps)
+
+
+def _has(phase: Phase, kind: type) -> bool:
+    return any(isinstance(event, kind) for event in phase.at_end)
+
+
+def _first_from(ends: list[int], step: int, default: int) -> int:
+    index = bisect.bisect_left(ends, step)
+    return ends[index] if index < len(ends) else default

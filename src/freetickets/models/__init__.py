@@ -1,0 +1,12 @@
+"""Networks by name: `create_model("wrn-28-10", (3, 32, 32), 10)`.
+
+Importing this package does not import torch, so that the command line can list and check names
+at once. A new architecture is one file with its builder and one rule in `names.py`.
+"""
+
+from __future__ import annotations
+
+from .create import create_model
+from .names import check_name, model_names
+
+__all__ = ["check_name", "create_model", "model_names"]

@@ -1,0 +1,136 @@
+"""Builds a network from its name, ours or a user's own."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import FreeTicketsError, UnknownNameError
+from .names import Architecture, check_name, parse
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def create_model(
+    name: str, input_shape: tuple[int, ...], classes: int, **options: Any
+) -> nn.Module:
+    """Builds the network called `name`, freshly initialised.
+
+    Our own networks are `nn.Sequential`s whose children are their stages, in the order in which
+    they run and under the names that their parameters carry: they can be cut and rearranged
+    without being rewritten.
+
+    Args:
+        name: A name that `model_names` describes, or `package.module:function` for a factory of
+            your own, also from the current directory. It is given `input_shape` and `classes` if
+            it has parameters of these names.
+        input_shape: The shape of one sample, `(channels, height, width)` for images.
+        classes: How many outputs.
+        **options: What else the network takes, such as `dropout=0.1`.
+
+    Raises:
+        FreeTicketsError: The name, the shape or an option does not fit.
+
+    Example:
+        >>> model = create_model("mlp-300-100", (1, 28, 28), 10)
+        >>> sum(parameter.numel() for parameter in model.parameters())
+        266610
+    """
+    check_name(name)
+    if classes < 1:
+        raise FreeTicketsError(f"model {name!r} needs at least 1 class, not {classes}")
+    arguments: dict[str, Any] = {}
+    if ":" in name:
+        builder = name
+        # An installed command, unlike `python -m`, does not look in the current directory.
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+    else:
+        architecture, arguments = parse(name)
+        _check_shape(name, architecture, input_shape)
+        builder = architecture.builder
+    task = {"input_shape": tuple(input_shape), "classes": classes}
+    return _call(name, _load(name, builder), arguments, task, options)
+
+
+def _check_shape(name: str, architecture: Architecture, shape: tuple[int, ...]) -> None:
+    least = architecture.smallest_image
+    if least is None:
+        fits, wanted = min(shape, default=0) >= 1, "a shape of positive sizes"
+    else:
+        fits = len(shape) == 3 and shape[0] >= 1 and min(shape[1:]) >= least
+        wanted = f"images (channels, height, width) of at least {least}x{least}"
+    if not fits:
+        raise FreeTicketsError(f"model {name!r} takes {wanted}, not {tuple(shape)}")
+
+
+def _load(name: str, target: str) -> Callable[..., Any]:
+    """Imports the function `module:function`."""
+    module_name, _, path = target.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise FreeTicketsError(f"model {name!r}: cannot import {module_name}: {error}") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise UnknownNameError(f"name in {module_name}", part, _public(found))
+        found = getattr(found, part)
+    return found
+
+
+def _public(found: object) -> list[str]:
+    return [name for name in dir(found) if name[0] != "_" and callable(getattr(found, name))]
+
+
+def _call(
+    name: str,
+    builder: Callable[..., Any],
+    arguments: dict[str, Any],
+    task: dict[str, Any],
+    options: dict[str, Any],
+) -> nn.Module:
+    from torch import nn  # not above: names are listed and checked without waiting for torch
+
+    # An instance is callable too, but every ticket and every run needs a network of its own.
+    if not callable(builder) or isinstance(builder, nn.Module):
+        raise FreeTicketsError(f"model {name!r} is not a function that returns an nn.Module")
+    signature = inspect.signature(builder)
+    # By their names only: torchvision's factories take any keyword, and then choke on these.
+    given = arguments | {key: task[key] for key in task if key in signature.parameters}
+    _check_options(name, signature, given, options)
+    try:
+        signature.bind(**given, **options)
+    except TypeError as error:
+        raise FreeTicketsError(
+            f"model {name!r}: {error}; it is called with input_shape, classes and options"
+        ) from None
+    model = builder(**given, **options)
+    if not isinstance(model, nn.Module):
+        raise FreeTicketsError(
+            f"model {name!r} must return an nn.Module, not {type(model).__name__}"
+        )
+    return model
+
+
+def _check_options(
+    name: str, signature: inspect.Signature, given: dict[str, Any], options: dict[str, Any]
+) -> None:
+    parameters = signature.parameters.values()
+    known = [
+        parameter.name
+        for parameter in parameters
+        if parameter.name not in given
+        and parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    for option in options:
+        if option in known or (open_ended and option not in given):
+            continue
+        if not known:
+            raise FreeTicketsError(f"model {name!r} takes no options: leave out {option!r}")
+        raise UnknownNameError(f"option of {name}", option, known)

@@ -1,0 +1,137 @@
+"""Residual networks (He et al., 2015): for ImageNet, and the thin ones for CIFAR."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from itertools import pairwise
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions around which the input skips."""
+
+    expansion = 1
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.downsample = _downsample(inputs, width, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(N, inputs, H, W)` to `(N, width, H / stride, W / stride)`."""
+        out = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        out = self.bn2(self.conv2(out))
+        skip = x if self.downsample is None else self.downsample(x)
+        return F.relu(out + skip, inplace=True)
+
+
+class Bottleneck(nn.Module):
+    """A 3x3 convolution between two 1x1 ones that narrow and widen, around which the input skips.
+
+    The stride is on the 3x3 convolution ("v1.5"): on the first 1x1 it would drop inputs unseen.
+    """
+
+    expansion = 4
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        outputs = width * self.expansion
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(outputs)
+        self.downsample = _downsample(inputs, outputs, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(N, inputs, H, W)` to `(N, 4 * width, H / stride, W / stride)`."""
+        out = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        out = F.relu(self.bn2(self.conv2(out)), inplace=True)
+        out = self.bn3(self.conv3(out))
+        skip = x if self.downsample is None else self.downsample(x)
+        return F.relu(out + skip, inplace=True)
+
+
+def resnet(
+    input_shape: tuple[int, ...], classes: int, *, blocks: tuple[int, ...], bottleneck: bool
+) -> nn.Sequential:
+    """Builds a ResNet for large images, with the parameter names that torchvision uses.
+
+    Args:
+        input_shape: `(channels, height, width)` of one image.
+        classes: How many outputs.
+        blocks: Blocks in each of the stages, which are 64, 128, ... channels wide.
+        bottleneck: Whether a block is a `Bottleneck` or a `BasicBlock`.
+
+    Example:
+        >>> model = resnet((3, 64, 64), 10, blocks=(1, 1, 1, 1), bottleneck=True)
+        >>> [name for name, _ in model.named_children()][:5]
+        ['conv1', 'bn1', 'relu', 'maxpool', 'layer1']
+    """
+    stem = OrderedDict[str, nn.Module](
+        conv1=nn.Conv2d(input_shape[0], 64, 7, stride=2, padding=3, bias=False),
+        bn1=nn.BatchNorm2d(64),
+        relu=nn.ReLU(inplace=True),
+        maxpool=nn.MaxPool2d(3, stride=2, padding=1),
+    )
+    return _assemble(stem, 64, classes, blocks, Bottleneck if bottleneck else BasicBlock)
+
+
+def cifar_resnet(input_shape: tuple[int, ...], classes: int, *, blocks: int) -> nn.Sequential:
+    """Builds a ResNet of depth `6 * blocks + 2` for small images: 16, 32 and 64 channels.
+
+    A skip that changes the shape is a 1x1 convolution, not padding with zeros, so that every
+    connection has weights.
+
+    Args:
+        input_shape: `(channels, height, width)` of one image.
+        classes: How many outputs.
+        blocks: Blocks in each of the three stages.
+
+    Example:
+        >>> model = cifar_resnet((3, 32, 32), 10, blocks=3)
+        >>> sum(parameter.numel() for parameter in model.parameters())
+        272474
+    """
+    stem = OrderedDict[str, nn.Module](
+        conv1=nn.Conv2d(input_shape[0], 16, 3, padding=1, bias=False),
+        bn1=nn.BatchNorm2d(16),
+        relu=nn.ReLU(inplace=True),
+    )
+    return _assemble(stem, 16, classes, (blocks,) * 3, BasicBlock)
+
+
+def _assemble(
+    stem: OrderedDict[str, nn.Module],
+    width: int,
+    classes: int,
+    blocks: tuple[int, ...],
+    block: type[BasicBlock] | type[Bottleneck],
+) -> nn.Sequential:
+    """Puts stages on a stem of `width` channels: each twice as wide as the last, half the size."""
+    model = nn.Sequential(stem)
+    widths = [width * 2**stage for stage in range(len(blocks))]
+    channels = [width, *(block.expansion * each for each in widths)]
+    for stage, (inputs, outputs) in enumerate(pairwise(channels)):
+        first = block(inputs, widths[stage], stride=1 if stage == 0 else 2)
+        rest = (block(outputs, widths[stage], stride=1) for _ in range(blocks[stage] - 1))
+        model.add_module(f"layer{stage + 1}", nn.Sequential(first, *rest))
+    model.add_module("avgpool", nn.AdaptiveAvgPool2d(1))
+    model.add_module("flatten", nn.Flatten())
+    model.add_module("fc", nn.Linear(channels[-1], classes))
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_in", nonlinearity="relu")
+    return model
+
+
+def _downsample(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
+    if inputs == outputs and stride == 1:
+        return None
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))

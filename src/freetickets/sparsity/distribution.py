@@ -1,0 +1,174 @@
+"""How the non-zeros of a network are shared out over its layers.
+
+A distribution turns layer shapes and one sparsity into a density per layer; `allocate` turns the
+densities into whole numbers of weights that add up exactly.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from ..errors import FreeTicketsError, UnknownNameError
+
+Shapes = Mapping[str, Sequence[int]]
+Distribution = str | Callable[[Shapes, float], Mapping[str, float]]
+
+
+def uniform(shapes: Shapes, sparsity: float) -> dict[str, float]:
+    """Gives every layer the same density.
+
+    Example:
+        >>> uniform({"a": (10, 20), "b": (5, 10)}, 0.75)
+        {'a': 0.25, 'b': 0.25}
+    """
+    return dict.fromkeys(shapes, 1.0 - sparsity)
+
+
+def uniform_dense_first(shapes: Shapes, sparsity: float) -> dict[str, float]:
+    """Like `uniform`, but the first layer stays dense, outside the budget (RigL's convention)."""
+    densities = uniform(shapes, sparsity)
+    densities[next(iter(shapes))] = 1.0
+    return densities
+
+
+def er(shapes: Shapes, sparsity: float) -> dict[str, float]:
+    """Erdős-Rényi: density proportional to (out + in) / (out x in), whatever the kernel size."""
+    return _proportional(shapes, sparsity, {name: _ratio(s[:2]) for name, s in shapes.items()})
+
+
+def erk(shapes: Shapes, sparsity: float, power: float = 1.0) -> dict[str, float]:
+    """Erdős-Rényi-Kernel: density proportional to (sum of the shape / its product) ** power.
+
+    Layers that would need more weights than they have become dense, and the others make room.
+
+    Example:
+        >>> densities = erk({"small": (8, 4), "large": (64, 32)}, 0.8)
+        >>> densities["small"], round(densities["large"], 6)
+        (1.0, 0.1875)
+    """
+    raw = {name: _ratio(shape) ** power for name, shape in shapes.items()}
+    return _proportional(shapes, sparsity, raw)
+
+
+DISTRIBUTIONS: dict[str, Callable[[Shapes, float], Mapping[str, float]]] = {
+    "erk": erk,
+    "er": er,
+    "uniform": uniform,
+    "uniform-dense-first": uniform_dense_first,
+}
+
+
+def allocate(
+    shapes: Shapes,
+    sparsity: float | Mapping[str, float],
+    distribution: Distribution = "erk",
+) -> dict[str, int]:
+    """Returns the exact number of non-zeros of each layer.
+
+    Args:
+        shapes: The shape of each sparse layer's weight, by name.
+        sparsity: The share of zeros over all these layers together, in [0, 1); or a map from layer
+            name patterns to the sparsity of each layer (the first pattern that fits counts, a layer
+            that no pattern fits stays dense), which leaves nothing to distribute.
+        distribution: A name of `DISTRIBUTIONS`, or a function of shapes and sparsity that returns
+            the density of each layer.
+
+    Example:
+        >>> allocate({"a": (10, 10), "b": (30, 10)}, 0.9, "uniform")
+        {'a': 10, 'b': 30}
+        >>> allocate({"a": (10, 10), "b": (30, 10)}, {"b": 0.5})
+        {'a': 100, 'b': 150}
+    """
+    if not shapes:
+        raise FreeTicketsError(
+            "no layer to make sparse: the network has no weight that include/exclude let through"
+        )
+    densities: Mapping[str, float]
+    if isinstance(sparsity, Mapping):
+        densities = _from_map(shapes, sparsity)
+    else:
+        _check_sparsity(sparsity)
+        if isinstance(distribution, str):
+            if distribution not in DISTRIBUTIONS:
+                raise UnknownNameError("distribution", distribution, DISTRIBUTIONS)
+            distribution = DISTRIBUTIONS[distribution]
+        densities = distribution(shapes, sparsity)
+    return _whole_numbers(shapes, densities)
+
+
+def _check_sparsity(sparsity: float) -> None:
+    if not 0.0 <= sparsity < 1.0:
+        raise FreeTicketsError(f"sparsity must be at least 0 and below 1, not {sparsity}")
+
+
+def _ratio(shape: Sequence[int]) -> float:
+    return sum(shape) / math.prod(shape)
+
+
+def _proportional(shapes: Shapes, sparsity: float, raw: Mapping[str, float]) -> dict[str, float]:
+    """Densities scale x raw, capped at 1, whose weights add up to the budget.
+
+    The cap is found as RigL does it: solve for the scale, make the layers of the largest raw value
+    dense if they exceed 1, and solve again for the rest.
+    """
+    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+    budget = (1.0 - sparsity) * sum(sizes.values())
+    dense: set[str] = set()
+    while True:
+        free = [name for name in shapes if name not in dense]
+        if not free:
+            return dict.fromkeys(shapes, 1.0)
+        left = budget - sum(sizes[name] for name in dense)
+        scale = left / sum(raw[name] * sizes[name] for name in free)
+        highest = max(raw[name] for name in free)
+        if scale * highest <= 1.0:
+            return {name: 1.0 if name in dense else scale * raw[name] for name in shapes}
+        dense.update(name for name in free if raw[name] == highest)
+
+
+def _from_map(shapes: Shapes, sparsities: Mapping[str, float]) -> dict[str, float]:
+    for pattern, sparsity in sparsities.items():
+        _check_sparsity(sparsity)
+        if not any(matches(name, pattern) for name in shapes):
+            raise UnknownNameError("layer in the sparsity map:", pattern, shapes)
+    return {
+        name: 1.0 - next((s for pattern, s in sparsities.items() if matches(name, pattern)), 0.0)
+        for name in shapes
+    }
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Tells whether a glob pattern fits a weight's name or the name of its module.
+
+    Example:
+        >>> matches("block1.0.conv1.weight", "block1.*"), matches("fc.weight", "fc")
+        (True, True)
+    """
+    module = name.rpartition(".")[0]
+    return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(module, pattern)
+
+
+def _whole_numbers(shapes: Shapes, densities: Mapping[str, float]) -> dict[str, int]:
+    """Rounds by the largest remainder, so that the total is the rounded sum of the wishes."""
+    wishes = {}
+    for name, shape in shapes.items():
+        density = densities.get(name, math.nan)
+        if not 0.0 <= density <= 1.0:
+            raise FreeTicketsError(
+                f"the distribution gives layer {name!r} density {density}; it must lie in [0, 1]"
+            )
+        wishes[name] = density * math.prod(shape)
+    counts = {name: math.floor(wish) for name, wish in wishes.items()}
+    missing = round(sum(wishes.values())) - sum(counts.values())
+    by_remainder = sorted(wishes, key=lambda name: counts[name] - wishes[name])
+    for name in by_remainder[:missing]:
+        counts[name] += 1
+    for name, count in counts.items():
+        if count == 0:
+            raise FreeTicketsError(
+                f"this sparsity leaves layer {name!r} without a single weight: lower it, exclude "
+                "the layer, or choose another distribution"
+            )
+    return counts

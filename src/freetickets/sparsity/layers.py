@@ -1,0 +1,99 @@
+"""Which weights of a network can be sparse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+from torch.nn.parameter import UninitializedParameter
+
+from ..errors import FreeTicketsError, UnknownNameError
+from .distribution import matches
+
+Selector = str | type[nn.Module]
+
+_CONVOLUTIONS = (
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+)
+_EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+_ATTENTION_WEIGHTS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
+
+
+def select_weights(
+    model: nn.Module,
+    *,
+    include: Sequence[Selector] | None = None,
+    exclude: Sequence[Selector] = (),
+    embeddings: bool = False,
+) -> dict[str, nn.Parameter]:
+    """Returns the weights that can be sparse, by name, in the network's own order.
+
+    These are the weights of linear layers, convolutions (transposed ones too), recurrent layers and
+    attention projections. Biases and norms never are, frozen weights are left alone, and a weight
+    that several modules share counts once (one that is an embedding table too is a table).
+
+    Args:
+        model: Any network.
+        include: If given, only weights that fit one of these: glob patterns over the names of
+            weights or modules ("block1.*", "fc"), or module types.
+        exclude: Weights that fit one of these stay dense.
+        embeddings: Whether embedding tables may be sparse.
+
+    Example:
+        >>> net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
+        >>> list(select_weights(net, exclude=["2"]))
+        ['0.weight']
+    """
+    found: dict[str, nn.Parameter] = {}
+    owners: dict[str, nn.Module] = {}
+    tables = () if embeddings else (m for m in model.modules() if isinstance(m, _EMBEDDINGS))
+    seen = {id(table.weight) for table in tables}
+    for module_name, module in model.named_modules():
+        for own_name in _weight_names(module, embeddings):
+            weight = module._parameters.get(own_name)
+            if weight is None or not weight.requires_grad or id(weight) in seen:
+                continue
+            name = f"{module_name}.{own_name}" if module_name else own_name
+            if isinstance(weight, UninitializedParameter):
+                raise FreeTicketsError(
+                    f"weight {name!r} has no shape yet: run one batch through the network first"
+                )
+            if isinstance(module, _EMBEDDINGS) and module.sparse:
+                raise FreeTicketsError(
+                    f"embedding {name!r} has sparse gradients: build it with sparse=False"
+                )
+            seen.add(id(weight))
+            found[name], owners[name] = weight, module
+    for selector in [*(include or ()), *exclude]:
+        if isinstance(selector, str) and not any(matches(name, selector) for name in found):
+            raise UnknownNameError("layer", selector, found)
+    return {
+        name: weight
+        for name, weight in found.items()
+        if (include is None or _fits(name, owners[name], include))
+        and not _fits(name, owners[name], exclude)
+    }
+
+
+def _weight_names(module: nn.Module, embeddings: bool) -> list[str]:
+    if isinstance(module, (nn.Linear, *_CONVOLUTIONS)):
+        return ["weight"]
+    if isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
+        return [name for name in module._parameters if name.startswith("weight_")]
+    if isinstance(module, nn.MultiheadAttention):
+        return list(_ATTENTION_WEIGHTS)
+    if embeddings and isinstance(module, _EMBEDDINGS):
+        return ["weight"]
+    return []
+
+
+def _fits(name: str, owner: nn.Module, selectors: Sequence[Selector]) -> bool:
+    return any(
+        matches(name, selector) if isinstance(selector, str) else isinstance(owner, selector)
+        for selector in selectors
+    )

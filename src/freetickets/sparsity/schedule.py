@@ -1,0 +1,77 @@
+"""When a topology is explored, and at which rate. Plain data: this file needs no torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..errors import FreeTicketsError, UnknownNameError
+
+SCHEDULES = ("constant", "cosine", "linear")
+
+
+def anneal(schedule: str, start: float, end: float, progress: float) -> float:
+    """The value of a schedule after a share `progress` of its time.
+
+    Example:
+        >>> anneal("cosine", 0.5, 0.005, 0.0), anneal("linear", 0.5, 0.1, 0.5)
+        (0.5, 0.3)
+    """
+    if schedule == "constant":
+        return start
+    if schedule == "linear":
+        return start * (1 - progress) + end * progress
+    if schedule == "cosine":
+        return end + (start - end) * (1 + math.cos(math.pi * progress)) / 2
+    raise UnknownNameError("schedule", schedule, SCHEDULES)
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Every `interval` steps, a share `rate` of the active weights is replaced.
+
+    Called with a step's number (from 1), it returns the rate to explore with after that step, or 0.
+
+    Attributes:
+        rate: The share of each layer's active weights that is pruned and grown again (p).
+        interval: Steps between two explorations (ΔT).
+        schedule: How the rate changes over `steps`: constant, cosine or linear.
+        final_rate: Where cosine and linear schedules end.
+        steps: The length of the training; cosine and linear schedules need it.
+        stop: No exploration after this step.
+
+    Example:
+        >>> exploration = Exploration(rate=0.5, interval=100, stop=250)
+        >>> [step for step in range(1, 500) if exploration(step)]
+        [100, 200]
+    """
+
+    rate: float = 0.5
+    interval: int = 1000
+    schedule: str = "constant"
+    final_rate: float = 0.0
+    steps: int | None = None
+    stop: int | None = None
+
+    def __post_init__(self) -> None:
+        check_rate("rate", self.rate)
+        check_rate("final_rate", self.final_rate)
+        if self.interval < 1:
+            raise FreeTicketsError(f"interval must be at least 1 step, not {self.interval}")
+        if self.schedule not in SCHEDULES:
+            raise UnknownNameError("schedule", self.schedule, SCHEDULES)
+        if self.schedule != "constant" and (self.steps is None or self.steps < 1):
+            raise FreeTicketsError(f"a {self.schedule} schedule needs steps, the training's length")
+
+    def __call__(self, step: int) -> float:
+        """Returns the rate of the exploration that follows this step; 0 means none."""
+        if step % self.interval or (self.stop is not None and step > self.stop):
+            return 0.0
+        progress = min(1.0, step / self.steps) if self.steps else 0.0
+        return anneal(self.schedule, self.rate, self.final_rate, progress)
+
+
+def check_rate(name: str, value: float) -> None:
+    """Raises unless the value is a share."""
+    if not 0.0 <= value <= 1.0:
+        raise FreeTicketsError(f"{name} must lie between 0 and 1, not {value}")

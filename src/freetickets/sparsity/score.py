@@ -1,0 +1,128 @@
+"""What decides which weights are pruned and which are grown: the higher the score, the better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import FreeTicketsError, UnknownNameError
+
+
+@dataclass(frozen=True)
+class WeightView:
+    """What a score may look at: one layer at the moment of an exploration.
+
+    Attributes:
+        name: The weight's name in the network.
+        weight: Its values; zero where inactive.
+        mask: True where active.
+        gradient: The dense gradient, of the last batch or the mean over several.
+        momentum: A running mean of the dense gradients, if the score needs it.
+        generator: The source of all randomness, the same on every device and rank.
+    """
+
+    name: str
+    weight: Tensor
+    mask: Tensor
+    gradient: Tensor | None
+    momentum: Tensor | None
+    generator: torch.Generator
+
+
+ScoreFunction = Callable[[WeightView], Tensor]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score function, and what it needs to be recorded: "gradient", "momentum" or nothing."""
+
+    function: ScoreFunction
+    needs: frozenset[str] = frozenset({"gradient"})
+
+    def __call__(self, view: WeightView) -> Tensor:
+        """Returns one score for each weight, in the weight's shape."""
+        scores = self.function(view)
+        if scores.shape != view.weight.shape:
+            raise FreeTicketsError(
+                f"a score for {view.name!r} has shape {tuple(scores.shape)}, "
+                f"the weight {tuple(view.weight.shape)}"
+            )
+        if not scores.is_floating_point():
+            scores = scores.float()
+        if bool(torch.isnan(scores).any()):
+            raise FreeTicketsError(
+                f"the scores of {view.name!r} contain NaN at an exploration: the loss diverged; "
+                "lower the learning rate or check the data"
+            )
+        return scores
+
+
+def magnitude(view: WeightView) -> Tensor:
+    """|weight|: what pruning keeps by default."""
+    return view.weight.detach().abs()
+
+
+def gradient(view: WeightView) -> Tensor:
+    """|gradient|: RigL's growth, where the loss falls fastest. No gradient counts as zero."""
+    if view.gradient is None:
+        return torch.zeros_like(view.weight, dtype=torch.float32)
+    return view.gradient.abs()
+
+
+def momentum(view: WeightView) -> Tensor:
+    """|running mean of the gradient|: SNFS's growth."""
+    if view.momentum is None:
+        return torch.zeros_like(view.weight, dtype=torch.float32)
+    return view.momentum.abs()
+
+
+def random(view: WeightView) -> Tensor:
+    """Random numbers: SET's growth. Needs no dense gradient."""
+    # Drawn on the CPU, so that one seed gives one topology on every kind of device.
+    drawn = torch.rand(view.weight.shape, generator=view.generator)
+    return drawn.to(view.weight.device)
+
+
+SCORES: dict[str, Score] = {
+    "magnitude": Score(magnitude, frozenset()),
+    "gradient": Score(gradient),
+    "momentum": Score(momentum, frozenset({"momentum"})),
+    "random": Score(random, frozenset()),
+}
+
+ScoreLike = str | Score | ScoreFunction
+GrowthLike = ScoreLike | Mapping[str, float]
+
+
+def as_score(score: ScoreLike) -> Score:
+    """Turns a name or anyone's function into a score.
+
+    Example:
+        >>> as_score("random").needs
+        frozenset()
+        >>> as_score(lambda view: view.weight * view.gradient).needs
+        frozenset({'gradient'})
+    """
+    if isinstance(score, str):
+        if score not in SCORES:
+            raise UnknownNameError("score", score, SCORES)
+        return SCORES[score]
+    return score if isinstance(score, Score) else Score(score)
+
+
+def as_mixture(growth: GrowthLike) -> list[tuple[Score, float]]:
+    """Turns a growth into its parts: the score, and the share of the new weights it chooses.
+
+    Example:
+        >>> [share for _, share in as_mixture({"gradient": 3, "random": 1})]
+        [0.75, 0.25]
+    """
+    if not isinstance(growth, Mapping):
+        return [(as_score(growth), 1.0)]
+    total = sum(growth.values())
+    if not growth or total <= 0 or min(growth.values()) < 0:
+        raise FreeTicketsError(f"a mixed growth needs shares that are positive, not {dict(growth)}")
+    return [(as_score(name), share / total) for name, share in growth.items()]

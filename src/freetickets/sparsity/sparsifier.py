@@ -1,0 +1,430 @@
+"""The sparsifier: keeps a network sparse in anyone's training loop, and explores its topology."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.optim import LBFGS, Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from ..errors import FreeTicketsError
+from .distribution import Distribution, allocate
+from .gradients import GradientRecord
+from .layers import Selector, select_weights
+from .schedule import Exploration, check_rate
+from .score import GrowthLike, Score, ScoreLike, WeightView, as_mixture, as_score
+from .statistics import LayerStatistics, itop_rate, overall_sparsity, table
+from .topology import Topology, digest, pack_mask, random_mask, select_top, unpack_mask
+
+
+class _SparseWeight:
+    """One weight held to its topology: dense in memory, zero wherever the mask is."""
+
+    def __init__(self, name: str, parameter: nn.Parameter, mask: Tensor) -> None:
+        self.name = name
+        self.parameter = parameter
+        self.ever_active = torch.zeros_like(mask, device=parameter.device)
+        self.rewire(mask)
+
+    def rewire(self, mask: Tensor) -> None:
+        """Gives the weight another topology; masks that were handed out stay as they are."""
+        self.mask = mask.to(self.parameter.device)
+        self.inactive = ~self.mask
+        self.ever_active |= self.mask
+        self.nonzeros = int(mask.sum())
+
+    def mask_gradient(self) -> None:
+        """Sets the gradient to zero where inactive."""
+        if self.parameter.grad is not None:
+            self.parameter.grad.masked_fill_(self.inactive, 0)
+
+    def hold(self, optimizer: Optimizer) -> None:
+        """Sets the weight and its optimizer state to zero where inactive."""
+        self.clear(optimizer, self.inactive, self.inactive)
+
+    def clear(self, optimizer: Optimizer, weights: Tensor, state: Tensor) -> None:
+        """Sets these weights to zero, and this part of all optimizer state of the weight's shape.
+
+        Filling, unlike a product with the mask, makes zeros out of infinities and NaN too.
+        """
+        self.parameter.data.masked_fill_(weights, 0)
+        for value in optimizer.state.get(self.parameter, {}).values():
+            if isinstance(value, Tensor) and value.shape == self.parameter.shape:
+                value.masked_fill_(state, 0)
+
+
+class Sparsifier:
+    """Keeps any network sparse while any loop trains it, with any `torch.optim` optimizer.
+
+    Two lines around an existing loop are all it takes: create it after the optimizer, and call
+    `step` after `optimizer.step()`. The defaults are the paper's: an ERK topology, explored as RigL
+    does (prune by magnitude, grow by gradient). Gradients are masked just before each optimizer
+    step, the weights and the optimizer's state after it, so nothing outside the topology ever
+    moves; the number of non-zeros of a layer never changes.
+
+    Works with gradient accumulation, autocast and `GradScaler` (a skipped step does not count),
+    `torch.compile`, `state_dict` and `copy.deepcopy`. To clip gradients by their norm, call
+    `mask_gradients` before clipping. An optimizer that calls a closure several times a step (LBFGS)
+    grows by the gradient of the first call.
+
+    Args:
+        model: The network. Linear, convolutional, recurrent and attention weights become sparse.
+        optimizer: Its optimizer.
+        sparsity: The share of zeros over all sparse layers, or a map from name patterns to
+            sparsities.
+        distribution: How the non-zeros are shared out: "erk", "er", "uniform",
+            "uniform-dense-first", or a function of shapes and sparsity.
+        exploration: When to explore and at which rate: an `Exploration`, any function from a step's
+            number to a rate (0: do not explore), or None for a static topology.
+        prune: The score by which active weights are kept: a name of `SCORES` or a function.
+        grow: The score by which inactive weights are chosen: a name, a function, or a mixture such
+            as {"gradient": 0.5, "random": 0.5}.
+        prune_scope: "layer": each layer loses the same share; "global": the weakest of the whole
+            network go. Each layer grows as many as it lost, so its count stays either way.
+        regrown_value: The value of a weight that is pruned and grown again in one exploration:
+            "zero", or "keep" (as RigL does).
+        gradient_batches: Growth looks at the mean gradient of this many last steps, as far as they
+            lie after the exploration before.
+        include: Only these weights become sparse (patterns or module types).
+        exclude: These weights stay dense (patterns or module types).
+        embeddings: Whether embedding tables become sparse too.
+        seed: The seed of the topology and of random growth; the same on all ranks.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 2))
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        >>> sparsifier = Sparsifier(model, optimizer, 0.8, exploration=Exploration(interval=2))
+        >>> for _ in range(4):
+        ...     model(torch.randn(8, 20)).square().mean().backward()
+        ...     optimizer.step()
+        ...     explored = sparsifier.step()
+        ...     optimizer.zero_grad()
+        >>> sum(int((p != 0).sum()) for p in (model[0].weight, model[2].weight)) <= 132
+        True
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        sparsity: float | Mapping[str, float] = 0.8,
+        *,
+        distribution: Distribution = "erk",
+        exploration: Callable[[int], float] | None = Exploration(),  # noqa: B008
+        prune: ScoreLike = "magnitude",
+        grow: GrowthLike = "gradient",
+        prune_scope: Literal["layer", "global"] = "layer",
+        regrown_value: Literal["zero", "keep"] = "zero",
+        gradient_batches: int = 1,
+        include: Sequence[Selector] | None = None,
+        exclude: Sequence[Selector] = (),
+        embeddings: bool = False,
+        seed: int = 0,
+    ) -> None:
+        if prune_scope not in ("layer", "global"):
+            raise FreeTicketsError(f"prune_scope must be 'layer' or 'global', not {prune_scope!r}")
+        if regrown_value not in ("zero", "keep"):
+            raise FreeTicketsError(f"regrown_value must be 'zero' or 'keep', not {regrown_value!r}")
+        if gradient_batches < 1:
+            raise FreeTicketsError(f"gradient_batches must be at least 1, not {gradient_batches}")
+        self.optimizer = optimizer
+        self.steps = 0
+        self._exploration = exploration
+        self._prune = as_score(prune)
+        self._grow = as_mixture(grow)
+        self._global = prune_scope == "global"
+        self._keep_regrown = regrown_value == "keep"
+        self._gradient_batches = gradient_batches
+        scores = [self._prune, *(score for score, _ in self._grow)]
+        needs = frozenset().union(*(score.needs for score in scores))
+        self._record = GradientRecord(needs, window=gradient_batches)
+        self._generator = torch.Generator().manual_seed(seed)
+
+        weights = select_weights(model, include=include, exclude=exclude, embeddings=embeddings)
+        _check_optimized(weights, optimizer)
+        shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+        counts = allocate(shapes, sparsity, distribution)
+        # A layer that gets all its weights needs no mask: exploration can then never damage it.
+        self._shapes = shapes
+        self._sparse = [
+            _SparseWeight(n, w, random_mask(w.shape, counts[n], self._generator))
+            for n, w in weights.items()
+            if counts[n] < w.numel()
+        ]
+        self._stepped = False  # whether the optimizer has taken a step since the last `step()`
+        self._hold_all()
+        self._hooks = self._register_hooks()
+
+    # ---- what a loop calls
+
+    def step(self, *, skipped: bool = False) -> bool:
+        """Counts a training step and explores if one is due. Call it after `optimizer.step()`.
+
+        A step that the optimizer did not take (`GradScaler` found an overflow, or gradients are
+        still being accumulated) does not count.
+
+        Args:
+            skipped: The optimizer's step was left out on purpose, as RigL does when it explores; it
+                counts all the same.
+
+        Returns:
+            Whether the topology was explored.
+        """
+        if skipped and not self._stepped:
+            self.mask_gradients()
+            self._record.commit()
+        elif not self._stepped:
+            self._record.drop()
+            return False
+        self._stepped = False
+        self.steps += 1
+        rate = self._rate(self.steps)
+        if rate > 0:
+            self.explore(rate)
+        return rate > 0
+
+    @torch.no_grad()
+    def explore(self, rate: float) -> None:
+        """Prunes a share `rate` of each layer's active weights and grows as many.
+
+        `step` calls this by schedule. Called by hand with gradient growth (an escape, say), it uses
+        the dense gradient of the last step, if `keep_gradients` was called before that step.
+        """
+        check_rate("rate", rate)
+        if not self._sparse:
+            return
+        if self._record.missing:
+            raise FreeTicketsError(
+                "no dense gradient to grow by: call keep_gradients() before the optimizer step "
+                "that precedes explore(), and zero_grad() after it"
+            )
+        views = [self._view(weight) for weight in self._sparse]
+        survivors = self._survivors(views, rate)
+        # All is chosen before anything changes: a score that is refused leaves the network whole.
+        masks = [
+            self._grown(view, kept, weight.nonzeros - int(kept.sum()))
+            for weight, view, kept in zip(self._sparse, views, survivors, strict=True)
+        ]
+        for weight, kept, mask in zip(self._sparse, survivors, masks, strict=True):
+            weight.rewire(mask)
+            pruned_or_new = ~kept
+            cleared = weight.inactive if self._keep_regrown else pruned_or_new
+            weight.clear(self.optimizer, cleared, state=pruned_or_new)
+        if isinstance(self.optimizer, LBFGS):
+            self.optimizer.state.clear()  # its past steps would revive pruned weights
+        self._record.close()
+
+    @torch.no_grad()
+    def mask_gradients(self) -> None:
+        """Sets the gradients of inactive weights to zero, recording the dense ones if needed.
+
+        The optimizer's step does this by itself; call it earlier where the gradients are used
+        before (clipping by norm, logging).
+        """
+        if not self._record.taken:
+            window = range(self.steps + 1, self.steps + 1 + self._gradient_batches)
+            wanted = any(self._rate(step) > 0 for step in window)
+            self._record.take({w.name: w.parameter for w in self._sparse}, wanted)
+        for weight in self._sparse:
+            weight.mask_gradient()
+
+    def keep_gradients(self) -> None:
+        """Records the dense gradients of the coming step, so that `explore` can follow it."""
+        self._record.keep()
+
+    @property
+    def due(self) -> bool:
+        """Whether the coming step ends with an exploration."""
+        return self._rate(self.steps + 1) > 0
+
+    # ---- what a loop, a report or a test looks at
+
+    @property
+    def topology(self) -> Topology:
+        """The mask of each sparse layer; layers that have all their weights are not in it."""
+        return {weight.name: weight.mask for weight in self._sparse}
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the topology."""
+        return digest(self.topology)
+
+    @property
+    def sparsity(self) -> float:
+        """The share of zeros over all layers that the distribution saw."""
+        return overall_sparsity(self.statistics())
+
+    @property
+    def itop_rate(self) -> float:
+        """The share of these layers' weights that have ever been active (ITOP's R_s)."""
+        return itop_rate(self.statistics())
+
+    def statistics(self) -> list[LayerStatistics]:
+        """Returns one row a layer: its shape, non-zeros, and weights that were ever active."""
+        counts = {w.name: (w.nonzeros, int(w.ever_active.sum())) for w in self._sparse}
+        rows = []
+        for name, shape in self._shapes.items():
+            size = math.prod(shape)
+            rows.append(LayerStatistics(name, shape, size, *counts.get(name, (size, size))))
+        return rows
+
+    def __str__(self) -> str:
+        return table(self.statistics())
+
+    # ---- saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns everything that a resumed run needs, as tensors and plain values."""
+        return {
+            "steps": self.steps,
+            "generator": self._generator.get_state(),
+            "topology": {w.name: pack_mask(w.mask) for w in self._sparse},
+            "ever_active": {w.name: pack_mask(w.ever_active) for w in self._sparse},
+            "gradients": self._record.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores a `state_dict` into a sparsifier of the same network."""
+        mine, theirs = {w.name for w in self._sparse}, set(state["topology"])
+        if mine != theirs:
+            odd = sorted(mine ^ theirs)[0]
+            raise FreeTicketsError(f"the saved topology is of another network: see layer {odd!r}")
+        for weight in self._sparse:
+            shape = weight.mask.shape
+            weight.ever_active.copy_(unpack_mask(state["ever_active"][weight.name], shape))
+            weight.rewire(unpack_mask(state["topology"][weight.name], shape))
+        self.steps = int(state["steps"])
+        self._generator.set_state(state["generator"].cpu())
+        self._record.load_state_dict(
+            state["gradients"], {w.name: w.parameter.device for w in self._sparse}
+        )
+        self._stepped = False
+        self._hold_all()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Hooks belong to the optimizer that holds them, and generators can't be copied: the copy
+        # registers its own hooks on its own optimizer.
+        return {
+            **self.__dict__,
+            "_generator": self._generator.get_state(),
+            "_hooks": bool(self._hooks),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._generator = torch.Generator()
+        self._generator.set_state(state["_generator"])
+        self._hooks = self._register_hooks() if state["_hooks"] else []
+
+    def detach(self) -> None:
+        """Lets go of the optimizer: the weights stay as they are, nothing holds them any more."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+
+    # ---- inside
+
+    def _register_hooks(self) -> list[RemovableHandle]:
+        return [
+            self.optimizer.register_step_pre_hook(self._before_step),
+            self.optimizer.register_step_post_hook(self._after_step),
+        ]
+
+    def _before_step(
+        self, _: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Masks the gradients; those that a closure computes within the step, each time it does."""
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        if closure is None:
+            self.mask_gradients()
+            return None
+
+        def masked_closure() -> Any:
+            loss = closure()
+            self.mask_gradients()
+            return loss
+
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": masked_closure}
+        return (args[0], masked_closure, *args[2:]), kwargs
+
+    def _after_step(self, optimizer: Optimizer, *_: Any) -> None:
+        # Fused optimizers see an overflow (`GradScaler` tells them here) only inside their step.
+        if getattr(optimizer, "found_inf", None):
+            self._record.drop()
+        else:
+            self._record.commit()
+            self._stepped = True
+        self._hold_all()
+
+    def _hold_all(self) -> None:
+        with torch.no_grad():
+            for weight in self._sparse:
+                weight.hold(self.optimizer)
+
+    def _rate(self, step: int) -> float:
+        return self._exploration(step) if self._exploration is not None else 0.0
+
+    def _view(self, weight: _SparseWeight) -> WeightView:
+        return WeightView(
+            weight.name,
+            weight.parameter.detach(),
+            weight.mask,
+            self._record.gradient(weight.name),
+            self._record.momentum(weight.name),
+            self._generator,
+        )
+
+    def _survivors(self, views: list[WeightView], rate: float) -> list[Tensor]:
+        """Which active weights stay: a share 1 - rate of each layer, or of the whole network."""
+        scores = [self._prune(view) for view in views]
+        if not self._global:
+            return [
+                select_top(score, _kept(weight.nonzeros, rate), view.mask, self._generator)
+                for score, view, weight in zip(scores, views, self._sparse, strict=True)
+            ]
+        kept = select_top(
+            torch.cat([score.flatten() for score in scores]),
+            _kept(sum(weight.nonzeros for weight in self._sparse), rate),
+            torch.cat([view.mask.flatten() for view in views]),
+            self._generator,
+        )
+        parts = torch.split(kept, [view.mask.numel() for view in views])
+        return [part.view(view.mask.shape) for part, view in zip(parts, views, strict=True)]
+
+    def _grown(self, view: WeightView, kept: Tensor, count: int) -> Tensor:
+        """The survivors and `count` new weights, chosen by each growth score in turn.
+
+        Weights pruned a moment ago are candidates like all other inactive ones, as in the paper.
+        """
+        mask = kept.clone()
+        shares = _split(count, [share for _, share in self._grow])
+        score: Score
+        for (score, _), share in zip(self._grow, shares, strict=True):
+            mask |= select_top(score(view), share, ~mask, self._generator)
+        return mask
+
+
+def _kept(nonzeros: int, rate: float) -> int:
+    # The tolerance keeps 0.1 x 30, which floating point makes 3.0000000000000004, at 3 weights.
+    return nonzeros - math.ceil(rate * nonzeros - 1e-9)
+
+
+def _split(count: int, shares: list[float]) -> list[int]:
+    """Whole numbers in the given proportion that add up to `count`."""
+    ends = [round(count * sum(shares[: i + 1])) for i in range(len(shares))]
+    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _check_optimized(weights: Mapping[str, nn.Parameter], optimizer: Optimizer) -> None:
+    optimized = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    for name, weight in weights.items():
+        if id(weight) not in optimized:
+            raise FreeTicketsError(
+                f"the optimizer does not train {name!r}: pass the optimizer that does, or exclude "
+                "the layer"
+            )

@@ -1,0 +1,153 @@
+"""Files that are whole or absent, and that tell when they were altered.
+
+Everything FreeTickets writes goes through `write_atomic`. Tensors with plain values around them are
+one safetensors file: loading it can't run code, and its digest covers every tensor and value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from .errors import FreeTicketsError
+
+# safetensors keeps metadata in an unordered map: with a single key, equal content is equal bytes.
+_METADATA_KEY = "freetickets"
+
+
+class DamagedFileError(FreeTicketsError):
+    """A file is truncated, altered, or not of the kind that its place promises."""
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Writes a file completely or not at all, and returns once it is safe on the disk."""
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+        temporary = None
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise FreeTicketsError(
+            f"can't write {path}: {error.strerror or error}; what was saved before is untouched"
+        ) from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes plain values as JSON that people can read."""
+    write_atomic(path, (json.dumps(value, indent=2) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Reads what `write_json` wrote."""
+    try:
+        return json.loads(path.read_text())
+    except OSError as error:
+        raise FreeTicketsError(f"can't read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+
+def save_tree(path: Path, tree: Any, kind: str) -> None:
+    """Saves nested dicts, lists and tuples of tensors and plain values as one checked file."""
+    tensors: dict[str, Tensor] = {}
+    skeleton = _flatten(tree, tensors)
+    header = {"kind": kind, "version": 1, "tree": skeleton}
+    header["sha256"] = _digest(header, tensors)
+    metadata = {_METADATA_KEY: json.dumps(header, sort_keys=True)}
+    write_atomic(path, safetensors.torch.save(tensors, metadata))
+
+
+def load_tree(path: Path, kind: str) -> Any:
+    """Loads what `save_tree` saved.
+
+    Raises:
+        DamagedFileError: The file is not exactly as it was written.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FreeTicketsError(f"can't read {path}: {error.strerror or error}") from error
+    try:
+        tensors = safetensors.torch.load(data)
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][_METADATA_KEY])
+        found, expected = header["kind"], header.pop("sha256")
+        intact = _digest(header, tensors) == expected
+        tree = _unflatten(header["tree"], tensors) if intact and found == kind else None
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise DamagedFileError(f"{path} is damaged or not a FreeTickets file: {error}") from error
+    if not intact:
+        raise DamagedFileError(f"{path} is damaged: its content does not match its checksum")
+    if found != kind:
+        raise DamagedFileError(f"{path} is a {found}, not a {kind}")
+    return tree
+
+
+def _digest(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    state = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        state.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+        state.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return state.hexdigest()
+
+
+def _flatten(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """Replaces the tensors of a tree by their names, and what JSON can't say by tagged lists."""
+    if isinstance(value, Tensor):
+        name = str(len(tensors))
+        # A copy of its own: safetensors refuses tensors that share memory, as views of one do.
+        tensors[name] = value.detach().cpu().contiguous().clone()
+        return {"tensor": name}
+    if isinstance(value, Mapping):
+        return {"map": [[_flatten(k, tensors), _flatten(v, tensors)] for k, v in value.items()]}
+    if isinstance(value, tuple):
+        return {"tuple": [_flatten(item, tensors) for item in value]}
+    if isinstance(value, list):
+        return [_flatten(item, tensors) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"can't save a {type(value).__name__}")
+
+
+def _unflatten(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_unflatten(item, tensors) for item in value]
+    if isinstance(value, dict):
+        ((tag, content),) = value.items()
+        if tag == "tensor":
+            return tensors[content]
+        if tag == "tuple":
+            return tuple(_unflatten(item, tensors) for item in content)
+        return {_unflatten(k, tensors): _unflatten(v, tensors) for k, v in content}
+    return value

@@ -1,0 +1,175 @@
+"""A job: settings brought together with data and a network, ready to be priced and trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from ..config import Config
+from ..data import Batches, DatasetSpec, LazySplit, Split, hold_out
+from ..errors import FreeTicketsError
+from ..methods import Plan
+from ..models import create_model
+from ..storage import write_atomic, write_json
+from ..ticket import Ticket
+from .ledger import Ledger, price
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+    from .progress import Reporter
+
+AnySplit = Split | LazySplit
+
+
+@dataclass
+class Job:
+    """One run of one method, from settings to tickets.
+
+    Attributes:
+        config: All settings, resolved.
+        spec: The data set.
+        load: Returns the training data, when it is needed.
+        model: Returns a new network; None for the one that the settings name.
+    """
+
+    config: Config
+    spec: DatasetSpec
+    load: Callable[[], AnySplit]
+    model: Callable[[], nn.Module] | None = None
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What will be trained."""
+        return self.config.make_method().plan(self.config.setting())
+
+    def build(self) -> nn.Module:
+        """Returns a new network."""
+        if self.model is not None:
+            return self.model()
+        config = self.config
+        return create_model(
+            config.model, self.spec.shape, len(self.spec.classes), **config.model_options
+        )
+
+    def price(self, train_size: int | None = None) -> Ledger:
+        """What it will cost; the data is not read, the network not allocated."""
+        config = self.config
+        assert config.batch_size is not None
+        if train_size is None:
+            train_size = self.spec.train_size - round(
+                self.spec.train_size * (config.validation or 0.0)
+            )
+        steps = -(-train_size // config.batch_size)
+        try:
+            with torch.device("meta"):
+                network = self.build()
+        except FreeTicketsError:
+            raise
+        except Exception:  # a user's own factory may need real tensors
+            network = self.build()
+        return price(
+            self.plan,
+            network,
+            self.spec.shape,
+            train_size=train_size,
+            batch_size=config.batch_size,
+            steps_per_epoch=steps,
+            dense_epochs=config.dense_epochs,
+        )
+
+    def train(self, reporter: Reporter) -> list[Ticket]:
+        """Trains, or goes on where the output folder says, and returns the tickets."""
+        # Fabric takes a second or two to import: pricing a plan should not wait for it.
+        from .optimizer import OptimizerOptions
+        from .trainer import Trainer
+
+        config = self.config
+        assert config.batch_size is not None
+        data = self.load()
+        _check_labels(data, self.spec)
+        train, held_out = hold_out(data, config.validation or 0.0)
+        options: dict[str, Any] = {
+            "mean": self.spec.mean,
+            "std": self.spec.std,
+            "workers": config.workers,
+        }
+        batch_size, augmentation = config.batch_size, config.augmentation or "none"
+        validation = (
+            Batches(held_out, 4 * batch_size, shuffle=False, **options) if held_out else None
+        )
+        ledger = self.price(len(train))
+        output = Path(config.output) if config.output else None
+        trainer = Trainer(
+            self.plan,
+            self.build,
+            lambda seed: Batches(
+                train, batch_size, augmentation=augmentation, seed=seed, **options
+            ),
+            validation,
+            fabric=make_fabric(config.device, config.amp),
+            optimizer=OptimizerOptions(
+                config.optimizer,
+                config.momentum or 0.0,
+                weight_decay=config.weight_decay or 0.0,
+                decay_norms=config.make_recipe().decay_norms,
+            ),
+            label_smoothing=config.label_smoothing or 0.0,
+            output=output,
+            describe=self.describe(),
+            reporter=reporter,
+            checkpoint_seconds=config.checkpoint_seconds,
+        )
+        if output is not None:
+            write_atomic(output / "config.yaml", config.as_yaml().encode())
+        try:
+            return trainer.train()
+        finally:
+            if output is not None:
+                spent = ledger.with_seconds(trainer.seconds)
+                write_json(output / "ledger.json", spent.as_dict())
+
+    def describe(self) -> dict[str, Any]:
+        """What each ticket says of its model and data."""
+        config, spec = self.config, self.spec
+        return {
+            "model": config.model if self.model is None else "",
+            "model_options": dict(config.model_options),
+            "input_shape": list(spec.shape),
+            "classes": list(spec.classes),
+            "mean": list(spec.mean),
+            "std": list(spec.std),
+            "dataset": spec.name,
+        }
+
+
+def make_fabric(device: str, amp: bool) -> Fabric:
+    """Chooses the device and the precision."""
+    from lightning_fabric import Fabric
+
+    precision: Any = "32-true"
+    try:
+        if amp:
+            on_cuda = device in ("cuda", "gpu") or (device == "auto" and torch.cuda.is_available())
+            precision = "16-mixed" if on_cuda else "bf16-mixed"
+        return Fabric(accelerator=device, devices=1, precision=precision)
+    except (ValueError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise FreeTicketsError(f"can't use --device {device}: {reason}") from error
+
+
+def _check_labels(data: AnySplit, spec: DatasetSpec) -> None:
+    if not len(data):
+        raise FreeTicketsError(f"{spec.name} has no training samples")
+    low, high = int(data.labels.min()), int(data.labels.max())
+    if low < 0 or high >= len(spec.classes):
+        raise FreeTicketsError(
+            f"{spec.name} has {len(spec.classes)} classes, but labels from {low} to {high}: labels "
+            f"must lie in 0 to {len(spec.classes) - 1}"
+        )

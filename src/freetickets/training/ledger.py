@@ -1,0 +1,194 @@
+"""The ledger: what a plan costs, phase by phase, against one dense model.
+
+FLOPs are counted as RigL does: 3 x forward for each sample trained on, each layer scaled by its
+density. The dense weight gradients that gradient growth needs on exploration steps stand in a
+column of their own, as the paper leaves them out (they are less than 0.1 % at its settings).
+Validation and evaluation are not training and not counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from torch import nn
+
+from ..methods.plan import Escape, Plan
+from ..methods.timeline import Timeline
+from ..sparsity.distribution import allocate
+from ..sparsity.layers import select_weights
+from .flops import count_macs, forward_flops, train_flops
+
+
+@dataclass(frozen=True)
+class PhaseCost:
+    """One line of the ledger; `seconds` is 0 until the phase has been trained."""
+
+    run: int
+    phase: str
+    epochs: float
+    steps: int
+    sparsity: float
+    explorations: int
+    flops: float
+    growth_flops: float
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What a plan costs, expected or spent.
+
+    Attributes:
+        phases: One line for each phase of each run.
+        tickets: How many members it collects.
+        runs: How many networks it trains from scratch.
+        dense_epochs: The length of the dense training that is the unit of cost.
+        dense_flops: What that training costs.
+        dense_forward_flops: One sample through the dense network.
+        test_flops: One sample through all members.
+        parameters: Parameters of one dense network.
+        ticket_parameters: Non-zero parameters of one member.
+        ticket_bytes: All members on disk, without their headers.
+    """
+
+    phases: tuple[PhaseCost, ...]
+    tickets: int
+    runs: int
+    dense_epochs: float
+    dense_flops: float
+    dense_forward_flops: float
+    test_flops: float
+    parameters: int
+    ticket_parameters: int
+    ticket_bytes: int
+    extras: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def flops(self) -> float:
+        """Training FLOPs of all phases, without growth."""
+        return math.fsum(phase.flops for phase in self.phases)
+
+    @property
+    def relative_flops(self) -> float:
+        """Training FLOPs as a multiple of one dense training: the paper's column."""
+        return self.flops / self.dense_flops
+
+    @property
+    def relative_growth_flops(self) -> float:
+        """What dense gradients for growth add, as a multiple of one dense training."""
+        return math.fsum(phase.growth_flops for phase in self.phases) / self.dense_flops
+
+    @property
+    def relative_test_flops(self) -> float:
+        """FLOPs of one prediction by all members, as a multiple of one dense network's."""
+        return self.test_flops / self.dense_forward_flops
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in training steps so far."""
+        return math.fsum(phase.seconds for phase in self.phases)
+
+    def with_seconds(self, seconds: Mapping[tuple[int, str], float]) -> Ledger:
+        """Returns this ledger with the time that each (run, phase) really took."""
+        phases = tuple(
+            replace(phase, seconds=seconds.get((phase.run, phase.phase), 0.0))
+            for phase in self.phases
+        )
+        return replace(self, phases=phases)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All numbers as plain values, with stable keys."""
+        return {
+            "relative_flops": self.relative_flops,
+            "relative_growth_flops": self.relative_growth_flops,
+            "relative_test_flops": self.relative_test_flops,
+            "flops": self.flops,
+            "seconds": self.seconds,
+            **{k: v for k, v in asdict(self).items() if k not in ("phases", "extras")},
+            **self.extras,
+            "phases": [asdict(phase) for phase in self.phases],
+        }
+
+
+def price(
+    plan: Plan,
+    model: nn.Module,
+    input_shape: tuple[int, ...],
+    *,
+    train_size: int,
+    batch_size: int,
+    steps_per_epoch: int,
+    dense_epochs: float | None = None,
+) -> Ledger:
+    """Prices a plan for a network, which may live on the meta device, before any training.
+
+    Args:
+        plan: What is to be trained.
+        model: The network.
+        input_shape: The shape of one sample.
+        train_size: Samples in one epoch, without the validation split.
+        batch_size: Samples a step.
+        steps_per_epoch: Steps in one epoch.
+        dense_epochs: The dense training to compare with, if not the plan's own.
+    """
+    costs = count_macs(model, input_shape)
+    dense_forward = forward_flops(costs)
+    dense_epochs = plan.dense_epochs if dense_epochs is None else dense_epochs
+    forwards: dict[float, float] = {0.0: dense_forward}
+    removed: dict[float, int] = {0.0: 0}
+    topology_bits: dict[float, int] = {0.0: 0}
+    weights = select_weights(model, exclude=plan.sparse.exclude)
+    shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+    phases = []
+    for number, run in enumerate(plan.runs, start=1):
+        timeline = Timeline(run, steps_per_epoch)
+        for span in timeline.spans:
+            sparsity = span.phase.sparsity
+            if sparsity not in forwards:
+                counts = allocate(shapes, sparsity, plan.sparse.distribution)
+                sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+                densities = {name: count / sizes[name] for name, count in counts.items()}
+                forwards[sparsity] = forward_flops(costs, densities)
+                removed[sparsity] = sum(sizes[name] - counts[name] for name in counts)
+                topology_bits[sparsity] = sum(
+                    sizes[name] for name in counts if counts[name] < sizes[name]
+                )
+            steps = span.end - span.start
+            samples = train_size * steps / steps_per_epoch
+            explorations = timeline.explorations(span)
+            escapes = sum(isinstance(event, Escape) for event in span.phase.at_end)
+            dense_gradients = (explorations + escapes) if "gradient" in plan.sparse.grow else 0
+            if "momentum" in plan.sparse.grow:
+                dense_gradients = steps
+            phases.append(
+                PhaseCost(
+                    number,
+                    span.phase.name,
+                    span.phase.epochs,
+                    steps,
+                    sparsity,
+                    explorations,
+                    train_flops(forwards[sparsity]) * samples,
+                    dense_gradients * batch_size * (dense_forward - forwards[sparsity]),
+                )
+            )
+    last = plan.runs[-1].phases[-1].sparsity
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    buffers = sum(buffer.numel() for buffer in model.buffers())
+    ticket_parameters = parameters - removed[last]
+    ticket_bytes = 4 * (ticket_parameters + buffers) + topology_bits[last] // 8
+    return Ledger(
+        tuple(phases),
+        plan.tickets,
+        len(plan.runs),
+        dense_epochs,
+        train_flops(dense_forward) * train_size * dense_epochs,
+        dense_forward,
+        plan.tickets * forwards[last],
+        parameters,
+        ticket_parameters,
+        plan.tickets * ticket_bytes,
+    )

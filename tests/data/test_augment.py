@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetickets.data.augment import PAD, CropFlip, crop_flip
+from freetickets.errors import FreeTicketsError
+
+
+def pixel_by_pixel(image, top, left, mirrored, reflect):
+    """One image, the slow way: look up where each pixel of the crop comes from."""
+    channels, height, width = image.shape
+    result = np.zeros_like(image)
+    for c, y, x in np.ndindex(channels, height, width):
+        row, column = y + top - PAD, (width - 1 - x if mirrored else x) + left - PAD
+        if reflect:
+            row, column = abs(row), abs(column)
+            row = min(row, 2 * (height - 1) - row)
+            column = min(column, 2 * (width - 1) - column)
+        if 0 <= row < height and 0 <= column < width:
+            result[c, y, x] = image[c, row, column]
+    return result
+
+
+@given(
+    seed=st.integers(0, 1000),
+    count=st.integers(0, 4),
+    channels=st.integers(1, 3),
+    height=st.integers(5, 9),
+    width=st.integers(5, 9),
+    name=st.sampled_from(["pad-crop-flip", "reflect-crop-flip"]),
+)
+def test_a_batch_is_augmented_like_its_images_one_by_one(
+    seed, count, channels, height, width, name
+):
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 256, (count, channels, height, width), dtype=np.uint8)
+    draws = CropFlip.draw(rng, count)
+    result = crop_flip(images, draws, name)
+    assert result.shape == images.shape
+    assert result.dtype == np.uint8
+    for i, image in enumerate(images):
+        expected = pixel_by_pixel(
+            image, draws.top[i], draws.left[i], draws.mirrored[i], name.startswith("reflect")
+        )
+        assert np.array_equal(result[i], expected)
+
+
+def test_all_offsets_and_both_sides_are_drawn_evenly():
+    draws = CropFlip.draw(np.random.default_rng(0), 81_000)
+    counts = np.bincount(draws.top * 9 + draws.left, minlength=81)
+    assert counts.min() > 850
+    assert counts.max() < 1150
+    assert abs(draws.mirrored.mean() - 0.5) < 0.01
+
+
+def test_an_image_too_small_to_be_reflected_is_refused():
+    draws = CropFlip.draw(np.random.default_rng(0), 1)
+    with pytest.raises(FreeTicketsError, match="more than 4 pixels"):
+        crop_flip(np.zeros((1, 1, 4, 8), np.uint8), draws, "reflect-crop-flip")

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from freetickets.data import Batches, LazySplit, Split, get_spec, load
+from freetickets.errors import FreeTicketsError
+
+
+def images(count: int, channels: int = 1, size: int = 6) -> Split:
+    rng = np.random.default_rng(count)
+    pixels = rng.integers(0, 256, (count, channels, size, size), dtype=np.uint8)
+    return Split(torch.from_numpy(pixels), torch.arange(count))
+
+
+def same(ours, theirs):
+    ours, theirs = list(ours), list(theirs)
+    return len(ours) == len(theirs) and all(
+        torch.equal(x, u) and torch.equal(y, v) for (x, y), (u, v) in zip(ours, theirs, strict=True)
+    )
+
+
+def test_cifar_with_a_hold_out_has_352_steps():
+    split = Split(torch.zeros(45_000, 1), torch.zeros(45_000, dtype=torch.int64))
+    assert len(Batches(split, 128)) == 352
+
+
+@given(count=st.integers(2, 60), size=st.integers(2, 20), seed=st.integers(0, 99))
+def test_an_epoch_shows_every_sample_once_but_for_a_single_last_one(count, size, seed):
+    batches = Batches(images(count), size, seed=seed)
+    epoch = list(batches.epoch(3))
+    seen = torch.cat([labels for _, labels in epoch]).tolist()
+    assert len(epoch) == len(batches)
+    assert len(set(seen)) == len(seen) == count - (count % size == 1)
+    assert all(len(labels) > 1 for _, labels in epoch)
+
+
+def test_evaluation_keeps_order_and_the_single_last_sample():
+    batches = Batches(images(9), 4, shuffle=False)
+    assert [labels.tolist() for _, labels in batches.epoch(0)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
+
+
+def test_batches_of_one_are_given_if_asked_for():
+    assert len(Batches(images(5), 1)) == 5
+
+
+@given(
+    count=st.integers(8, 60),
+    size=st.integers(4, 20),
+    seed=st.integers(0, 99),
+    epoch=st.integers(0, 9),
+    data=st.data(),
+)
+def test_an_epoch_continued_in_the_middle_is_the_same(count, size, seed, epoch, data):
+    batches = Batches(images(count), size, seed=seed, augmentation="reflect-crop-flip")
+    start = data.draw(st.integers(0, len(batches)))
+    whole = list(batches.epoch(epoch))
+    assert same(whole[start:], batches.epoch(epoch, start))
+
+
+@given(
+    count=st.integers(16, 60),
+    size=st.integers(8, 20),
+    world=st.integers(1, 4),
+    shuffle=st.booleans(),
+)
+def test_the_ranks_share_the_batch_of_one_rank(count, size, world, shuffle):
+    split = images(count)
+    options = {"augmentation": "pad-crop-flip", "seed": 5, "shuffle": shuffle}
+    alone = list(Batches(split, size, **options).epoch(1))
+    ranks = [Batches(split, size, rank=r, world=world, **options) for r in range(world)]
+    parts = [list(rank.epoch(1)) for rank in ranks]
+    joined = [
+        tuple(torch.cat(tensors) for tensors in zip(*step, strict=True))
+        for step in zip(*parts, strict=True)
+    ]
+    assert same(joined, alone[: len(joined)])
+    # Only a rest too small for two samples a rank may be missing.
+    rest = count % size
+    assert len(joined) == len(alone) or (shuffle and rest < 2 * world)
+
+
+def test_epochs_and_seeds_differ_in_order_and_crops():
+    first = list(Batches(images(40), 20, seed=0).epoch(0))
+    assert not same(first, Batches(images(40), 20, seed=1).epoch(0))
+    assert not same(first, Batches(images(40), 20, seed=0).epoch(1))
+    fixed = Batches(images(40), 20, shuffle=False, augmentation="pad-crop-flip")
+    assert not same(fixed.epoch(0), fixed.epoch(1))
+
+
+def test_images_are_normalised_by_channel():
+    split = images(8, channels=3)
+    mean, std = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
+    x, _ = next(Batches(split, 8, mean=mean, std=std, shuffle=False).epoch(0))
+    expected = split.inputs.double().div(255).sub(torch.tensor(mean).view(3, 1, 1))
+    expected = expected.div(torch.tensor(std).view(3, 1, 1))
+    torch.testing.assert_close(x, expected.float())
+    plain, _ = next(Batches(split, 8, shuffle=False).epoch(0))
+    torch.testing.assert_close(plain, split.inputs.float() / 255)
+
+
+def test_features_reach_the_network_as_they_are():
+    split = Split(torch.randn(6, 5), torch.arange(6))
+    x, y = next(Batches(split, 6).epoch(0))
+    assert torch.equal(x, split.inputs[y])
+    x.zero_()
+    assert split.inputs.abs().sum() > 0
+
+
+def test_the_split_and_the_global_random_state_are_left_alone():
+    split = images(20)
+    before, state = split.inputs.clone(), torch.get_rng_state()
+    list(Batches(split, 8, augmentation="pad-crop-flip").epoch(0))
+    assert torch.equal(split.inputs, before)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"augmentation": "imagenet"}, "not for images in memory"),
+        ({"augmentation": "blur"}, "choose from"),
+        ({"mean": (0.5, 0.5), "std": (1.0, 1.0)}, "give 1 of each"),
+        ({"std": (0.0,)}, "std above 0"),
+        ({"rank": 2, "world": 2}, "rank 2 of 2"),
+        ({"world": 9}, "a sample for each rank"),
+        ({"seed": -1}, "negative"),
+        ({"workers": -1}, "negative"),
+    ],
+)
+def test_nonsense_is_refused(options, message):
+    with pytest.raises(FreeTicketsError, match=message):
+        Batches(images(20), 8, **options)
+
+
+def test_features_take_no_augmentation_or_normalisation():
+    split = Split(torch.zeros(4, 2), torch.arange(4))
+    with pytest.raises(FreeTicketsError, match="not for features"):
+        Batches(split, 2, augmentation="pad-crop-flip")
+    with pytest.raises(FreeTicketsError, match="no mean"):
+        Batches(split, 2, mean=(0.5,), std=(0.5,))
+
+
+def test_a_start_beyond_the_end_and_too_few_samples_are_refused():
+    with pytest.raises(FreeTicketsError, match="there are 3 batches"):
+        Batches(images(20), 8).epoch(0, start=4)
+    with pytest.raises(FreeTicketsError, match="make no batch"):
+        Batches(images(1), 8)
+
+
+@pytest.fixture
+def photos(image_tree) -> LazySplit:
+    folder = image_tree(size=(120, 100), count=6)
+    split = load(get_spec(str(folder), image_size=97), "train")
+    assert isinstance(split, LazySplit)
+    return split
+
+
+def test_decoding_does_not_depend_on_workers_start_or_ranks(photos):
+    options = {"augmentation": "imagenet", "seed": 3}
+    state = torch.get_rng_state()
+    alone = list(Batches(photos, 4, **options).epoch(2))
+    assert alone[0][0].shape == (4, 3, 97, 97)
+    assert same(Batches(photos, 4, workers=2, **options).epoch(2), alone)
+    assert same(Batches(photos, 4, **options).epoch(2, start=1), alone[1:])
+    second = Batches(photos, 4, rank=1, world=2, **options).epoch(2)
+    assert same(second, [(x[2:], y[2:]) for x, y in alone])
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_decoded_images_belong_to_their_labels(photos):
+    for x, y in Batches(photos, 5, augmentation="imagenet").epoch(0):
+        assert torch.equal((x[:, 0].amax((1, 2)) * 255).round().long(), y * 100)
+
+
+def test_a_bad_photo_is_one_line_from_a_worker_too(photos):
+    photos.paths[3].write_bytes(b"no image")
+    for workers in (0, 1):
+        with pytest.raises(FreeTicketsError, match=r"3\.png|0\.png is no image") as caught:
+            list(Batches(photos, 4, shuffle=False, workers=workers).epoch(0))
+        assert "\n" not in str(caught.value)
+
+
+@settings(max_examples=5)
+@given(seed=st.integers(0, 2**63))
+def test_any_seed_will_do(seed):
+    assert len(list(Batches(images(8), 4, seed=seed).epoch(0))) == 2

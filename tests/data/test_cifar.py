@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import tarfile
+
+import numpy as np
+import pytest
+import torch
+
+from freetickets.data import Split, cifar, load
+from freetickets.data.download import Remote
+from freetickets.errors import FreeTicketsError
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """CIFAR's layout with 4 images a file, so that fakes are quickly written."""
+    for name, layout in cifar.LAYOUTS.items():
+        few = dataclasses.replace(layout, images={"train": 4, "test": 4})
+        monkeypatch.setitem(cifar.LAYOUTS, name, few)
+
+
+@pytest.fixture
+def fake(small, write_pickle, rng):
+    """Write CIFAR's files with random images."""
+
+    def write(root, name, labels=(0, 1, 2, 9), count=4):
+        layout = cifar.LAYOUTS[name]
+        for file in (file for files in layout.files.values() for file in files):
+            data = rng.integers(0, 256, (count, 3072), dtype=np.uint8)
+            content = {b"data": data, layout.labels.encode(): list(labels)}
+            write_pickle(root / layout.folder / file, content)
+        return root / layout.folder
+
+    return write
+
+
+@pytest.mark.parametrize(("name", "train"), [("cifar10", 20), ("cifar100", 4)])
+def test_files_are_read_in_order(fake, tmp_path, name, train):
+    folder = fake(tmp_path, name)
+    split = load(name, "train", tmp_path, download=False)
+    assert isinstance(split, Split)
+    assert split.inputs.shape == (train, 3, 32, 32)
+    assert split.labels.tolist() == [0, 1, 2, 9] * (train // 4)
+    inside = load(name, "train", folder, download=False)
+    assert torch.equal(inside.inputs, split.inputs)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": (0, 1, 2, 10)}, "the label 10, but only 10 classes"),
+        ({"labels": (0, 1, 2)}, "does not hold 4 labels"),
+        ({"labels": (0, 1, 2, 3.0)}, "does not hold 4 labels"),
+        ({"count": 3}, "does not hold 4 images"),
+    ],
+)
+def test_wrong_contents_are_refused(fake, tmp_path, options, message):
+    fake(tmp_path, "cifar10", **options)
+    with pytest.raises(FreeTicketsError, match=message):
+        load("cifar10", "test", tmp_path)
+
+
+def archive(source, target, extra=()):
+    with tarfile.open(target, "w:gz") as tar:
+        tar.add(source, arcname=source.name)
+        for name in extra:
+            member = tarfile.TarInfo(name)
+            member.size = 4
+            tar.addfile(member, io.BytesIO(b"evil"))
+    return hashlib.md5(target.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def published(fake, server, tmp_path, monkeypatch):
+    """A server that offers a fake archive, with paths in it that lead out of the folder."""
+    url, served = server
+    source = fake(tmp_path / "source", "cifar10")
+    layout = cifar.LAYOUTS["cifar10"]
+    extra = ("../outside", "/tmp/outside", f"{layout.folder}/../outside", f"{layout.folder}/more")
+    md5 = archive(source, served / layout.archive.filename, extra)
+    remote = Remote(layout.archive.url, md5)
+    monkeypatch.setitem(cifar.LAYOUTS, "cifar10", dataclasses.replace(layout, archive=remote))
+    monkeypatch.setenv("FREETICKETS_MIRROR", url)
+    return source
+
+
+def test_a_missing_data_set_is_downloaded_and_unpacked_once(published, tmp_path, monkeypatch):
+    root = tmp_path / "root"
+    first = load("cifar10", "test", root)
+    monkeypatch.setenv("FREETICKETS_MIRROR", "http://127.0.0.1:9")
+    second = load("cifar10", "test", root)
+    local = load("cifar10", "test", published)
+    assert torch.equal(first.inputs, second.inputs)
+    assert torch.equal(first.inputs, local.inputs)
+
+
+def test_an_archive_writes_only_the_known_files(published, tmp_path):
+    root = tmp_path / "root"
+    load("cifar10", "test", root)
+    written = {path.name for path in root.rglob("*") if path.is_file()}
+    known = {file for files in cifar.LAYOUTS["cifar10"].files.values() for file in files}
+    assert written == known | {"cifar-10-python.tar.gz"}
+    assert not (tmp_path / "outside").exists()
+
+
+def test_an_archive_on_disk_is_checked_and_used(published, server, tmp_path, no_data):
+    root = tmp_path / "root"
+    root.mkdir()
+    content = (server[1] / "cifar-10-python.tar.gz").read_bytes()
+    (root / "cifar-10-python.tar.gz").write_bytes(content)
+    assert len(load("cifar10", "train", root, download=False)) == 20
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "cifar-10-python.tar.gz").write_bytes(content[:-100])
+    with pytest.raises(FreeTicketsError, match="wrong checksum"):
+        load("cifar10", "train", other)
+
+
+def test_an_archive_without_the_files_is_refused(fake, tmp_path, monkeypatch):
+    wrong = tmp_path / "wrong"
+    wrong.mkdir()
+    layout = cifar.LAYOUTS["cifar10"]
+    md5 = archive(wrong, tmp_path / layout.archive.filename)
+    remote = Remote(layout.archive.url, md5)
+    monkeypatch.setitem(cifar.LAYOUTS, "cifar10", dataclasses.replace(layout, archive=remote))
+    with pytest.raises(FreeTicketsError, match="cannot unpack"):
+        load("cifar10", "train", tmp_path)
+
+
+def test_without_data_and_download_the_user_is_told_what_to_do(no_data):
+    with pytest.raises(FreeTicketsError, match=r"cifar-100-python is missing .*--data-dir"):
+        load("cifar100", "train", download=False)
+    with pytest.raises(FreeTicketsError, match="check the network"):
+        load("cifar100", "train")
+
+
+def test_the_real_cifar10_is_balanced_and_has_the_known_mean(real_data):
+    train = load("cifar10", "train", real_data("cifar-10-batches-py/data_batch_1"), download=False)
+    assert isinstance(train, Split)
+    assert torch.bincount(train.labels).tolist() == [5000] * 10
+    # The first image is a frog, and the channel means are those that everyone normalises by.
+    assert train.labels[0] == 6
+    mean = torch.stack([channel.float().mean() for channel in train.inputs.unbind(1)]) / 255
+    torch.testing.assert_close(mean, torch.tensor([0.4914, 0.4822, 0.4465]), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(("name", "each"), [("cifar10", 1000), ("cifar100", 100)])
+def test_the_real_test_sets_are_balanced(real_data, name, each):
+    layout = cifar.LAYOUTS[name]
+    root = real_data(f"{layout.folder}/{layout.files['test'][0]}")
+    test = load(name, "test", root, download=False)
+    assert set(torch.bincount(test.labels).tolist()) == {each}

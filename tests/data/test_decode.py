@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from freetickets.data.decode import (
+    centre_crop,
+    fit,
+    image_size_and_channels,
+    open_image,
+    pixels,
+    random_crop,
+)
+from freetickets.errors import FreeTicketsError
+
+
+def gradient(width: int, height: int) -> Image.Image:
+    """Red tells the column, green the row."""
+    x, y = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
+    return Image.fromarray(np.stack([x, y, 0 * x], -1).astype(np.uint8))
+
+
+def test_a_png_is_read_back_exactly(tmp_path, rng):
+    array = rng.integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    Image.fromarray(array).save(tmp_path / "a.png")
+    assert np.array_equal(pixels(open_image(tmp_path / "a.png", 3)), array.transpose(2, 0, 1))
+    assert image_size_and_channels(tmp_path / "a.png") == ((5, 7), 3)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_any_mode_becomes_grey_or_colour(tmp_path, mode, channels):
+    path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
+    Image.new("RGB", (4, 4), "white").convert(mode).save(path)
+    assert pixels(open_image(path, channels)).tolist() == [[[255] * 4] * 4] * channels
+
+
+def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
+    Image.fromarray(np.full((2, 2), 0x8000, np.uint16)).save(tmp_path / "a.png")
+    assert (pixels(open_image(tmp_path / "a.png", 1)) == 0x80).all()
+    assert image_size_and_channels(tmp_path / "a.png")[1] == 1
+
+
+def test_thirty_two_bits_and_odd_channels_are_refused(tmp_path):
+    Image.new("F", (2, 2)).save(tmp_path / "a.tif")
+    with pytest.raises(FreeTicketsError, match="32 bits"):
+        open_image(tmp_path / "a.tif", 1)
+    with pytest.raises(FreeTicketsError, match="1 or 3 channels"):
+        open_image(tmp_path / "a.tif", 4)
+
+
+def test_a_palette_with_alpha_gives_no_warning(tmp_path):
+    image = Image.new("P", (2, 2))
+    image.save(tmp_path / "a.png", transparency=b"\x00\x80")
+    assert pixels(open_image(tmp_path / "a.png", 3)).shape == (3, 2, 2)
+
+
+def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch):
+    Image.new("L", (40, 40)).save(tmp_path / "a.png")
+    for limit in (1000, 100):  # Pillow warns above the limit, and raises above twice the limit
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+        with pytest.raises(FreeTicketsError, match="too many pixels"):
+            open_image(tmp_path / "a.png", 1)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    kind=st.sampled_from(["PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP"]),
+    cut=st.integers(0, 400),
+    flips=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=5),
+)
+def test_a_damaged_file_is_one_clear_error_or_an_image(tmp_path, kind, cut, flips):
+    buffer = io.BytesIO()
+    gradient(16, 16).save(buffer, kind)
+    content = bytearray(buffer.getvalue())
+    for position, value in flips:
+        content[position % len(content)] = value
+    path = tmp_path / "damaged"
+    path.write_bytes(content[: len(content) - cut])
+    with contextlib.suppress(FreeTicketsError):
+        open_image(path, 3)
+
+
+def test_fit_leaves_the_right_size_alone_and_keeps_proportions():
+    image = gradient(20, 10)
+    assert np.array_equal(pixels(fit(image, 10, 20)), pixels(image))
+    square = pixels(fit(image, 10, 10))
+    assert square.shape == (3, 10, 10)
+    assert 60 < square[0].min() < 70  # a quarter is cut off at the left
+
+
+@pytest.mark.parametrize("size", [(500, 375), (300, 600), (80, 90)])
+def test_the_centre_crop_is_seven_eighths_of_the_shorter_side(size):
+    crop = pixels(centre_crop(gradient(*size), 224, 224)).astype(float)
+    assert crop.shape == (3, 224, 224)
+    share = 7 / 8 * min(size) / np.array(size)
+    for channel in range(2):
+        assert abs((crop[channel].max() - crop[channel].min()) / 255 - share[channel]) < 0.02
+        assert abs(crop[channel].mean() - 127) < 2
+
+
+def test_random_crops_have_the_areas_ratios_and_mirrors_of_imagenet():
+    image = gradient(400, 300)
+    areas, ratios, mirrors = [], [], []
+    for seed in range(400):
+        crop = pixels(random_crop(image, 32, 32, np.random.default_rng(seed))).astype(float)
+        # Pixel centres lie half a pixel inside the crop.
+        wide = (crop[0].max() - crop[0].min()) / 255 * 32 / 31 * 400
+        high = (crop[1].max() - crop[1].min()) / 255 * 32 / 31 * 300
+        areas.append(wide * high / (400 * 300))
+        ratios.append(wide / high)
+        mirrors.append(crop[0, 0, 0] > crop[0, 0, -1])
+    assert 0.05 < min(areas) < 0.15
+    assert 0.85 < max(areas) < 1.03
+    assert 0.70 < min(ratios) < 0.80
+    assert 1.28 < max(ratios) < 1.40
+    assert 0.4 < np.mean(mirrors) < 0.6
+
+
+def test_a_very_long_image_is_cropped_to_an_allowed_ratio():
+    for size in ((2000, 10), (10, 2000), (1, 1)):
+        crop = random_crop(gradient(*size), 16, 16, np.random.default_rng(0))
+        assert crop.size == (16, 16)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import errno
+import hashlib
+
+import pytest
+
+from freetickets.data.download import Remote, check_md5, fetch, find_or_fetch, write_whole
+from freetickets.errors import FreeTicketsError
+
+CONTENT = bytes(range(256)) * 5000
+MD5 = hashlib.md5(CONTENT).hexdigest()
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def address(server):
+    url, folder = server
+    (folder / "file.bin").write_bytes(CONTENT)
+    return url
+
+
+def leftovers(target):
+    return list(target.parent.iterdir()) if target.parent.exists() else []
+
+
+def test_a_file_arrives_whole(address, tmp_path, capsys):
+    target = tmp_path / "new" / "folder" / "file.bin"
+    assert fetch(f"{address}/file.bin", target, md5=MD5, sha256=SHA256) == target
+    assert target.read_bytes() == CONTENT
+    assert leftovers(target) == [target]
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "downloading" in output.err
+    assert output.err.splitlines()[-1].strip() == "100%"
+
+
+def test_a_terminal_gets_a_bar(address, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    fetch(f"{address}/file.bin", tmp_path / "file.bin")
+    assert "1.3/1.3 MB" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("md5", "sha256"), [("0" * 32, None), (MD5, "0" * 64)])
+def test_a_wrong_checksum_leaves_nothing_behind(address, tmp_path, md5, sha256):
+    target = tmp_path / "new" / "file.bin"
+    with pytest.raises(FreeTicketsError, match="wrong checksum"):
+        fetch(f"{address}/file.bin", target, md5=md5, sha256=sha256)
+    assert leftovers(target) == []
+
+
+def test_a_broken_transfer_leaves_nothing_behind(address, tmp_path):
+    target = tmp_path / "new" / "broken.bin"
+    with pytest.raises(FreeTicketsError, match="400 of 1,000 bytes"):
+        fetch(f"{address}/broken.bin", target)
+    assert leftovers(target) == []
+
+
+def test_an_old_file_survives_a_failed_download(address, tmp_path):
+    target = tmp_path / "file.bin"
+    target.write_bytes(b"old")
+    with pytest.raises(FreeTicketsError):
+        fetch(f"{address}/file.bin", target, md5="0" * 32)
+    assert target.read_bytes() == b"old"
+
+
+def test_a_missing_file_a_dead_server_and_a_bad_address_are_named(address, tmp_path):
+    with pytest.raises(FreeTicketsError, match="404"):
+        fetch(f"{address}/nothing.bin", tmp_path / "a")
+    with pytest.raises(FreeTicketsError, match="check the network, or put the file at"):
+        fetch("http://127.0.0.1:9/file.bin", tmp_path / "a")
+    with pytest.raises(FreeTicketsError, match="unknown url type"):
+        fetch("nonsense", tmp_path / "a")
+
+
+def test_a_full_disk_is_named(address, tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("freetickets.data.download._transfer", full)
+    with pytest.raises(FreeTicketsError, match="the disk is full"):
+        fetch(f"{address}/file.bin", tmp_path / "new" / "a")
+    assert leftovers(tmp_path / "new" / "a") == []
+
+
+def test_a_folder_that_cannot_be_made_is_named(address, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FreeTicketsError, match="cannot keep"):
+        fetch(f"{address}/file.bin", tmp_path / "file" / "a")
+
+
+def test_a_mirror_takes_the_place_of_the_publisher(address, tmp_path, monkeypatch):
+    monkeypatch.setenv("FREETICKETS_MIRROR", address)
+    fetch("https://publisher.invalid/some/where/file.bin", tmp_path / "a", md5=MD5)
+    assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+def test_what_is_there_is_not_downloaded(no_data):
+    remote = Remote("https://publisher.invalid/file.bin", MD5)
+    (no_data / "b").write_bytes(CONTENT)
+    assert find_or_fetch(no_data, ["a", "b"], "a", remote, download=True) == no_data / "b"
+    with pytest.raises(FreeTicketsError, match="--data-dir, or allow the download"):
+        find_or_fetch(no_data, ["c"], "c", remote, download=False)
+    check_md5(no_data / "b", MD5)
+    with pytest.raises(FreeTicketsError, match="wrong checksum"):
+        check_md5(no_data / "b", "0" * 32)
+
+
+def test_an_interrupted_write_leaves_nothing_behind(tmp_path):
+    def write():
+        with write_whole(tmp_path / "a") as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+from importlib import resources
+
+import numpy as np
+import pytest
+import torch
+
+from freetickets.data import Split, fashion, load
+from freetickets.data.download import Remote
+from freetickets.errors import FreeTicketsError
+
+
+def idx(array):
+    lengths = b"".join(length.to_bytes(4, "big") for length in array.shape)
+    return bytes((0, 0, 8, array.ndim)) + lengths + array.tobytes()
+
+
+@pytest.fixture
+def fake(monkeypatch, rng):
+    """The test set of Fashion-MNIST, of 5 images: the contents of its two files."""
+    monkeypatch.setattr(fashion, "_COUNTS", {"train": 60_000, "test": 5})
+    images = rng.integers(0, 256, (5, 28, 28), dtype=np.uint8)
+    labels = np.array([3, 1, 4, 1, 5], np.uint8)
+    return images, {
+        "t10k-images-idx3-ubyte": idx(images),
+        "t10k-labels-idx1-ubyte": idx(labels),
+    }
+
+
+def test_the_embedded_set_is_balanced_and_looks_like_fashion():
+    for split, each in (("train", 1000), ("test", 200)):
+        data = load("fashion-mini", split)
+        assert isinstance(data, Split)
+        assert torch.bincount(data.labels).tolist() == [each] * 10
+        assert data.inputs.dtype == torch.uint8
+        assert abs(data.inputs.float().mean() / 255 - 0.2860) < 0.01
+
+
+def test_the_embedded_file_is_small_and_has_its_licence():
+    folder = resources.files("freetickets.data").joinpath("embedded")
+    assert len(folder.joinpath("fashion_mini.npz").read_bytes()) < 6_000_000
+    assert "Zalando SE" in folder.joinpath("LICENSE").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", ["FashionMNIST/raw", "fashion-mnist", "."])
+@pytest.mark.parametrize("compressed", [True, False])
+def test_files_are_found_where_users_have_them(fake, no_data, folder, compressed):
+    images, files = fake
+    (no_data / folder).mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        path = no_data / folder / (f"{name}.gz" if compressed else name)
+        path.write_bytes(gzip.compress(content) if compressed else content)
+    split = load("fashion-mnist", "test", no_data)
+    assert torch.equal(split.inputs[:, 0], torch.from_numpy(images))
+    assert split.labels.tolist() == [3, 1, 4, 1, 5]
+
+
+def test_missing_files_are_downloaded_to_torchvisions_folder(fake, server, tmp_path, monkeypatch):
+    url, served = server
+    for name, content in fake[1].items():
+        packed = gzip.compress(content)
+        (served / f"{name}.gz").write_bytes(packed)
+        remote = Remote(fashion.REMOTES[name].url, hashlib.md5(packed).hexdigest())
+        monkeypatch.setitem(fashion.REMOTES, name, remote)
+    monkeypatch.setenv("FREETICKETS_MIRROR", url)
+    assert len(load("fashion-mnist", "test", tmp_path)) == 5
+    assert (tmp_path / "FashionMNIST/raw/t10k-labels-idx1-ubyte.gz").is_file()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:-1],
+        lambda content: content + b"\0",
+        lambda content: b"\1" + content[1:],
+        lambda content: b"",
+    ],
+)
+def test_a_file_of_another_size_or_kind_is_refused(tmp_path, damage):
+    path = tmp_path / "labels"
+    path.write_bytes(damage(idx(np.arange(5, dtype=np.uint8))))
+    with pytest.raises(FreeTicketsError, match="does not hold bytes of shape"):
+        fashion.read_idx(path, (5,))
+
+
+def test_a_damaged_compressed_file_is_refused(tmp_path):
+    content = gzip.compress(idx(np.arange(5, dtype=np.uint8)))
+    for damaged in (content[:-4], content[:12] + b"\xff\xff" + content[14:], b"no gzip"):
+        (tmp_path / "labels.gz").write_bytes(damaged)
+        with pytest.raises(FreeTicketsError, match="get it again"):
+            fashion.read_idx(tmp_path / "labels.gz", (5,))

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from PIL import Image
+
+from freetickets.data import LazySplit, Split, get_spec, load
+from freetickets.errors import FreeTicketsError
+
+
+def test_small_images_are_held_in_memory(image_tree):
+    folder = image_tree(size=(12, 10), count=3)
+    spec = get_spec(str(folder))
+    assert spec.shape == (3, 10, 12)
+    assert (spec.train_size, spec.test_size, spec.classes) == (6, 6, ("cat", "dog"))
+    assert (spec.augmentation, spec.recipe) == ("pad-crop-flip", "small")
+    split = load(spec, "train")
+    assert isinstance(split, Split)
+    assert split.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert split.inputs[:, 0, 0, 0].tolist() == [0, 0, 0, 100, 100, 100]
+    assert split.inputs[:, 1, 0, 0].tolist() == [0, 10, 20] * 2
+
+
+def test_photos_stay_on_disk(image_tree):
+    folder = image_tree(size=(120, 100))
+    spec = get_spec(folder)
+    assert spec.shape == (3, 224, 224)
+    assert (spec.augmentation, spec.recipe) == ("imagenet", "imagenet")
+    split = load(folder, "test")
+    assert isinstance(split, LazySplit)
+    assert [path.parent.name for path in split.paths] == ["cat"] * 3 + ["dog"] * 3
+
+
+def test_an_image_size_decides_between_memory_and_disk(image_tree):
+    spec = get_spec(image_tree(size=(120, 100)), image_size=32)
+    split = load(spec, "train")
+    assert isinstance(split, Split)
+    assert split.inputs.shape == (6, 3, 32, 32)
+
+
+def test_grey_images_have_one_channel(image_tree):
+    folder = image_tree()
+    for path in folder.rglob("*.png"):
+        Image.open(path).convert("L").save(path)
+    spec = get_spec(folder)
+    assert (spec.shape[0], len(spec.mean), len(spec.std)) == (1, 1, 1)
+    assert load(spec, "train").inputs.shape == (6, 1, 10, 12)
+
+
+def test_a_path_may_be_relative_to_the_data_root(image_tree, monkeypatch):
+    folder = image_tree()
+    assert get_spec("pictures", folder.parent).name == str(folder)
+    monkeypatch.setenv("FREETICKETS_DATA", str(folder.parent))
+    assert get_spec("pictures").name == str(folder)
+
+
+def test_other_and_hidden_files_are_passed_over(image_tree):
+    folder = image_tree()
+    (folder / "train" / "cat" / "notes.txt").write_text("")
+    (folder / "train" / "cat" / "._0.png").write_bytes(b"")
+    (folder / "train" / ".cache").mkdir()
+    assert get_spec(folder).train_size == 6
+
+
+def test_the_labels_of_the_test_set_are_those_of_training(image_tree):
+    folder = image_tree()
+    for path in (folder / "val" / "cat").iterdir():
+        path.unlink()
+    (folder / "val" / "cat").rmdir()
+    assert load(folder, "test").labels.tolist() == [1, 1, 1]
+
+
+def test_what_a_folder_lacks_is_named(image_tree, tmp_path):
+    folder = image_tree()
+    (folder / "val" / "cow").mkdir()
+    with pytest.raises(FreeTicketsError, match="cow: there is no such class"):
+        get_spec(folder)
+    (folder / "val" / "cow").rmdir()
+    (folder / "train" / "cow").mkdir()
+    with pytest.raises(FreeTicketsError, match="cow holds no images"):
+        get_spec(folder)
+    (tmp_path / "empty" / "train").mkdir(parents=True)
+    with pytest.raises(FreeTicketsError, match="needs train/<class>"):
+        get_spec(tmp_path / "empty")
+    (tmp_path / "empty" / "test").mkdir()
+    with pytest.raises(FreeTicketsError, match="two or more"):
+        get_spec(tmp_path / "empty")
+
+
+def test_a_test_set_without_images_is_refused(image_tree):
+    folder = image_tree()
+    for path in (folder / "val").rglob("*.png"):
+        path.unlink()
+    with pytest.raises(FreeTicketsError, match="val holds no images"):
+        get_spec(folder)
+
+
+def test_imagenet_is_found_and_only_listed(no_data):
+    names = [f"n{number:08}" for number in range(1000)]
+    for split in ("train", "val"):
+        for name in names:
+            (no_data / "imagenet" / split / name).mkdir(parents=True)
+            (no_data / "imagenet" / split / name / "a.JPEG").write_bytes(b"not opened")
+    assert get_spec("imagenet", no_data).classes == tuple(names)
+    split = load(get_spec("imagenet", no_data, image_size=128), "test", no_data)
+    assert isinstance(split, LazySplit)
+    assert split.shape == (3, 128, 128)
+    assert torch.equal(split.labels, torch.arange(1000))
+
+
+def test_imagenet_elsewhere_or_in_part_is_explained(no_data, image_tree):
+    with pytest.raises(FreeTicketsError, match=r"get it from image-net\.org and put"):
+        load("imagenet", "train")
+    folder = image_tree()
+    assert len(get_spec("imagenet", folder).classes) == 1000
+    with pytest.raises(FreeTicketsError, match="2 classes, ImageNet has 1000: for a subset"):
+        load("imagenet", "train", folder)

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from freetickets.data import Batches, get_spec, load
+from freetickets.data.npz import read_arrays, read_headers
+from freetickets.errors import FreeTicketsError
+
+IMAGES = {
+    "x_train": np.zeros((6, 8, 8, 3), np.uint8),
+    "y_train": np.arange(6) % 3,
+    "x_test": np.ones((4, 8, 8, 3), np.uint8),
+    "y_test": np.arange(4) % 3,
+}
+FEATURES = IMAGES | {"x_train": np.zeros((6, 5)), "x_test": np.ones((4, 5))}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def save(**content):
+        np.savez_compressed(tmp_path / "mine.npz", **content)
+        return tmp_path / "mine.npz"
+
+    return save
+
+
+def test_images_of_any_layout_are_a_data_set(write):
+    spec = get_spec(write(**IMAGES))
+    assert (spec.shape, spec.train_size, spec.test_size) == ((3, 8, 8), 6, 4)
+    assert spec.classes == ("0", "1", "2")
+    assert (len(spec.mean), spec.augmentation, spec.recipe) == (3, "none", "small")
+    split = load(spec, "test")
+    assert split.inputs.shape == (4, 3, 8, 8)
+    assert split.inputs.dtype == torch.uint8
+
+
+def test_features_have_the_shape_that_the_spec_says(write):
+    spec = get_spec(write(**FEATURES, classes=np.array(["a", "b", "c"])))
+    assert (spec.shape, spec.classes, spec.mean) == ((5, 1, 1), ("a", "b", "c"), ())
+    split = load(spec, "train")
+    assert split.inputs.shape == (6, 5, 1, 1)
+    x, _ = next(Batches(split, 6, mean=spec.mean, std=spec.std).epoch(0))
+    assert x.dtype == torch.float32
+
+
+def test_float_images_are_ready_for_the_network(write):
+    x = {"x_train": np.zeros((6, 3, 8, 8)), "x_test": np.zeros((4, 3, 8, 8))}
+    spec = get_spec(write(**(IMAGES | x)))
+    assert (spec.shape, spec.mean) == ((3, 8, 8), ())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y_test": np.arange(3)}, "not one a row"),
+        ({"y_train": np.zeros((6, 1), int)}, "not one a row"),
+        ({"x_test": np.ones((4, 8, 9, 3), np.uint8)}, "differ in shape"),
+        ({"x_test": np.ones((0, 8, 8, 3), np.uint8)}, "empty"),
+        ({"x_train": np.zeros((6, 8), int)}, "not uint8 images or floats"),
+        ({"x_train": np.zeros((6, 8, 2))}, r"are \(N, F\) or"),
+        ({"y_train": np.zeros(6)}, "integers from 0"),
+        ({"y_train": np.arange(6) - 1}, "integers from 0"),
+        ({"y_train": np.arange(6) * 10}, "label 50 of 6 samples"),
+        ({"classes": np.arange(3)}, "must be two or more strings"),
+    ],
+)
+def test_the_spec_says_what_is_wrong(write, change, message):
+    with pytest.raises(FreeTicketsError, match=message):
+        get_spec(write(**(IMAGES | change)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y_test": np.array([0, 1, 2, 3])}, "the label 3, but only 3 classes"),
+        ({"x_test": np.full((4, 5), np.nan)}, "not finite"),
+    ],
+)
+def test_loading_says_what_is_wrong(write, change, message):
+    with pytest.raises(FreeTicketsError, match=message):
+        load(write(**(FEATURES | change)), "test")
+
+
+def test_missing_arrays_are_named(write):
+    with pytest.raises(FreeTicketsError, match="lacks x_test, y_test"):
+        get_spec(write(x_train=IMAGES["x_train"], y_train=IMAGES["y_train"]))
+    with pytest.raises(FreeTicketsError, match="no array 'z', only: a"):
+        read_arrays(write(a=np.zeros(1)), "z")
+
+
+def test_python_objects_are_refused(write):
+    path = write(**(IMAGES | {"classes": np.array(["a", None], dtype=object)}))
+    with pytest.raises(FreeTicketsError, match="could run"):
+        get_spec(path)
+
+
+def test_a_header_that_promises_more_than_the_file_holds_is_refused(tmp_path):
+    member = io.BytesIO()
+    header = {"descr": "|u1", "fortran_order": False, "shape": (10**15,)}
+    np.lib.format.write_array_header_1_0(member, header)
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive:
+        archive.writestr("x.npy", member.getvalue() + b"short")
+    with pytest.raises(FreeTicketsError, match="not as long as it says"):
+        read_arrays(tmp_path / "bomb.npz", "x")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    cut=st.integers(0, 1500),
+    flips=st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 255)), max_size=3),
+)
+def test_a_damaged_file_is_one_clear_error_or_data(write, cut, flips):
+    path = write(**FEATURES)
+    content = bytearray(path.read_bytes())
+    for position, value in flips:
+        content[position % len(content)] = value
+    path.write_bytes(content[: max(0, len(content) - cut)])
+    with contextlib.suppress(FreeTicketsError):
+        headers = read_headers(path)
+        read_arrays(path, *headers)

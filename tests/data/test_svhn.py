@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from freetickets.data import load
+from freetickets.errors import FreeTicketsError, MissingExtraError
+
+io = pytest.importorskip("scipy.io")
+
+
+def test_images_are_turned_and_ten_is_zero(tmp_path, rng):
+    images = rng.integers(0, 256, (32, 32, 3, 5), dtype=np.uint8)
+    io.savemat(
+        tmp_path / "test_32x32.mat", {"X": images, "y": np.array([[1], [9], [10], [2], [3]])}
+    )
+    split = load("svhn", "test", tmp_path, download=False)
+    assert split.labels.tolist() == [1, 9, 0, 2, 3]
+    assert torch.equal(split.inputs[4, 2], torch.from_numpy(images[:, :, 2, 4].copy()))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1], [11]]}, "label from 1 to 10"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1]]}, "label from 1 to 10"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8)}, "label from 1 to 10"),
+        ({"X": np.zeros((32, 32, 3, 2)), "y": [[1], [2]]}, "does not hold images"),
+        ({"y": [[1]]}, "does not hold images"),
+    ],
+)
+def test_wrong_contents_are_refused(tmp_path, content, message):
+    io.savemat(tmp_path / "test_32x32.mat", content)
+    with pytest.raises(FreeTicketsError, match=message):
+        load("svhn", "test", tmp_path)
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    (tmp_path / "test_32x32.mat").write_bytes(b"MATLAB 5.0 but not really" * 20)
+    with pytest.raises(FreeTicketsError, match="is damaged"):
+        load("svhn", "test", tmp_path)
+
+
+def test_without_scipy_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.io", None)
+    with pytest.raises(MissingExtraError, match=r"freetickets\[svhn\]"):
+        load("svhn", "test", tmp_path)
+
+
+def test_real_house_numbers_have_all_digits_and_mostly_ones(real_data):
+    labels = load("svhn", "test", real_data("test_32x32.mat"), download=False).labels
+    counts = torch.bincount(labels, minlength=10)
+    assert counts.min() > 0
+    assert counts.argmax() == 1

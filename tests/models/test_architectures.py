@@ -1,0 +1,113 @@
+"""The architectures are those of the papers: counts, parameter names, initialisation."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from freetickets.models import create_model
+from freetickets.models.wide_resnet import Block
+
+
+def build(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """A network without memory: shapes are all that these tests look at."""
+    with torch.device("meta"):
+        return create_model(name, shape, classes)
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "classes", "parameters", "weights"),
+    [
+        ("wrn-28-10", 32, 10, 36_479_194, 36_461_232),
+        ("wrn-28-10", 32, 100, 36_536_884, 36_518_832),
+        ("wrn-16-8", 32, 10, 10_961_370, 10_954_160),
+        ("resnet-18", 224, 1000, 11_689_512, 11_678_912),
+        ("resnet-34", 224, 1000, 21_797_672, 21_779_648),
+        ("resnet-50", 224, 1000, 25_557_032, 25_502_912),
+        ("resnet-101", 224, 1000, 44_549_160, 44_442_816),
+        ("resnet-152", 224, 1000, 60_192_808, 60_040_384),
+        ("cifar-resnet-20", 32, 10, 272_474, 270_896),
+    ],
+)
+def test_a_network_has_as_many_parameters_as_in_its_paper(
+    name: str, side: int, classes: int, parameters: int, weights: int
+) -> None:
+    model = build(name, (3, side, side), classes)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    assert sum(p.numel() for p in model.parameters() if p.dim() > 1) == weights
+
+
+def weight_names(model: nn.Module) -> list[str]:
+    return [name for name, p in model.named_parameters() if p.dim() > 1]
+
+
+def test_wide_resnet_names_its_weights_as_the_paper_tables_do() -> None:
+    expected = ["conv1"]
+    for stage in (1, 2, 3):
+        expected += [f"block{stage}.0.{layer}" for layer in ("conv1", "shortcut", "conv2")]
+        expected += [f"block{stage}.{i}.conv{j}" for i in (1, 2, 3) for j in (1, 2)]
+    expected += ["fc"]
+    model = build("wrn-28-10", (3, 32, 32), 10)
+    assert weight_names(model) == [f"{name}.weight" for name in expected]
+
+
+def test_a_shortcut_has_weights_only_where_shapes_differ() -> None:
+    names = weight_names(build("wrn-10-1", (3, 32, 32), 10))
+    assert [name for name in names if "shortcut" in name] == [
+        "block2.0.shortcut.weight",
+        "block3.0.shortcut.weight",
+    ]
+
+
+def test_resnet_names_its_weights_as_torchvision_does() -> None:
+    names = weight_names(build("resnet-50", (3, 224, 224), 1000))
+    assert names[:6] == [
+        "conv1.weight",
+        "layer1.0.conv1.weight",
+        "layer1.0.conv2.weight",
+        "layer1.0.conv3.weight",
+        "layer1.0.downsample.0.weight",
+        "layer1.1.conv1.weight",
+    ]
+    assert names[-1] == "fc.weight"
+    assert len(names) == 54
+
+
+def test_the_stride_of_a_bottleneck_is_on_its_3x3_convolution() -> None:
+    block = build("resnet-50", (3, 224, 224), 1000).get_submodule("layer2.0")
+    strides = {name: m.stride[0] for name, m in block.named_modules() if isinstance(m, nn.Conv2d)}
+    assert strides == {"conv1": 1, "conv2": 2, "conv3": 1, "downsample.0": 2}
+
+
+@pytest.mark.parametrize(("inputs", "stride"), [(4, 1), (2, 1), (4, 2)])
+def test_a_wide_block_skips_as_pre_activation_does(inputs: int, stride: int) -> None:
+    block = Block(inputs, 4, stride, dropout=0.0).double().eval()
+    x = torch.randn(2, inputs, 6, 6, dtype=torch.float64)
+    kept = x.clone()
+    scale = 1 / math.sqrt(1 + block.bn1.eps)  # BatchNorm as it starts: mean 0, variance 1
+    active = F.relu(x * scale)
+    inner = F.relu(F.conv2d(active, block.conv1.weight, stride=stride, padding=1) * scale)
+    residual = F.conv2d(inner, block.conv2.weight, padding=1)
+    same = inputs == 4 and stride == 1
+    assert (block.shortcut is None) == same
+    skip = x if block.shortcut is None else F.conv2d(active, block.shortcut.weight, stride=stride)
+    torch.testing.assert_close(block(x), skip + residual)
+    assert torch.equal(x, kept)
+
+
+def test_wide_resnet_starts_as_the_released_code_does() -> None:
+    torch.manual_seed(0)
+    model = create_model("wrn-10-4", (3, 32, 32), 10)
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d) and module.weight.numel() > 10_000:
+            wanted = math.sqrt(2 / (module.kernel_size[0] ** 2 * module.out_channels))
+            assert module.weight.std().item() == pytest.approx(wanted, rel=0.05)
+            assert module.bias is None
+    fc = model.get_submodule("fc")
+    assert isinstance(fc, nn.Linear)
+    assert torch.count_nonzero(fc.bias) == 0
+    assert 0 < fc.weight.abs().max().item() <= 1 / math.sqrt(fc.in_features)

@@ -1,0 +1,109 @@
+"""Names are checked without torch, and a wrong one says what to type instead."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.models import check_name, model_names
+from freetickets.models.names import ARCHITECTURES, architecture
+
+
+def test_names_are_listed_and_checked_without_torch() -> None:
+    code = (
+        "import sys, freetickets.models as m; m.model_names(); m.check_name('wrn-28-10'); "
+        "m.check_name('torch.nn:Linear'); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "wrn-10-1",
+        "wrn-28-10",
+        "wrn-40-2",
+        "cifar-resnet-8",
+        "cifar-resnet-110",
+        "resnet-18",
+        "resnet-152",
+        "cnn",
+        "cnn-8",
+        "mlp-300",
+        "mlp-300-100-50",
+        "my_package.nets:build",
+        "nets:Factory.small",
+    ],
+)
+def test_good_names_pass(name: str) -> None:
+    check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("wnr-28-10", "wrn-28-10"),
+        ("wrn28-10", "wrn-28-10"),
+        ("WRN-28-10", "wrn-28-10"),
+        ("wideresnet-28-10", "wrn-28-10"),
+        ("resnet50", "resnet-50"),
+        ("resnet_18", "resnet-18"),
+        ("cifar-resnet20", "cifar-resnet-20"),
+        ("mpl-300-100", "mlp-300-100"),
+        ("cnn32", "cnn-32"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_right_one(name: str, meant: str) -> None:
+    with pytest.raises(UnknownNameError, match=f"did you mean '{meant}'"):
+        check_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "vgg", "vgg-16", "-"])
+def test_a_strange_name_is_answered_with_all_patterns(name: str) -> None:
+    with pytest.raises(UnknownNameError, match=r"wrn-D-K.*package\.module:function"):
+        check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("wrn-27-10", r"6n \+ 4, not 27: the nearest is 28"),
+        ("wrn-4-10", "the nearest is 10"),
+        ("wrn-28", "write it as wrn-D-K"),
+        ("wrn-28-10-3", "write it as wrn-D-K"),
+        ("wrn-28-0", "at least 1"),
+        ("cifar-resnet-18", r"6n \+ 2, not 18: the nearest is 20"),
+        ("resnet", r"resnet-18\|34"),
+        ("resnet-20", "take one of 18, 34, 50, 101, 152"),
+        ("mlp", "write it as mlp-A-B-..."),
+        ("mlp-300-0", "at least 1"),
+        ("cnn-1-2", "write it as cnn-W"),
+        ("nets.py:", "package.module:function"),
+        ("dir/nets:build", "package.module:function"),
+        ("a:b:c", "package.module:function"),
+    ],
+)
+def test_a_name_with_wrong_numbers_says_what_to_type(name: str, advice: str) -> None:
+    with pytest.raises(FreeTicketsError, match=advice) as caught:
+        check_name(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_pattern_has_one_line() -> None:
+    names = model_names()
+    assert len(names) == len(ARCHITECTURES) + 1
+    assert all(pattern and text and "\n" not in text for pattern, text in names)
+
+
+def test_a_new_architecture_joins_with_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("freetickets.models.names.ARCHITECTURES", dict(ARCHITECTURES))
+
+    @architecture("vgg-N", "VGG of depth N", "nets:vgg")
+    def _vgg(depth: int) -> dict[str, int]:
+        return {"depth": depth}
+
+    check_name("vgg-16")
+    assert ("vgg-N", "VGG of depth N") in model_names()

@@ -1,0 +1,304 @@
+import functools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.sparsity import DISTRIBUTIONS, allocate, er, erk, uniform
+from freetickets.sparsity.distribution import matches, uniform_dense_first
+
+PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=150)
+
+
+def wide_resnet_28_10(classes):
+    shapes = {"conv1": (16, 3, 3, 3)}
+    before = 16
+    for block, width in enumerate((160, 320, 640), start=1):
+        for unit in range(4):
+            shapes[f"block{block}.{unit}.conv1"] = (width, before, 3, 3)
+            shapes[f"block{block}.{unit}.conv2"] = (width, width, 3, 3)
+            if before != width:
+                shapes[f"block{block}.{unit}.shortcut"] = (width, before, 1, 1)
+            before = width
+    return shapes | {"fc": (classes, 640)}
+
+
+def resnet_50():
+    shapes = {"conv1": (64, 3, 7, 7)}
+    before = 64
+    for layer, (width, units) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), start=1):
+        for unit in range(units):
+            name = f"layer{layer}.{unit}"
+            shapes[f"{name}.conv1"] = (width, before, 1, 1)
+            shapes[f"{name}.conv2"] = (width, width, 3, 3)
+            shapes[f"{name}.conv3"] = (4 * width, width, 1, 1)
+            if unit == 0:
+                shapes[f"{name}.downsample"] = (4 * width, before, 1, 1)
+            before = 4 * width
+    return shapes | {"fc": (1000, 2048)}
+
+
+def size(shapes):
+    return sum(map(math.prod, shapes.values()))
+
+
+def epsilon(shapes, densities):
+    """The scale that ERK solved for, read off a layer that is not dense."""
+    name = min(densities, key=densities.get)
+    return densities[name] * math.prod(shapes[name]) / sum(shapes[name])
+
+
+def group_of(name):
+    block, _, rest = name.partition(".")
+    return f"{block}.{rest}" if rest in ("0.conv1", "0.shortcut") or not rest else f"{block}.other"
+
+
+# The table of densities that the original solver gives, and its scales.
+GROUPS = [
+    "conv1",
+    "block1.0.conv1",
+    "block1.0.shortcut",
+    "block1.other",
+    "block2.0.conv1",
+    "block2.0.shortcut",
+    "block2.other",
+    "block3.0.conv1",
+    "block3.0.shortcut",
+    "block3.other",
+    "fc",
+]
+WIDE_RESNET = {
+    (10, 0.8): [1, 1, 1, 0.574221, 0.428024, 1, 0.284469, 0.212691, 1, 0.141574, 1],
+    (100, 0.8): [1, 1, 1, 0.570443, 0.425208, 1, 0.282597, 0.211292, 1, 0.140642, 1],
+    (10, 0.9): [1, 1, 1, 0.276656, 0.206219, 1, 0.137055, 0.102473, 0.918439, 0.068209, 1],
+    (100, 0.9): [1, 1, 1, 0.272630, 0.203218, 1, 0.135061, 0.100982, 0.905075, 0.067217, 1],
+}
+WIDE_RESNET_EPSILON = {
+    (10, 0.8): 405.830015,
+    (10, 0.9): 195.526411,
+    (100, 0.8): 403.159949,
+    (100, 0.9): 192.681186,
+}
+
+
+@pytest.mark.parametrize(("classes", "sparsity"), WIDE_RESNET)
+def test_erk_of_wrn_28_10_has_the_densities_of_the_original_code(classes, sparsity):
+    shapes = wide_resnet_28_10(classes)
+    densities = erk(shapes, sparsity)
+    expected = dict(zip(GROUPS, WIDE_RESNET[classes, sparsity], strict=True))
+    seen = set()
+    for name, density in densities.items():
+        group = group_of(name).rstrip(".")
+        seen.add(group)
+        assert round(density, 6) == expected[group], name
+        assert (density == 1.0) == (expected[group] == 1), name
+    assert seen == set(GROUPS)
+    scale = epsilon(shapes, densities)
+    assert scale == pytest.approx(WIDE_RESNET_EPSILON[classes, sparsity], rel=1e-6)
+
+
+@pytest.mark.parametrize(("classes", "total"), [(10, 36_461_232), (100, 36_518_832)])
+def test_counts_of_wrn_28_10_add_up_to_the_last_weight(classes, total):
+    shapes = wide_resnet_28_10(classes)
+    assert size(shapes) == total
+    for sparsity in (0.8, 0.9):
+        assert sum(allocate(shapes, sparsity).values()) == round((1 - sparsity) * total)
+
+
+def test_erk_of_resnet_50_has_the_densities_of_the_original_code():
+    shapes = resnet_50()
+    assert size(shapes) == 25_502_912
+    densities = erk(shapes, 0.8)
+    assert epsilon(shapes, densities) == pytest.approx(99.561173, rel=1e-6)
+    dense = {f"layer1.{unit}.{conv}" for unit in range(3) for conv in ("conv1", "conv3")}
+    dense |= {"layer1.0.downsample", "layer2.0.conv1"}
+    assert {name for name, density in densities.items() if density == 1.0} == dense
+    expected = {"conv1": 0.85719, "fc": 0.14818}
+    expected |= {f"layer1.{unit}.conv2": 0.36190 for unit in range(3)}
+    for layer, units, kernel_3, kernel_1, down in (
+        (2, 4, 0.17690, 0.97532, 0.58489),
+        (3, 6, 0.08744, 0.48690, 0.29206),
+        (4, 3, 0.04347, 0.24326, 0.14594),
+    ):
+        for unit in range(units):
+            expected[f"layer{layer}.{unit}.conv2"] = kernel_3
+            expected[f"layer{layer}.{unit}.conv3"] = kernel_1
+            if unit:
+                expected[f"layer{layer}.{unit}.conv1"] = kernel_1
+        expected[f"layer{layer}.0.downsample"] = down
+    expected["layer3.0.conv1"], expected["layer4.0.conv1"] = 0.58489, 0.29206
+    assert dense | set(expected) == set(shapes)
+    assert {name: round(densities[name], 5) for name in expected} == expected
+    assert sum(allocate(shapes, 0.8).values()) == round(0.2 * size(shapes))
+
+
+def test_er_ignores_the_kernel_and_erk_does_not():
+    shapes = {"small": (64, 64, 1, 1), "kernel": (64, 64, 3, 3), "large": (256, 256, 3, 3)}
+    by_er, by_erk = er(shapes, 0.9), erk(shapes, 0.9)
+    assert by_er["small"] == pytest.approx(by_er["kernel"])
+    assert by_er["kernel"] == pytest.approx(4 * by_er["large"])
+    assert by_erk["small"] == 1.0
+    assert by_erk["kernel"] / by_erk["large"] == pytest.approx((134 / 9) / (518 / 9 / 16))
+    for densities in (by_er, by_erk):
+        kept = sum(densities[name] * math.prod(shape) for name, shape in shapes.items())
+        assert kept == pytest.approx(0.1 * size(shapes))
+
+
+def test_er_equals_erk_for_linear_layers_up_to_the_cap():
+    shapes = {"a": (300, 784), "b": (100, 300), "c": (10, 100)}
+    assert er(shapes, 0.9) == erk(shapes, 0.9)
+
+
+def test_uniform_gives_every_layer_the_same_sparsity():
+    shapes = {"a": (10, 10), "b": (20, 50), "c": (4, 5, 3, 3)}
+    assert allocate(shapes, 0.9, "uniform") == {"a": 10, "b": 100, "c": 18}
+
+
+def test_uniform_dense_first_keeps_the_first_layer_out_of_the_budget():
+    shapes = {"a": (10, 10), "b": (20, 50), "c": (4, 5, 3, 3)}
+    assert allocate(shapes, 0.9, "uniform-dense-first") == {"a": 100, "b": 100, "c": 18}
+    assert list(uniform_dense_first(shapes, 0.9)) == list(shapes)
+
+
+def test_power_moves_erk_between_uniform_and_beyond():
+    shapes = {"a": (100, 50), "b": (400, 300), "c": (300, 300)}
+    flat = erk(shapes, 0.9, power=0.0)
+    assert flat == pytest.approx(uniform(shapes, 0.9))
+    half, full = erk(shapes, 0.95, power=0.5), erk(shapes, 0.95)
+    ratio = (150 / 5000) / (700 / 120_000)
+    assert full["a"] / full["b"] == pytest.approx(ratio)
+    assert half["a"] / half["b"] == pytest.approx(math.sqrt(ratio))
+    counts = allocate(shapes, 0.95, functools.partial(erk, power=0.5))
+    assert sum(counts.values()) == round(0.05 * size(shapes))
+
+
+def test_any_function_can_be_the_distribution():
+    shapes = {"a": (10, 10), "b": (10, 10)}
+    assert allocate(shapes, 0.5, lambda shapes, sparsity: {"a": 0.25, "b": 0.75}) == {
+        "a": 25,
+        "b": 75,
+    }
+
+
+def test_sparsity_zero_leaves_everything_dense():
+    shapes = wide_resnet_28_10(10)
+    for name in DISTRIBUTIONS:
+        assert allocate(shapes, 0.0, name) == {n: math.prod(s) for n, s in shapes.items()}
+
+
+def test_a_map_sets_layers_by_pattern_and_the_first_that_fits_counts():
+    shapes = {
+        "block1.0.conv1.weight": (10, 10),
+        "block1.0.conv2.weight": (10, 10),
+        "block2.0.conv1.weight": (10, 10),
+        "fc.weight": (10, 10),
+    }
+    counts = allocate(shapes, {"*.conv2": 0.75, "block1.*": 0.5, "fc.weight": 0.9})
+    assert list(counts.values()) == [50, 25, 100, 10]
+
+
+def test_patterns_fit_weights_or_modules_as_a_whole():
+    assert matches("block1.0.conv1.weight", "block1.*")
+    assert matches("fc.weight", "fc")
+    assert matches("fc.weight", "fc.weight")
+    assert matches("weight", "weight")
+    assert not matches("fc2.weight", "fc")
+    assert not matches("block10.0.conv1.weight", "block1")
+    assert not matches("FC.weight", "fc")
+
+
+@pytest.mark.parametrize("sparsity", [1.0, 1.5, -0.1, math.nan, math.inf])
+def test_a_sparsity_outside_0_to_1_is_refused(sparsity):
+    with pytest.raises(FreeTicketsError, match="at least 0 and below 1"):
+        allocate({"a": (10, 10)}, sparsity)
+    with pytest.raises(FreeTicketsError, match="at least 0 and below 1"):
+        allocate({"a": (10, 10)}, {"a": sparsity})
+
+
+def test_a_layer_left_without_a_weight_is_refused_by_name():
+    with pytest.raises(FreeTicketsError, match="leaves layer 'tiny' without a single weight"):
+        allocate({"tiny": (2, 2), "big": (100, 100)}, 0.9, "uniform")
+
+
+def test_a_pattern_that_fits_nothing_is_refused_and_the_nearest_offered():
+    with pytest.raises(UnknownNameError, match=r"'fc1\.wieght'.*did you mean 'fc1\.weight'"):
+        allocate({"fc1.weight": (10, 10)}, {"fc1.wieght": 0.5})
+
+
+def test_an_unknown_distribution_is_refused_and_the_nearest_offered():
+    with pytest.raises(UnknownNameError, match="unknown distribution 'erkk': did you mean 'erk'"):
+        allocate({"a": (10, 10)}, 0.5, "erkk")
+
+
+def test_a_network_without_layers_is_refused():
+    with pytest.raises(FreeTicketsError, match="no layer to make sparse"):
+        allocate({}, 0.5)
+
+
+@pytest.mark.parametrize("densities", [{}, {"a": 1.2}, {"a": -0.5}, {"a": math.nan}])
+def test_a_distribution_with_impossible_densities_is_refused(densities):
+    with pytest.raises(FreeTicketsError, match="gives layer 'a' density"):
+        allocate({"a": (10, 10)}, 0.5, lambda shapes, sparsity: densities)
+
+
+# ---- properties
+
+dimension = st.integers(1, 40)
+shape = st.one_of(
+    st.tuples(dimension, dimension),
+    st.tuples(dimension, dimension, st.integers(1, 5)),
+    st.tuples(dimension, dimension, st.integers(1, 5), st.integers(1, 5)),
+)
+networks = st.lists(shape, min_size=1, max_size=8).map(
+    lambda shapes: {f"layer{i}": s for i, s in enumerate(shapes)}
+)
+sparsities = st.floats(0.0, 0.99)
+
+
+def water_filled(shapes, sparsity):
+    """ERK by bisection on the scale: nothing in common with the solver."""
+    raw = {name: sum(s) / math.prod(s) for name, s in shapes.items()}
+    low, high = 0.0, 1 / min(raw.values())
+    for _ in range(200):
+        middle = (low + high) / 2
+        kept = sum(min(1.0, middle * raw[n]) * math.prod(s) for n, s in shapes.items())
+        low, high = (middle, high) if kept < (1 - sparsity) * size(shapes) else (low, middle)
+    return {name: min(1.0, high * raw[name]) for name in shapes}
+
+
+@PROPERTY
+@given(networks, sparsities)
+def test_erk_agrees_with_a_brute_force_solver(shapes, sparsity):
+    assert erk(shapes, sparsity) == pytest.approx(water_filled(shapes, sparsity), rel=1e-9)
+
+
+@PROPERTY
+@given(networks, sparsities, st.sampled_from(["erk", "er", "uniform"]))
+def test_counts_are_exact_and_fit_their_layers(shapes, sparsity, distribution):
+    densities = DISTRIBUTIONS[distribution](shapes, sparsity)
+    if min(densities[name] * math.prod(s) for name, s in shapes.items()) < 1:
+        return  # a layer may be left without a weight, which is refused
+    counts = allocate(shapes, sparsity, distribution)
+    assert list(counts) == list(shapes)
+    assert abs(sum(counts.values()) - (1 - sparsity) * size(shapes)) <= 0.5 + 1e-6
+    for name, count in counts.items():
+        assert 1 <= count <= math.prod(shapes[name])
+
+
+@PROPERTY
+@given(networks, sparsities, sparsities, st.sampled_from(["erk", "er", "uniform"]))
+def test_more_sparsity_never_gives_a_layer_more_weights(shapes, first, second, distribution):
+    low, high = sorted((first, second))
+    more = DISTRIBUTIONS[distribution](shapes, low)
+    less = DISTRIBUTIONS[distribution](shapes, high)
+    assert all(less[name] <= more[name] * (1 + 1e-12) for name in shapes)
+    try:
+        fewer = allocate(shapes, high, distribution)
+    except FreeTicketsError:
+        return
+    counts = allocate(shapes, low, distribution)
+    # A count is its wish rounded up or down, so a layer may differ by that one weight.
+    assert all(fewer[name] <= counts[name] + 1 for name in shapes)
+    assert sum(fewer.values()) <= sum(counts.values())

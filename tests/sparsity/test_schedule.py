@@ -1,0 +1,66 @@
+import math
+
+import pytest
+
+from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.sparsity import Exploration
+from freetickets.sparsity.schedule import anneal
+
+
+def test_the_defaults_are_the_papers():
+    exploration = Exploration()
+    assert exploration(1000) == exploration(88_000) == 0.5
+    assert exploration(999) == exploration(1001) == 0
+
+
+def test_explorations_come_every_interval_until_the_stop_inclusive():
+    exploration = Exploration(rate=0.3, interval=4, stop=12)
+    explored = {step: exploration(step) for step in range(1, 30) if exploration(step)}
+    assert explored == {4: 0.3, 8: 0.3, 12: 0.3}
+
+
+def test_cosine_falls_from_the_rate_to_the_final_rate():
+    exploration = Exploration(
+        rate=0.5, final_rate=0.005, interval=10, schedule="cosine", steps=1000
+    )
+    for step in range(10, 1001, 10):
+        expected = 0.005 + 0.495 * (1 + math.cos(math.pi * step / 1000)) / 2
+        assert exploration(step) == pytest.approx(expected)
+    assert exploration(2000) == exploration(1000) == 0.005
+
+
+def test_linear_falls_in_a_straight_line_and_ends_without_exploring():
+    exploration = Exploration(rate=0.4, interval=25, schedule="linear", steps=100)
+    assert [exploration(s) for s in (25, 50, 75, 100, 125)] == pytest.approx([0.3, 0.2, 0.1, 0, 0])
+
+
+def test_anneal_starts_and_ends_exactly():
+    for schedule in ("cosine", "linear"):
+        assert anneal(schedule, 0.5, 0.005, 0.0) == 0.5
+        assert anneal(schedule, 0.5, 0.005, 1.0) == 0.005
+    assert anneal("constant", 0.5, 0.005, 1.0) == 0.5
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
+@pytest.mark.parametrize("name", ["rate", "final_rate"])
+def test_a_rate_that_is_no_share_is_refused(name, rate):
+    with pytest.raises(FreeTicketsError, match=f"^{name} must lie between 0 and 1"):
+        Exploration(**{name: rate})
+
+
+def test_an_interval_below_one_step_is_refused():
+    with pytest.raises(FreeTicketsError, match="at least 1 step"):
+        Exploration(interval=0)
+
+
+@pytest.mark.parametrize("steps", [None, 0, -5])
+def test_a_schedule_that_ends_needs_its_length(steps):
+    with pytest.raises(FreeTicketsError, match="needs steps"):
+        Exploration(schedule="cosine", steps=steps)
+
+
+def test_an_unknown_schedule_is_refused():
+    with pytest.raises(UnknownNameError, match="did you mean 'cosine'"):
+        Exploration(schedule="cosin", steps=10)
+    with pytest.raises(UnknownNameError, match="did you mean 'linear'"):
+        anneal("liner", 1.0, 0.0, 0.5)
