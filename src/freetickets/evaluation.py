@@ -79,8 +79,7 @@ def predict_dataset(
     ensemble: Ensemble, name: str, data_dir: str | None = None, batch_size: int = 256
 ) -> Predictions:
     """Predicts the test split of a data set."""
-    shape = ensemble.info["input_shape"]
-    spec = data.get_spec(name, data_dir, image_size=shape[-1] if len(shape) == 3 else None)
+    spec = data.get_spec(name, data_dir, ensemble.info.get("image_size"))
     if tuple(spec.classes) != ensemble.classes:
         raise FreeTicketsError(
             f"{name} has other classes than the ensemble was trained on ({len(spec.classes)} and "

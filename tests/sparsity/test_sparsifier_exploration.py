@@ -378,7 +378,7 @@ OPTIMIZERS = {
     "adamw": lambda p: torch.optim.AdamW(p, 1e-2, weight_decay=1e-1),
     "rmsprop": lambda p: torch.optim.RMSprop(p, 1e-2, momentum=0.9, centered=True),
 }
-EXPLORATIONS = 240  # of each optimizer: 1,200 in all
+EXPLORATIONS = 120  # of each optimizer and scope: 1,200 in all
 
 
 def assert_only_active(sparsifier, model, optimizer):

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetickets._lazy import attach
+from .._lazy import attach
 
 if TYPE_CHECKING:
-    from freetickets.data.batches import Batches as Batches
-    from freetickets.data.loading import load as load
-    from freetickets.data.spec import DatasetSpec as DatasetSpec
-    from freetickets.data.spec import dataset_names as dataset_names
-    from freetickets.data.spec import get_spec as get_spec
-    from freetickets.data.split import LazySplit as LazySplit
-    from freetickets.data.split import Split as Split
-    from freetickets.data.split import arrays as arrays
-    from freetickets.data.split import hold_out as hold_out
+    from .batches import Batches as Batches
+    from .loading import load as load
+    from .spec import DatasetSpec as DatasetSpec
+    from .spec import dataset_names as dataset_names
+    from .spec import get_spec as get_spec
+    from .split import LazySplit as LazySplit
+    from .split import Split as Split
+    from .split import arrays as arrays
+    from .split import hold_out as hold_out
 
 __getattr__, __all__ = attach(
     __name__,

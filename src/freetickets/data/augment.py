@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from freetickets.errors import FreeTicketsError
+from ..errors import FreeTicketsError
 
 PAD = 4
 # How NumPy fills the border, by the name of the augmentation.

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from freetickets.data.augment import PAD_MODES, CropFlip, crop_flip
-from freetickets.data.decode import centre_crop, open_image, pixels, random_crop
-from freetickets.data.split import LazySplit, Split
-from freetickets.errors import FreeTicketsError
+from ..errors import FreeTicketsError
+from .augment import PAD_MODES, CropFlip, crop_flip
+from .decode import centre_crop, open_image, pixels, random_crop
+from .split import LazySplit, Split
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 

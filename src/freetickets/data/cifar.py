@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 import torch
 
-from freetickets.data.download import Remote, check_md5, fetch, write_whole
-from freetickets.data.split import Split
-from freetickets.data.unpickle import read_pickle
-from freetickets.errors import FreeTicketsError
+from ..errors import FreeTicketsError
+from .download import Remote, check_md5, fetch, write_whole
+from .split import Split
+from .unpickle import read_pickle
 
 
 @dataclass(frozen=True)

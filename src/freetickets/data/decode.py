@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from freetickets.errors import FreeTicketsError
+from ..errors import FreeTicketsError
 
 _MARGIN = 256 / 224  # ImageNet's evaluation: shorter side to 256, then the centre 224 x 224
 _AREA = (0.08, 1.0)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from freetickets.data.progress import transfer_progress
-from freetickets.data.root import first_existing
-from freetickets.errors import FreeTicketsError
+from ..errors import FreeTicketsError
+from .progress import transfer_progress
+from .root import first_existing
 
 _CHUNK = 1 << 18
 _TIMEOUT = 30.0  # seconds without a byte

@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from freetickets.data.download import Remote, find_or_fetch
-from freetickets.data.split import Split, arrays
-from freetickets.errors import FreeTicketsError
+from ..errors import FreeTicketsError
+from .download import Remote, find_or_fetch
+from .split import Split, arrays
 
 _ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 REMOTES = {

@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 import torch
 
-from freetickets.data.decode import fit, open_image, pixels
-from freetickets.data.spec import DatasetSpec
-from freetickets.data.split import LazySplit, Split
-from freetickets.data.tree import ImageTree, find_imagenet
-from freetickets.errors import FreeTicketsError
+from ..errors import FreeTicketsError
+from .decode import fit, open_image, pixels
+from .spec import DatasetSpec
+from .split import LazySplit, Split
+from .tree import ImageTree, find_imagenet
 
 
 def load_folder(spec: DatasetSpec, split: Literal["train", "test"]) -> Split | LazySplit:

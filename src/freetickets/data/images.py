@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from freetickets.data.decode import fit, open_image, pixels
-from freetickets.data.layout import channels_first, image_shape
-from freetickets.data.npz import read_arrays, read_headers
-from freetickets.data.tree import image_files
-from freetickets.errors import FreeTicketsError
+from ..errors import FreeTicketsError
+from .decode import fit, open_image, pixels
+from .layout import channels_first, image_shape
+from .npz import read_arrays, read_headers
+from .tree import image_files
 
 _ARRAYS = (".npy", ".npz")
 _NPZ_KEYS = ("x", "x_test", "images")
@@ -65,6 +65,44 @@ def read_images(
     return torch.from_numpy(np.concatenate(parts))
 
 
+def read_inputs(
+    paths: Iterable[str | Path], shape: tuple[int, ...], resize: bool = False
+) -> tuple[list[str], torch.Tensor]:
+    """Read what is to be predicted: images as `read_images` does, or float arrays as they are.
+
+    Returns:
+        A name for each sample (a row of an array is "file.npy[3]"), and the samples.
+    """
+    names: list[str] = []
+    parts: list[torch.Tensor] = []
+    for path in list_images(paths):
+        rows = _read_features(path, shape)
+        if rows is None:
+            if len(shape) != 3:
+                raise FreeTicketsError(f"{path}: the network takes arrays of shape {shape}")
+            rows = read_images(path, (shape[0], shape[1], shape[2]), resize)
+        is_array = path.suffix in _ARRAYS
+        names += [f"{path}[{i}]" for i in range(len(rows))] if is_array else [str(path)]
+        parts.append(rows)
+    if len({part.dtype for part in parts}) > 1:
+        raise FreeTicketsError("images and float arrays can't be predicted in one go")
+    return names, torch.cat(parts)
+
+
+def _read_features(path: Path, shape: tuple[int, ...]) -> torch.Tensor | None:
+    """The samples of a float array; None if it is a file of images."""
+    if path.suffix not in _ARRAYS:
+        return None
+    array = _open_array(path)
+    if not np.issubdtype(array.dtype, np.floating):
+        return None
+    if array.shape[1:] != shape:
+        raise FreeTicketsError(f"{path} holds samples of {array.shape[1:]}, not {shape}")
+    if not np.isfinite(array).all():
+        raise FreeTicketsError(f"{path} holds values that are not finite")
+    return torch.from_numpy(np.array(array, dtype=np.float32))
+
+
 def _read_file(path: Path, shape: tuple[int, int, int], resize: bool) -> npt.NDArray[np.uint8]:
     channels, height, width = shape
     image = open_image(path, channels)
@@ -79,19 +117,23 @@ def _read_file(path: Path, shape: tuple[int, int, int], resize: bool) -> npt.NDA
 
 
 def _read_array(path: Path, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
-    if path.suffix == ".npz":
-        images = _read_npz(path)
-    else:
-        try:  # mapped, so that a header is checked before memory is taken
-            images = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, EOFError, ValueError) as error:
-            raise FreeTicketsError(f"{path} is no readable .npy: {error}") from error
+    images = _open_array(path)
     if images.dtype != np.uint8:
         raise FreeTicketsError(f"{path} holds {images.dtype}: images are uint8, 0 to 255")
     found = image_shape(images.shape)
     if found != shape:
         raise FreeTicketsError(f"{path} holds images of (C, H, W) = {found}, not {shape}")
     return channels_first(images)
+
+
+def _open_array(path: Path) -> npt.NDArray[Any]:
+    if path.suffix == ".npz":
+        return _read_npz(path)
+    try:  # mapped, so that a header is checked before memory is taken
+        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, EOFError, ValueError) as error:
+        raise FreeTicketsError(f"{path} is no readable .npy: {error}") from error
+    return array
 
 
 def _read_npz(path: Path) -> npt.NDArray[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freetickets.errors import FreeTicketsError
+from ..errors import FreeTicketsError
 
 _COLOURS = (1, 3)
 

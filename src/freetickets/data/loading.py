@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from freetickets.data.cifar import load_cifar
-from freetickets.data.fashion import load_fashion, load_mini
-from freetickets.data.folder import load_folder, load_imagenet
-from freetickets.data.npz import read_arrays
-from freetickets.data.root import data_root
-from freetickets.data.spec import DatasetSpec, get_spec
-from freetickets.data.split import LazySplit, Split, arrays
-from freetickets.data.svhn import load_svhn
-from freetickets.errors import FreeTicketsError
+from ..errors import FreeTicketsError
+from .cifar import load_cifar
+from .fashion import load_fashion, load_mini
+from .folder import load_folder, load_imagenet
+from .npz import read_arrays
+from .root import data_root
+from .spec import DatasetSpec, get_spec
+from .split import LazySplit, Split, arrays
+from .svhn import load_svhn
 
 
 def load(

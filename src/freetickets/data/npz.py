@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freetickets.data.layout import image_shape
-from freetickets.data.spec import DatasetSpec
-from freetickets.errors import FreeTicketsError
+from ..errors import FreeTicketsError
+from .layout import image_shape
+from .spec import DatasetSpec
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 _DAMAGE = (

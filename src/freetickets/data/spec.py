@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from freetickets.data import class_names
-from freetickets.data.root import data_root
-from freetickets.errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, UnknownNameError
+from . import class_names
+from .root import data_root
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -156,10 +156,10 @@ def get_spec(
     path = _find_path(name, data_dir)
     # Imported here: NumPy and Pillow have no part in printing a list of names.
     if path.is_dir():
-        from freetickets.data.tree import folder_spec
+        from .tree import folder_spec
 
         return folder_spec(path, image_size)
-    from freetickets.data.npz import npz_spec
+    from .npz import npz_spec
 
     _refuse_size(name, image_size)
     return npz_spec(path)
@@ -171,7 +171,7 @@ def _registered(
     if spec.name != "imagenet":
         _refuse_size(spec.name, image_size)
         return spec
-    from freetickets.data.tree import imagenet_classes
+    from .tree import imagenet_classes
 
     size = image_size or spec.shape[1]
     classes = imagenet_classes(data_root(data_dir)) or spec.classes

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from freetickets.data.layout import channels_first
-from freetickets.errors import FreeTicketsError
+from ..errors import FreeTicketsError
+from .layout import channels_first
 
 if TYPE_CHECKING:
     from typing_extensions import Self

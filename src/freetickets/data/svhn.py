@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from freetickets.data.download import Remote, find_or_fetch
-from freetickets.data.split import Split, arrays
-from freetickets.errors import FreeTicketsError, MissingExtraError
+from ..errors import FreeTicketsError, MissingExtraError
+from .download import Remote, find_or_fetch
+from .split import Split, arrays
 
 REMOTES = {
     "train": Remote(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from freetickets.data.spec import IMAGENET_MEAN, IMAGENET_STD, DatasetSpec
-from freetickets.errors import FreeTicketsError
+from ..errors import FreeTicketsError
+from .spec import IMAGENET_MEAN, IMAGENET_STD, DatasetSpec
 
 IMAGE_SUFFIXES = frozenset(
     f".{kind}" for kind in ("bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
@@ -83,7 +83,7 @@ def folder_spec(folder: Path, image_size: int | None = None) -> DatasetSpec:
     Images of up to 96 x 96 pixels are held in memory and augmented like CIFAR's; larger ones are
     photos: decoded when they are used, and cropped to 224 x 224 as ImageNet's are.
     """
-    from freetickets.data.decode import image_size_and_channels
+    from .decode import image_size_and_channels
 
     tree = ImageTree.open(folder)
     train = tree.files("train")

@@ -289,10 +289,13 @@ class Sparsifier:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a `state_dict` into a sparsifier of the same network."""
-        mine, theirs = {w.name for w in self._sparse}, set(state["topology"])
-        if mine != theirs:
-            odd = sorted(mine ^ theirs)[0]
-            raise FreeTicketsError(f"the saved topology is of another network: see layer {odd!r}")
+        mine = {w.name: math.ceil(w.mask.numel() / 8) for w in self._sparse}
+        theirs = {name: packed.numel() for name, packed in state["topology"].items()}
+        odd = sorted(name for name in mine | theirs if mine.get(name) != theirs.get(name))
+        if odd:
+            raise FreeTicketsError(
+                f"the saved topology is of another network: see layer {odd[0]!r}"
+            )
         for weight in self._sparse:
             shape = weight.mask.shape
             weight.ever_active.copy_(unpack_mask(state["ever_active"][weight.name], shape))

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from ..config import Config
 from ..data import Batches, DatasetSpec, LazySplit, Split, hold_out
@@ -67,22 +68,25 @@ class Job:
                 self.spec.train_size * (config.validation or 0.0)
             )
         steps = -(-train_size // config.batch_size)
-        try:
-            with torch.device("meta"):
-                network = self.build()
-        except FreeTicketsError:
-            raise
-        except Exception:  # a user's own factory may need real tensors
-            network = self.build()
         return price(
             self.plan,
-            network,
+            self._outline(),
             self.spec.shape,
             train_size=train_size,
             batch_size=config.batch_size,
             steps_per_epoch=steps,
             dense_epochs=config.dense_epochs,
         )
+
+    def _outline(self) -> nn.Module:
+        """The network with shapes but without values, made at once."""
+        try:
+            with torch.device("meta"), _NoInitialisation():
+                return self.build()
+        except FreeTicketsError:
+            raise
+        except Exception:  # a user's own factory may need real tensors
+            return self.build()
 
     def train(self, reporter: Reporter) -> list[Ticket]:
         """Trains, or goes on where the output folder says, and returns the tickets."""
@@ -146,7 +150,17 @@ class Job:
             "mean": list(spec.mean),
             "std": list(spec.std),
             "dataset": spec.name,
+            "image_size": config.image_size,
         }
+
+
+class _NoInitialisation(TorchFunctionMode):
+    """Leaves tensors unfilled: on the meta device torch takes a second to learn to fill nothing."""
+
+    _FILLERS = (Tensor.normal_, Tensor.uniform_, torch.nn.init.trunc_normal_)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0] if func in self._FILLERS else func(*args, **(kwargs or {}))
 
 
 def make_fabric(device: str, amp: bool) -> Fabric:
