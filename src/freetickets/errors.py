@@ -35,3 +35,7 @@ class MissingExtraError(FreeTicketsError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an extra: pip install 'freetickets[{extra}]'")
+
+
+class StoppedError(FreeTicketsError):
+    """The work was interrupted on purpose; everything is saved and it can go on."""

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ..errors import FreeTicketsError
+from ..errors import FreeTicketsError, StoppedError
 from .parser import make_parser
 
 
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except FreeTicketsError as error:
         print(f"freetickets: {error}", file=sys.stderr)
-        return 130 if type(error).__name__ == "StoppedError" else 2
+        return 130 if isinstance(error, StoppedError) else 2
     except KeyboardInterrupt:
         print("freetickets: interrupted", file=sys.stderr)
         return 130

@@ -32,6 +32,7 @@ class Timeline:
     """
 
     def __init__(self, run: Run, steps_per_epoch: int) -> None:
+        self.steps_per_epoch = steps_per_epoch
         self.spans: list[Span] = []
         self._stretch_ends: list[int] = []
         self._stretches = [stretch for phase in run.phases for stretch in phase.schedule]
@@ -47,9 +48,13 @@ class Timeline:
         self._collections = [s.end for s in self.spans if _has(s.phase, Collect)]
         self._escapes = [s.end for s in self.spans if _has(s.phase, Escape)]
 
-    def span_index(self, step: int) -> int:
-        """Which phase a step belongs to."""
-        return bisect.bisect_left(self._span_ends, step)
+    def span(self, step: int) -> Span:
+        """The phase that a step belongs to."""
+        return self.spans[bisect.bisect_left(self._span_ends, step)]
+
+    def epoch(self, step: int) -> float:
+        """How many epochs have passed after a step."""
+        return step / self.steps_per_epoch
 
     def lr(self, step: int) -> float:
         """The learning rate of a step."""
@@ -61,7 +66,7 @@ class Timeline:
 
     def exploration_rate(self, step: int) -> float:
         """The rate of the exploration that follows a step; 0 if none does. Escapes are extra."""
-        plan = self.spans[self.span_index(step)].phase.exploration
+        plan = self.span(step).phase.exploration
         if plan is None or step % plan.interval:
             return 0.0
         collection = _first_from(self._collections, step, default=self.steps)

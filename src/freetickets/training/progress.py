@@ -9,6 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from .state import Clock, Tally
+
 
 class Reporter:
     """Shows a run's progress.
@@ -42,18 +44,18 @@ class Reporter:
         )
         self._bar.start()
 
-    def step(self, done: int, phase: str, samples_per_second: float, loss: float) -> None:
+    def step(self, clock: Clock, phase: str, tally: Tally) -> None:
         """Shows one more step."""
         if self._bar is not None:
             self._bar.update(
                 self._task,
-                completed=done,
+                completed=clock.done,
                 phase=phase,
-                rate=f"{samples_per_second:,.0f} samples/s",
-                losses=f"loss {loss:.3f}",
+                rate=f"{clock.samples_per_second:,.0f} samples/s",
+                losses=f"loss {tally.loss:.3f}",
             )
 
-    def epoch(self, row: Mapping[str, Any], share_done: float, seconds_left: float) -> None:
+    def epoch(self, row: Mapping[str, Any], clock: Clock) -> None:
         """Prints the line of an epoch."""
         validation = ""
         if row["validation_loss"] is not None:
@@ -61,10 +63,10 @@ class Reporter:
                 f"  validation {row['validation_loss']:.3f} / {row['validation_accuracy']:.1%}"
             )
         self.line(
-            f"[{share_done:4.0%}] run {row['run']} {row['phase']:10s} "
+            f"[{clock.done / clock.total:4.0%}] run {row['run']} {row['phase']:10s} "
             f"epoch {row['epoch']:6.2f}  lr {row['lr']:.4g}  "
             f"loss {row['train_loss']:.3f} / {row['train_accuracy']:.1%}{validation}  "
-            f"{_duration(seconds_left)} left"
+            f"{_duration(clock.seconds_left)} left"
         )
 
     def line(self, text: str) -> None:

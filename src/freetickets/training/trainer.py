@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -21,39 +17,23 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from ..data.batches import Batches
-from ..errors import FreeTicketsError
-from ..methods.plan import Collect, Escape, Plan
+from ..errors import FreeTicketsError, StoppedError
+from ..methods.plan import Collect, Escape, Phase, Plan
 from ..methods.timeline import Span, Timeline
 from ..seeds import derive
 from ..storage import write_atomic
 from ..ticket import Ticket, ticket_path
 from .checkpoint import Checkpoints
+from .interrupt import StopRequest
 from .optimizer import OptimizerOptions
 from .progress import Reporter
 from .session import Session
+from .state import Clock, Score, State, Tally
 
 LOG_COLUMNS = (
     "run", "phase", "epoch", "step", "lr", "train_loss", "train_accuracy", "validation_loss",
     "validation_accuracy", "itop_rate", "events", "seconds",
 )  # fmt: skip
-
-
-class StoppedError(FreeTicketsError):
-    """The run was interrupted; everything is saved and it can go on."""
-
-
-@dataclass
-class _State:
-    """Where a plan's execution stands; all of it goes into checkpoints."""
-
-    run: int = 0
-    step: int = 0
-    tickets: int = 0
-    tally: Tensor = field(default_factory=lambda: torch.zeros(3, dtype=torch.float64))
-    best_accuracy: float = -1.0
-    best: dict[str, Any] | None = None
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    seconds: dict[tuple[int, str], float] = field(default_factory=dict)
 
 
 class Trainer:
@@ -89,6 +69,12 @@ class Trainer:
         reporter: Reporter | None = None,
         checkpoint_seconds: float = 60.0,
     ) -> None:
+        if validation is None and any(
+            _selects_best(phase) for run in plan.runs for phase in run.phases
+        ):
+            raise FreeTicketsError(
+                "the plan collects the best ticket on validation data: hold some out"
+            )
         self._plan = plan
         self._build = build
         self._batches = batches
@@ -103,15 +89,10 @@ class Trainer:
         self._checkpoints = (
             Checkpoints(output / "checkpoint", self._reporter.warn) if output is not None else None
         )
-        if validation is None and any(
-            event == Collect("best") for phase in plan.runs[0].phases for event in phase.at_end
-        ):
-            raise FreeTicketsError(
-                "the paper preset collects the best ticket on validation data: hold some out"
-            )
-        self._state = _State()
+        self._last_save = time.monotonic()
+        self._stop = StopRequest()
+        self._state = State()
         self._tickets: list[Ticket] = []
-        self._stop = False
 
     @property
     def seconds(self) -> dict[tuple[int, str], float]:
@@ -130,7 +111,7 @@ class Trainer:
             StoppedError: Ctrl-C or SIGTERM; everything is saved.
         """
         saved = self._resume()
-        with self._stop_between_steps(), torch.random.fork_rng(devices=[]):
+        with self._stop, torch.random.fork_rng(devices=[]):
             try:
                 while self._state.run < len(self._plan.runs):
                     self._train_run(saved)
@@ -157,157 +138,102 @@ class Trainer:
         )
         if saved is not None:
             session.load_state_dict(saved)
-        clock = _Clock(self._done(timeline), self._total(timeline))
+        clock = Clock(
+            state.run * timeline.steps + state.step, len(self._plan.runs) * timeline.steps
+        )
         self._reporter.start(clock.done, clock.total)
-        last_save = time.monotonic()
         while state.step < timeline.steps:
             epoch, first = divmod(state.step, len(batches))
             for inputs, labels in batches.epoch(epoch, start=first):
-                span = timeline.spans[timeline.span_index(state.step + 1)]
-                began = time.perf_counter()
+                span = timeline.span(state.step + 1)
                 self._train_step(session, span, inputs, labels)
-                elapsed = time.perf_counter() - began
-                key = (state.run + 1, span.phase.name)
-                state.seconds[key] = state.seconds.get(key, 0.0) + elapsed
                 clock.tick(len(labels))
-                self._reporter.step(
-                    clock.done, span.phase.name, clock.samples_per_second, self._mean_loss()
-                )
+                self._reporter.step(clock, span.phase.name, state.tally)
                 if state.step == span.end or state.step % len(batches) == 0:
-                    self._close_epoch(session, span, len(batches), clock)
+                    self._close_epoch(session, span, clock)
                 if state.step == timeline.steps:
                     break
-                if self._stop or time.monotonic() - last_save > self._checkpoint_seconds:
+                if self._stop.made or self._save_is_due():
                     self._save(session)
-                    last_save = time.monotonic()
         state.run, state.step = state.run + 1, 0
         self._save(None)
         self._reporter.stop()
 
     def _train_step(self, session: Session, span: Span, inputs: Tensor, labels: Tensor) -> None:
         state, device = self._state, self._fabric.device
-        ends_with_escape = state.step + 1 == span.end and any(
-            isinstance(event, Escape) for event in span.phase.at_end
-        )
+        began = time.perf_counter()
+        ends = state.step + 1 == span.end
         sums = session.step(
             state.step + 1,
             inputs.to(device, non_blocking=True),
             labels.to(device, non_blocking=True),
-            keep_gradients=ends_with_escape,
+            keep_gradients=ends and any(isinstance(e, Escape) for e in span.phase.at_end),
         )
         state.step += 1
-        state.tally = state.tally.to(device)
-        state.tally[:2] += sums
-        state.tally[2] += len(labels)
+        state.tally.add(sums, len(labels))
         # On an accelerator, looking at the loss would wait for the device at every step.
-        if device.type == "cpu" or state.step % 50 == 0 or state.step == span.end:
+        if device.type == "cpu" or state.step % 50 == 0:
             self._check_finite(session)
+        key = (state.run + 1, span.phase.name)
+        state.seconds[key] = state.seconds.get(key, 0.0) + time.perf_counter() - began
 
     def _check_finite(self, session: Session) -> None:
-        if not math.isfinite(self._mean_loss()):
-            state = self._state
+        state = self._state
+        if not math.isfinite(state.tally.loss):
             raise FreeTicketsError(
                 f"the loss is not finite at step {state.step} of run {state.run + 1} "
                 f"(lr {session.timeline.lr(state.step):g}): lower --lr or check the data; "
                 "earlier checkpoints and tickets are kept"
             )
 
-    def _mean_loss(self) -> float:
-        return float(self._state.tally[0] / self._state.tally[2])
-
-    def _close_epoch(
-        self, session: Session, span: Span, steps_per_epoch: int, clock: _Clock
-    ) -> None:
+    def _close_epoch(self, session: Session, span: Span, clock: Clock) -> None:
         """Validates, handles the events of a phase that ends here, and writes the log's row."""
-        state = self._state
+        state, ends = self._state, self._state.step == span.end
         self._check_finite(session)
-        loss, accuracy = self._validate(session)
-        ends = state.step == span.end
-        if accuracy is not None and any(event == Collect("best") for event in span.phase.at_end):
-            self._keep_best(session, span, loss, accuracy, steps_per_epoch)
-        events = list(span.phase.at_end) if ends else []
+        score = self._validate(session)
+        if _selects_best(span.phase) and (score.accuracy or 0.0) > state.best_accuracy:
+            state.best = self._take(session, span, score).pack()
+            state.best_accuracy = score.accuracy or 0.0
+        events = span.phase.at_end if ends else ()
         for event in events:
             if isinstance(event, Collect):
-                self._collect(session, span, event, loss, accuracy, steps_per_epoch)
+                self._collect(session, span, event, score)
             else:
                 session.escape(event.rate)
                 self._reporter.line(f"escape: {event.rate:.0%} of the active weights replaced")
-        train_loss, correct, seen = state.tally.tolist()
         row = {
             "run": state.run + 1,
             "phase": span.phase.name,
-            "epoch": state.step / steps_per_epoch,
+            "epoch": session.timeline.epoch(state.step),
             "step": state.step,
             "lr": session.timeline.lr(state.step),
-            "train_loss": train_loss / seen,
-            "train_accuracy": correct / seen,
-            "validation_loss": loss,
-            "validation_accuracy": accuracy,
+            "train_loss": state.tally.loss,
+            "train_accuracy": state.tally.accuracy,
+            "validation_loss": score.loss,
+            "validation_accuracy": score.accuracy,
             "itop_rate": session.sparsifier.itop_rate if session.sparsifier else None,
             "events": " ".join(type(event).__name__.lower() for event in events),
             "seconds": sum(state.seconds.values()),
         }
         state.rows.append(row)
-        state.tally = torch.zeros(3, dtype=torch.float64)
-        self._reporter.epoch(row, clock.done / clock.total, clock.seconds_left)
+        state.tally = Tally()
+        self._reporter.epoch(row, clock)
         self._write_log()
         if ends:
             self._save(session)
 
-    def _validate(self, session: Session) -> tuple[float | None, float | None]:
+    def _validate(self, session: Session) -> Score:
         if self._validation is None:
-            return None, None
+            return Score()
         device = self._fabric.device
-        sums = torch.zeros(2, dtype=torch.float64, device=device)
+        tally = Tally()
         for inputs, labels in self._validation.epoch(0):
-            sums += session.score(inputs.to(device), labels.to(device))
-        loss, correct = (sums / len(self._validation.split)).tolist()
-        return loss, correct
+            tally.add(session.score(inputs.to(device), labels.to(device)), len(labels))
+        return Score(tally.loss, tally.accuracy)
 
     # ---- tickets
 
-    def _keep_best(
-        self,
-        session: Session,
-        span: Span,
-        loss: float | None,
-        accuracy: float,
-        steps_per_epoch: int,
-    ) -> None:
-        if accuracy > self._state.best_accuracy:
-            ticket = self._take(session, span, loss, accuracy, steps_per_epoch)
-            self._state.best, self._state.best_accuracy = ticket.pack(), accuracy
-
-    def _collect(
-        self,
-        session: Session,
-        span: Span,
-        event: Collect,
-        loss: float | None,
-        accuracy: float | None,
-        steps_per_epoch: int,
-    ) -> None:
-        state = self._state
-        if event.select == "best" and state.best is not None:
-            ticket = Ticket.unpack(state.best)
-        else:
-            ticket = self._take(session, span, loss, accuracy, steps_per_epoch)
-        state.best, state.best_accuracy = None, -1.0
-        state.tickets += 1
-        ticket.info["number"] = state.tickets
-        self._tickets.append(ticket)
-        if self._output is not None:
-            ticket.save(ticket_path(self._output, state.tickets))
-        self._reporter.line(f"ticket {state.tickets} of {self._plan.tickets} collected")
-
-    def _take(
-        self,
-        session: Session,
-        span: Span,
-        loss: float | None,
-        accuracy: float | None,
-        steps_per_epoch: int,
-    ) -> Ticket:
+    def _take(self, session: Session, span: Span, score: Score) -> Ticket:
         """The network as it is now, with all that is known of how it came to be."""
         state = self._state
         info = {
@@ -319,53 +245,70 @@ class Trainer:
             "seed": session.run.seed,
             "phase": span.phase.name,
             "step": state.step,
-            "epoch": state.step / steps_per_epoch,
+            "epoch": session.timeline.epoch(state.step),
             "sparsity": session.sparsifier.sparsity if session.sparsifier else 0.0,
-            "validation_loss": loss,
-            "validation_accuracy": accuracy,
+            "validation_loss": score.loss,
+            "validation_accuracy": score.accuracy,
         }
         return Ticket.of(session.network.state_dict(), session.topology, info)
 
+    def _collect(self, session: Session, span: Span, event: Collect, score: Score) -> None:
+        state = self._state
+        best = state.best if event.select == "best" else None
+        ticket = self._take(session, span, score) if best is None else Ticket.unpack(best)
+        state.best, state.best_accuracy = None, -1.0
+        state.tickets += 1
+        ticket.info["number"] = state.tickets
+        self._tickets.append(ticket)
+        if self._output is not None:
+            ticket.save(ticket_path(self._output, state.tickets))
+        self._reporter.line(f"ticket {state.tickets} of {self._plan.tickets} collected")
+
     # ---- saving and going on
 
+    def _save_is_due(self) -> bool:
+        return time.monotonic() - self._last_save > self._checkpoint_seconds
+
     def _save(self, session: Session | None) -> None:
-        if self._checkpoints is None:
-            if self._stop:
-                raise StoppedError("stopped; nothing is saved without an output folder")
-            return
-        state = {name: getattr(self._state, name) for name in _State.__dataclass_fields__}
-        self._checkpoints.save(
-            {
-                "plan": _fingerprint(self._plan),
-                "state": state,
-                "session": session.state_dict() if session is not None else None,
-            }
-        )
-        if self._stop:
+        """Writes a checkpoint; if someone asked to stop, this is the moment."""
+        state = self._state
+        if self._checkpoints is not None:
+            self._checkpoints.save(
+                {
+                    "plan": _fingerprint(self._plan),
+                    "state": state.pack(),
+                    "session": session.state_dict() if session is not None else None,
+                }
+            )
+        self._last_save = time.monotonic()
+        if self._stop.made and state.run < len(self._plan.runs):
             raise StoppedError(
-                f"stopped in run {self._state.run + 1} after step {self._state.step}; all is saved "
-                f"in {self._output}: run the same command again to go on"
+                f"stopped in run {state.run + 1} after step {state.step}; "
+                + (
+                    f"all is saved in {self._output}: run the same command again to go on"
+                    if self._output is not None
+                    else "without an output folder nothing is saved"
+                )
             )
 
     def _resume(self) -> Mapping[str, Any] | None:
         """Reads the newest checkpoint, if there is one, and the tickets collected before it."""
         saved = self._checkpoints.load() if self._checkpoints is not None else None
-        if saved is None:
+        if saved is None or self._output is None:
             return None
-        assert self._output is not None
         if saved["plan"] != _fingerprint(self._plan):
             raise FreeTicketsError(
                 f"{self._output} was started with another plan: use the same settings to go on, or "
                 "another --output to start anew"
             )
-        self._state = _State(**saved["state"])
-        numbers = range(1, self._state.tickets + 1)
+        self._state = state = State.unpack(saved["state"])
+        numbers = range(1, state.tickets + 1)
         self._tickets = [Ticket.load(ticket_path(self._output, number)) for number in numbers]
         self._write_log()
-        if self._state.run < len(self._plan.runs):
+        if state.run < len(self._plan.runs):
             self._reporter.line(
-                f"resuming run {self._state.run + 1} after step {self._state.step}, "
-                f"{self._state.tickets} of {self._plan.tickets} tickets collected"
+                f"resuming run {state.run + 1} after step {state.step}, "
+                f"{state.tickets} of {self._plan.tickets} tickets collected"
             )
         session: Mapping[str, Any] | None = saved["session"]
         return session
@@ -379,56 +322,9 @@ class Trainer:
         writer.writerows(self._state.rows)
         write_atomic(self._output / "log.csv", text.getvalue().encode())
 
-    def _done(self, timeline: Timeline) -> int:
-        return self._state.run * timeline.steps + self._state.step
 
-    def _total(self, timeline: Timeline) -> int:
-        return len(self._plan.runs) * timeline.steps
-
-    @contextlib.contextmanager
-    def _stop_between_steps(self) -> Iterator[None]:
-        """Lets Ctrl-C and SIGTERM end the training after the step under way, with all saved.
-
-        A second Ctrl-C ends it at once.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            yield  # signals reach the main thread only
-            return
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            if self._stop and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self._stop = True
-
-        kinds = (signal.SIGINT, signal.SIGTERM)
-        before = {kind: signal.signal(kind, stop) for kind in kinds}
-        try:
-            yield
-        finally:
-            for kind, handler in before.items():
-                signal.signal(kind, handler)
-
-
-class _Clock:
-    """Counts steps and foresees the end."""
-
-    def __init__(self, done: int, total: int) -> None:
-        self.done, self.total = done, total
-        self._began, self._first = time.monotonic(), done
-        self._samples = 0
-
-    def tick(self, samples: int) -> None:
-        self.done += 1
-        self._samples += samples
-
-    @property
-    def samples_per_second(self) -> float:
-        return self._samples / max(1e-9, time.monotonic() - self._began)
-
-    @property
-    def seconds_left(self) -> float:
-        elapsed = time.monotonic() - self._began
-        return elapsed / max(1, self.done - self._first) * (self.total - self.done)
+def _selects_best(phase: Phase) -> bool:
+    return Collect("best") in phase.at_end
 
 
 def _fingerprint(plan: Plan) -> str:

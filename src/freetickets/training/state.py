@@ -1,0 +1,101 @@
+"""Where the execution of a plan stands."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean loss and accuracy on the validation data; None where nothing is held out."""
+
+    loss: float | None = None
+    accuracy: float | None = None
+
+
+@dataclass
+class Tally:
+    """Sums over the steps since the last row of the log, kept on the device."""
+
+    sums: Tensor = field(default_factory=lambda: torch.zeros(2, dtype=torch.float64))
+    samples: int = 0
+
+    def add(self, sums: Tensor, samples: int) -> None:
+        """Adds a step's summed loss and correct answers."""
+        self.sums = self.sums.to(sums.device) + sums
+        self.samples += samples
+
+    @property
+    def loss(self) -> float:
+        """The mean loss."""
+        return float(self.sums[0]) / max(1, self.samples)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of correct answers."""
+        return float(self.sums[1]) / max(1, self.samples)
+
+
+@dataclass
+class State:
+    """All of a plan's execution that is not in a network; it goes into every checkpoint.
+
+    Attributes:
+        run: The run under way, counted from 0; the number of runs when all is done.
+        step: Steps taken in it.
+        tickets: Tickets collected in all runs.
+        tally: Sums since the last row of the log.
+        best: The phase's best ticket so far, packed, where the plan wants the best.
+        best_accuracy: Its accuracy on validation data.
+        rows: The log.
+        seconds: Time spent in the steps of each (run, phase).
+    """
+
+    run: int = 0
+    step: int = 0
+    tickets: int = 0
+    tally: Tally = field(default_factory=Tally)
+    best: dict[str, Any] | None = None
+    best_accuracy: float = -1.0
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    seconds: dict[tuple[int, str], float] = field(default_factory=dict)
+
+    def pack(self) -> dict[str, Any]:
+        """The state as tensors and plain values."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**values, "tally": [self.tally.sums, self.tally.samples]}
+
+    @classmethod
+    def unpack(cls, values: dict[str, Any]) -> State:
+        """Undoes `pack`."""
+        return cls(**{**values, "tally": Tally(*values["tally"])})
+
+
+class Clock:
+    """Counts the steps of all runs and foresees the end."""
+
+    def __init__(self, done: int, total: int) -> None:
+        self.done, self.total = done, total
+        self._began, self._first = time.monotonic(), done
+        self._samples = 0
+
+    def tick(self, samples: int) -> None:
+        """One more step."""
+        self.done += 1
+        self._samples += samples
+
+    @property
+    def samples_per_second(self) -> float:
+        """The speed since the start."""
+        return self._samples / max(1e-9, time.monotonic() - self._began)
+
+    @property
+    def seconds_left(self) -> float:
+        """The time that the rest will take at this speed."""
+        elapsed = time.monotonic() - self._began
+        return elapsed / max(1, self.done - self._first) * (self.total - self.done)
