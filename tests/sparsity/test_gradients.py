@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import Exploration, Sparsifier
@@ -135,6 +136,29 @@ def test_dense_gradients_are_in_memory_only_around_an_exploration(batches):
     assert due == [step in (5, 10) for step in range(1, 15)]
     expected = {5, 10} if batches == 1 else {4, 5, 9, 10}
     assert seen == [step in expected for step in range(1, 15)]
+
+
+class Copies(TorchDispatchMode):
+    """Counts the tensors that are copied."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function is torch.ops.aten.clone.default
+        return function(*args, **(kwargs or {}))
+
+
+def test_gradients_are_copied_only_for_the_step_that_needs_them():
+    sparsifier, train = prepared(exploration=Exploration(interval=3))
+    copied = []
+    for _ in range(6):
+        train(step=False)
+        sparsifier.step()
+        # The gradients of the step to come, as they are before the optimizer's step.
+        with Copies() as copies:
+            sparsifier.mask_gradients()
+        copied.append(copies.count)
+    assert copied == [0, 2, 0, 0, 2, 0]
 
 
 @pytest.mark.parametrize("options", [{"exploration": None}, {"grow": "random"}])

@@ -162,6 +162,18 @@ def test_new_weights_start_without_history():
     assert torch.equal(network.weight[new], -0.5 * gradient[new])
 
 
+def test_an_update_of_zero_by_zero_does_not_reach_inactive_weights():
+    """Adam without its epsilon divides 0 by 0 wherever a gradient was never seen."""
+    model, inputs, targets = problem()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, eps=0.0)
+    sparsifier = Sparsifier(model, optimizer, 0.6, exploration=None)
+    for _ in range(5):
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+        inactive_are_zero(sparsifier, model, optimizer)
+        assert model(inputs).isfinite().all()
+
+
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
 def test_fused_optimizers_keep_the_promise(name):
     model, inputs, targets = problem()

@@ -413,7 +413,7 @@ class Sparsifier:
 
 
 def _kept(nonzeros: int, rate: float) -> int:
-    # The tolerance keeps 0.1 x 30, which floating point makes 3.0000000000000004, at 3 weights.
+    # The tolerance keeps 0.07 x 100, which floating point makes 7.000000000000001, at 7 weights.
     return nonzeros - math.ceil(rate * nonzeros - 1e-9)
 
 

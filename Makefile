@@ -1,0 +1,31 @@
+# Two commands do everything on a fresh machine: make demo, make test.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUNS := runs/demo
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/installed-all
+	$(BIN)/freetickets train edst --tickets 3 --sparsity 0.8 --output $(RUNS)/edst
+	$(BIN)/freetickets train dense --output $(RUNS)/dense
+	$(BIN)/freetickets report $(RUNS)/edst $(RUNS)/dense --output $(RUNS)/report.html
+
+test: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/installed-all
+	$(BIN)/freetickets bench train
+
+clean:
+	rm -rf $(VENV) $(RUNS)
+
+$(VENV)/installed-%: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$*]'
+	touch $@

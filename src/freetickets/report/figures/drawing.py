@@ -1,0 +1,124 @@
+"""Drawing: from matplotlib to an SVG that stands in a page and takes the page's colours."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+from ...errors import MissingExtraError
+from ..colours import colour, themed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WIDTH = 5.0  # inches; two panels fill a wide page, one a phone, with text of a size in both
+FONT_SIZE = 9.0  # points
+
+_STYLE = {
+    "font.size": FONT_SIZE,
+    "font.sans-serif": ["DejaVu Sans"],
+    "text.color": colour("text"),
+    "text.parse_math": False,  # a run may be named "$x$"
+    "axes.facecolor": "none",
+    "axes.edgecolor": colour("muted"),
+    "axes.labelcolor": colour("text"),
+    "axes.labelsize": FONT_SIZE,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": colour("line"),
+    "grid.linewidth": 0.6,
+    "xtick.color": colour("muted"),
+    "ytick.color": colour("muted"),
+    "xtick.labelsize": FONT_SIZE - 1,
+    "ytick.labelsize": FONT_SIZE - 1,
+    "legend.frameon": False,
+    "legend.fontsize": FONT_SIZE - 1,
+    # Text stays text: small, searchable, and in the page's own font. DejaVu, in which it is laid
+    # out, is wider than what browsers use, so what fits here fits there.
+    "svg.fonttype": "none",
+}
+
+
+def draw(name: str, description: str, height: float, paint: Callable[[Figure], None]) -> str:
+    """Draws a panel; equal input gives equal bytes.
+
+    Args:
+        name: Tells the panels of a page apart.
+        description: What it shows, for those who can't see it.
+        height: In inches.
+        paint: Draws on an empty figure.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib.style
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("drawing figures", "report") from None
+
+    # The user's own matplotlib settings would otherwise show through.
+    style: Any = ["default", {**_STYLE, "svg.hashsalt": name}]
+    file = io.BytesIO()
+    with matplotlib.style.context(style), warnings.catch_warnings():
+        # A name in a script that DejaVu lacks: the browser has fonts of its own.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        # The SVG backend counts 72 dots an inch: with the same here, dots are points throughout.
+        figure = Figure((WIDTH, height), dpi=72, layout="constrained", facecolor="none")
+        paint(figure)
+        figure.savefig(file, format="svg")
+    return _inline(file.getvalue(), description)
+
+
+def text_width(text: str, size: float = FONT_SIZE) -> float:
+    """About how many points a text takes: no less than most fonts need."""
+    return 0.62 * size * len(text)
+
+
+def shorten(name: str, length: int = 24) -> str:
+    """A name cut to what a figure has room for.
+
+    Example:
+        >>> shorten("edst-cifar100-wrn-28-10-seed-0")
+        'edst-cifar100-wrn-28-10…'
+    """
+    return name if len(name) <= length else name[: length - 1] + "…"
+
+
+def _inline(svg: bytes, description: str) -> str:
+    """Cleans an SVG of what must not stand in a page: metadata, global styles, clashing names."""
+    root = ElementTree.fromstring(svg)
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+        for key in list(element.attrib):
+            element.set(key.rpartition("}")[2], element.attrib.pop(key))
+    root.remove(root.findall("metadata")[0])
+    root.remove(root.findall("defs")[0])
+    for element in root.iter():
+        # Only these are referred to, and their names are salted; "axes_1" is in every figure.
+        if element.tag not in ("clipPath", "path"):
+            element.attrib.pop("id", None)
+        if "style" in element.attrib:
+            element.set("style", themed(element.attrib["style"]))
+        if "d" in element.attrib:
+            element.set("d", " ".join(element.attrib["d"].split()))
+        if element.tag != "text":
+            element.text = None
+        element.tail = None
+    box = root.attrib["viewBox"]
+    root.attrib.clear()
+    root.attrib.update(
+        {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "viewBox": box,
+            "role": "img",
+            "aria-label": description,
+            "stroke-linejoin": "round",
+        }
+    )
+    return ElementTree.tostring(root, encoding="unicode")

@@ -1,0 +1,51 @@
+"""The scores that figures show, and how their axes are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..run import Scores
+
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
+
+
+@dataclass(frozen=True)
+class Quality:
+    """A score as figures show it.
+
+    Attributes:
+        key: The field of `Scores`.
+        title: In running text.
+        label: Along an axis.
+        percent: Whether it is a share, written in per cent.
+    """
+
+    key: str
+    title: str
+    label: str
+    percent: bool = False
+
+    def of(self, scores: Scores) -> float:
+        """The value of this score."""
+        value: float = getattr(scores, self.key)
+        return value
+
+    def format_axis(self, axis: Axis) -> None:
+        """Writes the axis of this score in its unit."""
+        if self.percent:
+            write_percent(axis)
+
+
+QUALITIES = (
+    Quality("accuracy", "accuracy", "accuracy (higher is better)", percent=True),
+    Quality("nll", "negative log-likelihood", "NLL (lower is better)"),
+)
+
+
+def write_percent(axis: Axis) -> None:
+    """Writes the shares along an axis in per cent."""
+    from matplotlib.ticker import PercentFormatter
+
+    axis.set_major_formatter(PercentFormatter(xmax=1))

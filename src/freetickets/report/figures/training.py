@@ -1,0 +1,199 @@
+"""Training curves: loss and accuracy epoch by epoch, with the phases and events of the plan."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..colours import colour
+from ..log import LogRow
+from ..run import RunSummary
+from .drawing import FONT_SIZE, WIDTH, draw, text_width
+from .scores import write_percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_Value = Callable[[LogRow], float | None]
+
+
+@dataclass(frozen=True)
+class PhaseSpan:
+    """A phase along the axis of epochs, on which training runs follow one another."""
+
+    label: str
+    start: float
+    end: float
+    rows: tuple[LogRow, ...]
+    epochs: tuple[float, ...]
+
+
+def phase_spans(log: Sequence[LogRow]) -> list[PhaseSpan]:
+    """Lays the phases of all training runs of a log one after the other.
+
+    A phase is labelled by its name, and by its run where there are several.
+    """
+    several = len({row.run for row in log}) > 1
+    spans: list[PhaseSpan] = []
+    for number, run in itertools.groupby(log, key=lambda row: row.run):
+        origin = spans[-1].end if spans else 0.0
+        phases = [list(rows) for _, rows in itertools.groupby(run, key=lambda row: row.phase)]
+        for rows in phases:
+            name = rows[0].phase
+            if several:
+                name = f"run {number}" if len(phases) == 1 else f"{number}: {name}"
+            epochs = tuple(origin + row.epoch for row in rows)
+            start = spans[-1].end if spans else 0.0
+            spans.append(PhaseSpan(name, start, epochs[-1], tuple(rows), epochs))
+    return spans
+
+
+def training_curves(run: RunSummary, number: int = 0) -> list[str]:
+    """Two panels: loss with the learning rate below, accuracy with the explored share below.
+
+    Args:
+        run: What is drawn.
+        number: Tells the runs of a page apart.
+    """
+    spans = phase_spans(run.log)
+    length = f"over {spans[-1].end:g} epochs of {run.name}"
+    explored = any(row.itop_rate is not None for row in run.log)
+    return [
+        draw(
+            f"training-{number}-loss",
+            f"Loss and learning rate {length}",
+            3.6,
+            lambda figure: _paint_loss(figure, spans),
+        ),
+        draw(
+            f"training-{number}-accuracy",
+            f"Accuracy {'and share of explored weights ' if explored else ''}{length}",
+            3.6,
+            lambda figure: _paint_accuracy(figure, spans, explored),
+        ),
+    ]
+
+
+def _paint_loss(figure: Figure, spans: Sequence[PhaseSpan]) -> None:
+    main, small = figure.subplots(2, sharex=True, height_ratios=[4, 1])
+    _plot_scores(main, spans, lambda row: row.train_loss, lambda row: row.validation_loss)
+    main.set_ylabel("loss")
+    main.legend(loc="upper right")
+    _plot_lr(small, spans)
+    _shade([main, small], spans)
+
+
+def _paint_accuracy(figure: Figure, spans: Sequence[PhaseSpan], explored: bool) -> None:
+    panels = figure.subplots(
+        1 + explored, sharex=True, squeeze=False, height_ratios=[4, 1][: 1 + explored]
+    )
+    main = panels[0, 0]
+    _plot_scores(main, spans, lambda row: row.train_accuracy, lambda row: row.validation_accuracy)
+    main.set_ylabel("accuracy")
+    main.legend(loc="lower right")
+    write_percent(main.yaxis)
+    if explored:
+        small = panels[1, 0]
+        _plot_line(small, spans, lambda row: row.itop_rate, color=colour("green"), linewidth=1.2)
+        small.set_ylabel("explored")
+        small.set_ylim(0, 1.05)
+        write_percent(small.yaxis)
+    _shade(list(panels[:, 0]), spans)
+
+
+def _plot_scores(axes: Axes, spans: Sequence[PhaseSpan], train: _Value, validation: _Value) -> None:
+    """Both curves, and the tickets where they were collected."""
+    _plot_line(axes, spans, train, color=colour("ochre"), linewidth=1, label="training")
+    measured = any(validation(row) is not None for span in spans for row in span.rows)
+    shown = validation if measured else train
+    if measured:
+        _plot_line(axes, spans, validation, color=colour("blue"), linewidth=1.6, label="validation")
+    tickets = [
+        (epoch, shown(row))
+        for span in spans
+        for epoch, row in zip(span.epochs, span.rows, strict=True)
+        if row.has("collect")
+    ]
+    axes.plot(
+        [epoch for epoch, _ in tickets],
+        [math.nan if value is None else value for _, value in tickets],
+        "D",
+        color=colour("blue"),
+        markersize=6,
+        markeredgecolor=colour("page"),
+        label="ticket",
+        zorder=3,
+    )
+    escapes = [span.end for span in spans if span.rows[-1].has("escape")]
+    for number, epoch in enumerate(escapes):
+        axes.axvline(
+            epoch,
+            color=colour("vermillion"),
+            linewidth=1.1,
+            linestyle=(0, (3, 2)),
+            label="escape" if number == 0 else None,
+        )
+
+
+def _plot_lr(axes: Axes, spans: Sequence[PhaseSpan]) -> None:
+    rates = [row.lr for span in spans for row in span.rows]
+    axes.step(
+        [0.0, *(epoch for span in spans for epoch in span.epochs)],
+        [rates[0], *rates],
+        # A row says what its epoch was trained with.
+        where="pre",
+        color=colour("muted"),
+        linewidth=1,
+    )
+    axes.set_ylabel("lr")
+    if min(rates) > 0 and max(rates) >= 10 * min(rates):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_formatter(lambda value, _: "")
+    axes.margins(y=0.15)
+
+
+def _plot_line(axes: Axes, spans: Sequence[PhaseSpan], value: _Value, **style: object) -> None:
+    """One curve, broken where another network begins."""
+    epochs: list[float] = []
+    values: list[float] = []
+    for before, span in zip([None, *spans], spans, strict=False):
+        if before is not None and before.rows[0].run != span.rows[0].run:
+            epochs.append(span.start)
+            values.append(math.nan)
+        epochs += span.epochs
+        values += [math.nan if (it := value(row)) is None else it for row in span.rows]
+    axes.plot(epochs, values, **style)  # type: ignore[arg-type]
+
+
+def _shade(panels: Sequence[Axes], spans: Sequence[PhaseSpan]) -> None:
+    """Shades every second phase, and names all of them above the first panel."""
+    length = spans[-1].end
+    for axes in panels:
+        axes.set_xlim(0, length)
+        axes.grid(visible=False, axis="x")
+        for span in spans[1::2]:
+            axes.axvspan(span.start, span.end, color=colour("band"), linewidth=0, zorder=-1)
+    panels[-1].set_xlabel("epoch")
+    size = FONT_SIZE - 1
+    points = 0.84 * WIDTH * 72 / length
+    fits = all(text_width(span.label, size) < points * (span.end - span.start) for span in spans)
+    # Upright names need their height only; of phases still shorter, some go without.
+    shortest = points * min(span.end - span.start for span in spans)
+    every = 1 if fits else math.ceil(1.2 * size / shortest)
+    for span in spans[::every]:
+        panels[0].text(
+            (span.start + span.end) / 2,
+            1.02,
+            span.label,
+            transform=panels[0].get_xaxis_transform(),
+            rotation=0 if fits else 90,
+            color=colour("muted"),
+            fontsize=size,
+            ha="center",
+            va="bottom",
+        )

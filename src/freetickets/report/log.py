@@ -1,0 +1,45 @@
+"""The log of a run: what was measured at the end of each epoch."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from .record import fill
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """One line of log.csv; what was not measured is None."""
+
+    run: int
+    phase: str
+    epoch: float
+    step: int
+    lr: float
+    train_loss: float
+    train_accuracy: float
+    validation_loss: float | None
+    validation_accuracy: float | None
+    itop_rate: float | None
+    events: str
+    seconds: float
+
+    def has(self, event: str) -> bool:
+        """Whether the epoch ended with an event, such as "collect" or "escape"."""
+        return event in self.events.split()
+
+
+def read_log(path: Path) -> tuple[LogRow, ...]:
+    """Reads the rows of a log.
+
+    Raises:
+        OSError: The file can't be read.
+        ValueError, KeyError, TypeError: It is not a log.
+    """
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = tuple(fill(LogRow, row) for row in csv.DictReader(file))
+    if not rows:
+        raise ValueError("no rows")
+    return rows

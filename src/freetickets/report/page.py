@@ -1,0 +1,77 @@
+"""The page: sections in one HTML file that needs no other file, host or script to be read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+
+from .colours import css_variables
+from .parts import Section
+
+
+@dataclass(frozen=True)
+class Page:
+    """A self-contained page.
+
+    Attributes:
+        title: What it is about.
+        lead: The same in a sentence or two.
+        sections: What it shows, in this order.
+    """
+
+    title: str
+    lead: str
+    sections: Sequence[Section]
+
+    def html(self) -> str:
+        """The page as HTML; equal content gives equal text."""
+        script = _read("page.js")
+        light, dark = css_variables(dark=False), css_variables(dark=True)
+        # Never dark in print: paper is white.
+        style = (
+            f":root {{ {light} }}\n"
+            f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+            f"{_read('page.css')}"
+        )
+        sections = "\n".join(section.html() for section in self.sections)
+        return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(self.title)}</title>
+<link rel="icon" href="data:,">
+<style>
+{style}</style>
+</head>
+<body>
+<header>
+<h1>{escape(self.title)}</h1>
+<p>{escape(self.lead)}</p>
+</header>
+<main>
+{sections}
+</main>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _policy(script: str) -> str:
+    """Lets the browser load nothing from anywhere, and run this script only."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'"
+    )
+
+
+def _read(name: str) -> str:
+    return (resources.files(__package__) / name).read_text(encoding="utf-8")

@@ -1,0 +1,43 @@
+"""Records: data classes filled from what a file says, with the types that they declare."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Record = TypeVar("_Record", bound="DataclassInstance")
+
+_CONVERT: dict[Any, Callable[[Any], Any]] = {
+    int: int,
+    float: float,
+    str: str,
+    # CSV writes None as nothing.
+    float | None: lambda value: None if value in (None, "") else float(value),
+}
+
+
+def fill(kind: type[_Record], values: Mapping[str, Any], **given: Any) -> _Record:
+    """Makes a record of the values of its fields' names; those `given` are taken as they are.
+
+    Raises:
+        KeyError: A field has no value.
+        TypeError: A value is of a type that can't be meant.
+        ValueError: A value can't be read as its field's type.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass
+        ... class Point:
+        ...     x: float
+        ...     y: int
+        >>> fill(Point, {"x": "0.5", "y": 2, "colour": "red"})
+        Point(x=0.5, y=2)
+    """
+    hints = typing.get_type_hints(kind)
+    names = [field.name for field in fields(kind) if field.name not in given]
+    return kind(**{name: _CONVERT[hints[name]](values[name]) for name in names}, **given)

@@ -1,0 +1,198 @@
+"""A finished run, read back from its folder: what it was, what it cost, how good it is."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..config import Config, read_config
+from ..errors import FreeTicketsError
+from ..evaluation import describe_run
+from ..storage import DamagedFileError, read_json
+from ..training.ledger import Ledger, PhaseCost
+from .log import LogRow, read_log
+from .record import fill
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How good a member or an ensemble is on the test set."""
+
+    accuracy: float
+    nll: float
+    ece: float
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """All that a report says of one run.
+
+    Attributes:
+        name: What the report calls it: the name of its folder.
+        folder: Where it lies.
+        description: Its method and main options, in a few words.
+        config: Its settings.
+        ledger: What it cost.
+        dataset: The data set that it was tested on.
+        samples: How many samples that test had.
+        members: The scores of each member.
+        member_mean: The mean of those.
+        ensemble: The scores of the members' joint prediction.
+        log: What was measured during training, epoch by epoch.
+    """
+
+    name: str
+    folder: Path
+    description: str
+    config: Config
+    ledger: Ledger
+    dataset: str
+    samples: int
+    members: tuple[Scores, ...]
+    member_mean: Scores
+    ensemble: Scores
+    log: tuple[LogRow, ...]
+
+
+def read_run(folder: str | Path) -> RunSummary:
+    """Reads a finished run.
+
+    Raises:
+        FreeTicketsError: It is not the folder of a run, the run is not finished, or a file of it
+            is damaged; the message says what to do.
+    """
+    folder = Path(folder)
+    _check_finished(folder)
+    config, description = _read_settings(folder / "config.yaml")
+    with _mendable(folder / "ledger.json") as path:
+        ledger = _parse_ledger(read_json(path))
+    with _mendable(folder / "metrics.json") as path:
+        scores = read_json(path)
+        members = tuple(fill(Scores, member) for member in scores["members"])
+        if not members:
+            raise ValueError("no members")
+        mean, ensemble = fill(Scores, scores["member_mean"]), fill(Scores, scores["ensemble"])
+        dataset, samples = str(scores["dataset"]), int(scores["samples"])
+    with _mendable(folder / "log.csv") as path:
+        log = read_log(path)
+    return RunSummary(
+        _printable(folder.resolve().name),
+        folder,
+        description,
+        config,
+        ledger,
+        dataset,
+        samples,
+        members,
+        mean,
+        ensemble,
+        log,
+    )
+
+
+def read_runs(folders: Sequence[str | Path]) -> list[RunSummary]:
+    """Reads runs that are to be compared; a folder given twice counts once.
+
+    Runs whose folders have the same name are told apart by the folders above.
+
+    Raises:
+        FreeTicketsError: A run can't be read, or not all were tested on the same data.
+    """
+    distinct = list({Path(folder).resolve(): Path(folder) for folder in folders}.values())
+    runs = [read_run(folder) for folder in distinct]
+    first = runs[0]
+    for run in runs:
+        if (run.dataset, run.samples) != (first.dataset, first.samples):
+            raise FreeTicketsError(
+                f"these runs have different test sets: {first.name} {first.dataset} "
+                f"({first.samples:,} samples), {run.name} {run.dataset} ({run.samples:,}); "
+                "report them apart"
+            )
+    names = short_names([run.folder.resolve() for run in runs])
+    return [replace(run, name=_printable(name)) for run, name in zip(runs, names, strict=True)]
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """The last parts of distinct absolute paths, as few as tell them apart.
+
+    Example:
+        >>> short_names([Path("/runs/edst"), Path("/runs/dense")])
+        ['edst', 'dense']
+        >>> short_names([Path("/a/edst"), Path("/b/edst")])
+        ['a/edst', 'b/edst']
+    """
+    depth = 1
+    while True:
+        names = ["/".join(folder.parts[-depth:]) for folder in folders]
+        if len(set(names)) == len(set(folders)):
+            return names
+        depth += 1
+
+
+def _check_finished(folder: Path) -> None:
+    if not folder.is_dir():
+        raise FreeTicketsError(f"no folder {folder}: give the folder of a run, such as runs/edst")
+    if not (folder / "config.yaml").exists():
+        raise FreeTicketsError(
+            f"{folder} is not the folder of a run (it has no config.yaml): give the folder that "
+            "train saved in"
+        )
+    if (folder / "metrics.json").exists():
+        return
+    if _is_trained(folder):
+        raise FreeTicketsError(
+            f"{folder} is trained but not scored: run 'freetickets evaluate {folder}' first"
+        )
+    raise FreeTicketsError(
+        f"{folder} is not finished: wait for its training, or run its train command again if it "
+        "was stopped"
+    )
+
+
+def _is_trained(folder: Path) -> bool:
+    try:
+        wanted = read_json(folder / "ledger.json")["tickets"]
+    except (FreeTicketsError, KeyError, TypeError):
+        return False
+    return len(list((folder / "tickets").glob("[0-9]*.safetensors"))) == wanted
+
+
+def _read_settings(path: Path) -> tuple[Config, str]:
+    """The settings of a run, and the same in a few words."""
+    try:
+        config = Config(**read_config(path))
+        return config, _printable(describe_run(asdict(config)))
+    except (FreeTicketsError, AttributeError, TypeError, ValueError) as error:
+        raise DamagedFileError(
+            f"{path} is damaged ({error}): restore it, or leave this run out"
+        ) from error
+
+
+def _parse_ledger(values: Mapping[str, Any]) -> Ledger:
+    phases = tuple(fill(PhaseCost, phase) for phase in values["phases"])
+    ledger = fill(Ledger, values, phases=phases, extras={})
+    if not (phases and ledger.dense_flops > 0 and ledger.dense_forward_flops > 0):
+        raise ValueError("no phases, or no dense cost to compare with")
+    return ledger
+
+
+@contextmanager
+def _mendable(path: Path) -> Iterator[Path]:
+    """Turns what can go wrong with a file that training writes into what mends it."""
+    try:
+        yield path
+    except (FreeTicketsError, OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else error
+        raise DamagedFileError(
+            f"{path} is missing or damaged ({reason}): run the run's train command again, which "
+            "writes it anew"
+        ) from error
+
+
+def _printable(name: str) -> str:
+    """The name without what neither HTML nor SVG can hold: control characters, stray bytes."""
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in name)

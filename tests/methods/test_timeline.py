@@ -1,0 +1,169 @@
+"""The traces of EDST and DST, step by step, against what the authors' code does.
+
+The expectations are written from the description of the released code (it counts epochs from 1 on
+CIFAR and from 0 on ImageNet), not with the classes under test.
+"""
+
+import math
+
+import pytest
+
+from freetickets.methods import DST, EDST, Setting, Timeline, get_recipe
+from freetickets.methods.plan import Collect, Escape, ExplorationPlan, Phase, Run, Stretch
+
+CIFAR_STEPS = 352  # 45,000 images in batches of 128
+IMAGENET_STEPS = 1000  # a tenth of the real number: the trace is by epoch
+
+
+def cifar_edst_lr(epoch: int) -> float:
+    """1-based: 150 epochs at .1, then 50 at .01 and 50 at .001 for each ticket."""
+    if epoch <= 150:
+        return 0.1
+    return 0.01 if (epoch - 151) % 100 < 50 else 0.001
+
+
+def imagenet_edst_lr(epoch: int) -> float:
+    """0-based: five stairs, .1 up to 30, then 30 at .01, 30 at .001, 10 at .0001 a ticket."""
+    if epoch < 5:
+        return 0.1 * (epoch + 1) / 6
+    if epoch < 30:
+        return 0.1
+    within = (epoch - 30) % 70
+    return 0.01 if within < 30 else 0.001 if within < 60 else 0.0001
+
+
+def edst(recipe: str, tickets: int, sparsity: float = 0.8, preset: str = "paper") -> Run:
+    plan = EDST(tickets=tickets, sparsity=sparsity).plan(Setting(get_recipe(recipe), preset=preset))
+    (run,) = plan.runs
+    return run
+
+
+def ends_of(timeline: Timeline, kind: type) -> list[int]:
+    return [s.end for s in timeline.spans if any(isinstance(e, kind) for e in s.phase.at_end)]
+
+
+@pytest.mark.parametrize(
+    ("tickets", "sparsity", "epochs", "gaps"),
+    [
+        (3, 0.8, 450, [0, 200, 400]),
+        (7, 0.9, 850, [0, 200, 400, 600, 800, 0, 200]),
+    ],
+)
+def test_cifar_edst_trace_equals_the_authors_step_by_step(
+    tickets: int, sparsity: float, epochs: int, gaps: list[int]
+) -> None:
+    timeline = Timeline(edst("cifar", tickets, sparsity), CIFAR_STEPS)
+    assert timeline.steps == epochs * CIFAR_STEPS
+    explorations = []
+    for step in range(1, timeline.steps + 1):
+        epoch = (step - 1) // CIFAR_STEPS + 1
+        assert timeline.lr(step) == pytest.approx(cifar_edst_lr(epoch), rel=1e-12)
+        rate = timeline.exploration_rate(step)
+        assert rate == (0.5 if step % 1000 == 0 else 0.0)
+        if rate:
+            explorations.append(step)
+    collections = ends_of(timeline, Collect)
+    assert collections == [(250 + 100 * i) * CIFAR_STEPS for i in range(tickets)]
+    assert ends_of(timeline, Escape) == collections[:-1]
+    assert [c - max(s for s in explorations if s <= c) for c in collections] == gaps
+
+
+@pytest.mark.parametrize(("tickets", "epochs"), [(2, 170), (4, 310)])
+def test_imagenet_edst_trace_equals_the_authors_step_by_step(tickets: int, epochs: int) -> None:
+    run = edst("imagenet", tickets)
+    timeline = Timeline(run, IMAGENET_STEPS)
+    assert timeline.steps == epochs * IMAGENET_STEPS
+    restart, length = 0, 100 * IMAGENET_STEPS
+    for epoch in range(epochs):
+        for step in (
+            epoch * IMAGENET_STEPS + 1,
+            epoch * IMAGENET_STEPS + IMAGENET_STEPS // 2,
+            (epoch + 1) * IMAGENET_STEPS,
+        ):
+            assert timeline.lr(step) == pytest.approx(imagenet_edst_lr(epoch), rel=1e-12)
+        if epoch >= 100 and (epoch - 100) % 70 == 0:  # the authors escape as this epoch starts
+            restart, length = epoch * IMAGENET_STEPS, 70 * IMAGENET_STEPS
+        for step in range(epoch * IMAGENET_STEPS + 1, (epoch + 1) * IMAGENET_STEPS + 1):
+            rate = timeline.exploration_rate(step)
+            if step % 4000:
+                assert rate == 0.0
+            else:
+                progress = (step - restart) / length
+                expected = 0.005 + 0.495 * (1 + math.cos(math.pi * progress)) / 2
+                assert rate == pytest.approx(expected, rel=1e-9)
+    assert ends_of(timeline, Escape) == [
+        (100 + 70 * i) * IMAGENET_STEPS for i in range(tickets - 1)
+    ]
+    assert ends_of(timeline, Collect) == [(100 + 70 * i) * IMAGENET_STEPS for i in range(tickets)]
+
+
+def test_cifar_dst_decays_after_epochs_125_and_187() -> None:
+    plan = DST().plan(Setting(get_recipe("cifar"), preset="paper"))
+    assert [run.seed for run in plan.runs] == [0, 1, 2]
+    timeline = Timeline(plan.runs[0], CIFAR_STEPS)
+    assert timeline.steps == 88_000
+    for epoch in range(1, 251):
+        expected = 0.1 if epoch <= 125 else 0.01 if epoch <= 187 else 0.001
+        for step in ((epoch - 1) * CIFAR_STEPS + 1, epoch * CIFAR_STEPS):
+            assert timeline.lr(step) == pytest.approx(expected, rel=1e-12)
+    assert timeline.explorations(timeline.spans[0]) == 88
+    assert timeline.exploration_rate(88_000) == 0.5  # on the very last step, as the authors do
+
+
+def test_imagenet_dst_decays_after_epochs_60_120_and_180_with_a_warm_up() -> None:
+    (run, _) = DST(tickets=2).plan(Setting(get_recipe("imagenet"))).runs
+    timeline = Timeline(run, IMAGENET_STEPS)
+    for epoch in range(200):
+        stairs = 0.1 * (epoch + 1) / 6
+        level = 0.1 * 0.1 ** sum(epoch >= decay for decay in (60, 120, 180))
+        expected = stairs if epoch < 5 else level
+        assert timeline.lr(epoch * IMAGENET_STEPS + 1) == pytest.approx(expected, rel=1e-12)
+        assert timeline.lr((epoch + 1) * IMAGENET_STEPS) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("tickets", [1, 3, 7])
+def test_robust_never_explores_within_an_interval_of_a_collection(tickets: int) -> None:
+    paper = Timeline(edst("cifar", tickets), CIFAR_STEPS)
+    robust = Timeline(edst("cifar", tickets, preset="robust"), CIFAR_STEPS)
+    collections = ends_of(robust, Collect)
+    for step in range(1000, robust.steps + 1, 1000):
+        next_collection = next(c for c in collections if c >= step)
+        allowed = next_collection - step >= 1000
+        assert robust.exploration_rate(step) == (paper.exploration_rate(step) if allowed else 0.0)
+
+
+@pytest.mark.parametrize(("epochs", "steps_per_epoch"), [(20, 7), (1, 10), (36.5, 141)])
+def test_a_shorter_run_keeps_the_papers_proportions(epochs: float, steps_per_epoch: int) -> None:
+    plan = EDST(tickets=3).plan(Setting(get_recipe("cifar"), epochs=epochs))
+    (run,) = plan.runs
+    assert run.epochs == pytest.approx(epochs)
+    assert plan.dense_epochs == pytest.approx(epochs * 250 / 450)
+    timeline = Timeline(run, steps_per_epoch)
+    assert abs(timeline.steps - epochs * steps_per_epoch) < 1
+    for span, share in zip(timeline.spans, (150, 250, 350, 450), strict=True):
+        assert abs(span.end - timeline.steps * share / 450) <= 1
+    ends = [span.end for span in timeline.spans]
+    assert [span.start for span in timeline.spans] == [0, *ends[:-1]]
+
+
+def test_linear_and_cosine_stretches_go_from_start_to_end() -> None:
+    phase = Phase("p", (Stretch(1, 1.0, 0.0, "linear"), Stretch(1, 0.4, 0.2, "cosine")))
+    timeline = Timeline(Run(0, (phase,)), 10)
+    assert [timeline.lr(s) for s in range(1, 11)] == pytest.approx([1 - i / 10 for i in range(10)])
+    cosine = [0.2 + 0.2 * (1 + math.cos(math.pi * i / 10)) / 2 for i in range(10)]
+    assert [timeline.lr(s) for s in range(11, 21)] == pytest.approx(cosine)
+
+
+def test_explorations_are_counted_as_they_happen() -> None:
+    exploration = ExplorationPlan(interval=7, settle=True)
+    phases = (
+        Phase("a", (Stretch(3, 0.1),), 0.5, exploration),
+        Phase("b", (Stretch(4, 0.1),), 0.5, exploration, (Collect(), Escape())),
+        Phase("c", (Stretch(2.5, 0.1),), 0.5, None, (Collect(),)),
+    )
+    timeline = Timeline(Run(0, phases), 11)
+    for span in timeline.spans:
+        steps = range(span.start + 1, span.end + 1)
+        assert timeline.explorations(span) == sum(timeline.exploration_rate(s) > 0 for s in steps)
+    assert timeline.explorations(timeline.spans[0]) == 4
+    assert timeline.explorations(timeline.spans[2]) == 0

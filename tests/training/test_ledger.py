@@ -1,0 +1,150 @@
+"""The ledger against the paper's columns and the reference's exact numbers."""
+
+import pytest
+import torch
+from torch import nn
+
+from freetickets.methods import DST, EDST, Dense, DenseEnsemble, Method, Setting, Static, get_recipe
+from freetickets.models import create_model
+from freetickets.sparsity.distribution import allocate
+from freetickets.sparsity.layers import select_weights
+from freetickets.training.flops import count_macs, forward_flops, rigl_step_flops, train_flops
+from freetickets.training.ledger import Ledger, price
+
+
+@pytest.fixture(scope="module")
+def wrn() -> nn.Module:
+    with torch.device("meta"):
+        return create_model("wrn-28-10", (3, 32, 32), 100)
+
+
+@pytest.fixture(scope="module")
+def wrn10() -> nn.Module:
+    with torch.device("meta"):
+        return create_model("wrn-28-10", (3, 32, 32), 10)
+
+
+@pytest.fixture(scope="module")
+def resnet() -> nn.Module:
+    with torch.device("meta"):
+        return create_model("resnet-50", (3, 224, 224), 1000)
+
+
+def cifar(method: Method, model: nn.Module) -> Ledger:
+    plan = method.plan(Setting(get_recipe("cifar")))
+    return price(plan, model, (3, 32, 32), train_size=45_000, batch_size=128, steps_per_epoch=352)
+
+
+def imagenet(method: Method, model: nn.Module) -> Ledger:
+    plan = method.plan(Setting(get_recipe("imagenet")))
+    return price(
+        plan, model, (3, 224, 224), train_size=1_281_167, batch_size=128, steps_per_epoch=10_010
+    )
+
+
+def densities(model: nn.Module, sparsity: float, distribution: str = "erk") -> dict[str, float]:
+    shapes = {name: tuple(weight.shape) for name, weight in select_weights(model).items()}
+    counts = allocate(shapes, sparsity, distribution)
+    return {name: counts[name] / torch.Size(shape).numel() for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize(
+    ("method", "train", "test", "runs"),
+    [
+        (EDST(tickets=3, sparsity=0.8), 0.607, 1.012, 1),
+        (EDST(tickets=7, sparsity=0.9), 0.565, 1.164, 1),
+        (DST(tickets=3, sparsity=0.8), 1.012, 1.012, 3),
+        (Static(tickets=3, sparsity=0.8), 1.012, 1.012, 3),
+        (Dense(), 1.0, 1.0, 1),
+        (DenseEnsemble(tickets=4), 4.0, 4.0, 4),
+    ],
+)
+def test_wrn_28_10_on_cifar100_costs_what_the_paper_says(
+    wrn: nn.Module, method: Method, train: float, test: float, runs: int
+) -> None:
+    ledger = cifar(method, wrn)
+    assert ledger.relative_flops == pytest.approx(train, abs=5e-4)
+    assert ledger.relative_test_flops == pytest.approx(test, abs=5e-4)
+    assert ledger.runs == runs
+
+
+@pytest.mark.parametrize(
+    ("method", "train"),
+    [
+        (DST(tickets=2, sparsity=0.8), 1.10),
+        (EDST(tickets=2, sparsity=0.8), 0.47),
+        (EDST(tickets=4, sparsity=0.8), 0.86),
+    ],
+)
+def test_resnet_50_on_imagenet_costs_what_the_reference_says(
+    resnet: nn.Module, method: Method, train: float
+) -> None:
+    assert imagenet(method, resnet).relative_flops == pytest.approx(train, abs=5e-3)
+
+
+def test_absolute_flops_of_a_dense_training(wrn10: nn.Module) -> None:
+    assert cifar(Dense(), wrn10).flops == pytest.approx(3 * 10_486_657_536 * 45_000 * 250)
+
+
+@pytest.mark.parametrize(
+    ("which", "shape", "sparsity", "macs", "micronet", "rigl", "interval"),
+    [
+        ("wrn", (3, 32, 32), 0.8, 0.33740, 0.33756, 0.33762, 1000),
+        ("wrn", (3, 32, 32), 0.9, 0.16628, 0.16649, 0.16656, 1000),
+        ("wrn10", (3, 32, 32), 0.8, 0.33956, 0.33972, 0.33978, 1000),
+        ("wrn10", (3, 32, 32), 0.9, 0.16862, 0.16882, 0.16889, 1000),
+        ("resnet", (3, 224, 224), 0.8, 0.41379, 0.41459, 0.41384, 4000),
+    ],
+)
+def test_erk_ratios_equal_the_reference(
+    request: pytest.FixtureRequest,
+    which: str,
+    shape: tuple[int, int, int],
+    sparsity: float,
+    macs: float,
+    micronet: float,
+    rigl: float,
+    interval: int,
+) -> None:
+    model = request.getfixturevalue(which)
+    costs = count_macs(model, shape)
+    level = densities(model, sparsity)
+    dense, sparse = forward_flops(costs), forward_flops(costs, level)
+    assert sparse / dense == pytest.approx(macs, abs=1e-4)
+    counted = forward_flops(costs, level, convention="micronet")
+    whole = forward_flops(costs, convention="micronet")
+    assert counted / whole == pytest.approx(micronet, abs=1e-4)
+    step = rigl_step_flops(sparse, dense, interval) / train_flops(dense)
+    assert step == pytest.approx(rigl, abs=1e-4)
+
+
+def test_growth_is_a_column_of_its_own_and_only_where_gradients_are_dense(wrn: nn.Module) -> None:
+    by_gradient = cifar(EDST(), wrn)
+    by_chance = cifar(EDST(grow="random"), wrn)
+    assert by_gradient.flops == by_chance.flops
+    assert by_chance.relative_growth_flops == 0.0
+    explorations = sum(phase.explorations for phase in by_gradient.phases) + 2  # two escapes
+    dense = by_gradient.dense_forward_flops
+    extra = explorations * 128 * (dense - by_gradient.test_flops / 3)
+    assert by_gradient.relative_growth_flops == pytest.approx(extra / by_gradient.dense_flops)
+
+
+def test_bytes_and_parameters_of_a_ticket(wrn10: nn.Module) -> None:
+    ledger = cifar(EDST(tickets=3, sparsity=0.8), wrn10)
+    assert ledger.parameters == 36_479_194
+    removed = 36_461_232 - round(0.2 * 36_461_232)
+    assert abs(ledger.ticket_parameters - (36_479_194 - removed)) <= 1
+    assert ledger.ticket_bytes / 3 < 0.25 * 4 * ledger.parameters
+
+
+def test_a_stated_dense_training_is_the_unit(wrn: nn.Module) -> None:
+    plan = EDST().plan(Setting(get_recipe("cifar")))
+    sizes = {"train_size": 45_000, "batch_size": 128, "steps_per_epoch": 352}
+    half = price(plan, wrn, (3, 32, 32), **sizes, dense_epochs=500)  # type: ignore[arg-type]
+    assert half.relative_flops == pytest.approx(cifar(EDST(), wrn).relative_flops / 2)
+
+
+def test_seconds_are_filled_in_by_run_and_phase(wrn: nn.Module) -> None:
+    ledger = cifar(DST(tickets=2), wrn).with_seconds({(1, "train"): 2.0, (2, "train"): 3.5})
+    assert [phase.seconds for phase in ledger.phases] == [2.0, 3.5]
+    assert ledger.as_dict()["seconds"] == 5.5
