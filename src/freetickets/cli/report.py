@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..report import Row
+    from ..report import Column, Row
+
+_WIDTH = 100
+_NAMES_WIDTH = 30  # of the two columns that may wrap
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -45,27 +48,43 @@ def run(parsed: argparse.Namespace) -> None:
 
 
 def print_comparison(rows: Sequence[Row]) -> None:
-    """Prints the main columns of the comparison, in at most 100 columns of the terminal."""
+    """Prints the main columns of the comparison, as many as leave room for the names."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from ..report import COLUMNS
-
-    columns = [(column, column.short) for column in COLUMNS if column.short]
-    title = f"{rows[0].dataset}, {rows[0].samples:,} test samples"
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    console = Console(highlight=False)
+    # What is piped has no width of its own.
+    width = min(_WIDTH, console.width) if console.is_terminal else _WIDTH
+    # Text, not markup: a run may be named "[red]".
+    title = f"{rows[0].dataset}, {rows[0].samples:,} test samples: scores of the ensembles"
+    table = Table(title=Text(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    lines = [[Text(row.run), Text(row.description)] for row in rows]
     for name in ("run", "method"):
         table.add_column(name, vertical="bottom", overflow="fold")
-    for _, short in columns:
-        table.add_column(short, justify="right", vertical="bottom", no_wrap=True)
-    for row in rows:
-        cells = [
-            Text(column.text(row), style="bold" if column.text(row) == column.best(rows) else "")
-            for column, _ in columns
-        ]
-        # Text, not markup: a run may be named "[red]".
-        table.add_row(Text(row.run), Text(row.description), *cells)
-    console = Console(highlight=False)
-    console.print(table, width=min(100, console.width))
+    for column in _columns_within(width - _NAMES_WIDTH, rows):
+        table.add_column(column.short or "", justify="right", vertical="bottom", no_wrap=True)
+        best = column.best(rows)
+        for row, line in zip(rows, lines, strict=True):
+            text = column.text(row)
+            line.append(Text(text, style="bold" if text == best else ""))
+    for line in lines:
+        table.add_row(*line)
+    console.print(table, width=width)
+
+
+def _columns_within(width: int, rows: Sequence[Row]) -> list[Column]:
+    """The main columns, first to last, as far as they fit."""
+    from ..report import COLUMNS
+
+    fitting = []
+    for column in COLUMNS:
+        if column.short is None:
+            continue
+        texts = [*column.short.split("\n"), *(column.text(row) for row in rows)]
+        width -= max(map(len, texts)) + 2
+        if width < 0:
+            break
+        fitting.append(column)
+    return fitting

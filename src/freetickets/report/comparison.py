@@ -107,7 +107,7 @@ def member_scores_section(runs: Sequence[RunSummary]) -> Section:
     return Section(
         "Scores of every member",
         caption,
-        Table(["run", "", "accuracy", "NLL", "ECE"], rows),
+        Table(["run", "predictor", "accuracy", "NLL", "ECE"], rows),
     )
 
 
@@ -127,7 +127,7 @@ def training_section(run: RunSummary, number: int) -> Section:
 def phases_section(runs: Sequence[RunSummary]) -> Section:
     """What each phase of each run cost."""
     header = [
-        "run", "training", "phase", "epochs", "steps", "sparsity", "explorations", "FLOPs ×",
+        "run", "network", "phase", "epochs", "steps", "sparsity", "explorations", "FLOPs ×",
         "seconds",
     ]  # fmt: skip
     rows = [
@@ -146,8 +146,8 @@ def phases_section(runs: Sequence[RunSummary]) -> Section:
         for phase in run.ledger.phases
     ]
     caption = (
-        f"{_flops_text(runs)} Explorations leave out the escapes between phases. Training counts "
-        "the networks that a run trains from scratch."
+        f"{_flops_text(runs)} Explorations leave out the escapes between phases. Networks are "
+        "those that a run trains from scratch, one after the other."
     )
     return Section("Phases and their cost", caption, Table(header, rows))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
+from torch.nn.utils.parametrize import is_parametrized
 
 from ..errors import FreeTicketsError, UnknownNameError
 from .distribution import matches
@@ -27,8 +28,8 @@ _ATTENTION_WEIGHTS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_pro
 def select_weights(
     model: nn.Module,
     *,
-    include: Sequence[Selector] | None = None,
-    exclude: Sequence[Selector] = (),
+    include: Selector | Sequence[Selector] | None = None,
+    exclude: Selector | Sequence[Selector] = (),
     embeddings: bool = False,
 ) -> dict[str, nn.Parameter]:
     """Returns the weights that can be sparse, by name, in the network's own order.
@@ -38,7 +39,8 @@ def select_weights(
     that several modules share counts once (one that is an embedding table too is a table).
 
     Args:
-        model: Any network.
+        model: Any network; names are those of the bare network inside `torch.compile`,
+            data-parallel and Fabric wrappers.
         include: If given, only weights that fit one of these: glob patterns over the names of
             weights or modules ("block1.*", "fc"), or module types.
         exclude: Weights that fit one of these stay dense.
@@ -49,6 +51,9 @@ def select_weights(
         >>> list(select_weights(net, exclude=["2"]))
         ['0.weight']
     """
+    model = _bare(model)
+    include = None if include is None else _as_list(include)
+    exclude = _as_list(exclude)
     found: dict[str, nn.Parameter] = {}
     owners: dict[str, nn.Module] = {}
     tables = () if embeddings else (m for m in model.modules() if isinstance(m, _EMBEDDINGS))
@@ -56,9 +61,14 @@ def select_weights(
     for module_name, module in model.named_modules():
         for own_name in _weight_names(module, embeddings):
             weight = module._parameters.get(own_name)
+            name = f"{module_name}.{own_name}" if module_name else own_name
+            if is_parametrized(module, own_name) and not _fits(name, module, exclude):
+                raise FreeTicketsError(
+                    f"weight {name!r} is parametrized (weight_norm and the like), so it can't be "
+                    "held at zero: exclude it"
+                )
             if weight is None or not weight.requires_grad or id(weight) in seen:
                 continue
-            name = f"{module_name}.{own_name}" if module_name else own_name
             if isinstance(weight, UninitializedParameter):
                 raise FreeTicketsError(
                     f"weight {name!r} has no shape yet: run one batch through the network first"
@@ -70,7 +80,9 @@ def select_weights(
             seen.add(id(weight))
             found[name], owners[name] = weight, module
     for selector in [*(include or ()), *exclude]:
-        if isinstance(selector, str) and not any(matches(name, selector) for name in found):
+        if isinstance(selector, str) and not any(
+            matches(name, selector) for name, _ in model.named_parameters()
+        ):
             raise UnknownNameError("layer", selector, found)
     return {
         name: weight
@@ -78,6 +90,22 @@ def select_weights(
         if (include is None or _fits(name, owners[name], include))
         and not _fits(name, owners[name], exclude)
     }
+
+
+def _bare(model: nn.Module) -> nn.Module:
+    """The network inside the wrappers that would put their own names before its own."""
+    inside: nn.Module | None = model
+    while inside is not None:
+        model = inside
+        is_parallel = isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel))
+        # torch.compile's, Fabric's, and PyTorch's own data-parallel wrappers.
+        names = ("_orig_mod", "_forward_module", *(("module",) if is_parallel else ()))
+        inside = next((model._modules[name] for name in names if name in model._modules), None)
+    return model
+
+
+def _as_list(selectors: Selector | Sequence[Selector]) -> list[Selector]:
+    return [selectors] if isinstance(selectors, (str, type)) else list(selectors)
 
 
 def _weight_names(module: nn.Module, embeddings: bool) -> list[str]:

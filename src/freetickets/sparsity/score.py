@@ -42,6 +42,10 @@ class Score:
     function: ScoreFunction
     needs: frozenset[str] = frozenset({"gradient"})
 
+    def __post_init__(self) -> None:
+        for need in self.needs - {"gradient", "momentum"}:
+            raise UnknownNameError("need of a score", need, ["gradient", "momentum"])
+
     def __call__(self, view: WeightView) -> Tensor:
         """Returns one score for each weight, in the weight's shape."""
         scores = self.function(view)
@@ -94,7 +98,7 @@ SCORES: dict[str, Score] = {
 }
 
 ScoreLike = str | Score | ScoreFunction
-GrowthLike = ScoreLike | Mapping[str, float]
+GrowthLike = ScoreLike | Mapping[ScoreLike, float]
 
 
 def as_score(score: ScoreLike) -> Score:

@@ -7,54 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import LBFGS, Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from ..errors import FreeTicketsError
 from .distribution import Distribution, allocate
+from .exploration import grown, survivors
 from .gradients import GradientRecord
 from .layers import Selector, select_weights
 from .schedule import Exploration, check_rate
-from .score import GrowthLike, Score, ScoreLike, WeightView, as_mixture, as_score
+from .score import GrowthLike, ScoreLike, WeightView, as_mixture, as_score
 from .statistics import LayerStatistics, itop_rate, overall_sparsity, table
-from .topology import Topology, digest, pack_mask, random_mask, select_top, unpack_mask
-
-
-class _SparseWeight:
-    """One weight held to its topology: dense in memory, zero wherever the mask is."""
-
-    def __init__(self, name: str, parameter: nn.Parameter, mask: Tensor) -> None:
-        self.name = name
-        self.parameter = parameter
-        self.ever_active = torch.zeros_like(mask, device=parameter.device)
-        self.rewire(mask)
-
-    def rewire(self, mask: Tensor) -> None:
-        """Gives the weight another topology; masks that were handed out stay as they are."""
-        self.mask = mask.to(self.parameter.device)
-        self.inactive = ~self.mask
-        self.ever_active |= self.mask
-        self.nonzeros = int(mask.sum())
-
-    def mask_gradient(self) -> None:
-        """Sets the gradient to zero where inactive."""
-        if self.parameter.grad is not None:
-            self.parameter.grad.masked_fill_(self.inactive, 0)
-
-    def hold(self, optimizer: Optimizer) -> None:
-        """Sets the weight and its optimizer state to zero where inactive."""
-        self.clear(optimizer, self.inactive, self.inactive)
-
-    def clear(self, optimizer: Optimizer, weights: Tensor, state: Tensor) -> None:
-        """Sets these weights to zero, and this part of all optimizer state of the weight's shape.
-
-        Filling, unlike a product with the mask, makes zeros out of infinities and NaN too.
-        """
-        self.parameter.data.masked_fill_(weights, 0)
-        for value in optimizer.state.get(self.parameter, {}).values():
-            if isinstance(value, Tensor) and value.shape == self.parameter.shape:
-                value.masked_fill_(state, 0)
+from .topology import Topology, digest, pack_mask, random_mask, unpack_mask
+from .weight import SparseWeight
 
 
 class Sparsifier:
@@ -120,8 +86,8 @@ class Sparsifier:
         prune_scope: Literal["layer", "global"] = "layer",
         regrown_value: Literal["zero", "keep"] = "zero",
         gradient_batches: int = 1,
-        include: Sequence[Selector] | None = None,
-        exclude: Sequence[Selector] = (),
+        include: Selector | Sequence[Selector] | None = None,
+        exclude: Selector | Sequence[Selector] = (),
         embeddings: bool = False,
         seed: int = 0,
     ) -> None:
@@ -151,11 +117,12 @@ class Sparsifier:
         # A layer that gets all its weights needs no mask: exploration can then never damage it.
         self._shapes = shapes
         self._sparse = [
-            _SparseWeight(n, w, random_mask(w.shape, counts[n], self._generator))
+            SparseWeight(n, w, random_mask(w.shape, counts[n], self._generator))
             for n, w in weights.items()
             if counts[n] < w.numel()
         ]
         self._stepped = False  # whether the optimizer has taken a step since the last `step()`
+        self._check_alone()
         self._hold_all()
         self._hooks = self._register_hooks()
 
@@ -203,13 +170,13 @@ class Sparsifier:
                 "that precedes explore(), and zero_grad() after it"
             )
         views = [self._view(weight) for weight in self._sparse]
-        survivors = self._survivors(views, rate)
+        surviving = survivors(views, self._prune, rate, across_layers=self._global)
         # All is chosen before anything changes: a score that is refused leaves the network whole.
         masks = [
-            self._grown(view, kept, weight.nonzeros - int(kept.sum()))
-            for weight, view, kept in zip(self._sparse, views, survivors, strict=True)
+            grown(view, kept, self._grow, weight.nonzeros - int(kept.sum()))
+            for weight, view, kept in zip(self._sparse, views, surviving, strict=True)
         ]
-        for weight, kept, mask in zip(self._sparse, survivors, masks, strict=True):
+        for weight, kept, mask in zip(self._sparse, surviving, masks, strict=True):
             weight.rewire(mask)
             pruned_or_new = ~kept
             cleared = weight.inactive if self._keep_regrown else pruned_or_new
@@ -337,6 +304,18 @@ class Sparsifier:
             self.optimizer.register_step_post_hook(self._after_step),
         ]
 
+    def _check_alone(self) -> None:
+        """Refuses a second sparsifier of one weight: it would be held to both topologies."""
+        mine = {id(weight.parameter) for weight in self._sparse}
+        for hook in self.optimizer._optimizer_step_pre_hooks.values():
+            other = getattr(hook, "__self__", None)
+            if isinstance(other, Sparsifier):
+                for weight in other._sparse:
+                    if id(weight.parameter) in mine:
+                        raise FreeTicketsError(
+                            f"another sparsifier holds {weight.name!r} already: detach() it first"
+                        )
+
     def _before_step(
         self, _: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
@@ -372,7 +351,7 @@ class Sparsifier:
     def _rate(self, step: int) -> float:
         return self._exploration(step) if self._exploration is not None else 0.0
 
-    def _view(self, weight: _SparseWeight) -> WeightView:
+    def _view(self, weight: SparseWeight) -> WeightView:
         return WeightView(
             weight.name,
             weight.parameter.detach(),
@@ -381,46 +360,6 @@ class Sparsifier:
             self._record.momentum(weight.name),
             self._generator,
         )
-
-    def _survivors(self, views: list[WeightView], rate: float) -> list[Tensor]:
-        """Which active weights stay: a share 1 - rate of each layer, or of the whole network."""
-        scores = [self._prune(view) for view in views]
-        if not self._global:
-            return [
-                select_top(score, _kept(weight.nonzeros, rate), view.mask, self._generator)
-                for score, view, weight in zip(scores, views, self._sparse, strict=True)
-            ]
-        kept = select_top(
-            torch.cat([score.flatten() for score in scores]),
-            _kept(sum(weight.nonzeros for weight in self._sparse), rate),
-            torch.cat([view.mask.flatten() for view in views]),
-            self._generator,
-        )
-        parts = torch.split(kept, [view.mask.numel() for view in views])
-        return [part.view(view.mask.shape) for part, view in zip(parts, views, strict=True)]
-
-    def _grown(self, view: WeightView, kept: Tensor, count: int) -> Tensor:
-        """The survivors and `count` new weights, chosen by each growth score in turn.
-
-        Weights pruned a moment ago are candidates like all other inactive ones, as in the paper.
-        """
-        mask = kept.clone()
-        shares = _split(count, [share for _, share in self._grow])
-        score: Score
-        for (score, _), share in zip(self._grow, shares, strict=True):
-            mask |= select_top(score(view), share, ~mask, self._generator)
-        return mask
-
-
-def _kept(nonzeros: int, rate: float) -> int:
-    # The tolerance keeps 0.07 x 100, which floating point makes 7.000000000000001, at 7 weights.
-    return nonzeros - math.ceil(rate * nonzeros - 1e-9)
-
-
-def _split(count: int, shares: list[float]) -> list[int]:
-    """Whole numbers in the given proportion that add up to `count`."""
-    ends = [round(count * sum(shares[: i + 1])) for i in range(len(shares))]
-    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def _check_optimized(weights: Mapping[str, nn.Parameter], optimizer: Optimizer) -> None:

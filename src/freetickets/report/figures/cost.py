@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,17 @@ from .scores import QUALITIES, Quality
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """What is drawn of a run."""
+
+    name: str
+    shade: str
+    cost: float
+    mean: float
+    ensemble: float
 
 
 def cost_against_quality(runs: Sequence[RunSummary]) -> list[str]:
@@ -32,61 +44,76 @@ def cost_against_quality(runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _paint(figure: Figure, runs: Sequence[RunSummary], quality: Quality) -> None:
+    marks = [
+        _Mark(
+            shorten(run.name),
+            series_colour(number),
+            run.ledger.relative_flops,
+            quality.of(run.member_mean),
+            quality.of(run.ensemble),
+        )
+        for number, run in enumerate(runs)
+        if math.isfinite(quality.of(run.ensemble))
+    ]
     axes = figure.add_subplot()
-    drawn = []
-    for number, run in enumerate(runs):
-        cost = run.ledger.relative_flops
-        mean, ensemble = quality.of(run.member_mean), quality.of(run.ensemble)
-        if not math.isfinite(ensemble):
-            continue
-        shade = series_colour(number)
-        if len(run.members) > 1 and math.isfinite(mean):
-            axes.plot([cost, cost], [mean, ensemble], color=shade, linewidth=1.2)
-            axes.plot(cost, mean, "o", color=shade, markersize=5, markerfacecolor=colour("page"))
-        axes.plot(cost, ensemble, "D", color=shade, markersize=6)
-        drawn.append((run, (cost, ensemble), (cost, mean)))
-    most = max((point[0] for _, point, _ in drawn), default=1.0)
-    axes.set_xlim(0, 1.12 * max(1.0, most))
+    for mark in marks:
+        # Of a single network the two are one, and the diamond covers the rest.
+        axes.plot([mark.cost] * 2, [mark.mean, mark.ensemble], color=mark.shade, linewidth=1.2)
+        axes.plot(
+            mark.cost,
+            mark.mean,
+            "o",
+            color=mark.shade,
+            markersize=5,
+            markerfacecolor=colour("page"),
+        )
+        axes.plot(mark.cost, mark.ensemble, "D", color=mark.shade, markersize=6)
+    axes.set_xlim(0, 1.12 * max([1.0, *(mark.cost for mark in marks)]))
     axes.margins(y=0.14)
     axes.axvline(1, color=colour("muted"), linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     axes.set_xlabel("training FLOPs, × one dense model")
     axes.set_ylabel(quality.label)
     quality.format_axis(axes.yaxis)
-    _label(figure, axes, drawn)
+    _name(figure, axes, marks)
 
 
-def _label(
-    figure: Figure,
-    axes: Axes,
-    drawn: Sequence[tuple[RunSummary, tuple[float, float], tuple[float, float]]],
-) -> None:
-    """Names the points once the layout is settled, for only then is it known where they are."""
+def _name(figure: Figure, axes: Axes, marks: Sequence[_Mark]) -> None:
+    """Names the marks once the layout is settled, for only then is it known where they are."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
+    points, covered = [], []
+    for mark in marks:
+        x, y = axes.transData.transform((mark.cost, mark.ensemble))
+        _, other = axes.transData.transform((mark.cost, mark.mean))
+        if not math.isfinite(other):
+            other = y
+        points.append((x, y))
+        covered.append(Box.around(x, min(y, other), max(y, other), reach=4))
     frame = axes.get_window_extent()
-    names = [shorten(run.name) for run, _, _ in drawn]
-    points = [tuple(axes.transData.transform(point)) for _, point, _ in drawn]
-    means = [tuple(axes.transData.transform(mean)) for _, _, mean in drawn]
     places = place_labels(
         points,
-        [text_width(name) for name in names],
+        [text_width(mark.name) for mark in marks],
         1.3 * FONT_SIZE,
         Box(frame.x0, frame.y0, frame.x1, frame.y1),
-        means,
+        covered,
     )
-    for name, (_, point, _), (x, y), place in zip(names, drawn, points, places, strict=True):
+    for mark, (x, y), place in zip(marks, points, places, strict=True):
         on_right = place.left > x
         rise = (place.bottom + place.top) / 2 - y
+        leader = {
+            "arrowstyle": "-",
+            "color": colour("muted"),
+            "linewidth": 0.6,
+            "relpos": (0 if on_right else 1, 0.5),
+            "shrinkA": 0,
+            "shrinkB": 4,
+        }
         axes.annotate(
-            name,
-            point,
+            mark.name,
+            (mark.cost, mark.ensemble),
             ((place.left if on_right else place.right) - x, rise),
             textcoords="offset points",
             ha="left" if on_right else "right",
             va="center_baseline",
-            arrowprops=(
-                {"arrowstyle": "-", "color": colour("muted"), "linewidth": 0.6, "shrinkB": 4}
-                if abs(rise) > FONT_SIZE
-                else None
-            ),
+            arrowprops=leader if abs(rise) > FONT_SIZE / 2 else None,
         )

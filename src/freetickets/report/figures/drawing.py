@@ -14,7 +14,7 @@ from ..colours import colour, themed
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WIDTH = 5.0  # inches; two panels fill a wide page, one a phone, with text of a size in both
+WIDTH = 4.6  # inches; two panels fill a wide page, one a phone, with text of a size in both
 FONT_SIZE = 9.0  # points
 
 _STYLE = {

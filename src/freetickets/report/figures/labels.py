@@ -1,9 +1,11 @@
-"""Labels of points: where they stand so that none covers a point or another label."""
+"""Labels of points: where they stand so that they cover nothing and each other not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+_GAP = 6.0  # points between a point and its label
 
 
 @dataclass(frozen=True)
@@ -15,16 +17,20 @@ class Box:
     right: float
     top: float
 
+    @classmethod
+    def around(cls, x: float, low: float, high: float, reach: float) -> Box:
+        """What a mark covers that goes from (x, low) to (x, high) and reaches to all sides."""
+        return cls(x - reach, low - reach, x + reach, high + reach)
+
     def overlap(self, other: Box) -> float:
         """The area that two rectangles share."""
         width = min(self.right, other.right) - max(self.left, other.left)
         height = min(self.top, other.top) - max(self.bottom, other.bottom)
         return max(0.0, width) * max(0.0, height)
 
-    @property
-    def area(self) -> float:
-        """Its size."""
-        return (self.right - self.left) * (self.top - self.bottom)
+    def excess(self, frame: Box) -> float:
+        """The area that lies outside a frame."""
+        return (self.right - self.left) * (self.top - self.bottom) - self.overlap(frame)
 
 
 def place_labels(
@@ -32,29 +38,28 @@ def place_labels(
     widths: Sequence[float],
     height: float,
     frame: Box,
-    obstacles: Sequence[tuple[float, float]] = (),
+    obstacles: Sequence[Box] = (),
 ) -> list[Box]:
-    """Finds a place beside each point for its label: right or left of it, as near as is free.
+    """Finds a place for the label of each point: right or left of it, as near as is free.
 
     Args:
         points: What is labelled.
         widths: Of the labels.
         height: Of every label.
         frame: What labels should not leave.
-        obstacles: Further points that should not be covered.
+        obstacles: What they should not cover.
 
     Example:
         >>> place_labels([(10, 50)], [30], 8, Box(0, 0, 100, 100))
-        [Box(left=16, bottom=46.0, right=46, top=54.0)]
+        [Box(left=16.0, bottom=46.0, right=46.0, top=54.0)]
     """
-    radius = 4
-    taken = [Box(x - radius, y - radius, x + radius, y + radius) for x, y in (*points, *obstacles)]
+    taken = list(obstacles)
     places: list[Box] = []
     for point, width in zip(points, widths, strict=True):
+        # The first of equals is taken, and candidates come nearest first.
         place = min(
             _candidates(point, width, height),
-            # The first of equals wins, and candidates come nearest first.
-            key=lambda box: box.area - box.overlap(frame) + sum(map(box.overlap, taken)),
+            key=lambda box: 4 * box.excess(frame) + sum(map(box.overlap, taken)),
         )
         taken.append(place)
         places.append(place)
@@ -63,10 +68,9 @@ def place_labels(
 
 def _candidates(point: tuple[float, float], width: float, height: float) -> list[Box]:
     x, y = point
-    gap = 6
-    rises = sorted((height * step / 2 for step in range(-12, 13)), key=abs)
+    rises = sorted((height * step / 4 for step in range(-16, 17)), key=abs)
     return [
         Box(left, y + rise - height / 2, left + width, y + rise + height / 2)
         for rise in rises
-        for left in (x + gap, x - gap - width)
+        for left in (x + _GAP, x - _GAP - width)
     ]

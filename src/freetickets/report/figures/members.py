@@ -38,11 +38,12 @@ def _paint(figure: Figure, runs: Sequence[RunSummary], quality: Quality) -> None
         axes.text(
             0,
             line - 0.3,
-            f"{shorten(run.name)}  {shorten(run.description, 32)}",
+            f"{shorten(run.name)} · {shorten(run.description, 28)}",
             transform=axes.get_yaxis_transform(),
             color=colour("muted"),
             fontsize=FONT_SIZE - 1,
             va="center",
+            bbox={"facecolor": colour("page"), "edgecolor": "none", "pad": 1},
         )
         if len(run.members) > 1:
             members = [quality.of(member) for member in run.members]
@@ -54,6 +55,7 @@ def _paint(figure: Figure, runs: Sequence[RunSummary], quality: Quality) -> None
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.margins(x=0.06)
+    axes.locator_params(axis="x", nbins=6)
     axes.set_xlabel(quality.label)
     quality.format_axis(axes.xaxis)
     _add_legend(axes)

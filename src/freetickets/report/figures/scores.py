@@ -46,6 +46,4 @@ QUALITIES = (
 
 def write_percent(axis: Axis) -> None:
     """Writes the shares along an axis in per cent."""
-    from matplotlib.ticker import PercentFormatter
-
-    axis.set_major_formatter(PercentFormatter(xmax=1))
+    axis.set_major_formatter(lambda share, _: f"{round(100 * share, 6):g}%")

@@ -82,9 +82,10 @@ def _paint_loss(figure: Figure, spans: Sequence[PhaseSpan]) -> None:
     main, small = figure.subplots(2, sharex=True, height_ratios=[4, 1])
     _plot_scores(main, spans, lambda row: row.train_loss, lambda row: row.validation_loss)
     main.set_ylabel("loss")
-    main.legend(loc="upper right")
+    _add_legend(figure, main)
     _plot_lr(small, spans)
     _shade([main, small], spans)
+    figure.align_ylabels()
 
 
 def _paint_accuracy(figure: Figure, spans: Sequence[PhaseSpan], explored: bool) -> None:
@@ -94,7 +95,7 @@ def _paint_accuracy(figure: Figure, spans: Sequence[PhaseSpan], explored: bool) 
     main = panels[0, 0]
     _plot_scores(main, spans, lambda row: row.train_accuracy, lambda row: row.validation_accuracy)
     main.set_ylabel("accuracy")
-    main.legend(loc="lower right")
+    _add_legend(figure, main)
     write_percent(main.yaxis)
     if explored:
         small = panels[1, 0]
@@ -103,6 +104,7 @@ def _paint_accuracy(figure: Figure, spans: Sequence[PhaseSpan], explored: bool) 
         small.set_ylim(0, 1.05)
         write_percent(small.yaxis)
     _shade(list(panels[:, 0]), spans)
+    figure.align_ylabels()
 
 
 def _plot_scores(axes: Axes, spans: Sequence[PhaseSpan], train: _Value, validation: _Value) -> None:
@@ -126,6 +128,7 @@ def _plot_scores(axes: Axes, spans: Sequence[PhaseSpan], train: _Value, validati
         markersize=6,
         markeredgecolor=colour("page"),
         label="ticket",
+        clip_on=False,
         zorder=3,
     )
     escapes = [span.end for span in spans if span.rows[-1].has("escape")]
@@ -137,6 +140,20 @@ def _plot_scores(axes: Axes, spans: Sequence[PhaseSpan], train: _Value, validati
             linestyle=(0, (3, 2)),
             label="escape" if number == 0 else None,
         )
+
+
+def _add_legend(figure: Figure, axes: Axes) -> None:
+    """A legend above the panels, for curves of several networks fill every corner."""
+    handles, _ = axes.get_legend_handles_labels()
+    figure.legend(
+        handles=handles,
+        loc="outside upper right",
+        ncols=len(handles),
+        borderaxespad=0,
+        handlelength=1.6,
+        handletextpad=0.5,
+        columnspacing=1.4,
+    )
 
 
 def _plot_lr(axes: Axes, spans: Sequence[PhaseSpan]) -> None:
@@ -179,6 +196,7 @@ def _shade(panels: Sequence[Axes], spans: Sequence[PhaseSpan]) -> None:
         for span in spans[1::2]:
             axes.axvspan(span.start, span.end, color=colour("band"), linewidth=0, zorder=-1)
     panels[-1].set_xlabel("epoch")
+    panels[-1].locator_params(axis="x", integer=True)
     size = FONT_SIZE - 1
     points = 0.84 * WIDTH * 72 / length
     fits = all(text_width(span.label, size) < points * (span.end - span.start) for span in spans)
