@@ -56,14 +56,14 @@ def print_comparison(rows: Sequence[Row]) -> None:
 
     console = Console(highlight=False)
     # What is piped has no width of its own.
-    width = min(_WIDTH, console.width) if console.is_terminal else _WIDTH
+    console.width = min(_WIDTH, console.width) if console.is_terminal else _WIDTH
     # Text, not markup: a run may be named "[red]".
     title = f"{rows[0].dataset}, {rows[0].samples:,} test samples: scores of the ensembles"
     table = Table(title=Text(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     lines = [[Text(row.run), Text(row.description)] for row in rows]
     for name in ("run", "method"):
         table.add_column(name, vertical="bottom", overflow="fold")
-    for column in _columns_within(width - _NAMES_WIDTH, rows):
+    for column in _columns_within(console.width - _NAMES_WIDTH, rows):
         table.add_column(column.short or "", justify="right", vertical="bottom", no_wrap=True)
         best = column.best(rows)
         for row, line in zip(rows, lines, strict=True):
@@ -71,7 +71,7 @@ def print_comparison(rows: Sequence[Row]) -> None:
             line.append(Text(text, style="bold" if text == best else ""))
     for line in lines:
         table.add_row(*line)
-    console.print(table, width=width)
+    console.print(table)
 
 
 def _columns_within(width: int, rows: Sequence[Row]) -> list[Column]:

@@ -116,9 +116,11 @@ def training_section(run: RunSummary, number: int) -> Section:
     caption = (
         f"{run.description}: loss and accuracy at the end of each epoch, on the training samples "
         "as they were seen and on the held-out samples. Shading and names show the phases, "
-        "diamonds the tickets where they were collected, dashed lines the escapes. Below: the "
-        "learning rate (lr)"
+        "diamonds the tickets where they were collected"
     )
+    if any(row.has("escape") for row in run.log):
+        caption += ", dashed lines the escapes"
+    caption += ". Below: the learning rate (lr)"
     if any(row.itop_rate is not None for row in run.log):
         caption += ", and the share of all weights that were active at any time so far (explored)"
     return Section(f"Training of {run.name}", caption + ".", Figure(training_curves(run, number)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,4 +43,9 @@ def read_log(path: Path) -> tuple[LogRow, ...]:
         rows = tuple(fill(LogRow, row) for row in csv.DictReader(file))
     if not rows:
         raise ValueError("no rows")
+    reached = (0, 0.0)
+    for row in rows:
+        if not (reached < (row.run, row.epoch) and 0 < row.epoch < math.inf):
+            raise ValueError(f"epoch {row.epoch:g} of run {row.run} is out of order")
+        reached = (row.run, row.epoch)
     return rows

@@ -12,10 +12,23 @@ if TYPE_CHECKING:
 
 _Record = TypeVar("_Record", bound="DataclassInstance")
 
+
+def printable(text: Any) -> str:
+    r"""A text without what neither HTML nor SVG can hold: control characters, stray bytes.
+
+    Example:
+        >>> printable("refine\0 1")
+        'refine� 1'
+    """
+    return "".join(
+        sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in str(text)
+    )
+
+
 _CONVERT: dict[Any, Callable[[Any], Any]] = {
     int: int,
     float: float,
-    str: str,
+    str: printable,
     # CSV writes None as nothing.
     float | None: lambda value: None if value in (None, "") else float(value),
 }

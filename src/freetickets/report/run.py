@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +16,7 @@ from ..evaluation import describe_run
 from ..storage import DamagedFileError, read_json
 from ..training.ledger import Ledger, PhaseCost
 from .log import LogRow, read_log
-from .record import fill
+from .record import fill, printable
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,11 @@ def read_run(folder: str | Path) -> RunSummary:
         if not members:
             raise ValueError("no members")
         mean, ensemble = fill(Scores, scores["member_mean"]), fill(Scores, scores["ensemble"])
-        dataset, samples = str(scores["dataset"]), int(scores["samples"])
+        dataset, samples = printable(scores["dataset"]), int(scores["samples"])
     with _mendable(folder / "log.csv") as path:
         log = read_log(path)
     return RunSummary(
-        _printable(folder.resolve().name),
+        printable(folder.resolve().name),
         folder,
         description,
         config,
@@ -113,7 +114,7 @@ def read_runs(folders: Sequence[str | Path]) -> list[RunSummary]:
                 "report them apart"
             )
     names = short_names([run.folder.resolve() for run in runs])
-    return [replace(run, name=_printable(name)) for run, name in zip(runs, names, strict=True)]
+    return [replace(run, name=printable(name)) for run, name in zip(runs, names, strict=True)]
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
@@ -165,7 +166,7 @@ def _read_settings(path: Path) -> tuple[Config, str]:
     """The settings of a run, and the same in a few words."""
     try:
         config = Config(**read_config(path))
-        return config, _printable(describe_run(asdict(config)))
+        return config, printable(describe_run(asdict(config)))
     except (FreeTicketsError, AttributeError, TypeError, ValueError) as error:
         raise DamagedFileError(
             f"{path} is damaged ({error}): restore it, or leave this run out"
@@ -174,9 +175,11 @@ def _read_settings(path: Path) -> tuple[Config, str]:
 
 def _parse_ledger(values: Mapping[str, Any]) -> Ledger:
     phases = tuple(fill(PhaseCost, phase) for phase in values["phases"])
-    ledger = fill(Ledger, values, phases=phases, extras={})
+    ledger = fill(Ledger, values, phases=phases)
     if not (phases and ledger.dense_flops > 0 and ledger.dense_forward_flops > 0):
         raise ValueError("no phases, or no dense cost to compare with")
+    if not (math.isfinite(ledger.relative_flops) and math.isfinite(ledger.relative_test_flops)):
+        raise ValueError("costs that are no numbers")
     return ledger
 
 
@@ -191,8 +194,3 @@ def _mendable(path: Path) -> Iterator[Path]:
             f"{path} is missing or damaged ({reason}): run the run's train command again, which "
             "writes it anew"
         ) from error
-
-
-def _printable(name: str) -> str:
-    """The name without what neither HTML nor SVG can hold: control characters, stray bytes."""
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in name)

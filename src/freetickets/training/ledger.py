@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from torch import nn
 
-from ..methods.plan import Escape, Plan
-from ..methods.timeline import Timeline
+from ..methods.plan import Escape, Plan, SparseOptions
+from ..methods.timeline import Span, Timeline
 from ..sparsity.distribution import allocate
 from ..sparsity.layers import select_weights
 from .flops import count_macs, forward_flops, train_flops
@@ -64,7 +64,6 @@ class Ledger:
     parameters: int
     ticket_parameters: int
     ticket_bytes: int
-    extras: dict[str, Any] = field(default_factory=dict)
 
     @property
     def flops(self) -> float:
@@ -107,9 +106,7 @@ class Ledger:
             "relative_test_flops": self.relative_test_flops,
             "flops": self.flops,
             "seconds": self.seconds,
-            **{k: v for k, v in asdict(self).items() if k not in ("phases", "extras")},
-            **self.extras,
-            "phases": [asdict(phase) for phase in self.phases],
+            **asdict(self),
         }
 
 
@@ -134,61 +131,91 @@ def price(
         steps_per_epoch: Steps in one epoch.
         dense_epochs: The dense training to compare with, if not the plan's own.
     """
-    costs = count_macs(model, input_shape)
-    dense_forward = forward_flops(costs)
-    dense_epochs = plan.dense_epochs if dense_epochs is None else dense_epochs
-    forwards: dict[float, float] = {0.0: dense_forward}
-    removed: dict[float, int] = {0.0: 0}
-    topology_bits: dict[float, int] = {0.0: 0}
-    weights = select_weights(model, exclude=plan.sparse.exclude)
-    shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+    networks = _Networks(model, input_shape, plan.sparse)
+    dense, last = networks.at(0.0), networks.at(plan.runs[-1].phases[-1].sparsity)
     phases = []
     for number, run in enumerate(plan.runs, start=1):
         timeline = Timeline(run, steps_per_epoch)
         for span in timeline.spans:
-            sparsity = span.phase.sparsity
-            if sparsity not in forwards:
-                counts = allocate(shapes, sparsity, plan.sparse.distribution)
-                sizes = {name: math.prod(shape) for name, shape in shapes.items()}
-                densities = {name: count / sizes[name] for name, count in counts.items()}
-                forwards[sparsity] = forward_flops(costs, densities)
-                removed[sparsity] = sum(sizes[name] - counts[name] for name in counts)
-                topology_bits[sparsity] = sum(
-                    sizes[name] for name in counts if counts[name] < sizes[name]
-                )
+            network = networks.at(span.phase.sparsity)
             steps = span.end - span.start
             samples = train_size * steps / steps_per_epoch
-            explorations = timeline.explorations(span)
-            escapes = sum(isinstance(event, Escape) for event in span.phase.at_end)
-            dense_gradients = (explorations + escapes) if "gradient" in plan.sparse.grow else 0
-            if "momentum" in plan.sparse.grow:
-                dense_gradients = steps
+            extra = dense.forward_flops - network.forward_flops
             phases.append(
                 PhaseCost(
                     number,
                     span.phase.name,
                     span.phase.epochs,
                     steps,
-                    sparsity,
-                    explorations,
-                    train_flops(forwards[sparsity]) * samples,
-                    dense_gradients * batch_size * (dense_forward - forwards[sparsity]),
+                    span.phase.sparsity,
+                    timeline.explorations(span),
+                    train_flops(network.forward_flops) * samples,
+                    _dense_gradients(plan, timeline, span) * batch_size * extra,
                 )
             )
-    last = plan.runs[-1].phases[-1].sparsity
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    buffers = sum(buffer.numel() for buffer in model.buffers())
-    ticket_parameters = parameters - removed[last]
-    ticket_bytes = 4 * (ticket_parameters + buffers) + topology_bits[last] // 8
+    dense_epochs = plan.dense_epochs if dense_epochs is None else dense_epochs
     return Ledger(
         tuple(phases),
         plan.tickets,
         len(plan.runs),
         dense_epochs,
-        train_flops(dense_forward) * train_size * dense_epochs,
-        dense_forward,
-        plan.tickets * forwards[last],
-        parameters,
-        ticket_parameters,
-        plan.tickets * ticket_bytes,
+        train_flops(dense.forward_flops) * train_size * dense_epochs,
+        dense.forward_flops,
+        plan.tickets * last.forward_flops,
+        dense.parameters,
+        last.parameters,
+        plan.tickets * last.bytes,
     )
+
+
+def _dense_gradients(plan: Plan, timeline: Timeline, span: Span) -> int:
+    """On how many steps of a phase growth needs the gradient of all weights."""
+    if "momentum" in plan.sparse.grow:
+        return span.end - span.start
+    if "gradient" not in plan.sparse.grow:
+        return 0
+    escapes = sum(isinstance(event, Escape) for event in span.phase.at_end)
+    return timeline.explorations(span) + escapes
+
+
+@dataclass(frozen=True)
+class _Network:
+    """A network at one sparsity: FLOPs of one sample, non-zero parameters, size as a ticket."""
+
+    forward_flops: float
+    parameters: int
+    bytes: int
+
+
+class _Networks:
+    """What one network costs at every sparsity that a plan asks for."""
+
+    def __init__(
+        self, model: nn.Module, input_shape: tuple[int, ...], options: SparseOptions
+    ) -> None:
+        self._costs = count_macs(model, input_shape)
+        weights = select_weights(model, exclude=options.exclude)
+        self._shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+        self._parameters = sum(parameter.numel() for parameter in model.parameters())
+        self._buffers = sum(buffer.numel() for buffer in model.buffers())
+        self._options = options
+        self._known: dict[float, _Network] = {}
+
+    def at(self, sparsity: float) -> _Network:
+        if sparsity not in self._known:
+            self._known[sparsity] = self._count(sparsity)
+        return self._known[sparsity]
+
+    def _count(self, sparsity: float) -> _Network:
+        sizes = {name: math.prod(shape) for name, shape in self._shapes.items()}
+        counts = dict(sizes)
+        if sparsity > 0:
+            counts = allocate(self._shapes, sparsity, self._options.distribution)
+        densities = {name: counts[name] / sizes[name] for name in sizes}
+        parameters = self._parameters - sum(sizes.values()) + sum(counts.values())
+        topology_bits = sum(sizes[name] for name in sizes if counts[name] < sizes[name])
+        return _Network(
+            forward_flops(self._costs, densities),
+            parameters,
+            4 * (parameters + self._buffers) + topology_bits // 8,
+        )

@@ -88,7 +88,11 @@ def _name(figure: Figure, axes: Axes, marks: Sequence[_Mark]) -> None:
         if not math.isfinite(other):
             other = y
         points.append((x, y))
-        covered.append(Box.around(x, min(y, other), max(y, other), reach=4))
+        covered += [
+            Box.around(x, y, y, reach=5),
+            Box.around(x, other, other, reach=3),
+            Box.around(x, min(y, other), max(y, other), reach=1),
+        ]
     frame = axes.get_window_extent()
     places = place_labels(
         points,

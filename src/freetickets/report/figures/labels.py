@@ -55,20 +55,21 @@ def place_labels(
     """
     taken = list(obstacles)
     places: list[Box] = []
-    for point, width in zip(points, widths, strict=True):
-        # The first of equals is taken, and candidates come nearest first.
-        place = min(
-            _candidates(point, width, height),
-            key=lambda box: 4 * box.excess(frame) + sum(map(box.overlap, taken)),
-        )
+    for (x, y), width in zip(points, widths, strict=True):
+
+        def cost(box: Box, y: float = y) -> float:
+            # A label may rather cross a thin line than stand far from its point.
+            distance = abs((box.bottom + box.top) / 2 - y)
+            return 2 * distance + 4 * box.excess(frame) + sum(map(box.overlap, taken))
+
+        place = min(_candidates(x, y, width, height), key=cost)
         taken.append(place)
         places.append(place)
     return places
 
 
-def _candidates(point: tuple[float, float], width: float, height: float) -> list[Box]:
-    x, y = point
-    rises = sorted((height * step / 4 for step in range(-16, 17)), key=abs)
+def _candidates(x: float, y: float, width: float, height: float) -> list[Box]:
+    rises = [height * step / 4 for step in range(-16, 17)]
     return [
         Box(left, y + rise - height / 2, left + width, y + rise + height / 2)
         for rise in rises

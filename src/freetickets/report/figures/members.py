@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..colours import colour, series_colour
 from ..run import RunSummary
@@ -68,7 +68,7 @@ def _plot(
     marker: str,
     shade: str,
     size: float,
-    **options: object,
+    **options: Any,
 ) -> None:
     finite = [value for value in values if math.isfinite(value)]
     axes.plot(
@@ -77,7 +77,7 @@ def _plot(
         marker,
         color=shade,
         markersize=size,
-        **options,  # type: ignore[arg-type]
+        **options,
     )
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..colours import colour
 from ..log import LogRow
@@ -174,7 +174,7 @@ def _plot_lr(axes: Axes, spans: Sequence[PhaseSpan]) -> None:
     axes.margins(y=0.15)
 
 
-def _plot_line(axes: Axes, spans: Sequence[PhaseSpan], value: _Value, **style: object) -> None:
+def _plot_line(axes: Axes, spans: Sequence[PhaseSpan], value: _Value, **style: Any) -> None:
     """One curve, broken where another network begins."""
     epochs: list[float] = []
     values: list[float] = []
@@ -184,7 +184,7 @@ def _plot_line(axes: Axes, spans: Sequence[PhaseSpan], value: _Value, **style: o
             values.append(math.nan)
         epochs += span.epochs
         values += [math.nan if (it := value(row)) is None else it for row in span.rows]
-    axes.plot(epochs, values, **style)  # type: ignore[arg-type]
+    axes.plot(epochs, values, **style)
 
 
 def _shade(panels: Sequence[Axes], spans: Sequence[PhaseSpan]) -> None:

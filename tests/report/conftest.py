@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from freetickets.report import RunSummary, comparison_page, read_runs
+
+PHASES = (("explore", 2, ""), ("refine 1", 1, "collect escape"), ("refine 2", 1, "collect"))
+DENSE = 1000.0  # FLOPs of one dense training
+
+
+def scores(accuracy: float, nll: float = 0.5, ece: float = 0.03) -> dict[str, float]:
+    return {"accuracy": accuracy, "nll": nll, "ece": ece}
+
+
+def log_rows(
+    phases: Iterable[tuple[str, int, str]] = PHASES, runs: int = 1, **changed: Any
+) -> list[dict[str, Any]]:
+    """One row an epoch; events at the end of their phase."""
+    rows = []
+    for run in range(1, runs + 1):
+        epoch = 0
+        for name, epochs, events in phases:
+            for last in [False] * (epochs - 1) + [True]:
+                epoch += 1
+                row = {
+                    "run": run,
+                    "phase": name,
+                    "epoch": float(epoch),
+                    "step": 10 * epoch,
+                    "lr": 0.1 / epoch,
+                    "train_loss": 1 / epoch,
+                    "train_accuracy": 1 - 0.5 / epoch,
+                    "validation_loss": 1.1 / epoch,
+                    "validation_accuracy": 1 - 0.6 / epoch,
+                    "itop_rate": 0.1 * epoch,
+                    "events": events if last else "",
+                    "seconds": 2.0 * epoch,
+                }
+                rows.append({**row, **changed})
+    return rows
+
+
+def write_log(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+CONFIG: dict[str, Any] = {
+    "method": "edst",
+    "options": {"tickets": 2, "sparsity": 0.8},
+    "dataset": "tiny",
+    "model": "mlp-30",
+}
+METRICS: dict[str, Any] = {
+    "dataset": "tiny",
+    "samples": 1234,
+    "members": [scores(0.70, 0.60), scores(0.80, 0.50)],
+    "member_mean": scores(0.75, 0.55),
+    "ensemble": scores(0.85, 0.45, 0.02),
+}
+LEDGER: dict[str, Any] = {
+    "tickets": 2,
+    "runs": 1,
+    "dense_epochs": 5.0,
+    "dense_flops": DENSE,
+    "dense_forward_flops": 10.0,
+    "test_flops": 4.0,
+    "parameters": 100,
+    "ticket_parameters": 20,
+    "ticket_bytes": 2_500_000,
+    "phases": [
+        {
+            "run": 1,
+            "phase": name,
+            "epochs": float(epochs),
+            "steps": 1500 * epochs,
+            "sparsity": 0.8,
+            "explorations": 7,
+            "flops": 100.0 * epochs,
+            "growth_flops": 1.0,
+            "seconds": 3.0 * epochs,
+        }
+        for name, epochs, _ in PHASES
+    ],
+}
+
+WriteRun = Callable[..., Path]
+
+
+def run_writer(root: Path) -> WriteRun:
+    """Returns what writes the folder of a finished EDST run of two tickets, with changes."""
+
+    def write(
+        name: str = "edst",
+        config: dict[str, Any] | None = None,
+        metrics: dict[str, Any] | None = None,
+        ledger: dict[str, Any] | None = None,
+        log: list[dict[str, Any]] | None = None,
+    ) -> Path:
+        folder = root / name
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(yaml.safe_dump({**CONFIG, **(config or {})}))
+        (folder / "metrics.json").write_text(json.dumps({**METRICS, **(metrics or {})}))
+        (folder / "ledger.json").write_text(json.dumps({**LEDGER, **(ledger or {})}))
+        write_log(folder / "log.csv", log or log_rows())
+        return folder
+
+    return write
+
+
+def write_dense_run(write: WriteRun) -> Path:
+    """Writes the folder of one dense network."""
+    phase = {**LEDGER["phases"][0], "phase": "train", "sparsity": 0.0, "explorations": 0}
+    phase |= {"flops": DENSE, "growth_flops": 0.0}
+    alone = scores(0.82, 0.48)
+    return write(
+        "dense",
+        config={"method": "dense", "options": {"tickets": 1}},
+        metrics={"members": [alone], "member_mean": alone, "ensemble": alone},
+        ledger={"tickets": 1, "test_flops": 10.0, "ticket_bytes": 4_000_000, "phases": [phase]},
+        log=log_rows([("train", 4, "collect")], itop_rate=None),
+    )
+
+
+@pytest.fixture
+def write_run(tmp_path: Path) -> WriteRun:
+    """Write the folder of a finished EDST run of two tickets, with changes where asked."""
+    return run_writer(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The folders of an EDST run and of a dense one."""
+    write = run_writer(tmp_path_factory.mktemp("runs"))
+    return [write(), write_dense_run(write)]
+
+
+@pytest.fixture(scope="session")
+def runs(folders: list[Path]) -> list[RunSummary]:
+    """Those two, read."""
+    return read_runs(folders)
+
+
+@pytest.fixture(scope="session")
+def html(runs: list[RunSummary]) -> str:
+    """Those two on a page."""
+    return comparison_page(runs).html()

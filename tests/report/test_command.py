@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import fields
+
+from freetickets.cli import main
+from freetickets.report import Row
+
+
+def test_the_table_is_printed_and_the_page_written(folders, tmp_path, capsys):
+    page = tmp_path / "deep" / "page.html"
+    assert main(["report", *map(str, folders), "--output", str(page)]) == 0
+    printed = capsys.readouterr().out
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert f"saved in {page}" in printed
+    assert "edst (M=2, S=0.8)" in printed
+    for text in ("tiny, 1,234 test samples", "75.00%", "85.00%", "0.4500", "0.400", "2.50"):
+        assert text in printed
+    table, _, _ = printed.partition("saved in")
+    assert max(map(len, table.splitlines())) <= 100
+
+
+def test_a_narrow_terminal_shows_fewer_columns(folders, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["report", *map(str, folders), "-o", str(tmp_path / "page.html")]) == 0
+    printed = capsys.readouterr().out
+    assert "75.00%" in printed
+    assert "2.50" not in printed
+
+
+def test_json_has_stable_keys(folders, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert main(["report", *map(str, folders), "-o", str(page), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["output"] == str(page)
+    assert page.exists()
+    assert [row["run"] for row in answer["rows"]] == ["edst", "dense"]
+    assert list(answer["rows"][0]) == [field.name for field in fields(Row)]
+    assert answer["rows"][0]["accuracy"] == 0.85
+
+
+def test_names_that_look_like_markup_are_printed_as_they_are(write_run, tmp_path, capsys):
+    assert main(["report", str(write_run("[red]")), "-o", str(tmp_path / "page.html")]) == 0
+    assert "[red]" in capsys.readouterr().out
+
+
+def test_different_test_sets_are_one_line_and_code_2(write_run, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    folders = [write_run("a"), write_run("b", metrics={"samples": 9})]
+    assert main(["report", *map(str, folders), "-o", str(page)]) == 2
+    assert capsys.readouterr().err == (
+        "freetickets: these runs have different test sets: a tiny (1,234 samples), b tiny (9); "
+        "report them apart\n"
+    )
+    assert not page.exists()
+
+
+def test_without_matplotlib_the_table_still_comes(folders, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["report", *map(str, folders), "-o", str(tmp_path / "page.html")]) == 2
+    printed = capsys.readouterr()
+    assert "85.00%" in printed.out
+    assert printed.err == (
+        "freetickets: drawing figures needs an extra: pip install 'freetickets[report]'\n"
+    )

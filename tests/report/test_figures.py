@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import re
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from freetickets.errors import MissingExtraError
+from freetickets.report import read_runs
+from freetickets.report.figures import (
+    cost_against_quality,
+    members_and_ensembles,
+    training_curves,
+)
+from freetickets.report.figures.training import phase_spans
+
+from .conftest import log_rows, scores
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def panels(runs):
+    return [
+        *cost_against_quality(runs),
+        *members_and_ensembles(runs),
+        *training_curves(runs[0], number=0),
+        *training_curves(runs[1], number=1),
+    ]
+
+
+def texts(svg):
+    return [element.text for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_panels_are_valid_and_described(panels):
+    for panel in panels:
+        root = ElementTree.fromstring(panel)
+        assert root.tag == f"{SVG}svg"
+        assert root.get("role") == "img"
+        assert root.get("aria-label")
+
+
+def test_panels_hold_no_style_sheet_metadata_or_fixed_size(panels):
+    for panel in panels:
+        root = ElementTree.fromstring(panel)
+        assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
+            *("svg", "g", "path", "text", "use", "defs", "clipPath", "rect")
+        }
+        assert root.get("width") is None
+
+
+def test_all_colours_follow_the_theme(panels):
+    for panel in panels:
+        without_fallbacks = re.sub(r"var\(--\w+, #[0-9a-f]{6}\)", "", panel)
+        assert re.findall("#[0-9a-f]{6}(?![0-9a-f])", without_fallbacks) == []
+        assert all("fill" in style for style in re.findall('<text style="([^"]*)"', panel))
+
+
+def test_names_inside_panels_never_clash_and_all_references_resolve(panels):
+    page = "".join(panels)
+    names = re.findall(' id="([^"]*)"', page)
+    assert len(set(names)) == len(names)
+    assert set(re.findall(r'(?:href="|url\()#([^")]*)', page)) <= set(names)
+
+
+def test_equal_runs_give_equal_bytes(runs, panels):
+    assert cost_against_quality(runs) == panels[:2]
+    assert training_curves(runs[0], 0) == panels[4:6]
+
+
+def test_the_users_own_matplotlib_settings_do_not_show(runs, panels):
+    import matplotlib
+
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "path"}):
+        assert cost_against_quality(runs) == panels[:2]
+
+
+def test_drawing_leaves_no_global_state(panels):
+    import matplotlib
+
+    assert panels
+    assert matplotlib.rcParams["svg.hashsalt"] is None
+    assert matplotlib.rcParams["text.parse_math"]
+
+
+def test_the_phases_tickets_and_escapes_of_a_run_are_named(panels):
+    for panel in panels[4:6]:
+        assert {"explore", "refine 1", "refine 2", "ticket", "escape"} <= set(texts(panel))
+    for panel in panels[6:8]:
+        assert "train" in texts(panel)
+        assert "escape" not in texts(panel)
+
+
+def test_the_explored_share_is_drawn_for_runs_that_explore(panels):
+    assert "explored" in texts(panels[5])
+    assert "explored" not in texts(panels[7])
+
+
+def test_a_run_without_validation_shows_its_training(write_run):
+    log = log_rows(validation_loss=None, validation_accuracy=None)
+    (run,) = read_runs([write_run(log=log)])
+    for panel in training_curves(run):
+        assert "training" in texts(panel)
+        assert "validation" not in texts(panel)
+
+
+def test_several_trainings_follow_one_another(write_run):
+    (run,) = read_runs([write_run(log=log_rows([("train", 3, "collect")], runs=2))])
+    spans = phase_spans(run.log)
+    assert [(span.label, span.start, span.end) for span in spans] == [
+        ("run 1", 0, 3),
+        ("run 2", 3, 6),
+    ]
+    assert spans[1].epochs == (4, 5, 6)
+
+
+def test_phases_of_several_trainings_carry_the_number_of_theirs(write_run):
+    (run,) = read_runs([write_run(log=log_rows(runs=2))])
+    labels = [span.label for span in phase_spans(run.log)]
+    assert labels[0] == "1: explore"
+    assert labels[-1] == "2: refine 2"
+
+
+def test_many_short_phases_are_named_as_far_as_there_is_room(write_run):
+    phases = [(f"refine {number}", 1, "collect escape") for number in range(1, 101)]
+    (run,) = read_runs([write_run(log=log_rows(phases))])
+    named = [text for text in texts(training_curves(run)[0]) if text.startswith("refine")]
+    assert named[0] == "refine 1"
+    assert 10 < len(named) < 60
+
+
+@pytest.mark.parametrize("name", ["$x_1$", "<b>&amp;", "模型", "[red]", 'a"b', "-->", "^_\\"])
+def test_any_name_can_be_drawn(write_run, name):
+    runs = read_runs([write_run(name)])
+    assert name in texts(cost_against_quality(runs)[0])
+    assert any(text.startswith(name) for text in texts(members_and_ensembles(runs)[0]))
+
+
+def test_scores_that_are_not_finite_are_left_out(write_run):
+    broken = scores(0.5, float("inf"))
+    metrics = {"members": [broken, broken], "member_mean": broken, "ensemble": broken}
+    some = {"members": [broken, scores(0.5)], "member_mean": broken}
+    log = log_rows(train_loss="nan", validation_loss="inf")
+    runs = read_runs([write_run("a", metrics=metrics, log=log), write_run("b", metrics=some)])
+    assert "a" not in texts(cost_against_quality(runs)[1])
+    assert "b" in texts(cost_against_quality(runs)[1])
+    for panel in (*members_and_ensembles(runs), *training_curves(runs[0])):
+        ElementTree.fromstring(panel)
+        assert "nan" not in panel
+    assert cost_against_quality(runs[:1])
+
+
+def test_without_matplotlib_the_extra_is_named(runs, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match=r"freetickets\[report\]"):
+        cost_against_quality(runs)

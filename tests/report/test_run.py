@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from freetickets.errors import FreeTicketsError
+from freetickets.report import read_run, read_runs
+from freetickets.report.log import LogRow
+from freetickets.training.trainer import LOG_COLUMNS
+
+from .conftest import log_rows
+
+
+def test_a_run_is_read_back_as_it_was_written(write_run):
+    run = read_run(write_run("mine"))
+    assert (run.name, run.description) == ("mine", "edst (M=2, S=0.8)")
+    assert (run.dataset, run.samples) == ("tiny", 1234)
+    assert [member.accuracy for member in run.members] == [0.7, 0.8]
+    assert run.ensemble.nll == 0.45
+    assert run.ledger.relative_flops == pytest.approx(0.4)
+    assert run.ledger.seconds == 12.0
+    assert [row.epoch for row in run.log] == [1, 2, 3, 4]
+    assert [row.has("escape") for row in run.log] == [False, False, True, False]
+
+
+def test_a_row_of_the_log_has_the_columns_that_the_trainer_writes():
+    assert tuple(field.name for field in dataclasses.fields(LogRow)) == LOG_COLUMNS
+
+
+def test_what_was_not_measured_is_none(runs):
+    assert {row.itop_rate for row in runs[1].log} == {None}
+
+
+def fails_with(folder, *words):
+    with pytest.raises(FreeTicketsError) as caught:
+        read_run(folder)
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message, message
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path):
+    fails_with(tmp_path / "nothing", "no folder", "give the folder of a run")
+    (tmp_path / "file").write_text("")
+    fails_with(tmp_path / "file", "no folder")
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    fails_with(tmp_path, "not the folder of a run", "give the folder that train saved in")
+
+
+def test_an_unfinished_run_is_refused(write_run):
+    folder = write_run()
+    (folder / "metrics.json").unlink()
+    fails_with(folder, "not finished", "train command again")
+    (folder / "ledger.json").unlink()
+    fails_with(folder, "not finished", "train command again")
+
+
+def test_a_run_that_only_lacks_its_scores_is_told_to_evaluate(write_run):
+    folder = write_run()
+    (folder / "metrics.json").unlink()
+    (folder / "tickets").mkdir()
+    for number in (1, 2):
+        (folder / "tickets" / f"{number:02}.safetensors").touch()
+    fails_with(folder, f"freetickets evaluate {folder}")
+
+
+@pytest.mark.parametrize("file", ["ledger.json", "metrics.json", "log.csv"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b"{}", b"\xff\xfe", b"a,b\n1,2\n"])
+def test_a_damaged_file_is_named_with_what_mends_it(write_run, file, content):
+    folder = write_run()
+    (folder / file).write_bytes(content)
+    fails_with(folder, str(folder / file), "damaged", "train command again")
+
+
+@pytest.mark.parametrize("file", ["ledger.json", "log.csv"])
+def test_a_missing_file_is_named_with_what_mends_it(write_run, file):
+    folder = write_run()
+    (folder / file).unlink()
+    fails_with(folder, str(folder / file), "missing", "train command again")
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value"),
+    [
+        ("ledger.json", "dense_flops", 0),
+        ("ledger.json", "dense_flops", "many"),
+        ("ledger.json", "phases", []),
+        ("ledger.json", "tickets", None),
+        ("ledger.json", "test_flops", float("nan")),
+        ("metrics.json", "members", []),
+        ("metrics.json", "members", [{"accuracy": 0.5}]),
+        ("metrics.json", "ensemble", None),
+        ("metrics.json", "samples", "some"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_damage(write_run, file, key, value):
+    folder = write_run()
+    content = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps({**content, key: value}))
+    fails_with(folder, str(folder / file), "damaged")
+
+
+@pytest.mark.parametrize("epochs", [(0, 1), (1, 1), (2, 1), (1, "nan"), (1, "inf")])
+def test_epochs_out_of_order_are_damage(write_run, epochs):
+    log = [{**row, "epoch": epoch} for row, epoch in zip(log_rows(), epochs, strict=False)]
+    fails_with(write_run(log=log), "log.csv", "out of order", "train command again")
+
+
+def test_a_truncated_log_is_damage(write_run):
+    folder = write_run()
+    text = (folder / "log.csv").read_text()
+    (folder / "log.csv").write_text(text[: len(text) - 20])
+    fails_with(folder, "log.csv", "damaged")
+
+
+@pytest.mark.parametrize(
+    "content", ["", "7", "method: [", "colour: red", "options: 3", "options: {tickets: many}"]
+)
+def test_damaged_settings_are_named(write_run, content):
+    folder = write_run()
+    (folder / "config.yaml").write_text(content)
+    fails_with(folder, "config.yaml", "leave this run out")
+
+
+def test_runs_on_different_test_sets_are_not_compared(write_run):
+    mine = write_run("mine")
+    other = write_run("other", metrics={"dataset": "huge"})
+    fewer = write_run("fewer", metrics={"samples": 12})
+    with pytest.raises(FreeTicketsError, match=r"mine tiny \(1,234 samples\), other huge"):
+        read_runs([mine, other])
+    with pytest.raises(FreeTicketsError, match=re.escape("fewer tiny (12)")):
+        read_runs([mine, fewer])
+
+
+def test_runs_of_one_name_are_told_apart(write_run):
+    folders = [write_run("a/edst"), write_run("b/edst"), write_run("b/dst")]
+    assert [run.name for run in read_runs(folders)] == ["a/edst", "b/edst", "b/dst"]
+
+
+def test_a_run_given_twice_counts_once(write_run, monkeypatch):
+    folder = write_run()
+    monkeypatch.chdir(folder)
+    assert [run.name for run in read_runs([folder, ".", f"{folder}/"])] == ["edst"]
+
+
+def test_names_that_no_page_can_hold_are_made_printable(write_run):
+    run = read_run(write_run("a\x1bb\udcff", log=log_rows([("re\bfine", 1, "collect")])))
+    assert run.name == "a\ufffdb\ufffd"
+    assert run.log[0].phase == "re\ufffdfine"
