@@ -178,9 +178,7 @@ class Sparsifier:
         ]
         for weight, kept, mask in zip(self._sparse, surviving, masks, strict=True):
             weight.rewire(mask)
-            pruned_or_new = ~kept
-            cleared = weight.inactive if self._keep_regrown else pruned_or_new
-            weight.clear(self.optimizer, cleared, state=pruned_or_new)
+            weight.keep(self.optimizer, mask if self._keep_regrown else kept, state=kept)
         if isinstance(self.optimizer, LBFGS):
             self.optimizer.state.clear()  # its past steps would revive pruned weights
         self._record.close()
