@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import types
+import typing
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -15,6 +19,8 @@ from .methods import Method, Recipe, Setting, get_method, get_recipe
 
 # What may change between the start of a run and its resumption: where and how, not what.
 _FREE = ("data_dir", "device", "workers", "output", "checkpoint_seconds")
+
+OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop")
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,10 @@ class Config:
     output: str | None = None
     checkpoint_seconds: float = 60.0
 
+    def __post_init__(self) -> None:
+        for name, value in _typed(Config, vars(self)).items():
+            object.__setattr__(self, name, value)
+
     def resolved(self, spec: DatasetSpec) -> Config:
         """Returns the same run with every None of the recipe and the data set filled in."""
         recipe = get_recipe(self.recipe or spec.recipe)
@@ -96,10 +106,20 @@ class Config:
         """Raises if a number can't be meant."""
         if self.batch_size is not None and self.batch_size < 1:
             raise FreeTicketsError(f"batch_size must be at least 1, not {self.batch_size}")
-        if self.lr is not None and not self.lr > 0:
-            raise FreeTicketsError(f"lr must be positive, not {self.lr}")
-        if self.validation is not None and not 0 <= self.validation < 1:
-            raise FreeTicketsError(f"validation must be a share below 1, not {self.validation}")
+        if self.seed < 0:
+            raise FreeTicketsError(f"seed must be at least 0, not {self.seed}")
+        for name in ("epochs", "dense_epochs", "lr"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise FreeTicketsError(f"{name} must be positive, not {value}")
+        for name in ("momentum", "label_smoothing", "validation"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise FreeTicketsError(f"{name} must be a share below 1, not {value}")
+        if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
+            raise FreeTicketsError(f"weight_decay must not be negative: {self.weight_decay}")
+        if self.optimizer not in OPTIMIZERS:
+            raise UnknownNameError("optimizer", self.optimizer, OPTIMIZERS)
         if self.preset == "paper" and self.validation == 0:
             raise FreeTicketsError(
                 "the paper preset collects the best ticket on validation data: hold some out with "
@@ -113,8 +133,7 @@ class Config:
         for name in self.options:
             if name not in known:
                 raise UnknownNameError(f"option of {self.method}", name, sorted(known))
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in self.options.items()}
-        return kind(**values)
+        return kind(**_typed(kind, self.options))
 
     def make_recipe(self) -> Recipe:
         """Returns the recipe that this (resolved) run follows."""
@@ -139,12 +158,25 @@ class Config:
             if name not in _FREE and _plain(mine[name]) != _plain(theirs[name])
         ]
 
+    def check_same(self, folder: Path) -> None:
+        """Raises if the folder holds a run that was begun with other settings."""
+        file = folder / "config.yaml"
+        if not file.exists() or not any((folder / "checkpoint").glob("*.safetensors")):
+            return  # nothing to resume: a mistake that was noticed at once may be mended
+        changed = Config(**read_config(file)).differences(self)
+        if changed:
+            raise FreeTicketsError(
+                f"{folder} holds a run with other settings ({'; '.join(changed)}): use the same "
+                "settings to resume it, or another --output"
+            )
+
 
 def read_config(path: str | Path) -> dict[str, Any]:
     """Reads a YAML file of settings; unknown names are refused.
 
     Raises:
-        FreeTicketsError: The file can't be read, or is not a map of known settings.
+        FreeTicketsError: The file can't be read, or is not a map of known settings, each of its
+            own type.
     """
     try:
         values = yaml.safe_load(Path(path).read_text())
@@ -159,7 +191,38 @@ def read_config(path: str | Path) -> dict[str, Any]:
     for name in values:
         if name not in known:
             raise UnknownNameError(f"setting in {path}:", str(name), sorted(known))
-    return dict(values)
+    return _typed(Config, values)
+
+
+_KINDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    dict: "a map",
+    tuple: "a list",
+}
+
+
+def _typed(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns values in the types of a data class's fields; YAML takes 1e-3 for text, say."""
+    hints = typing.get_type_hints(kind)
+    return {name: _convert(name, value, hints[name]) for name, value in values.items()}
+
+
+def _convert(name: str, value: Any, hint: Any) -> Any:
+    choices = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value is None and type(None) in choices:
+        return None
+    wanted = typing.get_origin(choices[0]) or choices[0]
+    if wanted is tuple and isinstance(value, list):
+        return tuple(value)
+    if wanted in (int, float):
+        with contextlib.suppress(ValueError):
+            return wanted(str(value))
+    elif isinstance(value, wanted):
+        return value
+    raise FreeTicketsError(f"{name} must be {_KINDS[wanted]}, not {value!r}")
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial as bind
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,10 @@ class Ensemble:
         if not tickets:
             raise FreeTicketsError("an ensemble needs at least one ticket")
         self.tickets = list(tickets)
-        self._device = torch.device(device)
+        self._device = _find_device(device)
         self._members = [_member(ticket, build).to(self._device).eval() for ticket in tickets]
+        if len(set(self._members)) < len(tickets):
+            raise FreeTicketsError("the factory must return a new network each time it is called")
 
     def __len__(self) -> int:
         return len(self.tickets)
@@ -115,13 +118,17 @@ class Ensemble:
         return Uncertainty.of(self.member_log_proba(x, batch_size))
 
     def save(self, folder: str | Path) -> None:
-        """Writes the tickets into a folder that `load` reads."""
+        """Writes the tickets into a folder that `load` reads, in place of any that were there."""
+        folder = Path(folder)
         for number, ticket in enumerate(self.tickets, start=1):
-            ticket.save(ticket_path(Path(folder), number))
+            info = {**ticket.info, "number": number, "tickets": len(self)}
+            replace(ticket, info=info).save(ticket_path(folder, number))
+        for file in _ticket_files(folder)[len(self) :]:
+            file.unlink()
 
     def _batches(self, x: Any, batch_size: int) -> Iterator[torch.Tensor]:
-        split = x if isinstance(x, (Split, LazySplit)) else _unlabelled(x)
         expected = tuple(self.info["input_shape"])
+        split = x if isinstance(x, (Split, LazySplit)) else _unlabelled(x, expected)
         shape = split.shape if isinstance(split, LazySplit) else tuple(split.inputs.shape[1:])
         if shape != expected:
             raise FreeTicketsError(
@@ -129,6 +136,12 @@ class Ensemble:
                 f"(N, {', '.join(map(str, shape))})"
             )
         mean, std = self.info["mean"], self.info["std"]
+        if isinstance(split, Split) and split.inputs.dtype != torch.uint8:
+            mean, std = (), ()
+        elif not mean:
+            raise FreeTicketsError(
+                "the ensemble was trained on floats: give floats, prepared in the same way"
+            )
         for batch, _ in Batches(split, batch_size, mean=mean, std=std, shuffle=False).epoch(0):
             yield batch.to(self._device)
 
@@ -150,7 +163,7 @@ def load(
         partial: Accept a run that has not collected all its tickets yet.
     """
     folder = Path(folder)
-    files = sorted((folder / "tickets").glob("[0-9]*.safetensors"))
+    files = _ticket_files(folder)
     if not files:
         raise FreeTicketsError(f"no tickets in {folder}: is it the folder of a run?")
     tickets = [Ticket.load(file) for file in files]
@@ -166,10 +179,26 @@ def load(
     return Ensemble(tickets, model, device)
 
 
-def _unlabelled(x: Any) -> Split:
+def _ticket_files(folder: Path) -> list[Path]:
+    return sorted((folder / "tickets").glob("[0-9]*.safetensors"))
+
+
+def _find_device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:  # the latter: torch is built without it
+        reason = str(error).partition("\n")[0]
+        raise FreeTicketsError(f"can't use --device {name}: {reason}") from error
+
+
+def _unlabelled(x: Any, shape: tuple[int, ...]) -> Split:
     inputs = torch.as_tensor(x)
     if inputs.dtype != torch.uint8:
         inputs = inputs.float()
+    if inputs.ndim == 2 and (*inputs.shape[1:], 1, 1) == shape:  # features of an .npz data set
+        inputs = inputs.reshape(-1, *shape)
     return Split(inputs, torch.zeros(len(inputs), dtype=torch.int64))
 
 
@@ -181,8 +210,8 @@ def _member(ticket: Ticket, build: Callable[[], nn.Module] | None) -> nn.Module:
                 f"this ensemble's network is your own ({name or 'a Python object'}): pass the same "
                 "factory as model= (or --model module:function)"
             )
-        model = _create(ticket.info)
-    else:
+        build = bind(_create, ticket.info)
+    with torch.random.fork_rng(devices=[]):  # the new network's values are replaced at once
         model = build()
     try:
         model.load_state_dict(ticket.state)
@@ -199,4 +228,5 @@ def _create(info: Mapping[str, Any]) -> nn.Module:
 
 def _entropy(log_probs: Array) -> Array:
     probs = np.exp(log_probs)
-    return -np.where(probs > 0, probs * log_probs, 0.0).sum(axis=-1)
+    # A class that is ruled out adds nothing, where 0 x -inf would be NaN.
+    return -(probs * np.where(probs > 0, log_probs, 0.0)).sum(axis=-1)

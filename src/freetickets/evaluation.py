@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import data, metrics
+from .data.npz import read_arrays
 from .ensemble import Ensemble
 from .errors import FreeTicketsError
 from .storage import DamagedFileError, write_atomic, write_json
@@ -49,12 +49,12 @@ class Predictions:
     @classmethod
     def load(cls, path: Path) -> Predictions:
         """Reads what `save` wrote; nothing in the file can run code."""
+        if not path.exists():
+            raise FreeTicketsError(f"no predictions at {path}: run evaluate first")
+        log_probs, labels, info = read_arrays(path, "log_probs", "labels", "info")
         try:
-            with np.load(path, allow_pickle=False) as file:
-                return cls(file["log_probs"], file["labels"], json.loads(str(file["info"])))
-        except FileNotFoundError:
-            raise FreeTicketsError(f"no predictions at {path}: run evaluate first") from None
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            return cls(log_probs, labels, json.loads(str(info)))
+        except ValueError as error:
             raise DamagedFileError(f"{path} is damaged: {error}") from error
 
     def scores(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def evaluate_run(
     """Predicts a run's test set, saves the predictions and their scores, and returns the scores."""
     name = str(ensemble.info["dataset"])
     predictions = predict_dataset(ensemble, name, data_dir, batch_size)
-    predictions.save(folder / "predictions" / f"{Path(name).name}.npz")
+    predictions.save(folder / "predictions" / f"{Path(name).stem}.npz")
     scores = predictions.scores()
     write_json(folder / "metrics.json", scores)
     return scores

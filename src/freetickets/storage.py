@@ -7,6 +7,7 @@ one safetensors file: loading it can't run code, and its digest covers every ten
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -26,6 +27,10 @@ from .errors import FreeTicketsError
 _METADATA_KEY = "freetickets"
 
 
+# What reading plain values and tensors raises where they are not what they should be.
+DAMAGE = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
 class DamagedFileError(FreeTicketsError):
     """A file is truncated, altered, or not of the kind that its place promises."""
 
@@ -35,6 +40,8 @@ def write_atomic(path: Path, data: bytes) -> None:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+            left.unlink(missing_ok=True)  # by a process that was killed while it wrote
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -104,7 +111,7 @@ def load_tree(path: Path, kind: str) -> Any:
         found, expected = header["kind"], header.pop("sha256")
         intact = _digest(header, tensors) == expected
         tree = _unflatten(header["tree"], tensors) if intact and found == kind else None
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (safetensors.SafetensorError, *DAMAGE) as error:
         raise DamagedFileError(f"{path} is damaged or not a FreeTickets file: {error}") from error
     if not intact:
         raise DamagedFileError(f"{path} is damaged: its content does not match its checksum")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .sparsity.topology import Topology, pack_mask, unpack_mask
-from .storage import DamagedFileError, load_tree, save_tree
+from .storage import DAMAGE, DamagedFileError, load_tree, save_tree
 
 _KIND = "freetickets-ticket"
 
@@ -33,13 +33,12 @@ class Ticket:
     @classmethod
     def of(cls, state: Mapping[str, Tensor], topology: Topology, info: Mapping[str, Any]) -> Ticket:
         """Takes a copy of a network as it is now."""
-        copies: dict[tuple[int, torch.Size], Tensor] = {}
+        copies: dict[Any, Tensor] = {}
         for tensor in state.values():
-            place = (tensor.data_ptr(), tensor.shape)
-            if place not in copies:  # tied weights stay tied in the copy
-                copies[place] = tensor.detach().cpu().clone()
+            if _place(tensor) not in copies:  # tied weights stay tied in the copy
+                copies[_place(tensor)] = tensor.detach().cpu().clone()
         return cls(
-            {name: copies[tensor.data_ptr(), tensor.shape] for name, tensor in state.items()},
+            {name: copies[_place(tensor)] for name, tensor in state.items()},
             {name: mask.cpu().clone() for name, mask in topology.items()},
             dict(info),
         )
@@ -57,7 +56,7 @@ class Ticket:
         """
         try:
             return cls.unpack(load_tree(path, _KIND))
-        except (KeyError, TypeError, RuntimeError) as error:
+        except DAMAGE as error:
             raise DamagedFileError(f"{path} is damaged: {error}") from error
 
     def pack(self) -> dict[str, Any]:
@@ -88,13 +87,21 @@ class Ticket:
         found = dict(tree["dense"])
         topology = {}
         for name, parts in tree["sparse"].items():
-            mask = unpack_mask(parts["topology"], torch.Size(parts["shape"]))
+            shape = torch.Size(parts["shape"])
+            if parts["topology"].numel() != -(-shape.numel() // 8):
+                raise ValueError(f"the topology of {name} is not of its shape {tuple(shape)}")
+            mask = unpack_mask(parts["topology"], shape)
             weight = torch.zeros(mask.shape, dtype=parts["values"].dtype)
             weight[mask] = parts["values"]
             found[name], topology[name] = weight, mask
         for name, original in tree["same"].items():
             found[name] = found[original]
         return cls({name: found[name] for name in tree["order"]}, topology, dict(tree["info"]))
+
+
+def _place(tensor: Tensor) -> Any:
+    """What two names of one weight have in common."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def ticket_path(folder: Path, number: int) -> Path:

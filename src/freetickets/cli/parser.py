@@ -88,24 +88,24 @@ def _add_json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print JSON with stable keys")
 
 
-def _method_in(arguments: Sequence[str]) -> str | None:
+def _method_in(arguments: Sequence[str]) -> str:
     """The method that a command line means, as far as can be told before it is parsed."""
     for argument in arguments[1:]:
         if argument in METHODS:
             return argument
-    for i, argument in enumerate(arguments):
-        if argument == "--config" and i + 1 < len(arguments):
-            return str(read_config(arguments[i + 1]).get("method", Config.method))
-    return None
+    early = _Parser(add_help=False)
+    early.add_argument("--config")
+    config = early.parse_known_args(arguments)[0].config
+    return str(read_config(config).get("method", Config.method)) if config else Config.method
 
 
-def _add_run_flags(command: argparse.ArgumentParser, method: str | None) -> None:
+def _add_run_flags(command: argparse.ArgumentParser, method: str) -> None:
     group = command.add_argument_group("settings (defaults: the data set's recipe)")
     _add_fields(group, Config, skip=_NOT_FLAGS)
     group.add_argument("--dropout", type=float, help="of models that have it")
     if method in METHODS:
         options = command.add_argument_group(f"options of {method}")
-        _add_fields(options, get_method(str(method)), skip=())
+        _add_fields(options, get_method(method), skip=())
 
 
 def _add_fields(group: Any, kind: type, skip: Sequence[str]) -> None:
@@ -161,10 +161,10 @@ def config_from(parsed: argparse.Namespace) -> Config:
     given = {name: value for name, value in vars(parsed).items() if value is not None}
     values.update({f.name: given[f.name] for f in fields(Config) if f.name in given})
     options = {f.name: given[f.name] for f in fields(method) if f.name in given}
-    values["options"] = {**(values.get("options") or {}), **options}
+    values["options"] = {**values.get("options", {}), **options}
     if "dropout" in given:
         values["model_options"] = {
-            **(values.get("model_options") or {}),
+            **values.get("model_options", {}),
             "dropout": given["dropout"],
         }
     return Config(**values)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
-from ..config import Config, read_config
 from ..data import get_spec
-from ..errors import FreeTicketsError
 from ..models import check_name
 
 
@@ -29,9 +28,9 @@ def run(parsed: argparse.Namespace) -> None:
     spec = get_spec(config.dataset, config.data_dir, config.image_size)
     config = config.resolved(spec)
     if config.output is None:
-        config = _with_output(config, f"runs/{config.method}-{Path(spec.name).stem}-{config.seed}")
+        output = f"runs/{config.method}-{Path(spec.name).stem}-{config.seed}"
+        config = replace(config, output=output)
     folder = Path(str(config.output))
-    _check_same(folder, config)
 
     from .. import data
     from ..ensemble import Ensemble
@@ -52,22 +51,3 @@ def run(parsed: argparse.Namespace) -> None:
     print_scores(scores)
     print_cost(ledger)
     print(f"saved in {folder}")
-
-
-def _with_output(config: Config, output: str) -> Config:
-    from dataclasses import replace
-
-    return replace(config, output=output)
-
-
-def _check_same(folder: Path, config: Config) -> None:
-    """Refuses to resume a run whose settings have changed."""
-    file = folder / "config.yaml"
-    if not file.exists():
-        return
-    changed = Config(**read_config(file)).differences(config)
-    if changed:
-        raise FreeTicketsError(
-            f"{folder} holds a run with other settings ({'; '.join(changed)}): use the same "
-            "settings to resume it, or another --output"
-        )

@@ -54,7 +54,7 @@ _FASHION_MINI = DatasetSpec(
     test_size=2_000,
     mean=(0.2860,),
     std=(0.3530,),
-    augmentation="pad-crop-flip",
+    augmentation="none",
     recipe="small",
     source="Zalando SE 2017, MIT licence",
 )

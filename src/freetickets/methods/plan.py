@@ -50,6 +50,7 @@ class Collect:
     """Saves a ticket: the network as it is ("last"), or the phase's best on validation data."""
 
     select: str = "last"
+    event: str = field(default="collect", init=False)
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Escape:
     """Explores once at a large rate (q), to leave the basin of the ticket just collected."""
 
     rate: float = 0.8
+    event: str = field(default="escape", init=False)
 
 
 Event = Collect | Escape

@@ -15,10 +15,14 @@ def check_predictions(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[
     """Returns member log-probabilities as float64 (M, N, C) and labels as int64 (N,).
 
     Raises:
-        FreeTicketsError: The shapes do not fit, or a label names no class.
+        FreeTicketsError: The shapes do not fit, a label names no class, or a prediction is no
+            log-probability.
     """
     logs = np.asarray(log_probs, dtype=np.float64)
-    truth = np.asarray(labels, dtype=np.int64)
+    truth = np.asarray(labels)
+    if truth.dtype.kind not in "iu":
+        raise FreeTicketsError(f"labels must be integers, not {truth.dtype}")
+    truth = truth.astype(np.int64)
     if logs.ndim != 3 or 0 in logs.shape:
         raise FreeTicketsError(
             f"predictions must have the shape (members, samples, classes), not {logs.shape}"
@@ -31,6 +35,10 @@ def check_predictions(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[
         raise FreeTicketsError(
             f"labels must lie in 0 to {logs.shape[2] - 1}; they go from {truth.min()} to "
             f"{truth.max()}"
+        )
+    if not logs.max() < 1e-3:  # NaN too; a little above 0 is what rounding does
+        raise FreeTicketsError(
+            f"predictions must be log-probabilities, at most 0: the highest is {logs.max()}"
         )
     return logs, truth
 

@@ -29,7 +29,7 @@ class Checkpoints:
         files = self._files()
         number = int(files[-1].stem) + 1 if files else 1
         save_tree(self._folder / f"{number:06d}.safetensors", tree, _KIND)
-        for old in [*files[: 1 - _KEEP], *self._folder.glob(".*")]:
+        for old in files[: 1 - _KEEP]:
             old.unlink(missing_ok=True)
 
     def load(self) -> Any | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,15 @@ from .. import data
 from ..config import Config
 from ..data import DatasetSpec, LazySplit, Split
 from ..ensemble import Ensemble
-from ..errors import FreeTicketsError
+from ..errors import FreeTicketsError, UnknownNameError
 from ..methods import Method
 from .job import Job
 from .progress import Reporter
+
+# What `fit` is told by keyword; its other arguments stand for the rest of a Config.
+_SETTINGS = sorted(
+    {f.name for f in fields(Config)} - {"method", "options", "dataset", "model", "output"}
+)
 
 
 def fit(
@@ -51,10 +57,10 @@ def fit(
         >>> ensemble.predict_proba(x).shape, ensemble.member_proba(x).shape
         ((64, 2), (2, 64, 2))
     """
-    unknown = set(settings) - set(Config.__dataclass_fields__)
-    if unknown:
-        raise FreeTicketsError(f"fit has no setting {sorted(unknown)[0]!r}; see Config")
-    spec, load = _training_data(train_data, settings.get("data_dir"))
+    for name in settings:
+        if name not in _SETTINGS:
+            raise UnknownNameError("setting of fit", name, _SETTINGS)
+    spec, load = _training_data(train_data, settings.get("data_dir"), settings.get("image_size"))
     config = Config(
         method=method.name,
         options=asdict(method),
@@ -70,15 +76,16 @@ def fit(
             _check_resettable(model)
         job.model = _factory(model, anew=several)
     elif not isinstance(model, str):
+        _check_factory(model)
         job.model = model
     return Ensemble(job.train(Reporter(quiet)), job.model)
 
 
 def _training_data(
-    train_data: Any, data_dir: str | None
+    train_data: Any, data_dir: str | None, image_size: int | None
 ) -> tuple[DatasetSpec, Callable[[], Split | LazySplit]]:
     if isinstance(train_data, str):
-        spec = data.get_spec(train_data, data_dir)
+        spec = data.get_spec(train_data, data_dir, image_size)
         return spec, lambda: data.load(spec, "train", data_dir)
     if isinstance(train_data, Split):
         split = train_data
@@ -103,8 +110,11 @@ def _describe(split: Split) -> DatasetSpec:
         pixels = split.inputs.double() / 255
         mean = tuple(pixels.mean((0, 2, 3)).tolist())
         std = tuple(pixels.std((0, 2, 3)).clamp_min(1e-3).tolist())
+    # Named after what they hold: a run must not be resumed with other arrays.
+    content = hashlib.sha256(split.inputs.contiguous().numpy().data)
+    content.update(split.labels.contiguous().numpy().data)
     return DatasetSpec(
-        name="arrays",
+        name=f"arrays-{content.hexdigest()[:8]}",
         description="your own arrays",
         classes=tuple(str(label) for label in range(int(split.labels.max()) + 1)),
         shape=tuple(split.inputs.shape[1:]),  # type: ignore[arg-type]
@@ -127,6 +137,20 @@ def _factory(model: nn.Module, anew: bool) -> Callable[[], nn.Module]:
         return network
 
     return build
+
+
+def _check_factory(model: Any) -> None:
+    if not callable(model):
+        raise FreeTicketsError(
+            "model must be a name, an nn.Module, or a function that returns one, not a "
+            f"{type(model).__name__}"
+        )
+    with torch.random.fork_rng(devices=[]):
+        if model() is model():
+            raise FreeTicketsError(
+                "the factory returns the same network each time: let it make a new one, such as "
+                "`lambda: MyNet()`"
+            )
 
 
 def _check_resettable(model: nn.Module) -> None:

@@ -67,16 +67,18 @@ class Job:
             train_size = self.spec.train_size - round(
                 self.spec.train_size * (config.validation or 0.0)
             )
-        steps = -(-train_size // config.batch_size)
-        return price(
-            self.plan,
-            self._outline(),
-            self.spec.shape,
-            train_size=train_size,
-            batch_size=config.batch_size,
-            steps_per_epoch=steps,
-            dense_epochs=config.dense_epochs,
-        )
+        full, rest = divmod(train_size, config.batch_size)
+        # A factory, or a network that is random even in evaluation, draws from torch's generator.
+        with torch.random.fork_rng(devices=[]):
+            return price(
+                self.plan,
+                self._outline(),
+                self.spec.shape,
+                train_size=train_size,
+                batch_size=config.batch_size,
+                steps_per_epoch=max(1, full + (rest > 1)),  # as `Batches` counts them
+                dense_epochs=config.dense_epochs,
+            )
 
     def _outline(self) -> nn.Module:
         """The network with shapes but without values, made at once."""
@@ -96,6 +98,9 @@ class Job:
 
         config = self.config
         assert config.batch_size is not None
+        output = Path(config.output) if config.output else None
+        if output is not None:
+            config.check_same(output)
         data = self.load()
         _check_labels(data, self.spec)
         train, held_out = hold_out(data, config.validation or 0.0)
@@ -109,7 +114,6 @@ class Job:
             Batches(held_out, 4 * batch_size, shuffle=False, **options) if held_out else None
         )
         ledger = self.price(len(train))
-        output = Path(config.output) if config.output else None
         trainer = Trainer(
             self.plan,
             self.build,

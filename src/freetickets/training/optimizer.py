@@ -8,9 +8,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from ..config import OPTIMIZERS
 from ..errors import UnknownNameError
-
-OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from ..errors import FreeTicketsError
 from ..methods.plan import Run, SparseOptions
 from ..methods.timeline import Timeline
 from ..seeds import derive
@@ -82,7 +83,7 @@ class Session:
         torch.manual_seed(derive(self.run.seed, "step", step))
         self.network.train()
         logits = self._model(inputs)
-        loss = F.cross_entropy(logits, labels, label_smoothing=self._label_smoothing)
+        loss = _cross_entropy(logits, labels, label_smoothing=self._label_smoothing)
         self._optimizer.zero_grad()
         self._fabric.backward(loss)
         if self.sparsifier is not None and keep_gradients:
@@ -103,8 +104,13 @@ class Session:
         """Returns the summed loss and the number of correct answers of a batch."""
         self.network.eval()
         logits = self._model(inputs)
-        loss = F.cross_entropy(logits, labels, reduction="sum")
+        loss = _cross_entropy(logits, labels, reduction="sum")
         return torch.stack([loss.double(), (logits.argmax(-1) == labels).sum().double()])
+
+    @property
+    def finite(self) -> bool:
+        """Whether the network is made of numbers: a last step that explodes shows in no loss."""
+        return all(bool(tensor.isfinite().all()) for tensor in self.network.state_dict().values())
 
     @property
     def topology(self) -> Topology:
@@ -122,8 +128,22 @@ class Session:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a `state_dict`."""
-        self.network.load_state_dict(state["network"])
-        self._raw_optimizer.load_state_dict(state["optimizer"])
+        try:
+            self.network.load_state_dict(state["network"])
+            self._raw_optimizer.load_state_dict(state["optimizer"])
+        except (RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise FreeTicketsError(f"the checkpoint is of another network: {reason}") from error
         if self.sparsifier is not None:
             self.sparsifier.load_state_dict(state["sparsifier"])
         self._fabric.strategy.precision.load_state_dict(state["precision"])
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor, **options: Any) -> Tensor:
+    try:
+        return F.cross_entropy(logits, labels, **options)
+    except (IndexError, RuntimeError, ValueError) as error:
+        raise FreeTicketsError(
+            f"the network's outputs have the shape {tuple(logits.shape)}, for {len(labels)} labels "
+            f"up to {int(labels.max())}: it must return one score for each sample and class"
+        ) from error

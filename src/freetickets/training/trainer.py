@@ -126,6 +126,7 @@ class Trainer:
         state, run = self._state, self._plan.runs[self._state.run]
         batches = self._batches(run.seed)
         timeline = Timeline(run, len(batches))
+        _check_phases(timeline)
         torch.manual_seed(derive(run.seed, "init"))
         session = Session(
             run,
@@ -173,15 +174,15 @@ class Trainer:
         state.tally.add(sums, len(labels))
         # On an accelerator, looking at the loss would wait for the device at every step.
         if device.type == "cpu" or state.step % 50 == 0:
-            self._check_finite(session)
+            self._check_finite(session, math.isfinite(state.tally.loss))
         key = (state.run + 1, span.phase.name)
         state.seconds[key] = state.seconds.get(key, 0.0) + time.perf_counter() - began
 
-    def _check_finite(self, session: Session) -> None:
+    def _check_finite(self, session: Session, finite: bool) -> None:
         state = self._state
-        if not math.isfinite(state.tally.loss):
+        if not finite:
             raise FreeTicketsError(
-                f"the loss is not finite at step {state.step} of run {state.run + 1} "
+                f"the loss or a weight is not finite at step {state.step} of run {state.run + 1} "
                 f"(lr {session.timeline.lr(state.step):g}): lower --lr or check the data; "
                 "earlier checkpoints and tickets are kept"
             )
@@ -189,8 +190,9 @@ class Trainer:
     def _close_epoch(self, session: Session, span: Span, clock: Clock) -> None:
         """Validates, handles the events of a phase that ends here, and writes the log's row."""
         state, ends = self._state, self._state.step == span.end
-        self._check_finite(session)
         score = self._validate(session)
+        losses = (state.tally.loss, score.loss or 0.0)
+        self._check_finite(session, all(map(math.isfinite, losses)) and session.finite)
         if _selects_best(span.phase) and (score.accuracy or 0.0) > state.best_accuracy:
             state.best = self._take(session, span, score).pack()
             state.best_accuracy = score.accuracy or 0.0
@@ -212,7 +214,7 @@ class Trainer:
             "validation_loss": score.loss,
             "validation_accuracy": score.accuracy,
             "itop_rate": session.sparsifier.itop_rate if session.sparsifier else None,
-            "events": " ".join(type(event).__name__.lower() for event in events),
+            "events": " ".join(event.event for event in events),
             "seconds": sum(state.seconds.values()),
         }
         state.rows.append(row)
@@ -321,6 +323,15 @@ class Trainer:
         writer.writeheader()
         writer.writerows(self._state.rows)
         write_atomic(self._output / "log.csv", text.getvalue().encode())
+
+
+def _check_phases(timeline: Timeline) -> None:
+    for span in timeline.spans:
+        if span.start == span.end:
+            raise FreeTicketsError(
+                f"the phase {span.phase.name!r} lasts {span.phase.epochs:.2g} epochs, less than a "
+                "step: train for more epochs, or with smaller batches"
+            )
 
 
 def _selects_best(phase: Phase) -> bool:

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from freetickets.cli import main
+
+FLAGS = "--model mlp-8 --epochs 4 --tickets 2 --interval 4 --batch-size 16 --quiet"
+
+
+class Trained(NamedTuple):
+    """A finished run: its folder, the command that made it, and what that printed."""
+
+    folder: Path
+    command: list[str]
+    printed: dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def _trained(images_npz: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    folder = tmp_path_factory.mktemp("runs") / "edst"
+    command = ["train", "edst", "--dataset", str(images_npz), *FLAGS.split()]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main([*command, "--json", "--output", str(folder)]) == 0
+    return Trained(folder, command, json.loads(out.getvalue()))
+
+
+@pytest.fixture
+def trained(_trained: Trained, tmp_path: Path) -> Trained:
+    """A finished run of two tickets that a test may do to what it likes."""
+    folder = tmp_path / "edst"
+    shutil.copytree(_trained.folder, folder)
+    return _trained._replace(folder=folder)
+
+
+@pytest.fixture
+def one_line() -> Callable[[Any], str]:
+    """The message of a command that failed as a mistake should: code 2, one line on stderr."""
+
+    def check(answer: Any) -> str:
+        assert (answer.code, answer.out) == (2, "")
+        (line,) = answer.err.splitlines()
+        assert line.startswith("freetickets: ")
+        return str(line)
+
+    return check

@@ -1,0 +1,192 @@
+"""Mistakes on the command line are answered at once: one line, without waiting for torch."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Runs a command in a process in which importing torch is an error.
+_WITHOUT_TORCH = """
+import sys
+class Refuse:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in ("torch", "lightning_fabric", "safetensors"):
+            raise AssertionError(f"{name} was imported")
+sys.meta_path.insert(0, Refuse())
+from freetickets.cli import main
+for line in sys.stdin:
+    import contextlib, io, json
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(json.loads(line))
+        except SystemExit as stop:
+            code = stop.code or 0
+        except AssertionError as error:
+            code = str(error)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+MISTAKES = [
+    ("trian", "invalid choice: 'trian'"),
+    ("", "required: COMMAND"),
+    ("train edst --epohcs 3", "unknown flag --epohcs: did you mean --epochs?"),
+    ("train edst --escaperate 3", "unknown flag --escaperate: did you mean --escape-rate?"),
+    ("train edst --zzz", "unknown flag --zzz: see freetickets --help"),
+    ("evaluate x --devise cpu", "unknown flag --devise: did you mean --device?"),
+    ("train edts", "unknown method 'edts': did you mean 'edst'?"),
+    ("train edts --escape-rate 0.5", "unknown method 'edts': did you mean 'edst'?"),
+    ("plan dense-ensembl", "unknown method 'dense-ensembl': did you mean 'dense-ensemble'?"),
+    ("train edst --model wnr-28-10", "unknown model 'wnr-28-10': did you mean 'wrn-28-10'?"),
+    ("train edst --model wrn-27-10", "its depth must be 6n + 4, not 27: the nearest is 28"),
+    ("plan edst --dataset cifar-10", "unknown dataset 'cifar-10': did you mean 'cifar10'?"),
+    ("train edst --dataset nowhere/x.npz", "no data set at nowhere/x.npz"),
+    ("train edst --optimizer adm", "unknown optimizer 'adm': did you mean 'adam'?"),
+    ("train edst --recipe cifr", "unknown recipe 'cifr': did you mean 'cifar'?"),
+    ("train edst --epochs many", "argument --epochs: invalid float value: 'many'"),
+    ("train edst --epochs", "argument --epochs: expected one argument"),
+    ("train edst --epochs nan", "epochs must be positive, not nan"),
+    ("train edst --epochs inf", "epochs must be positive, not inf"),
+    ("train edst --dense-epochs 0", "dense_epochs must be positive, not 0.0"),
+    ("train edst --lr -1", "lr must be positive, not -1.0"),
+    ("train edst --weight-decay -1", "weight_decay must not be negative"),
+    ("train edst --momentum 1.5", "momentum must be a share below 1, not 1.5"),
+    ("train edst --label-smoothing 2", "label_smoothing must be a share below 1, not 2.0"),
+    ("train edst --validation 1", "validation must be a share below 1, not 1.0"),
+    ("train edst --batch-size 0", "batch_size must be at least 1, not 0"),
+    ("train edst --seed -1", "seed must be at least 0, not -1"),
+    ("train edst --sparsity 1", "sparsity must lie between 0 and 1, not 1.0"),
+    ("train edst --tickets 0", "tickets must be at least 1, not 0"),
+    ("train edst --escape-rate 2", "escape_rate must lie between 0 and 1, not 2.0"),
+    ("train edst --preset paper --validation 0", "hold some out"),
+    ("train edst extra", "unrecognized arguments: extra"),
+    ("train --config none.yaml", "can't read none.yaml"),
+    ("train --config", "argument --config: expected one argument"),
+]
+
+ANSWERED = [
+    "--help",
+    "--version",
+    "train --help",
+    "train edst --help",
+    "plan dense --help",
+    "evaluate --help",
+    "predict --help",
+    "report --help",
+    "bench --help",
+    "methods",
+    "datasets --json",
+    "models --json",
+]
+
+
+@pytest.fixture(scope="module")
+def without_torch(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """The answers to all commands, given by one process that can't import torch."""
+    commands = [*(command for command, _ in MISTAKES), *ANSWERED]
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_TORCH],
+        input="\n".join(json.dumps(command.split()) for command in commands),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path_factory.mktemp("empty"),
+    )
+    answers = map(json.loads, done.stdout.splitlines())
+    return dict(zip(commands, answers, strict=True))
+
+
+@pytest.mark.parametrize(("command", "message"), MISTAKES)
+def test_a_mistake_is_answered_in_one_line_without_torch(
+    without_torch: dict[str, list[Any]], command: str, message: str
+) -> None:
+    code, out, err = without_torch[command]
+    assert (code, out) == (2, "")
+    (line,) = err.splitlines()
+    assert line.startswith("freetickets: ")
+    assert message in line
+
+
+@pytest.mark.parametrize("command", ANSWERED)
+def test_help_and_lists_come_without_torch(
+    without_torch: dict[str, list[Any]], command: str
+) -> None:
+    code, out, err = without_torch[command]
+    assert (code, err) == (0, "")
+    assert out
+
+
+def test_the_help_of_a_method_has_its_options_with_their_defaults(
+    without_torch: dict[str, list[Any]],
+) -> None:
+    text = " ".join(without_torch["train edst --help"][1].split())
+    assert "options of edst" in text
+    assert "--escape-rate FLOAT" in text
+    assert re.search(r"--sparsity FLOAT .*?\(default: 0\.8\)", text)
+    assert re.search(r"-b INT, --batch-size INT|-b, --batch-size INT", text)
+    assert "--escape-rate" not in without_torch["plan dense --help"][1]
+
+
+def test_a_process_of_its_own_answers_alike(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "freetickets", "train", "edst", "--modle", "x"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "freetickets: unknown flag --modle: did you mean --model?\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "keys"),
+    [
+        ("methods", ["name", "summary", "paper"]),
+        ("datasets", ["name", "images", "shape", "classes", "description", "source"]),
+        ("models", ["name", "description"]),
+    ],
+)
+def test_the_keys_of_lists_are_stable(
+    cli: Callable[..., Any], command: str, keys: list[str]
+) -> None:
+    rows = json.loads(cli(command, "--json").out)
+    assert rows
+    assert all(list(row) == keys for row in rows)
+    plain = cli(command).out.splitlines()
+    assert len(plain) == len(rows) + 1
+    assert plain[0].split() == [key.upper() for key in keys]
+
+
+def test_every_listed_method_has_a_plan(cli: Callable[..., Any]) -> None:
+    names = [row["name"] for row in json.loads(cli("methods", "--json").out)]
+    assert names == ["edst", "dst", "static", "dense", "dense-ensemble"]
+    for name in names:
+        answer = cli("plan", name, "--model", "mlp-8")
+        assert answer.code == 0
+        assert f"{name}: mlp-8 on fashion-mini" in answer.out
+
+
+@pytest.mark.parametrize("command", ["models", "plan edst", "train --help"])
+def test_a_reader_that_leaves_early_causes_no_traceback(command: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "freetickets", *command.split()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()  # before anything is written: each write fails
+    err = process.stderr.read().decode()
+    process.stderr.close()
+    process.wait()
+    assert err == ""

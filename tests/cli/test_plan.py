@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CIFAR = "--dataset cifar100 --model wrn-28-10"
+IMAGENET = "--dataset imagenet --model resnet-50"
+
+
+@pytest.mark.parametrize(
+    ("command", "train", "test"),
+    [
+        (f"edst {CIFAR}", 0.607, 1.012),
+        (f"edst {CIFAR} --tickets 7 --sparsity 0.9", 0.565, 1.164),
+        (f"dst {CIFAR}", 1.012, 1.012),
+        (f"dense-ensemble {CIFAR}", 4.0, 4.0),
+        (f"dst {IMAGENET} --tickets 2", 1.103, 0.828),
+        (f"edst {IMAGENET} --tickets 2", 0.469, 0.828),
+        (f"edst {IMAGENET} --tickets 4", 0.855, 1.655),
+    ],
+)
+def test_the_papers_costs_are_foreseen_without_its_data(
+    cli: Callable[..., Any], tmp_path: Path, command: str, train: float, test: float
+) -> None:
+    answer = cli("plan", *command.split(), "--data-dir", tmp_path, "--json")
+    assert answer.code == 0
+    ledger = json.loads(answer.out)["ledger"]
+    assert ledger["relative_flops"] == pytest.approx(train, abs=0.0006)
+    assert ledger["relative_test_flops"] == pytest.approx(test, abs=0.0006)
+    assert ledger["seconds"] == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_keys_of_json_are_stable(cli: Callable[..., Any]) -> None:
+    found = json.loads(cli("plan", "edst", "--model", "mlp-8", "--json").out)
+    assert list(found) == ["plan", "ledger"]
+    assert list(found["plan"]) == ["method", "runs", "dense_epochs", "sparse", "combine"]
+    (run,) = found["plan"]["runs"]
+    assert list(run) == ["seed", "phases"]
+    assert [phase["name"] for phase in run["phases"]] == [
+        "explore", "refine 1", "refine 2", "refine 3",
+    ]  # fmt: skip
+    assert list(run["phases"][0]) == ["name", "schedule", "sparsity", "exploration", "at_end"]
+    assert set(found["ledger"]) == {
+        "relative_flops", "relative_growth_flops", "relative_test_flops", "flops", "seconds",
+        "phases", "tickets", "runs", "dense_epochs", "dense_flops", "dense_forward_flops",
+        "test_flops", "parameters", "ticket_parameters", "ticket_bytes",
+    }  # fmt: skip
+    assert list(found["ledger"]["phases"][0]) == [
+        "run", "phase", "epochs", "steps", "sparsity", "explorations", "flops", "growth_flops",
+        "seconds",
+    ]  # fmt: skip
+
+
+def test_the_table_says_what_is_trained_and_what_it_costs(cli: Callable[..., Any]) -> None:
+    command = ["plan", "edst", "--model", "mlp-8", "--epochs", "9", "--preset", "paper"]
+    lines = cli(*command).out.splitlines()
+    assert lines[0].strip() == "edst: mlp-8 on fashion-mini, batch 64"
+    assert sum("refine" in line for line in lines) == 3
+    relative = json.loads(cli(*command, "--json").out)["ledger"]["relative_flops"]
+    assert any(f"{relative:.3f}x of one dense model" in line for line in lines)
+    assert any("paper: the authors' way" in line for line in lines)
+
+
+def test_the_steps_of_a_plan_are_those_of_the_training(
+    cli: Callable[..., Any], images_npz: Path, tmp_path: Path
+) -> None:
+    flags = ["--dataset", images_npz, *["--model", "mlp-8", "--tickets", "1", "--validation", "0"]]
+    # 120 samples in batches of 17 leave one over, on which BatchNorm could not train.
+    flags += ["--batch-size", "17", "--epochs", "2", "--quiet", "--json"]
+    plan = json.loads(cli("plan", "dst", *[f for f in flags if f != "--quiet"]).out)
+    cli("train", "dst", *flags, "-o", tmp_path)
+    spent = json.loads((tmp_path / "ledger.json").read_text())
+    assert plan["ledger"]["phases"][0]["steps"] == spent["phases"][0]["steps"] == 14
+    assert (tmp_path / "log.csv").read_text().splitlines()[-1].split(",")[3] == "14"

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import freetickets as ft
+
+Cli = Callable[..., Any]
+OneLine = Callable[[Any], str]
+
+KEYS = ["input", "class", "probability", "total", "aleatoric", "epistemic"]
+
+
+@pytest.fixture
+def images(images_npz: Path) -> np.ndarray:
+    return np.load(images_npz)["x_test"][:6]
+
+
+@pytest.fixture
+def folder(images: np.ndarray, tmp_path: Path) -> Path:
+    (tmp_path / "images" / "deep").mkdir(parents=True)
+    for number, image in enumerate(images):
+        place = "deep/" if number > 3 else ""
+        Image.fromarray(image).save(tmp_path / "images" / f"{place}{number}.png")
+    return tmp_path / "images"
+
+
+def test_images_folders_and_arrays_of_the_same_pixels_are_predicted_alike(
+    cli: Cli, trained: Any, images: np.ndarray, folder: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "x.npy", images)
+    np.savez(tmp_path / "x.npz", x=images)
+    by_folder = json.loads(cli("predict", trained.folder, folder, "--json").out)
+    assert [list(row) for row in by_folder] == [KEYS] * 6
+    assert [Path(row["input"]).stem for row in by_folder] == list("012345")
+    for file in ("x.npy", "x.npz"):
+        rows = json.loads(cli("predict", trained.folder, tmp_path / file, "--json").out)
+        assert [row.pop("input") for row in rows] == [f"{tmp_path / file}[{i}]" for i in range(6)]
+        assert rows == [{key: row[key] for key in KEYS[1:]} for row in by_folder]
+    (single,) = json.loads(cli("predict", trained.folder, folder / "3.png", "--json").out)
+    assert single == by_folder[3]
+
+
+def test_rows_are_the_ensembles_own_predictions(
+    cli: Cli, trained: Any, images: np.ndarray, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "x.npy", images)
+    rows = json.loads(cli("predict", trained.folder, tmp_path / "x.npy", "--json").out)
+    ensemble = ft.load(trained.folder)
+    probs = ensemble.predict_proba(images[:, None])
+    unsure = ensemble.uncertainty(images[:, None])
+    for i, row in enumerate(rows):
+        assert row["class"] == ("top", "middle", "bottom")[probs[i].argmax()]
+        assert row["probability"] == pytest.approx(probs[i].max(), abs=1e-6)
+        for name in ("total", "aleatoric", "epistemic"):
+            assert row[name] == pytest.approx(getattr(unsure, name)[i], abs=1e-6)
+
+
+def test_csv_is_the_default_and_says_the_same_as_json(
+    cli: Cli, trained: Any, folder: Path, tmp_path: Path
+) -> None:
+    answer = cli("predict", trained.folder, folder)
+    assert (answer.code, answer.err) == (0, "")
+    rows = list(csv.DictReader(io.StringIO(answer.out)))
+    expected = json.loads(cli("predict", trained.folder, folder, "--json").out)
+    assert rows == [{key: str(value) for key, value in row.items()} for row in expected]
+    assert cli("predict", trained.folder, folder, "-o", tmp_path / "p.csv").out == ""
+    assert (tmp_path / "p.csv").read_text() == answer.out
+
+
+def test_a_name_with_a_comma_stays_one_cell(cli: Cli, trained: Any, folder: Path) -> None:
+    name = folder / 'a, "b"\n.png'
+    (folder / "0.png").rename(name)
+    (row,) = csv.DictReader(io.StringIO(cli("predict", trained.folder, name).out))
+    assert row["input"] == str(name)
+
+
+def test_an_image_of_another_size_is_refused_or_resized(
+    cli: Cli, one_line: OneLine, trained: Any, tmp_path: Path
+) -> None:
+    Image.new("RGB", (20, 30), (9, 200, 7)).save(tmp_path / "big.jpg")
+    line = one_line(cli("predict", trained.folder, tmp_path / "big.jpg"))
+    assert "big.jpg is 20 x 30 pixels, the network takes 8 x 8: resize it, or" in line
+    assert "--resize" in line
+    answer = cli("predict", trained.folder, tmp_path / "big.jpg", "--resize", "--json")
+    assert len(json.loads(answer.out)) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: p.write_bytes(b"no image"), "cannot|no image|not an image|damaged|can't"),
+        (lambda p: p.write_bytes(b""), "cannot|no image|not an image|damaged|can't"),
+        (lambda p: p.mkdir(), "holds no images"),
+        (lambda p: None, "there is no such file or folder"),
+    ],
+    ids=["nonsense", "empty", "empty-folder", "missing"],
+)
+def test_what_is_no_image_is_one_line(
+    cli: Cli,
+    one_line: OneLine,
+    trained: Any,
+    tmp_path: Path,
+    make: Callable[[Path], Any],
+    message: str,
+) -> None:
+    make(tmp_path / "x.png")
+    line = one_line(cli("predict", trained.folder, tmp_path / "x.png"))
+    assert any(part in line for part in message.split("|"))
+    assert "x.png" in line
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((2, 9, 9), np.uint8),
+        np.zeros((2, 8, 8), np.int64),
+        np.zeros((2, 3, 8, 8), np.uint8),
+        np.zeros((2, 5), np.float32),
+        np.array([{"a": 1}], dtype=object),
+    ],
+    ids=["size", "dtype", "channels", "floats", "pickle"],
+)
+def test_an_array_that_does_not_fit_is_one_line(
+    cli: Cli, one_line: OneLine, trained: Any, tmp_path: Path, array: np.ndarray
+) -> None:
+    np.save(tmp_path / "x.npy", array)
+    assert "x.npy" in one_line(cli("predict", trained.folder, tmp_path / "x.npy"))
+
+
+def test_a_file_that_can_not_be_written_is_one_line(
+    cli: Cli, one_line: OneLine, trained: Any, folder: Path
+) -> None:
+    line = one_line(cli("predict", trained.folder, folder, "-o", folder / "0.png" / "p.csv"))
+    assert "can't write" in line
+
+
+def test_normalised_floats_are_predicted_as_they_are(
+    cli: Cli, trained: Any, images: np.ndarray, tmp_path: Path
+) -> None:
+    mean, std = ft.load(trained.folder).info["mean"], ft.load(trained.folder).info["std"]
+    ready = ((images[:, None] / 255 - mean[0]) / std[0]).astype(np.float32)
+    np.save(tmp_path / "raw.npy", images)
+    np.save(tmp_path / "ready.npy", ready)
+    rows = [
+        json.loads(cli("predict", trained.folder, tmp_path / name, "--json").out)
+        for name in ("raw.npy", "ready.npy")
+    ]
+    for a, b in zip(*rows, strict=True):
+        assert a["class"] == b["class"]
+        assert a["probability"] == pytest.approx(b["probability"], abs=1e-5)

@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from freetickets.training.progress import Reporter
+
+Cli = Callable[..., Any]
+OneLine = Callable[[Any], str]
+Digests = Callable[[Path], dict[str, str]]
+
+
+def without_times(text: str) -> list[str]:
+    return [line.rpartition(",")[0] for line in text.splitlines()]
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int, number: signal.Signals) -> None:
+    """Sends this process a signal at a step, counted from now on."""
+    seen: list[int] = []
+
+    def step(*_: Any) -> None:
+        seen.append(1)
+        if len(seen) == steps:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(Reporter, "step", step)
+
+
+# ---- what it prints and writes
+
+
+def test_the_keys_of_json_are_stable(trained: Any) -> None:
+    printed = trained.printed
+    assert list(printed) == ["output", "scores", "ledger"]
+    scores = printed["scores"]
+    assert list(scores) == ["dataset", "samples", "members", "member_mean", "ensemble"]
+    assert scores["samples"] == 45
+    assert len(scores["members"]) == 2
+    for row in (*scores["members"], scores["member_mean"], scores["ensemble"]):
+        assert list(row) == ["accuracy", "nll", "ece"]
+    assert printed["ledger"]["relative_flops"] > 0
+    assert printed["ledger"]["seconds"] > 0
+
+
+def test_the_folder_of_a_run_holds_what_it_promises(trained: Any) -> None:
+    found = sorted(str(f.relative_to(trained.folder)) for f in trained.folder.rglob("*.*"))
+    checkpoints = [name for name in found if name.startswith("checkpoint/")]
+    assert len(checkpoints) == 2
+    assert [name for name in found if name not in checkpoints] == [
+        "config.yaml",
+        "ledger.json",
+        "log.csv",
+        "metrics.json",
+        "predictions/bars.npz",
+        "tickets/01.safetensors",
+        "tickets/02.safetensors",
+    ]
+    assert json.loads((trained.folder / "metrics.json").read_text()) == trained.printed["scores"]
+    assert json.loads((trained.folder / "ledger.json").read_text()) == trained.printed["ledger"]
+
+
+def test_it_learned(trained: Any) -> None:
+    assert trained.printed["scores"]["ensemble"]["accuracy"] > 0.6
+
+
+def test_a_table_is_printed_for_people(cli: Cli, trained: Any) -> None:
+    answer = cli(*trained.command, "-o", trained.folder)
+    assert (answer.code, answer.err) == (0, "")
+    scores = trained.printed["scores"]["ensemble"]
+    (row,) = (line for line in answer.out.splitlines() if "ensemble" in line)
+    cells = [cell.strip() for cell in row.strip("│ ").split("│")]
+    assert cells == [
+        "ensemble",
+        f"{scores['accuracy']:.2%}",
+        f"{scores['nll']:.4f}",
+        f"{scores['ece']:.4f}",
+    ]
+    assert answer.out.splitlines()[-1] == f"saved in {trained.folder}"
+
+
+def test_without_an_output_the_folder_is_named_after_the_run(
+    cli: Cli, images_npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags = ["--model", "mlp-8", "--epochs", "1", "--seed", "3", "--quiet", "--json"]
+    printed = json.loads(cli("train", "dense", "--dataset", images_npz, *flags).out)
+    assert printed["output"] == "runs/dense-bars-3"
+    assert (tmp_path / "runs/dense-bars-3/tickets/01.safetensors").exists()
+
+
+# ---- settings
+
+
+def test_flags_win_over_a_config_file(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "method: dst\nmodel: mlp-8\nlr: 1e-3\nepochs: 3\noptions: {tickets: 5, rate: 0.2}\n"
+    )
+
+    def plan(*flags: object) -> dict[str, Any]:
+        return json.loads(cli("plan", *flags, "--json").out)["plan"]
+
+    by_file = plan("--config", file)
+    assert by_file["method"] == "dst"
+    assert len(by_file["runs"]) == 5
+    (phase,) = by_file["runs"][0]["phases"]
+    assert phase["schedule"][0]["lr"] == 0.001
+    assert phase["exploration"]["rate"] == 0.2
+    assert sum(part["epochs"] for part in phase["schedule"]) == pytest.approx(3)
+    by_flags = plan(f"--config={file}", "--tickets", 2, "--lr", 0.5, "--seed", 7)
+    assert [run["seed"] for run in by_flags["runs"]] == [7, 8]
+    (phase,) = by_flags["runs"][0]["phases"]
+    assert phase["schedule"][0]["lr"] == 0.5
+    assert phase["exploration"]["rate"] == 0.2
+    # The options of one method are not those of another.
+    (run,) = plan("edst", "--config", file)["runs"]
+    assert len(run["phases"]) == 4
+    assert run["phases"][0]["exploration"]["rate"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epohcs: 3", "unknown setting in mine.yaml: 'epohcs': did you mean 'epochs'?"),
+        ("options: {tikets: 3}", "unknown option of edst 'tikets': did you mean 'tickets'?"),
+        ("method: edts", "unknown method 'edts': did you mean 'edst'?"),
+        ("model: [", "mine.yaml is not valid YAML"),
+        ("a: b: c", "mine.yaml is not valid YAML"),
+        ("- 1\n- 2", "mine.yaml must hold settings"),
+        ("", "mine.yaml must hold settings"),
+        ("!!python/object/apply:os.system ['touch run-by-yaml']", "mine.yaml is not valid YAML"),
+        ("epochs: ten", "epochs must be a number, not 'ten'"),
+        ("batch_size: 6.5", "batch_size must be a whole number, not 6.5"),
+        ("amp: 1", "amp must be true or false, not 1"),
+        ("seed: true", "seed must be a whole number, not True"),
+        ("options: 5", "options must be a map, not 5"),
+        ("options: {tickets: many}", "tickets must be a whole number, not 'many'"),
+        ("model: null", "model must be text, not None"),
+        ("3: 4", "unknown setting in mine.yaml: '3'"),
+    ],
+)
+def test_a_broken_config_file_is_one_line(
+    cli: Cli,
+    one_line: OneLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(text)
+    for command in ("plan", "train"):
+        assert message in one_line(cli(command, "--config", "mine.yaml"))
+    assert os.listdir() == ["mine.yaml"]
+
+
+def test_a_config_file_that_is_no_text_is_one_line(
+    cli: Cli, one_line: OneLine, tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_bytes(b"\xff\xfe\x00")
+    assert "can't read" in one_line(cli("plan", "--config", tmp_path / "a.yaml"))
+    assert "can't read" in one_line(cli("plan", "--config", tmp_path))
+
+
+def test_the_saved_settings_make_the_same_run_again(
+    cli: Cli, trained: Any, tmp_path: Path, digests: Digests
+) -> None:
+    again = tmp_path / "again"
+    answer = cli(
+        "train", "--config", trained.folder / "config.yaml", "-o", again, "--quiet", "--json"
+    )
+    assert answer.code == 0
+    assert json.loads(answer.out)["scores"] == trained.printed["scores"]
+    assert digests(again / "tickets") == digests(trained.folder / "tickets")
+    saved = [yaml.safe_load((f / "config.yaml").read_text()) for f in (trained.folder, again)]
+    assert [config.pop("output") for config in saved] == [trained.printed["output"], str(again)]
+    assert saved[0] == saved[1]
+    assert None not in [saved[0][name] for name in ("recipe", "lr", "batch_size", "validation")]
+
+
+# ---- stopping and going on
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_saves_says_how_to_go_on_and_the_same_command_does(
+    cli: Cli,
+    trained: Any,
+    tmp_path: Path,
+    digests: Digests,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+) -> None:
+    folder = tmp_path / "stopped"
+    for steps in (5, 16):
+        stop_after(monkeypatch, steps, number)
+        answer = cli(*trained.command, "-o", folder)
+        assert (answer.code, answer.out) == (130, "")
+        (line,) = answer.err.splitlines()
+        assert line.startswith("freetickets: stopped in run 1 after step ")
+        assert line.endswith(f"all is saved in {folder}: run the same command again to go on")
+    stop_after(monkeypatch, 0, number)
+    answer = cli(*[flag for flag in trained.command if flag != "--quiet"], "--json", "-o", folder)
+    assert answer.code == 0
+    assert answer.err.startswith("resuming run 1 after step 21, 1 of 2 tickets collected\n")
+    assert json.loads(answer.out)["scores"] == trained.printed["scores"]
+    assert digests(folder / "tickets") == digests(trained.folder / "tickets")
+    logs = [(each / "log.csv").read_text() for each in (folder, trained.folder)]
+    assert without_times(logs[0]) == without_times(logs[1])
+
+
+def test_a_finished_run_is_scored_but_not_trained_again(
+    cli: Cli, trained: Any, digests: Digests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_after(monkeypatch, 1, signal.SIGKILL)
+    before = digests(trained.folder)
+    answer = cli(*trained.command, "--json", "-o", trained.folder)
+    assert json.loads(answer.out)["scores"] == trained.printed["scores"]
+    after = digests(trained.folder)
+    # The folder is a copy: only its own name in its settings is new.
+    assert {name for name in before if before[name] != after[name]} <= {"config.yaml"}
+
+
+def test_a_changed_setting_is_named_and_no_file_is_touched(
+    cli: Cli, one_line: OneLine, trained: Any, digests: Digests
+) -> None:
+    before = digests(trained.folder)
+    line = one_line(cli(*trained.command, "-o", trained.folder, "--lr", 0.7))
+    assert "holds a run with other settings (lr: 0.05 -> 0.7): use the same settings" in line
+    line = one_line(cli(*trained.command, "-o", trained.folder, "--sparsity", 0.9, "-b", 32))
+    assert "options: " in line
+    assert "batch_size: 16 -> 32" in line
+    assert digests(trained.folder) == before
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(
+    cli: Cli, trained: Any, tmp_path: Path, digests: Digests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "damaged"
+    stop_after(monkeypatch, 14, signal.SIGINT)
+    cli(*trained.command, "-o", folder)
+    newest = sorted((folder / "checkpoint").iterdir())[-1]
+    newest.write_bytes(b"")
+    stop_after(monkeypatch, 0, signal.SIGINT)
+    answer = cli(*trained.command, "--json", "-o", folder)
+    assert answer.code == 0
+    (line,) = answer.err.splitlines()
+    assert line.startswith(f"warning: {newest} is damaged")
+    assert line.endswith("going back to the checkpoint before it")
+    assert digests(folder / "tickets") == digests(trained.folder / "tickets")
+
+
+def test_a_folder_that_can_not_be_written_is_one_line(
+    cli: Cli, one_line: OneLine, trained: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert "can't write" in one_line(cli(*trained.command, "-o", tmp_path / "file" / "run"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--device cuda", "can't use --device cuda"),
+        ("--device gpus", "can't use --device gpus"),
+        ("--augmentation flip", "augmentation 'flip' is not for images in memory"),
+        ("--prune magnitud", "unknown score 'magnitud': did you mean 'magnitude'?"),
+        ("--exclude fc3", "unknown layer 'fc3'"),
+        ("--sparsity 0.9999", "without a single weight"),
+        ("--epochs 0.01", "less than a step: train for more epochs"),
+        ("--lr 1e30", "not finite"),
+        ("--validation 0.0001", "leaves one side empty"),
+    ],
+)
+def test_what_only_data_and_network_can_tell_is_one_line_too(
+    cli: Cli, one_line: OneLine, trained: Any, tmp_path: Path, flags: str, message: str
+) -> None:
+    assert message in one_line(cli(*trained.command, "-o", tmp_path / "run", *flags.split()))
+
+
+# ---- a network of one's own
+
+
+@pytest.fixture
+def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a factory in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_nets.py").write_text(
+        "from torch import nn\n"
+        "def small(input_shape, classes):\n"
+        "    size = input_shape[0] * input_shape[1] * input_shape[2]\n"
+        "    layers = nn.Flatten(), nn.Linear(size, 9), nn.ReLU(), nn.Linear(9, classes)\n"
+        "    return nn.Sequential(*layers)\n"
+    )
+    return "my_nets:small"
+
+
+def test_a_network_of_ones_own_is_trained_and_named_again_to_be_used(
+    cli: Cli, one_line: OneLine, images_npz: Path, tmp_path: Path, own_model: str
+) -> None:
+    flags = ["--dataset", images_npz, "--model", own_model, "--epochs", 3, "--tickets", 2]
+    trained = cli("train", "edst", *flags, "-b", 16, "--quiet", "--json", "-o", "mine")
+    assert trained.code == 0
+    # Nothing in a folder may choose code to run: the user has to name it.
+    assert "pass the same factory" in one_line(cli("evaluate", "mine"))
+    assert "pass the same factory" in one_line(cli("predict", "mine", images_npz))
+    answer = cli("evaluate", "mine", "--model", own_model, "--json")
+    assert json.loads(answer.out) == json.loads(trained.out)["scores"]
+    assert cli("predict", "mine", images_npz, "--model", own_model).code == 0
+    assert "does not fit the ticket" in one_line(cli("evaluate", "mine", "--model", "mlp-8"))
+
+
+def test_a_factory_that_is_not_there_is_one_line(
+    cli: Cli, one_line: OneLine, images_npz: Path, own_model: str
+) -> None:
+    flags = ["train", "edst", "--dataset", images_npz, "--model"]
+    assert "did you mean 'small'" in one_line(cli(*flags, "my_nets:smal"))
+    assert "cannot import nowhere" in one_line(cli(*flags, "nowhere:small"))
+    assert "package.module:function" in one_line(cli(*flags, "my_nets:"))
+
+
+# ---- real processes
+
+
+def test_ctrl_c_on_a_real_process(trained: Any, tmp_path: Path, digests: Digests) -> None:
+    folder = tmp_path / "real"
+    command = [sys.executable, "-m", "freetickets", *trained.command, "--checkpoint-seconds", "0"]
+    command[command.index("4")] = "4000"  # epochs enough to be stopped in their midst
+    process = subprocess.Popen(
+        [*command, "-o", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not (folder / "checkpoint").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    (line,) = err.splitlines()
+    assert line.startswith("freetickets: stopped in run 1 after step ")
+    shutil.rmtree(folder)

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from freetickets.cli import main
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    """Tiny networks are slower with more threads, and tests may run side by side."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def features() -> tuple[Tensor, Tensor]:
+    """Sixty samples of three classes, which a tiny network can learn."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(60) % 3
+    return torch.randn(60, 6, generator=generator) + 2 * torch.eye(6)[labels], labels
+
+
+@pytest.fixture(scope="session")
+def images_npz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of small grey images, each class bright in a part of its own."""
+    rng = np.random.default_rng(0)
+
+    def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = np.arange(count) % 3
+        images = rng.integers(0, 120, (count, 8, 8), dtype=np.uint8)
+        for image, label in zip(images, labels, strict=True):
+            image[2 * label : 2 * label + 3] += 90
+        return images, labels
+
+    (x_train, y_train), (x_test, y_test) = draw(120), draw(45)
+    path = tmp_path_factory.mktemp("data") / "bars.npz"
+    names = np.array(["top", "middle", "bottom"])
+    np.savez(path, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test, classes=names)
+    return path
+
+
+class Answer(NamedTuple):
+    """What a command gave back."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+    """Runs a command in this process."""
+
+    def run(*arguments: object) -> Answer:
+        capsys.readouterr()
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return Answer(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def digests() -> Callable[[Path], dict[str, str]]:
+    """The SHA-256 of each file of a folder, by its path within."""
+
+    def digest(folder: Path) -> dict[str, str]:
+        return {
+            str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in sorted(folder.rglob("*"))
+            if file.is_file()
+        }
+
+    return digest
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor):
+        return (
+            isinstance(b, Tensor)
+            and (a.dtype, a.shape) == (b.dtype, b.shape)
+            and a.contiguous().reshape(-1).view(torch.uint8).tolist()
+            == b.contiguous().reshape(-1).view(torch.uint8).tolist()
+        )
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return repr(a) == repr(b)  # NaN is NaN, 0.0 is not -0.0
+
+
+@pytest.fixture(scope="session")
+def same() -> Callable[[Any, Any], bool]:
+    """Whether two trees are equal to the last bit, the type and the order of keys."""
+    return _same

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import logsumexp
+from sklearn.metrics import accuracy_score, log_loss
+
+from freetickets.errors import FreeTicketsError
+from freetickets.metrics import accuracy, ece, ensemble_log_probs, nll
+
+Array = Any
+
+
+def draw(members: int, samples: int, classes: int, spread: float = 3.0) -> tuple[Array, Array]:
+    rng = np.random.default_rng([members, samples, classes])
+    logits = spread * rng.normal(size=(members, samples, classes))
+    labels = rng.integers(0, classes, samples)
+    return logits - logsumexp(logits, -1, keepdims=True), labels
+
+
+SHAPES = [(1, 1, 2), (1, 50, 2), (3, 200, 10), (7, 40, 100)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_accuracy_is_that_of_scikit_learn(shape: tuple[int, int, int]) -> None:
+    logs, labels = draw(*shape)
+    expected = accuracy_score(labels, np.exp(logs).mean(0).argmax(-1))
+    assert accuracy(logs, labels) == expected
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_nll_is_that_of_scikit_learn(shape: tuple[int, int, int]) -> None:
+    logs, labels = draw(*shape)
+    mean = np.exp(logs).mean(0)
+    expected = log_loss(labels, mean / mean.sum(-1, keepdims=True), labels=range(shape[2]))
+    assert nll(logs, labels) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_mean_of_probabilities_is_without_underflow() -> None:
+    logs = np.array([[[-1000.0, -1e-300]], [[-1001.0, -1e-300]]])
+    found = ensemble_log_probs(logs)
+    expected = -1000 + np.log((1 + np.exp(-1.0)) / 2)
+    assert found[0, 0] == pytest.approx(expected, rel=1e-14)
+
+
+def test_a_truth_that_is_almost_ruled_out_has_a_finite_nll() -> None:
+    tiny = np.log(1e-45)  # below what a float32 probability can hold
+    assert nll([[[tiny, 0.0]]], [0]) == pytest.approx(-tiny, rel=1e-12)
+    assert nll([[[tiny, 0.0]], [[np.log(0.5)] * 2]], [0]) == pytest.approx(-np.log(0.25), rel=1e-9)
+
+
+def test_a_truth_that_all_members_rule_out_is_infinite_not_nan() -> None:
+    assert nll([[[-np.inf, 0.0]], [[-np.inf, 0.0]]], [0]) == np.inf
+    assert nll([[[-np.inf, 0.0]], [[-np.inf, 0.0]]], [1]) == 0
+
+
+def test_logits_are_combined_by_their_mean() -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(3, 20, 5))
+    logs = logits - logsumexp(logits, -1, keepdims=True)
+    mean = logits.mean(0)
+    expected = mean - logsumexp(mean, -1, keepdims=True)
+    np.testing.assert_allclose(ensemble_log_probs(logs, "logits"), expected, atol=1e-12)
+    assert not np.allclose(ensemble_log_probs(logs), expected)
+
+
+def test_one_member_is_its_own_ensemble() -> None:
+    logs, _ = draw(1, 30, 4)
+    for combine in ("probabilities", "logits"):
+        np.testing.assert_allclose(ensemble_log_probs(logs, combine), logs[0], atol=1e-12)
+
+
+def test_an_unknown_rule_offers_the_nearest() -> None:
+    with pytest.raises(FreeTicketsError, match="did you mean 'logits'"):
+        ensemble_log_probs([[[0.0]]], "logit")
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.integers(1, 5), st.integers(1, 20), st.integers(2, 8), st.floats(0.1, 30), st.randoms()
+)  # fmt: skip
+def test_the_order_of_members_and_samples_does_not_matter(
+    members: int, samples: int, classes: int, spread: float, random: Any
+) -> None:
+    logs, labels = draw(members, samples, classes, spread)
+    order, mixed = random.sample(range(samples), samples), random.sample(range(members), members)
+    for score in (accuracy, nll, ece):
+        there = score(logs, labels)
+        back = score(logs[mixed][:, order], labels[order])
+        assert back == pytest.approx(there, rel=1e-9, abs=1e-12)
+
+
+def test_the_ensemble_is_at_least_as_likely_as_its_members_on_average() -> None:
+    logs, labels = draw(5, 100, 10)
+    assert nll(logs, labels) <= np.mean([nll(member[None], labels) for member in logs])
+
+
+@pytest.mark.parametrize("score", [accuracy, nll, ece])
+@pytest.mark.parametrize(
+    ("logs", "labels", "message"),
+    [
+        (np.zeros((3, 2)), [0, 1, 1], "must have the shape"),
+        (np.zeros((0, 3, 2)), [0, 1, 1], "must have the shape"),
+        (np.zeros((1, 0, 2)), np.zeros(0, int), "must have the shape"),
+        (np.zeros((1, 3, 2)), [0, 1], "3 predictions need as many labels"),
+        (np.zeros((1, 2, 2)), [[0], [1]], "2 predictions need as many labels"),
+        (np.zeros((1, 2, 2)), [0, 2], "labels must lie in 0 to 1; they go from 0 to 2"),
+        (np.zeros((1, 2, 2)), [-1, 1], "they go from -1 to 1"),
+        (np.zeros((1, 2, 2)), [0.7, 1.0], "labels must be integers"),
+        (np.full((1, 2, 2), np.nan), [0, 1], "must be log-probabilities"),
+        (np.full((1, 2, 2), 0.5), [0, 1], "must be log-probabilities"),
+        (np.full((1, 2, 2), np.inf), [0, 1], "must be log-probabilities"),
+    ],
+)
+def test_what_is_no_prediction_is_refused(
+    score: Callable[..., float], logs: Array, labels: Array, message: str
+) -> None:
+    with pytest.raises(FreeTicketsError, match=message):
+        score(logs, labels)
+
+
+def test_a_log_probability_that_rounding_lifted_above_zero_is_accepted() -> None:
+    assert accuracy(np.array([[[1e-7, -20.0]]], np.float32), [0]) == 1

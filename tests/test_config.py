@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from freetickets.config import Config, read_config
+from freetickets.data import get_spec
+from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.methods import DST, EDST, METHODS, RECIPES
+
+FASHION = get_spec("fashion-mini")
+
+
+def test_nothing_of_the_recipe_and_the_data_set_is_left_open() -> None:
+    config = Config(dataset="cifar10").resolved(get_spec("cifar10"))
+    recipe = RECIPES["cifar"]
+    assert config.recipe == "cifar"
+    for name in ("batch_size", "lr", "momentum", "weight_decay", "label_smoothing", "validation"):
+        assert getattr(config, name) == getattr(recipe, name)
+    assert config.augmentation == "reflect-crop-flip"
+    assert config.make_method() == EDST()
+    assert config.resolved(get_spec("cifar10")) == config
+
+
+def test_what_is_given_wins_over_the_recipe_even_if_it_is_zero() -> None:
+    config = Config(momentum=0.0, validation=0.0, weight_decay=0.0, recipe="imagenet")
+    resolved = config.resolved(FASHION)
+    assert (resolved.momentum, resolved.validation, resolved.weight_decay) == (0, 0, 0)
+    assert resolved.label_smoothing == RECIPES["imagenet"].label_smoothing
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_settings_come_back_from_yaml(tmp_path: Path, method: str) -> None:
+    config = Config(method=method, model_options={"dropout": 0.1}, epochs=3).resolved(FASHION)
+    (tmp_path / "c.yaml").write_text(config.as_yaml())
+    again = Config(**read_config(tmp_path / "c.yaml"))
+    assert again.differences(config) == []
+    assert again.make_method() == config.make_method()
+    assert again.resolved(FASHION).differences(config) == []
+
+
+def test_the_saved_yaml_is_plain(tmp_path: Path) -> None:
+    config = Config(method="edst", options={"exclude": ["fc1"]}).resolved(FASHION)
+    values = yaml.safe_load(config.as_yaml())
+    assert list(values) == [field.name for field in fields(Config)]
+    assert values["options"]["exclude"] == ["fc1"]
+    assert config.make_method().exclude == ("fc1",)  # type: ignore[attr-defined]
+
+
+def test_differences_name_what_changes_the_result_and_nothing_else() -> None:
+    config = Config().resolved(FASHION)
+    where = replace(config, output="x", device="cpu", workers=3, data_dir="y", checkpoint_seconds=1)
+    assert config.differences(where) == []
+    assert config.differences(replace(config, lr=0.7)) == ["lr: 0.05 -> 0.7"]
+    for field in fields(Config):
+        if field.name not in ("output", "device", "workers", "data_dir", "checkpoint_seconds"):
+            other = {"amp": True, "options": {"rate": 0.1}, "model_options": {"dropout": 0.3}}
+            text = {"method": "dst", "optimizer": "adam", "preset": "paper", "recipe": "cifar"}
+            value = other.get(field.name) or text.get(field.name) or 7
+            if field.name in ("dataset", "model", "augmentation"):
+                value = "other"
+            changed = replace(config, **{field.name: value})
+            assert len(config.differences(changed)) == 1, field.name
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("lr: 1e-3", "lr", 0.001),  # YAML 1.1 takes this for text
+        ("lr: 1", "lr", 1.0),
+        ("epochs: '3'", "epochs", 3.0),
+        ("batch_size: 64", "batch_size", 64),
+        ("epochs: null", "epochs", None),
+        ("amp: yes", "amp", True),
+        ("options: {exclude: [a, b]}", "options", {"exclude": ["a", "b"]}),
+    ],
+)
+def test_values_of_a_file_get_the_type_of_their_setting(
+    tmp_path: Path, text: str, name: str, value: Any
+) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    found = getattr(Config(**read_config(tmp_path / "c.yaml")), name)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lr": "fast"}, "lr must be a number, not 'fast'"),
+        ({"lr": True}, "lr must be a number, not True"),
+        ({"lr": [1]}, "lr must be a number"),
+        ({"batch_size": 1.5}, "batch_size must be a whole number, not 1.5"),
+        ({"seed": None}, "seed must be a whole number, not None"),
+        ({"amp": "yes"}, "amp must be true or false, not 'yes'"),
+        ({"model": 3}, "model must be text, not 3"),
+        ({"options": [1]}, "options must be a map"),
+    ],
+)
+def test_a_value_of_another_type_is_one_line(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(FreeTicketsError) as caught:
+        Config(**settings)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tickets": "two"}, "tickets must be a whole number"),
+        ({"exclude": "fc1"}, "exclude must be a list, not 'fc1'"),
+        ({"interval": 2.5}, "interval must be a whole number"),
+    ],
+)
+def test_an_option_of_another_type_is_one_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(FreeTicketsError, match=message):
+        Config(options=options).make_method()
+
+
+def test_an_option_that_the_method_does_not_have_offers_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="unknown option of dst 'rat': did you mean 'rate'"):
+        Config(method="dst", options={"rat": 1}).make_method()
+    assert Config(method="dst", options={"interval": None}).make_method() == DST()
+
+
+def test_a_run_may_begin_with_other_settings_until_it_has_saved_something(tmp_path: Path) -> None:
+    config = Config().resolved(FASHION)
+    other = replace(config, lr=0.3)
+    config.check_same(tmp_path)
+    (tmp_path / "config.yaml").write_text(config.as_yaml())
+    other.check_same(tmp_path)
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "000001.safetensors").touch()
+    config.check_same(tmp_path)
+    with pytest.raises(FreeTicketsError, match=r"other settings \(lr: 0.05 -> 0.3\)"):
+        other.check_same(tmp_path)
+
+
+def test_every_setting_is_documented() -> None:
+    from freetickets.cli.parser import attribute_texts
+
+    for kind in (Config, *METHODS.values()):
+        assert set(attribute_texts(kind)) >= {field.name for field in fields(kind)}
+
+
+def test_a_config_is_equal_to_itself_made_again() -> None:
+    config = Config(method="static", epochs=2).resolved(FASHION)
+    assert Config(**asdict(config)) == config

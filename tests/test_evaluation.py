@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import freetickets as ft
+from freetickets.errors import FreeTicketsError
+from freetickets.evaluation import Predictions, describe_run, evaluate_run, predict_dataset
+
+SMALL = {"batch_size": 16, "epochs": 3, "quiet": True}
+
+
+@pytest.fixture
+def predictions() -> Predictions:
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(4), size=(3, 25))
+    info = {"dataset": "toy", "split": "test", "method": "edst", "combine": "probabilities"}
+    return Predictions(np.log(probs).astype(np.float32), rng.integers(0, 4, 25), info)
+
+
+def test_saved_predictions_come_back_exactly(predictions: Predictions, tmp_path: Path) -> None:
+    predictions.save(tmp_path / "new" / "p.npz")
+    loaded = Predictions.load(tmp_path / "new" / "p.npz")
+    assert np.array_equal(loaded.log_probs, predictions.log_probs)
+    assert loaded.log_probs.dtype == np.float32
+    assert np.array_equal(loaded.labels, predictions.labels)
+    assert loaded.info == predictions.info
+    assert loaded.scores() == predictions.scores()
+
+
+def test_scores_are_those_of_the_metrics(predictions: Predictions) -> None:
+    scores = predictions.scores()
+    logs, labels = predictions.log_probs, predictions.labels
+    assert list(scores) == ["dataset", "samples", "members", "member_mean", "ensemble"]
+    assert (scores["dataset"], scores["samples"]) == ("toy", 25)
+    for name in ("accuracy", "nll", "ece"):
+        score = getattr(ft.metrics, name)
+        members = [score(member[None], labels) for member in logs]
+        assert [row[name] for row in scores["members"]] == members
+        assert scores["member_mean"][name] == pytest.approx(np.mean(members))
+        assert scores["ensemble"][name] == pytest.approx(score(logs, labels), rel=1e-9)
+
+
+def test_the_ensembles_scores_follow_the_rule_to_combine(predictions: Predictions) -> None:
+    by_logits = Predictions(
+        predictions.log_probs, predictions.labels, {**predictions.info, "combine": "logits"}
+    )
+    mean = ft.metrics.ensemble_log_probs(predictions.log_probs, "logits")[None]
+    expected = ft.metrics.nll(mean, predictions.labels)
+    assert by_logits.scores()["ensemble"]["nll"] == pytest.approx(expected)
+    assert by_logits.scores()["ensemble"]["nll"] != predictions.scores()["ensemble"]["nll"]
+    assert by_logits.scores()["members"] == predictions.scores()["members"]
+
+
+def test_damaged_predictions_are_named_and_never_read_as_others(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    predictions.save(tmp_path / "p.npz")
+    data = (tmp_path / "p.npz").read_bytes()
+    draw = random.Random(0)
+    for place in draw.sample(range(len(data)), 150):
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << draw.randrange(8)
+        for content in (bytes(flipped), data[:place]):
+            (tmp_path / "bad.npz").write_bytes(content)
+            try:
+                found: Any = Predictions.load(tmp_path / "bad.npz")
+            except FreeTicketsError:
+                continue
+            assert np.array_equal(found.log_probs, predictions.log_probs)  # a date in the zip, say
+            assert np.array_equal(found.labels, predictions.labels)
+            assert found.info == predictions.info
+
+
+def test_predictions_that_are_not_there_say_how_to_get_them(tmp_path: Path) -> None:
+    with pytest.raises(FreeTicketsError, match="run evaluate first"):
+        Predictions.load(tmp_path / "none.npz")
+
+
+def test_a_run_is_evaluated_on_its_own_test_set(images_npz: Path, tmp_path: Path) -> None:
+    ensemble = ft.DST(tickets=2, interval=3).fit("mlp-8", str(images_npz), **SMALL)
+    scores = evaluate_run(tmp_path, ensemble)
+    saved = Predictions.load(tmp_path / "predictions" / "bars.npz")
+    test = np.load(images_npz)
+    assert np.array_equal(saved.labels, test["y_test"])
+    expected = ensemble.member_log_proba(test["x_test"][:, None])
+    np.testing.assert_allclose(saved.log_probs, expected, atol=1e-5)
+    assert saved.scores() == scores
+    assert {"dataset", "split", "method", "model", "combine", "sparsity"} == set(saved.info)
+
+
+def test_a_data_set_of_other_classes_is_refused(images_npz: Path) -> None:
+    ensemble = ft.Dense().fit("mlp-8", str(images_npz), **SMALL)
+    with pytest.raises(FreeTicketsError, match=r"other classes .* \(10 and 3\)"):
+        predict_dataset(ensemble, "fashion-mini")
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({"method": "edst", "options": {"tickets": 3, "sparsity": 0.8}}, "edst (M=3, S=0.8)"),
+        ({"method": "dense", "options": {"tickets": 1}}, "dense"),
+        ({"method": "dense"}, "dense"),
+    ],
+)
+def test_a_run_is_described_in_a_few_words(config: dict[str, Any], text: str) -> None:
+    assert describe_run(config) == text

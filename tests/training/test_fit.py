@@ -1,0 +1,267 @@
+"""`Method.fit`: what it takes, and what it leaves alone."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, TensorDataset
+
+import freetickets as ft
+from freetickets.data import Split
+from freetickets.errors import FreeTicketsError, UnknownNameError
+
+Features = tuple[Tensor, Tensor]
+
+SMALL = {"batch_size": 10, "epochs": 3, "quiet": True}
+DST = ft.DST(tickets=2, sparsity=0.5, interval=3)
+EDST = ft.EDST(tickets=2, sparsity=0.5, interval=3)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(x)
+
+
+class Scaled(Net):
+    """A network with a parameter of its own, which nobody knows how to initialise anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+
+# ---- networks
+
+
+def test_a_network_is_trained_as_a_copy_from_its_own_values(features: Features) -> None:
+    network = Net()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    ensemble = ft.Static(tickets=1).fit(network, features, lr=1e-12, **SMALL)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+    (ticket,) = ensemble.tickets
+    name = "body.0.weight"
+    torch.testing.assert_close(ticket.state[name], before[name] * ticket.topology[name])
+    assert ensemble.predict_proba(features[0]).shape == (60, 3)
+
+
+def test_several_networks_made_of_one_are_each_initialised_anew(features: Features) -> None:
+    network = Net()
+    method = ft.DenseEnsemble(tickets=2)
+    weights = [
+        t.state["body.0.weight"] for t in method.fit(network, features, lr=1e-12, **SMALL).tickets
+    ]
+    given = network.body[0].weight
+    for a, b in [(weights[0], weights[1]), (weights[0], given), (weights[1], given)]:
+        assert not torch.isclose(a, b).any()
+
+
+def test_a_network_that_can_not_be_initialised_anew_needs_a_factory(features: Features) -> None:
+    with pytest.raises(FreeTicketsError, match="can't be initialised anew: pass a factory"):
+        DST.fit(Scaled(), features, **SMALL)
+    assert len(DST.fit(Scaled, features, **SMALL)) == 2
+    assert len(EDST.fit(Scaled(), features, **SMALL)) == 2  # one network, nothing to make anew
+
+
+def test_the_layer_that_can_not_be_initialised_is_named(features: Features) -> None:
+    network = nn.Sequential(nn.Linear(6, 3), Scaled())
+    with pytest.raises(FreeTicketsError, match="'1' can't be initialised"):
+        DST.fit(network, features, **SMALL)
+
+
+@pytest.mark.parametrize("factory", [Net, lambda: nn.Sequential(Net())])
+def test_a_factory_makes_every_network(features: Features, factory: Any) -> None:
+    ensemble = DST.fit(factory, features, **SMALL)
+    first, second = (ticket.state for ticket in ensemble.tickets)
+    assert not any(torch.equal(first[n], second[n]) for n in first if n.endswith("0.weight"))
+
+
+def test_a_factory_that_always_returns_the_same_network_is_refused(features: Features) -> None:
+    network = Net()
+    with pytest.raises(FreeTicketsError, match="same network each time"):
+        DST.fit(lambda: network, features, **SMALL)
+
+
+@pytest.mark.parametrize("model", [3, None, [Net()]])
+def test_what_is_no_network_is_refused(features: Features, model: Any) -> None:
+    with pytest.raises(FreeTicketsError, match="model must be a name"):
+        DST.fit(model, features, **SMALL)
+
+
+def test_a_mistyped_model_offers_the_nearest(features: Features) -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'mlp-8'"):
+        DST.fit("mpl-8", features, **SMALL)
+
+
+# ---- data
+
+
+class Pairs(Dataset[Any]):
+    def __init__(self, inputs: Any, labels: Any) -> None:
+        self._inputs, self._labels = inputs, labels
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._inputs[index], self._labels[index]
+
+
+def test_arrays_tensors_splits_and_datasets_of_the_same_samples_train_the_same(
+    features: Features,
+) -> None:
+    x, y = features
+    kinds: list[Any] = [
+        (x, y),
+        [x.numpy(), y.numpy().astype(np.int32)],
+        (x.double().numpy(), y.tolist()),
+        Split(x, y),
+        TensorDataset(x, y),
+        Pairs(x.numpy(), y.tolist()),
+    ]
+    tickets = [EDST.fit("mlp-8", data, **SMALL).tickets[-1] for data in kinds]
+    for ticket in tickets[1:]:
+        assert torch.equal(ticket.state["fc1.weight"], tickets[0].state["fc1.weight"])
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (1, 8, 8), (3, 8, 8), (8, 8, 3)], ids=str)
+def test_uint8_images_are_normalised_alike_in_training_and_prediction(
+    shape: tuple[int, ...],
+) -> None:
+    rng = np.random.default_rng(0)
+    images = rng.integers(50, 90, (40, *shape), dtype=np.uint8)
+    ensemble = EDST.fit("mlp-8", (images, np.arange(40) % 2), **SMALL)
+    channels_first = ft.data.arrays(images, np.arange(40)).inputs
+    pixels = channels_first.double() / 255
+    mean, std = pixels.mean((0, 2, 3)), pixels.std((0, 2, 3))
+    np.testing.assert_allclose(ensemble.info["mean"], mean, rtol=1e-6)
+    normalised = (pixels - mean.view(-1, 1, 1)) / std.view(-1, 1, 1)
+    np.testing.assert_allclose(
+        ensemble.predict_proba(channels_first), ensemble.predict_proba(normalised), atol=1e-5
+    )
+
+
+def test_images_of_one_colour_can_be_trained_on() -> None:
+    images = np.full((40, 8, 8), 7, np.uint8)
+    assert len(EDST.fit("mlp-8", (images, np.arange(40) % 2), **SMALL)) == 2
+
+
+def test_a_data_set_by_name_is_its_training_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = ft.data.load("fashion-mini", "train")
+    few = full.subset(range(200))
+    monkeypatch.setattr("freetickets.training.fit.data.load", lambda *_: few)
+    ensemble = EDST.fit("mlp-8", "fashion-mini", **SMALL)
+    assert ensemble.classes[0] == ft.data.get_spec("fashion-mini").classes[0]
+    assert ensemble.info["dataset"] == "fashion-mini"
+
+
+def test_the_image_size_of_a_folder_is_the_networks(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for split in ("train", "test"):
+        for label in ("cat", "dog"):
+            (tmp_path / split / label).mkdir(parents=True)
+            for number in range(8):
+                image = Image.new("RGB", (20, 20), (12 * number, 90, 7))
+                image.save(tmp_path / split / label / f"{number}.png")
+    ensemble = ft.Dense().fit(
+        "mlp-8", str(tmp_path), image_size=12, batch_size=4, epochs=1, quiet=True, validation=0.0
+    )
+    assert ensemble.info["input_shape"] == [3, 12, 12]
+    assert ensemble.classes == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ((torch.zeros(4, 2), torch.tensor([0, 1, -1, 0])), "label -1"),
+        ((torch.zeros(4, 2), torch.tensor([0.0, 1, 1, 0])), "labels are integers"),
+        ((torch.zeros(4, 2), torch.tensor([0, 1, 1])), "4 inputs but 3 labels"),
+        ((torch.full((4, 2), torch.nan), torch.tensor([0, 1, 1, 0])), "not finite"),
+        ((torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64)), "empty"),
+        (Split(torch.zeros(4, 2), torch.tensor([0, 1, -1, 0])), "labels from -1 to 1"),
+        (torch.zeros(4, 2), "train_data must be"),
+        (3, "train_data must be"),
+        ("fashion-mimi", "did you mean 'fashion-mini'"),
+    ],
+)
+def test_data_that_can_not_be_trained_on_is_one_line(data: Any, message: str) -> None:
+    with pytest.raises(FreeTicketsError, match=message):
+        EDST.fit("mlp-8", data, **SMALL)
+
+
+def test_labels_that_a_data_set_has_no_class_for_are_one_line(tmp_path: Path) -> None:
+    x = np.zeros((30, 8, 8), np.uint8)
+    labels = np.arange(30) % 3
+    np.savez(
+        tmp_path / "a.npz", x_train=x, y_train=labels, x_test=x, y_test=labels,
+        classes=np.array(["a", "b"]),
+    )  # fmt: skip
+    with pytest.raises(FreeTicketsError, match="label 2, but only 2 classes"):
+        EDST.fit("mlp-8", str(tmp_path / "a.npz"), **SMALL)
+
+
+# ---- settings
+
+
+def test_a_mistyped_setting_offers_the_nearest(features: Features) -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'batch_size'"):
+        EDST.fit("mlp-8", features, batchsize=3)
+
+
+@pytest.mark.parametrize("name", ["dataset", "options"])
+def test_what_fit_is_told_otherwise_is_no_setting(features: Features, name: str) -> None:
+    with pytest.raises(FreeTicketsError, match="unknown setting"):
+        EDST.fit("mlp-8", features, **{name: "x"})
+
+
+def test_the_same_seed_trains_the_same_and_another_does_not(features: Features) -> None:
+    weights = [
+        EDST.fit("mlp-8", features, seed=seed, **SMALL).tickets[0].state["fc1.weight"]
+        for seed in (3, 3, 4)
+    ]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+@pytest.mark.parametrize("model", ["mlp-8", Net, Net()], ids=["name", "factory", "network"])
+def test_the_generators_of_the_process_are_left_alone(features: Features, model: Any) -> None:
+    torch.manual_seed(1)
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    ft.DenseEnsemble(tickets=2).fit(model, features, **SMALL)
+    after = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    assert torch.equal(states[0], after[0])
+    assert states[1:] == after[1:]
+
+
+def test_nothing_is_written_without_an_output(
+    features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    EDST.fit("mlp-8", features, **SMALL)
+    assert not list(tmp_path.iterdir())
+
+
+def test_quiet_says_nothing(features: Features, capfd: pytest.CaptureFixture[str]) -> None:
+    EDST.fit("mlp-8", features, **SMALL)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_says_where_it_is_and_goes_to_stderr(
+    features: Features, capfd: pytest.CaptureFixture[str]
+) -> None:
+    EDST.fit("mlp-8", features, **{**SMALL, "quiet": False})
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "[100%] run 1 refine 2" in err
+    assert "ticket 2 of 2 collected" in err
+    assert "escape: 80% of the active weights replaced" in err
