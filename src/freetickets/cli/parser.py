@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import inspect
+import itertools
 import re
 import typing
 from collections.abc import Sequence
@@ -90,8 +91,9 @@ def _add_json(command: argparse.ArgumentParser) -> None:
 
 def _method_in(arguments: Sequence[str]) -> str:
     """The method that a command line means, as far as can be told before it is parsed."""
-    for argument in arguments[1:]:
-        if argument in METHODS:
+    for before, argument in itertools.pairwise(arguments):
+        # The word after a flag is the flag's value, but for the flags that have none.
+        if argument in METHODS and (before[0] != "-" or before in ("--json", "--quiet", "--amp")):
             return argument
     early = _Parser(add_help=False)
     early.add_argument("--config")

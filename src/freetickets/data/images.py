@@ -96,6 +96,8 @@ def _read_features(path: Path, shape: tuple[int, ...]) -> torch.Tensor | None:
     array = _open_array(path)
     if not np.issubdtype(array.dtype, np.floating):
         return None
+    if shape[1:] == (1, 1) and array.ndim == 2:  # features of an .npz data set
+        array = array[:, :, None, None]
     if array.shape[1:] != shape:
         raise FreeTicketsError(f"{path} holds samples of {array.shape[1:]}, not {shape}")
     if not np.isfinite(array).all():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass
 
+from ..errors import FreeTicketsError
 from ..sparsity.schedule import anneal
 from .plan import Collect, Escape, Phase, Run
 
@@ -42,6 +43,11 @@ class Timeline:
             for stretch in phase.schedule:
                 epochs += stretch.epochs
                 self._stretch_ends.append(round(epochs * steps_per_epoch))
+            if self._stretch_ends[-1] == start:
+                raise FreeTicketsError(
+                    f"the phase {phase.name!r} lasts {phase.epochs:.2g} epochs, less than a step: "
+                    "train for more epochs, or with smaller batches"
+                )
             self.spans.append(Span(phase, start, self._stretch_ends[-1]))
         self.steps = self.spans[-1].end
         self._span_ends = [span.end for span in self.spans]

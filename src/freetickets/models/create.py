@@ -119,7 +119,10 @@ def _call(
         raise FreeTicketsError(
             f"model {name!r}: {error}; it is called with input_shape, classes and options"
         ) from None
-    model = builder(**given, **options)
+    try:
+        model = builder(**given, **options)
+    except ValueError as error:  # torch's own words for, say, a dropout of 7
+        raise FreeTicketsError(f"model {name!r}: {error}") from error
     if not isinstance(model, nn.Module):
         raise FreeTicketsError(
             f"model {name!r} must return an nn.Module, not {type(model).__name__}"

@@ -139,7 +139,7 @@ class Job:
         try:
             return trainer.train()
         finally:
-            if output is not None:
+            if output is not None and trainer.seconds:
                 spent = ledger.with_seconds(trainer.seconds)
                 write_json(output / "ledger.json", spent.as_dict())
 

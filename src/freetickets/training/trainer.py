@@ -126,7 +126,6 @@ class Trainer:
         state, run = self._state, self._plan.runs[self._state.run]
         batches = self._batches(run.seed)
         timeline = Timeline(run, len(batches))
-        _check_phases(timeline)
         torch.manual_seed(derive(run.seed, "init"))
         session = Session(
             run,
@@ -323,15 +322,6 @@ class Trainer:
         writer.writeheader()
         writer.writerows(self._state.rows)
         write_atomic(self._output / "log.csv", text.getvalue().encode())
-
-
-def _check_phases(timeline: Timeline) -> None:
-    for span in timeline.spans:
-        if span.start == span.end:
-            raise FreeTicketsError(
-                f"the phase {span.phase.name!r} lasts {span.phase.epochs:.2g} epochs, less than a "
-                "step: train for more epochs, or with smaller batches"
-            )
 
 
 def _selects_best(phase: Phase) -> bool:
