@@ -7,8 +7,8 @@ RUNS := runs/demo
 .PHONY: demo test lint bench clean
 
 demo: $(VENV)/installed-all
-	$(BIN)/freetickets train edst --tickets 3 --sparsity 0.8 --output $(RUNS)/edst
-	$(BIN)/freetickets train dense --output $(RUNS)/dense
+	$(BIN)/freetickets train edst --model mlp-512-512 --tickets 3 --sparsity 0.8 --output $(RUNS)/edst
+	$(BIN)/freetickets train dense --model mlp-512-512 --output $(RUNS)/dense
 	$(BIN)/freetickets report $(RUNS)/edst $(RUNS)/dense --output $(RUNS)/report.html
 
 test: $(VENV)/installed-dev
