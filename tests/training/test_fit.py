@@ -264,4 +264,4 @@ def test_progress_says_where_it_is_and_goes_to_stderr(
     assert out == ""
     assert "[100%] run 1 refine 2" in err
     assert "ticket 2 of 2 collected" in err
-    assert "escape: 80% of the active weights replaced" in err
+    assert "escape: 80% of the active weights pruned, as many grown" in err

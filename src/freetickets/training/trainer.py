@@ -201,7 +201,9 @@ class Trainer:
                 self._collect(session, span, event, score)
             else:
                 session.escape(event.rate)
-                self._reporter.line(f"escape: {event.rate:.0%} of the active weights replaced")
+                self._reporter.line(
+                    f"escape: {event.rate:.0%} of the active weights pruned, as many grown"
+                )
         row = {
             "run": state.run + 1,
             "phase": span.phase.name,
