@@ -190,3 +190,7 @@ def test_a_reader_that_leaves_early_causes_no_traceback(command: str) -> None:
     process.stderr.close()
     process.wait()
     assert err == ""
+
+
+def test_an_empty_word_is_no_crash(cli: Callable[..., Any]) -> None:
+    assert cli("plan", "", "edst").code == 2

@@ -93,7 +93,8 @@ def _method_in(arguments: Sequence[str]) -> str:
     """The method that a command line means, as far as can be told before it is parsed."""
     for before, argument in itertools.pairwise(arguments):
         # The word after a flag is the flag's value, but for the flags that have none.
-        if argument in METHODS and (before[0] != "-" or before in ("--json", "--quiet", "--amp")):
+        has_value = before.startswith("-") and before not in ("--json", "--quiet", "--amp")
+        if argument in METHODS and not has_value:
             return argument
     early = _Parser(add_help=False)
     early.add_argument("--config")

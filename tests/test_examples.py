@@ -1,0 +1,69 @@
+"""The examples that the README names really run."""
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+import freetickets as ft
+from freetickets.methods import RECIPES
+
+
+@pytest.fixture
+def example() -> ModuleType:
+    path = Path(__file__).parents[1] / "examples" / "edst_vs_dense.py"
+    spec = importlib.util.spec_from_file_location("edst_vs_dense", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_edst_vs_dense_prints_a_row_for_each_seed_and_the_differences(
+    example: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    short = dataclasses.replace(
+        RECIPES["small"], dense_epochs=1, dense_decays=(), explore_epochs=1, refine=((1, 0.1),)
+    )
+    monkeypatch.setitem(RECIPES, "small", short)
+    arguments = [
+        "edst_vs_dense.py",
+        "--seeds",
+        "3",
+        "4",
+        "--tickets",
+        "1",
+        "--output",
+        str(tmp_path),
+    ]
+    monkeypatch.setattr("sys.argv", arguments)
+    example.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert "2,000 images" in lines[0]
+    assert [line.split()[1] for line in lines[2:5]] == ["3", "4", "mean"]
+    assert lines[5].startswith("accuracy, EDST ensemble - dense:")
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == [
+        "dense-3", "dense-4", "edst1-3", "edst1-4",
+    ]  # fmt: skip
+
+
+def test_unseen_images_leave_out_the_first_200_of_each_class(
+    example: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = torch.arange(10).repeat(203)
+    numbers = torch.arange(len(labels), dtype=torch.float32)[:, None]
+    monkeypatch.setattr(ft.data, "load", lambda *_: ft.data.Split(numbers, labels), raising=False)
+    unseen = example.unseen_images(None)
+    assert sorted(unseen.inputs.flatten().tolist()) == list(range(2000, 2030))
+
+
+def test_fashion_mini_is_what_unseen_images_leave_out() -> None:
+    counts = torch.bincount(ft.data.load("fashion-mini", "test").labels)
+    assert counts.tolist() == [200] * 10
