@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 RUNS := runs/demo
+KERNELS := src/freetickets/kernels
 
 .PHONY: demo test lint bench clean
 
@@ -19,13 +20,19 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/installed-all
+bench: $(VENV)/installed-all,bench
+	$(BIN)/freetickets bench kernels
 	$(BIN)/freetickets bench train
+	$(BIN)/freetickets bench infer
 
 clean:
-	rm -rf $(VENV) $(RUNS)
+	rm -rf $(VENV) $(RUNS) build $(KERNELS)/_native.so
 
-$(VENV)/installed-%: pyproject.toml constraints.txt
+# Who has a compiler and works on the package must hear of kernels that do not compile.
+COMPILER = $(shell command -v c++ 2>/dev/null)
+$(VENV)/installed-dev: export FREETICKETS_REQUIRE_NATIVE ?= $(if $(COMPILER),1)
+
+$(VENV)/installed-%: pyproject.toml constraints.txt CMakeLists.txt $(wildcard $(KERNELS)/native/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$*]'
 	touch $@

@@ -60,6 +60,7 @@ def test_differences_name_what_changes_the_result_and_nothing_else() -> None:
         if field.name not in ("output", "device", "workers", "data_dir", "checkpoint_seconds"):
             other = {"amp": True, "options": {"rate": 0.1}, "model_options": {"dropout": 0.3}}
             text = {"method": "dst", "optimizer": "adam", "preset": "paper", "recipe": "cifar"}
+            text["backend"] = "masked"
             value = other.get(field.name) or text.get(field.name) or 7
             if field.name in ("dataset", "model", "augmentation"):
                 value = "other"

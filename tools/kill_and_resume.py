@@ -31,10 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--method", default="edst")
     parser.add_argument("--seed", type=int, default=0, help="of the moments of the kills")
+    parser.add_argument(
+        "--backend", default="sparse", help="not auto: what is faster may differ from run to run"
+    )
     parser.add_argument("--folder", type=Path, help="where to keep both runs (default: nowhere)")
     parser.add_argument("flags", nargs="*", help="more flags of the training, after --")
     parsed = parser.parse_args(arguments)
     flags = parsed.flags or ["--model", "mlp-16", "--epochs", str(max(3, parsed.kills // 2))]
+    flags = [*flags, "--backend", parsed.backend]
     with tempfile.TemporaryDirectory() as temporary:
         folder = parsed.folder or Path(temporary)
         return compare(folder, parsed.method, flags, parsed.kills, random.Random(parsed.seed))

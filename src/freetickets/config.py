@@ -20,6 +20,8 @@ from .methods import Method, Recipe, Setting, get_method, get_recipe
 # What may change between the start of a run and its resumption: where and how, not what.
 _FREE = ("data_dir", "device", "workers", "output", "checkpoint_seconds")
 
+BACKENDS = ("auto", "sparse", "masked")
+
 OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop")
 
 
@@ -50,6 +52,8 @@ class Config:
         seed: The first run's; further runs count up.
         amp: Mixed precision.
         device: auto, cpu, cuda, mps.
+        backend: Kernels that skip the zeros (sparse: CPU only), dense ones (masked), or the faster
+            of both (auto).
         workers: Processes that decode image files.
         output: The run's folder.
         checkpoint_seconds: Time between two checkpoints.
@@ -77,6 +81,7 @@ class Config:
     seed: int = 0
     amp: bool = False
     device: str = "auto"
+    backend: str = "auto"
     workers: int = 0
     output: str | None = None
     checkpoint_seconds: float = 60.0
@@ -120,6 +125,8 @@ class Config:
             raise FreeTicketsError(f"weight_decay must not be negative: {self.weight_decay}")
         if self.optimizer not in OPTIMIZERS:
             raise UnknownNameError("optimizer", self.optimizer, OPTIMIZERS)
+        if self.backend not in BACKENDS:
+            raise UnknownNameError("backend", self.backend, BACKENDS)
         if self.preset == "paper" and self.validation == 0:
             raise FreeTicketsError(
                 "the paper preset collects the best ticket on validation data: hold some out with "

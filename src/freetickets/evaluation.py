@@ -86,13 +86,13 @@ def predict_dataset(
             f"{len(ensemble.classes)}): evaluate it on its own data set"
         )
     split = data.load(spec, "test", data_dir)
-    log_probs = ensemble.member_log_proba(split, batch_size).astype(np.float32)
+    log_probs = ensemble.compile(batch_size).member_log_proba(split, batch_size)
     info = {
         "dataset": spec.name,
         "split": "test",
         **{key: ensemble.info.get(key) for key in ("method", "model", "combine", "sparsity")},
     }
-    return Predictions(log_probs, split.labels.numpy(), info)
+    return Predictions(log_probs.astype(np.float32), split.labels.numpy(), info)
 
 
 def evaluate_run(

@@ -6,14 +6,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import Exploration, Sparsifier
 from freetickets.sparsity.gradients import GradientRecord
+from freetickets.sparsity.weight import MaskedWeight
+
+
+def weight_with(gradient=None):
+    """A weight of two elements, and the gradient of the coming step."""
+    weight = MaskedWeight("w", nn.Parameter(torch.zeros(2)), torch.ones(2, dtype=torch.bool))
+    weight.parameter.grad = None if gradient is None else torch.tensor(gradient)
+    return weight
 
 
 def record_of(gradients, *, needs=("gradient",), window=1, wanted=True):
     record = GradientRecord(needs, window)
-    weight = nn.Parameter(torch.zeros(2))
     for gradient in gradients:
-        weight.grad = None if gradient is None else torch.tensor(gradient)
-        record.take({"w": weight}, wanted)
+        record.take([weight_with(gradient)], wanted)
         record.commit()
     return record
 
@@ -44,7 +50,7 @@ def test_what_nobody_wants_is_not_copied():
 def test_an_unwanted_step_forgets_the_gradient_before_it():
     record = record_of([[1.0, 2.0]])
     assert not record.missing
-    record.take({"w": nn.Parameter(torch.zeros(2))}, wanted=False)
+    record.take([weight_with()], wanted=False)
     record.commit()
     assert record.missing
 
@@ -58,27 +64,24 @@ def test_the_running_mean_needs_no_window():
 
 def test_what_is_dropped_leaves_no_trace():
     record = record_of([[1.0, 1.0]], needs=("gradient", "momentum"), window=4)
-    weight = nn.Parameter(torch.zeros(2))
-    weight.grad = torch.tensor([torch.inf, torch.nan])
     record.keep()
-    record.take({"w": weight}, wanted=True)
+    record.take([weight_with([torch.inf, torch.nan])], wanted=True)
     assert record.taken
     record.drop()
     assert not record.taken
     assert record.gradient("w").tolist() == [1, 1]
     assert record.momentum("w").tolist() == pytest.approx([0.1, 0.1])
-    weight.grad = torch.tensor([3.0, 5.0])
-    record.take({"w": weight}, wanted=False)  # the wish to keep outlives the step that was not
+    # The wish to keep outlives the step that was not.
+    record.take([weight_with([3.0, 5.0])], wanted=False)
     record.commit()
     assert record.gradient("w").tolist() == [2, 3]
 
 
 def test_what_is_taken_is_a_copy():
     record = GradientRecord(("gradient",), 1)
-    weight = nn.Parameter(torch.zeros(2))
-    weight.grad = torch.ones(2)
-    record.take({"w": weight}, wanted=True)
-    weight.grad.zero_()
+    weight = weight_with([1.0, 1.0])
+    record.take([weight], wanted=True)
+    weight.parameter.grad.zero_()
     record.commit()
     assert record.gradient("w").tolist() == [1, 1]
 
@@ -88,10 +91,8 @@ def test_a_state_dict_shares_nothing_with_the_record():
     state = record.state_dict()
     other = GradientRecord(("gradient", "momentum"), 3)
     other.load_state_dict(state, {"w": torch.device("cpu")})
-    weight = nn.Parameter(torch.zeros(2))
-    weight.grad = torch.ones(2)
     for each in (record, other):
-        each.take({"w": weight}, wanted=True)
+        each.take([weight_with([1.0, 1.0])], wanted=True)
         each.commit()
     assert state["momentum"]["w"].tolist() == pytest.approx([0.1, 0.1])
     assert state["gradients"]["w"].tolist() == [1, 1]
@@ -149,7 +150,7 @@ class Copies(TorchDispatchMode):
 
 
 def test_gradients_are_copied_only_for_the_step_that_needs_them():
-    sparsifier, train = prepared(exploration=Exploration(interval=3))
+    sparsifier, train = prepared(exploration=Exploration(interval=3), backend="masked")
     copied = []
     for _ in range(6):
         train(step=False)

@@ -1,5 +1,7 @@
 """What goes wrong silently in other libraries is refused here, or just works."""
 
+from typing import Any
+
 import pytest
 import torch
 from lightning_fabric import Fabric
@@ -30,19 +32,21 @@ def test_a_networks_own_child_called_module_is_no_wrapper() -> None:
     assert list(select_weights(model)) == ["module.weight"]
 
 
-def test_a_second_sparsifier_of_the_same_weights_is_refused_until_the_first_lets_go() -> None:
+def test_a_second_sparsifier_of_the_same_weights_is_refused_until_the_first_lets_go(
+    backend: Any,
+) -> None:
     model, optimizer = make()
-    first = Sparsifier(model, optimizer, 0.5)
+    first = Sparsifier(model, optimizer, 0.5, backend=backend)
     with pytest.raises(FreeTicketsError, match=r"another sparsifier holds '0\.weight'"):
-        Sparsifier(model, optimizer, 0.5)
+        Sparsifier(model, optimizer, 0.5, backend=backend)
     first.detach()
-    Sparsifier(model, optimizer, 0.5)
+    Sparsifier(model, optimizer, 0.5, backend=backend)
 
 
-def test_two_sparsifiers_may_share_an_optimizer_if_their_weights_differ() -> None:
+def test_two_sparsifiers_may_share_an_optimizer_if_their_weights_differ(backend: Any) -> None:
     model, optimizer = make()
-    Sparsifier(model, optimizer, 0.5, include="0")
-    Sparsifier(model, optimizer, 0.9, include="2")
+    Sparsifier(model, optimizer, 0.5, include="0", backend=backend)
+    Sparsifier(model, optimizer, 0.9, include="2", backend=backend)
     zeros = [int((layer.weight == 0).sum()) for layer in (model[0], model[2])]
     assert zeros == [300, 135]
 

@@ -1,4 +1,8 @@
-"""Explorations: against plain Python loops, and whatever the gradients are."""
+"""Explorations: against plain Python loops, and whatever the gradients are.
+
+The tests set dense gradients themselves, so all weights are masked here; `test_backend.py` has
+sparse layers explore like masked weights.
+"""
 
 import math
 
@@ -24,7 +28,8 @@ def prepared(seed=0, **options):
     torch.manual_seed(seed)
     bag = Bag()
     optimizer = torch.optim.SGD(bag.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
-    options = {"exploration": Exploration(0.3, interval=1), "distribution": "uniform"} | options
+    defaults = {"exploration": Exploration(0.3, interval=1), "distribution": "uniform"}
+    options = {**defaults, "backend": "masked"} | options
     return bag, optimizer, Sparsifier(bag, optimizer, 0.7, **options)
 
 
@@ -411,6 +416,7 @@ def test_counts_dense_layers_and_zeros_hold_through_every_exploration(name, scop
         exploration=lambda step: 0.8 if step % 6 == 0 else (0.5 if step % 2 == 0 else 0.0),
         prune_scope=scope,
         regrown_value="keep" if scope == "global" else "zero",
+        backend="masked",
     )
     rows = {row.name: row for row in sparsifier.statistics()}
     dense = {n for n, row in rows.items() if row.nonzeros == row.weights}
@@ -449,7 +455,9 @@ def test_dense_layers_survive_an_escape():
     torch.manual_seed(0)
     model = Mixed()
     optimizer = torch.optim.Adam(model.parameters())
-    sparsifier = Sparsifier(model, optimizer, 0.8, exploration=None, grow="random")
+    sparsifier = Sparsifier(
+        model, optimizer, 0.8, exploration=None, grow="random", backend="masked"
+    )
     for parameter in model.parameters():
         parameter.grad = torch.randn_like(parameter)
     optimizer.step()
@@ -497,6 +505,7 @@ def test_counts_hold_for_channels_last_weights():
             0.7,
             distribution="uniform",
             exploration=Exploration(0.4, interval=1),
+            backend="masked",
         )
         for _ in range(5):
             for parameter in network.parameters():

@@ -24,16 +24,16 @@ def test_the_table_lines_up_and_shows_every_number():
     assert lines[3] == "sparsity 0.9360, ITOP rate 0.2519"
 
 
-def test_a_sparsifier_reports_its_layers_in_the_networks_order():
+def test_a_sparsifier_reports_its_layers_in_the_networks_order(backend):
     network = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 60), nn.Linear(60, 60), nn.Linear(60, 2))
     optimizer = torch.optim.SGD(network.parameters(), 0.1)
-    sparsifier = Sparsifier(network, optimizer, 0.8)
+    sparsifier = Sparsifier(network, optimizer, 0.8, backend=backend)
     rows = sparsifier.statistics()
     assert [row.name for row in rows] == ["0.weight", "1.weight", "2.weight", "3.weight"]
     assert rows[0] == LayerStatistics("0.weight", (3, 4), 12, 12, 12)  # dense by ERK
     assert "0.weight" not in sparsifier.topology
     for row in rows:
-        weight = network.get_parameter(row.name)
+        weight = network.state_dict()[row.name]
         assert row.shape == tuple(weight.shape)
         assert row.nonzeros == (weight != 0).sum()
     total = sum(row.weights for row in rows)

@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from freetickets.kernels.library import available
+
 TOOL = Path(__file__).parents[2] / "tools" / "kill_and_resume.py"
 
 
@@ -27,6 +29,7 @@ def test_a_training_killed_twice_ends_with_the_same_tickets(
     tool: ModuleType, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--model", "mlp-8", "--epochs", "5", "--tickets", "2", "--interval", "20"]
+    flags += ["--backend", "sparse" if available() else "masked"]
     assert tool.compare(tmp_path, "edst", flags, 2, random.Random(0)) == 0
     out, err = capfd.readouterr()
     first, second, summary = out.splitlines()

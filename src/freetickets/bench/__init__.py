@@ -1,1 +1,11 @@
 """Benchmarks: ratios of two sides measured in one run, never a time alone."""
+
+# What `freetickets bench` can measure, in its order. Names only: they are checked without torch.
+NAMES = {
+    "kernels": ("wide", "small", "linear", "other", "crossover"),
+    "train": ("masks", "loader", "exploration", "edst", "small-nets", "memory"),
+    "infer": ("ensemble", "members", "latency"),
+}
+
+# These take long and have no bar: they are measured only if they are named.
+ON_REQUEST = ("crossover",)

@@ -1,74 +1,189 @@
-"""Timing two sides of a ratio fairly on a machine that others use too."""
+"""Timing the sides of a ratio fairly on a machine that others use too."""
 
 from __future__ import annotations
 
+import math
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+
+from ..kernels.library import available, instruction_set
+
+Side = Callable[[], Any]
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How two sides compare.
+    """How two sides compare: what ours takes over what the other takes. Smaller is better.
 
     Attributes:
         name: What was measured.
         value: The ratio of the medians.
         best: The ratio of the fastest times.
-        bar: What the ratio should not exceed.
-        seconds: The median time of each side.
+        bar: What the ratio must not exceed, if there is such a thing.
+        aim: What it should not exceed.
+        seconds: The median time of each side, ours first.
         repeats: How often each side ran.
+        memory: The bytes of each side, ours first, where it is not time that is compared.
     """
 
     name: str
     value: float
     best: float
-    bar: float
+    bar: float | None
+    aim: float | None
     seconds: dict[str, float]
     repeats: int
+    memory: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast ours is."""
+        return 1 / self.value
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the ratio keeps below its bar; None if it has none."""
+        return None if self.bar is None else self.value <= self.bar
+
+    @property
+    def aimed(self) -> bool | None:
+        """Whether the ratio reaches its aim; None if it has none."""
+        return None if self.aim is None else self.value <= self.aim
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, with keys that stay."""
+        return {
+            "name": self.name,
+            "value": self.value,
+            "best": self.best,
+            "speedup": self.speedup,
+            "bar": self.bar,
+            "aim": self.aim,
+            "met": self.met,
+            "aimed": self.aimed,
+            "seconds": self.seconds,
+            "memory": self.memory,
+            "repeats": self.repeats,
+        }
 
 
-def interleave(sides: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
-    """Runs the sides in turn, after one run of each to warm up, and returns their times.
+class Timing(NamedTuple):
+    """What a side took."""
+
+    median: float
+    fastest: float
+
+
+class Pair(NamedTuple):
+    """Our side and the one that it is compared with, both named."""
+
+    ours: tuple[str, Timing]
+    other: tuple[str, Timing]
+
+    def ratio(
+        self,
+        name: str,
+        repeats: int,
+        *,
+        factor: float = 1.0,
+        bar: float | None = None,
+        aim: float | None = None,
+    ) -> Ratio:
+        """Compares the two; `factor` is how often our side runs for one run of the other."""
+        ours, other = self.ours[1], self.other[1]
+        return Ratio(
+            name,
+            factor * ours.median / other.median,
+            factor * ours.fastest / other.fastest,
+            bar,
+            aim,
+            {side: timing.median for side, timing in self},
+            repeats,
+        )
+
+
+def interleave(
+    sides: Mapping[str, Side], repeats: int, *, least: float = 0.0, pause: float = 0.0
+) -> dict[str, Timing]:
+    """Runs the sides in turn, after one run of each to warm up.
 
     A slow moment of the machine then falls on all sides alike.
+
+    Args:
+        sides: What is timed, by name.
+        repeats: How often each is timed.
+        least: A side that takes less than these seconds is called several times in a row each time,
+            so that neither the clock nor the threads' waking up weighs in.
+        pause: Seconds of rest before a side is timed: the threads of another library that still
+            spin, waiting for work, would take its cores.
     """
-    for side in sides.values():
-        side()
+    calls = {name: _calls(side, least) for name, side in sides.items()}
     times: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(repeats):
         for name, side in sides.items():
+            time.sleep(pause)
             began = time.perf_counter()
-            side()
-            times[name].append(time.perf_counter() - began)
-    return times
+            for _ in range(calls[name]):
+                side()
+            times[name].append((time.perf_counter() - began) / calls[name])
+    return {name: Timing(statistics.median(found), min(found)) for name, found in times.items()}
+
+
+def _calls(side: Side, least: float) -> int:
+    """Warms a side up, and says how many calls of it take at least so many seconds."""
+    side()
+    if not least:
+        return 1
+    began = time.perf_counter()
+    side()
+    return max(1, math.ceil(least / (time.perf_counter() - began)))
+
+
+def versus(timings: Mapping[str, Timing], ours: str, others: Iterable[str]) -> Pair:
+    """Sets one side against the fastest of some others."""
+    fastest = min(others, key=lambda name: timings[name].median)
+    return Pair((ours, timings[ours]), (fastest, timings[fastest]))
+
+
+def total(pairs: Sequence[Pair]) -> Pair:
+    """What the pairs take one after the other."""
+    return _combine(pairs, math.fsum)
+
+
+def geometric_mean(pairs: Sequence[Pair]) -> Pair:
+    """A pair whose ratio is the geometric mean of the pairs' ratios."""
+    return _combine(pairs, statistics.geometric_mean)
+
+
+def _combine(pairs: Sequence[Pair], reduce: Callable[[list[float]], float]) -> Pair:
+    def combine(sides: Sequence[tuple[str, Timing]]) -> tuple[str, Timing]:
+        # Which of several others was the fastest may differ: then all of them are named.
+        names = " or ".join(sorted({name for name, _ in sides}))
+        medians = [timing.median for _, timing in sides]
+        return names, Timing(reduce(medians), reduce([timing.fastest for _, timing in sides]))
+
+    return Pair(combine([pair.ours for pair in pairs]), combine([pair.other for pair in pairs]))
 
 
 def ratio(
     name: str,
-    over: tuple[str, Callable[[], Any]],
-    under: tuple[str, Callable[[], Any]],
+    over: tuple[str, Side],
+    under: tuple[str, Side],
     *,
-    bar: float,
     repeats: int,
+    bar: float | None = None,
+    aim: float | None = None,
 ) -> Ratio:
     """Measures how much longer one side takes than the other."""
-    times = interleave(dict([over, under]), repeats)
-    above, below = times[over[0]], times[under[0]]
-    return Ratio(
-        name,
-        statistics.median(above) / statistics.median(below),
-        min(above) / min(below),
-        bar,
-        {side: statistics.median(values) for side, values in times.items()},
-        repeats,
-    )
+    timings = interleave(dict([over, under]), repeats)
+    return versus(timings, over[0], [under[0]]).ratio(name, repeats, bar=bar, aim=aim)
 
 
 def machine() -> dict[str, Any]:
@@ -78,6 +193,7 @@ def machine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "python": platform.python_version(),
+        "kernels": instruction_set() if available() else "not built",
     }
 
 

@@ -1,80 +1,66 @@
-"""What sparse training costs beside dense training: masks, exploration, data."""
+"""Sparse training beside dense training: whole steps, and what masks and exploration cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..data import Batches, Split
-from ..models import create_model
-from ..sparsity import Sparsifier
-from .timing import Ratio, ratio
+from . import memory as memory_of
+from .settings import Measurement, Settings
+from .step import CIFAR, Step
+from .timing import Ratio, interleave, ratio, versus
+
+# Tickets, sparsity, and what the whole training may and should take beside one dense model's.
+_ENSEMBLES = ((3, 0.8, 0.80, 0.61), (7, 0.9, 0.85, 0.57))
+_SMALL_NETS: tuple[tuple[str, tuple[int, ...], int], ...] = (
+    ("wrn-16-2", CIFAR, 64),
+    ("cnn", (1, 28, 28), 64),
+    ("mlp-512-512", (1, 28, 28), 128),
+)
 
 
-class _Step:
-    """One training step of a network, dense or masked."""
-
-    def __init__(self, model: str, batch: int, sparsity: float) -> None:
-        torch.manual_seed(0)
-        self.network: nn.Module = create_model(model, (3, 32, 32), 10)
-        self.optimizer = torch.optim.SGD(
-            self.network.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4
-        )
-        self.sparsifier = (
-            Sparsifier(self.network, self.optimizer, sparsity, exploration=None)
-            if sparsity
-            else None
-        )
-        self._inputs = torch.randn(batch, 3, 32, 32)
-        self._labels = torch.randint(10, (batch,))
-
-    def __call__(self) -> None:
-        loss = F.cross_entropy(self.network(self._inputs), self._labels)
-        self.optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        self.optimizer.step()
-        if self.sparsifier is not None:
-            self.sparsifier.step()
-
-
-def masks(repeats: int) -> Ratio:
+def masks(settings: Settings) -> Iterator[Ratio | str]:
     """A masked training step against the same dense step."""
-    return ratio(
-        "masked step / dense step (WRN-16-4, batch 64, S=0.8)",
-        ("masked", _Step("wrn-16-4", 64, 0.8)),
-        ("dense", _Step("wrn-16-4", 64, 0.0)),
+    model, batch = settings.tiny("wrn-16-4"), settings.batch_or(64)
+    yield ratio(
+        f"masked step / dense step ({model}, batch {batch}, S=0.8)",
+        ("masked", Step(model, batch, 0.8, "masked")),
+        ("dense", Step(model, batch)),
         bar=1.05,
-        repeats=repeats,
+        repeats=settings.repeats,
     )
 
 
-def exploration(repeats: int) -> Ratio:
+def exploration(settings: Settings) -> Iterator[Ratio | str]:
     """One exploration of a large network against one of its dense training steps."""
-    masked = _Step("wrn-28-10", 2, 0.8)
+    model, batch = settings.tiny("wrn-28-10"), settings.batch_or(128)
+    masked = Step(model, 2, 0.8, "masked")
     sparsifier = masked.sparsifier
     assert sparsifier is not None
     sparsifier.keep_gradients()
     masked()
-    return ratio(
-        "exploration / dense step (WRN-28-10, 36.5 M weights, batch 128, S=0.8)",
+    weights = sum(parameter.numel() for parameter in masked.network.parameters())
+    yield ratio(
+        f"exploration / dense step ({model}, {weights / 1e6:.1f} M weights, batch {batch}, S=0.8)",
         ("exploration", lambda: sparsifier.explore(0.5)),
-        ("dense step", _Step("wrn-28-10", 128, 0.0)),
+        ("dense step", Step(model, batch)),
         bar=0.1,
-        repeats=max(1, repeats // 5),
+        repeats=settings.few_repeats,
     )
 
 
-def loader(repeats: int) -> Ratio:
+def loader(settings: Settings) -> Iterator[Ratio | str]:
     """One augmented batch against the training step that uses it."""
+    model, batch = settings.tiny("wrn-16-2"), settings.batch_or(128)
     generator = torch.Generator().manual_seed(0)
-    images = torch.randint(256, (10_000, 3, 32, 32), generator=generator, dtype=torch.uint8)
+    images = torch.randint(256, (10_000, *CIFAR), generator=generator, dtype=torch.uint8)
     split = Split(images, torch.randint(10, (10_000,), generator=generator))
     batches = Batches(
         split,
-        128,
+        batch,
         mean=(0.4914, 0.4822, 0.4465),
         std=(0.2023, 0.1994, 0.2010),
         augmentation="reflect-crop-flip",
@@ -87,17 +73,63 @@ def loader(repeats: int) -> Ratio:
             epoch += 1
 
     stream = endless()
-    return ratio(
-        "CIFAR batch with augmentation / dense step (WRN-16-2, batch 128)",
+    yield ratio(
+        f"CIFAR batch with augmentation / dense step ({model}, batch {batch})",
         ("batch", lambda: next(stream)),
-        ("dense step", _Step("wrn-16-2", 128, 0.0)),
+        ("dense step", Step(model, batch)),
         bar=0.05,
-        repeats=repeats,
+        repeats=settings.repeats,
     )
 
 
-MEASUREMENTS: dict[str, Callable[[int], Ratio]] = {
+def edst(settings: Settings) -> Iterator[Ratio | str]:
+    """The training of a whole EDST ensemble against that of one dense model."""
+    model, batch = settings.model_or("wrn-28-10"), settings.batch_or(64)
+    repeats = settings.few_repeats
+    sides = {f"sparse step S={s}": Step(model, batch, s) for _, s, _, _ in _ENSEMBLES}
+    timings = interleave({**sides, "dense step": Step(model, batch)}, repeats)
+    for side, (tickets, sparsity, bar, aim) in zip(sides, _ENSEMBLES, strict=True):
+        # Epochs: 150 to explore and 100 for each ticket, against 250 of the dense model.
+        steps = (150 + 100 * tickets) / 250
+        yield versus(timings, side, ["dense step"]).ratio(
+            f"training a whole EDST ensemble of {tickets} ({steps:g} x the steps) / ONE dense "
+            f"model ({model}, batch {batch}, S={sparsity})",
+            repeats,
+            factor=steps,
+            bar=bar,
+            aim=aim,
+        )
+
+
+def small_nets(settings: Settings) -> Iterator[Ratio | str]:
+    """A sparse training step of small networks against the same dense step."""
+    for name, shape, default in _SMALL_NETS:
+        model, batch = settings.tiny(name), settings.batch_or(default)
+        yield ratio(
+            f"sparse step / dense step ({model}, batch {batch}, S=0.8)",
+            ("sparse", Step(model, batch, 0.8, shape=shape)),
+            ("dense", Step(model, batch, shape=shape)),
+            repeats=settings.repeats,
+        )
+
+
+def memory(settings: Settings) -> Iterator[Ratio | str]:
+    """The peak memory of sparse training against that of dense training."""
+    model, batch = settings.model_or("wrn-16-4"), settings.batch_or(64)
+    found = {
+        side: float(memory_of.measure(model, batch, sparsity, settings.threads))
+        for side, sparsity in (("sparse", 0.8), ("dense", 0.0))
+    }
+    value = found["sparse"] / found["dense"]
+    name = f"peak memory of sparse / of dense training ({model}, batch {batch}, S=0.8)"
+    yield Ratio(name, value, value, bar=1.0, aim=0.8, seconds={}, repeats=1, memory=found)
+
+
+MEASUREMENTS: dict[str, Measurement] = {
     "masks": masks,
     "loader": loader,
     "exploration": exploration,
+    "edst": edst,
+    "small-nets": small_nets,
+    "memory": memory,
 }

@@ -1,46 +1,153 @@
-"""Measure ratios on this machine: what sparse training costs beside dense training.
+"""Measure ratios on this machine: what sparse takes beside dense, layers and whole networks.
 
-freetickets bench train
+freetickets bench kernels
+freetickets bench train --only edst
+freetickets bench kernels --figure crossover.svg
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
-from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..bench import NAMES, ON_REQUEST
+from ..errors import FreeTicketsError, UnknownNameError
+from ..models import check_name
+
+if TYPE_CHECKING:
+    from ..bench.timing import Ratio
+
+_FIGURE = "crossover"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this command."""
-    parser.add_argument("what", choices=["train"], help="which benchmark")
-    parser.add_argument("--only", help="one measurement: masks, loader or exploration")
-    parser.add_argument("--repeats", type=int, default=10, help="runs of each side (default: 10)")
+    parser.add_argument("what", choices=list(NAMES), help="which benchmark")
+    measurements = "; ".join(f"{what}: {', '.join(names)}" for what, names in NAMES.items())
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="NAME",
+        help=f"one measurement; may be given several times ({measurements}; "
+        f"{', '.join(ON_REQUEST)} is measured only if it is named)",
+    )
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        default=10,
+        metavar="INT",
+        help="runs of each side, fewer where one takes long (default: 10)",
+    )
+    parser.add_argument("--threads", type=int, metavar="INT", help="default: all cores")
+    parser.add_argument(
+        "--batch-size",
+        "-b",
+        type=int,
+        metavar="INT",
+        help="instead of those for which the bars are meant",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="STR",
+        help="of edst, memory and infer, instead of those for which the bars are meant",
+    )
+    parser.add_argument(
+        "--figure",
+        metavar="FILE",
+        help=f"kernels: measure {_FIGURE}, alone unless --only names more; draw it (.svg, .png)",
+    )
+    parser.add_argument(
+        "--small",
+        action="store_true",
+        help="tiny layers and networks, to see that all works; the ratios mean nothing",
+    )
 
 
 def run(parsed: argparse.Namespace) -> None:
-    """Measures, and prints each ratio beside its bar."""
-    from ..bench.timing import machine
-    from ..bench.train import MEASUREMENTS
-    from ..errors import FreeTicketsError, UnknownNameError
+    """Measures, and prints each ratio beside its bar as it comes."""
+    names = _measurements(parsed)
+    import torch
 
-    if parsed.repeats < 1:
-        raise FreeTicketsError(f"--repeats must be at least 1, not {parsed.repeats}")
-    if parsed.only is not None and parsed.only not in MEASUREMENTS:
-        raise UnknownNameError("measurement", parsed.only, MEASUREMENTS)
-    names = [parsed.only] if parsed.only else list(MEASUREMENTS)
+    from ..bench.curve import Point
+    from ..bench.settings import Settings
+    from ..bench.timing import Ratio, machine
+
+    if parsed.figure is not None:
+        from ..bench.figure import check_path
+
+        check_path(Path(parsed.figure))
+    if parsed.threads is not None:
+        torch.set_num_threads(parsed.threads)
+    settings = Settings(
+        parsed.repeats, torch.get_num_threads(), parsed.batch_size, parsed.model, parsed.small
+    )
     where = machine()
     if not parsed.json:
         print(", ".join(f"{key} {value}" for key, value in where.items()))
-    ratios = []
+        print(_HEADER, flush=True)
+    ratios: list[Ratio] = []
+    notes: list[str] = []
+    measurements = importlib.import_module(f"freetickets.bench.{parsed.what}").MEASUREMENTS
     for name in names:
-        result = MEASUREMENTS[name](parsed.repeats)
-        ratios.append(asdict(result))
+        for result in measurements[name](settings):
+            if isinstance(result, Ratio):
+                ratios.append(result)
+            else:
+                notes.append(result)
+            if not parsed.json:
+                print(_row(result) if isinstance(result, Ratio) else result, flush=True)
+    if parsed.figure is not None:
+        from ..bench.figure import draw_crossover
+        from ..storage import write_atomic
+
+        path = Path(parsed.figure)
+        points = [result for result in ratios if isinstance(result, Point)]
+        title = f"{where['cpu']}, {where['threads']} threads, torch {where['torch']}"
+        write_atomic(path, draw_crossover(points, title, path.suffix))
         if not parsed.json:
-            times = ", ".join(f"{side} {time:.4g} s" for side, time in result.seconds.items())
-            print(
-                f"{result.name}: {result.value:.4f} (best {result.best:.4f}, bar {result.bar}; "
-                f"{result.repeats} repeats; {times})",
-                flush=True,
-            )
+            print(f"saved in {path}")
     if parsed.json:
-        print(json.dumps({"machine": where, "ratios": ratios}, indent=2))
+        rows = [ratio.as_json() for ratio in ratios]
+        print(json.dumps({"machine": where, "ratios": rows, "notes": notes}, indent=2))
+
+
+def _measurements(parsed: argparse.Namespace) -> list[str]:
+    """Checks the flags, before torch is loaded, and returns what is to be measured."""
+    known = NAMES[parsed.what]
+    for flag in ("repeats", "threads", "batch_size"):
+        value = getattr(parsed, flag)
+        if value is not None and value < 1:
+            raise FreeTicketsError(f"--{flag.replace('_', '-')} must be at least 1, not {value}")
+    if parsed.model is not None:
+        check_name(parsed.model)
+        if parsed.what == "kernels":
+            raise FreeTicketsError("--model is for bench train and bench infer")
+    for name in parsed.only or ():
+        if name not in known:
+            raise UnknownNameError(f"measurement of bench {parsed.what}", name, known)
+    if parsed.figure is None:
+        return list(parsed.only or (name for name in known if name not in ON_REQUEST))
+    if _FIGURE not in known:
+        raise FreeTicketsError("--figure is drawn by bench kernels only")
+    return list(dict.fromkeys([*(parsed.only or ()), _FIGURE]))
+
+
+_HEADER = "  ratio  speed-up     bar     aim  met  what, and the median of each side"
+
+
+def _row(ratio: Ratio) -> str:
+    bar, aim = ("-" if limit is None else f"{limit:.3f}" for limit in (ratio.bar, ratio.aim))
+    met = "aim" if ratio.aimed else {True: "yes", False: "NO", None: "-"}[ratio.met]
+    sides = [f"{side} {_duration(seconds)}" for side, seconds in ratio.seconds.items()]
+    sides += [f"{side} {size / 1e6:.4g} MB" for side, size in ratio.memory.items()]
+    return (
+        f"{ratio.value:7.4f}  {ratio.speedup:7.2f}x  {bar:>6}  {aim:>6}  {met:>3}  "
+        f"{ratio.name} ({', '.join(sides)}; best {ratio.best:.4f}; repeats {ratio.repeats})"
+    )
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.4g} s" if seconds >= 1 else f"{1000 * seconds:.4g} ms"

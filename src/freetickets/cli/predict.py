@@ -38,7 +38,8 @@ def run(parsed: argparse.Namespace) -> None:
     ensemble = load(parsed.run_folder, parsed.model, device=parsed.device)
     shape = tuple(ensemble.info["input_shape"])
     names, inputs = read_inputs(parsed.inputs, shape, resize=parsed.resize)
-    log_probs = ensemble.member_log_proba(inputs, parsed.batch_size)
+    batch_size = max(1, min(parsed.batch_size, len(names)))
+    log_probs = ensemble.compile(batch_size).member_log_proba(inputs, parsed.batch_size)
     probs = np.exp(ensemble_log_probs(log_probs, ensemble.info["combine"]))
     unsure = Uncertainty.of(log_probs)
     rows = [

@@ -72,7 +72,7 @@ class Timeline:
 
     def exploration_rate(self, step: int) -> float:
         """The rate of the exploration that follows a step; 0 if none does. Escapes are extra."""
-        plan = self.span(step).phase.exploration
+        plan = self.span(step).phase.exploration if step <= self.steps else None
         if plan is None or step % plan.interval:
             return 0.0
         collection = _first_from(self._collections, step, default=self.steps)

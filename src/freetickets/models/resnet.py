@@ -8,6 +8,8 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..kernels.norm import BatchNormReLU
+
 
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions around which the input skips."""
@@ -17,14 +19,14 @@ class BasicBlock(nn.Module):
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, width, 3, stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
+        self.bn1 = BatchNormReLU(width)
         self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(width)
         self.downsample = _downsample(inputs, width, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(N, inputs, H, W)` to `(N, width, H / stride, W / stride)`."""
-        out = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        out = self.bn1(self.conv1(x))
         out = self.bn2(self.conv2(out))
         skip = x if self.downsample is None else self.downsample(x)
         return F.relu(out + skip, inplace=True)
@@ -42,17 +44,17 @@ class Bottleneck(nn.Module):
         super().__init__()
         outputs = width * self.expansion
         self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
+        self.bn1 = BatchNormReLU(width)
         self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
+        self.bn2 = BatchNormReLU(width)
         self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(outputs)
         self.downsample = _downsample(inputs, outputs, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(N, inputs, H, W)` to `(N, 4 * width, H / stride, W / stride)`."""
-        out = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        out = F.relu(self.bn2(self.conv2(out)), inplace=True)
+        out = self.bn1(self.conv1(x))
+        out = self.bn2(self.conv2(out))
         out = self.bn3(self.conv3(out))
         skip = x if self.downsample is None else self.downsample(x)
         return F.relu(out + skip, inplace=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from ..kernels.norm import BatchNormReLU
 
 
 class Block(nn.Module):
@@ -13,21 +14,21 @@ class Block(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int, dropout: float) -> None:
         super().__init__()
-        self.bn1 = nn.BatchNorm2d(inputs)
+        self.bn1 = BatchNormReLU(inputs)
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
         self.shortcut: nn.Conv2d | None = None
         if inputs != outputs or stride != 1:
             self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
+        self.bn2 = BatchNormReLU(outputs)
         self.dropout = nn.Dropout(dropout)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(N, inputs, H, W)` to `(N, outputs, H / stride, W / stride)`."""
-        active = F.relu(self.bn1(x), inplace=True)
+        active = self.bn1(x)
         # A skip that changes the shape starts from the activated input, an identity from the raw.
         skip = x if self.shortcut is None else self.shortcut(active)
-        active = F.relu(self.bn2(self.conv1(active)), inplace=True)
+        active = self.bn2(self.conv1(active))
         return skip + self.conv2(self.dropout(active))
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from .weight import SparseWeight
 
 # The decay of the running mean of dense gradients that "momentum" growth looks at, as in SNFS.
 _MOMENTUM_DECAY = 0.9
@@ -49,15 +51,17 @@ class GradientRecord:
         """Makes the gradients of the coming step wanted."""
         self._keep = True
 
-    def take(self, weights: Mapping[str, nn.Parameter], wanted: bool) -> None:
+    def needs(self, wanted: bool) -> bool:
+        """Whether the coming step's gradients are needed; `wanted`: an exploration uses them."""
+        return self._averages or (self._sums and (wanted or self._keep))
+
+    def take(self, weights: Iterable[SparseWeight], wanted: bool) -> None:
         """Copies the gradients of the coming step; `wanted`: an exploration will use them."""
+        self._taken = {}
+        if self.needs(wanted):
+            gradients = {weight.name: weight.take_gradient() for weight in weights}
+            self._taken = {name: grad for name, grad in gradients.items() if grad is not None}
         self._wanted = wanted or self._keep
-        needed = self._averages or (self._sums and self._wanted)
-        self._taken = {
-            name: weight.grad.detach().clone()
-            for name, weight in weights.items()
-            if needed and weight.grad is not None
-        }
 
     def drop(self) -> None:
         """Forgets what was taken: there was no step."""

@@ -9,6 +9,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrize import is_parametrized
 
 from ..errors import FreeTicketsError, UnknownNameError
+from ..kernels.layers import SparseLayer
 from .distribution import matches
 
 Selector = str | type[nn.Module]
@@ -51,7 +52,7 @@ def select_weights(
         >>> list(select_weights(net, exclude=["2"]))
         ['0.weight']
     """
-    model = _bare(model)
+    model = bare(model)
     include = None if include is None else _as_list(include)
     exclude = _as_list(exclude)
     found: dict[str, nn.Parameter] = {}
@@ -66,6 +67,10 @@ def select_weights(
                 raise FreeTicketsError(
                     f"weight {name!r} is parametrized (weight_norm and the like), so it can't be "
                     "held at zero: exclude it"
+                )
+            if isinstance(module, SparseLayer) and _is_selected(name, module, include, exclude):
+                raise FreeTicketsError(
+                    f"another sparsifier holds {name!r} already: detach() it first"
                 )
             if weight is None or not weight.requires_grad or id(weight) in seen:
                 continue
@@ -87,12 +92,11 @@ def select_weights(
     return {
         name: weight
         for name, weight in found.items()
-        if (include is None or _fits(name, owners[name], include))
-        and not _fits(name, owners[name], exclude)
+        if _is_selected(name, owners[name], include, exclude)
     }
 
 
-def _bare(model: nn.Module) -> nn.Module:
+def bare(model: nn.Module) -> nn.Module:
     """The network inside the wrappers that would put their own names before its own."""
     inside: nn.Module | None = model
     while inside is not None:
@@ -118,6 +122,15 @@ def _weight_names(module: nn.Module, embeddings: bool) -> list[str]:
     if embeddings and isinstance(module, _EMBEDDINGS):
         return ["weight"]
     return []
+
+
+def _is_selected(
+    name: str,
+    owner: nn.Module,
+    include: Sequence[Selector] | None,
+    exclude: Sequence[Selector],
+) -> bool:
+    return (include is None or _fits(name, owner, include)) and not _fits(name, owner, exclude)
 
 
 def _fits(name: str, owner: nn.Module, selectors: Sequence[Selector]) -> bool:

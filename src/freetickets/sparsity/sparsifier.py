@@ -12,6 +12,7 @@ from torch.optim import LBFGS, Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from ..errors import FreeTicketsError
+from .backend import Backend, make_engine
 from .distribution import Distribution, allocate
 from .exploration import grown, survivors
 from .gradients import GradientRecord
@@ -20,7 +21,7 @@ from .schedule import Exploration, check_rate
 from .score import GrowthLike, ScoreLike, WeightView, as_mixture, as_score
 from .statistics import LayerStatistics, itop_rate, overall_sparsity, table
 from .topology import Topology, digest, pack_mask, random_mask, unpack_mask
-from .weight import SparseWeight
+from .weight import CompressedWeight, MaskedWeight, SparseWeight
 
 
 class Sparsifier:
@@ -58,6 +59,13 @@ class Sparsifier:
         include: Only these weights become sparse (patterns or module types).
         exclude: These weights stay dense (patterns or module types).
         embeddings: Whether embedding tables become sparse too.
+        backend: "masked": PyTorch's dense kernels and weights with zeros, on any device. "sparse":
+            layers are replaced, in place, by ones that hold and compute only the active weights
+            (linear layers and convolutions in float32 on the CPU; others are masked). "auto": as
+            "sparse" where that works, but each direction of a layer runs dense if that is faster
+            here, which is measured in the first steps. Wrap a network for several processes or
+            with `torch.compile` after this. An optimizer that looks at more than one weight at a
+            time (LBFGS, Muon, one of your own) gets masked weights from "auto".
         seed: The seed of the topology and of random growth; the same on all ranks.
 
     Example:
@@ -89,6 +97,7 @@ class Sparsifier:
         include: Selector | Sequence[Selector] | None = None,
         exclude: Selector | Sequence[Selector] = (),
         embeddings: bool = False,
+        backend: Backend = "auto",
         seed: int = 0,
     ) -> None:
         if prune_scope not in ("layer", "global"):
@@ -116,14 +125,22 @@ class Sparsifier:
         counts = allocate(shapes, sparsity, distribution)
         # A layer that gets all its weights needs no mask: exploration can then never damage it.
         self._shapes = shapes
-        self._sparse = [
-            SparseWeight(n, w, random_mask(w.shape, counts[n], self._generator))
-            for n, w in weights.items()
-            if counts[n] < w.numel()
+        masks = {
+            name: random_mask(weight.shape, counts[name], self._generator)
+            for name, weight in weights.items()
+            if counts[name] < weight.numel()
+        }
+        _check_alone(optimizer, [weights[name] for name in masks])
+        self._engine = make_engine(backend, model, optimizer, masks)
+        self._sparse: list[SparseWeight] = [
+            CompressedWeight(name, self._engine.layers[name])
+            if self._engine is not None and name in self._engine.layers
+            else MaskedWeight(name, weights[name], mask)
+            for name, mask in masks.items()
         ]
         self._stepped = False  # whether the optimizer has taken a step since the last `step()`
-        self._check_alone()
         self._hold_all()
+        self._announce()
         self._hooks = self._register_hooks()
 
     # ---- what a loop calls
@@ -152,6 +169,7 @@ class Sparsifier:
         rate = self._rate(self.steps)
         if rate > 0:
             self.explore(rate)
+        self._announce()
         return rate > 0
 
     @torch.no_grad()
@@ -166,8 +184,8 @@ class Sparsifier:
             return
         if self._record.missing:
             raise FreeTicketsError(
-                "no dense gradient to grow by: call keep_gradients() before the optimizer step "
-                "that precedes explore(), and zero_grad() after it"
+                "no dense gradient to grow by: call keep_gradients() before the forward pass of "
+                "the step that precedes explore(), and zero_grad() after it"
             )
         views = [self._view(weight) for weight in self._sparse]
         surviving = survivors(views, self._prune, rate, across_layers=self._global)
@@ -177,8 +195,8 @@ class Sparsifier:
             for weight, view, kept in zip(self._sparse, views, surviving, strict=True)
         ]
         for weight, kept, mask in zip(self._sparse, surviving, masks, strict=True):
-            weight.rewire(mask)
-            weight.keep(self.optimizer, mask if self._keep_regrown else kept, state=kept)
+            weights = mask if self._keep_regrown else kept
+            weight.rewire(self.optimizer, mask, weights=weights, state=kept)
         if isinstance(self.optimizer, LBFGS):
             self.optimizer.state.clear()  # its past steps would revive pruned weights
         self._record.close()
@@ -191,15 +209,17 @@ class Sparsifier:
         before (clipping by norm, logging).
         """
         if not self._record.taken:
-            window = range(self.steps + 1, self.steps + 1 + self._gradient_batches)
-            wanted = any(self._rate(step) > 0 for step in window)
-            self._record.take({w.name: w.parameter for w in self._sparse}, wanted)
+            self._record.take(self._sparse, self._explores_soon)
         for weight in self._sparse:
             weight.mask_gradient()
 
     def keep_gradients(self) -> None:
-        """Records the dense gradients of the coming step, so that `explore` can follow it."""
+        """Records the dense gradients of the coming step, so that `explore` can follow it.
+
+        Call it before the forward pass of that step.
+        """
         self._record.keep()
+        self._announce()
 
     @property
     def due(self) -> bool:
@@ -250,6 +270,7 @@ class Sparsifier:
             "topology": {w.name: pack_mask(w.mask) for w in self._sparse},
             "ever_active": {w.name: pack_mask(w.ever_active) for w in self._sparse},
             "gradients": self._record.state_dict(),
+            "choices": self._engine.choices.state_dict() if self._engine is not None else {},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -264,14 +285,17 @@ class Sparsifier:
         for weight in self._sparse:
             shape = weight.mask.shape
             weight.ever_active.copy_(unpack_mask(state["ever_active"][weight.name], shape))
-            weight.rewire(unpack_mask(state["topology"][weight.name], shape))
+            weight.restore(unpack_mask(state["topology"][weight.name], shape))
         self.steps = int(state["steps"])
         self._generator.set_state(state["generator"].cpu())
         self._record.load_state_dict(
             state["gradients"], {w.name: w.parameter.device for w in self._sparse}
         )
+        if self._engine is not None:
+            self._engine.choices.load_state_dict(state.get("choices", {}))
         self._stepped = False
         self._hold_all()
+        self._announce()
 
     def __getstate__(self) -> dict[str, Any]:
         # Hooks belong to the optimizer that holds them, and generators can't be copied: the copy
@@ -289,30 +313,41 @@ class Sparsifier:
         self._hooks = self._register_hooks() if state["_hooks"] else []
 
     def detach(self) -> None:
-        """Lets go of the optimizer: the weights stay as they are, nothing holds them any more."""
+        """Lets go of the optimizer: the weights stay as they are, nothing holds them any more.
+
+        Layers that were replaced by sparse ones become dense ones again.
+        """
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
+        if self._engine is not None:
+            parameters = self._engine.remove(self.optimizer)
+            masks = {weight.name: weight for weight in self._sparse}
+            self._sparse = [
+                MaskedWeight(name, parameters[name], weight.mask) if name in parameters else weight
+                for name, weight in masks.items()
+            ]
+            self._engine = None
 
     # ---- inside
+
+    @property
+    def _explores_soon(self) -> bool:
+        """Whether an exploration will look at the gradients of the coming step."""
+        window = range(self.steps + 1, self.steps + 1 + self._gradient_batches)
+        return any(self._rate(step) > 0 for step in window)
+
+    def _announce(self) -> None:
+        """Has layers that compute only with active weights get the dense gradient when needed."""
+        needed = self._record.needs(self._explores_soon)
+        for weight in self._sparse:
+            weight.announce_gradient(needed)
 
     def _register_hooks(self) -> list[RemovableHandle]:
         return [
             self.optimizer.register_step_pre_hook(self._before_step),
             self.optimizer.register_step_post_hook(self._after_step),
         ]
-
-    def _check_alone(self) -> None:
-        """Refuses a second sparsifier of one weight: it would be held to both topologies."""
-        mine = {id(weight.parameter) for weight in self._sparse}
-        for hook in self.optimizer._optimizer_step_pre_hooks.values():
-            other = getattr(hook, "__self__", None)
-            if isinstance(other, Sparsifier):
-                for weight in other._sparse:
-                    if id(weight.parameter) in mine:
-                        raise FreeTicketsError(
-                            f"another sparsifier holds {weight.name!r} already: detach() it first"
-                        )
 
     def _before_step(
         self, _: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -352,12 +387,25 @@ class Sparsifier:
     def _view(self, weight: SparseWeight) -> WeightView:
         return WeightView(
             weight.name,
-            weight.parameter.detach(),
+            weight.tensor,
             weight.mask,
             self._record.gradient(weight.name),
             self._record.momentum(weight.name),
             self._generator,
         )
+
+
+def _check_alone(optimizer: Optimizer, weights: Sequence[nn.Parameter]) -> None:
+    """Refuses a second sparsifier of one weight: it would be held to both topologies."""
+    mine = {id(weight) for weight in weights}
+    for hook in optimizer._optimizer_step_pre_hooks.values():
+        other = getattr(hook, "__self__", None)
+        if isinstance(other, Sparsifier):
+            for weight in other._sparse:
+                if id(weight.parameter) in mine:
+                    raise FreeTicketsError(
+                        f"another sparsifier holds {weight.name!r} already: detach() it first"
+                    )
 
 
 def _check_optimized(weights: Mapping[str, nn.Parameter], optimizer: Optimizer) -> None:

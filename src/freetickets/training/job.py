@@ -129,6 +129,7 @@ class Job:
                 decay_norms=config.make_recipe().decay_norms,
             ),
             label_smoothing=config.label_smoothing or 0.0,
+            backend=config.backend,
             output=output,
             describe=self.describe(),
             reporter=reporter,

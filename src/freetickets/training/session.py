@@ -30,6 +30,7 @@ class Session:
         optimizer: How weights are updated.
         sparse: How the network is made sparse, if the plan asks for it.
         label_smoothing: Of the cross-entropy.
+        backend: How sparse layers are computed: see `Sparsifier`.
     """
 
     def __init__(
@@ -41,14 +42,15 @@ class Session:
         optimizer: OptimizerOptions,
         sparse: SparseOptions,
         label_smoothing: float,
+        backend: str,
     ) -> None:
         self.run = run
         self.timeline = timeline
         self.network = network
         self._fabric = fabric
         self._label_smoothing = label_smoothing
+        network.to(fabric.device)
         raw_optimizer = make_optimizer(network, optimizer)
-        self._model, self._optimizer = fabric.setup(network, raw_optimizer)
         self._raw_optimizer = raw_optimizer
         sparsity = run.phases[0].sparsity
         self.sparsifier = (
@@ -62,11 +64,14 @@ class Session:
                 grow=sparse.grow,
                 regrown_value=cast(Any, sparse.regrown_value),
                 exclude=sparse.exclude,
+                backend=cast(Any, backend),
                 seed=derive(run.seed, "topology"),
             )
             if sparsity > 0
             else None
         )
+        # After the sparsifier, which may replace layers: a wrapper must see the new ones.
+        self._model, self._optimizer = fabric.setup(network, raw_optimizer)
 
     def step(self, step: int, inputs: Tensor, labels: Tensor, *, keep_gradients: bool) -> Tensor:
         """Takes one training step, and returns its loss and its number of correct answers.
@@ -81,13 +86,13 @@ class Session:
             group["lr"] = self.timeline.lr(step)
         # Dropout and the like draw by the step's number, so a resumed run draws the same.
         torch.manual_seed(derive(self.run.seed, "step", step))
+        if self.sparsifier is not None and keep_gradients:
+            self.sparsifier.keep_gradients()
         self.network.train()
         logits = self._model(inputs)
         loss = _cross_entropy(logits, labels, label_smoothing=self._label_smoothing)
         self._optimizer.zero_grad()
         self._fabric.backward(loss)
-        if self.sparsifier is not None and keep_gradients:
-            self.sparsifier.keep_gradients()
         self._optimizer.step()
         if self.sparsifier is not None:
             self.sparsifier.step()

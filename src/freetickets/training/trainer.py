@@ -47,6 +47,7 @@ class Trainer:
         fabric: The device, the precision and the processes.
         optimizer: How weights are updated.
         label_smoothing: Of the cross-entropy.
+        backend: How sparse layers are computed: see `Sparsifier`.
         output: The run's folder: tickets, log and checkpoints go there, and a run that was stopped
             is resumed from there. None keeps the tickets in memory only.
         describe: What each ticket is to say of its model and data.
@@ -64,6 +65,7 @@ class Trainer:
         fabric: Fabric | None = None,
         optimizer: OptimizerOptions | None = None,
         label_smoothing: float = 0.0,
+        backend: str = "auto",
         output: Path | None = None,
         describe: Mapping[str, Any] | None = None,
         reporter: Reporter | None = None,
@@ -82,6 +84,7 @@ class Trainer:
         self._fabric = fabric or Fabric(accelerator="cpu", devices=1)
         self._optimizer = optimizer or OptimizerOptions()
         self._label_smoothing = label_smoothing
+        self._backend = backend
         self._output = output
         self._describe = dict(describe or {})
         self._reporter = reporter or Reporter(quiet=True)
@@ -135,6 +138,7 @@ class Trainer:
             self._optimizer,
             self._plan.sparse,
             self._label_smoothing,
+            self._backend,
         )
         if saved is not None:
             session.load_state_dict(saved)

@@ -1,0 +1,166 @@
+"""Predicting with sparse members beside predicting with one dense network."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import FreeTicketsError
+from ..kernels.inference import compile_network
+from ..models import create_model
+from ..sparsity import Sparsifier
+from ..sparsity.topology import Topology
+from .rivals import RIVALS, AbsentError, Predict
+from .settings import Measurement, Settings
+from .step import CIFAR
+from .timing import Ratio, interleave, versus
+
+_MODEL = "wrn-28-10"
+# The threads of other libraries go to sleep in this time.
+_PAUSE_SECONDS = 0.02
+# For each sparsity, what a member may and should take beside a dense network in ONNX Runtime.
+_MEMBERS = {0.8: (0.50, 0.40), 0.9: (0.28, 0.20), 0.95: (0.16, 0.11)}
+
+
+def ensemble(settings: Settings) -> Iterator[Ratio | str]:
+    """A whole ensemble against one dense network in PyTorch."""
+    model, members, sparsity = settings.model_or(_MODEL), 3, 0.8
+    for batch in dict.fromkeys(map(settings.batch_or, (16, 128))):
+        x = torch.randn(batch, *CIFAR)
+        dense = dense_sides(make_network(model)[0], x)
+        sides = {"member": member_side(model, sparsity, x), **dense}
+        timings = interleave(sides, settings.repeats)
+        yield versus(timings, "member", dense).ratio(
+            f"predicting with {members} sparse members / with ONE dense network in PyTorch "
+            f"({model}, batch {batch}, S={sparsity})",
+            settings.repeats,
+            factor=members,
+            bar=1.35,
+            aim=1.0,
+        )
+
+
+def members(settings: Settings) -> Iterator[Ratio | str]:
+    """One member against one dense network in other libraries."""
+    return _against(settings, settings.batch_or(16), _MEMBERS, list(RIVALS))
+
+
+def latency(settings: Settings) -> Iterator[Ratio | str]:
+    """One member against one dense network in ONNX Runtime, a sample at a time."""
+    return _against(settings, settings.batch or 1, {0.9: (0.5, 0.3)}, ["ONNX Runtime"])
+
+
+MEASUREMENTS: dict[str, Measurement] = {
+    "ensemble": ensemble,
+    "members": members,
+    "latency": latency,
+}
+
+
+def _against(
+    settings: Settings,
+    batch: int,
+    bars: Mapping[float, tuple[float, float]],
+    rivals: Sequence[str],
+) -> Iterator[Ratio | str]:
+    """Times members of some sparsities and the rivals that there are, all in one loop.
+
+    The bars are those against ONNX Runtime.
+    """
+    model, repeats = settings.model_or(_MODEL), settings.repeats
+    x = torch.randn(batch, *CIFAR)
+    network, _ = make_network(model)
+    others: dict[str, Predict] = {}
+    for name in rivals:
+        try:
+            predict = RIVALS[name](network, x, settings.threads)
+        except AbsentError as error:
+            yield f"{name} is left out: {error}"
+            continue
+        others[name] = checked(name, predict, network, x)
+    if not others:
+        return
+    ours = {f"member S={sparsity}": member_side(model, sparsity, x) for sparsity in bars}
+    timings = interleave({**ours, **others}, repeats, pause=_PAUSE_SECONDS)
+    for side, (sparsity, (bar, aim)) in zip(ours, bars.items(), strict=True):
+        for name in others:
+            has_bar = name == "ONNX Runtime"
+            yield versus(timings, side, [name]).ratio(
+                f"one sparse member / one dense network in {name} "
+                f"({model}, batch {batch}, S={sparsity})",
+                repeats,
+                bar=bar if has_bar else None,
+                aim=aim if has_bar else None,
+            )
+
+
+# ---- the sides
+
+
+def make_network(model: str, sparsity: float = 0.0) -> tuple[nn.Module, Topology]:
+    """Builds a network, ready to predict, and its topology; a dense one has none."""
+    torch.manual_seed(0)
+    network = create_model(model, CIFAR, 10)
+    topology: Topology = {}
+    if sparsity:
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+        topology = Sparsifier(
+            network, optimizer, sparsity, exploration=None, backend="masked"
+        ).topology
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = None  # the mean of all batches: two are enough then
+    with torch.no_grad():
+        for _ in range(2):
+            network(torch.randn(8, *CIFAR))
+    return network.eval().requires_grad_(False), topology
+
+
+def member_side(model: str, sparsity: float, x: Tensor) -> Predict:
+    """A sparse network, compiled for prediction.
+
+    Raises:
+        FreeTicketsError: It can't be compiled, or predicts something else then.
+    """
+    network, topology = make_network(model, sparsity)
+    compiled = compile_network(network, topology, len(x))
+    if compiled is network:
+        raise FreeTicketsError(
+            f"{model} can't be compiled for prediction: are the sparse kernels built?"
+        )
+    return checked("the compiled member", lambda: compiled(x), network, x)
+
+
+def dense_sides(network: nn.Module, x: Tensor) -> dict[str, Predict]:
+    """A dense network in PyTorch, in either layout of its maps."""
+    contiguous = copy.deepcopy(network)
+    contiguous._forward_pre_hooks.clear()  # one of them makes the input channels_last
+    last = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    last_x = x.contiguous(memory_format=torch.channels_last)
+    return {
+        "dense contiguous": _eager(contiguous, x),
+        "dense channels_last": _eager(last, last_x),
+    }
+
+
+def _eager(network: nn.Module, x: Tensor) -> Predict:
+    @torch.inference_mode()
+    def predict() -> Tensor:
+        return network(x)
+
+    return predict
+
+
+def checked(name: str, predict: Predict, network: nn.Module, x: Tensor) -> Predict:
+    """Returns the function, if it predicts what the network does: else its time means nothing."""
+    with torch.no_grad():
+        wanted = network(x)
+    error = float((predict() - wanted).abs().max() / wanted.abs().max())
+    if not error < 1e-3:
+        raise FreeTicketsError(
+            f"{name} does not predict what the network does: relative error {error:.2g}"
+        )
+    return predict

@@ -1,0 +1,352 @@
+"""The sparse kernels against PyTorch's dense ones, layer by layer."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..kernels import ops
+from ..kernels.library import Geometry, lanes
+from ..sparsity.topology import random_mask
+from .curve import Point, crossover_sparsity
+from .settings import Measurement, Settings
+from .timing import Pair, Ratio, Side, Timing, geometric_mean, interleave, total, versus
+
+_DIRECTIONS = ("forward", "input gradient", "weight gradient")
+_LEAST_SECONDS = 0.005
+_CONTIGUOUS, _CHANNELS_LAST = "dense contiguous", "dense channels_last"
+_DENSE = (_CONTIGUOUS, _CHANNELS_LAST)
+
+# For each density, how many times as fast as dense the geometric mean must be, and should be.
+Speedups = dict[float, tuple[float, float]]
+_WIDE_FORWARD: Speedups = {0.2: (3.5, 4.5), 0.1: (6, 8), 0.05: (9, 14)}
+_WIDE_TRAINING: Speedups = {0.2: (4, 5), 0.1: (7, 9), 0.05: (11, 16)}
+_SMALL_TRAINING: Speedups = {0.2: (3, 4), 0.1: (5, 7)}
+_LINEAR_TRAINING: Speedups = {0.1: (2.5, 4), 0.02: (8, 15)}
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution that keeps the size of its maps, but for its stride."""
+
+    inputs: int
+    outputs: int
+    size: int
+    kernel: int = 3
+    stride: int = 1
+
+    def __str__(self) -> str:
+        stride = f" stride {self.stride}" if self.stride > 1 else ""
+        kernel = f"{self.kernel}x{self.kernel}{stride}"
+        return f"{kernel} {self.inputs}->{self.outputs} @ {self.size}x{self.size}"
+
+    @property
+    def geometry(self) -> Geometry:
+        """The same for the kernels."""
+        shape = (self.outputs, self.inputs, self.kernel, self.kernel)
+        return Geometry(shape, (self.stride,) * 2, (self.kernel // 2,) * 2)
+
+
+# The layers of WRN-28-10, and of a network that is five times as narrow.
+_WIDE = (Conv(160, 160, 32), Conv(320, 320, 16), Conv(640, 640, 8))
+_SMALL = (Conv(32, 32, 32), Conv(64, 64, 16), Conv(128, 128, 8))
+_OTHER = (
+    Conv(256, 256, 14, kernel=1),
+    Conv(160, 320, 32, stride=2),
+    Conv(3, 64, 64, kernel=7, stride=2),
+)
+# Networks of linear layers, by the widths of their maps.
+_LINEAR = ((784, 1000, 1000, 10), (1024, 4096))
+_CROSSOVER_DENSITIES = (1.0, 0.8, 0.57, 0.4, 0.28, 0.2, 0.1, 0.05, 0.02)
+
+
+def wide(settings: Settings) -> Iterator[Ratio | str]:
+    """Each direction of the convolutions of a wide network."""
+    batch, repeats = settings.batch_or(32), settings.repeats
+    forward: dict[float, list[Pair]] = defaultdict(list)
+    training: dict[float, list[Pair]] = defaultdict(list)
+    for conv in _shrunk(_WIDE, settings):
+        layer: dict[float, list[Pair]] = defaultdict(list)
+        for direction, pairs in measure_conv(conv, batch, list(_WIDE_FORWARD), repeats):
+            for density, pair in pairs.items():
+                layer[density].append(pair)
+                yield pair.ratio(f"{direction}, {_about(conv, batch, density)}", repeats)
+        for density, directions in layer.items():
+            forward[density].append(directions[0])
+            training[density].append(total(directions))
+    yield from _means("forward, wide convolutions", forward, _WIDE_FORWARD, repeats)
+    yield from _means("training, wide convolutions", training, _WIDE_TRAINING, repeats)
+
+
+def small(settings: Settings) -> Iterator[Ratio | str]:
+    """The convolutions of a narrow network."""
+    batch, repeats = settings.batch_or(64), settings.repeats
+    found: dict[float, list[Pair]] = defaultdict(list)
+    for conv in _shrunk(_SMALL, settings):
+        for density, pair in _training(conv, batch, list(_SMALL_TRAINING), repeats).items():
+            found[density].append(pair)
+            yield pair.ratio(f"training, {_about(conv, batch, density)}", repeats)
+    yield from _means("training, small convolutions", found, _SMALL_TRAINING, repeats)
+
+
+def other(settings: Settings) -> Iterator[Ratio | str]:
+    """Convolutions of other kinds."""
+    batch, repeats = settings.batch_or(32), settings.repeats
+    for conv in _shrunk(_OTHER, settings):
+        for density, pair in _training(conv, batch, [0.1], repeats).items():
+            yield pair.ratio(f"training, {_about(conv, batch, density)}", repeats)
+
+
+def linear(settings: Settings) -> Iterator[Ratio | str]:
+    """Networks of linear layers, and PyTorch's own sparse matrices."""
+    batch, repeats = settings.batch_or(128), settings.repeats
+    found: dict[float, list[Pair]] = defaultdict(list)
+    for widths in _LINEAR:
+        sizes = [min(width, 16) for width in widths] if settings.small else list(widths)
+        name = "linear " + "-".join(map(str, sizes))
+        for density in _LINEAR_TRAINING:
+            about = _about(name, batch, density)
+            network = LinearNetwork(sizes, batch, density)
+            sides: dict[str, Side] = {"sparse": network.train, "dense": network.train_dense}
+            timings = _time(sides, repeats)
+            pair = versus(timings, "sparse", ["dense"])
+            found[density].append(pair)
+            yield pair.ratio(f"training, {about}", repeats)
+            sides = {"sparse": network.predict, **network.csr_sides()}
+            timings = _time(sides, repeats)
+            pair = versus(timings, "sparse", set(sides) - {"sparse"})
+            yield pair.ratio(f"forward against torch.sparse, {about}", repeats)
+    yield from _means("training, linear networks", found, _LINEAR_TRAINING, repeats)
+
+
+def crossover(settings: Settings) -> Iterator[Ratio | str]:
+    """From which sparsity on training is faster than dense."""
+    batch, repeats = settings.batch_or(16), settings.repeats
+    for conv in _shrunk(_WIDE, settings):
+        points = []
+        for density, pair in _training(conv, batch, _CROSSOVER_DENSITIES, repeats).items():
+            row = pair.ratio(f"training, {_about(conv, batch, density)}", repeats)
+            points.append(Point(**vars(row), curve=str(conv), sparsity=1 - density))
+            yield points[-1]
+        start = crossover_sparsity([(point.sparsity, point.speedup) for point in points])
+        when = "at no sparsity" if start is None else f"from sparsity {start:.2f} on"
+        yield f"training, {conv}, batch {batch}: faster than dense {when}"
+
+
+MEASUREMENTS: dict[str, Measurement] = {
+    "wide": wide,
+    "small": small,
+    "linear": linear,
+    "other": other,
+    "crossover": crossover,
+}
+
+
+def _about(layer: object, batch: int, density: float) -> str:
+    return f"{layer}, batch {batch}, density {density:g}"
+
+
+@torch.no_grad()
+def _time(sides: Mapping[str, Side], repeats: int) -> dict[str, Timing]:
+    return interleave(sides, repeats, least=_LEAST_SECONDS)
+
+
+def _means(
+    name: str, pairs: dict[float, list[Pair]], speedups: Speedups, repeats: int
+) -> Iterator[Ratio]:
+    """The geometric mean of the layers, for each density."""
+    for density, (must, should) in speedups.items():
+        mean = geometric_mean(pairs[density])
+        about = f"{name}: geometric mean, density {density:g}"
+        yield mean.ratio(about, repeats, bar=1 / must, aim=1 / should)
+
+
+def _shrunk(convs: Iterable[Conv], settings: Settings) -> list[Conv]:
+    if not settings.small:
+        return list(convs)
+    return [
+        replace(
+            conv,
+            inputs=min(conv.inputs, 8),
+            outputs=min(conv.outputs, 8),
+            size=max(2, conv.size // 4),
+        )
+        for conv in convs
+    ]
+
+
+# ---- convolutions
+
+
+def _training(
+    conv: Conv, batch: int, densities: Sequence[float], repeats: int
+) -> dict[float, Pair]:
+    """The three directions of a convolution one after the other, for each density."""
+    found: dict[float, list[Pair]] = defaultdict(list)
+    for _, pairs in measure_conv(conv, batch, densities, repeats):
+        for density, pair in pairs.items():
+            found[density].append(pair)
+    return {density: total(pairs) for density, pairs in found.items()}
+
+
+def measure_conv(
+    conv: Conv, batch: int, densities: Sequence[float], repeats: int
+) -> Iterator[tuple[str, dict[float, Pair]]]:
+    """Times each direction: all densities, and dense in either layout, in one loop."""
+    for direction, sides in conv_sides(conv, batch, densities).items():
+        timings = _time(sides, repeats)
+        pairs = {}
+        for density in densities:
+            pair = versus(timings, _sparse(density), _DENSE)
+            pairs[density] = pair._replace(ours=("sparse", pair.ours[1]))
+        yield direction, pairs
+
+
+def conv_sides(conv: Conv, batch: int, densities: Sequence[float]) -> dict[str, dict[str, Side]]:
+    """What is timed, by direction and side."""
+    generator = torch.Generator().manual_seed(0)
+    height, width = conv.geometry.output_size(conv.size, conv.size)
+    x = torch.randn(batch, conv.inputs, conv.size, conv.size, generator=generator)
+    gradient = torch.randn(batch, conv.outputs, height, width, generator=generator)
+    weight = torch.randn(conv.geometry.shape, generator=generator)
+    sides: dict[str, dict[str, Side]] = {direction: {} for direction in _DIRECTIONS}
+    for density in densities:
+        mask = _mask(weight.shape, density, generator)
+        found = _sparse_sides(conv.geometry, weight, mask, x, gradient)
+        for direction, side in zip(_DIRECTIONS, found, strict=True):
+            sides[direction][_sparse(density)] = side
+    for name, layout in zip(_DENSE, (torch.contiguous_format, torch.channels_last), strict=True):
+        tensors = [tensor.contiguous(memory_format=layout) for tensor in (weight, x, gradient)]
+        found = _dense_sides(conv.geometry, *tensors)
+        for direction, side in zip(_DIRECTIONS, found, strict=True):
+            sides[direction][name] = side
+    return sides
+
+
+def _sparse(density: float) -> str:
+    return f"sparse {density:g}"
+
+
+def _sparse_sides(
+    geometry: Geometry, weight: Tensor, mask: Tensor, x: Tensor, gradient: Tensor
+) -> list[Side]:
+    indices = mask.flatten().nonzero().flatten().int()
+    values, plan = weight[mask], ops.make_plan(indices, geometry)
+    size, (shape, stride, padding) = list(x.shape[2:]), map(list, geometry)
+    x, gradient = ops.to_groups(x, lanes()), ops.to_groups(gradient, lanes())
+    layer = (shape, stride, padding, 0)
+    return [
+        lambda: ops.conv2d(x, values, indices, plan, None, *layer),
+        lambda: ops.conv2d_input_gradient(gradient, values, indices, plan, size, *layer),
+        lambda: ops.conv2d_weight_gradient(x, gradient, indices, plan, *layer),
+    ]
+
+
+def _dense_sides(geometry: Geometry, weight: Tensor, x: Tensor, gradient: Tensor) -> list[Side]:
+    stride, padding = geometry.stride, geometry.padding
+
+    def backward(which: int) -> Tensor:
+        wanted = [which == 0, which == 1, False]
+        layer = (None, stride, padding, (1, 1), False, (0, 0), 1)
+        found = torch.ops.aten.convolution_backward(gradient, x, weight, *layer, wanted)
+        return found[which]
+
+    return [
+        lambda: F.conv2d(x, weight, None, stride, padding),
+        lambda: backward(0),
+        lambda: backward(1),
+    ]
+
+
+def _mask(shape: torch.Size, density: float, generator: torch.Generator) -> Tensor:
+    return random_mask(shape, max(1, round(density * shape.numel())), generator)
+
+
+# ---- linear layers
+
+
+class LinearNetwork:
+    """Linear layers in a row, sparse and dense: forward, then both gradients of each layer.
+
+    Args:
+        widths: Of the input and of each layer's output.
+        batch: The samples.
+        density: The share of active weights.
+    """
+
+    def __init__(self, widths: Sequence[int], batch: int, density: float) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self._x = torch.randn(batch, widths[0], generator=generator)
+        self._gradient = torch.randn(batch, widths[-1], generator=generator)
+        self.weights: list[Tensor] = []
+        self._layers: list[tuple[Tensor, Tensor, Tensor]] = []
+        for inputs, outputs in pairwise(widths):
+            weight = torch.randn(outputs, inputs, generator=generator) / math.sqrt(inputs)
+            mask = _mask(weight.shape, density, generator)
+            indices = mask.flatten().nonzero().flatten().int()
+            plan = ops.make_plan(indices, Geometry((outputs, inputs, 1, 1)))
+            self.weights.append(weight)
+            self._layers.append((weight[mask], indices, plan))
+
+    def sparse_weights(self) -> list[Tensor]:
+        """The weights with their zeros."""
+        return [
+            ops.scatter(values, indices, list(weight.shape))
+            for weight, (values, indices, _) in zip(self.weights, self._layers, strict=True)
+        ]
+
+    def predict(self) -> Tensor:
+        """The sparse forward pass."""
+        return self._forward()[-1]
+
+    def train(self) -> list[Tensor]:
+        """The sparse passes; returns all gradients."""
+        maps, gradient, found = self._forward(), self._gradient, []
+        for number in reversed(range(len(self._layers))):
+            values, indices, plan = self._layers[number]
+            layer = (list(self.weights[number].shape), lanes(), 0)
+            found.append(ops.linear_weight_gradient(maps[number], gradient, indices, plan, *layer))
+            gradient = ops.linear_input_gradient(gradient, values, indices, plan, *layer)
+        return [gradient, *found]
+
+    def _forward(self) -> list[Tensor]:
+        maps = [self._x]
+        for weight, layer in zip(self.weights, self._layers, strict=True):
+            maps.append(ops.linear(maps[-1], *layer, None, list(weight.shape), lanes(), 0))
+        return maps
+
+    def train_dense(self) -> list[Tensor]:
+        """The dense passes; returns all gradients."""
+        maps = [self._x]
+        for weight in self.weights:
+            maps.append(F.linear(maps[-1], weight))
+        gradient, found = self._gradient, []
+        for x, weight in zip(reversed(maps[:-1]), reversed(self.weights), strict=True):
+            found.append(gradient.t() @ x)
+            gradient = gradient @ weight
+        return [gradient, *found]
+
+    def csr_sides(self) -> dict[str, Side]:
+        """The forward pass with PyTorch's sparse matrices, for inputs in either order."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            matrices = [weight.to_sparse_csr() for weight in self.sparse_weights()]
+
+        def side(x: Tensor) -> Tensor:
+            for matrix in matrices:
+                x = matrix @ x
+            return x
+
+        across, along = self._x.t(), self._x.t().contiguous()
+        return {
+            "torch.sparse CSR": lambda: side(across),
+            "torch.sparse CSR of copied inputs": lambda: side(along),
+        }

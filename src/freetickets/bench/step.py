@@ -1,0 +1,55 @@
+"""One training step of a network."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ..models import create_model
+from ..sparsity import Sparsifier
+from ..sparsity.backend import Backend
+
+CIFAR = (3, 32, 32)
+
+
+class Step:
+    """One training step of a network, dense or sparse.
+
+    Args:
+        model: The network's name.
+        batch: The samples of a batch.
+        sparsity: The share of zeros (ERK); 0 for a dense network.
+        backend: How a sparse network computes.
+        shape: Of a sample.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        batch: int,
+        sparsity: float = 0.0,
+        backend: Backend = "auto",
+        shape: tuple[int, ...] = CIFAR,
+    ) -> None:
+        torch.manual_seed(0)
+        self.network: nn.Module = create_model(model, shape, 10)
+        self.optimizer = torch.optim.SGD(
+            self.network.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4
+        )
+        self.sparsifier = (
+            Sparsifier(self.network, self.optimizer, sparsity, exploration=None, backend=backend)
+            if sparsity
+            else None
+        )
+        self._inputs = torch.randn(batch, *shape)
+        self._labels = torch.randint(10, (batch,))
+
+    def __call__(self) -> None:
+        """Takes the step."""
+        loss = F.cross_entropy(self.network(self._inputs), self._labels)
+        self.optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        self.optimizer.step()
+        if self.sparsifier is not None:
+            self.sparsifier.step()

@@ -1,0 +1,269 @@
+"""Layers that hold only their active weights, and compute only with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import FreeTicketsError
+from . import ops
+from .choice import Choices
+from .library import Geometry, lanes
+
+
+class SparseLayer(nn.Module):
+    """What sparse layers share: values as a parameter, the topology as buffers.
+
+    The values are one-dimensional and stand in the order of their places in the dense weight. An
+    exploration rewrites them and the buffers in place, so optimizers and data-parallel wrappers
+    notice nothing. A `state_dict` holds the dense weight with its zeros, as that of the layer
+    which this one replaces.
+
+    Attributes:
+        values: The active weights.
+        keep_gradient: Whether the coming backward pass also computes the dense gradient.
+        gradient: The dense gradient, summed over the backward passes that kept it.
+    """
+
+    values: nn.Parameter
+    indices: Tensor
+    plan: Tensor
+    geometry: Geometry
+
+    def compress(self, weight: nn.Parameter, mask: Tensor, choices: Choices) -> None:
+        """Takes the active weights of a dense weight."""
+        indices = _indices(mask)
+        self.dense_shape = weight.shape
+        self.choices = choices
+        self.keep_gradient = False
+        self.gradient: Tensor | None = None
+        self._pass = -1  # the backward pass that added to `gradient` last
+        self._pending: Tensor | None = None
+        self.values = nn.Parameter(weight.detach().flatten()[indices.long()])
+        self.register_buffer("indices", indices, persistent=False)
+        self.register_buffer("plan", ops.make_plan(indices, self.geometry), persistent=False)
+
+    @property
+    def weight(self) -> Tensor:
+        """The dense weight, zeros and all; gradients flow through it to the values."""
+        return ops.scatter(self.values, self.indices, list(self.dense_shape))
+
+    @property
+    def mask(self) -> Tensor:
+        """The topology."""
+        flat = torch.zeros(self.dense_shape.numel(), dtype=torch.bool)
+        flat[self.indices.long()] = True
+        return flat.view(self.dense_shape)
+
+    @torch.no_grad()
+    def rewire(self, mask: Tensor) -> None:
+        """Gives the layer another topology with as many weights; those that stay keep theirs."""
+        dense = self.weight if self._pending is None else self._pending
+        indices = _indices(mask)
+        if indices.numel() != self.indices.numel():
+            raise FreeTicketsError(
+                f"a sparse layer of {self.indices.numel()} weights can't have {indices.numel()}"
+            )
+        self._pending = None
+        self.values.copy_(dense.flatten()[indices.long()])
+        self.indices.copy_(indices)
+        self.plan.copy_(ops.make_plan(indices, self.geometry))
+
+    def record(self, x: Tensor, y: Tensor) -> None:
+        """Has the backward pass compute the dense gradient too, if it is wanted."""
+        if self.keep_gradient and y.requires_grad:
+            x = x.detach()
+            y.register_hook(  # type: ignore[no-untyped-call]
+                lambda gradient: self._add_gradient(x, gradient)
+            )
+
+    @torch.no_grad()
+    def _add_gradient(self, x: Tensor, gradient: Tensor) -> None:
+        # Gradients that were set to zero without a step (an overflow) count no more.
+        this_pass = torch._C._current_graph_task_id()
+        if this_pass != self._pass and (self.values.grad is None or not self.values.grad.any()):
+            self.gradient = None
+        self._pass = this_pass
+        dense = self.dense_gradient(x, gradient.detach())
+        self.gradient = dense if self.gradient is None else self.gradient + dense
+
+    def dense_gradient(self, x: Tensor, gradient: Tensor) -> Tensor:
+        """The gradient for the whole weight."""
+        raise NotImplementedError
+
+    def check_ready(self) -> None:
+        """Refuses to compute with a weight that does not fit the topology."""
+        if self._pending is not None:
+            raise FreeTicketsError(
+                "the loaded weights have another topology: load the sparsifier's state too"
+            )
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        destination[prefix + "weight"] = self.weight if keep_vars else self.weight.detach()
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        del destination[prefix + "values"]
+
+    @torch.no_grad()
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        weight = state.get(prefix + "weight")
+        if weight is not None and weight.shape == self.dense_shape:
+            # The topology may follow, in the sparsifier's state: until then, nothing is lost.
+            weight = weight.to(self.values)
+            values = weight.flatten()[self.indices.long()]
+            fits = int(weight.count_nonzero()) == int(values.count_nonzero())
+            self._pending = None if fits else weight.clone()
+            state = {
+                name: tensor for name, tensor in state.items() if name != prefix + "weight"
+            } | {prefix + "values": values}
+        super()._load_from_state_dict(state, prefix, *rest)
+
+
+class SparseConv2d(SparseLayer, nn.Conv2d):  # type: ignore[override]
+    """A convolution with an unstructured sparse weight."""
+
+    def __init__(self, layer: nn.Conv2d, mask: Tensor, choices: Choices) -> None:
+        nn.Module.__init__(self)
+        for name in _CONV_SETTINGS:
+            setattr(self, name, getattr(layer, name))
+        self.geometry = geometry_of(layer)
+        self.compress(cast(nn.Parameter, layer.weight), mask, choices)
+        self.bias = layer.bias
+        self.train(layer.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Convolves maps, in either layout: the result comes in the layout of the input."""
+        self.check_ready()
+        if x.dim() == 3:
+            return self.forward(x.unsqueeze(0)).squeeze(0)
+        if x.dim() == 4:
+            grouped = self.forward(ops.to_groups(x.float(), lanes()))
+            return ops.from_groups(grouped, x.shape[0])
+        x = x.float()
+        dense = self.choices.conv2d(self, x)
+        shape, stride, padding = map(list, self.geometry)
+        y = ops.conv2d(
+            x, self.values, self.indices, self.plan, self.bias, shape, stride, padding, dense
+        )
+        self.record(x, y)
+        return y
+
+    def dense_gradient(self, x: Tensor, gradient: Tensor) -> Tensor:
+        """The gradient for the whole weight."""
+        shape, stride, padding = map(list, self.geometry)
+        return ops.dense_weight_gradient(x, gradient, shape, stride, padding)
+
+
+class SparseLinear(SparseLayer, nn.Linear):  # type: ignore[override]
+    """A linear layer with an unstructured sparse weight."""
+
+    def __init__(self, layer: nn.Linear, mask: Tensor, choices: Choices) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = layer.in_features, layer.out_features
+        self.geometry = geometry_of(layer)
+        self.compress(cast(nn.Parameter, layer.weight), mask, choices)
+        self.bias = layer.bias
+        self.train(layer.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps (..., in_features) to (..., out_features)."""
+        self.check_ready()
+        flat = x.float().reshape(-1, x.shape[-1]) if x.dim() != 2 else x.float()
+        dense = self.choices.linear(self, flat)
+        shape = [self.out_features, self.in_features]
+        y = ops.linear(flat, self.values, self.indices, self.plan, self.bias, shape, lanes(), dense)
+        self.record(flat, y)
+        return y if x.dim() == 2 else y.reshape(*x.shape[:-1], self.out_features)
+
+    def dense_gradient(self, x: Tensor, gradient: Tensor) -> Tensor:
+        """The gradient for the whole weight."""
+        return gradient.t() @ x
+
+
+_CONV_SETTINGS = (
+    "in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "transposed",
+    "output_padding", "groups", "padding_mode", "_reversed_padding_repeated_twice",
+)  # fmt: skip
+
+
+def geometry_of(layer: nn.Conv2d | nn.Linear) -> Geometry:
+    """What a dense layer is, for the kernels."""
+    if isinstance(layer, nn.Linear):
+        return Geometry((layer.out_features, layer.in_features, 1, 1))
+    padding = cast(tuple[int, int], layer.padding)
+    height, width = layer.kernel_size
+    shape = (layer.out_channels, layer.in_channels, height, width)
+    return Geometry(shape, cast(tuple[int, int], layer.stride), padding)
+
+
+def can_be_sparse(layer: nn.Module) -> bool:
+    """Whether there is a sparse layer that does the same as this one."""
+    if type(layer) is nn.Linear:
+        plain = True
+    elif type(layer) is nn.Conv2d:
+        plain = (
+            layer.groups == 1
+            and layer.dilation == (1, 1)
+            and (layer.padding_mode == "zeros" and not isinstance(layer.padding, str))
+        )
+    else:
+        return False
+    weight = layer.weight
+    return (
+        plain
+        and weight.dtype == torch.float32
+        and weight.device.type == "cpu"
+        and not has_hooks(layer)
+        and geometry_of(layer).supported
+    )
+
+
+def make_sparse(layer: nn.Module, mask: Tensor, choices: Choices) -> SparseLayer:
+    """Returns the sparse layer that does what a dense one does, for weights within the mask."""
+    if isinstance(layer, nn.Linear):
+        return SparseLinear(layer, mask, choices)
+    return SparseConv2d(cast(nn.Conv2d, layer), mask, choices)
+
+
+@torch.no_grad()
+def make_dense(layer: SparseLayer) -> nn.Linear | nn.Conv2d:
+    """Undoes `make_sparse`."""
+    has_bias = layer.bias is not None
+    if isinstance(layer, SparseLinear):
+        dense: Any = nn.Linear(layer.in_features, layer.out_features, has_bias, device="meta")
+    else:
+        conv = cast(nn.Conv2d, layer)
+        dense = nn.Conv2d(
+            conv.in_channels, conv.out_channels, cast(Any, conv.kernel_size),
+            cast(Any, conv.stride), cast(Any, conv.padding), bias=has_bias, device="meta",
+        )  # fmt: skip
+    dense.weight = nn.Parameter(layer.weight)
+    dense.bias = layer.bias
+    return cast("nn.Linear | nn.Conv2d", dense.train(layer.training))
+
+
+def replace(root: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    """Puts a module in the place of another, wherever it stands."""
+    for parent in list(root.modules()):
+        for name, child in parent._modules.items():
+            if child is old:
+                parent._modules[name] = new
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether someone watches what goes in and out of a module."""
+    hooks: list[Callable[..., Any]] = [
+        *module._forward_hooks.values(),
+        *module._forward_pre_hooks.values(),
+        *module._backward_hooks.values(),
+        *module._backward_pre_hooks.values(),
+    ]
+    return bool(hooks)
+
+
+def _indices(mask: Tensor) -> Tensor:
+    return mask.cpu().flatten().nonzero().flatten().int()

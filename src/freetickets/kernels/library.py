@@ -1,0 +1,205 @@
+"""The compiled kernels: where they are, how they are called, on whose threads they run."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from ctypes import POINTER, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import FreeTicketsError
+
+
+class LayerStruct(ctypes.Structure):
+    """A convolution, as the kernels see it."""
+
+    _fields_ = [
+        (name, c_int32)
+        for name in (
+            "inputs", "outputs", "kernel_h", "kernel_w",
+            "stride_h", "stride_w", "pad_h", "pad_w",
+        )
+    ]  # fmt: skip
+
+
+class MapsStruct(ctypes.Structure):
+    """The maps that a layer reads: groups of `lanes` samples, the samples innermost."""
+
+    _fields_ = [(name, c_int32) for name in ("groups", "lanes", "height", "width")]
+
+
+class NormStruct(ctypes.Structure):
+    """The same memory, as BatchNorm sees it."""
+
+    _fields_ = [(name, c_int32) for name in ("batch", "groups", "lanes", "channels", "positions")]
+
+
+class Geometry(NamedTuple):
+    """What a sparse layer is, but for its non-zeros.
+
+    A linear layer is a 1x1 convolution.
+    """
+
+    shape: tuple[int, int, int, int]
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        """Returns the size of the maps that the layer makes of maps of this size."""
+        return (
+            (height + 2 * self.padding[0] - self.shape[2]) // self.stride[0] + 1,
+            (width + 2 * self.padding[1] - self.shape[3]) // self.stride[1] + 1,
+        )
+
+    @property
+    def supported(self) -> bool:
+        """Whether the kernels can do it: their tables have a limited size."""
+        return max(self.shape[2:]) <= 64 and max(self.stride) <= 8
+
+
+_LAYER, _MAPS, _NORM = POINTER(LayerStruct), POINTER(MapsStruct), POINTER(NormStruct)
+_SIGNATURES = {
+    "ft_plan_size": (c_int64, (_LAYER, c_int64)),
+    "ft_plan": (None, (_LAYER, c_void_p, c_int64, c_void_p)),
+    "ft_use_openmp": (None, (c_void_p,)),
+    "ft_instruction_set": (c_char_p, ()),
+    "ft_select": (c_int, (c_char_p,)),
+    "ft_lanes": (c_int, ()),
+    "ft_advise": (None, (c_void_p, c_int64)),
+    "ft_forward": (
+        None, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_void_p, c_int),
+    ),
+    "ft_prepare": (None, (_LAYER, _MAPS, *(c_void_p,) * 2, c_int64, c_void_p, c_int)),
+    "ft_forward_fused": (
+        None,
+        (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_void_p, c_int, c_void_p, c_int),
+    ),
+    "ft_input_gradient": (
+        None, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_int),
+    ),
+    "ft_weight_gradient": (
+        None, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_int),
+    ),
+    "ft_normalize": (
+        None, (_NORM, *(c_void_p,) * 3, c_float, c_int, *(c_void_p,) * 3, c_int),
+    ),
+    "ft_scale": (None, (_NORM, *(c_void_p,) * 5, c_float, c_int, c_void_p, c_int)),
+    "ft_normalize_backward": (
+        None, (_NORM, *(c_void_p,) * 6, c_float, c_int, c_int, *(c_void_p,) * 3, c_int),
+    ),
+    "ft_to_groups": (None, (_NORM, c_void_p, c_void_p, c_int)),
+    "ft_from_groups": (None, (_NORM, c_void_p, c_void_p, c_int)),
+}  # fmt: skip
+
+# Weights and maps; plans and places; prepared entries.
+_DTYPES = (torch.float32, torch.int32, torch.int64)
+
+_lanes = 0  # see `lanes`
+
+
+def library_path() -> Path | None:
+    """Where the compiled kernels lie; None if they were not built."""
+    found = sorted(Path(__file__).parent.glob("_native*.[sd][oyl]*"))
+    return found[0] if found else None
+
+
+def available() -> bool:
+    """Whether the sparse kernels can run here."""
+    return library_path() is not None
+
+
+@functools.cache
+def native() -> ctypes.CDLL:
+    """Loads the compiled kernels.
+
+    Raises:
+        FreeTicketsError: They were not built.
+    """
+    path = library_path()
+    if path is None:
+        raise FreeTicketsError(
+            "the sparse kernels are not built (no compiler at installation?): install a C++ "
+            "compiler and reinstall freetickets, or use backend='masked'"
+        )
+    library = ctypes.CDLL(str(path))
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    library.ft_use_openmp(_torch_openmp())
+    global _lanes
+    _lanes = int(library.ft_lanes())
+    return library
+
+
+def _torch_openmp() -> int | None:
+    """The entry to the OpenMP runtime that PyTorch itself has loaded.
+
+    Its threads do our work too: a second pool would spin against it on the same cores. A symbol
+    is looked up in a library and in what it was linked with, so this finds PyTorch's own runtime,
+    whatever it is called. Without one, the kernels start threads that end with the call.
+    """
+    folder = Path(torch.__file__).parent / "lib"
+    for path in sorted(folder.glob("libtorch_cpu.*")):
+        try:
+            return ctypes.cast(ctypes.CDLL(str(path)).GOMP_parallel, c_void_p).value
+        except (OSError, AttributeError):
+            continue
+    return None
+
+
+def instruction_set() -> str:
+    """The instruction set that the kernels use here."""
+    return str(native().ft_instruction_set().decode())
+
+
+def select_instruction_set(name: str) -> None:
+    """Uses "baseline", "avx2" or "avx512" instead of the best that there is (for tests)."""
+    global _lanes
+    if not native().ft_select(name.encode()):
+        raise FreeTicketsError(f"this machine or build has no kernels for {name!r}")
+    _lanes = int(native().ft_lanes())
+
+
+def lanes() -> int:
+    """The samples of a group that suit the instruction set."""
+    # A number of Python's, as soon as there is a plan: `torch.compile` can't look into the library.
+    return _lanes or int(native().ft_lanes())
+
+
+def call(function: str, *arguments: object) -> None:
+    """Calls a kernel; tensors are passed by the address of their first element.
+
+    They are held until it returns: a temporary one whose address alone was passed would be gone.
+
+    Raises:
+        FreeTicketsError: The kernels would take a tensor for something else than it is.
+    """
+    plain = [_address(a) if isinstance(a, Tensor) else a for a in arguments]
+    getattr(native(), function)(*plain)
+
+
+def _address(tensor: Tensor) -> int:
+    if tensor.dtype not in _DTYPES or tensor.device.type != "cpu":
+        raise FreeTicketsError(
+            f"the sparse kernels take float32 on the CPU, not {tensor.dtype} on {tensor.device}: "
+            "detach() the sparsifier before the network is converted, or use backend='masked'"
+        )
+    return tensor.data_ptr()
+
+
+def ready(tensor: Tensor) -> Tensor:
+    """The tensor in the one form that the kernels take: contiguous and aligned."""
+    tensor = tensor.contiguous()
+    return tensor if tensor.data_ptr() % 64 == 0 else tensor.clone()
+
+
+def empty(like: Tensor, *shape: int) -> Tensor:
+    """New memory, in huge pages if it is large: the kernels walk over it in long strides."""
+    tensor = like.new_empty(shape)
+    if tensor.nbytes >= 1 << 22:
+        native().ft_advise(tensor.data_ptr(), tensor.nbytes)
+    return tensor

@@ -1,0 +1,153 @@
+// Chooses the instruction set, and passes the calls on to its kernels.
+#include "api.h"
+
+#include <cstring>
+
+#include "kernels.h"
+#include "parallel.h"
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace freetickets {
+namespace {
+
+// The best first; null where this machine (or this build) has no such thing.
+struct Choice {
+  const char* name;
+  const Kernels* kernels;
+};
+
+const Choice* choices() {
+  static const Choice all[] = {
+#ifdef FT_HAVE_AVX512
+      {"avx512", __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")
+                     ? &avx512::KERNELS
+                     : nullptr},
+#endif
+#ifdef FT_HAVE_AVX2
+      {"avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &avx2::KERNELS : nullptr},
+#endif
+      {"baseline", &baseline::KERNELS},
+      {nullptr, nullptr},
+  };
+  return all;
+}
+
+const Kernels* best() {
+  const Choice* choice = choices();
+  while (choice->kernels == nullptr) ++choice;
+  return choice->kernels;
+}
+
+const Kernels* selected = nullptr;
+
+const Kernels& kernels() {
+  if (selected == nullptr) selected = best();
+  return *selected;
+}
+
+}  // namespace
+}  // namespace freetickets
+
+using namespace freetickets;
+
+const char* ft_instruction_set() { return kernels().name; }
+int ft_lanes() { return kernels().lanes; }
+
+int ft_select(const char* name) {
+  for (const Choice* choice = choices(); choice->name != nullptr; ++choice)
+    if (std::strcmp(choice->name, name) == 0 && choice->kernels != nullptr) {
+      selected = choice->kernels;
+      return 1;
+    }
+  return 0;
+}
+
+void ft_advise(void* memory, int64_t bytes) {
+#if defined(__linux__)
+  constexpr uintptr_t PAGE = uintptr_t{1} << 21;
+  const uintptr_t start = (reinterpret_cast<uintptr_t>(memory) + PAGE - 1) / PAGE * PAGE;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + static_cast<uintptr_t>(bytes)) / PAGE * PAGE;
+  if (start < end) madvise(reinterpret_cast<void*>(start), end - start, MADV_HUGEPAGE);
+#else
+  (void)memory, (void)bytes;
+#endif
+}
+
+void ft_forward(const Layer* layer, const Maps* maps, const float* x, const float* values,
+                const int32_t* plan, int64_t nonzeros, const float* bias, float* y, int threads) {
+  auto* entries = reinterpret_cast<Entry*>(scratch(slots::ENTRIES, size_t(nonzeros) * 2));
+  kernels().prepare(*layer, *maps, values, plan, nonzeros, entries, threads);
+  kernels().forward(*layer, *maps, x, entries, plan, nonzeros, bias, nullptr, 0, y, threads);
+}
+
+void ft_prepare(const Layer* layer, const Maps* maps, const float* values, const int32_t* plan,
+                int64_t nonzeros, Entry* entries, int threads) {
+  kernels().prepare(*layer, *maps, values, plan, nonzeros, entries, threads);
+}
+
+void ft_forward_fused(const Layer* layer, const Maps* maps, const float* x, const Entry* entries,
+                      const int32_t* plan, int64_t nonzeros, const float* bias, const float* residual,
+                      int relu, float* y, int threads) {
+  kernels().forward(*layer, *maps, x, entries, plan, nonzeros, bias, residual, relu, y, threads);
+}
+
+void ft_input_gradient(const Layer* layer, const Maps* maps, const float* dy, const float* values,
+                       const int32_t* plan, int64_t nonzeros, float* dx, int threads) {
+  kernels().input_gradient(*layer, *maps, dy, values, plan, nonzeros, dx, threads);
+}
+
+void ft_weight_gradient(const Layer* layer, const Maps* maps, const float* x, const float* dy,
+                        const int32_t* plan, int64_t nonzeros, float* dvalues, int threads) {
+  kernels().weight_gradient(*layer, *maps, x, dy, plan, nonzeros, dvalues, threads);
+}
+
+void ft_normalize(const Norm* n, const float* x, const float* weight, const float* bias, float eps, int relu,
+                  float* y, float* mean, float* variance, int threads) {
+  kernels().normalize(*n, x, weight, bias, eps, relu, y, mean, variance, threads);
+}
+
+void ft_scale(const Norm* n, const float* x, const float* weight, const float* bias, const float* mean,
+              const float* variance, float eps, int relu, float* y, int threads) {
+  kernels().scale(*n, x, weight, bias, mean, variance, eps, relu, y, threads);
+}
+
+void ft_normalize_backward(const Norm* n, const float* x, const float* dy, const float* weight,
+                           const float* bias, const float* mean, const float* variance, float eps, int relu,
+                           int training, float* dx, float* dweight, float* dbias, int threads) {
+  kernels().normalize_backward(*n, x, dy, weight, bias, mean, variance, eps, relu, training, dx, dweight,
+                               dbias, threads);
+}
+
+// The lanes of a group lie next to each other, so one side of the copy jumps; parts of 16 KB keep what
+// is read or written again in the cache.
+template <class Copy>
+static void for_parts(const Norm& n, int threads, Copy&& copy) {
+  const int64_t size = int64_t{n.channels} * n.positions;
+  const int64_t part = n.lanes < 256 ? 4096 / n.lanes : 16, parts = (size + part - 1) / part;
+  parallel(n.groups * parts, 4, threads, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t group = task / parts, first = task % parts * part;
+      const int64_t last = first + part < size ? first + part : size;
+      for (int lane = 0; lane < n.lanes; ++lane) {
+        const int64_t sample = group * n.lanes + lane;
+        copy(sample * size, group * size * n.lanes + lane, first, last, sample < n.batch);
+      }
+    }
+  });
+}
+
+void ft_to_groups(const Norm* n, const float* x, float* y, int threads) {
+  for_parts(*n, threads, [=](int64_t from, int64_t to, int64_t first, int64_t last, bool exists) {
+    for (int64_t i = first; i < last; ++i) y[to + i * n->lanes] = exists ? x[from + i] : 0.0f;
+  });
+}
+
+void ft_from_groups(const Norm* n, const float* x, float* y, int threads) {
+  for_parts(*n, threads, [=](int64_t to, int64_t from, int64_t first, int64_t last, bool exists) {
+    for (int64_t i = first; exists && i < last; ++i) y[to + i] = x[from + i * n->lanes];
+  });
+}

@@ -1,0 +1,57 @@
+// The functions that Python calls, with plain pointers: no header of PyTorch or Python is needed.
+#pragma once
+
+#include "layer.h"
+
+#define FT_API extern "C" __attribute__((visibility("default")))
+
+// The number of 32-bit integers in a layer's plan, and the plan itself, from the sorted places of
+// its non-zeros in the dense weight (outputs, inputs, kernel_h, kernel_w).
+FT_API int64_t ft_plan_size(const freetickets::Layer* layer, int64_t nonzeros);
+FT_API void ft_plan(const freetickets::Layer* layer, const int32_t* indices, int64_t nonzeros, int32_t* plan);
+
+// Has the kernels run on the threads of an OpenMP runtime: pass its GOMP_parallel, or null.
+FT_API void ft_use_openmp(void* gomp_parallel);
+
+// Instruction sets: "baseline", "avx2", "avx512". `ft_select` returns whether this machine has it;
+// the best one is selected at the start. `ft_lanes`: the samples of a group that suit it.
+FT_API const char* ft_instruction_set();
+FT_API int ft_select(const char* name);
+FT_API int ft_lanes();
+
+// Asks the system for huge pages, before the memory is first touched.
+FT_API void ft_advise(void* memory, int64_t bytes);
+
+// The three directions. All tensors are aligned to 64 bytes, and lie as `Maps` says; with one lane
+// (the layout of PyTorch itself) vectors lie along the rows of a map, and only `ft_forward` works.
+FT_API void ft_forward(const freetickets::Layer* layer, const freetickets::Maps* maps, const float* x,
+                       const float* values, const int32_t* plan, int64_t nonzeros, const float* bias,
+                       float* y, int threads);
+FT_API void ft_input_gradient(const freetickets::Layer* layer, const freetickets::Maps* maps,
+                              const float* dy, const float* values, const int32_t* plan, int64_t nonzeros,
+                              float* dx, int threads);
+FT_API void ft_weight_gradient(const freetickets::Layer* layer, const freetickets::Maps* maps,
+                               const float* x, const float* dy, const int32_t* plan, int64_t nonzeros,
+                               float* dvalues, int threads);
+
+// The forward pass in two steps, for weights that no longer change: their entries (8 bytes each) suit
+// maps of one size, for any number of groups. Then y = relu?(convolution + bias + residual).
+FT_API void ft_prepare(const freetickets::Layer* layer, const freetickets::Maps* maps, const float* values,
+                       const int32_t* plan, int64_t nonzeros, freetickets::Entry* entries, int threads);
+FT_API void ft_forward_fused(const freetickets::Layer* layer, const freetickets::Maps* maps, const float* x,
+                             const freetickets::Entry* entries, const int32_t* plan, int64_t nonzeros,
+                             const float* bias, const float* residual, int relu, float* y, int threads);
+
+// BatchNorm, with ReLU or without.
+FT_API void ft_normalize(const freetickets::Norm* n, const float* x, const float* weight, const float* bias,
+                         float eps, int relu, float* y, float* mean, float* variance, int threads);
+FT_API void ft_scale(const freetickets::Norm* n, const float* x, const float* weight, const float* bias,
+                     const float* mean, const float* variance, float eps, int relu, float* y, int threads);
+FT_API void ft_normalize_backward(const freetickets::Norm* n, const float* x, const float* dy,
+                                  const float* weight, const float* bias, const float* mean,
+                                  const float* variance, float eps, int relu, int training, float* dx,
+                                  float* dweight, float* dbias, int threads);
+
+// PyTorch's layout (sample, channel, row, column) to that of `Maps`, and back.
+FT_API void ft_to_groups(const freetickets::Norm* n, const float* x, float* y, int threads);
+FT_API void ft_from_groups(const freetickets::Norm* n, const float* x, float* y, int threads);

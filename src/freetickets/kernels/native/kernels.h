@@ -1,0 +1,39 @@
+// What an instruction set provides; `kernels.cpp` is compiled once for each.
+#pragma once
+
+#include "layer.h"
+
+namespace freetickets {
+
+struct Kernels {
+  const char* name;
+  int lanes;
+  void (*prepare)(const Layer& layer, const Maps& maps, const float* values, const int32_t* plan,
+                  int64_t nonzeros, Entry* entries, int threads);
+  void (*forward)(const Layer& layer, const Maps& maps, const float* x, const Entry* entries,
+                  const int32_t* plan, int64_t nonzeros, const float* bias, const float* residual, int relu,
+                  float* y, int threads);
+  void (*input_gradient)(const Layer& layer, const Maps& maps, const float* dy, const float* values,
+                         const int32_t* plan, int64_t nonzeros, float* dx, int threads);
+  void (*weight_gradient)(const Layer& layer, const Maps& maps, const float* x, const float* dy,
+                          const int32_t* plan, int64_t nonzeros, float* dvalues, int threads);
+  void (*normalize)(const Norm& n, const float* x, const float* weight, const float* bias, float eps,
+                    int relu, float* y, float* mean, float* variance, int threads);
+  void (*scale)(const Norm& n, const float* x, const float* weight, const float* bias, const float* mean,
+                const float* variance, float eps, int relu, float* y, int threads);
+  void (*normalize_backward)(const Norm& n, const float* x, const float* dy, const float* weight,
+                             const float* bias, const float* mean, const float* variance, float eps,
+                             int relu, int training, float* dx, float* dweight, float* dbias, int threads);
+};
+
+}  // namespace freetickets
+
+namespace baseline {
+extern const freetickets::Kernels KERNELS;
+}
+namespace avx2 {
+extern const freetickets::Kernels KERNELS;
+}
+namespace avx512 {
+extern const freetickets::Kernels KERNELS;
+}

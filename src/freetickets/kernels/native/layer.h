@@ -1,0 +1,65 @@
+// What a sparse layer is, and the order in which its non-zeros are visited. No instruction set here.
+#pragma once
+
+#include <cstdint>
+
+namespace freetickets {
+
+// A convolution. A linear layer is a 1x1 convolution: see `ft_linear_*` in api.h.
+struct Layer {
+  int32_t inputs, outputs;
+  int32_t kernel_h, kernel_w;
+  int32_t stride_h, stride_w;
+  int32_t pad_h, pad_w;
+
+  int taps() const { return kernel_h * kernel_w; }
+  int phases() const { return stride_h * stride_w; }
+};
+
+// The maps that a layer reads: (group, channel, row, column, lane) in memory. The samples of a batch
+// lie in groups of `lanes`, innermost, so that a vector holds one position of several samples: moving
+// by a pixel moves by whole vectors, whatever the stride and the padding are.
+struct Maps {
+  int32_t groups, lanes;
+  int32_t height, width;
+};
+
+// The same memory as BatchNorm sees it. `batch` may leave lanes of the last group empty.
+struct Norm {
+  int32_t batch, groups, lanes, channels, positions;
+};
+
+// The non-zeros in the order in which one direction visits them. "Source" channels are read,
+// "result" channels are written: inputs and outputs for the forward pass, the other way round for
+// the input gradient. Sources are visited in blocks that fit the first-level cache; a block's
+// entries are grouped by phase (the positions of the result that share taps: only the input
+// gradient of a strided convolution has more than one) and by result channel.
+struct Order {
+  int32_t sources, results, phases, block;  // `block`: sources in a block
+  const int32_t* rows;         // [blocks][phases][results] + 1: where the entries begin
+  const int32_t* permutation;  // [nonzeros]: the place of an entry among the layer's values
+  const int32_t* taps;         // [nonzeros]: (source within its block) * taps + tap
+
+  int blocks() const { return (sources + block - 1) / block; }
+  const int32_t* row(int b, int phase) const {
+    return rows + (static_cast<int64_t>(b) * phases + phase) * results;
+  }
+};
+
+// A weight and the place of what it multiplies, in bytes from the start of the packed source.
+struct Entry {
+  int32_t offset;
+  float value;
+};
+
+Order forward_order(const Layer& layer, int64_t nonzeros, const int32_t* plan);
+Order transposed_order(const Layer& layer, int64_t nonzeros, const int32_t* plan);
+
+// The size of a convolution's output, in one dimension.
+inline int output_size(int size, int kernel, int stride, int pad) {
+  return (size + 2 * pad - kernel) / stride + 1;
+}
+
+inline int divide_down(int a, int b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+
+}  // namespace freetickets

@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+import pytest
+
+from freetickets.bench.settings import Settings
+
+
+@pytest.fixture
+def tiny() -> Settings:
+    """Settings with which anything is measured at once."""
+    return Settings(repeats=1, threads=1, small=True)

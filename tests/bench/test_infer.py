@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from freetickets.bench import NAMES, infer, rivals
+from freetickets.bench.timing import Ratio
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels.library import available
+
+needs_kernels = pytest.mark.skipif(not available(), reason="the kernels are not built")
+
+
+def eager(network, x, threads):
+    return lambda: network(x)
+
+
+def absent(network, x, threads):
+    raise rivals.AbsentError("it needs the package foo")
+
+
+def test_the_names_are_those_that_the_command_line_knows():
+    assert tuple(infer.MEASUREMENTS) == NAMES["infer"]
+
+
+@needs_kernels
+def test_an_ensemble_is_set_against_the_better_layout_of_one_network(tiny):
+    (row,) = infer.ensemble(tiny)
+    assert isinstance(row, Ratio)
+    (member, ours), (other, dense) = row.seconds.items()
+    assert member == "member"
+    assert other in ("dense contiguous", "dense channels_last")
+    assert row.value == pytest.approx(3 * ours / dense)
+    assert (row.bar, row.aim) == (1.35, 1.0)
+
+
+@needs_kernels
+def test_members_have_bars_against_onnx_runtime_and_what_is_absent_is_said(tiny, monkeypatch):
+    fakes = {"ONNX Runtime": eager, "OpenVINO": absent, "torch.compile": eager}
+    monkeypatch.setattr(infer, "RIVALS", fakes)
+    line, *rows = infer.members(tiny)
+    assert line == "OpenVINO is left out: it needs the package foo"
+    assert [(row.bar, row.aim) for row in rows] == [
+        *((0.50, 0.40), (None, None)),
+        *((0.28, 0.20), (None, None)),
+        *((0.16, 0.11), (None, None)),
+    ]
+    assert list(rows[0].seconds) == ["member S=0.8", "ONNX Runtime"]
+    assert list(rows[-1].seconds) == ["member S=0.95", "torch.compile"]
+
+
+@needs_kernels
+def test_latency_is_of_one_sample(tiny, monkeypatch):
+    monkeypatch.setattr(infer, "RIVALS", {"ONNX Runtime": eager})
+    (row,) = infer.latency(tiny)
+    assert "batch 1, S=0.9" in row.name
+    assert (row.bar, row.aim) == (0.5, 0.3)
+
+
+def test_without_their_packages_rivals_are_left_out_with_a_line(tiny, monkeypatch):
+    for package in ("onnxruntime", "openvino"):
+        monkeypatch.setitem(sys.modules, package, None)
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no compiler\nand a long story")
+
+    monkeypatch.setattr(torch, "compile", broken)
+    assert list(infer.members(tiny)) == [
+        "ONNX Runtime is left out: it needs the package onnxruntime: "
+        "pip install 'freetickets[bench]'",
+        "OpenVINO is left out: it needs the package openvino: pip install 'freetickets[bench]'",
+        "torch.compile is left out: it needs a C++ compiler that works (no compiler)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("ONNX Runtime", "onnxruntime"), ("OpenVINO", "openvino")]
+)
+def test_a_rival_predicts_what_the_network_does(name, package):
+    pytest.importorskip("onnx")
+    pytest.importorskip(package)
+    network, topology = infer.make_network("wrn-10-1")
+    assert topology == {}
+    x = torch.randn(2, 3, 32, 32)
+    infer.checked(name, rivals.RIVALS[name](network, x, 1), network, x)
+
+
+def test_a_side_that_predicts_otherwise_is_refused():
+    network, _ = infer.make_network("wrn-10-1")
+    x = torch.randn(2, 3, 32, 32)
+    with pytest.raises(FreeTicketsError, match="the thing does not predict what the network does"):
+        infer.checked("the thing", lambda: 1.01 * network(x), network, x)
+    with pytest.raises(FreeTicketsError, match="relative error nan"):
+        infer.checked("the thing", lambda: torch.nan * network(x), network, x)
+
+
+def test_a_network_that_is_not_compiled_is_no_member(monkeypatch):
+    monkeypatch.setattr(infer, "compile_network", lambda network, topology, batch: network)
+    with pytest.raises(FreeTicketsError, match="wrn-10-1 can't be compiled"):
+        infer.member_side("wrn-10-1", 0.8, torch.randn(2, 3, 32, 32))

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from freetickets.bench import NAMES, kernels
+from freetickets.bench.curve import Point
+from freetickets.bench.kernels import Conv, LinearNetwork, conv_sides
+from freetickets.bench.timing import Ratio, Timing
+from freetickets.kernels import ops
+from freetickets.kernels.library import available
+
+pytestmark = pytest.mark.skipif(not available(), reason="the kernels are not built")
+
+
+@pytest.fixture
+def fake_times(monkeypatch):
+    """A clock for which sparse takes its density, channels_last a half and contiguous 1."""
+    times = {"dense contiguous": 1.0, "dense channels_last": 0.5, "dense": 0.5}
+
+    def interleave(sides, repeats, **_):
+        found = {}
+        for name in sides:
+            kind, _, density = name.partition(" ")
+            seconds = times.get(name) or (float(density or 0.1) if kind == "sparse" else 2.0)
+            found[name] = Timing(seconds, seconds)
+        return found
+
+    monkeypatch.setattr(kernels, "interleave", interleave)
+
+
+def test_the_names_are_those_that_the_command_line_knows():
+    assert tuple(kernels.MEASUREMENTS) == NAMES["kernels"]
+
+
+@pytest.mark.parametrize("name", NAMES["kernels"])
+def test_every_measurement_runs(tiny, name):
+    results = list(kernels.MEASUREMENTS[name](tiny))
+    rows = [result for result in results if isinstance(result, Ratio)]
+    assert rows
+    assert len({row.name for row in rows}) == len(rows)
+    assert all(row.value > 0 and len(row.seconds) == 2 and row.repeats == 1 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "per_layer", "bars"),
+    [
+        (
+            "wide",
+            3 * 3 * 3,
+            {
+                "forward, wide convolutions: geometric mean, density 0.2": (3.5, 4.5),
+                "forward, wide convolutions: geometric mean, density 0.1": (6, 8),
+                "forward, wide convolutions: geometric mean, density 0.05": (9, 14),
+                "training, wide convolutions: geometric mean, density 0.2": (4, 5),
+                "training, wide convolutions: geometric mean, density 0.1": (7, 9),
+                "training, wide convolutions: geometric mean, density 0.05": (11, 16),
+            },
+        ),
+        (
+            "small",
+            3 * 2,
+            {
+                "training, small convolutions: geometric mean, density 0.2": (3, 4),
+                "training, small convolutions: geometric mean, density 0.1": (5, 7),
+            },
+        ),
+    ],
+)
+def test_only_means_have_bars_and_compare_with_the_better_layout(
+    fake_times, tiny, name, per_layer, bars
+):
+    rows = [row for row in kernels.MEASUREMENTS[name](tiny) if isinstance(row, Ratio)]
+    with_bars = {row.name: row for row in rows if row.bar is not None}
+    assert list(with_bars) == list(bars)
+    for about, (must, should) in bars.items():
+        row, density = with_bars[about], float(about.rpartition(" ")[2])
+        assert (row.bar, row.aim) == (1 / must, 1 / should)
+        assert row.value == pytest.approx(density / 0.5)
+        assert list(row.seconds) == ["sparse", "dense channels_last"]
+    assert len(rows) - len(with_bars) == per_layer
+
+
+def test_linear_networks_have_two_bars(fake_times, tiny):
+    rows = [row for row in kernels.linear(tiny) if isinstance(row, Ratio) and row.bar]
+    assert [(row.bar, row.aim) for row in rows] == [(1 / 2.5, 1 / 4), (1 / 8, 1 / 15)]
+    assert all(row.value == pytest.approx(0.2) for row in rows)
+
+
+def test_the_crossover_is_a_curve_for_each_shape_and_a_line_that_sums_it_up(fake_times, tiny):
+    results = list(kernels.crossover(tiny))
+    points = [result for result in results if isinstance(result, Point)]
+    lines = [result for result in results if isinstance(result, str)]
+    assert len(points) == 3 * 9
+    assert len({point.curve for point in points}) == 3
+    # The fake clock crosses at density 0.5, between 0.57 and 0.4.
+    assert len(lines) == 3
+    assert all("faster than dense from sparsity 0.49 on" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "conv", [Conv(5, 7, 6), Conv(3, 4, 8, kernel=7, stride=2), Conv(6, 6, 5, 1)]
+)
+def test_all_sides_of_a_convolution_compute_the_same(conv):
+    batch = 3
+    for direction, sides in conv_sides(conv, batch, [1.0]).items():
+        sparse, contiguous, last = (side() for side in sides.values())
+        if direction == "weight gradient":
+            sparse = sparse.view(conv.geometry.shape)
+        else:
+            sparse = ops.from_groups(sparse, batch)
+        torch.testing.assert_close(contiguous, last, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(sparse, contiguous, atol=1e-4, rtol=1e-4)
+
+
+def test_all_sides_of_a_linear_network_compute_the_same():
+    network = LinearNetwork([9, 17, 5], 6, density=1.0)
+    for sparse, dense in zip(network.train(), network.train_dense(), strict=True):
+        torch.testing.assert_close(sparse.view(dense.shape), dense, atol=1e-4, rtol=1e-4)
+    network = LinearNetwork([9, 17, 5], 6, density=0.3)
+    assert [int((w != 0).sum()) for w in network.sparse_weights()] == [46, 26]
+    for side in network.csr_sides().values():
+        torch.testing.assert_close(side().t(), network.predict(), atol=1e-4, rtol=1e-4)

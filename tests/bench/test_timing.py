@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+from freetickets.bench.timing import (
+    Pair,
+    Ratio,
+    Timing,
+    geometric_mean,
+    interleave,
+    machine,
+    ratio,
+    total,
+    versus,
+)
+
+
+def pair(ours: float, other: float, side: str = "dense") -> Pair:
+    return Pair(("sparse", Timing(ours, ours / 2)), (side, Timing(other, other / 4)))
+
+
+def test_the_sides_run_in_turn_after_one_run_to_warm_up():
+    calls: list[str] = []
+    sides = {name: (lambda name=name: calls.append(name)) for name in "abc"}
+    timings = interleave(sides, 2)
+    assert calls == [*"abc"] * 3
+    assert list(timings) == [*"abc"]
+    assert all(0 <= timing.fastest <= timing.median for timing in timings.values())
+
+
+def test_a_short_side_is_called_several_times_in_a_row(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    def short() -> None:
+        clock[0] += 0.25
+
+    def long() -> None:
+        clock[0] += 2.0
+
+    timings = interleave({"short": short, "long": long}, 3, least=1.0)
+    assert timings == {"short": Timing(0.25, 0.25), "long": Timing(2.0, 2.0)}
+    # Two calls of each to find the number of calls, then three times four and three times one.
+    assert clock[0] == (2 + 12) * 0.25 + (2 + 3) * 2.0
+
+
+def test_the_fastest_other_side_is_the_one_to_compare_with():
+    timings = {"a": Timing(3, 2), "b": Timing(6, 5), "c": Timing(4, 4)}
+    assert versus(timings, "a", ["b", "c"]) == Pair(("a", Timing(3, 2)), ("c", Timing(4, 4)))
+
+
+def test_a_ratio_is_that_of_the_medians_times_the_factor():
+    found = pair(2.0, 8.0).ratio("x", 5, factor=3, bar=0.8, aim=0.7)
+    assert found == Ratio(
+        "x", 0.75, 3 * 1.0 / 2.0, 0.8, 0.7, {"sparse": 2.0, "dense": 8.0}, repeats=5
+    )
+    assert found.speedup == pytest.approx(4 / 3)
+    assert (found.met, found.aimed) == (True, False)
+
+
+def test_a_ratio_without_a_bar_is_neither_met_nor_missed():
+    found = pair(2.0, 8.0).ratio("x", 5)
+    assert (found.bar, found.aim, found.met, found.aimed) == (None, None, None, None)
+
+
+def test_the_mean_of_pairs_has_the_geometric_mean_of_their_ratios():
+    pairs = [pair(1, 2), pair(1, 8), pair(5, 4)]
+    expected = math.prod(p.ratio("", 1).value for p in pairs) ** (1 / 3)
+    mean = geometric_mean(pairs).ratio("", 1)
+    assert mean.value == pytest.approx(expected)
+    assert mean.best == pytest.approx(math.prod(p.ratio("", 1).best for p in pairs) ** (1 / 3))
+    assert mean.value == pytest.approx(mean.seconds["sparse"] / mean.seconds["dense"])
+
+
+def test_a_total_adds_up_and_names_all_sides_that_were_fastest():
+    found = total([pair(1, 2, "contiguous"), pair(3, 10, "channels_last")])
+    assert found.ours == ("sparse", Timing(4, 2))
+    assert found.other == ("channels_last or contiguous", Timing(12, 3))
+
+
+def test_two_sides_are_measured_in_one_go():
+    found = ratio("x", ("ours", lambda: None), ("other", lambda: None), bar=1.0, repeats=3)
+    assert list(found.seconds) == ["ours", "other"]
+    assert (found.name, found.bar, found.aim, found.repeats) == ("x", 1.0, None, 3)
+
+
+def test_the_json_keys_are_stable():
+    assert list(pair(1, 2).ratio("x", 1).as_json()) == [
+        *("name", "value", "best", "speedup", "bar", "aim", "met", "aimed"),
+        *("seconds", "memory", "repeats"),
+    ]
+
+
+def test_the_machine_is_described():
+    assert list(machine()) == ["cpu", "threads", "torch", "python", "kernels"]

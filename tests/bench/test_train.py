@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from freetickets.bench import NAMES, memory, train
+from freetickets.bench.timing import Ratio, Timing
+from freetickets.errors import FreeTicketsError
+
+BARS = {
+    "masks": [(1.05, None)],
+    "loader": [(0.05, None)],
+    "exploration": [(0.1, None)],
+    "edst": [(0.80, 0.61), (0.85, 0.57)],
+    "small-nets": [(None, None)] * 3,
+}
+
+
+def test_the_names_are_those_that_the_command_line_knows():
+    assert tuple(train.MEASUREMENTS) == NAMES["train"]
+
+
+@pytest.mark.parametrize("name", BARS)
+def test_every_measurement_runs_and_has_its_bars(tiny, name):
+    rows = list(train.MEASUREMENTS[name](tiny))
+    assert all(isinstance(row, Ratio) and row.value > 0 for row in rows)
+    assert [(row.bar, row.aim) for row in rows] == BARS[name]
+
+
+def test_an_ensemble_takes_the_epochs_of_its_tickets(monkeypatch, tiny):
+    times = {"sparse step S=0.8": 0.3, "sparse step S=0.9": 0.2, "dense step": 1.0}
+    fake = {side: Timing(seconds, seconds) for side, seconds in times.items()}
+    monkeypatch.setattr(train, "interleave", lambda sides, repeats: fake)
+    monkeypatch.setattr(train, "Step", lambda *_: None)
+    three, seven = train.edst(tiny)
+    assert three.value == pytest.approx(1.8 * 0.3)
+    assert seven.value == pytest.approx(3.4 * 0.2)
+    assert three.seconds == {"sparse step S=0.8": 0.3, "dense step": 1.0}
+    assert "a whole EDST ensemble of 3" in three.name
+    assert "ONE dense model" in three.name
+
+
+def test_the_factor_of_an_ensemble_is_that_of_its_plan(cli):
+    for tickets, factor in ((3, 1.8), (7, 3.4)):
+        answer = cli(
+            *("plan", "edst", "--tickets", tickets, "--dataset", "cifar10"),
+            *("--model", "wrn-10-1", "--json"),
+        )
+        ledger = json.loads(answer.out)["ledger"]
+        epochs = sum(phase["epochs"] for phase in ledger["phases"])
+        assert epochs / ledger["dense_epochs"] == factor
+
+
+def test_peak_memory_is_measured_in_processes_of_their_own(tiny):
+    (row,) = train.memory(tiny)
+    assert (row.bar, row.aim, row.seconds) == (1.0, 0.8, {})
+    assert list(row.memory) == ["sparse", "dense"]
+    assert row.value == row.memory["sparse"] / row.memory["dense"]
+
+
+def test_a_process_that_fails_is_one_line():
+    with pytest.raises(FreeTicketsError, match=r"can't be measured: .*unknown model 'nothing'"):
+        memory.measure("nothing", 2, 0.8, 1)

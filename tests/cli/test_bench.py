@@ -1,0 +1,141 @@
+"""`freetickets bench`: what is printed, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from freetickets.bench import NAMES, kernels
+from freetickets.bench.curve import Point
+from freetickets.bench.settings import Settings
+from freetickets.bench.timing import Ratio
+
+MISTAKES = [
+    ("bench", "required: what"),
+    ("bench tarin", "invalid choice: 'tarin'"),
+    ("bench train --only mask", "unknown measurement of bench train 'mask': did you mean 'masks'?"),
+    ("bench infer --only wide", "known: ensemble, members, latency"),
+    ("bench kernels --only wide --only smll", "did you mean 'small'?"),
+    ("bench kernels --repeats 0", "--repeats must be at least 1, not 0"),
+    ("bench kernels --threads 0", "--threads must be at least 1, not 0"),
+    ("bench kernels -b 0", "--batch-size must be at least 1, not 0"),
+    ("bench infer --model wrn-27-10", "its depth must be 6n + 4, not 27"),
+    ("bench kernels --model wrn-10-1", "--model is for bench train and bench infer"),
+    ("bench train --figure x.svg", "--figure is drawn by bench kernels only"),
+]
+
+
+def some(settings: Settings) -> Iterator[Ratio | str]:
+    """Three ratios and a line, about the settings that arrived."""
+    seconds = {"ours": 0.5, "other": 2.0}
+    name = f"thing of {settings.batch or 7}, {settings.repeats}"
+    yield Ratio(name, 0.25, 0.2, 0.5, 0.25, seconds, settings.repeats)
+    yield Ratio("missed", 0.75, 0.7, 0.5, None, seconds, settings.repeats)
+    yield Ratio("free", 2.0, 2.0, None, None, {}, 1, memory={"ours": 3e6, "other": 1.5e6})
+    yield "a line"
+
+
+def curve(settings: Settings) -> Iterator[Ratio | str]:
+    """A curve that crosses at a sparsity of 0.5."""
+    for sparsity, value in ((0.0, 2.0), (1.0, 0.5)):
+        row = Ratio("point", value, value, None, None, {"a": 1.0, "b": 1.0}, 1)
+        yield Point(**vars(row), curve="layer", sparsity=sparsity)
+
+
+@pytest.fixture(autouse=True)
+def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES["kernels"]:
+        monkeypatch.setitem(kernels.MEASUREMENTS, name, curve if name == "crossover" else some)
+
+
+def test_each_ratio_is_a_row_beside_its_bar(cli: Callable[..., Any]) -> None:
+    answer = cli("bench", "kernels", "--only", "wide", "--repeats", 3, "-b", 5)
+    assert (answer.code, answer.err) == (0, "")
+    machine, header, met, missed, free, line = answer.out.splitlines()
+    assert machine.startswith("cpu ")
+    assert all(f"{word} " in machine for word in ("threads", "torch", "python", "kernels"))
+    assert header.split()[:5] == ["ratio", "speed-up", "bar", "aim", "met"]
+    assert met.split()[:5] == ["0.2500", "4.00x", "0.500", "0.250", "aim"]
+    assert "thing of 5, 3 (ours 500 ms, other 2 s; best 0.2000; repeats 3)" in met
+    assert missed.split()[:5] == ["0.7500", "1.33x", "0.500", "-", "NO"]
+    assert free.split()[:5] == ["2.0000", "0.50x", "-", "-", "-"]
+    assert "ours 3 MB, other 1.5 MB" in free
+    assert line == "a line"
+
+
+def test_all_is_measured_but_what_must_be_named(cli: Callable[..., Any]) -> None:
+    rows = json.loads(cli("bench", "kernels", "--json").out)["ratios"]
+    assert [row["name"] for row in rows] == ["thing of 7, 10", "missed", "free"] * 4
+    rows = json.loads(cli("bench", "kernels", "--only", "crossover", "--json").out)["ratios"]
+    assert [row["name"] for row in rows] == ["point"] * 2
+
+
+def test_the_json_keys_are_stable(cli: Callable[..., Any]) -> None:
+    answer = json.loads(cli("bench", "kernels", "--only", "wide", "--json").out)
+    assert list(answer) == ["machine", "ratios", "notes"]
+    assert list(answer["machine"]) == ["cpu", "threads", "torch", "python", "kernels"]
+    assert list(answer["ratios"][0]) == [
+        *("name", "value", "best", "speedup", "bar", "aim", "met", "aimed"),
+        *("seconds", "memory", "repeats"),
+    ]
+    assert [row["met"] for row in answer["ratios"]] == [True, False, None]
+    assert answer["notes"] == ["a line"]
+    documented = (Path(__file__).parents[2] / "docs/cli.md").read_text()
+    (row,) = (line for line in documented.splitlines() if line.startswith("| `bench` |"))
+    for key in [*answer, *answer["machine"], *answer["ratios"][0]]:
+        assert f"`{key}`" in row
+
+
+def test_a_figure_is_drawn_of_the_crossover(cli: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "new" / "crossover.svg"
+    answer = cli("bench", "kernels", "--figure", path)
+    assert answer.code == 0
+    assert answer.out.endswith(f"saved in {path}\n")
+    assert answer.out.count("point") == 2
+    assert "thing" not in answer.out
+    assert "layer: faster from 50% on" in path.read_text()
+
+
+def test_a_figure_that_can_not_be_drawn_is_refused_before_anything_is_measured(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = cli("bench", "kernels", "--figure", "x.jpg")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == "freetickets: --figure must end in .svg or .png, not 'x.jpg'\n"
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    answer = cli("bench", "kernels", "--figure", "x.svg")
+    assert (answer.code, answer.out) == (2, "")
+    assert "pip install 'freetickets[report]'" in answer.err
+
+
+@pytest.mark.parametrize(("command", "message"), MISTAKES)
+def test_a_mistake_is_one_line(cli: Callable[..., Any], command: str, message: str) -> None:
+    answer = cli(*command.split())
+    assert (answer.code, answer.out) == (2, "")
+    (line,) = answer.err.splitlines()
+    assert message in line
+
+
+def test_an_unknown_name_is_answered_without_torch() -> None:
+    code = "import sys; sys.modules['torch'] = None; from freetickets.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "bench", "train", "--only", "mask"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "did you mean 'masks'?" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_help_lists_the_measurements(cli: Callable[..., Any]) -> None:
+    text = " ".join(cli("bench", "--help").out.split())
+    for what, names in NAMES.items():
+        assert f"{what}: {', '.join(names)}" in text

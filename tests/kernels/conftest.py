@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels import library
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _built() -> None:
+    if not library.available():
+        pytest.skip("the sparse kernels are not built")
+
+
+@pytest.fixture(scope="module", params=["baseline", "avx2", "avx512"])
+def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each instruction set that this machine has, in its turn."""
+    before = library.instruction_set()
+    try:
+        library.select_instruction_set(request.param)
+    except FreeTicketsError as error:
+        pytest.skip(str(error))
+    yield request.param
+    library.select_instruction_set(before)
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """Sets the number of PyTorch's threads, for this test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def memory_of_nan() -> Iterator[None]:
+    """New memory is full of NaN: a result that was not written shows."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    assert torch.empty(3).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(before)
+
+
+@pytest.fixture(scope="session")
+def error() -> Callable[[Tensor, Tensor], float]:
+    """The largest difference of two tensors over the largest value; NaN if one is in them."""
+
+    def relative(found: Tensor, expected: Tensor) -> float:
+        assert found.shape == expected.shape
+        if expected.numel() == 0:
+            return 0.0
+        difference = (found.double() - expected.double()).abs().max()
+        return float(difference / expected.double().abs().max().clamp(min=1e-30))
+
+    return relative

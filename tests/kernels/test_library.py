@@ -1,0 +1,103 @@
+"""The compiled library: loading it, and what it refuses to touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels import library
+from freetickets.kernels.library import Geometry
+
+
+@pytest.fixture
+def selected() -> Iterator[None]:
+    before = library.instruction_set()
+    yield
+    library.select_instruction_set(before)
+
+
+def test_kernels_that_were_not_built_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "library_path", lambda: None)
+    assert not library.available()
+    with pytest.raises(FreeTicketsError, match=r"not built .* or use backend='masked'") as caught:
+        library.native.__wrapped__()
+    assert "\n" not in str(caught.value)
+
+
+def test_the_best_instruction_set_is_chosen_at_the_start() -> None:
+    assert library.instruction_set() in ("baseline", "avx2", "avx512")
+    if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
+        assert library.instruction_set() != "baseline"
+
+
+def test_lanes_follow_the_instruction_set(selected: None) -> None:
+    for name in ("baseline", library.instruction_set()):
+        library.select_instruction_set(name)
+        assert library.instruction_set() == name
+        assert library.lanes() == library.native().ft_lanes()
+        assert library.lanes() % 4 == 0
+
+
+def test_an_instruction_set_that_is_not_there_is_refused(selected: None) -> None:
+    before = library.instruction_set()
+    with pytest.raises(FreeTicketsError, match="no kernels for 'mmx'"):
+        library.select_instruction_set("mmx")
+    assert library.instruction_set() == before
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.bool])
+def test_a_tensor_of_another_type_never_reaches_the_kernels(dtype: torch.dtype) -> None:
+    norm = library.NormStruct(1, 1, 8, 1, 1)
+    with pytest.raises(FreeTicketsError, match=rf"take float32 on the CPU, not {dtype} on cpu"):
+        library.call("ft_to_groups", norm, torch.ones(8, dtype=dtype), torch.empty(8), 1)
+
+
+def test_a_tensor_on_another_device_never_reaches_the_kernels() -> None:
+    norm = library.NormStruct(1, 1, 8, 1, 1)
+    with pytest.raises(FreeTicketsError, match="on meta: detach"):
+        library.call("ft_to_groups", norm, torch.ones(8), torch.empty(8, device="meta"), 1)
+
+
+def test_a_tensor_is_made_ready_without_a_copy_where_it_is() -> None:
+    x = torch.arange(64.0).view(8, 8)
+    assert library.ready(x) is x
+    for odd in (x.t(), x.flatten()[1:], x[:, 3:5]):
+        found = library.ready(odd)
+        assert torch.equal(found, odd)
+        assert found.is_contiguous()
+        assert found.data_ptr() % 64 == 0
+
+
+def test_new_memory_is_aligned_whatever_its_size() -> None:
+    like = torch.empty(0)
+    for shape in [(0,), (1,), (3, 5), (1 << 20, 2)]:
+        assert library.empty(like, *shape).shape == shape
+        assert library.empty(like, *shape).data_ptr() % 64 == 0
+
+
+@given(
+    st.tuples(*(st.integers(1, 9),) * 2),
+    st.tuples(*(st.integers(1, 5),) * 2),
+    st.tuples(*(st.integers(1, 4),) * 2),
+    st.tuples(*(st.integers(0, 3),) * 2),
+)
+def test_the_size_of_a_result_is_pytorchs(size, kernel, stride, padding) -> None:
+    geometry = Geometry((1, 1, *kernel), stride, padding)
+    found = geometry.output_size(*size)
+    if min(s + 2 * p - k for s, p, k in zip(size, padding, kernel, strict=True)) < 0:
+        assert min(found) < 1
+        return
+    weight = torch.zeros(1, 1, *kernel)
+    assert found == F.conv2d(torch.zeros(1, 1, *size), weight, None, stride, padding).shape[2:]
+
+
+def test_only_what_fits_the_kernels_tables_is_supported() -> None:
+    assert Geometry((1, 1, 64, 64), (8, 8)).supported
+    assert not Geometry((1, 1, 65, 1)).supported
+    assert not Geometry((1, 1, 3, 3), (1, 9)).supported

@@ -1,0 +1,172 @@
+"""BatchNorm in groups against PyTorch's in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels import library, norm, ops
+from freetickets.kernels.norm import BatchNormReLU, batch_norm, batch_norm_backward, scale
+
+Error = Callable[[Tensor, Tensor], float]
+
+EPS = 1e-5
+
+
+def maps(batch: int, channels: int, height: int, width: int, seed: int = 0) -> Tensor:
+    """Maps whose channels differ in their means and scales."""
+    source = torch.Generator().manual_seed(seed)
+    x = torch.randn(batch, channels, height, width, generator=source)
+    spread, shift = torch.rand(2, 1, channels, 1, 1, generator=source)
+    return x * (3 * spread + 0.1) + 2 * shift - 1
+
+
+def reference(channels: int, seed: int = 0) -> nn.BatchNorm2d:
+    source = torch.Generator().manual_seed(seed)
+    found = nn.BatchNorm2d(channels, eps=EPS).double()
+    for tensor in (found.weight, found.bias, found.running_mean, found.running_var):
+        tensor.data.copy_(torch.rand(channels, generator=source) + 0.3)
+    return found
+
+
+def grouped_norm(x: Tensor, weight: Tensor, bias: Tensor, bn: nn.BatchNorm2d, relu: bool) -> Tensor:
+    groups, batch = ops.to_groups(x, library.lanes()), len(x)
+    if bn.training:
+        y = batch_norm(groups, weight, bias, batch, EPS, relu)[0]
+    else:
+        mean, variance = bn.running_mean.float(), bn.running_var.float()
+        y = scale(groups, weight, bias, mean, variance, batch, EPS, relu)
+    if batch % library.lanes():
+        assert not y[-1, ..., batch % library.lanes() :].any()  # empty lanes stay empty
+    return ops.from_groups(y, batch)
+
+
+def directions(function: Callable[..., Tensor], *leaves: Tensor) -> list[Tensor]:
+    leaves = tuple(leaf.detach().clone().requires_grad_() for leaf in leaves)
+    y = function(*leaves)
+    gradient = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y.dtype)
+    return [y.detach(), *torch.autograd.grad(y, leaves, gradient)]
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@given(
+    # Of few values in a channel next to no gradient would be left to compare.
+    st.integers(1, 20), st.integers(1, 9), st.integers(3, 9), st.integers(3, 9), st.booleans(),
+    st.integers(0, 999),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None)
+def test_batch_norm_and_its_gradients_are_pytorchs(
+    instructions: str, memory_of_nan: None, error: Error, training: bool,
+    batch: int, channels: int, height: int, width: int, relu: bool, seed: int,
+) -> None:  # fmt: skip
+    x = maps(batch, channels, height, width, seed)
+    bn = reference(channels, seed).train(training)
+
+    def theirs(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        leaves = {"weight": weight, "bias": bias}
+        y = torch.func.functional_call(bn, leaves, x)
+        # Which values count as positive is our own affair: next to zero, rounding decides.
+        return y * positive if relu else y
+
+    leaves = x, bn.weight.float(), bn.bias.float()
+    found = directions(lambda *each: grouped_norm(*each, bn, relu), *leaves)
+    positive = found[0] > 0
+    wanted = directions(theirs, *(leaf.double() for leaf in leaves))
+    for mine, other in zip(found, wanted, strict=True):
+        assert error(mine, other) < 1e-4
+
+
+def test_statistics_are_those_of_the_samples_alone(error: Error) -> None:
+    x = maps(11, 5, 4, 3)
+    weight, bias = torch.ones(5), torch.zeros(5)
+    _, mean, variance = batch_norm(ops.to_groups(x, library.lanes()), weight, bias, 11, EPS, False)
+    expected_variance, expected_mean = torch.var_mean(x.double(), (0, 2, 3), correction=0)
+    assert error(mean, expected_mean) < 1e-6
+    assert error(variance, expected_variance) < 1e-5
+
+
+def test_a_far_mean_does_not_swallow_the_variance(error: Error) -> None:
+    """The sum of squares minus the square of the sum would have no digit left."""
+    x = maps(16, 3, 8, 8) * 0.01 + 1000
+    ones, zeros = torch.ones(3), torch.zeros(3)
+    y, _, variance = batch_norm(ops.to_groups(x, library.lanes()), ones, zeros, 16, EPS, False)
+    expected = torch.var(x.double(), (0, 2, 3), correction=0)
+    assert error(variance, expected) < 1e-2
+    assert y.isfinite().all()
+
+
+def test_every_bit_is_the_same_for_any_number_of_threads(threads: Callable[[int], None]) -> None:
+    x, bn = maps(13, 7, 9, 5), reference(7)
+    found = []
+    for count in (1, 2, 3):
+        threads(count)
+        found.append(
+            directions(
+                lambda *each: grouped_norm(*each, bn, True), x, bn.weight.float(), bn.bias.float()
+            )
+        )
+    for other in found[1:]:
+        for mine, theirs in zip(found[0], other, strict=True):
+            assert torch.equal(mine, theirs)
+
+
+def test_the_kernels_run_on_as_many_threads_as_pytorch_has(
+    threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    call = library.call
+
+    def noted(function: str, *arguments: object) -> None:
+        asked.append((function, arguments[-1]))
+        call(function, *arguments)
+
+    monkeypatch.setattr(norm, "call", noted)
+    x, bn = maps(3, 2, 4, 4), reference(2)
+    for training in (True, False):
+        threads(1 + training)
+        bn.train(training)
+        directions(
+            lambda *each: grouped_norm(*each, bn, True), x, bn.weight.float(), bn.bias.float()
+        )
+    names = ["ft_normalize", "ft_normalize_backward", "ft_scale", "ft_normalize_backward"]
+    assert asked == list(zip(names, [2, 2, 1, 1], strict=True))
+
+
+def test_maps_of_other_channels_are_refused() -> None:
+    x, ones = torch.zeros(1, 4, 2, 2, 8), torch.ones(3)
+    with pytest.raises(FreeTicketsError, match="BatchNorm of 3 channels can't take 4"):
+        batch_norm(x, ones, ones, 8, EPS, False)
+    with pytest.raises(FreeTicketsError, match="BatchNorm of 3 channels can't take 4"):
+        scale(x, ones, ones, ones, ones, 8, EPS, False)
+
+
+def test_the_module_is_batch_norm_and_relu() -> None:
+    torch.manual_seed(0)
+    both = BatchNormReLU(4)
+    apart = nn.Sequential(nn.BatchNorm2d(4), nn.ReLU())
+    for training in (True, False):
+        both.train(training)
+        apart.train(training)
+        x = torch.randn(3, 4, 5, 5)
+        assert torch.equal(both(x), apart(x))
+    assert both.state_dict().keys() == apart[0].state_dict().keys()
+
+
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("batch", [5, 16])
+def test_batch_norm_keeps_the_rules_of_operators(batch: int, relu: bool) -> None:
+    x = ops.to_groups(maps(batch, 3, 4, 5), library.lanes()).requires_grad_()
+    weight, bias = (torch.rand(3).requires_grad_() for _ in range(2))
+    mean, variance = torch.rand(3), torch.rand(3) + 0.5
+    torch.library.opcheck(batch_norm, (x, weight, bias, batch, EPS, relu))
+    torch.library.opcheck(scale, (x, weight, bias, mean, variance, batch, EPS, relu))
+    gradient = torch.randn_like(x)
+    plain = [each.detach() for each in (x, gradient, weight, bias, mean, variance)]
+    for training in (True, False):
+        torch.library.opcheck(batch_norm_backward, (*plain, batch, EPS, relu, training))

@@ -1,0 +1,454 @@
+"""The kernels against PyTorch's own in double precision, over random layers; and as operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels import library, ops
+from freetickets.kernels.library import Geometry
+
+Error = Callable[[Tensor, Tensor], float]
+
+SPARSE, DENSE = 0, ops.FORWARD | ops.INPUT_GRADIENT | ops.WEIGHT_GRADIENT
+EXAMPLES = settings(max_examples=60, deadline=None)
+
+
+class Case(NamedTuple):
+    """A layer and a batch; the numbers are drawn from the seed."""
+
+    batch: int
+    geometry: Geometry
+    size: tuple[int, int]
+    density: float
+    bias: bool
+    seed: int
+
+
+class Layer(NamedTuple):
+    """The numbers of a case."""
+
+    x: Tensor
+    values: Tensor
+    indices: Tensor
+    plan: Tensor
+    bias: Tensor | None
+    settings: list[Any]  # as the operators take them
+
+    @property
+    def weight(self) -> Tensor:
+        return ops.scatter(self.values, self.indices, self.settings[0])
+
+
+@st.composite
+def convolutions(draw: Callable[[Any], Any]) -> Case:
+    kernel, stride, padding = (
+        draw(st.tuples(*(st.integers(*limits),) * 2)) for limits in [(1, 5), (1, 3), (0, 3)]
+    )
+    # Large enough for one position of the result at least.
+    least = [max(1, k - 2 * p) for k, p in zip(kernel, padding, strict=True)]
+    size = draw(st.tuples(*(st.integers(smallest, 13) for smallest in least)))
+    shape = (draw(st.integers(1, 40)), draw(st.integers(1, 40)), *kernel)
+    return Case(
+        draw(st.integers(1, 20)),
+        Geometry(shape, stride, padding),
+        size,
+        draw(st.floats(0.02, 1)),
+        draw(st.booleans()),
+        draw(st.integers(0, 2**20)),
+    )
+
+
+@st.composite
+def matrices(draw: Callable[[Any], Any]) -> Case:
+    shape = (draw(st.integers(1, 80)), draw(st.integers(1, 80)), 1, 1)
+    return Case(
+        draw(st.integers(1, 70)),
+        Geometry(shape),
+        (1, 1),
+        draw(st.floats(0.02, 1)),
+        draw(st.booleans()),
+        draw(st.integers(0, 2**20)),
+    )
+
+
+def make(case: Case) -> Layer:
+    source = torch.Generator().manual_seed(case.seed)
+    geometry = case.geometry
+    mask = torch.rand(torch.Size(geometry.shape).numel(), generator=source) < case.density
+    mask[torch.randint(mask.numel(), (1,), generator=source)] = True
+    indices = mask.nonzero().flatten().int()
+    values = torch.randn(indices.numel(), generator=source)
+    x = torch.randn(case.batch, geometry.shape[1], *case.size, generator=source)
+    bias = torch.randn(geometry.shape[0], generator=source) if case.bias else None
+    parts = [list(part) for part in geometry]
+    return Layer(x, values, indices, ops.make_plan(indices, geometry), bias, parts)
+
+
+def directions(function: Callable[..., Tensor], *leaves: Tensor | None) -> list[Tensor]:
+    """The result of a function and its gradients, for a gradient that is always the same."""
+    leaves = tuple(None if t is None else t.detach().clone().requires_grad_() for t in leaves)
+    y = function(*leaves)
+    gradient = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y.dtype)
+    found = torch.autograd.grad(y, [t for t in leaves if t is not None], gradient)
+    return [y.detach(), *found]
+
+
+def sparse_conv2d(layer: Layer, dense: int = SPARSE) -> Callable[..., Tensor]:
+    def run(x: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+        grouped = ops.to_groups(x, library.lanes())
+        y = ops.conv2d(grouped, values, layer.indices, layer.plan, bias, *layer.settings, dense)
+        assert not y.isnan().any()  # in the empty lanes neither
+        return ops.from_groups(y, len(x))
+
+    return run
+
+
+def sparse_linear(layer: Layer, dense: int = SPARSE) -> Callable[..., Tensor]:
+    shape = layer.settings[0][:2]
+
+    def run(x: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+        return ops.linear(x, values, layer.indices, layer.plan, bias, shape, library.lanes(), dense)
+
+    return run
+
+
+def expected(layer: Layer, function: Callable[..., Tensor], x: Tensor) -> list[Tensor]:
+    """The same in double precision, by PyTorch; of the weight's gradient, the active part."""
+    bias = None if layer.bias is None else layer.bias.double()
+    y, dx, dweight, *rest = directions(function, x.double(), layer.weight.double(), bias)
+    return [y, dx, dweight.flatten()[layer.indices.long()], *rest]
+
+
+def assert_close(error: Error, found: list[Tensor], wanted: list[Tensor]) -> None:
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert error(mine, theirs) < 1e-4
+
+
+# ---- against PyTorch
+
+
+@given(case=convolutions())
+@EXAMPLES
+def test_a_convolution_and_its_gradients_are_pytorchs(
+    instructions: str, memory_of_nan: None, error: Error, case: Case
+) -> None:
+    layer = make(case)
+    found = directions(sparse_conv2d(layer), layer.x, layer.values, layer.bias)
+    _, stride, padding = case.geometry
+    wanted = expected(layer, lambda x, w, b: F.conv2d(x, w, b, stride, padding), layer.x)
+    assert_close(error, found, wanted)
+
+
+@given(case=matrices())
+@EXAMPLES
+def test_a_linear_layer_and_its_gradients_are_pytorchs(
+    instructions: str, memory_of_nan: None, error: Error, case: Case
+) -> None:
+    layer = make(case)
+    x = layer.x.flatten(1)
+    found = directions(sparse_linear(layer), x, layer.values, layer.bias)
+    shape = layer.settings[0][:2]
+    wanted = expected(layer, lambda x, w, b: F.linear(x, w.view(shape), b), x)
+    assert_close(error, found, wanted)
+
+
+@pytest.mark.parametrize("one_lane", [True, False], ids=["rows", "samples"])
+@given(case=convolutions(), residual=st.booleans(), relu=st.booleans(), prepared=st.booleans())
+@EXAMPLES
+def test_a_fused_convolution_is_pytorchs_in_either_layout(
+    instructions: str,
+    memory_of_nan: None,
+    error: Error,
+    one_lane: bool,
+    case: Case,
+    residual: bool,
+    relu: bool,
+    prepared: bool,
+) -> None:
+    layer = make(case)
+    lanes = 1 if one_lane else library.lanes()
+    _, stride, padding = case.geometry
+    bias = None if layer.bias is None else layer.bias.double()
+    wanted = F.conv2d(layer.x.double(), layer.weight.double(), bias, stride, padding)
+    skip = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(case.seed))
+    if residual:
+        wanted = wanted + skip
+    x = ops.to_groups(layer.x, lanes)
+    y = ops.fused_conv2d(
+        x, layer.values, layer.plan, case.geometry, layer.bias,
+        ops.to_groups(skip, lanes) if residual else None, relu,
+        ops.prepare(x, layer.values, layer.plan, case.geometry) if prepared else None,
+    )  # fmt: skip
+    assert not y.isnan().any()
+    found = ops.from_groups(y, case.batch)
+    assert error(found, wanted.relu() if relu else wanted) < 1e-4
+
+
+@pytest.mark.parametrize("dense", range(8))
+@given(case=convolutions())
+@settings(max_examples=5, deadline=None)
+def test_any_direction_may_run_dense(error: Error, dense: int, case: Case) -> None:
+    layer = make(case)
+    ways = [
+        directions(sparse_conv2d(layer, way), layer.x, layer.values, layer.bias)
+        for way in (dense, SPARSE)
+    ]
+    assert_close(error, *ways)
+    flat = make(case._replace(geometry=Geometry((*case.geometry.shape[:2], 1, 1)), size=(1, 1)))
+    ways = [
+        directions(sparse_linear(flat, way), flat.x.flatten(1), flat.values, flat.bias)
+        for way in (dense, SPARSE)
+    ]
+    assert_close(error, *ways)
+
+
+@given(
+    st.integers(1, 40), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(1, 20)
+)
+@settings(max_examples=40, deadline=None)
+def test_groups_lead_back_and_their_empty_lanes_are_zero(batch, channels, height, width, lanes):
+    x = torch.randn(batch, channels, height, width)
+    grouped = ops.to_groups(x, lanes)
+    assert grouped.shape == (-(-batch // lanes), channels, height, width, lanes)
+    assert torch.equal(ops.from_groups(grouped, batch), x)
+    padded = F.pad(x, (0, 0, 0, 0, 0, 0, 0, grouped.shape[0] * lanes - batch))
+    regrouped = padded.view(-1, lanes, channels, height, width).permute(0, 2, 3, 4, 1)
+    assert torch.equal(grouped, regrouped)
+
+
+# ---- large layers: several blocks of sources, many tiles
+
+
+LARGE = {
+    "wide": Case(3, Geometry((160, 600, 3, 3), (1, 1), (1, 1)), (6, 6), 0.05, False, 1),
+    "large maps": Case(2, Geometry((5, 4, 3, 3), (2, 2), (1, 1)), (65, 130), 0.4, True, 2),
+    "large kernel": Case(2, Geometry((3, 4, 11, 9), (4, 3), (5, 4)), (40, 33), 0.5, False, 3),
+    "largest stride": Case(9, Geometry((3, 2, 8, 8), (8, 8)), (24, 17), 0.5, False, 4),
+    "pointwise": Case(8, Geometry((200, 900, 1, 1)), (5, 7), 0.02, True, 5),
+    "almost empty": Case(5, Geometry((64, 64, 3, 3), (1, 1), (1, 1)), (9, 9), 1e-9, False, 6),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LARGE.values(), ids=LARGE)
+def test_large_layers_are_pytorchs_too(instructions: str, error: Error, case: Case) -> None:
+    layer = make(case)
+    found = directions(sparse_conv2d(layer), layer.x, layer.values, layer.bias)
+    _, stride, padding = case.geometry
+    wanted = expected(layer, lambda x, w, b: F.conv2d(x, w, b, stride, padding), layer.x)
+    assert_close(error, found, wanted)
+
+
+# ---- tensors in all kinds of memory
+
+LINEAR = Case(16, Geometry((12, 20, 1, 1)), (1, 1), 0.3, True, 7)
+CONV = Case(5, Geometry((6, 4, 3, 2), (2, 1), (1, 0)), (7, 6), 0.4, True, 8)
+
+
+def test_a_part_of_a_batch_that_lies_sample_by_sample_is_not_taken_for_the_whole(
+    error: Error,
+) -> None:
+    """Between two sparse layers samples are neighbours: a slice has the strides of the whole."""
+    layer, lanes = make(LINEAR), library.lanes()
+    shape = layer.settings[0][:2]
+    part = lanes - 3
+    x = torch.randn(20, lanes).t()[:part]
+    gradient = torch.randn(12, lanes).t()[:part]
+    assert x.stride() == (1, lanes)
+    dvalues = ops.linear_weight_gradient(
+        x, gradient, layer.indices, layer.plan, shape, lanes, SPARSE
+    )
+    wanted = (gradient.double().t() @ x.double()).flatten()[layer.indices.long()]
+    assert error(dvalues, wanted) < 1e-4
+    edge = torch.empty_strided((part, 20), (1, lanes)).fill_(1)  # the memory ends with the slice
+    y = ops.linear(edge, layer.values, layer.indices, layer.plan, None, shape, lanes, SPARSE)
+    assert error(y, edge @ layer.weight.view(shape).t()) < 1e-4
+
+
+@pytest.mark.parametrize("batch", [1, 5, 8, 16, 17])
+def test_strides_and_alignment_of_the_input_do_not_matter(error: Error, batch: int) -> None:
+    layer = make(LINEAR._replace(batch=batch))
+    x = layer.x.flatten(1)
+    plain = sparse_linear(layer)(x, layer.values, layer.bias)
+    odd = [
+        x.t().contiguous().t(),
+        torch.cat([x, x], 1)[:, :20],
+        torch.cat([torch.zeros(1), x.flatten()])[1:].view(x.shape),
+        torch.stack([x, x], 2)[..., 0],
+    ]
+    for other in odd:
+        assert torch.equal(sparse_linear(layer)(other, layer.values, layer.bias), plain)
+    layer = make(CONV._replace(batch=batch))
+    plain = sparse_conv2d(layer)(layer.x, layer.values, layer.bias)
+    for other in (
+        layer.x.contiguous(memory_format=torch.channels_last),
+        layer.x.transpose(2, 3).contiguous().transpose(2, 3),
+        torch.cat([layer.x, layer.x])[:batch],
+    ):
+        assert torch.equal(sparse_conv2d(layer)(other, layer.values, layer.bias), plain)
+
+
+def test_a_gradient_that_was_expanded_is_read_as_it_stands(error: Error) -> None:
+    for case, run in ((CONV, sparse_conv2d), (LINEAR, sparse_linear)):
+        layer = make(case)
+        x = (layer.x if run is sparse_conv2d else layer.x.flatten(1)).requires_grad_()
+        values = layer.values.requires_grad_()
+        found = torch.autograd.grad(run(layer)(x, values, None).sum(), [x, values])
+        y = run(layer)(x, values, None)
+        wanted = torch.autograd.grad(y, [x, values], torch.ones_like(y).contiguous())
+        for mine, theirs in zip(found, wanted, strict=True):
+            assert torch.equal(mine, theirs)
+
+
+# ---- what would lead beyond the memory
+
+
+@pytest.mark.parametrize("dense", [SPARSE, DENSE])
+def test_maps_that_do_not_fit_the_layer_are_refused(dense: int) -> None:
+    layer = make(CONV)
+
+    def run(*shape: int) -> Tensor:
+        x = torch.zeros(*shape)
+        return sparse_conv2d(layer, dense)(x, layer.values, layer.bias)
+
+    with pytest.raises(FreeTicketsError, match="of 4 channels can't take maps of 3"):
+        run(5, 3, 7, 6)
+    with pytest.raises(FreeTicketsError, match=r"by 3x2 can't take maps of 7x1: they are too smal"):
+        run(5, 4, 7, 1)
+    with pytest.raises(FreeTicketsError, match="of 4 channels can't take maps of 5"):
+        ops.fused_conv2d(torch.zeros(1, 5, 7, 6, 1), layer.values, layer.plan, CONV.geometry)
+    layer = make(LINEAR)
+    with pytest.raises(FreeTicketsError, match="of 20 inputs can't take 19"):
+        sparse_linear(layer, dense)(torch.zeros(3, 19), layer.values, layer.bias)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("dense", [SPARSE, DENSE])
+def test_no_samples_give_no_samples(threads: Callable[[int], None], count: int, dense: int) -> None:
+    threads(count)
+    for case, run in ((CONV, sparse_conv2d), (LINEAR, sparse_linear)):
+        layer = make(case._replace(batch=0))
+        x = layer.x if run is sparse_conv2d else layer.x.flatten(1)
+        y, dx, dvalues, dbias = directions(run(layer, dense), x, layer.values, layer.bias)
+        assert (y.numel(), dx.shape) == (0, x.shape)
+        assert not dvalues.any()
+        assert not dbias.any()
+    layer = make(CONV)
+    none = torch.zeros(0, 4, 7, 6, 1)
+    assert ops.fused_conv2d(none, layer.values, layer.plan, CONV.geometry).shape[0] == 0
+
+
+@pytest.mark.parametrize("dense", [SPARSE, DENSE])
+def test_autocast_does_not_reach_into_an_operator(error: Error, dense: int) -> None:
+    for case, run in ((CONV, sparse_conv2d), (LINEAR, sparse_linear)):
+        layer = make(case)
+        x = layer.x if run is sparse_conv2d else layer.x.flatten(1)
+        plain = directions(run(layer, dense), x, layer.values, layer.bias)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = directions(run(layer, dense), x, layer.values, layer.bias)
+        for mine, theirs in zip(found, plain, strict=True):
+            assert mine.dtype == torch.float32
+            assert torch.equal(mine, theirs)
+
+
+# ---- threads
+
+
+@pytest.mark.parametrize("case", [CONV, LINEAR, *LARGE.values()])
+def test_every_bit_is_the_same_for_any_number_of_threads(
+    threads: Callable[[int], None], case: Case
+) -> None:
+    layer = make(case)
+    linear = case is LINEAR
+    run, x = (sparse_linear, layer.x.flatten(1)) if linear else (sparse_conv2d, layer.x)
+    found = []
+    for count in (1, 2, 3):
+        threads(count)
+        found.append(directions(run(layer), x, layer.values, layer.bias))
+    for other in found[1:]:
+        for mine, theirs in zip(found[0], other, strict=True):
+            assert torch.equal(mine, theirs)
+
+
+def test_the_kernels_run_on_as_many_threads_as_pytorch_has(
+    threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, set[object]] = {}
+    call = library.call
+
+    def noted(function: str, *arguments: object) -> None:
+        asked.setdefault(function, set()).add(arguments[-1])
+        call(function, *arguments)
+
+    monkeypatch.setattr(ops, "call", noted)
+    for count in (1, 2):
+        threads(count)
+        for case, run in ((CONV, sparse_conv2d), (LINEAR, sparse_linear)):
+            layer = make(case)
+            x = layer.x if run is sparse_conv2d else layer.x.flatten(1)
+            directions(run(layer), x, layer.values, layer.bias)
+    names = ("forward", "input_gradient", "weight_gradient", "to_groups", "from_groups")
+    assert {name: asked[f"ft_{name}"] for name in names} == {name: {1, 2} for name in names}
+
+
+# ---- as operators of PyTorch
+
+
+@pytest.fixture(params=[SPARSE, DENSE], ids=["sparse", "dense"])
+def dense(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+def check(operator: Any, *arguments: Any) -> None:
+    torch.library.opcheck(operator, arguments)
+
+
+@pytest.mark.parametrize("batch", [5, 16])
+def test_conv2d_keeps_the_rules_of_operators(dense: int, batch: int) -> None:
+    x, values, indices, plan, bias, parts = make(CONV._replace(batch=batch))
+    grouped = ops.to_groups(x, library.lanes())
+    leaves = grouped.requires_grad_(), values.requires_grad_()
+    check(ops.conv2d, *leaves, indices, plan, bias.requires_grad_(), *parts, dense)
+    check(ops.conv2d, *leaves, indices, plan, None, *parts, dense)
+
+
+@pytest.mark.parametrize("batch", [5, 16])
+def test_the_gradients_of_conv2d_keep_the_rules_of_operators(dense: int, batch: int) -> None:
+    x, values, indices, plan, _, parts = make(CONV._replace(batch=batch))
+    grouped = ops.to_groups(x, library.lanes())
+    y = ops.conv2d(grouped, values, indices, plan, None, *parts, dense)
+    gradient, size = torch.randn_like(y), list(x.shape[2:])
+    check(ops.conv2d_input_gradient, gradient, values, indices, plan, size, *parts, dense)
+    check(ops.conv2d_weight_gradient, grouped, gradient, indices, plan, *parts, dense)
+
+
+@pytest.mark.parametrize("batch", [5, 16])
+def test_linear_keeps_the_rules_of_operators(dense: int, batch: int) -> None:
+    x, values, indices, plan, bias, (shape, *_) = make(LINEAR._replace(batch=batch))
+    rest = shape[:2], library.lanes(), dense
+    leaves = x.flatten(1).requires_grad_(), values.requires_grad_()
+    check(ops.linear, *leaves, indices, plan, bias.requires_grad_(), *rest)
+
+
+@pytest.mark.parametrize("batch", [5, 16])
+def test_the_gradients_of_linear_keep_the_rules_of_operators(dense: int, batch: int) -> None:
+    x, values, indices, plan, _, (shape, *_) = make(LINEAR._replace(batch=batch))
+    rest = shape[:2], library.lanes(), dense
+    gradient = torch.randn(batch, 12)
+    check(ops.linear_input_gradient, gradient, values, indices, plan, *rest)
+    check(ops.linear_weight_gradient, x.flatten(1), gradient, indices, plan, *rest)
+
+
+@pytest.mark.parametrize("batch", [5, 16])
+def test_the_ways_in_and_out_of_groups_keep_the_rules_of_operators(batch: int) -> None:
+    x = torch.randn(batch, 3, 4, 5)
+    check(ops.to_groups, x.requires_grad_(), library.lanes())
+    check(ops.from_groups, ops.to_groups(x.detach(), library.lanes()).requires_grad_(), batch)
