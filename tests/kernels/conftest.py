@@ -54,7 +54,7 @@ def error() -> Callable[[Tensor, Tensor], float]:
         assert found.shape == expected.shape
         if expected.numel() == 0:
             return 0.0
-        difference = (found.double() - expected.double()).abs().max()
-        return float(difference / expected.double().abs().max().clamp(min=1e-30))
+        found, expected = found.detach().double(), expected.detach().double()
+        return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
 
     return relative

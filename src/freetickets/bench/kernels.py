@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..kernels import ops
 from ..kernels.library import Geometry, lanes
+from ..kernels.operator import run
 from ..sparsity.topology import random_mask
 from .curve import Point, crossover_sparsity
 from .settings import Measurement, Settings
@@ -244,9 +245,9 @@ def _sparse_sides(
     x, gradient = ops.to_groups(x, lanes()), ops.to_groups(gradient, lanes())
     layer = (shape, stride, padding, 0)
     return [
-        lambda: ops.conv2d(x, values, indices, plan, None, *layer),
-        lambda: ops.conv2d_input_gradient(gradient, values, indices, plan, size, *layer),
-        lambda: ops.conv2d_weight_gradient(x, gradient, indices, plan, *layer),
+        lambda: run(ops.conv2d, x, values, indices, plan, None, *layer),
+        lambda: run(ops.conv2d_input_gradient, gradient, values, indices, plan, size, *layer),
+        lambda: run(ops.conv2d_weight_gradient, x, gradient, indices, plan, *layer),
     ]
 
 
@@ -313,14 +314,16 @@ class LinearNetwork:
         for number in reversed(range(len(self._layers))):
             values, indices, plan = self._layers[number]
             layer = (list(self.weights[number].shape), lanes(), 0)
-            found.append(ops.linear_weight_gradient(maps[number], gradient, indices, plan, *layer))
-            gradient = ops.linear_input_gradient(gradient, values, indices, plan, *layer)
+            found.append(
+                run(ops.linear_weight_gradient, maps[number], gradient, indices, plan, *layer)
+            )
+            gradient = run(ops.linear_input_gradient, gradient, values, indices, plan, *layer)
         return [gradient, *found]
 
     def _forward(self) -> list[Tensor]:
         maps = [self._x]
         for weight, layer in zip(self.weights, self._layers, strict=True):
-            maps.append(ops.linear(maps[-1], *layer, None, list(weight.shape), lanes(), 0))
+            maps.append(run(ops.linear, maps[-1], *layer, None, list(weight.shape), lanes(), 0))
         return maps
 
     def train_dense(self) -> list[Tensor]:

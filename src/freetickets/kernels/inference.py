@@ -16,6 +16,7 @@ from .choice import dense_is_faster
 from .layers import can_be_sparse, geometry_of
 from .library import Geometry, available, lanes
 from .norm import BatchNormReLU, scale
+from .operator import run
 
 # Up to this many samples, vectors lie along the rows of a map; from there on, across samples.
 _FEW_SAMPLES = 4
@@ -95,7 +96,7 @@ class _Enter(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self._state.lanes == 1:
             return x.contiguous().unsqueeze(-1)
-        return ops.to_groups(x, self._state.lanes)
+        return run(ops.to_groups, x, self._state.lanes)
 
 
 class _Leave(nn.Module):
@@ -104,7 +105,9 @@ class _Leave(nn.Module):
         self._state = state
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.squeeze(-1) if self._state.lanes == 1 else ops.from_groups(x, self._state.batch)
+        if self._state.lanes == 1:
+            return x.squeeze(-1)
+        return cast(Tensor, run(ops.from_groups, x, self._state.batch))
 
 
 class _FusedConv2d(nn.Module):
@@ -147,10 +150,10 @@ class _FusedConv2d(nn.Module):
 
     def _dense(self, x: Tensor, residual: Tensor | None) -> Tensor:
         groups, width = x.shape[0], x.shape[4]
-        plain = x.squeeze(-1) if width == 1 else ops.from_groups(x, groups * width)
+        plain = x.squeeze(-1) if width == 1 else run(ops.from_groups, x, groups * width)
         weight, bias = cast(Tensor, self.weight), cast(Tensor, self.bias)
         y = F.conv2d(plain, weight, bias, self.geometry.stride, self.geometry.padding)
-        grouped = y.contiguous().unsqueeze(-1) if width == 1 else ops.to_groups(y, width)
+        grouped = y.contiguous().unsqueeze(-1) if width == 1 else run(ops.to_groups, y, width)
         if residual is not None:
             grouped += residual
         return grouped.relu_() if self.relu else grouped
@@ -170,7 +173,7 @@ class _Scale(nn.Module):
         mean, variance = cast(Tensor, bn.running_mean), cast(Tensor, bn.running_var)
         if x.shape[4] > 1:
             batch = x.shape[0] * x.shape[4]
-            return scale(x, weight, bias, mean, variance, batch, bn.eps, self.relu)
+            return run(scale, x, weight, bias, mean, variance, batch, bn.eps, self.relu)
         y = F.batch_norm(x.squeeze(-1), mean, variance, weight, bias, eps=bn.eps)
         return (y.relu_() if self.relu else y).unsqueeze(-1)
 
@@ -213,7 +216,7 @@ class _SparseLinear(nn.Module):
 
     def _sparse(self, x: Tensor) -> Tensor:
         values, indices, plan = (cast(Tensor, t) for t in (self.values, self.indices, self.plan))
-        return ops.linear(x, values, indices, plan, self._layer.bias, self._shape, lanes(), 0)
+        return run(ops.linear, x, values, indices, plan, self._layer.bias, self._shape, lanes(), 0)
 
 
 # ---- the compiler

@@ -12,6 +12,7 @@ from ..errors import FreeTicketsError
 from . import ops
 from .choice import Choices
 from .library import Geometry, lanes
+from .operator import run
 
 
 class SparseLayer(nn.Module):
@@ -141,13 +142,22 @@ class SparseConv2d(SparseLayer, nn.Conv2d):  # type: ignore[override]
         if x.dim() == 3:
             return self.forward(x.unsqueeze(0)).squeeze(0)
         if x.dim() == 4:
-            grouped = self.forward(ops.to_groups(x.float(), lanes()))
-            return ops.from_groups(grouped, x.shape[0])
+            grouped = self.forward(run(ops.to_groups, x.float(), lanes()))
+            return run(ops.from_groups, grouped, x.shape[0])
         x = x.float()
         dense = self.choices.conv2d(self, x)
         shape, stride, padding = map(list, self.geometry)
-        y = ops.conv2d(
-            x, self.values, self.indices, self.plan, self.bias, shape, stride, padding, dense
+        y = run(
+            ops.conv2d,
+            x,
+            self.values,
+            self.indices,
+            self.plan,
+            self.bias,
+            shape,
+            stride,
+            padding,
+            dense,
         )
         self.record(x, y)
         return y
@@ -175,7 +185,10 @@ class SparseLinear(SparseLayer, nn.Linear):  # type: ignore[override]
         flat = x.float().reshape(-1, x.shape[-1]) if x.dim() != 2 else x.float()
         dense = self.choices.linear(self, flat)
         shape = [self.out_features, self.in_features]
-        y = ops.linear(flat, self.values, self.indices, self.plan, self.bias, shape, lanes(), dense)
+        y: Tensor = run(
+            ops.linear, flat, self.values, self.indices, self.plan, self.bias,
+            shape, lanes(), dense,
+        )  # fmt: skip
         self.record(flat, y)
         return y if x.dim() == 2 else y.reshape(*x.shape[:-1], self.out_features)
 

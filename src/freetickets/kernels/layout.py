@@ -21,6 +21,7 @@ from . import ops
 from .layers import SparseConv2d, can_be_sparse, geometry_of, has_hooks, replace
 from .library import Geometry, lanes
 from .norm import BatchNormReLU, batch_norm, scale
+from .operator import run
 
 _POINTWISE = (
     nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SiLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.Hardswish,
@@ -84,11 +85,11 @@ class GroupedLayout:
     def _enter(self, module: nn.Module, inputs: tuple[Any, ...]) -> Any:
         if len(inputs) == 1 and isinstance(inputs[0], Tensor) and inputs[0].dim() == 4:
             self.batch = inputs[0].shape[0]
-            return (ops.to_groups(inputs[0].float(), lanes()),)
+            return (run(ops.to_groups, inputs[0].float(), lanes()),)
         return None
 
     def _leave(self, module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-        return ops.from_groups(output, self.batch) if output.dim() == 5 else output
+        return run(ops.from_groups, output, self.batch) if output.dim() == 5 else output
 
 
 # ---- the grouped forms of modules: they share their parameters and buffers with the originals
@@ -113,8 +114,8 @@ class _GroupedBatchNorm(nn.BatchNorm2d):
         weight, bias = cast(Tensor, self.weight), cast(Tensor, self.bias)
         mean, variance = cast(Tensor, self.running_mean), cast(Tensor, self.running_var)
         if not self.training:
-            return scale(x, weight, bias, mean, variance, batch, self.eps, self._relu)
-        y, new_mean, new_variance = batch_norm(x, weight, bias, batch, self.eps, self._relu)
+            return run(scale, x, weight, bias, mean, variance, batch, self.eps, self._relu)
+        y, new_mean, new_variance = run(batch_norm, x, weight, bias, batch, self.eps, self._relu)
         with torch.no_grad():
             count = batch * x.shape[2] * x.shape[3]
             cast(Tensor, self.num_batches_tracked).add_(1)
@@ -137,10 +138,10 @@ class _GroupedPool(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() != 5:
-            return cast(Tensor, self.pool(x))
+            return cast(Tensor, self.pool.forward(x))  # without its hooks: they are ours now
         groups, channels, height, width, width_of_group = x.shape
         maps = x.reshape(groups * channels, height, width, width_of_group).permute(0, 3, 1, 2)
-        y = self.pool(maps).permute(0, 2, 3, 1).contiguous()
+        y = self.pool.forward(maps).permute(0, 2, 3, 1).contiguous()
         return cast(Tensor, y.view(groups, channels, *y.shape[1:3], width_of_group))
 
 
@@ -163,8 +164,9 @@ class _GroupedConv2d(nn.Conv2d):
         if x.dim() != 5:
             return super().forward(x)
         shape, stride, padding = map(list, self._geometry)
-        return ops.conv2d(
-            x, self.weight.flatten(), cast(Tensor, self._indices), cast(Tensor, self._plan),
+        indices, plan = cast(Tensor, self._indices), cast(Tensor, self._plan)
+        return run(
+            ops.conv2d, x, self.weight.flatten(), indices, plan,
             self.bias, shape, stride, padding, 0,
         )  # fmt: skip
 

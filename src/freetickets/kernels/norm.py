@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..errors import FreeTicketsError
 from .library import NormStruct, call, empty, ready
+from .operator import differentiate, form, operator
 
 
 class BatchNormReLU(nn.BatchNorm2d):
@@ -27,7 +28,7 @@ def _norm(x: Tensor, bias: Tensor, batch: int) -> NormStruct:
     return NormStruct(batch, groups, lanes, channels, height * width)
 
 
-@torch.library.custom_op("freetickets::batch_norm", mutates_args=())
+@operator
 def batch_norm(
     x: Tensor, weight: Tensor, bias: Tensor, batch: int, eps: float, relu: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -56,7 +57,7 @@ def _(
     return x.new_empty(x.shape), torch.empty_like(bias), torch.empty_like(bias)
 
 
-@torch.library.custom_op("freetickets::scale", mutates_args=())
+@operator
 def scale(
     x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, variance: Tensor,
     batch: int, eps: float, relu: bool,
@@ -78,7 +79,7 @@ def _(
     return x.new_empty(x.shape)
 
 
-@torch.library.custom_op("freetickets::batch_norm_backward", mutates_args=())
+@operator
 def batch_norm_backward(
     x: Tensor, gradient: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, variance: Tensor,
     batch: int, eps: float, relu: bool, training: bool,
@@ -109,7 +110,7 @@ def _keep_batch_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ..
 
 def _batch_norm_backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
     x, *rest = ctx.saved_tensors
-    found = batch_norm_backward(x, gradient, *rest, *ctx.settings, True)
+    found = form(ctx, batch_norm_backward)(x, gradient, *rest, *ctx.settings, True)
     return *found, None, None, None
 
 
@@ -120,9 +121,9 @@ def _keep_scale(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _scale_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     x, *rest = ctx.saved_tensors
-    found = batch_norm_backward(x, gradient, *rest, *ctx.settings, False)
+    found = form(ctx, batch_norm_backward)(x, gradient, *rest, *ctx.settings, False)
     return *found, None, None, None, None, None
 
 
-batch_norm.register_autograd(_batch_norm_backward, setup_context=_keep_batch_norm)
-scale.register_autograd(_scale_backward, setup_context=_keep_scale)
+differentiate(batch_norm, _keep_batch_norm, _batch_norm_backward)
+differentiate(scale, _keep_scale, _scale_backward)

@@ -6,6 +6,7 @@ side, the last group filled up with zeros. `to_groups` and `from_groups` lead in
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from .library import (
     native,
     ready,
 )
+from .operator import differentiate, form, operator
 
 # Which directions run dense: bits of the operators' argument `dense`.
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = 1, 2, 4
@@ -44,6 +46,7 @@ def make_plan(indices: Tensor, geometry: Geometry) -> Tensor:
     return plan
 
 
+@functools.cache
 def _layer(geometry: Geometry) -> LayerStruct:
     outputs, inputs, kernel_h, kernel_w = geometry.shape
     return LayerStruct(inputs, outputs, kernel_h, kernel_w, *geometry.stride, *geometry.padding)
@@ -66,7 +69,7 @@ def _threads() -> int:
 # ---- layout
 
 
-@torch.library.custom_op("freetickets::to_groups", mutates_args=())
+@operator
 def to_groups(x: Tensor, lanes: int) -> Tensor:
     """(N, C, H, W) to (N / lanes, C, H, W, lanes); empty lanes are zero."""
     batch, channels, height, width = x.shape
@@ -82,7 +85,7 @@ def _(x: Tensor, lanes: int) -> Tensor:
     return x.new_empty((-(-batch // lanes), channels, height, width, lanes))
 
 
-@torch.library.custom_op("freetickets::from_groups", mutates_args=())
+@operator
 def from_groups(x: Tensor, batch: int) -> Tensor:
     """Undoes `to_groups` for a batch of so many samples."""
     y = empty(x, batch, *x.shape[1:4])
@@ -103,18 +106,22 @@ def _keep_lanes(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.lanes = inputs[0].shape[4]
 
 
-to_groups.register_autograd(
-    lambda ctx, gradient: (from_groups(gradient, ctx.batch), None), setup_context=_keep_batch
-)
-from_groups.register_autograd(
-    lambda ctx, gradient: (to_groups(gradient, ctx.lanes), None), setup_context=_keep_lanes
-)
+def _to_groups_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    return form(ctx, from_groups)(gradient, ctx.batch), None
+
+
+def _from_groups_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    return form(ctx, to_groups)(gradient, ctx.lanes), None
+
+
+differentiate(to_groups, _keep_batch, _to_groups_backward)
+differentiate(from_groups, _keep_lanes, _from_groups_backward)
 
 
 # ---- convolution
 
 
-@torch.library.custom_op("freetickets::conv2d", mutates_args=())
+@operator
 def conv2d(
     x: Tensor,
     values: Tensor,
@@ -188,7 +195,7 @@ def prepare(x: Tensor, values: Tensor, plan: Tensor, geometry: Geometry) -> Tens
     return entries
 
 
-@torch.library.custom_op("freetickets::conv2d_input_gradient", mutates_args=())
+@operator
 def conv2d_input_gradient(
     gradient: Tensor,
     values: Tensor,
@@ -218,7 +225,7 @@ def conv2d_input_gradient(
     return result
 
 
-@torch.library.custom_op("freetickets::conv2d_weight_gradient", mutates_args=())
+@operator
 def conv2d_weight_gradient(
     x: Tensor,
     gradient: Tensor,
@@ -287,23 +294,23 @@ def _conv2d_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     gradient = gradient.contiguous()
     dx = dvalues = dbias = None
     if for_x:
-        dx = conv2d_input_gradient(
+        dx = form(ctx, conv2d_input_gradient)(
             gradient, values, indices, plan, list(x.shape[2:4]), *ctx.settings
         )
     if for_values:
-        dvalues = conv2d_weight_gradient(x, gradient, indices, plan, *ctx.settings)
+        dvalues = form(ctx, conv2d_weight_gradient)(x, gradient, indices, plan, *ctx.settings)
     if for_bias:
         dbias = gradient.sum((0, 2, 3, 4))
     return dx, dvalues, None, None, dbias, None, None, None, None
 
 
-conv2d.register_autograd(_conv2d_backward, setup_context=_keep_conv2d)
+differentiate(conv2d, _keep_conv2d, _conv2d_backward)
 
 
 # ---- linear: the samples are the columns of one long map
 
 
-@torch.library.custom_op("freetickets::linear", mutates_args=())
+@operator
 def linear(
     x: Tensor,
     values: Tensor,
@@ -331,7 +338,7 @@ def linear(
     return _filled(y, target)
 
 
-@torch.library.custom_op("freetickets::linear_input_gradient", mutates_args=())
+@operator
 def linear_input_gradient(
     gradient: Tensor,
     values: Tensor,
@@ -353,7 +360,7 @@ def linear_input_gradient(
     return _filled(result, target)
 
 
-@torch.library.custom_op("freetickets::linear_weight_gradient", mutates_args=())
+@operator
 def linear_weight_gradient(
     x: Tensor,
     gradient: Tensor,
@@ -409,15 +416,15 @@ def _linear_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     for_x, for_values, _, _, for_bias = ctx.needs_input_grad[:5]
     dx = dvalues = dbias = None
     if for_x:
-        dx = linear_input_gradient(gradient, values, indices, plan, *ctx.settings)
+        dx = form(ctx, linear_input_gradient)(gradient, values, indices, plan, *ctx.settings)
     if for_values:
-        dvalues = linear_weight_gradient(x, gradient, indices, plan, *ctx.settings)
+        dvalues = form(ctx, linear_weight_gradient)(x, gradient, indices, plan, *ctx.settings)
     if for_bias:
         dbias = gradient.sum(0)
     return dx, dvalues, None, None, dbias, None, None, None
 
 
-linear.register_autograd(_linear_backward, setup_context=_keep_linear)
+differentiate(linear, _keep_linear, _linear_backward)
 
 
 # ---- forms of a tensor

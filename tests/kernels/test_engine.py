@@ -1,0 +1,194 @@
+"""Layers that are replaced in a living network, with an optimizer that has begun to train it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from freetickets.kernels.engine import Engine
+from freetickets.kernels.layers import SparseConv2d, SparseLayer, SparseLinear
+
+Error = Callable[[Tensor, Tensor], float]
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 6, 3, stride=2),
+        nn.Flatten(),
+        nn.Linear(54, 10),
+    )
+
+
+def masks_of(model: nn.Module, density: float = 0.4) -> dict[str, Tensor]:
+    """A topology for every weight, which the network is held to from now on."""
+    source = torch.Generator().manual_seed(1)
+    masks = {}
+    for name, parameter in model.named_parameters():
+        if parameter.dim() > 1:
+            masks[name] = torch.rand(parameter.shape, generator=source) < density
+            parameter.data *= masks[name]
+    return masks
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, step: bool = True) -> Tensor:
+    optimizer.zero_grad()
+    loss = model(torch.randn(5, 3, 8, 8, generator=torch.Generator().manual_seed(2))).square().sum()
+    loss.backward()
+    if step:
+        optimizer.step()
+    return loss.detach()
+
+
+def test_layers_are_replaced_under_the_names_of_their_weights() -> None:
+    model = network()
+    masks = masks_of(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    engine = Engine(model, optimizer, masks, measure=False)
+    assert list(engine.layers) == ["0.weight", "3.weight", "5.weight"]
+    assert [type(layer) for layer in engine.layers.values()] == [
+        SparseConv2d,
+        SparseConv2d,
+        SparseLinear,
+    ]
+    for name, layer in engine.layers.items():
+        assert model.get_submodule(name.removesuffix(".weight")) is layer
+        assert torch.equal(layer.mask, masks[name])
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad"])
+def test_an_optimizer_goes_on_with_the_state_it_had(error: Error, name: str) -> None:
+    """The network was trained for a while before, dense in memory."""
+    options = {"lr": 0.01, **({"momentum": 0.9} if name == "SGD" else {})}
+    model = network()
+    masks = masks_of(model)
+    optimizer = getattr(torch.optim, name)(
+        [{"params": list(model.parameters())[:2], "weight_decay": 0.1},
+         {"params": list(model.parameters())[2:]}],
+        **options,
+    )  # fmt: skip
+    for _ in range(2):
+        train(model, optimizer)
+    twin, other = copy.deepcopy((model, optimizer))
+    moved = {
+        name: {
+            key: value[masks[name]] if torch.is_tensor(value) and value.dim() else value
+            for key, value in optimizer.state[model.get_parameter(name)].items()
+        }
+        for name in masks
+    }
+    groups = [len(group["params"]) for group in optimizer.param_groups]
+    engine = Engine(model, optimizer, masks, measure=False)
+    assert [len(group["params"]) for group in optimizer.param_groups] == groups
+    assert optimizer.param_groups[0]["params"][0] is engine.layers["0.weight"].values
+    for layer_name, layer in engine.layers.items():
+        for key, value in optimizer.state[layer.values].items():
+            expected = moved[layer_name][key]
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(expected)), key
+    # What lies outside the topology is gone from the twin too, and both go on alike.
+    for layer_name, mask in masks.items():
+        twin.get_parameter(layer_name).data *= mask
+    optimizer.zero_grad()
+    for _ in range(2):
+        train(model, optimizer)
+        train(twin, other, step=False)
+        for layer_name, mask in masks.items():
+            twin.get_parameter(layer_name).grad *= mask
+        other.step()
+        for layer_name, mask in masks.items():
+            twin.get_parameter(layer_name).data *= mask
+    for layer_name, tensor in twin.state_dict().items():
+        assert error(model.state_dict()[layer_name], tensor) < 1e-4, layer_name
+
+
+def test_a_gradient_that_is_there_already_moves_along() -> None:
+    model = network()
+    masks = masks_of(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, optimizer, step=False)
+    gradients = {name: model.get_parameter(name).grad.clone() for name in masks}
+    engine = Engine(model, optimizer, masks, measure=False)
+    for name, layer in engine.layers.items():
+        assert torch.equal(layer.values.grad, gradients[name][masks[name]])
+
+
+def test_all_can_be_taken_back(error: Error) -> None:
+    model = network()
+    masks = masks_of(model)
+    types = [type(module) for module in model]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    engine = Engine(model, optimizer, masks, measure=False)
+    train(model, optimizer)
+    twin, other = copy.deepcopy((model, optimizer))
+    layers = dict(engine.layers)
+    weights = engine.remove(optimizer)
+    assert [type(module) for module in model] == types
+    assert not any(isinstance(module, SparseLayer) for module in model.modules())
+    for name, mask in masks.items():
+        weight = weights[name]
+        assert model.get_parameter(name) is weight
+        assert sum(p is weight for g in optimizer.param_groups for p in g["params"]) == 1
+        momentum = optimizer.state[weight]["momentum_buffer"]
+        assert torch.equal(weight.grad[mask], layers[name].values.grad)
+        for tensor in (weight, momentum, weight.grad):
+            assert tensor.shape == mask.shape
+            assert not tensor[~mask].any()
+    losses = [train(model, optimizer), train(twin, other)]
+    torch.testing.assert_close(*losses)
+    for name, mask in masks.items():
+        assert error(model.get_parameter(name)[mask], twin.state_dict()[name][mask]) < 1e-5
+        assert model.get_parameter(name)[~mask].any()  # nothing holds it any more
+
+
+def test_an_optimizer_that_holds_on_to_its_list_of_weights_trains_the_new_ones() -> None:
+    model = network().eval()
+    masks = masks_of(model)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=2)
+    engine = Engine(model, optimizer, masks, measure=False)
+    before = engine.layers["5.weight"].values.detach().clone()
+    optimizer.step(lambda: train(model, optimizer, step=False))
+    assert not torch.equal(engine.layers["5.weight"].values, before)
+
+
+# ---- layers that are left alone
+
+
+def sparse_names(model: nn.Module) -> list[str]:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return list(Engine(model, optimizer, masks_of(model), measure=False).layers)
+
+
+def test_weights_that_several_modules_share_are_left_alone() -> None:
+    model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6))
+    model[2].weight = model[0].weight
+    assert sparse_names(model) == ["1.weight"]
+
+
+def test_a_layer_that_stands_in_several_places_is_replaced_in_all(error: Error) -> None:
+    layer = nn.Linear(6, 6)
+    model = nn.Sequential(layer, nn.Tanh(), layer)
+    masked = copy.deepcopy(model)
+    masks_of(masked)
+    assert sparse_names(model) == ["0.weight"]
+    assert model[0] is model[2]
+    x = torch.randn(3, 6)
+    assert error(model(x), masked(x)) < 1e-5
+
+
+def test_a_network_that_is_one_layer_is_left_alone() -> None:
+    assert sparse_names(nn.Linear(6, 6)) == []
+
+
+def test_layers_of_other_kinds_are_left_alone() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(4, 4, 3, groups=2), nn.Conv1d(4, 4, 3), nn.GRU(4, 4), nn.Embedding(4, 4),
+        nn.Linear(4, 4, dtype=torch.float64), nn.Linear(4, 4),
+    )  # fmt: skip
+    assert sparse_names(model) == ["5.weight"]

@@ -1,0 +1,317 @@
+"""Sparse layers in the place of dense ones: the same network for everyone who looks at it."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels.choice import Choices
+from freetickets.kernels.layers import (
+    SparseConv2d,
+    SparseLayer,
+    SparseLinear,
+    can_be_sparse,
+    make_dense,
+    make_sparse,
+)
+
+Error = Callable[[Tensor, Tensor], float]
+
+KINDS: dict[str, Callable[[], nn.Linear | nn.Conv2d]] = {
+    "linear": lambda: nn.Linear(20, 12),
+    "linear without bias": lambda: nn.Linear(20, 12, bias=False),
+    "conv": lambda: nn.Conv2d(5, 7, (3, 2), stride=(2, 1), padding=(1, 0)),
+    "conv without bias": lambda: nn.Conv2d(5, 7, 3, padding=1, bias=False),
+}
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS)
+def pair(request: pytest.FixtureRequest) -> tuple[nn.Module, SparseLayer]:
+    """A masked layer and the sparse one made of it."""
+    torch.manual_seed(0)
+    dense = request.param()
+    mask = torch.rand(dense.weight.shape) < 0.3
+    dense.weight.data *= mask
+    return dense, make_sparse(copy.deepcopy(dense), mask, Choices(measure=False))
+
+
+def inputs(layer: nn.Module, batch: int = 6) -> Tensor:
+    shape = (batch, 20) if isinstance(layer, nn.Linear) else (batch, 5, 6, 7)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+
+
+def other_mask(layer: SparseLayer, seed: int = 5) -> Tensor:
+    """Another topology with as many weights."""
+    order = torch.randperm(layer.mask.numel(), generator=torch.Generator().manual_seed(seed))
+    mask = torch.zeros(layer.mask.numel(), dtype=torch.bool)
+    mask[order[: layer.values.numel()]] = True
+    return mask.view(layer.mask.shape)
+
+
+def test_a_sparse_layer_computes_what_the_masked_one_does(
+    pair: tuple[nn.Module, SparseLayer], error: Error
+) -> None:
+    dense, sparse = pair
+    found = []
+    for layer in pair:
+        x = inputs(dense).requires_grad_()
+        y = layer(x)
+        y.square().sum().backward()
+        found.append((y.detach(), x.grad))
+    for mine, theirs in zip(found[1], found[0], strict=True):
+        assert error(mine, theirs) < 1e-5
+    assert error(sparse.values.grad, dense.weight.grad[sparse.mask]) < 1e-5
+    if dense.bias is not None:
+        assert error(sparse.bias.grad, dense.bias.grad) < 1e-5
+
+
+def test_only_the_active_weights_are_a_parameter(pair: tuple[nn.Module, SparseLayer]) -> None:
+    dense, sparse = pair
+    names = dict(sparse.named_parameters())
+    assert names.keys() == {"values", "bias"} - ({"bias"} if dense.bias is None else set())
+    assert sparse.values.shape == (int(sparse.mask.sum()),)
+    assert torch.equal(sparse.values, dense.weight[sparse.mask])
+    assert torch.equal(sparse.weight, dense.weight)
+
+
+def test_a_state_dict_is_that_of_the_dense_layer(pair: tuple[nn.Module, SparseLayer]) -> None:
+    dense, sparse = pair
+    expected, found = dense.state_dict(), sparse.state_dict()
+    assert list(found) == list(expected)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert not any(tensor.requires_grad for tensor in found.values())
+    fresh = copy.deepcopy(dense)
+    fresh.load_state_dict(found)
+    assert torch.equal(fresh.weight, dense.weight)
+
+
+def test_a_state_dict_of_the_same_topology_is_loaded(
+    pair: tuple[nn.Module, SparseLayer],
+) -> None:
+    dense, sparse = pair
+    values = sparse.values
+    state = {name: 2 * tensor for name, tensor in dense.state_dict().items()}
+    sparse.load_state_dict(state)
+    assert sparse.values is values  # the optimizer knows this one
+    assert torch.equal(sparse.weight, 2 * dense.weight)
+    sparse(inputs(dense))
+
+
+def test_a_state_dict_of_another_topology_waits_for_that_topology(
+    pair: tuple[nn.Module, SparseLayer], error: Error
+) -> None:
+    dense, sparse = pair
+    mask = other_mask(sparse)
+    state = {**dense.state_dict(), "weight": torch.randn(mask.shape) * mask}
+    sparse.load_state_dict(state)
+    with pytest.raises(FreeTicketsError, match="another topology: load the sparsifier's state too"):
+        sparse(inputs(dense))
+    sparse.rewire(mask)
+    assert torch.equal(sparse.weight, state["weight"])
+    dense.load_state_dict(state)
+    assert error(sparse(inputs(dense)), dense(inputs(dense))) < 1e-5
+
+
+def test_a_state_dict_of_other_shapes_is_refused(pair: tuple[nn.Module, SparseLayer]) -> None:
+    _, sparse = pair
+    state = sparse.state_dict()
+    with pytest.raises(RuntimeError, match=r"Missing key.*values"):
+        sparse.load_state_dict({"weight": torch.zeros(3, 3)}, strict=True)
+    del state["weight"]
+    with pytest.raises(RuntimeError, match=r"Missing key"):
+        sparse.load_state_dict(state)
+
+
+def test_a_new_topology_keeps_the_weights_that_stay(pair: tuple[nn.Module, SparseLayer]) -> None:
+    dense, sparse = pair
+    memory = [tensor.data_ptr() for tensor in (sparse.values, sparse.indices, sparse.plan)]
+    mask = other_mask(sparse)
+    sparse.rewire(mask)
+    assert torch.equal(sparse.mask, mask)
+    assert torch.equal(sparse.weight, dense.weight * mask)
+    assert memory == [tensor.data_ptr() for tensor in (sparse.values, sparse.indices, sparse.plan)]
+    mask[mask.nonzero()[:1].unbind(1)] = False
+    with pytest.raises(FreeTicketsError, match=r"of \d+ weights can't have \d+"):
+        sparse.rewire(mask)
+
+
+def test_copies_and_files_hold_the_same_layer(pair: tuple[nn.Module, SparseLayer]) -> None:
+    _, sparse = pair
+    file = io.BytesIO()
+    torch.save(sparse, file)
+    file.seek(0)
+    x = inputs(sparse)
+    for twin in (copy.deepcopy(sparse), torch.load(file, weights_only=False)):
+        assert torch.equal(twin(x), sparse(x))
+        twin.rewire(other_mask(twin))
+        assert not torch.equal(twin.mask, sparse.mask)
+        assert not torch.equal(twin(x), sparse(x))
+
+
+def test_a_layer_keeps_its_mode_and_its_settings(pair: tuple[nn.Module, SparseLayer]) -> None:
+    dense, sparse = pair
+    assert isinstance(sparse, nn.Linear if isinstance(dense, nn.Linear) else nn.Conv2d)
+    for training in (False, True):
+        dense.train(training)
+        again = make_sparse(dense, sparse.mask, Choices(measure=False))
+        assert again.training == training
+        assert make_dense(again).training == training
+    assert repr(sparse).split("(", 1)[1] == repr(dense).split("(", 1)[1]
+    restored = make_dense(sparse)
+    assert type(restored) is type(dense)
+    assert repr(restored) == repr(dense)
+    assert torch.equal(restored.weight, dense.weight)
+    assert restored.weight.requires_grad
+
+
+# ---- inputs of all shapes
+
+
+def test_maps_may_come_without_a_batch() -> None:
+    torch.manual_seed(0)
+    dense = nn.Conv2d(3, 4, 3)
+    sparse = make_sparse(dense, torch.ones(4, 3, 3, 3, dtype=torch.bool), Choices(measure=False))
+    for shape in [(3, 6, 7), (1, 3, 6, 7), (9, 3, 6, 7)]:
+        x = torch.randn(shape)
+        torch.testing.assert_close(sparse(x), dense(x))
+
+
+@pytest.mark.parametrize("shape", [(20,), (1, 20), (7, 20), (2, 3, 20), (2, 1, 2, 20), (0, 20)])
+def test_a_linear_layer_takes_any_dimensions(shape: tuple[int, ...], error: Error) -> None:
+    torch.manual_seed(0)
+    dense = nn.Linear(20, 6)
+    mask = torch.rand(6, 20) < 0.5
+    dense.weight.data *= mask
+    sparse = make_sparse(copy.deepcopy(dense), mask, Choices(measure=False))
+    x = torch.randn(shape)
+    assert error(sparse(x), dense(x)) < 1e-5
+    with pytest.raises(FreeTicketsError, match="of 20 inputs can't take 10"):
+        sparse(torch.randn(*shape[:-1], 10))
+
+
+def test_half_precision_comes_back_in_single() -> None:
+    sparse = make_sparse(nn.Linear(4, 4), torch.ones(4, 4).bool(), Choices(measure=False))
+    assert sparse(torch.ones(2, 4, dtype=torch.bfloat16)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_network_that_was_converted_is_refused(
+    pair: tuple[nn.Module, SparseLayer], dtype: torch.dtype
+) -> None:
+    dense, sparse = pair
+    with pytest.raises(FreeTicketsError, match=rf"float32 on the CPU, not {dtype}"):
+        sparse.to(dtype)(inputs(dense))
+
+
+def test_a_module_may_work_in_place_on_what_a_layer_returns(
+    pair: tuple[nn.Module, SparseLayer], error: Error
+) -> None:
+    gradients = []
+    for layer in pair:
+        x = inputs(layer, 8)
+        nn.functional.relu(layer(x), inplace=True).square().sum().backward()
+        gradients.append(layer.values.grad if layer is pair[1] else layer.weight.grad[pair[1].mask])
+    assert error(gradients[1], gradients[0]) < 1e-5
+
+
+# ---- the dense gradient, for growth
+
+
+def test_the_dense_gradient_is_that_of_autograd(
+    pair: tuple[nn.Module, SparseLayer], error: Error
+) -> None:
+    dense, sparse = pair
+    for layer in pair:
+        layer(inputs(dense)).square().sum().backward()
+    assert sparse.gradient is None  # nobody asked
+    sparse.zero_grad()
+    sparse.keep_gradient = True
+    sparse(inputs(dense)).square().sum().backward()
+    assert error(sparse.gradient, dense.weight.grad) < 1e-5
+    assert error(sparse.values.grad, dense.weight.grad[sparse.mask]) < 1e-5
+
+
+def test_dense_gradients_add_up_as_gradients_do(
+    pair: tuple[nn.Module, SparseLayer], error: Error
+) -> None:
+    """Over several backward passes, and over several uses of the layer in one of them."""
+    dense, sparse = pair
+    sparse.keep_gradient = True
+    for layer in pair:
+        for seed in range(3):
+            x = torch.randn(inputs(dense).shape, generator=torch.Generator().manual_seed(seed))
+            (layer(x).square().sum() + layer(2 * x).sum()).backward()
+    assert error(sparse.gradient, dense.weight.grad) < 1e-5
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+@pytest.mark.parametrize("early", [True, False], ids=["before", "after"])
+def test_gradients_that_were_set_to_zero_do_not_count(
+    pair: tuple[nn.Module, SparseLayer], error: Error, to_none: bool, early: bool
+) -> None:
+    """An overflow: there is no step, and the next one must not see its gradient."""
+    dense, sparse = pair
+    sparse.keep_gradient = True
+    for layer in pair:
+        (layer(inputs(dense)).sum() * float("inf")).backward()
+        if early:
+            layer.zero_grad(set_to_none=to_none)
+        loss = layer(inputs(dense)).square().sum()
+        if not early:
+            layer.zero_grad(set_to_none=to_none)
+        loss.backward()
+    assert error(sparse.gradient, dense.weight.grad) < 1e-5
+
+
+def test_no_gradient_is_kept_of_an_evaluation(pair: tuple[nn.Module, SparseLayer]) -> None:
+    _, sparse = pair
+    sparse.keep_gradient = True
+    with torch.no_grad():
+        sparse(inputs(sparse))
+    assert sparse.gradient is None
+
+
+# ---- which layers
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(4, 4, 3, groups=2),
+        nn.Conv2d(4, 4, 3, dilation=2),
+        nn.Conv2d(4, 4, 3, padding="same"),
+        nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular"),
+        nn.Conv2d(4, 4, 3, stride=9),
+        nn.Conv2d(4, 4, 3).double(),
+        nn.Linear(4, 4, device="meta"),
+        nn.Conv1d(4, 4, 3),
+        nn.ConvTranspose2d(4, 4, 3),
+        nn.Bilinear(4, 4, 4),
+    ],
+    ids=str,
+)
+def test_what_the_kernels_do_not_do_stays_dense(layer: nn.Module) -> None:
+    assert not can_be_sparse(layer)
+
+
+def test_a_layer_of_ones_own_or_with_an_observer_stays_dense() -> None:
+    class Scaled(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    assert not can_be_sparse(Scaled(4, 4))
+    layer = nn.Linear(4, 4)
+    assert can_be_sparse(layer)
+    hook = layer.register_forward_hook(lambda *_: None)
+    assert not can_be_sparse(layer)
+    hook.remove()
+    assert can_be_sparse(layer)
+    assert not can_be_sparse(SparseLinear(layer, torch.ones(4, 4).bool(), Choices(False)))
+    conv = nn.Conv2d(4, 4, 3)
+    assert not can_be_sparse(SparseConv2d(conv, torch.ones(4, 4, 3, 3).bool(), Choices(False)))

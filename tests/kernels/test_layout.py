@@ -1,0 +1,406 @@
+"""Maps that stay grouped between layers: the network computes the same, with few conversions."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from freetickets.kernels import ops
+from freetickets.kernels.layers import SparseConv2d
+from freetickets.models import create_model
+from freetickets.sparsity import Sparsifier
+
+Error = Callable[[Tensor, Tensor], float]
+Counter = dict[str, int]
+
+
+def conv(inputs: int, outputs: int, **options: Any) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, 3, padding=1, **options)
+
+
+class Torchvision(nn.Module):
+    """As torchvision writes networks: one ReLU for all of a block, and torch.flatten."""
+
+    class Block(nn.Module):
+        def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+            super().__init__()
+            self.conv1 = conv(inputs, outputs, stride=stride, bias=False)
+            self.bn1 = nn.BatchNorm2d(outputs)
+            self.relu = nn.ReLU(inplace=True)
+            self.conv2 = conv(outputs, outputs, bias=False)
+            self.bn2 = nn.BatchNorm2d(outputs)
+            self.downsample = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+        def forward(self, x: Tensor) -> Tensor:
+            out = self.relu(self.bn1(self.conv1(x)))
+            out = self.bn2(self.conv2(out))
+            out += self.downsample(x)
+            return self.relu(out)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = conv(3, 8, bias=False)
+        self.bn1 = nn.BatchNorm2d(8)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(3, 2, 1)
+        self.layer1 = nn.Sequential(self.Block(8, 8, 1), self.Block(8, 16, 2))
+        self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
+        self.fc = nn.Linear(16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.avgpool(self.layer1(x))
+        return self.fc(torch.flatten(x, 1))
+
+
+class Odd(nn.Module):
+    """Between two convolutions, something that can't be done to grouped maps."""
+
+    def __init__(self, between: Callable[[Tensor], Tensor], channels: int = 8) -> None:
+        super().__init__()
+        self.before = nn.Sequential(conv(3, 8), nn.BatchNorm2d(8), nn.ReLU(), conv(8, 8))
+        self.after = nn.Sequential(conv(channels, 8), nn.BatchNorm2d(8), nn.ReLU())
+        self.fc = nn.Linear(8, 10)
+        self.between = between
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.after(self.between(self.before(x))).mean((2, 3)))
+
+
+class Gate(nn.Module):
+    """Squeeze and excitation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.conv = nn.Conv2d(8, 8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(self.conv(self.pool(x)))
+
+
+class Modal(nn.Module):
+    """Does in evaluation what it does not in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = conv(3, 8)
+        self.fc = nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv(x)
+        return self.fc((y if self.training else y.clamp(-1, 1) * 2).mean((2, 3)))
+
+
+class Listed(nn.Module):
+    """Blocks that are safe by themselves, in a forward pass of its own."""
+
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(conv(8, 8), nn.BatchNorm2d(8), nn.ReLU())
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(self.body(x) + x)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = conv(3, 8)
+        self.blocks = nn.ModuleList([self.Residual(), self.Residual()])
+        self.fc = nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.fc(x.flatten(2).amax(2))
+
+
+def shared_relu() -> nn.Module:
+    relu = nn.ReLU()
+    return nn.Sequential(
+        conv(3, 8), nn.BatchNorm2d(8), relu, conv(8, 8), relu, nn.Flatten(), nn.Linear(2048, 10)
+    )
+
+
+def shared_ends() -> nn.Module:
+    """One module begins and ends chains, and stands where there is none."""
+    act = nn.Tanh()
+    return nn.Sequential(
+        act, conv(3, 8), act, nn.Dropout2d(0.0), act, conv(8, 8), act, nn.Flatten(), act,
+        nn.Linear(2048, 10),
+    )  # fmt: skip
+
+
+def shared_conv() -> nn.Module:
+    """What follows BatchNorm is not what comes next among the different children."""
+    twice = conv(3, 3)
+    return nn.Sequential(
+        twice, nn.BatchNorm2d(3), twice, nn.ReLU(), conv(3, 4), nn.Flatten(), nn.Linear(1024, 10)
+    )
+
+
+def pools() -> nn.Module:
+    return nn.Sequential(
+        conv(3, 8), nn.MaxPool2d(3, 2, ceil_mode=True), nn.SiLU(), conv(8, 8, stride=(1, 2)),
+        nn.AvgPool2d((2, 1), padding=(1, 0)), nn.GELU(), conv(8, 9), nn.AdaptiveMaxPool2d((3, 1)),
+        nn.Flatten(), nn.Linear(27, 10),
+    )  # fmt: skip
+
+
+def pool_first() -> nn.Module:
+    return nn.Sequential(nn.AvgPool2d(2), conv(3, 8), nn.Flatten(), nn.Linear(512, 10))
+
+
+def norms() -> nn.Module:
+    """BatchNorm in all its settings."""
+    return nn.Sequential(
+        conv(3, 8), nn.BatchNorm2d(8, momentum=None), nn.ReLU(), conv(8, 8),
+        nn.BatchNorm2d(8, momentum=0.3, eps=0.1), conv(8, 8), nn.BatchNorm2d(8, affine=False),
+        conv(8, 8), nn.BatchNorm2d(8, track_running_stats=False), nn.ReLU(), conv(8, 8),
+        nn.GroupNorm(2, 8), nn.Flatten(), nn.Linear(2048, 10),
+    )  # fmt: skip
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {
+    # How often maps become grouped in one forward pass.
+    "wrn": (lambda: create_model("wrn-10-1", (3, 16, 16), 10), 1),
+    "cnn": (lambda: create_model("cnn-4", (3, 16, 16), 10), 1),
+    "cifar-resnet": (lambda: create_model("cifar-resnet-8", (3, 16, 16), 10), 1),
+    "torchvision": (Torchvision, 2),
+    "mean": (lambda: Odd(lambda x: x - x.mean(1, keepdim=True)), 2),
+    "product": (lambda: Odd(lambda x: x * 2), 2),
+    "concatenation": (lambda: Odd(lambda x: torch.cat([x, x], 1), 16), 2),
+    "channel dropout": (lambda: Odd(nn.Dropout2d(0.0)), 2),
+    "gate": (lambda: Odd(Gate()), 3),
+    "modal": (Modal, 1),
+    "module list": (Listed, 3),
+    "shared relu": (shared_relu, 1),
+    "shared ends": (shared_ends, 2),
+    "shared conv": (shared_conv, 2),
+    "pools": (pools, 1),
+    "pool first": (pool_first, 1),
+    "norms": (norms, 3),
+}
+
+
+@pytest.fixture
+def conversions(monkeypatch: pytest.MonkeyPatch) -> Counter:
+    """Counts the ways into groups and out of them."""
+    counts = {"to_groups": 0, "from_groups": 0}
+
+    def count(name: str) -> None:
+        original = getattr(ops, name)
+
+        def counted(*arguments: Any) -> Tensor:
+            counts[name] += 1
+            return original(*arguments)
+
+        monkeypatch.setattr(ops, name, counted)
+
+    for name in counts:
+        count(name)
+    return counts
+
+
+def prepared(build: Callable[[], nn.Module], backend: Any) -> tuple[nn.Module, Sparsifier]:
+    torch.manual_seed(0)
+    network = build()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    sparsifier = Sparsifier(
+        network, optimizer, 0.6, distribution="uniform", exploration=None, backend=backend
+    )
+    return network, sparsifier
+
+
+def gradients(network: nn.Module, sparsifier: Sparsifier) -> dict[str, Tensor]:
+    """All gradients, those of sparse weights at their active places."""
+    found = {}
+    for name, parameter in network.named_parameters():
+        name = name.replace("values", "weight").replace(".pool.", ".")
+        mask = sparsifier.topology.get(name)
+        grad = parameter.grad
+        found[name] = grad if mask is None or grad.dim() == 1 else grad[mask]
+    return found
+
+
+def hooks_of(module: nn.Module) -> list[Any]:
+    return [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+
+
+def images(batch: int = 11) -> Tensor:
+    return torch.randn(batch, 3, 16, 16, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize(("build", "_"), NETWORKS.values(), ids=NETWORKS)
+def test_a_network_computes_the_same_in_groups(
+    error: Error, build: Callable[[], nn.Module], _: int
+) -> None:
+    (masked, reference), (sparse, sparsifier) = (
+        prepared(build, backend) for backend in ("masked", "sparse")
+    )
+    assert any(isinstance(module, SparseConv2d) for module in sparse.modules())
+    x = images()
+    outputs = []
+    for network in (masked, sparse):
+        y = network(x)
+        F.cross_entropy(y, torch.arange(11) % 10).backward()
+        outputs.append(y.detach())
+    assert error(outputs[1], outputs[0]) < 1e-4
+    mine, theirs = gradients(sparse, sparsifier), gradients(masked, reference)
+    assert mine.keys() == theirs.keys()
+    scale = max(float(g.abs().max()) for g in theirs.values())
+    for name, gradient in theirs.items():
+        # A bias before BatchNorm has no gradient but rounding.
+        assert (mine[name] - gradient).abs().max() < 1e-4 * max(gradient.abs().max(), 0.1 * scale)
+    for name, tensor in masked.state_dict().items():  # running statistics among them
+        assert error(sparse.state_dict()[name], tensor) < 1e-4, name
+    assert list(sparse.state_dict()) == list(masked.state_dict())
+    for size in (11, 3):
+        with torch.no_grad():
+            assert error(sparse.eval()(x[:size]), masked.eval()(x[:size])) < 1e-4
+
+
+@pytest.mark.parametrize(("build", "expected"), NETWORKS.values(), ids=NETWORKS)
+def test_maps_are_converted_only_where_they_must_be(
+    conversions: Counter, build: Callable[[], nn.Module], expected: int
+) -> None:
+    network, _ = prepared(build, "sparse")
+    for training in (True, False):
+        network.train(training)
+        conversions.update(to_groups=0, from_groups=0)
+        with torch.no_grad():
+            network(images())
+        assert conversions == {"to_groups": expected, "from_groups": expected}
+
+
+@pytest.mark.parametrize(("build", "_"), NETWORKS.values(), ids=NETWORKS)
+def test_a_detached_network_is_the_one_it_was(
+    conversions: Counter, error: Error, build: Callable[[], nn.Module], _: int
+) -> None:
+    torch.manual_seed(0)
+    plain = build()
+    network, sparsifier = prepared(build, "sparse")
+    network(images())
+    network.eval()
+    with torch.no_grad():
+        expected = network(images())
+    topology = sparsifier.topology
+    sparsifier.detach()
+    conversions.update(to_groups=0)
+    assert [(n, type(m)) for n, m in network.named_modules()] == [
+        (n, type(m)) for n, m in plain.named_modules()
+    ]
+    assert not any(module.training for module in network.modules())
+    assert [hooks_of(m) for m in network.modules()] == [hooks_of(m) for m in plain.modules()]
+    with torch.no_grad():
+        assert error(network(images()), expected) < 1e-4
+    assert conversions["to_groups"] == 0
+    for name, mask in topology.items():
+        assert not network.get_parameter(name)[~mask].any()
+
+
+def test_dropout_drops_as_much_in_groups() -> None:
+    network, _ = prepared(
+        lambda: nn.Sequential(conv(3, 8), nn.Dropout(0.3), conv(8, 8), nn.Flatten()), "sparse"
+    )
+    seen: list[Tensor] = []
+    network[1].register_forward_hook(lambda _, __, y: seen.append(y))
+    network(images(64))
+    (dropped,) = seen
+    assert dropped.dim() == 5
+    assert (dropped == 0).float().mean() == pytest.approx(0.3, abs=0.01)
+
+
+def test_batches_of_all_sizes_may_follow_each_other(error: Error) -> None:
+    masked, sparse = (prepared(NETWORKS["cnn"][0], b)[0].eval() for b in ("masked", "sparse"))
+    with torch.no_grad():
+        for size in (1, 8, 3, 17, 1):
+            assert error(sparse(images(size)), masked(images(size))) < 1e-4
+        assert sparse(images(0)).shape == (0, 10)
+
+
+def test_batches_may_wait_for_their_backward_pass(error: Error) -> None:
+    results = []
+    for backend in ("masked", "sparse"):
+        network, sparsifier = prepared(NETWORKS["cnn"][0], backend)
+        losses = [network(images(size)).square().sum() for size in (5, 9)]
+        for loss in losses:
+            loss.backward()
+        results.append(gradients(network, sparsifier))
+    for name, gradient in results[0].items():
+        assert error(results[1][name], gradient) < 1e-4, name
+
+
+@pytest.mark.parametrize("place", ["model", "block", "norm", "relu"])
+def test_who_watches_a_module_sees_maps_as_pytorch_has_them(place: str, error: Error) -> None:
+    """A hook that was there before, as those of feature extraction."""
+    seen: dict[str, Tensor] = {}
+
+    def build(name: str) -> nn.Module:
+        network = Torchvision()
+        block = network.layer1[0]
+        watched = {"model": network, "block": block, "norm": block.bn1, "relu": block.relu}[place]
+        watched.register_forward_hook(lambda _, __, y: seen.__setitem__(name, y.detach().clone()))
+        return network
+
+    for backend in ("masked", "sparse"):
+        prepared(lambda name=backend: build(name), backend)[0](images(5))
+    assert error(seen["sparse"], seen["masked"]) < 1e-4
+
+
+def test_looking_at_a_networks_code_leaves_no_trace() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = conv(3, 4)
+            self.calls = 0
+            self.last: Any = None
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            self.last = self.conv(x) + torch.rand(1)
+            return self.last
+
+    network = Counting()
+    torch.manual_seed(4)
+    expected = torch.rand(1)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    torch.manual_seed(4)
+    Sparsifier(network, optimizer, 0.5, distribution="uniform", exploration=None, backend="sparse",
+               seed=1)  # fmt: skip
+    assert torch.equal(torch.rand(1), expected)
+    assert (network.calls, network.last) == (0, None)
+    assert network.training
+
+
+def test_a_copy_works_by_itself(error: Error) -> None:
+    network, _ = prepared(NETWORKS["wrn"][0], "sparse")
+    twin = copy.deepcopy(network)
+    network(images(8))  # a batch of another size is on its way in the original
+    network.eval()
+    twin.load_state_dict(network.state_dict())
+    with torch.no_grad():
+        assert torch.equal(twin.eval()(images(5)), network(images(5)))
+    network.train()
+    before = twin.bn.running_mean.clone()
+    network(images())
+    assert torch.equal(twin.bn.running_mean, before)
+
+
+def test_a_part_of_the_network_can_be_called_by_itself(error: Error) -> None:
+    """Its own modules take either layout."""
+    masked, sparse = (prepared(Torchvision, b)[0].eval() for b in ("masked", "sparse"))
+    x = torch.randn(3, 8, 8, 8)
+    with torch.no_grad():
+        for name in ("layer1", "layer1.0", "layer1.0.conv1", "layer1.0.bn1", "maxpool"):
+            parts = [network.get_submodule(name)(x) for network in (masked, sparse)]
+            assert error(parts[1], parts[0]) < 1e-4, name
