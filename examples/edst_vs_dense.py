@@ -62,8 +62,14 @@ def main() -> None:
         scores = []
         for name, method in methods.items():
             folder = parsed.output / f"{name}-{seed}"
+            # Masked: the digits of the README then don't depend on which kernels are faster here.
             ensemble = method.fit(
-                "mlp-512-512", "fashion-mini", seed=seed, output=folder, quiet=True
+                "mlp-512-512",
+                "fashion-mini",
+                seed=seed,
+                output=folder,
+                quiet=True,
+                backend="masked",
             )
             scores.append(score(ensemble, images))
         cost = read_json(folder / "ledger.json")["relative_flops"]
