@@ -182,6 +182,28 @@ def test_a_layer_that_stands_in_several_places_is_replaced_in_all(error: Error) 
     assert error(model(x), masked(x)) < 1e-5
 
 
+def test_layers_that_a_network_keeps_in_a_list_are_left_alone(error: Error) -> None:
+    """Its code would go on calling the old ones, which nobody trains any more."""
+
+    class Listed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.third = (nn.Linear(6, 6) for _ in range(3))
+            self.layers = [(self.first, torch.tanh), (self.second, torch.relu)]
+
+        def forward(self, x: Tensor) -> Tensor:
+            for layer, activation in self.layers:
+                x = activation(layer(x))
+            return self.third(x)
+
+    model = Listed()
+    masked = copy.deepcopy(model)
+    masks_of(masked)
+    assert sparse_names(model) == ["third.weight"]
+    x = torch.randn(3, 6)
+    assert error(model(x), masked(x)) < 1e-5
+
+
 def test_a_network_that_is_one_layer_is_left_alone() -> None:
     assert sparse_names(nn.Linear(6, 6)) == []
 

@@ -124,6 +124,20 @@ class Listed(nn.Module):
         return self.fc(x.flatten(2).amax(2))
 
 
+class Hidden(nn.Module):
+    """Calls its layers by a list of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = conv(3, 8, bias=False)
+        self.bn, self.relu = nn.BatchNorm2d(8), nn.ReLU()
+        self.norms = [self.bn]
+        self.fc = nn.Linear(2048, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.relu(self.norms[0](self.conv(x))).flatten(1))
+
+
 def shared_relu() -> nn.Module:
     relu = nn.ReLU()
     return nn.Sequential(
@@ -183,6 +197,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "gate": (lambda: Odd(Gate()), 3),
     "modal": (Modal, 1),
     "module list": (Listed, 3),
+    "hidden": (Hidden, 1),
     "shared relu": (shared_relu, 1),
     "shared ends": (shared_ends, 2),
     "shared conv": (shared_conv, 2),

@@ -512,6 +512,23 @@ def test_network_and_topology_of_one_backend_fit_the_other(backend: str) -> None
 
 
 @built
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "ASGD"])
+@pytest.mark.parametrize("backends", [("masked", "sparse"), ("sparse", "masked")], ids="-".join)
+def test_a_run_of_one_backend_goes_on_with_the_other(
+    backends: tuple[str, str], optimizer: str
+) -> None:
+    """On a machine without the kernels, say; or a checkpoint from before there were any."""
+    first = start(backends[0], convnet, optimizer)
+    first.train(range(3))
+    second = start(backends[1], convnet, optimizer, seed=5)
+    second.load(through_a_file(first.state()))
+    assert_alike(second, first, 0)
+    for run in (first, second):
+        run.train(range(3, 7))
+    assert_alike(second, first, 1e-3)
+
+
+@built
 def test_a_copy_trains_on_alike_and_alone() -> None:
     run = start("sparse", convnet, "Adam")
     run.train(range(3))

@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from .choice import Choices
-from .layers import SparseLayer, can_be_sparse, make_dense, make_sparse, replace
+from .layers import (
+    SparseLayer,
+    can_be_sparse,
+    hidden_modules,
+    make_dense,
+    make_sparse,
+    replace,
+)
 from .layout import GroupedLayout
 
 
@@ -41,11 +48,13 @@ class Engine:
         self._model = model
         self.choices = Choices(measure)
         self.layers: dict[str, SparseLayer] = {}
-        tied = _tied_weights(model)
+        tied, hidden = _tied_weights(model), hidden_modules(model)
         for name, mask in masks.items():
             path, _, own_name = name.rpartition(".")
             old = model.get_submodule(path)
-            if not path or own_name != "weight" or not can_be_sparse(old) or old.weight in tied:
+            if not path or own_name != "weight" or not can_be_sparse(old):
+                continue
+            if old.weight in tied or old in hidden:
                 continue
             new = make_sparse(old, mask, self.choices)
             replace(model, old, new)

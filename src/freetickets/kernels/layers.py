@@ -267,6 +267,27 @@ def replace(root: nn.Module, old: nn.Module, new: nn.Module) -> None:
                 parent._modules[name] = new
 
 
+def hidden_modules(root: nn.Module) -> set[nn.Module]:
+    """The modules that a network also keeps where `replace` does not reach: in lists and the like.
+
+    Its code may call them there, so they must stay what they are.
+    """
+    found: set[nn.Module] = set()
+
+    def look(value: Any, depth: int) -> None:
+        if isinstance(value, nn.Module):
+            found.add(value)
+        elif depth > 0 and isinstance(value, (dict, list, tuple, set)):
+            for each in value.values() if isinstance(value, dict) else value:
+                look(each, depth - 1)
+
+    for module in root.modules():
+        for name, value in vars(module).items():
+            if name != "_modules":
+                look(value, 2)
+    return found
+
+
 def has_hooks(module: nn.Module) -> bool:
     """Whether someone watches what goes in and out of a module."""
     hooks: list[Callable[..., Any]] = [

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from . import ops
-from .layers import SparseConv2d, can_be_sparse, geometry_of, has_hooks, replace
+from .layers import SparseConv2d, can_be_sparse, geometry_of, has_hooks, hidden_modules, replace
 from .library import Geometry, lanes
 from .norm import BatchNormReLU, batch_norm, scale
 from .operator import run
@@ -48,6 +48,8 @@ class GroupedLayout:
         self._replaced: list[tuple[nn.Module, nn.Module]] = []
         self._hooks: list[Any] = []
         self._shared = _shared_modules(model)
+        if hidden_modules(model):
+            return  # its code may go around the modules that would be put into their places
         for chain in list(_chains(model, self._shared)):
             if any(map(_is_convolutional, chain)):
                 self._adopt(chain)

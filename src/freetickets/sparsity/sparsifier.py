@@ -274,7 +274,10 @@ class Sparsifier:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a `state_dict` into a sparsifier of the same network."""
+        """Restores a `state_dict` into a sparsifier of the same network.
+
+        Load the network's and the optimizer's first: then they may be of another backend.
+        """
         mine = {w.name: math.ceil(w.mask.numel() / 8) for w in self._sparse}
         theirs = {name: packed.numel() for name, packed in state["topology"].items()}
         odd = sorted(name for name in mine | theirs if mine.get(name) != theirs.get(name))
@@ -286,6 +289,7 @@ class Sparsifier:
             shape = weight.mask.shape
             weight.ever_active.copy_(unpack_mask(state["ever_active"][weight.name], shape))
             weight.restore(unpack_mask(state["topology"][weight.name], shape))
+            weight.adapt(self.optimizer)
         self.steps = int(state["steps"])
         self._generator.set_state(state["generator"].cpu())
         self._record.load_state_dict(

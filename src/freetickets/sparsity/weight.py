@@ -74,6 +74,16 @@ class SparseWeight(ABC):
         self.ever_active |= mask.to(self.ever_active.device)
         self._rewire(optimizer, mask, weights, state)
 
+    def adapt(self, optimizer: Optimizer) -> None:
+        """Gives optimizer state that was saved with the other kind of weights the form of these."""
+        state = optimizer.state.get(self.parameter, {})
+        for key, value in state.items():
+            if isinstance(value, Tensor):
+                state[key] = self._adapted(value)
+
+    @abstractmethod
+    def _adapted(self, state: Tensor) -> Tensor: ...
+
     @abstractmethod
     def _rewire(
         self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor
@@ -125,6 +135,13 @@ class MaskedWeight(SparseWeight):
         """Takes a topology that was saved."""
         self._mask = mask.to(self.parameter.device)
         self._bits = _as_bits(self._mask, self.parameter.element_size())
+
+    def _adapted(self, state: Tensor) -> Tensor:
+        if state.shape != (self.nonzeros,):
+            return state
+        dense = state.new_zeros(self._mask.shape)
+        dense[self._mask] = state
+        return dense
 
     def _rewire(self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor) -> None:
         self.restore(mask)
@@ -178,6 +195,10 @@ class CompressedWeight(SparseWeight):
     def restore(self, mask: Tensor) -> None:
         """Takes a topology that was saved."""
         self.layer.rewire(mask)
+
+    def _adapted(self, state: Tensor) -> Tensor:
+        same = state.shape == self.layer.dense_shape
+        return state.flatten()[self.layer.indices.long()] if same else state
 
     def _rewire(self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor) -> None:
         old = self.layer.indices.long()
