@@ -138,6 +138,17 @@ def test_the_kernels_run_on_as_many_threads_as_pytorch_has(
     assert asked == list(zip(names, [2, 2, 1, 1], strict=True))
 
 
+def test_a_nan_is_not_lost_in_relu(instructions: str) -> None:
+    """Whoever watches the loss must see that something is wrong."""
+    x, ones, zeros = maps(5, 3, 4, 4), torch.ones(3), torch.zeros(3)
+    x[0, 1, 2, 3] = torch.nan
+    groups = ops.to_groups(x, library.lanes())
+    y = scale(groups, ones, zeros, zeros, ones, 5, EPS, True)
+    assert ops.from_groups(y, 5).isnan().nonzero().tolist() == [[0, 1, 2, 3]]
+    y, _, _ = batch_norm(groups, ones, zeros, 5, EPS, True)
+    assert ops.from_groups(y, 5)[:, 1].isnan().all()
+
+
 def test_maps_of_other_channels_are_refused() -> None:
     x, ones = torch.zeros(1, 4, 2, 2, 8), torch.ones(3)
     with pytest.raises(FreeTicketsError, match="BatchNorm of 3 channels can't take 4"):

@@ -193,6 +193,16 @@ def test_a_fused_convolution_is_pytorchs_in_either_layout(
     assert error(found, wanted.relu() if relu else wanted) < 1e-4
 
 
+@pytest.mark.parametrize("lanes", [1, None], ids=["rows", "samples"])
+def test_a_nan_is_not_lost_in_relu(instructions: str, lanes: int | None) -> None:
+    layer = make(Case(5, Geometry((3, 2, 1, 1)), (3, 7), 1.0, False, 1))
+    layer.x[2, 1, 0, 6] = torch.nan
+    x = ops.to_groups(layer.x, lanes or library.lanes())
+    y = ops.fused_conv2d(x, layer.values, layer.plan, Geometry((3, 2, 1, 1)), relu=True)
+    found = ops.from_groups(y, 5).isnan().nonzero().tolist()
+    assert found == [[2, channel, 0, 6] for channel in range(3)]
+
+
 @pytest.mark.parametrize("dense", range(8))
 @given(case=convolutions())
 @settings(max_examples=5, deadline=None)

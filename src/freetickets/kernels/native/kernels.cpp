@@ -46,7 +46,7 @@ void finish(const Target& target, int64_t start, const Tile& tile, int columns, 
     }
     for (int i = floats / LANES * LANES; i < floats; ++i) {
       const float sum = from[i] + (target.residual != nullptr ? target.residual[at + i] : 0.0f);
-      target.data[at + i] = target.relu && !(sum > 0.0f) ? 0.0f : sum;
+      target.data[at + i] = target.relu && 0.0f > sum ? 0.0f : sum;
     }
   };
   for (int r = 0; r < tile.rows; ++r) {

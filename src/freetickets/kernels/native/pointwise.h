@@ -105,7 +105,7 @@ inline void normalize_backward(const Norm& n, const float* x, const float* dy, c
       const Vector a = fill(factor), b = fill(bias[c] - mean[c] * factor), m = fill(mean[c]);
       const auto gradient = [&](int64_t i, const float* mask) __attribute__((always_inline)) {
         const Vector g = load(dy + i) * load(mask);
-        return relu ? (load(x + i) * a + b > 0.0f ? g : Vector{}) : g;
+        return relu ? (load(x + i) * a + b <= 0.0f ? Vector{} : g) : g;
       };
       double sum = 0, product = 0;
       for_groups(n, c, [&](int64_t floats, int64_t at, const float* mask) {

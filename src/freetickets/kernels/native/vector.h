@@ -49,7 +49,8 @@ FT_INLINE Vector fill_bits(int32_t bits) {
 #endif
 }
 
-FT_INLINE Vector positive(Vector v) { return v > 0.0f ? v : Vector{}; }
+// ReLU; a NaN stays one: whoever watches the loss must see it.
+FT_INLINE Vector positive(Vector v) { return Vector{} > v ? Vector{} : v; }
 
 // ---- the sums of four vectors, in a tree: pairs of lanes, then four lanes, then the whole.
 
