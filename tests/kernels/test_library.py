@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -75,10 +77,45 @@ def test_a_tensor_is_made_ready_without_a_copy_where_it_is() -> None:
 
 
 def test_new_memory_is_aligned_whatever_its_size() -> None:
-    like = torch.empty(0)
-    for shape in [(0,), (1,), (3, 5), (1 << 20, 2)]:
-        assert library.empty(like, *shape).shape == shape
-        assert library.empty(like, *shape).data_ptr() % 64 == 0
+    for shape in [(0,), (1,), (3, 5), (1 << 20, 2), (1, 2, 3, 1 << 9, 1 << 9, 1)]:
+        found = library.empty(*shape)
+        assert found.shape == shape
+        assert found.dtype == torch.float32
+        assert found.is_contiguous()
+        assert found.data_ptr() % 64 == 0
+
+
+def test_large_tensors_take_the_memory_of_those_that_are_gone() -> None:
+    library.release_memory()
+    one, two = library.empty(1 << 20), library.empty(1 << 20)
+    one.fill_(1)
+    two.fill_(2)
+    kept, address = one[:5], one.data_ptr()
+    del one
+    assert library.empty(1 << 20).data_ptr() != address, "a view of it lives"
+    del kept
+    again = library.empty(1 << 10, 1000)
+    assert again.data_ptr() == address
+    again.fill_(3)
+    assert two.eq(2).all()
+
+
+def test_memory_that_nothing_uses_goes_back_to_the_system() -> None:
+    library.release_memory()
+    before = _resident()
+    kept = library.empty(1 << 22).fill_(1)
+    del kept
+    assert _resident() - before > 15 << 20, "it waits for the next one"
+    library.release_memory()
+    assert _resident() - before < 4 << 20
+    library.empty(1 << 22).fill_(1)
+    other = library.empty(1 << 21, 3).fill_(1)
+    assert _resident() - before < 28 << 20, "it went when something else was needed"
+    assert other.eq(1).all()
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 @given(

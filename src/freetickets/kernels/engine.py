@@ -19,6 +19,7 @@ from .layers import (
     replace,
 )
 from .layout import GroupedLayout
+from .library import release_memory
 
 
 class Engine:
@@ -72,6 +73,7 @@ class Engine:
             weight = cast(nn.Parameter, new.weight)
             _swap_back(optimizer, old, weight)
             found[name] = weight
+        release_memory()
         return found
 
 

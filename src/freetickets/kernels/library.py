@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from ctypes import POINTER, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from ..errors import FreeTicketsError
 
@@ -69,7 +71,8 @@ _SIGNATURES = {
     "ft_instruction_set": (c_char_p, ()),
     "ft_select": (c_int, (c_char_p,)),
     "ft_lanes": (c_int, ()),
-    "ft_advise": (None, (c_void_p, c_int64)),
+    "ft_new_tensor": (c_void_p, (POINTER(c_int64), c_int)),
+    "ft_release_memory": (None, ()),
     "ft_forward": (
         None, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_void_p, c_int),
     ),
@@ -98,7 +101,12 @@ _SIGNATURES = {
 # Weights and maps; plans and places; prepared entries.
 _DTYPES = (torch.float32, torch.int32, torch.int64)
 
+_LARGE = 1 << 19  # floats
+
 _lanes = 0  # see `lanes`
+
+_capsule = ctypes.pythonapi.PyCapsule_New
+_capsule.restype, _capsule.argtypes = ctypes.py_object, (c_void_p, c_char_p, c_void_p)
 
 
 def library_path() -> Path | None:
@@ -197,9 +205,17 @@ def ready(tensor: Tensor) -> Tensor:
     return tensor if tensor.data_ptr() % 64 == 0 else tensor.clone()
 
 
-def empty(like: Tensor, *shape: int) -> Tensor:
-    """New memory, in huge pages if it is large: the kernels walk over it in long strides."""
-    tensor = like.new_empty(shape)
-    if tensor.nbytes >= 1 << 22:
-        native().ft_advise(tensor.data_ptr(), tensor.nbytes)
-    return tensor
+def empty(*shape: int) -> Tensor:
+    """New floats; large tensors take memory that others have given back (see memory.cpp)."""
+    if math.prod(shape) < _LARGE:
+        return torch.empty(shape)
+    managed = native().ft_new_tensor((c_int64 * len(shape))(*shape), len(shape))
+    if managed is None:
+        return torch.empty(shape)  # which says that there is no memory
+    return from_dlpack(_capsule(managed, b"dltensor", None))
+
+
+def release_memory() -> None:
+    """Gives the system back what large tensors have left."""
+    if native.cache_info().currsize:
+        native().ft_release_memory()

@@ -43,7 +43,7 @@ def batch_norm(
         relu: Whether ReLU follows.
     """
     x = ready(x)
-    y, mean, variance = empty(x, *x.shape), torch.empty_like(bias), torch.empty_like(bias)
+    y, mean, variance = empty(*x.shape), torch.empty_like(bias), torch.empty_like(bias)
     call("ft_normalize", _norm(x, bias, batch), x, weight, bias, eps, relu, y,
         mean, variance, torch.get_num_threads(),
     )  # fmt: skip
@@ -64,7 +64,7 @@ def scale(
 ) -> Tensor:  # fmt: skip
     """Normalizes each channel by a mean and a variance that are given."""
     x = ready(x)
-    y = empty(x, *x.shape)
+    y = empty(*x.shape)
     call("ft_scale", _norm(x, bias, batch), x, weight, bias, mean,
         variance, eps, relu, y, torch.get_num_threads(),
     )  # fmt: skip
@@ -86,7 +86,7 @@ def batch_norm_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients for x, weight and bias; `training`: mean and variance are those of x."""
     x, gradient = ready(x), ready(gradient)
-    dx, dweight, dbias = empty(x, *x.shape), torch.empty_like(bias), torch.empty_like(bias)
+    dx, dweight, dbias = empty(*x.shape), torch.empty_like(bias), torch.empty_like(bias)
     call("ft_normalize_backward", _norm(x, bias, batch), x, gradient, weight, bias,
         mean, variance, eps, relu, training, dx, dweight,
         dbias, torch.get_num_threads(),

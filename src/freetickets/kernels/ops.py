@@ -74,7 +74,7 @@ def to_groups(x: Tensor, lanes: int) -> Tensor:
     """(N, C, H, W) to (N / lanes, C, H, W, lanes); empty lanes are zero."""
     batch, channels, height, width = x.shape
     groups = -(-batch // lanes)
-    y = empty(x, groups, channels, height, width, lanes)
+    y = empty(groups, channels, height, width, lanes)
     call("ft_to_groups", _norm(y, batch), ready(x), y, _threads())
     return y
 
@@ -88,7 +88,7 @@ def _(x: Tensor, lanes: int) -> Tensor:
 @operator
 def from_groups(x: Tensor, batch: int) -> Tensor:
     """Undoes `to_groups` for a batch of so many samples."""
-    y = empty(x, batch, *x.shape[1:4])
+    y = empty(batch, *x.shape[1:4])
     call("ft_from_groups", _norm(x, batch), ready(x), y, _threads())
     return y
 
@@ -141,7 +141,7 @@ def conv2d(
             weight = scatter(values, indices, shape)
             return _grouped(F.conv2d(_plain(x), weight, bias, geometry.stride, geometry.padding), x)
     x = ready(x)
-    y = empty(x, x.shape[0], shape[0], *geometry.output_size(*x.shape[2:4]), x.shape[4])
+    y = empty(x.shape[0], shape[0], *geometry.output_size(*x.shape[2:4]), x.shape[4])
     call(
         "ft_forward", _layer(geometry), _maps(x), x, ready(values), plan, values.numel(), bias, y,
         _threads(),
@@ -173,7 +173,7 @@ def fused_conv2d(
     """
     _check_maps(x, geometry)
     x = ready(x)
-    y = empty(x, x.shape[0], geometry.shape[0], *geometry.output_size(*x.shape[2:4]), x.shape[4])
+    y = empty(x.shape[0], geometry.shape[0], *geometry.output_size(*x.shape[2:4]), x.shape[4])
     if y.numel() == 0:
         return y
     if entries is None:
@@ -218,7 +218,7 @@ def conv2d_input_gradient(
             )
             return _grouped(plain, gradient)
     gradient = ready(gradient)
-    result = empty(gradient, groups, shape[1], *size, lanes)
+    result = empty(groups, shape[1], *size, lanes)
     call("ft_input_gradient", _layer(_geometry(shape, stride, padding)), _maps(result), gradient,
         ready(values), plan, values.numel(), result, _threads(),
     )  # fmt: skip
@@ -488,7 +488,7 @@ def _columns(x: Tensor, lanes: int) -> Tensor:
     whole = batch == width * lanes
     if whole and x.stride() == (1, batch) and x.data_ptr() % 64 == 0:
         return x.as_strided((1, features, 1, width, lanes), (x.numel(), width * lanes, 0, lanes, 1))
-    result = empty(x, 1, features, 1, width, lanes)
+    result = empty(1, features, 1, width, lanes)
     call(
         "ft_to_groups",
         NormStruct(batch, 1, width * lanes, features, 1),

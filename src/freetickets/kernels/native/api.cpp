@@ -6,10 +6,6 @@
 #include "kernels.h"
 #include "parallel.h"
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 namespace freetickets {
 namespace {
 
@@ -64,17 +60,6 @@ int ft_select(const char* name) {
       return 1;
     }
   return 0;
-}
-
-void ft_advise(void* memory, int64_t bytes) {
-#if defined(__linux__)
-  constexpr uintptr_t PAGE = uintptr_t{1} << 21;
-  const uintptr_t start = (reinterpret_cast<uintptr_t>(memory) + PAGE - 1) / PAGE * PAGE;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + static_cast<uintptr_t>(bytes)) / PAGE * PAGE;
-  if (start < end) madvise(reinterpret_cast<void*>(start), end - start, MADV_HUGEPAGE);
-#else
-  (void)memory, (void)bytes;
-#endif
 }
 
 void ft_forward(const Layer* layer, const Maps* maps, const float* x, const float* values,

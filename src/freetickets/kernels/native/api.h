@@ -19,8 +19,10 @@ FT_API const char* ft_instruction_set();
 FT_API int ft_select(const char* name);
 FT_API int ft_lanes();
 
-// Asks the system for huge pages, before the memory is first touched.
-FT_API void ft_advise(void* memory, int64_t bytes);
+// A new float tensor of memory that is used again and again, as a DLManagedTensor (DLPack): null if
+// there is no memory. `ft_release_memory` gives back to the system what is not in use.
+FT_API void* ft_new_tensor(const int64_t* shape, int dimensions);
+FT_API void ft_release_memory();
 
 // The three directions. All tensors are aligned to 64 bytes, and lie as `Maps` says; with one lane
 // (the layout of PyTorch itself) vectors lie along the rows of a map, and only `ft_forward` works.
