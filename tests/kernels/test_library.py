@@ -5,10 +5,11 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
@@ -92,12 +93,29 @@ def test_large_tensors_take_the_memory_of_those_that_are_gone() -> None:
     two.fill_(2)
     kept, address = one[:5], one.data_ptr()
     del one
-    assert library.empty(1 << 20).data_ptr() != address, "a view of it lives"
+    three = library.empty(1 << 20).fill_(3)
+    assert three.data_ptr() != address, "a view of it lives"
     del kept
-    again = library.empty(1 << 10, 1000)
-    assert again.data_ptr() == address
-    again.fill_(3)
-    assert two.eq(2).all()
+    # A part of it, and the rest.
+    four, five = (library.empty(2, 1 << 18).fill_(number) for number in (4, 5))
+    assert {four.data_ptr(), five.data_ptr()} == {address, address + (1 << 21)}
+    for number, tensor in enumerate((two, three, four, five), start=2):
+        assert tensor.eq(number).all()
+    del four, five, tensor
+    assert library.empty(1 << 20).data_ptr() == address, "the parts grew together again"
+
+
+@given(st.lists(st.integers(1 << 19, 1 << 21), min_size=1, max_size=12), st.randoms())
+@settings(max_examples=20, deadline=None)
+def test_memory_is_never_given_to_two(sizes: list[int], random: Random) -> None:
+    alive: dict[int, torch.Tensor] = {}
+    for number, size in enumerate(sizes * 3):
+        alive[number] = library.empty(size)
+        for place in (0, -1):
+            alive[number][place] = number
+        if random.random() < 0.5:
+            del alive[random.choice(list(alive))]
+        assert all(t[0] == n and t[-1] == n for n, t in alive.items())
 
 
 def test_memory_that_nothing_uses_goes_back_to_the_system() -> None:

@@ -162,7 +162,10 @@ def test_a_linear_layer_and_its_gradients_are_pytorchs(
 
 
 @pytest.mark.parametrize("one_lane", [True, False], ids=["rows", "samples"])
-@given(case=convolutions(), residual=st.booleans(), relu=st.booleans(), prepared=st.booleans())
+@given(
+    case=convolutions(), residual=st.booleans(), relu=st.booleans(), prepared=st.booleans(),
+    scaled=st.sampled_from([None, "plain", "relu"]),
+)  # fmt: skip
 @EXAMPLES
 def test_a_fused_convolution_is_pytorchs_in_either_layout(
     instructions: str,
@@ -173,20 +176,28 @@ def test_a_fused_convolution_is_pytorchs_in_either_layout(
     residual: bool,
     relu: bool,
     prepared: bool,
+    scaled: str | None,
 ) -> None:
     layer = make(case)
     lanes = 1 if one_lane else library.lanes()
     _, stride, padding = case.geometry
     bias = None if layer.bias is None else layer.bias.double()
-    wanted = F.conv2d(layer.x.double(), layer.weight.double(), bias, stride, padding)
-    skip = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(case.seed))
+    generator = torch.Generator().manual_seed(case.seed)
+    scaling, read = None, layer.x.double()
+    if scaled:
+        factor, shift = torch.randn(2, read.shape[1], generator=generator)
+        scaling = ops.Scaling(factor, shift, scaled == "relu")
+        read = read * factor.double().view(-1, 1, 1) + shift.double().view(-1, 1, 1)
+        read = read.relu() if scaling.relu else read
+    wanted = F.conv2d(read, layer.weight.double(), bias, stride, padding)
+    skip = torch.randn(wanted.shape, generator=generator)
     if residual:
         wanted = wanted + skip
     x = ops.to_groups(layer.x, lanes)
     y = ops.fused_conv2d(
         x, layer.values, layer.plan, case.geometry, layer.bias,
         ops.to_groups(skip, lanes) if residual else None, relu,
-        ops.prepare(x, layer.values, layer.plan, case.geometry) if prepared else None,
+        ops.prepare(x, layer.values, layer.plan, case.geometry) if prepared else None, scaling,
     )  # fmt: skip
     assert not y.isnan().any()
     found = ops.from_groups(y, case.batch)
@@ -198,9 +209,11 @@ def test_a_nan_is_not_lost_in_relu(instructions: str, lanes: int | None) -> None
     layer = make(Case(5, Geometry((3, 2, 1, 1)), (3, 7), 1.0, False, 1))
     layer.x[2, 1, 0, 6] = torch.nan
     x = ops.to_groups(layer.x, lanes or library.lanes())
-    y = ops.fused_conv2d(x, layer.values, layer.plan, Geometry((3, 2, 1, 1)), relu=True)
-    found = ops.from_groups(y, 5).isnan().nonzero().tolist()
-    assert found == [[2, channel, 0, 6] for channel in range(3)]
+    scaling = ops.Scaling(torch.ones(2), torch.ones(2), True)
+    for arguments in ({"relu": True}, {"scaling": scaling}):
+        y = ops.fused_conv2d(x, layer.values, layer.plan, Geometry((3, 2, 1, 1)), **arguments)
+        found = ops.from_groups(y, 5).isnan().nonzero().tolist()
+        assert found == [[2, channel, 0, 6] for channel in range(3)]
 
 
 @pytest.mark.parametrize("dense", range(8))

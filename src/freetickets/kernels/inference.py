@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 from collections.abc import Mapping
 from typing import Any, cast
@@ -111,12 +112,18 @@ class _Leave(nn.Module):
 
 
 class _FusedConv2d(nn.Module):
-    """relu?(convolution + bias + residual), by the faster way, which the first call finds."""
+    """relu?(convolution + bias + residual), by the faster way, which the first call finds.
+
+    Attributes:
+        relu: Whether ReLU follows.
+        scale: The BatchNorm that comes before it.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor, geometry: Geometry, mask: Tensor) -> None:
         super().__init__()
         self.geometry = geometry
         self.relu = False
+        self.scale: _Scale | None = None
         indices = mask.flatten().nonzero().flatten().int()
         self.register_buffer("weight", weight)
         self.register_buffer("bias", bias)
@@ -137,7 +144,8 @@ class _FusedConv2d(nn.Module):
         entries = ops.prepare(x, values, plan, self.geometry)
         few = x[:4]  # groups enough to tell
         key = (
-            f"fused {self.geometry} {values.numel()} {tuple(few.shape)} x{torch.get_num_threads()}"
+            f"fused {self.geometry} {values.numel()} {tuple(few.shape)} "
+            f"{self.scale is not None} x{torch.get_num_threads()}"
         )
         dense = dense_is_faster(
             key, lambda: self._sparse(few, None, entries), lambda: self._dense(few, None)
@@ -146,9 +154,14 @@ class _FusedConv2d(nn.Module):
 
     def _sparse(self, x: Tensor, residual: Tensor | None, entries: Tensor) -> Tensor:
         values, plan, bias = (cast(Tensor, t) for t in (self.values, self.plan, self.bias))
-        return ops.fused_conv2d(x, values, plan, self.geometry, bias, residual, self.relu, entries)
+        return ops.fused_conv2d(
+            x, values, plan, self.geometry, bias, residual, self.relu, entries,
+            None if self.scale is None else self.scale.scaling,
+        )  # fmt: skip
 
     def _dense(self, x: Tensor, residual: Tensor | None) -> Tensor:
+        if self.scale is not None:
+            x = self.scale(x)
         groups, width = x.shape[0], x.shape[4]
         plain = x.squeeze(-1) if width == 1 else run(ops.from_groups, x, groups * width)
         weight, bias = cast(Tensor, self.weight), cast(Tensor, self.bias)
@@ -160,12 +173,18 @@ class _FusedConv2d(nn.Module):
 
 
 class _Scale(nn.Module):
-    """A BatchNorm that no convolution could take in, with ReLU or without."""
+    """A BatchNorm that the convolution before it could not take in, with ReLU or without."""
 
     def __init__(self, bn: nn.BatchNorm2d, state: _State) -> None:
         super().__init__()
         self._bn, self._state = bn, state
         self.relu = isinstance(bn, BatchNormReLU)
+
+    @functools.cached_property
+    def scaling(self) -> ops.Scaling:
+        """What it does, in the form that a convolution can do it to its input."""
+        factor, shift = _factor_and_shift(self._bn)
+        return ops.Scaling(factor, shift, self.relu)
 
     def forward(self, x: Tensor) -> Tensor:
         bn = self._bn
@@ -176,6 +195,12 @@ class _Scale(nn.Module):
             return run(scale, x, weight, bias, mean, variance, batch, bn.eps, self.relu)
         y = F.batch_norm(x.squeeze(-1), mean, variance, weight, bias, eps=bn.eps)
         return (y.relu_() if self.relu else y).unsqueeze(-1)
+
+
+def _factor_and_shift(bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """What a BatchNorm multiplies by and adds, when it predicts."""
+    factor = bn.weight / torch.sqrt(cast(Tensor, bn.running_var) + bn.eps)
+    return factor, bn.bias - cast(Tensor, bn.running_mean) * factor
 
 
 class _Pool(nn.Module):
@@ -245,6 +270,9 @@ class _Compiler:
                 self._fuse(node)
         for node in self._graph.nodes:  # not a copy: a node may erase the one that follows it
             self._convert(node)
+        for node in list(self._graph.nodes):
+            if self._is(node, _Scale):
+                self._move_on(node)
         self._erase_unused()
         self._graph.lint()
         return fx.GraphModule(self._model, self._graph)
@@ -258,13 +286,12 @@ class _Compiler:
         bias = torch.zeros(conv.out_channels) if conv.bias is None else conv.bias.detach().clone()
         last, residual, relu = node, None, False
         bn_node = self._only_user(node)
-        if bn_node is not None and self._is(bn_node, nn.BatchNorm2d):
+        if bn_node is not None and self._scales(bn_node):
             bn = cast(nn.BatchNorm2d, self._module(bn_node))
-            if bn.track_running_stats and bn.affine:
-                factor = bn.weight / torch.sqrt(cast(Tensor, bn.running_var) + bn.eps)
-                weight = weight * factor[:, None, None, None]
-                bias = (bias - cast(Tensor, bn.running_mean)) * factor + bn.bias
-                last, relu = bn_node, isinstance(bn, BatchNormReLU)
+            factor, shift = _factor_and_shift(bn)
+            weight = weight * factor[:, None, None, None]
+            bias = bias * factor + shift
+            last, relu = bn_node, isinstance(bn, BatchNormReLU)
         if not relu:
             addition = self._only_user(last)
             if addition is not None and self._adds_maps(addition):
@@ -282,6 +309,20 @@ class _Compiler:
         new = self._insert(last, fused, arguments)
         last.replace_all_uses_with(new)
         self._erase_unused()
+
+    def _move_on(self, node: fx.Node) -> None:
+        """Has convolutions scale what they read, if nothing else reads what is scaled."""
+        if all(self._is(user, _FusedConv2d) and node not in user.args[1:] for user in node.users):
+            for user in list(node.users):
+                cast(_FusedConv2d, self._module(user)).scale = cast(_Scale, self._module(node))
+                user.replace_input_with(node, cast(fx.Node, node.args[0]))
+
+    def _scales(self, node: fx.Node) -> bool:
+        """Whether a node is a BatchNorm with weights, and with statistics of its own."""
+        if not self._is(node, nn.BatchNorm2d):
+            return False
+        bn = cast(nn.BatchNorm2d, self._module(node))
+        return bn.affine and bn.running_mean is not None
 
     def _adds_maps(self, node: fx.Node) -> bool:
         """Whether a node adds two different maps."""
@@ -307,7 +348,7 @@ class _Compiler:
         inputs = node.all_input_nodes
         if self._is(node, _FusedConv2d):
             wants_groups = True
-        elif self._is(node, nn.BatchNorm2d):
+        elif self._scales(node):
             wants_groups = inputs[0] in self._grouped
             if wants_groups:
                 scaled = _Scale(cast(nn.BatchNorm2d, self._module(node)), self._state)

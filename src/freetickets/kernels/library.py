@@ -79,7 +79,10 @@ _SIGNATURES = {
     "ft_prepare": (None, (_LAYER, _MAPS, *(c_void_p,) * 2, c_int64, c_void_p, c_int)),
     "ft_forward_fused": (
         None,
-        (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_void_p, c_int, c_void_p, c_int),
+        (
+            _LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_void_p, c_int, c_void_p, c_void_p,
+            c_int, c_void_p, c_int,
+        ),
     ),
     "ft_input_gradient": (
         None, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_int),

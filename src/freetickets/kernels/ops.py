@@ -7,7 +7,7 @@ side, the last group filled up with zeros. `to_groups` and `from_groups` lead in
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -149,6 +149,14 @@ def conv2d(
     return y
 
 
+class Scaling(NamedTuple):
+    """relu?(x * factor + shift), channel by channel: what a BatchNorm does to its input."""
+
+    factor: Tensor
+    shift: Tensor
+    relu: bool
+
+
 def fused_conv2d(
     x: Tensor,
     values: Tensor,
@@ -158,6 +166,7 @@ def fused_conv2d(
     residual: Tensor | None = None,
     relu: bool = False,
     entries: Tensor | None = None,
+    scaling: Scaling | None = None,
 ) -> Tensor:
     """The sparse forward pass: relu?(convolution + bias + residual).
 
@@ -170,6 +179,7 @@ def fused_conv2d(
         residual: Maps like the result.
         relu: Whether ReLU follows.
         entries: What `prepare` made of the values for maps of this size.
+        scaling: What is done to x first.
     """
     _check_maps(x, geometry)
     x = ready(x)
@@ -179,8 +189,9 @@ def fused_conv2d(
     if entries is None:
         entries = prepare(x, values, plan, geometry)
     call(
-        "ft_forward_fused", _layer(geometry), _maps(x), x, entries, plan, entries.numel(), bias,
-        None if residual is None else ready(residual), relu, y, _threads(),
+        "ft_forward_fused", _layer(geometry), _maps(x), x, entries, plan, entries.numel(),
+        *(scaling or (None, None, False)), bias, None if residual is None else ready(residual),
+        relu, y, _threads(),
     )  # fmt: skip
     return y
 

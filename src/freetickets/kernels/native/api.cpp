@@ -66,7 +66,9 @@ void ft_forward(const Layer* layer, const Maps* maps, const float* x, const floa
                 const int32_t* plan, int64_t nonzeros, const float* bias, float* y, int threads) {
   auto* entries = reinterpret_cast<Entry*>(scratch(slots::ENTRIES, size_t(nonzeros) * 2));
   kernels().prepare(*layer, *maps, values, plan, nonzeros, entries, threads);
-  kernels().forward(*layer, *maps, x, entries, plan, nonzeros, bias, nullptr, 0, y, threads);
+  Fusion fusion;
+  fusion.bias = bias;
+  kernels().forward(*layer, *maps, x, entries, plan, nonzeros, fusion, y, threads);
 }
 
 void ft_prepare(const Layer* layer, const Maps* maps, const float* values, const int32_t* plan,
@@ -75,9 +77,11 @@ void ft_prepare(const Layer* layer, const Maps* maps, const float* values, const
 }
 
 void ft_forward_fused(const Layer* layer, const Maps* maps, const float* x, const Entry* entries,
-                      const int32_t* plan, int64_t nonzeros, const float* bias, const float* residual,
-                      int relu, float* y, int threads) {
-  kernels().forward(*layer, *maps, x, entries, plan, nonzeros, bias, residual, relu, y, threads);
+                      const int32_t* plan, int64_t nonzeros, const float* factor, const float* shift,
+                      int rectify_input, const float* bias, const float* residual, int rectify, float* y,
+                      int threads) {
+  const Fusion fusion{factor, shift, rectify_input != 0, bias, residual, rectify != 0};
+  kernels().forward(*layer, *maps, x, entries, plan, nonzeros, fusion, y, threads);
 }
 
 void ft_input_gradient(const Layer* layer, const Maps* maps, const float* dy, const float* values,

@@ -37,12 +37,14 @@ FT_API void ft_weight_gradient(const freetickets::Layer* layer, const freeticket
                                float* dvalues, int threads);
 
 // The forward pass in two steps, for weights that no longer change: their entries (8 bytes each) suit
-// maps of one size, for any number of groups. Then y = relu?(convolution + bias + residual).
+// maps of one size, for any number of groups. Then y = relu?(convolution + bias + residual), where the
+// convolution is that of relu?(x * factor + shift): see `Fusion`.
 FT_API void ft_prepare(const freetickets::Layer* layer, const freetickets::Maps* maps, const float* values,
                        const int32_t* plan, int64_t nonzeros, freetickets::Entry* entries, int threads);
 FT_API void ft_forward_fused(const freetickets::Layer* layer, const freetickets::Maps* maps, const float* x,
                              const freetickets::Entry* entries, const int32_t* plan, int64_t nonzeros,
-                             const float* bias, const float* residual, int relu, float* y, int threads);
+                             const float* factor, const float* shift, int rectify_input, const float* bias,
+                             const float* residual, int rectify, float* y, int threads);
 
 // BatchNorm, with ReLU or without.
 FT_API void ft_normalize(const freetickets::Norm* n, const float* x, const float* weight, const float* bias,

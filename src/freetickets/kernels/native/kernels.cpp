@@ -10,6 +10,7 @@
 
 namespace FT_NAMESPACE {
 
+using freetickets::Fusion;
 using freetickets::parallel;
 using freetickets::scratch;
 
@@ -19,13 +20,11 @@ alignas(64) const float ZEROS[MOST * LANES] = {};
 
 // ---- one pass over the results
 
-// Where results are written and what is done to them on the way.
+// Where results are written and what is done on the way.
 struct Target {
   float* data;
   View view;
-  const float* bias = nullptr;      // one for each channel
-  const float* residual = nullptr;  // like `data`
-  bool relu = false;
+  Fusion fusion;
 };
 
 void fill_sums(float* sums, int floats, float value) {
@@ -41,12 +40,12 @@ void finish(const Target& target, int64_t start, const Tile& tile, int columns, 
   const auto write = [&](int64_t at, const float* from, int floats) {
     for (int i = 0; i + LANES <= floats; i += LANES) {
       Vector sum = load(from + i);
-      if (target.residual != nullptr) sum += load_loose(target.residual + at + i);
-      store_loose(target.data + at + i, target.relu ? positive(sum) : sum);
+      if (target.fusion.residual != nullptr) sum += load_loose(target.fusion.residual + at + i);
+      store_loose(target.data + at + i, target.fusion.rectify ? positive(sum) : sum);
     }
     for (int i = floats / LANES * LANES; i < floats; ++i) {
-      const float sum = from[i] + (target.residual != nullptr ? target.residual[at + i] : 0.0f);
-      target.data[at + i] = target.relu && 0.0f > sum ? 0.0f : sum;
+      const float sum = from[i] + (target.fusion.residual != nullptr ? target.fusion.residual[at + i] : 0.0f);
+      target.data[at + i] = target.fusion.rectify && 0.0f > sum ? 0.0f : sum;
     }
   };
   for (int r = 0; r < tile.rows; ++r) {
@@ -91,7 +90,7 @@ void correlate(const float* source, const View& view, int64_t source_group, cons
   const int blocks = order.blocks();
   const AddEntries whole = entries_kernel(tile.rows, vectors, lanes > 1);
   const AddEntries rest = rest_rows ? entries_kernel(rest_rows, vectors, lanes > 1) : whole;
-  const bool plain = target.residual == nullptr && !target.relu && lanes > 1;
+  const bool plain = target.fusion.residual == nullptr && !target.fusion.rectify && lanes > 1;
   // Few tiles and many threads: each takes a part of the results, and packs for itself.
   const int64_t tiles = int64_t{maps.groups} * down * across;
   const int64_t few = threads == 1 ? 1 : std::min<int64_t>(order.results / 8, 2 * threads / tiles);
@@ -125,11 +124,13 @@ void correlate(const float* source, const View& view, int64_t source_group, cons
         const int first = b * order.block, last = std::min(order.sources, first + order.block);
         const int next = is_last ? last : std::min(order.sources, last + order.block);
         copies.pack(from, view.channel, first, last, packing.size, packed);
+        if (target.fusion.factor != nullptr)
+          copies.scale(target.fusion, first, last, packing.size, packed);
         Ahead ahead(lines, from, view.channel, last, next, last_result - first_result);
-        if (b == 0 && target.bias != nullptr)
+        if (b == 0 && target.fusion.bias != nullptr)
           for (int o = first_result; o < last_result; ++o)
-            fill_sums(sums + sums_size * o, int(sums_size), target.bias[o]);
-        const bool from_zero = b == 0 && target.bias == nullptr;
+            fill_sums(sums + sums_size * o, int(sums_size), target.fusion.bias[o]);
+        const bool from_zero = b == 0 && target.fusion.bias == nullptr;
         float* mysums = sums + sums_size * first_result;
         add({entries, order.row(b, phase), first_result, last_result, reinterpret_cast<const char*>(packed),
              packing.pitch * 4, from_zero ? ZEROS : mysums, from_zero ? 0 : sums_size, mysums, sums_size,
@@ -164,13 +165,12 @@ static void prepare(const Layer& layer, const Maps& maps, const float* values, c
 }
 
 static void forward(const Layer& layer, const Maps& maps, const float* x, const Entry* entries,
-                    const int32_t* plan, int64_t nonzeros, const float* bias, const float* residual, int relu,
-                    float* y, int threads) {
+                    const int32_t* plan, int64_t nonzeros, const Fusion& fusion, float* y, int threads) {
   const Geometry g(layer, maps);
   Tile tile;
   const Order order = forward_order(layer, nonzeros, plan);
   const ForwardPacking f = pack_forward(layer, maps, g, entries_per_visit(order, nonzeros), tile);
-  const Target target{y, g.out, bias, residual, relu != 0};
+  const Target target{y, g.out, fusion};
   correlate(x, g.in, g.in_group, f.packing, order, 0, entries, target, g.out_group, tile, maps, threads);
 }
 

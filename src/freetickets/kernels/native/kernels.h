@@ -11,8 +11,7 @@ struct Kernels {
   void (*prepare)(const Layer& layer, const Maps& maps, const float* values, const int32_t* plan,
                   int64_t nonzeros, Entry* entries, int threads);
   void (*forward)(const Layer& layer, const Maps& maps, const float* x, const Entry* entries,
-                  const int32_t* plan, int64_t nonzeros, const float* bias, const float* residual, int relu,
-                  float* y, int threads);
+                  const int32_t* plan, int64_t nonzeros, const Fusion& fusion, float* y, int threads);
   void (*input_gradient)(const Layer& layer, const Maps& maps, const float* dy, const float* values,
                          const int32_t* plan, int64_t nonzeros, float* dx, int threads);
   void (*weight_gradient)(const Layer& layer, const Maps& maps, const float* x, const float* dy,

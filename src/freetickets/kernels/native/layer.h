@@ -52,6 +52,17 @@ struct Entry {
   float value;
 };
 
+// What is done besides a convolution: to what it reads, relu?(x * factor + shift), channel by channel,
+// and to what it writes, relu?(sum + bias + residual). Null: nothing.
+struct Fusion {
+  const float* factor = nullptr;
+  const float* shift = nullptr;
+  bool rectify_input = false;
+  const float* bias = nullptr;      // one for each channel
+  const float* residual = nullptr;  // like the result
+  bool rectify = false;
+};
+
 Order forward_order(const Layer& layer, int64_t nonzeros, const int32_t* plan);
 Order transposed_order(const Layer& layer, int64_t nonzeros, const int32_t* plan);
 

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <mutex>
-#include <new>
-#include <vector>
+#include <set>
+#include <utility>
 
 #include "api.h"
 
@@ -16,65 +18,105 @@ namespace {
 
 constexpr size_t HUGE_PAGE = size_t{1} << 21;
 
+// Consecutive pages; `region` is where the memory begins that the system gave as a whole.
 struct Piece {
   char* start;
   size_t bytes;
+  char* region;
 };
 
 size_t rounded(size_t bytes) { return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE; }
 
 // From the system, in whole huge pages: the kernels walk over maps in long strides.
-Piece map_piece(size_t bytes) {
-  const size_t wanted = rounded(bytes), more = wanted + HUGE_PAGE;
+Piece map_region(size_t bytes) {
+  const size_t more = bytes + HUGE_PAGE;
   void* found = mmap(nullptr, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (found == MAP_FAILED) return {nullptr, 0};
+  if (found == MAP_FAILED) return {nullptr, 0, nullptr};
   char* const raw = static_cast<char*>(found);
   const size_t before = rounded(reinterpret_cast<uintptr_t>(raw)) - reinterpret_cast<uintptr_t>(raw);
   if (before > 0) munmap(raw, before);
-  if (before < HUGE_PAGE) munmap(raw + before + wanted, HUGE_PAGE - before);
+  if (before < HUGE_PAGE) munmap(raw + before + bytes, HUGE_PAGE - before);
 #if defined(MADV_HUGEPAGE)
-  madvise(raw + before, wanted, MADV_HUGEPAGE);
+  madvise(raw + before, bytes, MADV_HUGEPAGE);
 #endif
-  return {raw + before, wanted};
+  return {raw + before, bytes, raw + before};
 }
 
+// Hands out the smallest idle piece that is large enough, and keeps the rest of it; pieces that lie
+// side by side grow together again.
 class Pool {
  public:
   Piece take(size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    auto best = idle_.end();
-    for (auto piece = idle_.begin(); piece != idle_.end(); ++piece)
-      // A piece that is much too large is kept for what needs it.
-      if (piece->bytes >= bytes && piece->bytes <= bytes + bytes / 8 + HUGE_PAGE &&
-          (best == idle_.end() || piece->bytes <= best->bytes))
-        best = piece;
-    if (best != idle_.end()) {
-      const Piece found = *best;
-      idle_.erase(best);
-      return found;
+    bytes = rounded(bytes);
+    const auto fitting = by_size_.lower_bound({bytes, nullptr});
+    if (fitting == by_size_.end()) {
+      release(bytes);
+      const Piece fresh = map_region(bytes);
+      if (fresh.start != nullptr) regions_[fresh.start] = bytes;
+      return fresh;
     }
-    // As much as is new goes back, the longest idle first: the pool never outgrows what was needed.
-    size_t freed = 0;
-    auto last = idle_.begin();
-    while (last != idle_.end() && freed < bytes) freed += last->bytes, munmap(last->start, last->bytes), ++last;
-    idle_.erase(idle_.begin(), last);
-    return map_piece(bytes);
+    const Piece piece = idle_.at(fitting->second);
+    remove(piece);
+    if (piece.bytes > bytes) add({piece.start + bytes, piece.bytes - bytes, piece.region});
+    return {piece.start, bytes, piece.region};
   }
 
   void give_back(Piece piece) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    idle_.push_back(piece);
+    const auto after = idle_.find(piece.start + piece.bytes);
+    if (after != idle_.end() && after->second.region == piece.region) {
+      piece.bytes += after->second.bytes;
+      remove(Piece(after->second));
+    }
+    const auto next = idle_.lower_bound(piece.start);
+    if (next != idle_.begin()) {
+      const Piece before = std::prev(next)->second;
+      if (before.start + before.bytes == piece.start && before.region == piece.region) {
+        remove(before);
+        piece = {before.start, before.bytes + piece.bytes, piece.region};
+      }
+    }
+    add(piece);
   }
 
   void clear() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (const Piece& piece : idle_) munmap(piece.start, piece.bytes);
-    idle_.clear();
+    release(SIZE_MAX);
   }
 
  private:
+  void add(const Piece& piece) {
+    idle_.emplace(piece.start, piece);
+    by_size_.emplace(piece.bytes, piece.start);
+  }
+
+  void remove(const Piece& piece) {
+    by_size_.erase({piece.bytes, piece.start});
+    idle_.erase(piece.start);
+  }
+
+  // Gives idle regions back, this many bytes if there are so many: the pool never outgrows what was
+  // needed at once by more than its gaps.
+  void release(size_t bytes) {
+    size_t freed = 0;
+    for (auto region = regions_.begin(); region != regions_.end() && freed < bytes;) {
+      const auto piece = idle_.find(region->first);
+      if (piece == idle_.end() || piece->second.bytes != region->second) {
+        ++region;
+        continue;
+      }
+      freed += region->second;
+      remove(Piece(piece->second));
+      munmap(region->first, region->second);
+      region = regions_.erase(region);
+    }
+  }
+
   std::mutex mutex_;
-  std::vector<Piece> idle_;  // the longest idle first
+  std::map<char*, size_t> regions_;             // their sizes
+  std::map<char*, Piece> idle_;                 // by their starts
+  std::set<std::pair<size_t, char*>> by_size_;  // the same
 };
 
 // Never destroyed: tensors may outlive everything else at the end of the process.
@@ -122,7 +164,7 @@ using namespace freetickets;
 void* ft_new_tensor(const int64_t* shape, int dimensions) {
   size_t bytes = sizeof(float);
   for (int i = 0; i < dimensions; ++i) bytes *= static_cast<size_t>(shape[i]);
-  const Piece piece = dimensions <= MOST_DIMENSIONS ? pool().take(bytes) : Piece{nullptr, 0};
+  const Piece piece = dimensions <= MOST_DIMENSIONS ? pool().take(bytes) : Piece{nullptr, 0, nullptr};
   if (piece.start == nullptr) return nullptr;
   auto* owner = new Owner{};
   std::copy(shape, shape + dimensions, owner->shape);

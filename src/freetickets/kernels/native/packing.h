@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "layer.h"
 #include "vector.h"
@@ -167,6 +168,30 @@ struct Copies {
                   lanes, p->rows);
         else
           copy_any(*p, source + p->source, packed + p->target);
+  }
+
+  // Scales sources that are packed; the zeros around them stay.
+  void scale(const freetickets::Fusion& fusion, int first, int last, int64_t size, float* packed) const {
+    for (; first < last; ++first, packed += size) {
+      const float factor = fusion.factor[first], shift = fusion.shift[first];
+      const Vector a = fill(factor), b = fill(shift);
+      const float least = fusion.rectify_input ? 0.0f : -INFINITY;
+      const Vector bound = fill(least);
+      for (const Inside* p = parts; p != parts + count; ++p)
+        for (int r = 0; r < p->rows; ++r) {
+          float* row = packed + p->target + r * p->target_row;
+          const int floats = p->columns * lanes;
+          int i = 0;
+          for (; i + LANES <= floats; i += LANES) {
+            const Vector scaled = load_loose(row + i) * a + b;
+            store_loose(row + i, bound > scaled ? bound : scaled);
+          }
+          for (; i < floats; ++i) {
+            const float scaled = row[i] * factor + shift;
+            row[i] = least > scaled ? least : scaled;
+          }
+        }
+    }
   }
 
   Lines lines() const {
