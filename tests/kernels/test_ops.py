@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from freetickets.errors import FreeTicketsError
-from freetickets.kernels import library, ops
+from freetickets.kernels import library, linear, ops
 from freetickets.kernels.library import Geometry
 
 Error = Callable[[Tensor, Tensor], float]
@@ -116,7 +116,9 @@ def sparse_linear(layer: Layer, dense: int = SPARSE) -> Callable[..., Tensor]:
     shape = layer.settings[0][:2]
 
     def run(x: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-        return ops.linear(x, values, layer.indices, layer.plan, bias, shape, library.lanes(), dense)
+        return linear.linear(
+            x, values, layer.indices, layer.plan, bias, shape, library.lanes(), dense
+        )
 
     return run
 
@@ -286,13 +288,13 @@ def test_a_part_of_a_batch_that_lies_sample_by_sample_is_not_taken_for_the_whole
     x = torch.randn(20, lanes).t()[:part]
     gradient = torch.randn(12, lanes).t()[:part]
     assert x.stride() == (1, lanes)
-    dvalues = ops.linear_weight_gradient(
+    dvalues = linear.linear_weight_gradient(
         x, gradient, layer.indices, layer.plan, shape, lanes, SPARSE
     )
     wanted = (gradient.double().t() @ x.double()).flatten()[layer.indices.long()]
     assert error(dvalues, wanted) < 1e-4
     edge = torch.empty_strided((part, 20), (1, lanes)).fill_(1)  # the memory ends with the slice
-    y = ops.linear(edge, layer.values, layer.indices, layer.plan, None, shape, lanes, SPARSE)
+    y = linear.linear(edge, layer.values, layer.indices, layer.plan, None, shape, lanes, SPARSE)
     assert error(y, edge @ layer.weight.view(shape).t()) < 1e-4
 
 
@@ -458,7 +460,7 @@ def test_linear_keeps_the_rules_of_operators(dense: int, batch: int) -> None:
     x, values, indices, plan, bias, (shape, *_) = make(LINEAR._replace(batch=batch))
     rest = shape[:2], library.lanes(), dense
     leaves = x.flatten(1).requires_grad_(), values.requires_grad_()
-    check(ops.linear, *leaves, indices, plan, bias.requires_grad_(), *rest)
+    check(linear.linear, *leaves, indices, plan, bias.requires_grad_(), *rest)
 
 
 @pytest.mark.parametrize("batch", [5, 16])
@@ -466,8 +468,27 @@ def test_the_gradients_of_linear_keep_the_rules_of_operators(dense: int, batch: 
     x, values, indices, plan, _, (shape, *_) = make(LINEAR._replace(batch=batch))
     rest = shape[:2], library.lanes(), dense
     gradient = torch.randn(batch, 12)
-    check(ops.linear_input_gradient, gradient, values, indices, plan, *rest)
-    check(ops.linear_weight_gradient, x.flatten(1), gradient, indices, plan, *rest)
+    check(linear.linear_input_gradient, gradient, values, indices, plan, *rest)
+    check(linear.linear_weight_gradient, x.flatten(1), gradient, indices, plan, *rest)
+
+
+def test_columns_keep_the_rules_of_operators() -> None:
+    check(linear.columns, torch.randn(16, 5, requires_grad=True), 8)
+
+
+def test_columns_are_the_same_numbers_in_another_order() -> None:
+    for batch, features in ((8, 1), (16, 37), (40, 130)):
+        x = torch.randn(batch, features, requires_grad=True)
+        assert not linear.lies_in_columns(x, 8) or features == 1
+        y = linear.columns(x, 8)
+        assert torch.equal(y, x)
+        assert linear.lies_in_columns(y, 8)
+        weights = torch.randn(batch, features)
+        y.backward(weights)
+        assert x.grad is not None
+        assert torch.equal(x.grad, weights)
+    assert linear.lies_in_columns(torch.randn(5, 3), 8), "lanes would be empty"
+    assert linear.lies_in_columns(torch.randn(0, 3), 8), "there is nothing"
 
 
 @pytest.mark.parametrize("batch", [5, 16])

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..kernels import linear as linear_ops
 from ..kernels import ops
 from ..kernels.library import Geometry, lanes
 from ..kernels.operator import run
@@ -310,20 +311,30 @@ class LinearNetwork:
 
     def train(self) -> list[Tensor]:
         """The sparse passes; returns all gradients."""
-        maps, gradient, found = self._forward(), self._gradient, []
+        maps, gradient, found = (
+            self._forward(),
+            run(linear_ops.columns, self._gradient, lanes()),
+            [],
+        )
         for number in reversed(range(len(self._layers))):
             values, indices, plan = self._layers[number]
             layer = (list(self.weights[number].shape), lanes(), 0)
             found.append(
-                run(ops.linear_weight_gradient, maps[number], gradient, indices, plan, *layer)
+                run(
+                    linear_ops.linear_weight_gradient, maps[number], gradient, indices, plan, *layer
+                )
             )
-            gradient = run(ops.linear_input_gradient, gradient, values, indices, plan, *layer)
+            gradient = run(
+                linear_ops.linear_input_gradient, gradient, values, indices, plan, *layer
+            )
         return [gradient, *found]
 
     def _forward(self) -> list[Tensor]:
-        maps = [self._x]
+        maps = [run(linear_ops.columns, self._x, lanes())]
         for weight, layer in zip(self.weights, self._layers, strict=True):
-            maps.append(run(ops.linear, maps[-1], *layer, None, list(weight.shape), lanes(), 0))
+            maps.append(
+                run(linear_ops.linear, maps[-1], *layer, None, list(weight.shape), lanes(), 0)
+            )
         return maps
 
     def train_dense(self) -> list[Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from . import ops
 from .library import lanes
+from .linear import linear, linear_input_gradient, linear_weight_gradient
 
 if TYPE_CHECKING:
     from .layers import SparseLayer
@@ -44,7 +45,7 @@ class Choices:
         return self._choose("conv2d", layer, (samples, *x.shape[2:4]), _conv2d_trials)
 
     def linear(self, layer: SparseLayer, x: Tensor) -> int:
-        """Returns the bits of `ops.linear`'s argument `dense`."""
+        """Returns the bits of `linear`'s argument `dense`."""
         return self._choose("linear", layer, (x.shape[0], 1, 1), _linear_trials)
 
     def state_dict(self) -> dict[str, int]:
@@ -125,9 +126,9 @@ def _linear_trials(layer: SparseLayer, size: tuple[int, int, int]) -> dict[int, 
     values, indices, plan = layer.values.detach(), layer.indices, layer.plan
     settings: Any = ([outputs, inputs], lanes())
     return _both_ways(
-        lambda way: ops.linear(x, values, indices, plan, None, *settings, way),
-        lambda way: ops.linear_input_gradient(gradient, values, indices, plan, *settings, way),
-        lambda way: ops.linear_weight_gradient(x, gradient, indices, plan, *settings, way),
+        lambda way: linear(x, values, indices, plan, None, *settings, way),
+        lambda way: linear_input_gradient(gradient, values, indices, plan, *settings, way),
+        lambda way: linear_weight_gradient(x, gradient, indices, plan, *settings, way),
     )
 
 

@@ -16,6 +16,7 @@ from . import ops
 from .choice import dense_is_faster
 from .layers import can_be_sparse, geometry_of
 from .library import Geometry, available, lanes
+from .linear import linear
 from .norm import BatchNormReLU, scale
 from .operator import run
 
@@ -241,7 +242,7 @@ class _SparseLinear(nn.Module):
 
     def _sparse(self, x: Tensor) -> Tensor:
         values, indices, plan = (cast(Tensor, t) for t in (self.values, self.indices, self.plan))
-        return run(ops.linear, x, values, indices, plan, self._layer.bias, self._shape, lanes(), 0)
+        return run(linear, x, values, indices, plan, self._layer.bias, self._shape, lanes(), 0)
 
 
 # ---- the compiler

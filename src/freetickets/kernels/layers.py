@@ -12,6 +12,7 @@ from ..errors import FreeTicketsError
 from . import ops
 from .choice import Choices
 from .library import Geometry, lanes
+from .linear import columns, lies_in_columns, linear
 from .operator import run
 
 
@@ -184,9 +185,11 @@ class SparseLinear(SparseLayer, nn.Linear):  # type: ignore[override]
         self.check_ready()
         flat = x.float().reshape(-1, x.shape[-1]) if x.dim() != 2 else x.float()
         dense = self.choices.linear(self, flat)
+        if dense != ops.ALL and not lies_in_columns(flat, lanes()):
+            flat = run(columns, flat, lanes())  # once, for the forward pass and the gradient
         shape = [self.out_features, self.in_features]
         y: Tensor = run(
-            ops.linear, flat, self.values, self.indices, self.plan, self.bias,
+            linear, flat, self.values, self.indices, self.plan, self.bias,
             shape, lanes(), dense,
         )  # fmt: skip
         self.record(flat, y)

@@ -1,4 +1,4 @@
-"""The kernels as PyTorch operators: with shapes known to the compiler, and with gradients.
+"""Convolutions as PyTorch operators: with shapes known to the compiler, and with gradients.
 
 Maps are five-dimensional here: (groups, channels, height, width, lanes), `lanes` samples side by
 side, the last group filled up with zeros. `to_groups` and `from_groups` lead in and out.
@@ -28,7 +28,7 @@ from .library import (
 from .operator import differentiate, form, operator
 
 # Which directions run dense: bits of the operators' argument `dense`.
-FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = 1, 2, 4
+FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, ALL = 1, 2, 4, 7
 
 _Ints = list[int]
 
@@ -40,19 +40,21 @@ def make_plan(indices: Tensor, geometry: Geometry) -> Tensor:
         indices: Their places in the flattened weight, ascending, as 32-bit integers.
         geometry: The layer.
     """
-    layer, count = _layer(geometry), indices.numel()
+    layer, count = layer_struct(geometry), indices.numel()
     plan = torch.empty(native().ft_plan_size(layer, count), dtype=torch.int32)
     call("ft_plan", layer, ready(indices), count, plan)
     return plan
 
 
 @functools.cache
-def _layer(geometry: Geometry) -> LayerStruct:
+def layer_struct(geometry: Geometry) -> LayerStruct:
+    """A layer, as the kernels take it."""
     outputs, inputs, kernel_h, kernel_w = geometry.shape
     return LayerStruct(inputs, outputs, kernel_h, kernel_w, *geometry.stride, *geometry.padding)
 
 
-def _maps(x: Tensor) -> MapsStruct:
+def maps_struct(x: Tensor) -> MapsStruct:
+    """Maps, as the kernels take them."""
     groups, _, height, width, lanes = x.shape
     return MapsStruct(groups, lanes, height, width)
 
@@ -60,10 +62,6 @@ def _maps(x: Tensor) -> MapsStruct:
 def _norm(x: Tensor, batch: int) -> NormStruct:
     groups, channels, height, width, lanes = x.shape
     return NormStruct(batch, groups, lanes, channels, height * width)
-
-
-def _threads() -> int:
-    return torch.get_num_threads()
 
 
 # ---- layout
@@ -75,7 +73,7 @@ def to_groups(x: Tensor, lanes: int) -> Tensor:
     batch, channels, height, width = x.shape
     groups = -(-batch // lanes)
     y = empty(groups, channels, height, width, lanes)
-    call("ft_to_groups", _norm(y, batch), ready(x), y, _threads())
+    call("ft_to_groups", _norm(y, batch), ready(x), y, torch.get_num_threads())
     return y
 
 
@@ -89,7 +87,7 @@ def _(x: Tensor, lanes: int) -> Tensor:
 def from_groups(x: Tensor, batch: int) -> Tensor:
     """Undoes `to_groups` for a batch of so many samples."""
     y = empty(batch, *x.shape[1:4])
-    call("ft_from_groups", _norm(x, batch), ready(x), y, _threads())
+    call("ft_from_groups", _norm(x, batch), ready(x), y, torch.get_num_threads())
     return y
 
 
@@ -136,16 +134,24 @@ def conv2d(
     """A convolution whose weight of `shape` is `values` at `indices` and zero elsewhere."""
     geometry = _geometry(shape, stride, padding)
     _check_maps(x, geometry)
-    if _is_dense(dense, FORWARD, x):
-        with _full_precision():
+    if is_dense(dense, FORWARD, x):
+        with full_precision():
             weight = scatter(values, indices, shape)
             return _grouped(F.conv2d(_plain(x), weight, bias, geometry.stride, geometry.padding), x)
     x = ready(x)
     y = empty(x.shape[0], shape[0], *geometry.output_size(*x.shape[2:4]), x.shape[4])
     call(
-        "ft_forward", _layer(geometry), _maps(x), x, ready(values), plan, values.numel(), bias, y,
-        _threads(),
-    )  # fmt: skip
+        "ft_forward",
+        layer_struct(geometry),
+        maps_struct(x),
+        x,
+        ready(values),
+        plan,
+        values.numel(),
+        bias,
+        y,
+        torch.get_num_threads(),
+    )
     return y
 
 
@@ -189,10 +195,20 @@ def fused_conv2d(
     if entries is None:
         entries = prepare(x, values, plan, geometry)
     call(
-        "ft_forward_fused", _layer(geometry), _maps(x), x, entries, plan, entries.numel(),
-        *(scaling or (None, None, False)), bias, None if residual is None else ready(residual),
-        relu, y, _threads(),
-    )  # fmt: skip
+        "ft_forward_fused",
+        layer_struct(geometry),
+        maps_struct(x),
+        x,
+        entries,
+        plan,
+        entries.numel(),
+        *(scaling or (None, None, False)),
+        bias,
+        None if residual is None else ready(residual),
+        relu,
+        y,
+        torch.get_num_threads(),
+    )
     return y
 
 
@@ -200,9 +216,15 @@ def prepare(x: Tensor, values: Tensor, plan: Tensor, geometry: Geometry) -> Tens
     """Weights that no longer change, in the form that the forward pass streams through."""
     entries = torch.empty(values.numel(), dtype=torch.int64)
     call(
-        "ft_prepare", _layer(geometry), _maps(x), ready(values), plan, values.numel(), entries,
-        _threads(),
-    )  # fmt: skip
+        "ft_prepare",
+        layer_struct(geometry),
+        maps_struct(x),
+        ready(values),
+        plan,
+        values.numel(),
+        entries,
+        torch.get_num_threads(),
+    )
     return entries
 
 
@@ -220,8 +242,8 @@ def conv2d_input_gradient(
 ) -> Tensor:
     """The gradient of `conv2d` for maps of this size (height, width)."""
     groups, lanes = gradient.shape[0], gradient.shape[4]
-    if _is_dense(dense, INPUT_GRADIENT, gradient):
-        with _full_precision():
+    if is_dense(dense, INPUT_GRADIENT, gradient):
+        with full_precision():
             weight = scatter(values, indices, shape)
             wanted = [groups * lanes, shape[1], *size]
             plain = conv2d_input(  # type: ignore[no-untyped-call]
@@ -230,9 +252,17 @@ def conv2d_input_gradient(
             return _grouped(plain, gradient)
     gradient = ready(gradient)
     result = empty(groups, shape[1], *size, lanes)
-    call("ft_input_gradient", _layer(_geometry(shape, stride, padding)), _maps(result), gradient,
-        ready(values), plan, values.numel(), result, _threads(),
-    )  # fmt: skip
+    call(
+        "ft_input_gradient",
+        layer_struct(_geometry(shape, stride, padding)),
+        maps_struct(result),
+        gradient,
+        ready(values),
+        plan,
+        values.numel(),
+        result,
+        torch.get_num_threads(),
+    )
     return result
 
 
@@ -248,14 +278,22 @@ def conv2d_weight_gradient(
     dense: int,
 ) -> Tensor:
     """The gradient of `conv2d` for its values: nothing is computed where the weight is zero."""
-    if _is_dense(dense, WEIGHT_GRADIENT, x):
+    if is_dense(dense, WEIGHT_GRADIENT, x):
         full = dense_weight_gradient(x, gradient, shape, stride, padding)
         return full.flatten()[indices.long()]
     x, gradient = ready(x), ready(gradient)
     result = x.new_empty(indices.numel())
-    call("ft_weight_gradient", _layer(_geometry(shape, stride, padding)), _maps(x), x, gradient,
-        plan, indices.numel(), result, _threads(),
-    )  # fmt: skip
+    call(
+        "ft_weight_gradient",
+        layer_struct(_geometry(shape, stride, padding)),
+        maps_struct(x),
+        x,
+        gradient,
+        plan,
+        indices.numel(),
+        result,
+        torch.get_num_threads(),
+    )
     return result
 
 
@@ -263,7 +301,7 @@ def dense_weight_gradient(
     x: Tensor, gradient: Tensor, shape: _Ints, stride: _Ints, padding: _Ints
 ) -> Tensor:
     """The gradient for the whole weight, zeros and all: what growth looks at."""
-    with _full_precision():
+    with full_precision():
         return conv2d_weight(  # type: ignore[no-untyped-call]
             _plain(x), shape, _plain(gradient), stride, padding
         )
@@ -318,126 +356,6 @@ def _conv2d_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
 differentiate(conv2d, _keep_conv2d, _conv2d_backward)
 
 
-# ---- linear: the samples are the columns of one long map
-
-
-@operator
-def linear(
-    x: Tensor,
-    values: Tensor,
-    indices: Tensor,
-    plan: Tensor,
-    bias: Tensor | None,
-    shape: _Ints,
-    lanes: int,
-    dense: int,
-) -> Tensor:
-    """A linear layer whose weight of `shape` is `values` at `indices` and zero elsewhere.
-
-    The result lies in memory feature by feature, which is how the next sparse layer wants it.
-    """
-    if x.shape[1] != shape[1]:
-        raise FreeTicketsError(f"a linear layer of {shape[1]} inputs can't take {x.shape[1]}")
-    if _is_dense(dense, FORWARD, x):
-        with _full_precision():
-            return F.linear(x, scatter(values, indices, shape), bias)
-    columns = _columns(x, lanes)
-    y, target = _new_columns(columns, x.shape[0], shape[0])
-    call("ft_forward", _layer(_flat(shape)), _maps(columns), columns, ready(values),
-        plan, values.numel(), bias, target, _threads(),
-    )  # fmt: skip
-    return _filled(y, target)
-
-
-@operator
-def linear_input_gradient(
-    gradient: Tensor,
-    values: Tensor,
-    indices: Tensor,
-    plan: Tensor,
-    shape: _Ints,
-    lanes: int,
-    dense: int,
-) -> Tensor:
-    """The gradient of `linear` for its inputs."""
-    if _is_dense(dense, INPUT_GRADIENT, gradient):
-        with _full_precision():
-            return gradient @ scatter(values, indices, shape)
-    columns = _columns(gradient, lanes)
-    result, target = _new_columns(columns, gradient.shape[0], shape[1])
-    call("ft_input_gradient", _layer(_flat(shape)), _maps(columns), columns, ready(values),
-        plan, values.numel(), target, _threads(),
-    )  # fmt: skip
-    return _filled(result, target)
-
-
-@operator
-def linear_weight_gradient(
-    x: Tensor,
-    gradient: Tensor,
-    indices: Tensor,
-    plan: Tensor,
-    shape: _Ints,
-    lanes: int,
-    dense: int,
-) -> Tensor:
-    """The gradient of `linear` for its values."""
-    if _is_dense(dense, WEIGHT_GRADIENT, x):
-        with _full_precision():
-            return (gradient.t() @ x).flatten()[indices.long()]
-    inputs, outputs = _columns(x, lanes), _columns(gradient, lanes)
-    result = x.new_empty(indices.numel())
-    call("ft_weight_gradient", _layer(_flat(shape)), _maps(inputs), inputs, outputs, plan,
-        indices.numel(), result, _threads(),
-    )  # fmt: skip
-    return result
-
-
-@linear.register_fake
-def _(
-    x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None,
-    shape: _Ints, lanes: int, dense: int,
-) -> Tensor:  # fmt: skip
-    return _fake_rows(x, shape[0], lanes, bool(dense & FORWARD))
-
-
-@linear_input_gradient.register_fake
-def _(
-    gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor,
-    shape: _Ints, lanes: int, dense: int,
-) -> Tensor:  # fmt: skip
-    return _fake_rows(gradient, shape[1], lanes, bool(dense & INPUT_GRADIENT))
-
-
-@linear_weight_gradient.register_fake
-def _(
-    x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor,
-    shape: _Ints, lanes: int, dense: int,
-) -> Tensor:  # fmt: skip
-    return x.new_empty(indices.numel())
-
-
-def _keep_linear(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, values, indices, plan, _, *ctx.settings = inputs
-    ctx.save_for_backward(x, values, indices, plan)
-
-
-def _linear_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-    x, values, indices, plan = ctx.saved_tensors
-    for_x, for_values, _, _, for_bias = ctx.needs_input_grad[:5]
-    dx = dvalues = dbias = None
-    if for_x:
-        dx = form(ctx, linear_input_gradient)(gradient, values, indices, plan, *ctx.settings)
-    if for_values:
-        dvalues = form(ctx, linear_weight_gradient)(x, gradient, indices, plan, *ctx.settings)
-    if for_bias:
-        dbias = gradient.sum(0)
-    return dx, dvalues, None, None, dbias, None, None, None
-
-
-differentiate(linear, _keep_linear, _linear_backward)
-
-
 # ---- forms of a tensor
 
 
@@ -447,12 +365,12 @@ def scatter(values: Tensor, indices: Tensor, shape: _Ints) -> Tensor:
     return flat.index_copy(0, indices.long(), values).view(shape)
 
 
-def _is_dense(dense: int, direction: int, x: Tensor) -> bool:
+def is_dense(dense: int, direction: int, x: Tensor) -> bool:
     """Whether a direction runs dense; without any samples it must: the kernels expect some."""
     return bool(dense & direction) or x.numel() == 0
 
 
-def _full_precision() -> torch.autocast:
+def full_precision() -> torch.autocast:
     """Autocast would round what the kernels, and the rest of an operator, take for float32."""
     return torch.autocast("cpu", enabled=False)
 
@@ -478,10 +396,6 @@ def _geometry(shape: _Ints, stride: _Ints, padding: _Ints) -> Geometry:
     )
 
 
-def _flat(shape: _Ints) -> Geometry:
-    return Geometry((shape[0], shape[1], 1, 1))
-
-
 def _plain(x: Tensor) -> Tensor:
     """Groups as PyTorch's own convolutions take them, with the empty lanes."""
     return from_groups(x, x.shape[0] * x.shape[4])
@@ -489,46 +403,3 @@ def _plain(x: Tensor) -> Tensor:
 
 def _grouped(y: Tensor, like: Tensor) -> Tensor:
     return to_groups(y.contiguous(), like.shape[4])
-
-
-def _columns(x: Tensor, lanes: int) -> Tensor:
-    """(N, features) as (1, features, 1, N / lanes, lanes), without a copy if it lies so already."""
-    batch, features = x.shape
-    width = -(-batch // lanes)
-    # A part of a larger batch may lie so too, but with other samples where empty lanes must be.
-    whole = batch == width * lanes
-    if whole and x.stride() == (1, batch) and x.data_ptr() % 64 == 0:
-        return x.as_strided((1, features, 1, width, lanes), (x.numel(), width * lanes, 0, lanes, 1))
-    result = empty(1, features, 1, width, lanes)
-    call(
-        "ft_to_groups",
-        NormStruct(batch, 1, width * lanes, features, 1),
-        ready(x),
-        result,
-        _threads(),
-    )
-    return result
-
-
-def _new_columns(columns: Tensor, batch: int, features: int) -> tuple[Tensor, Tensor]:
-    """New (batch, features) whose samples lie side by side, and the memory to write it to.
-
-    It is the same memory if no lane is empty. (Not a view of it: autograd would not let the next
-    module work in place.)
-    """
-    samples = columns.shape[3] * columns.shape[4]
-    if batch == samples:
-        result = columns.new_empty_strided((batch, features), (1, samples))
-        return result, result
-    return columns.new_empty((batch, features)), columns.new_empty((features, samples))
-
-
-def _filled(result: Tensor, memory: Tensor) -> Tensor:
-    return result if memory is result else result.copy_(memory[:, : result.shape[0]].t())
-
-
-def _fake_rows(x: Tensor, features: int, lanes: int, dense: bool) -> Tensor:
-    batch = x.shape[0]
-    if dense or batch % lanes:
-        return x.new_empty((batch, features))
-    return x.new_empty_strided((batch, features), (1, batch))

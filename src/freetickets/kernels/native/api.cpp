@@ -110,33 +110,3 @@ void ft_normalize_backward(const Norm* n, const float* x, const float* dy, const
   kernels().normalize_backward(*n, x, dy, weight, bias, mean, variance, eps, relu, training, dx, dweight,
                                dbias, threads);
 }
-
-// The lanes of a group lie next to each other, so one side of the copy jumps; parts of 16 KB keep what
-// is read or written again in the cache.
-template <class Copy>
-static void for_parts(const Norm& n, int threads, Copy&& copy) {
-  const int64_t size = int64_t{n.channels} * n.positions;
-  const int64_t part = n.lanes < 256 ? 4096 / n.lanes : 16, parts = (size + part - 1) / part;
-  parallel(n.groups * parts, 4, threads, [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t group = task / parts, first = task % parts * part;
-      const int64_t last = first + part < size ? first + part : size;
-      for (int lane = 0; lane < n.lanes; ++lane) {
-        const int64_t sample = group * n.lanes + lane;
-        copy(sample * size, group * size * n.lanes + lane, first, last, sample < n.batch);
-      }
-    }
-  });
-}
-
-void ft_to_groups(const Norm* n, const float* x, float* y, int threads) {
-  for_parts(*n, threads, [=](int64_t from, int64_t to, int64_t first, int64_t last, bool exists) {
-    for (int64_t i = first; i < last; ++i) y[to + i * n->lanes] = exists ? x[from + i] : 0.0f;
-  });
-}
-
-void ft_from_groups(const Norm* n, const float* x, float* y, int threads) {
-  for_parts(*n, threads, [=](int64_t to, int64_t from, int64_t first, int64_t last, bool exists) {
-    for (int64_t i = first; exists && i < last; ++i) y[to + i] = x[from + i * n->lanes];
-  });
-}

@@ -1,0 +1,272 @@
+"""Linear layers as PyTorch operators.
+
+The samples are the columns of one long map, side by side in memory. `columns` leads there; the
+results of a layer lie so already.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..errors import FreeTicketsError
+from .library import Geometry, NormStruct, call, empty, ready
+from .operator import differentiate, form, operator
+from .ops import (
+    FORWARD,
+    INPUT_GRADIENT,
+    WEIGHT_GRADIENT,
+    full_precision,
+    is_dense,
+    layer_struct,
+    maps_struct,
+    scatter,
+)
+
+_Ints = list[int]
+
+GRADIENTS = INPUT_GRADIENT | WEIGHT_GRADIENT
+
+
+# ---- layout
+
+
+def lies_in_columns(x: Tensor, lanes: int) -> bool:
+    """Whether `columns` has nothing to do, or can do nothing: lanes must not be empty."""
+    batch = x.shape[0]
+    return batch % lanes != 0 or batch == 0 or (x.stride() == (1, batch) and _is_aligned(x))
+
+
+def _is_aligned(x: Tensor) -> bool:
+    return torch.compiler.is_compiling() or x.data_ptr() % 64 == 0
+
+
+@operator
+def columns(x: Tensor, lanes: int) -> Tensor:
+    """The same (samples, features), feature by feature in memory."""
+    batch, features = x.shape
+    y = x.new_empty_strided((batch, features), (1, batch))
+    call(
+        "ft_to_groups",
+        NormStruct(batch, 1, batch, features, 1),
+        ready(x),
+        y,
+        torch.get_num_threads(),
+    )
+    return y
+
+
+@columns.register_fake
+def _(x: Tensor, lanes: int) -> Tensor:
+    return x.new_empty_strided(tuple(x.shape), (1, x.shape[0]))
+
+
+def _keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    pass
+
+
+def _columns_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    return gradient, None  # the same numbers, wherever they lie
+
+
+differentiate(columns, _keep_nothing, _columns_backward)
+
+
+# ---- the layer
+
+
+@operator
+def linear(
+    x: Tensor,
+    values: Tensor,
+    indices: Tensor,
+    plan: Tensor,
+    bias: Tensor | None,
+    shape: _Ints,
+    lanes: int,
+    dense: int,
+) -> Tensor:
+    """A linear layer whose weight of `shape` is `values` at `indices` and zero elsewhere.
+
+    The result lies in memory feature by feature, which is how the next sparse layer wants it.
+    """
+    if x.shape[1] != shape[1]:
+        raise FreeTicketsError(f"a linear layer of {shape[1]} inputs can't take {x.shape[1]}")
+    if is_dense(dense, FORWARD, x):
+        with full_precision():
+            return F.linear(x, scatter(values, indices, shape), bias)
+    read = _map(x, lanes)
+    y, target = _new_columns(read, x.shape[0], shape[0])
+    call(
+        "ft_forward",
+        layer_struct(_flat(shape)),
+        maps_struct(read),
+        read,
+        ready(values),
+        plan,
+        values.numel(),
+        bias,
+        target,
+        torch.get_num_threads(),
+    )
+    return _filled(y, target)
+
+
+@operator
+def linear_input_gradient(
+    gradient: Tensor,
+    values: Tensor,
+    indices: Tensor,
+    plan: Tensor,
+    shape: _Ints,
+    lanes: int,
+    dense: int,
+) -> Tensor:
+    """The gradient of `linear` for its inputs."""
+    if is_dense(dense, INPUT_GRADIENT, gradient):
+        with full_precision():
+            return gradient @ scatter(values, indices, shape)
+    read = _map(gradient, lanes)
+    result, target = _new_columns(read, gradient.shape[0], shape[1])
+    call(
+        "ft_input_gradient",
+        layer_struct(_flat(shape)),
+        maps_struct(read),
+        read,
+        ready(values),
+        plan,
+        values.numel(),
+        target,
+        torch.get_num_threads(),
+    )
+    return _filled(result, target)
+
+
+@operator
+def linear_weight_gradient(
+    x: Tensor,
+    gradient: Tensor,
+    indices: Tensor,
+    plan: Tensor,
+    shape: _Ints,
+    lanes: int,
+    dense: int,
+) -> Tensor:
+    """The gradient of `linear` for its values."""
+    if is_dense(dense, WEIGHT_GRADIENT, x):
+        with full_precision():
+            return (gradient.t() @ x).flatten()[indices.long()]
+    inputs, outputs = _map(x, lanes), _map(gradient, lanes)
+    result = x.new_empty(indices.numel())
+    call(
+        "ft_weight_gradient",
+        layer_struct(_flat(shape)),
+        maps_struct(inputs),
+        inputs,
+        outputs,
+        plan,
+        indices.numel(),
+        result,
+        torch.get_num_threads(),
+    )
+    return result
+
+
+@linear.register_fake
+def _(
+    x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None,
+    shape: _Ints, lanes: int, dense: int,
+) -> Tensor:  # fmt: skip
+    return _fake_rows(x, shape[0], lanes, bool(dense & FORWARD))
+
+
+@linear_input_gradient.register_fake
+def _(
+    gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor,
+    shape: _Ints, lanes: int, dense: int,
+) -> Tensor:  # fmt: skip
+    return _fake_rows(gradient, shape[1], lanes, bool(dense & INPUT_GRADIENT))
+
+
+@linear_weight_gradient.register_fake
+def _(
+    x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor,
+    shape: _Ints, lanes: int, dense: int,
+) -> Tensor:  # fmt: skip
+    return x.new_empty(indices.numel())
+
+
+def _keep_linear(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, values, indices, plan, _, *ctx.settings = inputs
+    ctx.save_for_backward(x, values, indices, plan)
+
+
+def _linear_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    x, values, indices, plan = ctx.saved_tensors
+    for_x, for_values, _, _, for_bias = ctx.needs_input_grad[:5]
+    _, lanes, dense = ctx.settings
+    if dense & GRADIENTS != GRADIENTS and not lies_in_columns(gradient, lanes):
+        gradient = form(ctx, columns)(gradient, lanes)
+    dx = dvalues = dbias = None
+    if for_x:
+        dx = form(ctx, linear_input_gradient)(gradient, values, indices, plan, *ctx.settings)
+    if for_values:
+        dvalues = form(ctx, linear_weight_gradient)(x, gradient, indices, plan, *ctx.settings)
+    if for_bias:
+        dbias = gradient.sum(0)
+    return dx, dvalues, None, None, dbias, None, None, None
+
+
+differentiate(linear, _keep_linear, _linear_backward)
+
+
+# ---- forms of a tensor
+
+
+def _flat(shape: _Ints) -> Geometry:
+    return Geometry((shape[0], shape[1], 1, 1))
+
+
+def _map(x: Tensor, lanes: int) -> Tensor:
+    """(N, features) as (1, features, 1, N / lanes, lanes), without a copy if it lies so already."""
+    batch, features = x.shape
+    width = -(-batch // lanes)
+    # A part of a larger batch may lie so too, but with other samples where empty lanes must be.
+    if batch % lanes == 0 and x.stride() == (1, batch) and _is_aligned(x):
+        return x.as_strided((1, features, 1, width, lanes), (x.numel(), width * lanes, 0, lanes, 1))
+    result = empty(1, features, 1, width, lanes)
+    call(
+        "ft_to_groups",
+        NormStruct(batch, 1, width * lanes, features, 1),
+        ready(x),
+        result,
+        torch.get_num_threads(),
+    )
+    return result
+
+
+def _new_columns(read: Tensor, batch: int, features: int) -> tuple[Tensor, Tensor]:
+    """New (batch, features) whose samples lie side by side, and the memory to write it to.
+
+    It is the same memory if no lane is empty. (Not a view of it: autograd would not let the next
+    module work in place.)
+    """
+    samples = read.shape[3] * read.shape[4]
+    if batch == samples:
+        result = read.new_empty_strided((batch, features), (1, samples))
+        return result, result
+    return read.new_empty((batch, features)), read.new_empty((features, samples))
+
+
+def _filled(result: Tensor, memory: Tensor) -> Tensor:
+    return result if memory is result else result.copy_(memory[:, : result.shape[0]].t())
+
+
+def _fake_rows(x: Tensor, features: int, lanes: int, dense: bool) -> Tensor:
+    batch = x.shape[0]
+    if dense or batch % lanes:
+        return x.new_empty((batch, features))
+    return x.new_empty_strided((batch, features), (1, batch))
