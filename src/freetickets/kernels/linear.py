@@ -21,6 +21,7 @@ from .ops import (
     WEIGHT_GRADIENT,
     full_precision,
     is_dense,
+    keep_inputs,
     layer_struct,
     maps_struct,
     scatter,
@@ -199,11 +200,6 @@ def _(
     return x.new_empty(indices.numel())
 
 
-def _keep_linear(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, values, indices, plan, _, *ctx.settings = inputs
-    ctx.save_for_backward(x, values, indices, plan)
-
-
 def _linear_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     x, values, indices, plan = ctx.saved_tensors
     for_x, for_values, _, _, for_bias = ctx.needs_input_grad[:5]
@@ -220,7 +216,7 @@ def _linear_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     return dx, dvalues, None, None, dbias, None, None, None
 
 
-differentiate(linear, _keep_linear, _linear_backward)
+differentiate(linear, keep_inputs, _linear_backward)
 
 
 # ---- forms of a tensor

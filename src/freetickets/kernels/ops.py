@@ -332,7 +332,8 @@ def _(
     return x.new_empty(indices.numel())
 
 
-def _keep_conv2d(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    """Keeps what the gradients of a sparse layer need; also its settings."""
     x, values, indices, plan, _, *ctx.settings = inputs
     ctx.save_for_backward(x, values, indices, plan)
 
@@ -353,7 +354,7 @@ def _conv2d_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     return dx, dvalues, None, None, dbias, None, None, None, None
 
 
-differentiate(conv2d, _keep_conv2d, _conv2d_backward)
+differentiate(conv2d, keep_inputs, _conv2d_backward)
 
 
 # ---- forms of a tensor

@@ -237,9 +237,8 @@ static void weight_gradient(const Layer& layer, const Maps& maps, const float* x
   f.tabulate(layer, lanes, order.block, table);
   auto* offsets = reinterpret_cast<int32_t*>(scratch(ENTRIES, size_t(nonzeros) + 4));
   std::fill(offsets + nonzeros, offsets + nonzeros + 4, 0);
-  float* products = scratch(PRODUCTS, size_t(nonzeros));
   parallel(nonzeros, 1 << 15, threads, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) offsets[i] = table[order.taps[i]], products[i] = 0;
+    for (int64_t i = begin; i < end; ++i) offsets[i] = table[order.taps[i]];
   });
 
   Packing plain;  // of the gradient: no halo
@@ -254,13 +253,19 @@ static void weight_gradient(const Layer& layer, const Maps& maps, const float* x
   const AddProducts whole = products_kernel(tile.rows, vectors_of(tile.columns, lanes));
   const AddProducts rest = rest_rows ? products_kernel(rest_rows, vectors_of(tile.columns, lanes)) : whole;
 
-  // A thread has a part of the non-zeros and goes through all samples: the order of the additions,
-  // and so every bit of the result, is the same for any number of threads. Blocks of sources are
-  // shared out first, then ranges of results.
-  const int blocks = order.blocks();
-  const int parts = std::min(threads, blocks), splits = std::min(order.results, (threads + parts - 1) / parts);
-  parallel(int64_t{parts} * splits, 1, threads, [&](int64_t begin, int64_t end) {
-    for (int64_t part = begin; part < end; ++part) {
+  // The tiles are shared out in chunks that add up products of their own, as long as those are small.
+  // The number of chunks, the order of all additions, and so every bit of the result, is the same for
+  // any number of threads. Where there are more threads than chunks, blocks of sources are shared out
+  // too, then ranges of results; that takes more packing.
+  const int64_t tiles = int64_t{maps.groups} * down * across;
+  const int chunks = int(std::min<int64_t>(tiles, nonzeros <= 1 << 16 ? 8 : nonzeros <= 1 << 18 ? 4 : 1));
+  float* all_products = scratch(PRODUCTS, size_t(nonzeros) * chunks);
+  const int blocks = order.blocks(), wanted = (threads + chunks - 1) / chunks;
+  const int parts = std::min(wanted, blocks), splits = std::min(order.results, (wanted + parts - 1) / parts);
+  parallel(int64_t{chunks} * parts * splits, 1, threads, [&](int64_t begin, int64_t end) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t chunk = unit / (parts * splits), part = unit % (parts * splits);
+      float* products = all_products + nonzeros * chunk;
       const int first_block = int(part / splits * blocks / parts);
       const int last_block = int((part / splits + 1) * blocks / parts);
       const int first = int(part % splits * order.results / splits);
@@ -268,7 +273,11 @@ static void weight_gradient(const Layer& layer, const Maps& maps, const float* x
       float* packed = scratch(PACKED, size_t(f.packing.size) * order.block);
       float* gradients = scratch(SUMS, size_t(tile_size) * (last - first));
       Copies of_gradient, of_input;
-      for (int64_t task = 0; task < int64_t{maps.groups} * down * across; ++task) {
+      for (int b = first_block; b < last_block; ++b) {
+        const int32_t* rows = order.row(b, 0);
+        std::fill(products + rows[first], products + rows[last], 0.0f);
+      }
+      for (int64_t task = tiles * chunk / chunks; task < tiles * (chunk + 1) / chunks; ++task) {
         const int64_t group = task / across / down;
         const int row = int(task / across % down) * tile.rows, column = int(task % across) * tile.columns;
         const Tile mine{std::min(tile.rows, g.out.height - row), tile.columns};
@@ -292,7 +301,11 @@ static void weight_gradient(const Layer& layer, const Maps& maps, const float* x
     }
   });
   parallel(nonzeros, 1 << 15, threads, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) dvalues[order.permutation[i]] = products[i];
+    for (int64_t i = begin; i < end; ++i) {
+      float sum = 0;
+      for (int chunk = 0; chunk < chunks; ++chunk) sum += all_products[nonzeros * chunk + i];
+      dvalues[order.permutation[i]] = sum;
+    }
   });
 }
 
