@@ -3,7 +3,7 @@ import math
 import pytest
 
 from freetickets.errors import FreeTicketsError, UnknownNameError
-from freetickets.sparsity import Exploration
+from freetickets.sparsity import Exploration, GradualPruning
 from freetickets.sparsity.schedule import anneal
 
 
@@ -64,3 +64,30 @@ def test_an_unknown_schedule_is_refused():
         Exploration(schedule="cosin", steps=10)
     with pytest.raises(UnknownNameError, match="did you mean 'linear'"):
         anneal("liner", 1.0, 0.0, 0.5)
+
+
+def test_gradual_pruning_is_the_papers_cubic_and_ends_exactly():
+    pruning = GradualPruning(0.9, 0.2, begin=10, end=95, interval=20)
+    found = {step: pruning(step) for step in range(200) if pruning(step) is not None}
+    assert list(found) == [10, 30, 50, 70, 90, 95]
+    for step, sparsity in found.items():
+        assert sparsity == pytest.approx(0.9 + (0.2 - 0.9) * (1 - (step - 10) / 85) ** 3)
+    assert found[10] == pytest.approx(0.2)
+    assert found[95] == 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"final": 1.0, "end": 9}, "final < 1"),
+        ({"final": 0.5, "initial": 0.6, "end": 9}, "initial <= final"),
+        ({"final": 0.5, "initial": -0.1, "end": 9}, "0 <= initial"),
+        ({"final": math.nan, "end": 9}, "final=nan"),
+        ({"final": 0.5, "begin": 9, "end": 9}, "begin before it ends"),
+        ({"final": 0.5, "begin": -1, "end": 9}, "begin before it ends"),
+        ({"final": 0.5, "end": 9, "interval": 0}, "at least 1 step"),
+    ],
+)
+def test_gradual_pruning_that_makes_no_sense_is_refused(options, message):
+    with pytest.raises(FreeTicketsError, match=message):
+        GradualPruning(**options)

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import pytest
@@ -5,7 +6,7 @@ import torch
 
 from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.sparsity import SCORES, Score, WeightView
-from freetickets.sparsity.score import as_mixture, as_score
+from freetickets.sparsity.score import as_mixture, as_score, magnitude_gradient
 
 
 def view(weight, gradient=None, momentum=None, seed=0):
@@ -40,6 +41,8 @@ def test_only_scores_that_look_at_gradients_ask_for_them():
         "gradient": {"gradient"},
         "momentum": {"momentum"},
         "random": set(),
+        "random-unfired": set(),
+        "magnitude-gradient": {"gradient"},
     }
     assert as_score(lambda seen: seen.weight).needs == {"gradient"}
     mine = Score(lambda seen: seen.weight, frozenset())
@@ -80,3 +83,21 @@ def test_a_mixture_has_shares_that_add_up_to_one():
 def test_a_mixture_without_positive_shares_is_refused(shares):
     with pytest.raises(FreeTicketsError, match="needs shares that are positive"):
         as_mixture(shares)
+
+
+def test_random_unfired_puts_weights_that_were_never_active_first():
+    fired = torch.tensor([True, False] * 25)
+    seen = dataclasses.replace(view(torch.ones(50)), ever_active=fired)
+    scores = SCORES["random-unfired"](seen)
+    assert scores[~fired].min() > scores[fired].max()
+    assert len(scores.unique()) == 50
+    plain = SCORES["random"](view(torch.ones(50)))
+    assert torch.equal(scores[fired], plain[fired])
+    assert torch.equal(SCORES["random-unfired"](view(torch.ones(50))), plain)
+
+
+def test_magnitude_gradient_weighs_both():
+    seen = view([-3.0, 2.0, 0.5], torch.tensor([1.0, -4.0, 0.0]))
+    assert SCORES["magnitude-gradient"](seen).tolist() == [4, 6, 0.5]
+    half = as_score(lambda view: magnitude_gradient(view, 0.5))
+    assert half(seen).tolist() == [3.5, 4, 0.5]

@@ -478,7 +478,7 @@ def test_parameter_groups_are_all_looked_at():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"prune_scope": "network"}, "prune_scope must be 'layer' or 'global'"),
+        ({"prune_scope": "network"}, "prune_scope must be 'layer', 'global' or 'threshold'"),
         ({"regrown_value": "old"}, "regrown_value must be 'zero' or 'keep'"),
         ({"gradient_batches": 0}, "gradient_batches must be at least 1"),
         ({"include": []}, "no layer to make sparse"),

@@ -30,16 +30,33 @@ _BACKENDS: tuple[str, ...] = get_args(Backend)
 
 
 def make_engine(
-    backend: str, model: nn.Module, optimizer: Optimizer, masks: Mapping[str, Tensor]
+    backend: str,
+    model: nn.Module,
+    optimizer: Optimizer,
+    masks: Mapping[str, Tensor],
+    *,
+    unsuited: str | None,
 ) -> Engine | None:
     """Replaces the layers of a network by sparse ones where the backend asks for it.
+
+    Args:
+        backend: Which backend.
+        model: The network.
+        optimizer: Its optimizer.
+        masks: The topology.
+        unsuited: An option that sparse layers can't serve, because it changes how many weights a
+            layer has, or trains inactive ones.
 
     Returns:
         What was replaced; None if every weight is to be masked.
     """
     if backend not in _BACKENDS:
         raise UnknownNameError("backend", backend, _BACKENDS)
-    if backend == "masked":
+    if unsuited is not None and backend == "sparse":
+        raise FreeTicketsError(
+            f"backend 'sparse' is not possible with {unsuited}: use backend='masked' or 'auto'"
+        )
+    if backend == "masked" or unsuited is not None:
         return None
     inside = bare(model)
     obstacle = None

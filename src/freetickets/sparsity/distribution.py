@@ -15,6 +15,9 @@ from ..errors import FreeTicketsError, UnknownNameError
 Shapes = Mapping[str, Sequence[int]]
 Distribution = str | Callable[[Shapes, float], Mapping[str, float]]
 
+# The paper's: the share of zeros where a user names none.
+DEFAULT_SPARSITY = 0.8
+
 
 def uniform(shapes: Shapes, sparsity: float) -> dict[str, float]:
     """Gives every layer the same density.
@@ -89,7 +92,7 @@ def allocate(
     if isinstance(sparsity, Mapping):
         densities = _from_map(shapes, sparsity)
     else:
-        _check_sparsity(sparsity)
+        check_sparsity(sparsity)
         if isinstance(distribution, str):
             if distribution not in DISTRIBUTIONS:
                 raise UnknownNameError("distribution", distribution, DISTRIBUTIONS)
@@ -98,7 +101,8 @@ def allocate(
     return _whole_numbers(shapes, densities)
 
 
-def _check_sparsity(sparsity: float) -> None:
+def check_sparsity(sparsity: float) -> None:
+    """Raises unless the value is a sparsity."""
     if not 0.0 <= sparsity < 1.0:
         raise FreeTicketsError(f"sparsity must be at least 0 and below 1, not {sparsity}")
 
@@ -130,7 +134,7 @@ def _proportional(shapes: Shapes, sparsity: float, raw: Mapping[str, float]) -> 
 
 def _from_map(shapes: Shapes, sparsities: Mapping[str, float]) -> dict[str, float]:
     for pattern, sparsity in sparsities.items():
-        _check_sparsity(sparsity)
+        check_sparsity(sparsity)
         if not any(matches(name, pattern) for name in shapes):
             raise UnknownNameError("layer in the sparsity map:", pattern, shapes)
     return {

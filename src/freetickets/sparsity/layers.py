@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrize import is_parametrized
+from torch.optim import Optimizer
 
 from ..errors import FreeTicketsError, UnknownNameError
 from ..kernels.layers import SparseLayer
@@ -94,6 +95,17 @@ def select_weights(
         for name, weight in found.items()
         if _is_selected(name, owners[name], include, exclude)
     }
+
+
+def check_optimized(weights: Mapping[str, nn.Parameter], optimizer: Optimizer) -> None:
+    """Raises unless the optimizer trains all these weights."""
+    optimized = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    for name, weight in weights.items():
+        if id(weight) not in optimized:
+            raise FreeTicketsError(
+                f"the optimizer does not train {name!r}: pass the optimizer that does, or exclude "
+                "the layer"
+            )
 
 
 def bare(model: nn.Module) -> nn.Module:

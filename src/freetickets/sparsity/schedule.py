@@ -1,9 +1,9 @@
-"""When a topology is explored, and at which rate. Plain data: this file needs no torch."""
+"""When a topology is explored or pruned, and how much. Plain data: this file needs no torch."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..errors import FreeTicketsError, UnknownNameError
 
@@ -69,6 +69,55 @@ class Exploration:
             return 0.0
         progress = min(1.0, step / self.steps) if self.steps else 0.0
         return anneal(self.schedule, self.rate, self.final_rate, progress)
+
+
+@dataclass(frozen=True)
+class GradualPruning:
+    """Prunes a network little by little, fast at first and slowly in the end (Zhu & Gupta's cubic).
+
+    Called with a step's number (from 1), it returns the sparsity to prune to after that step, or
+    None.
+
+    Attributes:
+        final: The sparsity at `end`.
+        initial: The sparsity at `begin`.
+        begin: The first step that is followed by a pruning.
+        end: The last one.
+        interval: Steps between two prunings.
+
+    Example:
+        >>> pruning = GradualPruning(0.8, end=400, interval=100)
+        >>> {step: round(s, 4) for step in range(1, 999) if (s := pruning(step)) is not None}
+        {100: 0.4625, 200: 0.7, 300: 0.7875, 400: 0.8}
+    """
+
+    final: float
+    initial: float = 0.0
+    begin: int = 0
+    end: int = field(kw_only=True)
+    interval: int = field(default=100, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.initial <= self.final < 1.0:
+            raise FreeTicketsError(
+                "gradual pruning needs 0 <= initial <= final < 1, not "
+                f"initial={self.initial}, final={self.final}"
+            )
+        if not 0 <= self.begin < self.end:
+            raise FreeTicketsError(
+                f"gradual pruning must begin before it ends, not at step {self.begin} of {self.end}"
+            )
+        if self.interval < 1:
+            raise FreeTicketsError(f"interval must be at least 1 step, not {self.interval}")
+
+    def __call__(self, step: int) -> float | None:
+        """Returns the sparsity to prune to after this step; None means no pruning."""
+        if step == self.end:
+            return self.final
+        if not self.begin <= step < self.end or (step - self.begin) % self.interval:
+            return None
+        left = 1 - (step - self.begin) / (self.end - self.begin)
+        return self.final + (self.initial - self.final) * left**3
 
 
 def check_rate(name: str, value: float) -> None:

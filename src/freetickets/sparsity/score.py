@@ -17,11 +17,12 @@ class WeightView:
 
     Attributes:
         name: The weight's name in the network.
-        weight: Its values; zero where inactive.
+        weight: Its values; zero where inactive, except those of a reserve.
         mask: True where active.
         gradient: The dense gradient, of the last batch or the mean over several.
         momentum: A running mean of the dense gradients, if the score needs it.
         generator: The source of all randomness, the same on every device and rank.
+        ever_active: True where the weight has been active at any time.
     """
 
     name: str
@@ -30,6 +31,7 @@ class WeightView:
     gradient: Tensor | None
     momentum: Tensor | None
     generator: torch.Generator
+    ever_active: Tensor | None = None
 
 
 ScoreFunction = Callable[[WeightView], Tensor]
@@ -90,11 +92,24 @@ def random(view: WeightView) -> Tensor:
     return drawn.to(view.weight.device)
 
 
+def random_unfired(view: WeightView) -> Tensor:
+    """Random numbers, with weights that were never active before all others: ITOP's growth."""
+    scores = random(view)
+    return scores if view.ever_active is None else scores + ~view.ever_active
+
+
+def magnitude_gradient(view: WeightView, share: float = 1.0) -> Tensor:
+    """|weight| + share x |gradient|: what MEST keeps, so that a weight on the move may stay."""
+    return magnitude(view) + share * gradient(view)
+
+
 SCORES: dict[str, Score] = {
     "magnitude": Score(magnitude, frozenset()),
     "gradient": Score(gradient),
     "momentum": Score(momentum, frozenset({"momentum"})),
     "random": Score(random, frozenset()),
+    "random-unfired": Score(random_unfired, frozenset()),
+    "magnitude-gradient": Score(magnitude_gradient),
 }
 
 ScoreLike = str | Score | ScoreFunction

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
-from torch import nn
-from torch.optim import LBFGS, Optimizer
+from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from ..errors import FreeTicketsError
-from .backend import Backend, make_engine
-from .distribution import Distribution, allocate
-from .exploration import grown, survivors
+from .backend import Backend
+from .distribution import DEFAULT_SPARSITY, Distribution
+from .exploration import Explorer, Redistribution, Scope
 from .gradients import GradientRecord
 from .layers import Selector, select_weights
+from .named import sparse_method
+from .network import SparseNetwork, starting_masks
 from .schedule import Exploration, check_rate
-from .score import GrowthLike, ScoreLike, WeightView, as_mixture, as_score
+from .score import SCORES, GrowthLike, ScoreLike, WeightView
 from .statistics import LayerStatistics, itop_rate, overall_sparsity, table
-from .topology import Topology, digest, pack_mask, random_mask, unpack_mask
-from .weight import CompressedWeight, MaskedWeight, SparseWeight
+from .structure import Unstructured, check_options, parse_structure
+from .topology import Topology, check_topology, digest
 
 
 class Sparsifier:
@@ -31,7 +32,8 @@ class Sparsifier:
     `step` after `optimizer.step()`. The defaults are the paper's: an ERK topology, explored as RigL
     does (prune by magnitude, grow by gradient). Gradients are masked just before each optimizer
     step, the weights and the optimizer's state after it, so nothing outside the topology ever
-    moves; the number of non-zeros of a layer never changes.
+    moves; the number of non-zeros of a layer never changes, unless it is told to (`pruning`,
+    `redistribute`). `Sparsifier.named` makes the sparse trainings of the literature.
 
     Works with gradient accumulation, autocast and `GradScaler` (a skipped step does not count),
     `torch.compile`, `state_dict` and `copy.deepcopy`. To clip gradients by their norm, call
@@ -45,13 +47,32 @@ class Sparsifier:
             sparsities.
         distribution: How the non-zeros are shared out: "erk", "er", "uniform",
             "uniform-dense-first", or a function of shapes and sparsity.
+        structure: Where the active weights of a layer may lie, now and after each exploration:
+            "unstructured"; "2:4" or another N:M: N of each M consecutive inputs of an output;
+            "block-4x4" or other sizes: whole blocks of outputs and inputs; "fan-in": equally many
+            inputs for each output (SRigL). Counts are rounded to what the structure can have. Of
+            N:M there is one sparsity, which all layers have, whatever the distribution: any other
+            than that and the default is refused. A layer whose shape does not fit (3 input
+            channels, 10 classes) stays dense, as if excluded; "fan-in" fits all.
+        topology: Masks to start from, by the names of weights, instead of random ones of that
+            sparsity, distribution and structure; a weight without a mask stays dense.
         exploration: When to explore and at which rate: an `Exploration`, any function from a step's
             number to a rate (0: do not explore), or None for a static topology.
+        pruning: When to prune for good and to which sparsity: a `GradualPruning` (start it at its
+            initial sparsity), or any function from a step's number to a sparsity or None. An
+            exploration of the same step follows the pruning (GraNet).
         prune: The score by which active weights are kept: a name of `SCORES` or a function.
         grow: The score by which inactive weights are chosen: a name, a function, or a mixture such
             as {"gradient": 0.5, "random": 0.5}.
         prune_scope: "layer": each layer loses the same share; "global": the weakest of the whole
-            network go. Each layer grows as many as it lost, so its count stays either way.
+            network go; "threshold": in explorations all go that are below a threshold, which is
+            doubled or halved after each so that about the rate is pruned (DSR).
+        redistribute: How many weights a layer grows: None: as many as it lost, so its count stays;
+            "momentum": in proportion to the mean running gradient of its active weights (SNFS);
+            "survivors": in proportion to the weights that survived (DSR). The total stays.
+        reserve: Besides the active weights, the strongest inactive ones (this share of a layer)
+            keep their values out of the network's sight, and train; an exploration, whatever its
+            rate, then chooses the strongest of all weights anew (Top-KAST, by magnitude).
         regrown_value: The value of a weight that is pruned and grown again in one exploration:
             "zero", or "keep" (as RigL does).
         gradient_batches: Growth looks at the mean gradient of this many last steps, as far as they
@@ -65,7 +86,8 @@ class Sparsifier:
             "sparse" where that works, but each direction of a layer runs dense if that is faster
             here, which is measured in the first steps. Wrap a network for several processes or
             with `torch.compile` after this. An optimizer that looks at more than one weight at a
-            time (LBFGS, Muon, one of your own) gets masked weights from "auto".
+            time (LBFGS, Muon, one of your own) gets masked weights from "auto", and so do
+            `pruning`, `redistribute` and `reserve`, which change how many weights train.
         seed: The seed of the topology and of random growth; the same on all ranks.
 
     Example:
@@ -85,13 +107,18 @@ class Sparsifier:
         self,
         model: nn.Module,
         optimizer: Optimizer,
-        sparsity: float | Mapping[str, float] = 0.8,
+        sparsity: float | Mapping[str, float] = DEFAULT_SPARSITY,
         *,
         distribution: Distribution = "erk",
+        structure: str = "unstructured",
+        topology: Mapping[str, Tensor] | None = None,
         exploration: Callable[[int], float] | None = Exploration(),  # noqa: B008
+        pruning: Callable[[int], float | None] | None = None,
         prune: ScoreLike = "magnitude",
         grow: GrowthLike = "gradient",
-        prune_scope: Literal["layer", "global"] = "layer",
+        prune_scope: Scope = "layer",
+        redistribute: Redistribution | None = None,
+        reserve: float = 0.0,
         regrown_value: Literal["zero", "keep"] = "zero",
         gradient_batches: int = 1,
         include: Selector | Sequence[Selector] | None = None,
@@ -100,8 +127,10 @@ class Sparsifier:
         backend: Backend = "auto",
         seed: int = 0,
     ) -> None:
-        if prune_scope not in ("layer", "global"):
-            raise FreeTicketsError(f"prune_scope must be 'layer' or 'global', not {prune_scope!r}")
+        if not 0 <= reserve <= 1:
+            raise FreeTicketsError(f"reserve must lie between 0 and 1, not {reserve}")
+        if reserve and (pruning is not None or redistribute is not None):
+            raise FreeTicketsError("reserve goes with neither pruning nor redistribute: drop one")
         if regrown_value not in ("zero", "keep"):
             raise FreeTicketsError(f"regrown_value must be 'zero' or 'keep', not {regrown_value!r}")
         if gradient_batches < 1:
@@ -109,44 +138,96 @@ class Sparsifier:
         self.optimizer = optimizer
         self.steps = 0
         self._exploration = exploration
-        self._prune = as_score(prune)
-        self._grow = as_mixture(grow)
-        self._global = prune_scope == "global"
+        self._pruning = pruning
+        self._distribution = distribution
+        self._structure = parse_structure(structure)
+        check_options(
+            structure,
+            pruning=pruning is not None,
+            prune_scope=prune_scope,
+            redistribute=redistribute,
+            reserve=reserve,
+            mixture=isinstance(grow, Mapping) and len(grow) > 1,
+        )
+        self._explorer = Explorer(prune, grow, prune_scope, redistribute, self._structure)
+        self._reserve = reserve
         self._keep_regrown = regrown_value == "keep"
         self._gradient_batches = gradient_batches
-        scores = [self._prune, *(score for score, _ in self._grow)]
-        needs = frozenset().union(*(score.needs for score in scores))
+        needs = frozenset() if reserve else self._explorer.needs
         self._record = GradientRecord(needs, window=gradient_batches)
         self._generator = torch.Generator().manual_seed(seed)
 
         weights = select_weights(model, include=include, exclude=exclude, embeddings=embeddings)
-        _check_optimized(weights, optimizer)
-        shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
-        counts = allocate(shapes, sparsity, distribution)
-        # A layer that gets all its weights needs no mask: exploration can then never damage it.
-        self._shapes = shapes
-        masks = {
-            name: random_mask(weight.shape, counts[name], self._generator)
-            for name, weight in weights.items()
-            if counts[name] < weight.numel()
-        }
-        _check_alone(optimizer, [weights[name] for name in masks])
-        self._engine = make_engine(backend, model, optimizer, masks)
-        self._sparse: list[SparseWeight] = [
-            CompressedWeight(name, self._engine.layers[name])
-            if self._engine is not None and name in self._engine.layers
-            else MaskedWeight(name, weights[name], mask)
-            for name, mask in masks.items()
-        ]
+        if topology is not None:
+            masks = check_topology(topology, weights)
+        else:
+            masks = starting_masks(
+                weights,
+                sparsity,
+                distribution,
+                self._structure,
+                self._generator,
+                strongest=reserve > 0,
+            )
+        masked_only = {"pruning": pruning, "redistribute": redistribute, "reserve": reserve}
+        self._network = SparseNetwork(
+            model,
+            optimizer,
+            weights,
+            masks,
+            structure=self._structure,
+            backend=backend,
+            unsuited=next((name for name, value in masked_only.items() if value), None),
+            reserve=reserve,
+            generator=self._generator,
+        )
+        if pruning is not None:
+            self._network.mask_all()
         self._stepped = False  # whether the optimizer has taken a step since the last `step()`
-        self._hold_all()
         self._announce()
         self._hooks = self._register_hooks()
+
+    @classmethod
+    def named(
+        cls,
+        name: str,
+        model: nn.Module,
+        optimizer: Optimizer,
+        sparsity: float = DEFAULT_SPARSITY,
+        *,
+        steps: int,
+        rate: float = 0.5,
+        interval: int | None = None,
+        **overrides: Any,
+    ) -> Sparsifier:
+        """Makes the sparsifier of a method that is known by name, for a training of `steps` steps.
+
+        Args:
+            name: A name of `SPARSE_METHODS`: "set", "rigl", "snfs", "granet", ...
+            model: The network.
+            optimizer: Its optimizer.
+            sparsity: The sparsity at the end of the training.
+            steps: The length of the training.
+            rate: The share of the active weights that the first exploration replaces.
+            interval: Steps between two explorations; see `SparseParts.options`.
+            **overrides: Other arguments of the `Sparsifier`.
+
+        Example:
+            >>> model = nn.Linear(30, 20)
+            >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            >>> sparsifier = Sparsifier.named("granet", model, optimizer, 0.9, steps=1000)
+            >>> round(sparsifier.sparsity, 6)  # GraNet starts with half of the weights
+            0.5
+        """
+        options = sparse_method(name).options(sparsity, steps, rate=rate, interval=interval)
+        return cls(model, optimizer, **{**options, **overrides})
 
     # ---- what a loop calls
 
     def step(self, *, skipped: bool = False) -> bool:
-        """Counts a training step and explores if one is due. Call it after `optimizer.step()`.
+        """Counts a training step, and prunes and explores if that is due.
+
+        Call it after `optimizer.step()`.
 
         A step that the optimizer did not take (`GradScaler` found an overflow, or gradients are
         still being accumulated) does not count.
@@ -156,7 +237,7 @@ class Sparsifier:
                 counts all the same.
 
         Returns:
-            Whether the topology was explored.
+            Whether the topology was pruned or explored.
         """
         if skipped and not self._stepped:
             self.mask_gradients()
@@ -166,39 +247,55 @@ class Sparsifier:
             return False
         self._stepped = False
         self.steps += 1
-        rate = self._rate(self.steps)
+        sparsity, rate = self._target(self.steps), self._rate(self.steps)
+        if sparsity is not None:
+            self.prune(sparsity)
         if rate > 0:
             self.explore(rate)
         self._announce()
-        return rate > 0
+        return sparsity is not None or rate > 0
+
+    @torch.no_grad()
+    def prune(self, sparsity: float | Mapping[str, float]) -> None:
+        """Prunes to an overall sparsity, for good. `step` calls this by schedule.
+
+        Each layer keeps its strongest weights, as many as the distribution gives it; with
+        `prune_scope="global"` one threshold is found for all layers. Needs masked weights.
+        """
+        if self._reserve:
+            raise FreeTicketsError("a network with a reserve can't be pruned: leave reserve at 0")
+        if not isinstance(self._structure, Unstructured):
+            raise FreeTicketsError(
+                f"a network with structure '{self._structure}' can't be pruned: make a new "
+                "Sparsifier with the sparsity wanted"
+            )
+        layerwise = isinstance(sparsity, Mapping) or self._explorer.layerwise
+        counts = self._network.counts_at(sparsity, self._distribution if layerwise else None)
+        self._network.mask_all()
+        if self._explorer.prune_score.needs:
+            self._require_gradients()
+            self._record.close()
+        masks = self._explorer.prune(self._views(), counts)
+        self._network.rewire(masks, weights=masks, state=masks)
 
     @torch.no_grad()
     def explore(self, rate: float) -> None:
-        """Prunes a share `rate` of each layer's active weights and grows as many.
+        """Prunes a share `rate` of the active weights and grows as many.
 
         `step` calls this by schedule. Called by hand with gradient growth (an escape, say), it uses
         the dense gradient of the last step, if `keep_gradients` was called before that step.
         """
         check_rate("rate", rate)
-        if not self._sparse:
+        if not self._network.weights:
             return
-        if self._record.missing:
-            raise FreeTicketsError(
-                "no dense gradient to grow by: call keep_gradients() before the forward pass of "
-                "the step that precedes explore(), and zero_grad() after it"
-            )
-        views = [self._view(weight) for weight in self._sparse]
-        surviving = survivors(views, self._prune, rate, across_layers=self._global)
+        if self._reserve:
+            scores = [SCORES["magnitude"](view) for view in self._views()]
+            self._network.choose_anew(scores, self._generator)
+            return
+        self._require_gradients()
         # All is chosen before anything changes: a score that is refused leaves the network whole.
-        masks = [
-            grown(view, kept, self._grow, weight.nonzeros - int(kept.sum()))
-            for weight, view, kept in zip(self._sparse, views, surviving, strict=True)
-        ]
-        for weight, kept, mask in zip(self._sparse, surviving, masks, strict=True):
-            weights = mask if self._keep_regrown else kept
-            weight.rewire(self.optimizer, mask, weights=weights, state=kept)
-        if isinstance(self.optimizer, LBFGS):
-            self.optimizer.state.clear()  # its past steps would revive pruned weights
+        kept, masks = self._explorer.explore(self._views(), rate)
+        self._network.rewire(masks, weights=masks if self._keep_regrown else kept, state=kept)
         self._record.close()
 
     @torch.no_grad()
@@ -209,9 +306,8 @@ class Sparsifier:
         before (clipping by norm, logging).
         """
         if not self._record.taken:
-            self._record.take(self._sparse, self._explores_soon)
-        for weight in self._sparse:
-            weight.mask_gradient()
+            self._record.take(self._network.weights, self._explores_soon)
+        self._network.mask_gradients()
 
     def keep_gradients(self) -> None:
         """Records the dense gradients of the coming step, so that `explore` can follow it.
@@ -231,7 +327,7 @@ class Sparsifier:
     @property
     def topology(self) -> Topology:
         """The mask of each sparse layer; layers that have all their weights are not in it."""
-        return {weight.name: weight.mask for weight in self._sparse}
+        return self._network.topology
 
     @property
     def digest(self) -> str:
@@ -250,12 +346,7 @@ class Sparsifier:
 
     def statistics(self) -> list[LayerStatistics]:
         """Returns one row a layer: its shape, non-zeros, and weights that were ever active."""
-        counts = {w.name: (w.nonzeros, int(w.ever_active.sum())) for w in self._sparse}
-        rows = []
-        for name, shape in self._shapes.items():
-            size = math.prod(shape)
-            rows.append(LayerStatistics(name, shape, size, *counts.get(name, (size, size))))
-        return rows
+        return self._network.statistics()
 
     def __str__(self) -> str:
         return table(self.statistics())
@@ -267,10 +358,9 @@ class Sparsifier:
         return {
             "steps": self.steps,
             "generator": self._generator.get_state(),
-            "topology": {w.name: pack_mask(w.mask) for w in self._sparse},
-            "ever_active": {w.name: pack_mask(w.ever_active) for w in self._sparse},
+            "threshold": self._explorer.threshold,
             "gradients": self._record.state_dict(),
-            "choices": self._engine.choices.state_dict() if self._engine is not None else {},
+            **self._network.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -278,27 +368,13 @@ class Sparsifier:
 
         Load the network's and the optimizer's first: then they may be of another backend.
         """
-        mine = {w.name: math.ceil(w.mask.numel() / 8) for w in self._sparse}
-        theirs = {name: packed.numel() for name, packed in state["topology"].items()}
-        odd = sorted(name for name in mine | theirs if mine.get(name) != theirs.get(name))
-        if odd:
-            raise FreeTicketsError(
-                f"the saved topology is of another network: see layer {odd[0]!r}"
-            )
-        for weight in self._sparse:
-            shape = weight.mask.shape
-            weight.ever_active.copy_(unpack_mask(state["ever_active"][weight.name], shape))
-            weight.restore(unpack_mask(state["topology"][weight.name], shape))
-            weight.adapt(self.optimizer)
+        self._network.load_state_dict(state)
         self.steps = int(state["steps"])
+        self._explorer.threshold = state.get("threshold", self._explorer.threshold)
         self._generator.set_state(state["generator"].cpu())
-        self._record.load_state_dict(
-            state["gradients"], {w.name: w.parameter.device for w in self._sparse}
-        )
-        if self._engine is not None:
-            self._engine.choices.load_state_dict(state.get("choices", {}))
+        devices = {weight.name: weight.parameter.device for weight in self._network.weights}
+        self._record.load_state_dict(state["gradients"], devices)
         self._stepped = False
-        self._hold_all()
         self._announce()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -324,28 +400,21 @@ class Sparsifier:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
-        if self._engine is not None:
-            parameters = self._engine.remove(self.optimizer)
-            masks = {weight.name: weight for weight in self._sparse}
-            self._sparse = [
-                MaskedWeight(name, parameters[name], weight.mask) if name in parameters else weight
-                for name, weight in masks.items()
-            ]
-            self._engine = None
+        self._network.detach()
 
     # ---- inside
 
     @property
     def _explores_soon(self) -> bool:
-        """Whether an exploration will look at the gradients of the coming step."""
+        """Whether an exploration or a pruning will look at the gradients of the coming step."""
         window = range(self.steps + 1, self.steps + 1 + self._gradient_batches)
+        if self._explorer.prune_score.needs and any(self._target(s) is not None for s in window):
+            return True
         return any(self._rate(step) > 0 for step in window)
 
     def _announce(self) -> None:
         """Has layers that compute only with active weights get the dense gradient when needed."""
-        needed = self._record.needs(self._explores_soon)
-        for weight in self._sparse:
-            weight.announce_gradient(needed)
+        self._network.announce_gradients(self._record.needs(self._explores_soon))
 
     def _register_hooks(self) -> list[RemovableHandle]:
         return [
@@ -360,11 +429,14 @@ class Sparsifier:
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if closure is None:
             self.mask_gradients()
+            self._network.bring_reserves_back()
             return None
 
         def masked_closure() -> Any:
+            self._network.set_reserves_aside()
             loss = closure()
             self.mask_gradients()
+            self._network.bring_reserves_back()
             return loss
 
         if "closure" in kwargs:
@@ -378,45 +450,31 @@ class Sparsifier:
         else:
             self._record.commit()
             self._stepped = True
-        self._hold_all()
-
-    def _hold_all(self) -> None:
-        with torch.no_grad():
-            for weight in self._sparse:
-                weight.hold(self.optimizer)
+        self._network.hold()
 
     def _rate(self, step: int) -> float:
         return self._exploration(step) if self._exploration is not None else 0.0
 
-    def _view(self, weight: SparseWeight) -> WeightView:
-        return WeightView(
-            weight.name,
-            weight.tensor,
-            weight.mask,
-            self._record.gradient(weight.name),
-            self._record.momentum(weight.name),
-            self._generator,
-        )
+    def _target(self, step: int) -> float | None:
+        return self._pruning(step) if self._pruning is not None else None
 
-
-def _check_alone(optimizer: Optimizer, weights: Sequence[nn.Parameter]) -> None:
-    """Refuses a second sparsifier of one weight: it would be held to both topologies."""
-    mine = {id(weight) for weight in weights}
-    for hook in optimizer._optimizer_step_pre_hooks.values():
-        other = getattr(hook, "__self__", None)
-        if isinstance(other, Sparsifier):
-            for weight in other._sparse:
-                if id(weight.parameter) in mine:
-                    raise FreeTicketsError(
-                        f"another sparsifier holds {weight.name!r} already: detach() it first"
-                    )
-
-
-def _check_optimized(weights: Mapping[str, nn.Parameter], optimizer: Optimizer) -> None:
-    optimized = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    for name, weight in weights.items():
-        if id(weight) not in optimized:
+    def _require_gradients(self) -> None:
+        if self._record.missing:
             raise FreeTicketsError(
-                f"the optimizer does not train {name!r}: pass the optimizer that does, or exclude "
-                "the layer"
+                "no dense gradient to grow by: call keep_gradients() before the forward pass of "
+                "the step that precedes explore(), and zero_grad() after it"
             )
+
+    def _views(self) -> list[WeightView]:
+        return [
+            WeightView(
+                weight.name,
+                weight.tensor,
+                weight.mask,
+                self._record.gradient(weight.name),
+                self._record.momentum(weight.name),
+                self._generator,
+                weight.ever_active,
+            )
+            for weight in self._network.weights
+        ]

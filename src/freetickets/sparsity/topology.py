@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..errors import FreeTicketsError, UnknownNameError
+
 Topology = dict[str, Tensor]
 
 
@@ -23,6 +25,24 @@ def random_mask(shape: torch.Size, count: int, generator: torch.Generator) -> Te
     mask = torch.zeros(math.prod(shape), dtype=torch.bool)
     mask[torch.randperm(mask.numel(), generator=generator)[:count]] = True
     return mask.view(shape)
+
+
+def check_topology(topology: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> Topology:
+    """Returns copies of the masks that anyone gives, in the order of the weights."""
+    for name, mask in topology.items():
+        if name not in weights:
+            raise UnknownNameError("layer in the topology:", name, weights)
+        if mask.shape != weights[name].shape or mask.dtype != torch.bool:
+            raise FreeTicketsError(
+                f"the topology's mask of {name!r} is {mask.dtype} of shape {tuple(mask.shape)}: it "
+                f"must be torch.bool of shape {tuple(weights[name].shape)}"
+            )
+        if not mask.any():
+            raise FreeTicketsError(
+                f"the topology leaves layer {name!r} without a single weight: give it some, or "
+                "exclude the layer"
+            )
+    return {name: topology[name].cpu().clone() for name in weights if name in topology}
 
 
 def select_top(

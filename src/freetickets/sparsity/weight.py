@@ -63,7 +63,7 @@ class SparseWeight(ABC):
         """Takes a topology that was saved; the weights are loaded by the network itself."""
 
     def rewire(self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor) -> None:
-        """Takes a new topology, as large as the old one.
+        """Takes a new topology; only masked weights can have more or fewer than before.
 
         Args:
             optimizer: Who has state of this weight.
@@ -134,7 +134,8 @@ class MaskedWeight(SparseWeight):
     def restore(self, mask: Tensor) -> None:
         """Takes a topology that was saved."""
         self._mask = mask.to(self.parameter.device)
-        self._bits = _as_bits(self._mask, self.parameter.element_size())
+        self.nonzeros = int(mask.sum())
+        self._bits = as_bits(self._mask, self.parameter.element_size())
 
     def _adapted(self, state: Tensor) -> Tensor:
         if state.shape != (self.nonzeros,):
@@ -146,7 +147,7 @@ class MaskedWeight(SparseWeight):
     def _rewire(self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor) -> None:
         self.restore(mask)
         size = self.parameter.element_size()
-        self._keep(optimizer, _as_bits(weights, size), _as_bits(state, size))
+        self._keep(optimizer, as_bits(weights, size), as_bits(state, size))
 
     def _keep(self, optimizer: Optimizer, weights: Tensor, state: Tensor) -> None:
         _zero_outside(self.parameter.data, weights)
@@ -211,7 +212,7 @@ class CompressedWeight(SparseWeight):
             value.copy_(dense[new] * state.flatten()[new])
 
 
-def _as_bits(mask: Tensor, size: int) -> Tensor:
+def as_bits(mask: Tensor, size: int) -> Tensor:
     """A mask as integers of which every bit is set where it is True."""
     return mask.to(_INTEGERS[size]).neg_()
 

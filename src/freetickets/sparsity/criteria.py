@@ -1,0 +1,287 @@
+"""Pruning at initialisation: which weights an untrained network keeps for good.
+
+A criterion scores the weights of a network, the higher, the better; `initial_topology` keeps the
+best. All criteria look at one copy of the network, so the network itself is never touched.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy
+from torch.nn.modules.batchnorm import _NormBase
+
+from ..errors import FreeTicketsError, UnknownNameError
+from .distribution import DISTRIBUTIONS, Distribution, Shapes, allocate
+from .layers import Selector, bare, select_weights
+from .topology import Topology, select_top
+
+Batch = tuple[Tensor, Tensor]
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a criterion looks at: a copy of the network, which it may change as it likes.
+
+    Attributes:
+        model: The copy, without dropout, its norms on the statistics of the batch.
+        weights: The weights to score, by name; zero where pruned in an earlier round.
+        batches: Inputs and targets.
+        loss: The loss of a batch's outputs and targets.
+        generator: The source of all randomness.
+    """
+
+    model: nn.Module
+    weights: dict[str, nn.Parameter]
+    batches: Sequence[Batch]
+    loss: Loss
+    generator: torch.Generator
+
+    def gradients(self, batch: Batch, *, create_graph: bool = False) -> list[Tensor]:
+        """The gradient of one batch's share of the mean loss."""
+        inputs, targets = batch
+        loss = self.loss(self.model(inputs), targets) / len(self.batches)
+        return self.derive(loss, create_graph=create_graph)
+
+    def derive(self, value: Tensor, *, create_graph: bool = False) -> list[Tensor]:
+        """The derivatives of a value by the weights; zero where it does not depend on them."""
+        weights = list(self.weights.values())
+        return list(
+            torch.autograd.grad(value, weights, create_graph=create_graph, materialize_grads=True)
+        )
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A function that scores the weights in their order, and how it is used.
+
+    Attributes:
+        function: Returns one score for each weight, in the weights' shapes.
+        needs_batches: Whether it looks at data.
+        rounds: In how many rounds the weights are scored and pruned.
+    """
+
+    function: Callable[[Probe], Sequence[Tensor]]
+    needs_batches: bool = True
+    rounds: int = 1
+
+
+def magnitude(probe: Probe) -> list[Tensor]:
+    """|w|."""
+    return [weight.detach().abs() for weight in probe.weights.values()]
+
+
+def random(probe: Probe) -> list[Tensor]:
+    """Random numbers; with a distribution, the topology that sparse training starts from."""
+    return [torch.rand(w.shape, generator=probe.generator) for w in probe.weights.values()]
+
+
+def snip(probe: Probe) -> list[Tensor]:
+    """SNIP: |w g|, how fast the loss changes as the weight fades."""
+    gradients = _add(probe.gradients(batch) for batch in probe.batches)
+    return [(w.detach() * g).abs() for w, g in zip(probe.weights.values(), gradients, strict=True)]
+
+
+def grasp(probe: Probe) -> list[Tensor]:
+    """GraSP: w (H g), what the squared norm of the gradient would lose without the weight.
+
+    Without a weight w, the norm changes by about -w (H g), times two. The paper calls that change
+    the score and removes the highest ones; here a high score is a weight to keep, hence no minus.
+    """
+    gradients = _add(probe.gradients(batch) for batch in probe.batches)
+
+    def product(batch: Batch) -> list[Tensor]:
+        own = probe.gradients(batch, create_graph=True)
+        dots = [(a * b).sum() for a, b in zip(own, gradients, strict=True)]
+        return probe.derive(torch.stack(dots).sum())
+
+    products = _add(product(batch) for batch in probe.batches)
+    return [w.detach() * h for w, h in zip(probe.weights.values(), products, strict=True)]
+
+
+def synflow(probe: Probe) -> list[Tensor]:
+    """SynFlow: |w dR/dw|, the flow through a weight from an input of ones to the outputs' sum R.
+
+    It runs through the network of absolute values. Norms that look at the sample itself
+    (LayerNorm) would cancel it, so they let it pass as it is; BatchNorm uses its running
+    statistics. All tokens of the input are equal, so no flow depends on queries and keys.
+    """
+    # The flow grows with each layer, in a deep network beyond what single precision can hold.
+    model = probe.model.double().eval()
+    for module in model.modules():
+        if _looks_at_the_sample(module):
+            module.forward = _unchanged
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.abs_()
+    ones = torch.ones_like(probe.batches[0][0][:1])
+    flow = model(ones.double() if ones.is_floating_point() else ones).sum()
+    flows = probe.derive(flow)
+    return [(w.detach() * f).abs() for w, f in zip(probe.weights.values(), flows, strict=True)]
+
+
+CRITERIA: dict[str, Criterion] = {
+    "snip": Criterion(snip),
+    "grasp": Criterion(grasp),
+    "synflow": Criterion(synflow, rounds=100),
+    "magnitude": Criterion(magnitude, needs_batches=False),
+    "random": Criterion(random, needs_batches=False),
+}
+
+
+def initial_topology(
+    criterion: str,
+    model: nn.Module,
+    sparsity: float | Mapping[str, float],
+    batches: Sequence[Batch] = (),
+    *,
+    distribution: Distribution = "global",
+    include: Selector | Sequence[Selector] | None = None,
+    exclude: Selector | Sequence[Selector] = (),
+    embeddings: bool = False,
+    loss: Loss = cross_entropy,
+    seed: int = 0,
+) -> Topology:
+    """Chooses the weights that a network keeps before it is trained.
+
+    Scores are taken without dropout. The network, its statistics, mode and gradients stay as they
+    are. Every layer keeps at least its best weight, also where one threshold for the whole network
+    would leave it none: a network with an empty layer could not learn.
+
+    Args:
+        criterion: A name of `CRITERIA`: "snip", "grasp", "synflow", "magnitude" or "random".
+        model: The network.
+        sparsity: The share of zeros over all sparse layers, or a map from name patterns to
+            sparsities.
+        batches: A few batches of inputs and targets; SNIP's and GraSP's papers take some ten
+            samples a class. SynFlow only looks at the shape of the first input.
+        distribution: "global": the best of the whole network stay, by one threshold. Else how the
+            non-zeros are shared out over the layers, as in `allocate`.
+        include: Only these weights become sparse; see `select_weights`.
+        exclude: These weights stay dense.
+        embeddings: Whether embedding tables become sparse too.
+        loss: The loss of outputs and targets.
+        seed: The seed of random scores and of ties.
+
+    Returns:
+        One mask for each selected weight, on the CPU; dense layers have a mask that is all True.
+
+    Example:
+        >>> net = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 2))
+        >>> batch = torch.randn(8, 20), torch.arange(8) % 2
+        >>> topology = initial_topology("snip", net, 0.9, [batch])
+        >>> sum(int(mask.sum()) for mask in topology.values())
+        66
+    """
+    if criterion not in CRITERIA:
+        raise UnknownNameError("criterion", criterion, CRITERIA)
+    rule = CRITERIA[criterion]
+    if rule.needs_batches and not batches:
+        raise FreeTicketsError(f"{criterion!r} looks at data: pass a few batches")
+    probe = _probe(model, batches, loss, seed, include, exclude, embeddings)
+    groups = _groups({n: tuple(w.shape) for n, w in probe.weights.items()}, sparsity, distribution)
+    topology = {n: torch.ones(w.shape, dtype=torch.bool) for n, w in probe.weights.items()}
+    for turn in range(1, rule.rounds + 1):
+        scores = _scores(criterion, probe)
+        for names, count in groups:
+            size = sum(topology[name].numel() for name in names)
+            # The weights that stay become fewer by the same factor in each round.
+            target = round(size * (count / size) ** (turn / rule.rounds))
+            topology.update(_best(names, scores, topology, target, probe.generator))
+        with torch.no_grad():
+            for name, weight in probe.weights.items():
+                weight.mul_(topology[name].to(weight.device))
+    return topology
+
+
+def _probe(
+    model: nn.Module,
+    batches: Sequence[Batch],
+    loss: Loss,
+    seed: int,
+    include: Selector | Sequence[Selector] | None,
+    exclude: Selector | Sequence[Selector],
+    embeddings: bool,
+) -> Probe:
+    model = copy.deepcopy(bare(model)).eval()
+    for module in model.modules():
+        if isinstance(module, _NormBase):
+            # An untrained network has no running statistics worth the name.
+            module.train()
+    weights = select_weights(model, include=include, exclude=exclude, embeddings=embeddings)
+    device = next((weight.device for weight in weights.values()), None)
+    there = [(inputs.to(device), targets.to(device)) for inputs, targets in batches]
+    return Probe(model, weights, there, loss, torch.Generator().manual_seed(seed))
+
+
+def _groups(
+    shapes: Shapes, sparsity: float | Mapping[str, float], distribution: Distribution
+) -> list[tuple[list[str], int]]:
+    """The layers that share one threshold, and how many weights they keep together."""
+    if isinstance(distribution, str) and distribution not in ("global", *DISTRIBUTIONS):
+        raise UnknownNameError("distribution", distribution, ["global", *DISTRIBUTIONS])
+    if distribution != "global" or isinstance(sparsity, Mapping) or not shapes:
+        return [([name], n) for name, n in allocate(shapes, sparsity, distribution).items()]
+    whole = {"of the whole network": (sum(math.prod(shape) for shape in shapes.values()),)}
+    (count,) = allocate(whole, sparsity, "uniform").values()
+    if count < len(shapes):
+        raise FreeTicketsError(
+            f"this sparsity leaves {count} weights for {len(shapes)} layers: lower it"
+        )
+    return [(list(shapes), count)]
+
+
+def _scores(criterion: str, probe: Probe) -> dict[str, Tensor]:
+    """The scores of one round, by name, on the CPU."""
+    # The faster kernels of attention have no second derivative, which GraSP needs, and cuDNN's
+    # recurrent layers have no gradient at all in evaluation mode.
+    without_cudnn = torch.backends.cudnn.flags(enabled=False)
+    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), without_cudnn:
+        scores = CRITERIA[criterion].function(probe)
+    for name, values in zip(probe.weights, scores, strict=True):
+        if not bool(values.isfinite().all()):
+            raise FreeTicketsError(
+                f"the {criterion} scores of {name!r} are not finite: check the data and the "
+                "initial weights"
+            )
+    return {name: values.cpu() for name, values in zip(probe.weights, scores, strict=True)}
+
+
+def _best(
+    names: list[str],
+    scores: Mapping[str, Tensor],
+    topology: Topology,
+    count: int,
+    generator: torch.Generator,
+) -> Topology:
+    """The best `count` weights of some layers together, each layer's best one among them."""
+    first = [select_top(scores[name], 1, topology[name], generator) for name in names]
+    certain = torch.cat([mask.flatten() for mask in first])
+    candidates = torch.cat([topology[name].flatten() for name in names])
+    together = torch.cat([scores[name].flatten() for name in names])
+    others = select_top(together, count - len(names), candidates & ~certain, generator)
+    parts = torch.split(certain | others, [mask.numel() for mask in first])
+    return {n: part.view(mask.shape) for n, part, mask in zip(names, parts, first, strict=True)}
+
+
+def _add(parts: Iterable[list[Tensor]]) -> list[Tensor]:
+    """Adds lists of tensors, term by term."""
+    return functools.reduce(lambda a, b: [x + y for x, y in zip(a, b, strict=True)], parts)
+
+
+def _looks_at_the_sample(module: nn.Module) -> bool:
+    if isinstance(module, _NormBase):
+        return module.running_mean is None
+    return isinstance(module, (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm))
+
+
+def _unchanged(inputs: Tensor) -> Tensor:
+    return inputs

@@ -1,0 +1,152 @@
+"""The sparse trainings of the literature, by name: each is the same core with parts exchanged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..errors import FreeTicketsError, UnknownNameError
+from .schedule import Exploration, GradualPruning
+
+if TYPE_CHECKING:  # names are looked up without torch
+    from .exploration import Redistribution, Scope
+
+# Gradual pruning ends here, as a share of the training: what is left then has time to settle.
+PRUNED_AT = 0.75
+
+
+@dataclass(frozen=True)
+class SparseParts:
+    """What one method of sparse training is made of; see the arguments of the `Sparsifier`.
+
+    Attributes:
+        summary: The method in one line.
+        paper: Who proposed it.
+        prune: The score by which active weights are kept.
+        grow: The score by which inactive weights are chosen.
+        prune_scope: Where the weakest are looked for.
+        redistribute: How many of the new weights each layer gets.
+        regrown_value: The value of a weight that is pruned and grown at once.
+        explores: Whether the topology is explored at all.
+        gradual: Whether the sparsity is reached by gradual pruning.
+        initial_sparsity: Where gradual pruning starts.
+        reserve: The share of a layer that trains without being active.
+        structure: Where the active weights of a layer may lie.
+    """
+
+    summary: str
+    paper: str
+    prune: str = "magnitude"
+    grow: str = "gradient"
+    prune_scope: Scope = "layer"
+    redistribute: Redistribution | None = None
+    regrown_value: Literal["zero", "keep"] = "zero"
+    explores: bool = True
+    gradual: bool = False
+    initial_sparsity: float = 0.0
+    reserve: float = 0.0
+    structure: str = "unstructured"
+
+    def options(
+        self, sparsity: float, steps: int, *, rate: float = 0.5, interval: int | None = None
+    ) -> dict[str, Any]:
+        """Returns the arguments of a `Sparsifier` for a training of so many steps.
+
+        Args:
+            sparsity: The sparsity to reach.
+            steps: The length of the training.
+            rate: The share of the active weights that the first exploration replaces; it falls to
+                zero as a cosine.
+            interval: Steps between two explorations or prunings; 100 times in a training if not
+                given. None comes later than that many steps before the end.
+        """
+        if steps < 1:
+            raise FreeTicketsError(f"steps must be at least 1, not {steps}")
+        interval = max(1, steps // 100) if interval is None else interval
+        start = min(self.initial_sparsity, sparsity) if self.gradual else sparsity
+        end = max(1, round(PRUNED_AT * steps))
+        return {
+            "sparsity": start,
+            "prune": self.prune,
+            "grow": self.grow,
+            "prune_scope": self.prune_scope,
+            "redistribute": self.redistribute,
+            "regrown_value": self.regrown_value,
+            "reserve": self.reserve,
+            "structure": self.structure,
+            "exploration": Exploration(
+                rate, interval, "cosine", steps=steps, stop=max(0, steps - interval)
+            )
+            if self.explores
+            else None,
+            "pruning": GradualPruning(sparsity, start, end=end, interval=interval)
+            if self.gradual
+            else None,
+        }
+
+
+SPARSE_METHODS: dict[str, SparseParts] = {
+    "set": SparseParts(
+        "prunes the weakest weights, grows at random", "Mocanu et al. 2018", grow="random"
+    ),
+    "rigl": SparseParts(
+        "prunes the weakest weights, grows by gradient", "Evci et al. 2020", regrown_value="keep"
+    ),
+    "srigl": SparseParts(
+        "RigL with equally many inputs for each output (no output is ever given up)",
+        "Lasby et al. 2024",
+        regrown_value="keep",
+        structure="fan-in",
+    ),
+    "snfs": SparseParts(
+        "grows by momentum, more in layers of larger momentum",
+        "Dettmers & Zettlemoyer 2019",
+        grow="momentum",
+        redistribute="momentum",
+    ),
+    "dsr": SparseParts(
+        "prunes below one threshold, grows at random, more in layers that lost less",
+        "Mostafa & Wang 2019",
+        grow="random",
+        prune_scope="threshold",
+        redistribute="survivors",
+    ),
+    "itop": SparseParts(
+        "grows at random among weights that were never active",
+        "Liu et al. 2021",
+        grow="random-unfired",
+    ),
+    "mest": SparseParts(
+        "keeps weights that are large or moving, grows at random",
+        "Yuan et al. 2021",
+        prune="magnitude-gradient",
+        grow="random",
+    ),
+    "granet": SparseParts(
+        "prunes gradually from half of the weights, and explores at each pruning",
+        "Liu et al. 2021b",
+        gradual=True,
+        initial_sparsity=0.5,
+    ),
+    "gmp": SparseParts(
+        "prunes a dense network gradually", "Zhu & Gupta 2018", explores=False, gradual=True
+    ),
+    "top-kast": SparseParts(
+        "trains a reserve besides the active weights, and swaps by magnitude",
+        "Jayakumar et al. 2020",
+        reserve=0.1,
+    ),
+    "static": SparseParts("never changes its random topology", "-", explores=False),
+}
+
+
+def sparse_method(name: str) -> SparseParts:
+    """Looks the parts of a method up.
+
+    Example:
+        >>> sparse_method("set").grow
+        'random'
+    """
+    if name not in SPARSE_METHODS:
+        raise UnknownNameError("sparse method", name, SPARSE_METHODS)
+    return SPARSE_METHODS[name]

@@ -1,0 +1,276 @@
+"""All the weights of a network that are held to a topology, as one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import LBFGS, Optimizer
+
+from ..errors import FreeTicketsError
+from .backend import make_engine
+from .distribution import Distribution, allocate, check_sparsity
+from .layers import check_optimized
+from .reserve import ReservedWeight
+from .statistics import LayerStatistics, overall_sparsity
+from .structure import Structure, check_masks
+from .topology import Topology, pack_mask, select_top, unpack_mask
+from .weight import CompressedWeight, MaskedWeight, SparseWeight
+
+
+class SparseNetwork:
+    """Holds the weights of a network to their topology.
+
+    Args:
+        model: The network.
+        optimizer: Its optimizer.
+        parameters: Those of its weights that may be sparse, by name.
+        masks: The topology to start from; a weight without a mask is dense.
+        structure: What all topologies have.
+        backend: How sparse layers are computed: see `Sparsifier`.
+        unsuited: An option of the sparsifier that only masked weights can serve.
+        reserve: The share of a layer that trains without being active.
+        generator: Breaks ties in the choice of the reserve.
+
+    Attributes:
+        weights: The weights that have a mask, in the network's order.
+        shapes: The shapes of all that may be sparse, by name.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        parameters: Mapping[str, nn.Parameter],
+        masks: Topology,
+        *,
+        structure: Structure,
+        backend: str,
+        unsuited: str | None,
+        reserve: float,
+        generator: torch.Generator,
+    ) -> None:
+        # A layer that can't have the structure is as good as excluded.
+        parameters = {n: w for n, w in parameters.items() if structure.fits(w.shape)}
+        check_optimized(parameters, optimizer)
+        check_masks(structure, masks)
+        self.optimizer = optimizer
+        self._structure = structure
+        self.shapes = {name: tuple(weight.shape) for name, weight in parameters.items()}
+        # A layer that gets all its weights needs no mask: exploration can then never damage it.
+        masks = {name: mask for name, mask in masks.items() if not mask.all()}
+        self._dense = {name: weight for name, weight in parameters.items() if name not in masks}
+        _check_alone(optimizer, [parameters[name] for name in masks])
+        self._engine = make_engine(backend, model, optimizer, masks, unsuited=unsuited)
+        layers = self._engine.layers if self._engine is not None else {}
+        self.weights: list[SparseWeight] = []
+        for name, mask in masks.items():
+            weight: SparseWeight
+            if name in layers:
+                weight = CompressedWeight(name, layers[name])
+            elif reserve:
+                weight = ReservedWeight(name, parameters[name], mask, reserve, generator)
+            else:
+                weight = MaskedWeight(name, parameters[name], mask)
+            self.weights.append(weight)
+        self.hold()
+
+    @property
+    def topology(self) -> Topology:
+        """The mask of each sparse layer."""
+        return {weight.name: weight.mask for weight in self.weights}
+
+    def statistics(self) -> list[LayerStatistics]:
+        """Returns one row a layer, those without a mask included."""
+        counts = {w.name: (w.nonzeros, int(w.ever_active.sum())) for w in self.weights}
+        rows = []
+        for name, shape in self.shapes.items():
+            size = math.prod(shape)
+            rows.append(LayerStatistics(name, shape, size, *counts.get(name, (size, size))))
+        return rows
+
+    def counts_at(
+        self, sparsity: float | Mapping[str, float], distribution: Distribution | None
+    ) -> list[int] | int:
+        """How many weights each layer keeps at a sparsity; without a distribution, all together."""
+        counts: list[int] | int
+        if distribution is not None:
+            counts = list(allocate(self.shapes, sparsity, distribution).values())
+        else:
+            assert not isinstance(sparsity, Mapping)
+            check_sparsity(sparsity)
+            counts = round((1 - sparsity) * sum(map(math.prod, self.shapes.values())))
+        total = counts if isinstance(counts, int) else sum(counts)
+        rows = self.statistics()
+        # A weight more in a layer may come of rounding.
+        if total > sum(row.nonzeros for row in rows) + len(rows):
+            raise FreeTicketsError(
+                f"can't prune to sparsity {sparsity}, the network has "
+                f"{overall_sparsity(rows):.4g} already: give the Sparsifier a lower sparsity to "
+                "start from"
+            )
+        return counts
+
+    def mask_all(self) -> None:
+        """Gives the dense weights a mask too: they are to be pruned."""
+        if self._engine is not None:
+            raise FreeTicketsError(
+                "prune() needs masked weights: make the Sparsifier with backend='masked'"
+            )
+        _check_alone(self.optimizer, list(self._dense.values()))
+        found = {weight.name: weight for weight in self.weights}
+        for name, weight in self._dense.items():
+            found[name] = MaskedWeight(name, weight, torch.ones(weight.shape, dtype=torch.bool))
+        self._dense = {}
+        self.weights = [found[name] for name in self.shapes]
+
+    # ---- around the optimizer's step
+
+    def announce_gradients(self, wanted: bool) -> None:
+        """Has layers that compute only with active weights get the dense gradient, or not."""
+        for weight in self.weights:
+            weight.announce_gradient(wanted)
+
+    def mask_gradients(self) -> None:
+        """Sets the gradients of inactive weights to zero."""
+        for weight in self.weights:
+            weight.mask_gradient()
+
+    @torch.no_grad()
+    def hold(self) -> None:
+        """Sets inactive weights and their optimizer state to zero."""
+        for weight in self.weights:
+            weight.hold(self.optimizer)
+
+    @torch.no_grad()
+    def bring_reserves_back(self) -> None:
+        """Has the optimizer see the reserves."""
+        for weight in self._reserved:
+            weight.bring_back()
+
+    @torch.no_grad()
+    def set_reserves_aside(self) -> None:
+        """Hides the reserves from the network."""
+        for weight in self._reserved:
+            weight.set_aside()
+
+    # ---- new topologies
+
+    def rewire(
+        self, masks: Sequence[Tensor], weights: Sequence[Tensor], state: Sequence[Tensor]
+    ) -> None:
+        """Takes new topologies.
+
+        Args:
+            masks: The new topology of each weight.
+            weights: Which weights keep their values; the others start at zero.
+            state: Which weights keep their optimizer state.
+        """
+        for weight, *change in zip(self.weights, masks, weights, state, strict=True):
+            weight.rewire(self.optimizer, *change)
+        self._forget_past_steps()
+
+    def choose_anew(self, scores: Sequence[Tensor], generator: torch.Generator) -> None:
+        """Makes the weights of the highest scores active, and the next their reserve."""
+        for weight, score in zip(self._reserved, scores, strict=True):
+            weight.choose(self.optimizer, score, generator)
+        self._forget_past_steps()
+
+    # ---- saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a resumed run needs."""
+        return {
+            "topology": {w.name: pack_mask(w.mask) for w in self.weights},
+            "ever_active": {w.name: pack_mask(w.ever_active) for w in self.weights},
+            "reserve": {weight.name: weight.reserve_state() for weight in self._reserved},
+            "choices": self._engine.choices.state_dict() if self._engine is not None else {},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores a `state_dict` into the same network."""
+        if self._engine is None and self._dense.keys() & state["topology"].keys():
+            self.mask_all()  # it was saved after a pruning
+        mine = {w.name: math.ceil(w.mask.numel() / 8) for w in self.weights}
+        theirs = {name: packed.numel() for name, packed in state["topology"].items()}
+        odd = sorted(name for name in mine | theirs if mine.get(name) != theirs.get(name))
+        if odd:
+            raise FreeTicketsError(
+                f"the saved topology is of another network: see layer {odd[0]!r}"
+            )
+        if any(weight.name not in state.get("reserve", {}) for weight in self._reserved):
+            raise FreeTicketsError("the saved run has no reserve: leave reserve at 0 to resume it")
+        masks = {w.name: unpack_mask(state["topology"][w.name], w.mask.shape) for w in self.weights}
+        check_masks(self._structure, masks)
+        for weight in self.weights:
+            fired = unpack_mask(state["ever_active"][weight.name], weight.mask.shape)
+            weight.ever_active.copy_(fired)
+            weight.restore(masks[weight.name])
+            weight.adapt(self.optimizer)
+        for reserved in self._reserved:
+            reserved.load_reserve_state(state["reserve"][reserved.name])
+        if self._engine is not None:
+            self._engine.choices.load_state_dict(state.get("choices", {}))
+        self.hold()
+
+    def detach(self) -> None:
+        """Puts dense layers in the places of sparse ones."""
+        if self._engine is not None:
+            parameters = self._engine.remove(self.optimizer)
+            self.weights = [
+                MaskedWeight(weight.name, parameters[weight.name], weight.mask)
+                if weight.name in parameters
+                else weight
+                for weight in self.weights
+            ]
+            self._engine = None
+
+    # ---- inside
+
+    @property
+    def _reserved(self) -> list[ReservedWeight]:
+        return [weight for weight in self.weights if isinstance(weight, ReservedWeight)]
+
+    def _forget_past_steps(self) -> None:
+        if isinstance(self.optimizer, LBFGS):
+            self.optimizer.state.clear()  # its past steps would revive pruned weights
+
+
+def starting_masks(
+    parameters: Mapping[str, nn.Parameter],
+    sparsity: float | Mapping[str, float],
+    distribution: Distribution,
+    structure: Structure,
+    generator: torch.Generator,
+    *,
+    strongest: bool,
+) -> Topology:
+    """The topology to start from: random, or the strongest weights; dense layers are left out."""
+    shapes = {name: tuple(weight.shape) for name, weight in parameters.items()}
+    counts = structure.allocate(shapes, sparsity, distribution)
+    masks = {}
+    for name, weight in parameters.items():
+        if counts[name] == weight.numel():
+            continue
+        if strongest:
+            everywhere = torch.ones_like(weight, dtype=torch.bool)
+            masks[name] = select_top(weight.detach().abs(), counts[name], everywhere, generator)
+        else:
+            masks[name] = structure.random(weight.shape, counts[name], generator)
+    return masks
+
+
+def _check_alone(optimizer: Optimizer, weights: Sequence[nn.Parameter]) -> None:
+    """Refuses a second sparsifier of one weight: it would be held to both topologies."""
+    mine = {id(weight) for weight in weights}
+    for hook in optimizer._optimizer_step_pre_hooks.values():
+        other = getattr(getattr(hook, "__self__", None), "_network", None)
+        if isinstance(other, SparseNetwork):
+            for weight in other.weights:
+                if id(weight.parameter) in mine:
+                    raise FreeTicketsError(
+                        f"another sparsifier holds {weight.name!r} already: detach() it first"
+                    )

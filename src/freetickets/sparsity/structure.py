@@ -1,0 +1,395 @@
+"""Structures: where the active weights of a layer may lie, so that hardware can use the zeros.
+
+Every structure sees a weight as rows of units. A unit is active as a whole or not at all, and all
+rows have equally many active units:
+
+    structure      row                               unit
+    unstructured   the whole layer                   one weight
+    2:4            4 consecutive inputs, 2 active    one weight
+    block-4x4      the whole layer                   4 outputs x 4 inputs, all kernel positions
+    fan-in         the inputs of one output          one weight
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import FreeTicketsError, UnknownNameError
+from .distribution import DEFAULT_SPARSITY, Distribution, Shapes, allocate
+from .topology import random_mask, select_top
+
+# How far a sparsity may be from the one that a structure dictates, and still be meant as it.
+_ROUNDED = 0.01
+
+
+class Structure(ABC):
+    """A constraint on masks. A weight's first dimension counts as its outputs."""
+
+    @abstractmethod
+    def dimensions(self, shape: Sequence[int]) -> tuple[int, int, int]:
+        """Rows, units of a row and weights of a unit; raises if the shape does not fit."""
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Tells whether a layer of this shape can have the structure."""
+        try:
+            self.dimensions(shape)
+        except FreeTicketsError:
+            return False
+        return True
+
+    def settle(self, sparsity: float | Mapping[str, float]) -> float | Mapping[str, float]:
+        """The sparsity that a network gets which is asked for this one."""
+        return sparsity
+
+    def allocate(
+        self, shapes: Shapes, sparsity: float | Mapping[str, float], distribution: Distribution
+    ) -> dict[str, int]:
+        """Returns the number of non-zeros of each layer: what `allocate` gives it, rounded.
+
+        Layers whose shapes do not fit stay dense, outside the budget; so do those that a
+        distribution makes dense.
+
+        Example:
+            >>> shapes = {"first": (16, 3, 3, 3), "second": (16, 16), "last": (10, 16)}
+            >>> parse_structure("block-4x4").allocate(shapes, 0.75, "uniform")
+            {'first': 432, 'second': 64, 'last': 160}
+        """
+        fitting = {name: shape for name, shape in shapes.items() if self.fits(shape)}
+        if shapes and not fitting:
+            name, shape = next(iter(shapes.items()))
+            raise FreeTicketsError(
+                f"no layer can have structure '{self}', from {name!r} of shape {tuple(shape)} on: "
+                "choose a smaller one, or 'fan-in', which fits all"
+            )
+        if distribution == "uniform-dense-first" and next(iter(shapes)) not in fitting:
+            distribution = "uniform"  # the first layer is dense as it is
+        wanted = allocate(fitting, self.settle(sparsity), distribution)
+        sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+        return {
+            name: self.round_count(shape, wanted[name])
+            if wanted.get(name, sizes[name]) < sizes[name]
+            else sizes[name]
+            for name, shape in shapes.items()
+        }
+
+    def random(self, shape: torch.Size, count: int, generator: torch.Generator) -> Tensor:
+        """Draws a mask of this structure with exactly `count` active entries."""
+        everywhere = torch.ones(shape, dtype=torch.bool)
+        return self.select(torch.rand(shape, generator=generator), count, everywhere, generator)
+
+    def round_count(self, shape: Sequence[int], count: int) -> int:
+        """The nearest number of active weights that a layer with this structure can have."""
+        rows, units, size = self.dimensions(shape)
+        return min(max(1, round(count / (rows * size))), units) * rows * size
+
+    def check(self, mask: Tensor) -> bool:
+        """Tells whether a mask has this structure."""
+        try:
+            grid = self._grid(mask)
+        except FreeTicketsError:
+            return False
+        active = grid.any(2)
+        counts = active.sum(1)
+        return bool((active == grid.all(2)).all() and (counts == counts[0]).all())
+
+    def select(
+        self, scores: Tensor, count: int, candidates: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """Returns the mask of `count` candidates of this structure with the highest total score.
+
+        A unit is a candidate if all its weights are. Ties are broken at random.
+
+        Example:
+            >>> scores = torch.tensor([[1.0, 2.0, 3.0, 4.0], [9.0, 0.0, 8.0, 0.0]])
+            >>> everywhere = torch.ones_like(scores, dtype=torch.bool)
+            >>> parse_structure("2:4").select(scores, 4, everywhere, torch.Generator()).int()
+            tensor([[0, 0, 1, 1],
+                    [1, 0, 1, 0]], dtype=torch.int32)
+        """
+        each = self._units_of_a_row(scores.shape, count)
+        usable = self._grid(candidates).all(2)
+        if int(usable.sum(1).min()) < each:
+            raise FreeTicketsError(
+                f"{self} can't place {count} weights in shape {tuple(scores.shape)}: too few "
+                "candidates; choose a higher sparsity"
+            )
+        counts = torch.full((len(usable),), each)
+        return self._mask(_top_of_rows(self._totals(scores), counts, usable, generator), scores)
+
+    def survive(
+        self, scores: Tensor, count: int, mask: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """Returns which weights of a mask with this structure stay when all but `count` go.
+
+        These are whole units, as many as `count` weights fill, wherever they lie: the rows may be
+        left with unequal counts, which `refill` mends.
+        """
+        units = self._grid(mask).all(2)
+        count //= self.dimensions(mask.shape)[2]
+        return self._mask(select_top(self._totals(scores), count, units, generator), scores)
+
+    def refill(
+        self, scores: Tensor, kept: Tensor, generator: torch.Generator, count: int
+    ) -> Tensor:
+        """Returns the kept weights and the best others that complete them to `count`.
+
+        Args:
+            scores: The higher, the sooner a weight is added.
+            kept: A part of a mask of `count` weights with this structure. If it has parts of
+                blocks, then as many blocks stay as its weights would fill, those of which most was
+                kept; `survive` leaves whole ones.
+            generator: Breaks ties.
+            count: How many weights the result has, exactly.
+        """
+        grid = self._grid(kept)
+        units = grid.any(2)
+        if not torch.equal(units, grid.all(2)):
+            whole = int(grid.sum()) // grid.shape[2]
+            units = select_top(grid.sum(2, dtype=torch.float32), whole, units, generator)
+        missing = self._units_of_a_row(kept.shape, count) - units.sum(1)
+        if int(missing.min()) < 0:
+            raise FreeTicketsError(
+                f"{self} can't keep these weights and have only {count}: keep a part of a mask "
+                "that has the structure"
+            )
+        new = _top_of_rows(self._totals(scores), missing, ~units, generator)
+        return self._mask(units | new, kept)
+
+    def _units_of_a_row(self, shape: Sequence[int], count: int) -> int:
+        nearest = self.round_count(shape, count)
+        if count != nearest:
+            raise FreeTicketsError(
+                f"{self} can't have {count} weights in shape {tuple(shape)}: the nearest count is "
+                f"{nearest}"
+            )
+        rows, _, size = self.dimensions(shape)
+        return count // (rows * size)
+
+    def _totals(self, scores: Tensor) -> Tensor:
+        """The score of each unit."""
+        if self.dimensions(scores.shape)[2] == 1:
+            return self._grid(scores).squeeze(2)
+        return self._grid(scores.double()).sum(2)
+
+    def _grid(self, tensor: Tensor) -> Tensor:
+        """A tensor of a weight's shape as (rows, units, weights of a unit)."""
+        return tensor.reshape(self.dimensions(tensor.shape))
+
+    def _mask(self, units: Tensor, like: Tensor) -> Tensor:
+        """Undoes `_grid` for a choice of units."""
+        return units.reshape(like.shape)
+
+
+@dataclass(frozen=True)
+class Unstructured(Structure):
+    """Every mask."""
+
+    def dimensions(self, shape: Sequence[int]) -> tuple[int, int, int]:
+        """One row of single weights."""
+        return 1, math.prod(shape), 1
+
+    def random(self, shape: torch.Size, count: int, generator: torch.Generator) -> Tensor:
+        """Draws a mask."""
+        return random_mask(shape, count, generator)
+
+    def check(self, mask: Tensor) -> bool:
+        """Every mask is one."""
+        return True
+
+    def survive(
+        self, scores: Tensor, count: int, mask: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """Returns the best active weights; without units, there is nothing to look at first."""
+        return select_top(scores, count, mask, generator)
+
+    def __str__(self) -> str:
+        return "unstructured"
+
+
+@dataclass(frozen=True)
+class NOfM(Structure):
+    """Exactly n of each m consecutive inputs of an output, kernel positions counted as inputs.
+
+    The sparsity is thereby given: `round_count` has one answer, and nothing is left to distribute.
+    """
+
+    n: int
+    m: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n <= self.m:
+            raise FreeTicketsError(f"a structure N:M needs N from 1 to M, not '{self}'")
+
+    def dimensions(self, shape: Sequence[int]) -> tuple[int, int, int]:
+        """One row for each m inputs."""
+        if math.prod(shape[1:]) % self.m:
+            raise FreeTicketsError(
+                f"{self} needs a multiple of {self.m} inputs, which shape {tuple(shape)} has not: "
+                "exclude the layer"
+            )
+        return math.prod(shape) // self.m, self.m, 1
+
+    def settle(self, sparsity: float | Mapping[str, float]) -> float | Mapping[str, float]:
+        """The only sparsity that there is, or 0 for layers that a map leaves dense.
+
+        Raises:
+            FreeTicketsError: Another one was asked for, and not by default.
+
+        Example:
+            >>> NOfM(2, 4).settle(DEFAULT_SPARSITY)
+            0.5
+        """
+        if isinstance(sparsity, Mapping):
+            return {name: self._agree(one) if one else 0.0 for name, one in sparsity.items()}
+        return self._agree(1 - self.n / self.m if sparsity == DEFAULT_SPARSITY else sparsity)
+
+    def allocate(
+        self, shapes: Shapes, sparsity: float | Mapping[str, float], distribution: Distribution
+    ) -> dict[str, int]:
+        """The only number for each layer; ERK and ER, which would make some dense, are left out."""
+        chosen = "uniform" if distribution in ("erk", "er") else distribution
+        return super().allocate(shapes, sparsity, chosen)
+
+    def round_count(self, shape: Sequence[int], count: int) -> int:
+        """The only number of active weights that there is."""
+        return self.dimensions(shape)[0] * self.n
+
+    def check(self, mask: Tensor) -> bool:
+        """Tells whether a mask has this structure."""
+        return super().check(mask) and int(mask.sum()) == self.round_count(mask.shape, 0)
+
+    def _agree(self, sparsity: float) -> float:
+        own = 1 - self.n / self.m
+        if abs(sparsity - own) > _ROUNDED:
+            raise FreeTicketsError(
+                f"structure '{self}' has sparsity {own:.4g}, not {sparsity}: set sparsity to "
+                f"{own:.4g}, or choose another structure"
+            )
+        return own
+
+    def __str__(self) -> str:
+        return f"{self.n}:{self.m}"
+
+
+@dataclass(frozen=True)
+class Blocks(Structure):
+    """Whole blocks of so many outputs and inputs, all kernel positions together."""
+
+    outputs: int
+    inputs: int
+
+    def __post_init__(self) -> None:
+        if self.outputs < 1 or self.inputs < 1:
+            raise FreeTicketsError(f"a block needs at least one weight, not '{self}'")
+
+    def dimensions(self, shape: Sequence[int]) -> tuple[int, int, int]:
+        """One row of blocks."""
+        if shape[0] % self.outputs or shape[1] % self.inputs:
+            raise FreeTicketsError(
+                f"{self} needs multiples of {self.outputs} outputs and {self.inputs} inputs, which "
+                f"shape {tuple(shape)} has not: exclude the layer"
+            )
+        size = self.outputs * self.inputs * math.prod(shape[2:])
+        return 1, math.prod(shape) // size, size
+
+    def _grid(self, tensor: Tensor) -> Tensor:
+        dimensions = self.dimensions(tensor.shape)
+        down, across = tensor.shape[0] // self.outputs, tensor.shape[1] // self.inputs
+        tiles = tensor.reshape(down, self.outputs, across, self.inputs, -1)
+        return tiles.transpose(1, 2).reshape(dimensions)
+
+    def _mask(self, units: Tensor, like: Tensor) -> Tensor:
+        blocks = units.view(like.shape[0] // self.outputs, like.shape[1] // self.inputs)
+        plane = blocks.repeat_interleave(self.outputs, 0).repeat_interleave(self.inputs, 1)
+        return plane.view(*plane.shape, *[1] * (like.dim() - 2)).expand(like.shape).contiguous()
+
+    def __str__(self) -> str:
+        return f"block-{self.outputs}x{self.inputs}"
+
+
+@dataclass(frozen=True)
+class FanIn(Structure):
+    """Every output has equally many inputs (SRigL)."""
+
+    def dimensions(self, shape: Sequence[int]) -> tuple[int, int, int]:
+        """One row for each output."""
+        return shape[0], math.prod(shape[1:]), 1
+
+    def __str__(self) -> str:
+        return "fan-in"
+
+
+def parse_structure(text: str) -> Structure:
+    """Reads a structure: "unstructured", "fan-in", "2:4", "block-4x4" or other such numbers.
+
+    Example:
+        >>> parse_structure("block-8x1")
+        Blocks(outputs=8, inputs=1)
+    """
+    if text == "unstructured":
+        return Unstructured()
+    if text == "fan-in":
+        return FanIn()
+    if found := re.fullmatch(r"(\d+):(\d+)", text):
+        return NOfM(int(found[1]), int(found[2]))
+    if found := re.fullmatch(r"block-(\d+)x(\d+)", text):
+        return Blocks(int(found[1]), int(found[2]))
+    raise UnknownNameError("structure", text, ["unstructured", "fan-in", "2:4", "block-4x4"])
+
+
+def check_masks(structure: Structure, masks: Mapping[str, Tensor]) -> None:
+    """Raises unless all masks have a structure; a layer that has all its weights is no matter."""
+    for name, mask in masks.items():
+        if not bool(mask.all()) and not structure.check(mask):
+            raise FreeTicketsError(
+                f"the topology's mask of {name!r} has not the structure '{structure}': give it one "
+                "that has, or leave structure out"
+            )
+
+
+def check_options(
+    structure: str,
+    *,
+    pruning: bool,
+    prune_scope: str,
+    redistribute: str | None,
+    reserve: float,
+    mixture: bool = False,
+) -> None:
+    """Raises if a network is to have a structure, and something that would break it."""
+    breaks = {
+        "gradual pruning": pruning,
+        f"prune_scope={prune_scope!r}": prune_scope != "layer",
+        f"redistribute={redistribute!r}": redistribute is not None,
+        f"reserve={reserve}": reserve > 0,
+        "a mixture of growth scores": mixture,
+    }
+    for option, given in breaks.items():
+        if given and structure != "unstructured":
+            raise FreeTicketsError(
+                f"structure {structure!r} does not go with {option}: leave one of them out"
+            )
+
+
+def _top_of_rows(
+    scores: Tensor, counts: Tensor, candidates: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Like `select_top` in each row, with a count for each."""
+    if len(scores) == 1:
+        return select_top(scores, int(counts[0]), candidates, generator)
+    ties = torch.rand(scores.shape, generator=generator, dtype=torch.float64).numpy()
+    values = scores.detach().cpu().double().numpy()
+    # Candidates come first, among them the highest scores, and equal ones in random order.
+    order = np.lexsort((ties, -values, ~candidates.cpu().numpy()))
+    chosen = np.zeros(order.shape, dtype=bool)
+    ranks = np.arange(order.shape[1])
+    np.put_along_axis(chosen, order, ranks < counts.cpu().numpy()[:, None], axis=1)
+    return torch.from_numpy(chosen).to(candidates.device)

@@ -1,0 +1,404 @@
+import copy
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.sparsity import allocate, select_weights
+from freetickets.sparsity.criteria import CRITERIA, Criterion, initial_topology
+
+FUNCTIONS = {name: criterion.function for name, criterion in CRITERIA.items()}
+everyone = pytest.mark.parametrize("criterion", sorted(CRITERIA))
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def drawn(model, seed=0, scale=1.0):
+    """The same network with weights that no global state decides."""
+    source = generator(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            fan_in = parameter[0].numel()
+            parameter.copy_(torch.randn(parameter.shape, generator=source) * scale / fan_in**0.5)
+    return model
+
+
+def batches_of(*shape, count=2, classes=3, dtype=torch.float32, seed=5):
+    source = generator(seed)
+    return [
+        (torch.randn(shape, generator=source, dtype=dtype), torch.arange(shape[0]) % classes)
+        for _ in range(count)
+    ]
+
+
+def perceptron(dtype=torch.float32):
+    return drawn(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))).to(dtype)
+
+
+class RecurrentClassifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.recurrent = nn.GRU(8, 6, 2, batch_first=True, dropout=0.5)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, tokens):
+        return self.head(self.recurrent(tokens)[0].mean(1))
+
+
+class TransformerClassifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, tokens):
+        return self.head(self.encoder(tokens).mean(1))
+
+
+def convolutional():
+    model = nn.Sequential(
+        nn.Conv2d(2, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(inplace=True),
+        nn.Dropout(0.5),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(8 * 9, 3),
+    )
+    return drawn(model)
+
+
+NETWORKS = {
+    "perceptron": (perceptron, (6, 4)),
+    "convolutional": (convolutional, (6, 2, 6, 6)),
+    "recurrent": (lambda: drawn(RecurrentClassifier()), (6, 5, 8)),
+    "transformer": (lambda: drawn(TransformerClassifier()), (6, 5, 8)),
+}
+networks = pytest.mark.parametrize("network", sorted(NETWORKS))
+
+
+def scores_of(criterion, model, batches, monkeypatch, loss=cross_entropy):
+    """What a criterion gave to the first round."""
+    seen = []
+
+    def listen(probe):
+        seen.append(FUNCTIONS[criterion](probe))
+        return seen[-1]
+
+    monkeypatch.setitem(CRITERIA, "listener", Criterion(listen))
+    names = initial_topology("listener", model, 0.5, batches, loss=loss)
+    return dict(zip(names, seen[0], strict=True))
+
+
+def mean_loss(model, batches):
+    return sum(cross_entropy(model(x), y) for x, y in batches) / len(batches)
+
+
+def test_snip_is_the_change_of_the_loss_as_a_weight_fades(monkeypatch):
+    model, batches = perceptron(torch.float64), batches_of(6, 4, dtype=torch.float64)
+    scores = scores_of("snip", model, batches, monkeypatch)
+    step = 1e-5
+    for name, weight in select_weights(model).items():
+        for index in range(weight.numel()):
+            losses = []
+            for factor in (1 + step, 1 - step):
+                changed = copy.deepcopy(model)
+                changed.get_parameter(name).data.view(-1)[index] *= factor
+                losses.append(mean_loss(changed, batches).item())
+            slope = abs(losses[0] - losses[1]) / (2 * step)
+            assert float(scores[name].view(-1)[index]) == pytest.approx(slope, abs=1e-8)
+
+
+def test_grasp_is_what_the_gradients_norm_would_lose(monkeypatch):
+    model, batches = perceptron(torch.float64), batches_of(6, 4, dtype=torch.float64)
+    scores = scores_of("grasp", model, batches, monkeypatch)
+    weights = select_weights(model)
+    sizes = [weight.numel() for weight in weights.values()]
+    start = torch.cat([weight.detach().flatten() for weight in weights.values()])
+
+    def loss(vector):
+        parts = vector.split(sizes)
+        changed = {n: p.view(w.shape) for (n, w), p in zip(weights.items(), parts, strict=True)}
+        outputs = [torch.func.functional_call(model, changed, (x,)) for x, _ in batches]
+        pairs = zip(outputs, batches, strict=True)
+        return sum(cross_entropy(output, y) for output, (_, y) in pairs) / len(batches)
+
+    hessian = torch.autograd.functional.hessian(loss, start)
+    gradient = torch.autograd.functional.jacobian(loss, start)
+    found = torch.cat([score.flatten() for score in scores.values()])
+    torch.testing.assert_close(found, start * (hessian @ gradient))
+
+    # The sign: fading the weight of the highest score costs the most of the gradient's norm.
+    def norm(vector):
+        return float(torch.autograd.functional.jacobian(loss, vector).square().sum())
+
+    loss_of_norm = []
+    for index in range(len(start)):
+        faded = start.clone()
+        faded[index] *= 1 - 1e-5
+        loss_of_norm.append((norm(start) - norm(faded)) / 2e-5)
+    torch.testing.assert_close(found, torch.tensor(loss_of_norm).double(), rtol=1e-3, atol=1e-6)
+
+
+def test_synflow_of_a_linear_chain_is_the_product_of_the_flows_on_both_sides(monkeypatch):
+    widths = [4, 6, 5, 3]
+    pairs = itertools.pairwise(widths)
+    model = drawn(nn.Sequential(*(nn.Linear(a, b, bias=False) for a, b in pairs)))
+    scores = scores_of("synflow", model, batches_of(6, 4), monkeypatch)
+    chain = [layer.weight.detach().double().abs() for layer in model]
+    for index, weight in enumerate(chain):
+        before = torch.ones(widths[0], dtype=torch.float64)
+        for earlier in chain[:index]:
+            before = earlier @ before
+        after = torch.ones(widths[-1], dtype=torch.float64)
+        for later in reversed(chain[index + 1 :]):
+            after = after @ later
+        flow = weight * after[:, None] * before[None, :]
+        torch.testing.assert_close(scores[f"{index}.weight"], flow)
+
+
+def test_synflow_prunes_by_the_same_share_in_each_of_its_rounds(monkeypatch):
+    seen = []
+
+    def listen(probe):
+        seen.append(sum(int(w.count_nonzero()) for w in probe.weights.values()))
+        return FUNCTIONS["synflow"](probe)
+
+    rounds = CRITERIA["synflow"].rounds
+    assert rounds == 100
+    monkeypatch.setitem(CRITERIA, "listener", Criterion(listen, rounds=rounds))
+    model = drawn(nn.Sequential(nn.Linear(40, 50), nn.ReLU(), nn.Linear(50, 20)))
+    initial_topology("listener", model, 0.99, batches_of(6, 40))
+    assert seen == [round(3000 * 0.01 ** (done / rounds)) for done in range(rounds)]
+
+
+def bottleneck():
+    """The wide middle layer has the smallest weights and gradients by far."""
+    model = nn.Sequential(*(nn.Linear(a, b, bias=False) for a, b in [(50, 60), (60, 60), (60, 10)]))
+    with torch.no_grad():
+        drawn(model)[1].weight.mul_(1e-3)
+    return model
+
+
+def test_synflow_spares_layers_that_magnitude_would_empty():
+    batches = batches_of(8, 50, classes=10)
+    counts = {
+        criterion: [int(mask.sum()) for mask in topology.values()]
+        for criterion in ("magnitude", "synflow")
+        for topology in [initial_topology(criterion, bottleneck(), 0.99, batches)]
+    }
+    assert counts["magnitude"][1] == 1  # only the one that no layer loses
+    assert min(counts["synflow"]) >= 10
+    assert sum(counts["magnitude"]) == sum(counts["synflow"]) == 72
+
+
+def test_synflow_keeps_a_path_through_a_deep_network_where_snip_breaks_it():
+    model = drawn(nn.Sequential(*(nn.Linear(30, 30, bias=False) for _ in range(8))))
+    batches = batches_of(8, 30)
+
+    def paths(topology):
+        flow = torch.ones(30)
+        for mask in topology.values():
+            flow = mask.float() @ flow
+        return float(flow.sum())
+
+    assert paths(initial_topology("synflow", model, 0.99, batches)) > 0
+    assert paths(initial_topology("snip", model, 0.99, batches)) == 0
+
+
+def test_synflow_of_a_very_deep_network_does_not_overflow():
+    model = drawn(nn.Sequential(*(nn.Linear(20, 20) for _ in range(30))), scale=10)
+    for parameter in model.parameters():
+        parameter.data.abs_()
+    assert not model(torch.ones(1, 20)).isfinite().all()
+    topology = initial_topology("synflow", model, 0.5, batches_of(2, 20))
+    assert min(int(mask.sum()) for mask in topology.values()) > 100
+
+
+def test_synflow_flows_through_norms_that_look_at_the_sample(monkeypatch):
+    plain = drawn(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)))
+    expected = scores_of("synflow", plain, batches_of(6, 4), monkeypatch)
+    for norm in (nn.LayerNorm(6), nn.GroupNorm(2, 6), nn.BatchNorm1d(6, track_running_stats=False)):
+        normed = nn.Sequential(plain[0], norm, plain[1], plain[2])
+        found = scores_of("synflow", normed, batches_of(6, 4), monkeypatch)
+        for mine, theirs in zip(found.values(), expected.values(), strict=True):
+            torch.testing.assert_close(mine, theirs)
+
+
+def test_synflow_uses_the_running_statistics_of_batch_norm(monkeypatch):
+    plain = drawn(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)))
+    expected = scores_of("synflow", plain, batches_of(6, 4), monkeypatch)
+    norm = nn.BatchNorm1d(6, eps=0.0)
+    norm.running_var.fill_(4.0)
+    normed = nn.Sequential(plain[0], norm, plain[1], plain[2])
+    found = scores_of("synflow", normed, batches_of(6, 4), monkeypatch)
+    for mine, theirs in zip(found.values(), expected.values(), strict=True):
+        torch.testing.assert_close(mine, theirs / 2)
+
+
+def test_synflow_takes_tokens_too():
+    model = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(12, 3))
+    tokens = torch.randint(0, 9, (6, 3), generator=generator())
+    topology = initial_topology("synflow", model, 0.5, [(tokens, torch.arange(6) % 3)])
+    assert {name: int(mask.sum()) for name, mask in topology.items()} == {"2.weight": 18}
+
+
+def test_magnitude_keeps_the_largest_weights_of_the_whole_network():
+    model = perceptron()
+    topology = initial_topology("magnitude", model, 0.6)
+    values = torch.cat([weight.detach().flatten() for weight in select_weights(model).values()])
+    kept = torch.cat([mask.flatten() for mask in topology.values()])
+    assert kept.sum() == 14
+    assert values[kept].abs().min() > values[~kept].abs().max()
+
+
+def test_random_topologies_come_from_the_seed_alone():
+    torch.manual_seed(1)
+    first = initial_topology("random", perceptron(), 0.5, seed=3)
+    torch.manual_seed(2)
+    again = initial_topology("random", perceptron(), 0.5, seed=3)
+    other = initial_topology("random", perceptron(), 0.5, seed=4)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+@everyone
+@networks
+@pytest.mark.parametrize("sparsity", [0.0, 0.5, 0.93])
+def test_a_global_threshold_leaves_exactly_the_count_and_no_layer_empty(
+    criterion, network, sparsity
+):
+    make, shape = NETWORKS[network]
+    model = make()
+    weights = select_weights(model)
+    topology = initial_topology(criterion, model, sparsity, batches_of(*shape))
+    assert {n: m.shape for n, m in topology.items()} == {n: w.shape for n, w in weights.items()}
+    assert all(mask.dtype == torch.bool and mask.any() for mask in topology.values())
+    size = sum(weight.numel() for weight in weights.values())
+    assert sum(int(mask.sum()) for mask in topology.values()) == round((1 - sparsity) * size)
+
+
+@everyone
+@pytest.mark.parametrize("distribution", ["erk", "uniform", "uniform-dense-first"])
+def test_a_distribution_gives_each_layer_its_count(criterion, distribution):
+    model, batches = convolutional(), batches_of(6, 2, 6, 6)
+    topology = initial_topology(criterion, model, 0.8, batches, distribution=distribution)
+    shapes = {name: tuple(weight.shape) for name, weight in select_weights(model).items()}
+    counts = allocate(shapes, 0.8, distribution)
+    assert {name: int(mask.sum()) for name, mask in topology.items()} == counts
+
+
+def test_within_a_layer_the_best_are_kept():
+    model = perceptron()
+    topology = initial_topology("magnitude", model, 0.5, distribution="uniform")
+    for name, weight in select_weights(model).items():
+        values, kept = weight.detach().abs(), topology[name]
+        assert values[kept].min() > values[~kept].max()
+
+
+def test_a_map_of_sparsities_leaves_nothing_to_a_threshold():
+    topology = initial_topology("magnitude", perceptron(), {"0": 0.75})
+    assert {n: int(m.sum()) for n, m in topology.items()} == {"0.weight": 5, "2.weight": 15}
+
+
+def test_only_the_selected_weights_are_pruned():
+    model, batches = perceptron(), batches_of(6, 4)
+    topology = initial_topology("snip", model, 0.5, batches, exclude="2")
+    assert {name: int(mask.sum()) for name, mask in topology.items()} == {"0.weight": 10}
+    assert list(initial_topology("snip", model, 0.5, batches, include="2")) == ["2.weight"]
+
+
+@everyone
+@networks
+@pytest.mark.parametrize("training", [True, False])
+def test_the_network_is_left_exactly_as_it_was(criterion, network, training, same):
+    make, shape = NETWORKS[network]
+    model, batches = make().train(training), batches_of(*shape)
+    cross_entropy(model(batches[0][0]), batches[0][1]).backward()
+    list(model.children())[-1].eval()
+
+    def all_of_it():
+        return [
+            {n: t.detach().clone() for n, t in model.state_dict().items()},
+            {n: p.grad.clone() for n, p in model.named_parameters()},
+            [(n, m.training, type(m), sorted(vars(m))) for n, m in model.named_modules()],
+            torch.get_rng_state(),
+        ]
+
+    before = all_of_it()
+    kept = [(x.clone(), y.clone()) for x, y in batches]
+    initial_topology(criterion, model, 0.8, batches)
+    assert same(before, all_of_it())
+    assert same(kept, batches)
+
+
+@everyone
+@networks
+def test_one_seed_gives_one_topology_whatever_the_mode_or_the_dropout(criterion, network):
+    make, shape = NETWORKS[network]
+    model = make()
+    first = initial_topology(criterion, model.train(), 0.8, batches_of(*shape))
+    with torch.no_grad():
+        again = initial_topology(criterion, model.eval(), 0.8, batches_of(*shape))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+def test_norms_use_the_statistics_of_the_batch(monkeypatch):
+    model, batches = convolutional(), batches_of(6, 2, 6, 6, count=1)
+    scores = scores_of("snip", model, batches, monkeypatch)
+    model[3].p = 0.0
+    mean_loss(model.train(), batches).backward()
+    for name, weight in select_weights(model).items():
+        torch.testing.assert_close(scores[name], (weight * weight.grad).abs().detach())
+
+
+def test_a_weight_without_gradient_is_kept_last():
+    class Half(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.idle = drawn(nn.Linear(4, 3)), nn.Linear(4, 3)
+
+        def forward(self, inputs):
+            return self.used(inputs)
+
+    topology = initial_topology("snip", Half(), 0.5, batches_of(6, 4))
+    assert int(topology["used.weight"].sum()) == 11
+    assert int(topology["idle.weight"].sum()) == 1
+
+
+def test_another_loss_gives_other_scores():
+    model = perceptron()
+    inputs = batches_of(6, 4)[0][0]
+    batch = [(inputs, torch.randn(6, 3, generator=generator(9)))]
+    squared = initial_topology("snip", model, 0.5, batch, loss=nn.functional.mse_loss)
+    usual = initial_topology("snip", model, 0.5, batches_of(6, 4))
+    assert any(not torch.equal(squared[name], usual[name]) for name in usual)
+
+
+@pytest.mark.parametrize("criterion", ["snip", "grasp", "synflow"])
+def test_a_criterion_that_looks_at_data_asks_for_it_in_one_line(criterion):
+    with pytest.raises(FreeTicketsError, match=f"'{criterion}' looks at data: pass a few batches"):
+        initial_topology(criterion, perceptron(), 0.5)
+
+
+def test_what_cannot_be_is_refused():
+    model, batches = perceptron(), batches_of(6, 4)
+    with pytest.raises(UnknownNameError, match="unknown criterion 'snap': did you mean 'snip'"):
+        initial_topology("snap", model, 0.5, batches)
+    with pytest.raises(UnknownNameError, match="did you mean 'global'"):
+        initial_topology("snip", model, 0.5, batches, distribution="globl")
+    with pytest.raises(FreeTicketsError, match="must be at least 0 and below 1"):
+        initial_topology("snip", model, 1.5, batches)
+    with pytest.raises(FreeTicketsError, match="leaves 1 weights for 2 layers: lower it"):
+        initial_topology("snip", model, 0.97, batches)
+    with pytest.raises(FreeTicketsError, match="no layer to make sparse"):
+        initial_topology("snip", nn.Sequential(nn.ReLU()), 0.5, batches)
+    with pytest.raises(FreeTicketsError, match=r"snip scores of '0\.weight' are not finite"):
+        initial_topology("snip", model, 0.5, [(torch.full((3, 4), math.nan), torch.arange(3))])

@@ -1,0 +1,290 @@
+import functools
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.sparsity.structure import Blocks, FanIn, NOfM, Unstructured, parse_structure
+from freetickets.sparsity.topology import random_mask, select_top
+
+PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=40)
+# Each with a shape small enough to look at all its masks.
+TINY = [
+    ("unstructured", (3, 3)),
+    ("2:4", (2, 4)),
+    ("1:3", (3, 3)),
+    ("1:2", (2, 1, 2, 2)),
+    ("block-2x2", (4, 4)),
+    ("block-2x1", (4, 3)),
+    ("block-2x1", (2, 2, 2)),
+    ("fan-in", (3, 3)),
+    ("fan-in", (2, 2, 2)),
+]
+tiny = pytest.mark.parametrize(("name", "shape"), TINY)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def has_structure(name, mask):
+    """The definitions, entry by entry."""
+    if name == "unstructured":
+        return True
+    if "block" in name:
+        down, across = map(int, name.removeprefix("block-").split("x"))
+        starts = itertools.product(range(0, mask.shape[0], down), range(0, mask.shape[1], across))
+        return all(np.ptp(mask[i : i + down, j : j + across].astype(int)) == 0 for i, j in starts)
+    outputs = mask.reshape(len(mask), -1).tolist()
+    if name == "fan-in":
+        return len({sum(row) for row in outputs}) == 1
+    n, m = map(int, name.split(":"))
+    return all(sum(row[j : j + m]) == n for row in outputs for j in range(0, len(row), m))
+
+
+def every_mask(shape):
+    size = math.prod(shape)
+    return ((np.arange(2**size)[:, None] >> np.arange(size)) & 1).astype(bool).reshape(-1, *shape)
+
+
+@functools.cache
+def masks_of(name, shape):
+    """All masks that have the structure, by brute force."""
+    return [torch.from_numpy(mask) for mask in every_mask(shape) if has_structure(name, mask)]
+
+
+@pytest.mark.parametrize(
+    ("text", "structure"),
+    [
+        ("unstructured", Unstructured()),
+        ("2:4", NOfM(2, 4)),
+        ("16:32", NOfM(16, 32)),
+        ("block-4x4", Blocks(4, 4)),
+        ("block-8x1", Blocks(8, 1)),
+        ("fan-in", FanIn()),
+    ],
+)
+def test_a_structure_is_read_and_written(text, structure):
+    assert parse_structure(text) == structure
+    assert str(structure) == text
+
+
+def test_unknown_structures_are_refused_and_the_nearest_offered():
+    with pytest.raises(UnknownNameError, match="did you mean 'fan-in'"):
+        parse_structure("fanin")
+    with pytest.raises(UnknownNameError, match="known: unstructured, fan-in, 2:4, block-4x4"):
+        parse_structure("rows")
+    with pytest.raises(FreeTicketsError, match="needs N from 1 to M, not '5:4'"):
+        parse_structure("5:4")
+    with pytest.raises(FreeTicketsError, match="at least one weight, not 'block-0x4'"):
+        parse_structure("block-0x4")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("2:4", (2, 4)), ("block-2x1", (4, 3)), ("fan-in", (3, 4))]
+)
+def test_check_follows_the_definition_on_every_mask(name, shape):
+    structure = parse_structure(name)
+    for mask in every_mask(shape):
+        assert structure.check(torch.from_numpy(mask)) == has_structure(name, mask)
+
+
+@tiny
+def test_the_rounded_count_is_the_nearest_that_a_mask_can_have(name, shape):
+    structure = parse_structure(name)
+    reachable = {int(mask.sum()) for mask in masks_of(name, shape)} - {0}
+    for count in range(1, math.prod(shape) + 1):
+        rounded = structure.round_count(shape, count)
+        assert rounded in reachable
+        assert abs(rounded - count) == min(abs(other - count) for other in reachable)
+        assert structure.round_count(shape, rounded) == rounded
+
+
+@tiny
+@PROPERTY
+@given(data=st.data())
+def test_the_selected_mask_has_the_highest_score_of_all(name, shape, data):
+    structure = parse_structure(name)
+    size = math.prod(shape)
+    # Whole numbers, so that sums are exact and ties are common.
+    scores = torch.tensor(data.draw(st.lists(st.integers(-3, 3), min_size=size, max_size=size)))
+    scores = scores.float().view(shape)
+    count = structure.round_count(shape, data.draw(st.integers(1, size)))
+    blocked = data.draw(st.lists(st.integers(0, size - 1), max_size=3))
+    candidates = torch.ones(size, dtype=torch.bool)
+    candidates[blocked] = False
+    candidates = candidates.view(shape)
+    allowed = [
+        mask
+        for mask in masks_of(name, shape)
+        if int(mask.sum()) == count and not bool((mask & ~candidates).any())
+    ]
+    if not allowed:
+        with pytest.raises(FreeTicketsError, match="too few candidates"):
+            structure.select(scores, count, candidates, generator())
+        return
+    chosen = structure.select(scores, count, candidates, generator())
+    assert structure.check(chosen)
+    assert any(torch.equal(chosen, mask) for mask in allowed)
+    assert scores[chosen].sum() == max(scores[mask].sum() for mask in allowed)
+
+
+@tiny
+@PROPERTY
+@given(data=st.data())
+def test_refilling_keeps_the_survivors_and_adds_the_best(name, shape, data):
+    structure = parse_structure(name)
+    mask = data.draw(st.sampled_from([mask for mask in masks_of(name, shape) if mask.any()]))
+    count, size = int(mask.sum()), mask.numel()
+    values = st.lists(st.integers(-3, 3), min_size=size, max_size=size)
+    prune = torch.tensor(data.draw(values)).float().view(shape)
+    grow = torch.tensor(data.draw(values)).float().view(shape)
+    kept = structure.survive(prune, data.draw(st.integers(0, count)), mask, generator())
+    assert not (kept & ~mask).any()
+    full = structure.refill(grow, kept, generator(), count)
+    allowed = [
+        other
+        for other in masks_of(name, shape)
+        if int(other.sum()) == count and not bool((kept & ~other).any())
+    ]
+    assert any(torch.equal(full, other) for other in allowed)
+    assert grow[full].sum() == max(grow[other].sum() for other in allowed)
+
+
+@pytest.mark.parametrize("name", ["unstructured", "2:4", "fan-in"])
+def test_survivors_are_the_best_active_weights_wherever_they_lie(name):
+    structure, scores = parse_structure(name), torch.rand(6, 8, generator=generator())
+    mask = structure.select(scores.flip(0), 24, torch.ones(6, 8, dtype=torch.bool), generator())
+    for count in (0, 7, 24):
+        kept = structure.survive(scores, count, mask, generator())
+        assert torch.equal(kept, select_top(scores, count, mask, generator()))
+
+
+def test_surviving_blocks_are_whole_and_those_of_the_highest_sum():
+    scores = torch.tensor([[9.0, 0.0, 2.0, 3.0], [0.0, 0.0, 3.0, 4.0]])
+    everywhere = torch.ones(2, 4, dtype=torch.bool)
+    for count, blocks in [(8, [1, 1]), (7, [0, 1]), (4, [0, 1]), (3, [0, 0])]:
+        kept = Blocks(2, 2).survive(scores, count, everywhere, generator())
+        assert kept.tolist() == 2 * [[bool(blocks[i // 2]) for i in range(4)]]
+
+
+def test_of_blocks_kept_in_part_those_stay_of_which_most_was_kept():
+    kept = torch.zeros(2, 8, dtype=torch.bool)
+    kept[0, :2] = kept[1, 0] = True  # three quarters of block 0
+    kept[0, 4] = True  # a quarter of block 2
+    scores = torch.arange(8.0).repeat(2, 1)
+    full = Blocks(2, 2).refill(scores, kept, generator(), 8)
+    # Four weights fill one block: the first; the other place goes to the highest score.
+    assert full[0].tolist() == [True, True, False, False, False, False, True, True]
+
+
+@PROPERTY
+@given(
+    st.sampled_from(["unstructured", "2:4", "block-4x2", "fan-in"]),
+    st.sampled_from([(8, 12), (16, 4, 3, 3), (4, 8, 2)]),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.integers(0, 99),
+)
+def test_counts_are_exact_through_many_explorations(name, shape, density, share, seed):
+    structure, source = parse_structure(name), generator(seed)
+    size = math.prod(shape)
+    count = structure.round_count(shape, round(density * size))
+    assert 0 < count <= size
+    everywhere = torch.ones(shape, dtype=torch.bool)
+    mask = structure.select(torch.rand(shape, generator=source), count, everywhere, source)
+    for _ in range(3):
+        assert mask.sum() == count
+        assert structure.check(mask)
+        # Any survivors will do, also some that leave parts of blocks.
+        kept = mask & (torch.rand(shape, generator=source) < share)
+        if name != "unstructured" and seed % 2:
+            kept = structure.survive(torch.rand(shape, generator=source), count // 2, mask, source)
+        mask = structure.refill(torch.rand(shape, generator=source), kept, source, count)
+        assert name.startswith("block") or not (kept & ~mask).any()
+
+
+@pytest.mark.parametrize("count", [1, 5, 23, 24])
+def test_unstructured_selection_is_select_top(count):
+    scores = torch.randint(0, 4, (2, 3, 4), generator=generator()).float()
+    candidates = random_mask(scores.shape, max(count, 12), generator(1))
+    chosen = Unstructured().select(scores, count, candidates, generator(2))
+    assert torch.equal(chosen, select_top(scores, count, candidates, generator(2)))
+
+
+@pytest.mark.parametrize("name", ["2:4", "block-2x2", "fan-in", "unstructured"])
+def test_ties_are_broken_at_random_and_by_the_generator_alone(name):
+    structure, zeros = parse_structure(name), torch.zeros(4, 8)
+    everywhere = torch.ones(4, 8, dtype=torch.bool)
+    source = generator()
+    hits = sum(structure.select(zeros, 16, everywhere, source).int() for _ in range(1000))
+    assert hits.min() > 420
+    assert hits.max() < 580
+    again = [structure.select(zeros, 16, everywhere, generator(3)) for _ in range(2)]
+    assert torch.equal(*again)
+
+
+@pytest.mark.parametrize("name", ["2:4", "block-2x2", "fan-in", "unstructured"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_selection_follows_the_entries_whatever_the_memory_layout_and_type(name, dtype):
+    structure = parse_structure(name)
+    scores = torch.randperm(8 * 4 * 9, generator=generator()).div(2, rounding_mode="floor")
+    scores = scores.view(8, 4, 3, 3).to(dtype)
+    everywhere = torch.ones_like(scores, dtype=torch.bool)
+    expected = structure.select(scores, 144, everywhere, generator(1))
+    assert expected.sum() == 144
+    other = scores.to(memory_format=torch.channels_last)
+    assert torch.equal(structure.select(other, 144, everywhere, generator(1)), expected)
+
+
+def test_scores_that_single_precision_cannot_tell_apart_are_told_apart():
+    order = torch.randperm(24, generator=generator()).view(4, 6)
+    scores = 1 + order.double() * 1e-12
+    chosen = FanIn().select(scores, 8, torch.ones(4, 6, dtype=torch.bool), generator())
+    best = torch.zeros(4, 6, dtype=torch.bool).scatter_(1, order.topk(2, dim=1).indices, True)
+    assert torch.equal(chosen, best)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "match"),
+    [
+        ("2:4", (16, 3, 3, 3), r"2:4 needs a multiple of 4 inputs, which shape \(16, 3, 3, 3\)"),
+        ("block-4x4", (10, 64), r"multiples of 4 outputs and 4 inputs, which shape \(10, 64\)"),
+        ("block-4x4", (64, 3, 3, 3), "exclude the layer"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused_in_one_line(name, shape, match):
+    structure, everywhere = parse_structure(name), torch.ones(shape, dtype=torch.bool)
+    with pytest.raises(FreeTicketsError, match=match) as error:
+        structure.round_count(shape, 10)
+    assert "\n" not in str(error.value)
+    assert not structure.check(everywhere)
+    with pytest.raises(FreeTicketsError, match=match):
+        structure.select(torch.ones(shape), 16, everywhere, generator())
+
+
+@pytest.mark.parametrize(("name", "nearest"), [("2:4", 32), ("block-4x4", 32), ("fan-in", 24)])
+def test_counts_that_cannot_be_are_refused_with_the_nearest(name, nearest):
+    everywhere = torch.ones(8, 8, dtype=torch.bool)
+    structure = parse_structure(name)
+    with pytest.raises(
+        FreeTicketsError, match=f"can't have 25 weights.*nearest count is {nearest}"
+    ):
+        structure.select(torch.ones(8, 8), 25, everywhere, generator())
+    with pytest.raises(FreeTicketsError, match=f"nearest count is {nearest}"):
+        structure.refill(torch.ones(8, 8), ~everywhere, generator(), 25)
+
+
+@pytest.mark.parametrize("name", ["2:4", "fan-in", "unstructured"])
+def test_more_survivors_than_the_structure_holds_are_refused(name):
+    kept = torch.zeros(4, 4, dtype=torch.bool)
+    kept[0] = True
+    if name == "unstructured":
+        kept[:3] = True
+    with pytest.raises(FreeTicketsError, match="keep a part of a mask that has the structure"):
+        parse_structure(name).refill(torch.ones(4, 4), kept, generator(), 8)
