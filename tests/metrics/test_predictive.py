@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import logsumexp
+from scipy.special import log_softmax, logsumexp
 from sklearn.metrics import accuracy_score, log_loss
 
 from freetickets.errors import FreeTicketsError
 from freetickets.metrics import accuracy, ece, ensemble_log_probs, nll
+from freetickets.metrics.predictive import RULES
 
 Array = Any
 
@@ -69,9 +70,29 @@ def test_logits_are_combined_by_their_mean() -> None:
     assert not np.allclose(ensemble_log_probs(logs), expected)
 
 
+def test_logits_of_members_that_are_certain_of_different_classes_leave_those_classes() -> None:
+    opposed = np.array([[[-np.inf, 0.0, -np.inf]], [[0.0, -np.inf, -np.inf]]])
+    for combine in RULES:
+        assert np.exp(ensemble_log_probs(opposed, combine)).tolist() == [[0.5, 0.5, 0.0]]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 5), st.floats(0, 1))
+def test_ruled_out_classes_are_the_limit_of_ever_lower_logits(
+    seed: int, members: int, classes: int, share: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    logs = rng.normal(size=(members, 10, classes))
+    possible = rng.integers(0, classes, (members, 10, 1))  # at least one for each member
+    out = (rng.random(logs.shape) < share) & (np.arange(classes) != possible)
+    expected = np.exp(log_softmax(np.where(out, -1e6, logs).mean(0), axis=-1))
+    found = np.exp(ensemble_log_probs(np.where(out, -np.inf, logs), "logits"))
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
 def test_one_member_is_its_own_ensemble() -> None:
     logs, _ = draw(1, 30, 4)
-    for combine in ("probabilities", "logits"):
+    for combine in RULES:
         np.testing.assert_allclose(ensemble_log_probs(logs, combine), logs[0], atol=1e-12)
 
 

@@ -10,6 +10,9 @@ from ..errors import FreeTicketsError, UnknownNameError
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 
+# What of the members is averaged.
+RULES = ("probabilities", "logits")
+
 
 def check_predictions(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Array, Labels]:
     """Returns member log-probabilities as float64 (M, N, C) and labels as int64 (N,).
@@ -48,7 +51,9 @@ def ensemble_log_probs(log_probs: npt.ArrayLike, combine: str = "probabilities")
 
     Args:
         log_probs: Of the members, (M, N, C).
-        combine: Mean of the members' "probabilities", or of their "logits".
+        combine: Mean of the members' "probabilities", or of their "logits". With logits a class
+            that one member rules out is out; where that is the lot of every class, those that the
+            fewest members rule out are left.
 
     Example:
         >>> members = np.log([[[0.9, 0.1]], [[0.5, 0.5]]])
@@ -61,9 +66,18 @@ def ensemble_log_probs(log_probs: npt.ArrayLike, combine: str = "probabilities")
     if combine == "probabilities":
         return _log_sum_exp(logs, axis=0) - np.log(len(logs))
     if combine == "logits":
-        mean = logs.mean(axis=0)
+        mean = _mean_logits(logs)
         return mean - _log_sum_exp(mean, axis=-1)[..., None]
-    raise UnknownNameError("rule to combine members", combine, ["probabilities", "logits"])
+    raise UnknownNameError("rule to combine members", combine, RULES)
+
+
+def _mean_logits(logs: Array) -> Array:
+    out = np.isneginf(logs)
+    times = out.sum(axis=0)
+    # What the mean comes to if "impossible" is a number that goes to -inf: the classes that have it
+    # least often win, whatever it is, and their other numbers decide between them.
+    left = times == times.min(axis=-1, keepdims=True)
+    return np.where(left, np.where(out, 0.0, logs).mean(axis=0), -np.inf)
 
 
 def _log_sum_exp(values: Array, axis: int) -> Array:

@@ -1,0 +1,83 @@
+"""Choosing an ensemble's members from a larger pool, by what they say together."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import FreeTicketsError
+from .metrics import ensemble_log_probs
+from .metrics.predictive import check_predictions
+
+# Stands for -inf: among members that are all infinitely wrong, the one that is so least often wins.
+RULED_OUT = -1e5
+
+# Less than this is rounding, not a gain.
+LEAST_GAIN = 1e-9
+
+
+def check_size(size: int | None, pool: int | None) -> None:
+    """Raises unless so many members can be chosen from a pool of that size."""
+    if size is not None and size < 1:
+        raise FreeTicketsError(f"choose at least 1 member, not {size}")
+    if size is not None and pool is not None and size > pool:
+        raise FreeTicketsError(f"can't choose {size} members from a pool of {pool}: choose fewer")
+
+
+def select_members(
+    log_probs: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    size: int | None = None,
+    *,
+    combine: str = "probabilities",
+    replacement: bool = False,
+) -> list[int]:
+    """Chooses members greedily by the ensemble's NLL on these data.
+
+    The best single member comes first, then always the one with which the ensemble becomes best; of
+    equal ones the first in the pool. A later member may make the ensemble worse, if the size asks
+    for it; without a size there is none such, so the choice is never worse than the best member.
+
+    Args:
+        log_probs: Of the pool, (M, N, C), on data that neither trained nor will test it.
+        labels: The truth, (N,).
+        size: How many to choose; None for as long as each improves the ensemble, M at most.
+        combine: The mean of the members' "probabilities", or of their "logits".
+        replacement: Whether a member may be chosen again, so that it counts more.
+
+    Returns:
+        Their indices in the pool, in the order of choice.
+
+    Example:
+        >>> pool = np.log([[[0.8, 0.2], [0.7, 0.3]], [[0.1, 0.9], [0.9, 0.1]], [[0.3, 0.7]] * 2])
+        >>> select_members(pool, [0, 1])
+        [0, 2]
+    """
+    logs, truth = check_predictions(log_probs, labels)
+    count = len(logs)
+    check_size(size, None if replacement else count)
+    logs = np.maximum(logs, RULED_OUT)
+    samples = np.arange(len(truth))
+    by_probabilities = combine == "probabilities"
+    # Of probabilities only the truth's count, and in logarithms their sums can't underflow.
+    pool = logs[:, samples, truth] if by_probabilities else logs
+    add = np.logaddexp if by_probabilities else np.add
+    total = np.full(pool.shape[1:], -np.inf if by_probabilities else 0.0)
+
+    def likelihood(total: npt.NDArray[np.float64], members: int) -> float:
+        if by_probabilities:
+            return float(total.mean() - np.log(members))
+        return float(ensemble_log_probs(total[None] / members, combine)[samples, truth].mean())
+
+    chosen: list[int] = []
+    best = -np.inf
+    while len(chosen) < (size or count):
+        candidates = [i for i in range(count) if replacement or i not in chosen]
+        scores = [likelihood(add(total, pool[i]), len(chosen) + 1) for i in candidates]
+        winner = int(np.argmax(scores))
+        if size is None and scores[winner] < best + LEAST_GAIN:
+            break
+        best = scores[winner]
+        chosen.append(candidates[winner])
+        total = add(total, pool[candidates[winner]])
+    return chosen

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+from freetickets.calibration import HIGHEST, Temperature, fit_temperature
+from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.metrics import accuracy, ece, ensemble_log_probs, nll
+from freetickets.metrics.predictive import RULES
+
+Array = Any
+GRID = np.exp(np.linspace(-np.log(HIGHEST), np.log(HIGHEST), 3001))
+
+
+def draw(
+    members: int, samples: int, classes: int, spread: float = 3.0, skill: float = 2.0, seed: int = 0
+) -> tuple[Array, Array]:
+    """Members that know something of the labels, and are surer of it the larger the spread."""
+    rng = np.random.default_rng([seed, members, samples, classes])
+    labels = rng.integers(0, classes, samples)
+    logits = rng.normal(size=(members, samples, classes)) + skill * np.eye(classes)[labels]
+    return log_softmax(spread * logits, axis=-1), labels
+
+
+def by_hand(logs: Array, labels: Array, values: Array, scope: str, combine: str) -> float:
+    """The ensemble's NLL at given temperatures, from the definition."""
+
+    def join(each: Array) -> Array:
+        if combine == "logits":
+            return log_softmax(each.mean(0), axis=-1)
+        return np.log(np.exp(each).mean(0))
+
+    if scope == "ensemble":
+        scaled = log_softmax(join(logs) / values[0], axis=-1)
+    else:
+        scaled = join(np.stack([log_softmax(a / t, -1) for a, t in zip(logs, values, strict=True)]))
+    return float(-scaled[np.arange(len(labels)), labels].mean())
+
+
+def scaled_nll(temperature: Temperature, logs: Array, labels: Array) -> float:
+    """The NLL as a user gets it: apply, then combine by the same rule."""
+    combined = ensemble_log_probs(temperature.apply(logs), temperature.combine)
+    return nll(combined[None], labels)
+
+
+@pytest.mark.parametrize("combine", RULES)
+@pytest.mark.parametrize("spread", [0.1, 0.7, 1.0, 3.0, 12.0])
+def test_the_ensembles_temperature_is_the_best_of_a_fine_grid(combine: str, spread: float) -> None:
+    logs, labels = draw(3, 80, 5, spread)
+    found = fit_temperature(logs, labels, combine=combine)
+    losses = [by_hand(logs, labels, [t], "ensemble", combine) for t in GRID]
+    assert found.values[0] == pytest.approx(GRID[np.argmin(losses)], rel=2e-3)
+    assert scaled_nll(found, logs, labels) <= min(losses) + 1e-12
+
+
+@pytest.mark.parametrize("combine", RULES)
+def test_the_members_temperatures_are_the_best_of_a_grid_in_two_dimensions(combine: str) -> None:
+    logs, labels = draw(2, 400, 4)  # enough that probabilities too have one minimum
+    logs[0] = log_softmax(logs[0] / 4, axis=-1)
+    found = fit_temperature(logs, labels, scope="members", combine=combine)
+    coarse = GRID[::100]
+    losses = [by_hand(logs, labels, [a, b], "members", combine) for a in coarse for b in coarse]
+    assert scaled_nll(found, logs, labels) <= min(losses)
+    assert scaled_nll(found, logs, labels) == pytest.approx(min(losses), rel=1e-2)
+
+
+@pytest.mark.parametrize("combine", RULES)
+@pytest.mark.parametrize("seed", range(6))
+def test_no_other_optimizer_finds_better_temperatures_from_there(combine: str, seed: int) -> None:
+    """Members so different that some of them end at a bound and others do not."""
+    rng = np.random.default_rng(seed)
+    members = int(rng.integers(2, 7))
+    logs, labels = draw(members, 300, 5, rng.uniform(0.1, 4), rng.uniform(0, 5), seed)
+    logs = log_softmax(logs * rng.uniform(0.1, 4, size=(members, 1, 1)), axis=-1)
+    found = fit_temperature(logs, labels, scope="members", combine=combine)
+    bound = np.log(HIGHEST)
+    other = minimize(
+        lambda at: by_hand(logs, labels, np.exp(at), "members", combine),
+        np.log(found.values),
+        method="L-BFGS-B",
+        bounds=[(-bound, bound)] * members,
+        options={"ftol": 1e-14, "gtol": 1e-9},
+    )
+    assert scaled_nll(found, logs, labels) <= other.fun + 1e-7
+
+
+def test_members_of_one_kind_share_the_temperature_that_mended_networks_would_have() -> None:
+    """Networks that are three times too sure of everything: three is the answer, up to noise."""
+    rng = np.random.default_rng(0)
+    logits = 1.5 * rng.normal(size=(20_000, 4))
+    labels = (logits + rng.gumbel(size=logits.shape)).argmax(-1)  # a sample of softmax(logits)
+    found = fit_temperature(log_softmax(3 * logits, axis=-1)[None], labels)
+    assert found.values[0] == pytest.approx(3, rel=0.03)
+
+
+def test_members_fitted_together_beat_members_fitted_one_by_one() -> None:
+    logs, labels = draw(4, 400, 5)
+    together = fit_temperature(logs, labels, scope="members")
+    alone = [fit_temperature(member[None], labels).values[0] for member in logs]
+    one_by_one = Temperature(tuple(alone), "members")
+    assert scaled_nll(together, logs, labels) < scaled_nll(one_by_one, logs, labels) - 0.01
+
+
+def test_with_logits_a_temperature_for_each_member_includes_one_for_all() -> None:
+    logs, labels = draw(3, 100, 4)
+    each = fit_temperature(logs, labels, scope="members", combine="logits")
+    common = fit_temperature(logs, labels, combine="logits")
+    assert scaled_nll(each, logs, labels) <= scaled_nll(common, logs, labels) + 1e-12
+    same = Temperature(common.values * 3, "members", "logits")
+    assert scaled_nll(same, logs, labels) == pytest.approx(scaled_nll(common, logs, labels))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 30), st.integers(2, 8),
+    st.floats(0, 60), st.floats(-3, 6), st.sampled_from(["ensemble", "members"]),
+    st.sampled_from(RULES), st.floats(0, 0.5),
+)  # fmt: skip
+def test_it_is_never_worse_than_before_and_always_within_bounds(
+    seed: int, members: int, samples: int, classes: int,
+    spread: float, skill: float, scope: str, combine: str, ruled_out: float,
+) -> None:  # fmt: skip
+    logs, labels = draw(members, samples, classes, spread, skill, seed)
+    rng = np.random.default_rng(seed)
+    # Every member has a class that it does not rule out; the same where members' logits are fitted,
+    # which leave the samples out of which together they leave nothing.
+    apart = scope == "ensemble" or combine == "probabilities"
+    possible = rng.integers(0, classes if apart else 1, (members, samples, 1))
+    logs[(rng.random(logs.shape) < ruled_out) & (np.arange(classes) != possible)] = -np.inf
+    found = fit_temperature(logs, labels, scope=scope, combine=combine)
+    values = np.array(found.values)
+    assert len(values) == (members if scope == "members" else 1)
+    assert ((values > 0.99 / HIGHEST) & (values < 1.01 * HIGHEST)).all()
+    unscaled = Temperature((1.0,) * len(values), scope, combine)
+    before, after = scaled_nll(unscaled, logs, labels), scaled_nll(found, logs, labels)
+    assert after <= before * (1 + 1e-12) + 1e-12
+
+
+@pytest.mark.parametrize("scope", ["ensemble", "members"])
+@pytest.mark.parametrize("combine", RULES)
+def test_a_truth_that_is_ruled_out_leaves_the_fit_to_the_others(scope: str, combine: str) -> None:
+    logs, labels = draw(3, 60, 4)
+    flawed = np.concatenate([logs, np.tile(np.log([0.2, 0.3, 0.4, 0.1]), (3, 1, 1))], axis=1)
+    # One member's word is enough to rule a class out where logits are combined.
+    flawed[: 1 if combine == "logits" else 3, -1, 3] = -np.inf
+    found = fit_temperature(flawed, [*labels, 3], scope=scope, combine=combine)
+    expected = fit_temperature(logs, labels, scope=scope, combine=combine)
+    assert found.values == pytest.approx(expected.values, rel=1e-6)
+    alone = fit_temperature(flawed[:, -1:], [3], scope=scope, combine=combine)
+    assert set(alone.values) == {1.0}
+
+
+def test_where_one_member_rules_out_the_truth_the_others_are_still_fitted() -> None:
+    logs = np.array([[np.log([0.9, 0.1])], [[0.0, -np.inf]]])
+    found = fit_temperature(logs, [1], scope="members")
+    assert found.values == pytest.approx([HIGHEST, 1.0])
+
+
+@pytest.mark.parametrize("scope", ["ensemble", "members"])
+@pytest.mark.parametrize("combine", RULES)
+def test_labels_that_are_always_or_never_right_lead_to_the_bounds(scope: str, combine: str) -> None:
+    logs = np.log([[[0.9, 0.1]], [[0.7, 0.3]]])
+    sure = fit_temperature(logs, [0], scope=scope, combine=combine)
+    unsure = fit_temperature(logs, [1], scope=scope, combine=combine)
+    assert sure.values[0] == pytest.approx(1 / HIGHEST, rel=0.5)
+    assert unsure.values == pytest.approx([HIGHEST] * len(unsure.values))
+    assert scaled_nll(sure, logs, [0]) < 1e-3
+
+
+def test_predictions_without_any_preference_are_left_alone() -> None:
+    assert fit_temperature(np.full((2, 5, 4), -np.log(4)), [0, 1, 2, 3, 0]).values == (1.0,)
+
+
+def test_float32_predictions_are_fitted_like_the_same_numbers_in_float64() -> None:
+    logs, labels = draw(2, 50, 3)
+    single = logs.astype(np.float32)
+    assert fit_temperature(single, labels) == fit_temperature(single.astype(np.float64), labels)
+
+
+def test_it_mends_calibration_and_leaves_the_classes_as_they_are() -> None:
+    logs, labels = draw(3, 2000, 10, spread=6)
+    fit, rest = slice(0, 1000), slice(1000, 2000)
+    scaled = fit_temperature(logs[:, fit], labels[fit]).apply(logs[:, rest])
+    assert accuracy(scaled, labels[rest]) == accuracy(logs[:, rest], labels[rest])
+    assert ece(scaled, labels[rest]) < 0.5 * ece(logs[:, rest], labels[rest])
+    assert nll(scaled, labels[rest]) < nll(logs[:, rest], labels[rest])
+
+
+@pytest.mark.parametrize("combine", RULES)
+def test_what_is_applied_are_log_probabilities(combine: str) -> None:
+    logs, _ = draw(3, 20, 4)
+    logs[0, 0] = [0.0, -np.inf, -np.inf, -np.inf]
+    members = Temperature((0.5, 1.0, 2.0), "members", combine).apply(logs)
+    ensemble = Temperature((2.0,), "ensemble", combine).apply(logs)
+    assert members.shape == (3, 20, 4)
+    assert ensemble.shape == (1, 20, 4)
+    for scaled in (members, ensemble):
+        np.testing.assert_allclose(np.exp(scaled).sum(-1), 1, atol=1e-12)
+    np.testing.assert_array_equal(members[0, 0], logs[0, 0])
+    np.testing.assert_allclose(members[1], logs[1], atol=1e-12)
+
+
+@pytest.mark.parametrize("combine", RULES)
+def test_what_is_applied_is_the_members_share_and_then_the_ensembles(combine: str) -> None:
+    logs, _ = draw(3, 20, 4)
+    for temperature in (
+        Temperature((0.5, 1.0, 2.0), "members", combine),
+        Temperature((2.0,), "ensemble", combine),
+    ):
+        expected = ensemble_log_probs(temperature.apply(logs), combine)
+        members = temperature.scale_members(logs)
+        found = temperature.scale_ensemble(ensemble_log_probs(members, combine))
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+        assert np.array_equal(members, logs) == (temperature.scope == "ensemble")
+
+
+@pytest.mark.parametrize("scope", ["ensemble", "members"])
+def test_it_survives_a_file(scope: str) -> None:
+    found = fit_temperature(*draw(2, 30, 3), scope=scope, combine="logits")
+    assert Temperature.from_dict(json.loads(json.dumps(found.as_dict()))) == found
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        {},
+        {"values": [1.0]},
+        {"values": 1.0, "scope": "ensemble", "combine": "logits"},
+        {"values": ["1.0"], "scope": "ensemble", "combine": "logits"},
+        {"values": [True], "scope": "ensemble", "combine": "logits"},
+        {"values": [10**400], "scope": "ensemble", "combine": "logits"},
+        {"values": [1.0], "scope": "ensemble", "combine": "logits", "unit": "kelvin"},
+        {"values": ["warm"], "scope": "ensemble", "combine": "logits"},
+        [1.0],
+    ],
+)
+def test_a_file_that_holds_no_temperature_is_refused(saved: Any) -> None:
+    with pytest.raises(FreeTicketsError, match=r"not a temperature: .*fit it again") as caught:
+        Temperature.from_dict(saved)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("values", [(), (0.0,), (-1.0,), (np.nan,), (np.inf,)])
+def test_a_temperature_is_positive(values: tuple[float, ...]) -> None:
+    with pytest.raises(FreeTicketsError, match="temperatures must be positive"):
+        Temperature(values)
+
+
+def test_wrong_names_and_numbers_say_what_to_do() -> None:
+    logs, labels = draw(2, 5, 3)
+    with pytest.raises(UnknownNameError, match="did you mean 'members'"):
+        fit_temperature(logs, labels, scope="member")
+    with pytest.raises(UnknownNameError, match="did you mean 'logits'"):
+        fit_temperature(logs, labels, combine="logit")
+    with pytest.raises(FreeTicketsError, match="as many labels"):
+        fit_temperature(logs, labels[:-1])
+    with pytest.raises(FreeTicketsError, match="one temperature, not 2"):
+        Temperature((1.0, 2.0))
+    with pytest.raises(FreeTicketsError, match="those of 3 members, not of 2: fit them again"):
+        Temperature((1.0, 2.0, 3.0), "members").apply(logs)

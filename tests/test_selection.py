@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import log_softmax
+
+from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.metrics import ensemble_log_probs, nll
+from freetickets.metrics.predictive import RULES
+from freetickets.selection import select_members
+
+Array = Any
+
+
+def draw(
+    members: int, samples: int, classes: int, spread: float = 1.5, seed: int = 0
+) -> tuple[Array, Array]:
+    """A pool whose members differ in skill."""
+    rng = np.random.default_rng([seed, members, samples, classes])
+    labels = rng.integers(0, classes, samples)
+    skill = rng.uniform(0, 2, size=(members, 1, 1))
+    logits = rng.normal(size=(members, samples, classes)) + skill * np.eye(classes)[labels]
+    return log_softmax(spread * logits, axis=-1), labels
+
+
+def loss(logs: Array, labels: Array, members: list[int], combine: str) -> float:
+    return nll(ensemble_log_probs(logs[members], combine)[None], labels)
+
+
+def naive(
+    logs: Array, labels: Array, size: int | None, combine: str, replacement: bool
+) -> list[int]:
+    """The definition: every candidate's whole ensemble anew."""
+    chosen: list[int] = []
+    while len(chosen) < (size or len(logs)):
+        candidates = [i for i in range(len(logs)) if replacement or i not in chosen]
+        losses = {i: loss(logs, labels, [*chosen, i], combine) for i in candidates}
+        best = min(candidates, key=lambda i: (losses[i], i))
+        if size is None and chosen and losses[best] >= loss(logs, labels, chosen, combine):
+            break
+        chosen.append(best)
+    return chosen
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 10**6), st.integers(1, 7), st.integers(1, 15), st.integers(2, 6),
+    st.floats(0.1, 20), st.sampled_from(RULES), st.booleans(), st.data(),
+)  # fmt: skip
+def test_the_choice_is_that_of_the_definition(
+    seed: int, members: int, samples: int, classes: int,
+    spread: float, combine: str, replacement: bool, data: Any,
+) -> None:  # fmt: skip
+    logs, labels = draw(members, samples, classes, spread, seed)
+    size = data.draw(st.none() | st.integers(1, 9 if replacement else members))
+    found = select_members(logs, labels, size, combine=combine, replacement=replacement)
+    expected = naive(logs, labels, size, combine, replacement)
+    assert size is None or len(found) == size
+    # Where rounding decides between equals the paths may part, but not their losses.
+    same = sum(itertools.takewhile(bool, map(int.__eq__, found, expected)))
+    if found != expected:
+        ours, theirs = (loss(logs, labels, c[: same + 1], combine) for c in (found, expected))
+        assert ours == pytest.approx(theirs, rel=1e-9, abs=2e-9)
+
+
+@pytest.mark.parametrize("combine", RULES)
+def test_a_fixed_pool_gives_exactly_the_definitions_path(combine: str) -> None:
+    logs, labels = draw(8, 100, 5)
+    for size, replacement in itertools.product([None, 1, 4, 8], [False, True]):
+        found = select_members(logs, labels, size, combine=combine, replacement=replacement)
+        assert found == naive(logs, labels, size, combine, replacement)
+        assert all(type(i) is int for i in found)
+
+
+@pytest.mark.parametrize("combine", RULES)
+def test_as_many_as_the_pool_has_are_all_of_it(combine: str) -> None:
+    logs, labels = draw(6, 30, 4)
+    assert sorted(select_members(logs, labels, 6, combine=combine)) == list(range(6))
+
+
+@pytest.mark.parametrize("combine", RULES)
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_without_a_size_it_is_never_worse_than_the_best_member(
+    combine: str, replacement: bool, seed: int
+) -> None:
+    logs, labels = draw(6, 40, 4, seed=seed)
+    chosen = select_members(logs, labels, combine=combine, replacement=replacement)
+    alone = [loss(logs, labels, [i], combine) for i in range(6)]
+    assert chosen[0] == np.argmin(alone)
+    path = [loss(logs, labels, chosen[: i + 1], combine) for i in range(len(chosen))]
+    assert path[0] == min(alone)
+    assert all(later < earlier for earlier, later in itertools.pairwise(path))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_of_a_pool_are_the_best_pair_that_holds_the_best_member(seed: int) -> None:
+    logs, labels = draw(7, 40, 4, seed=seed)
+    first, second = select_members(logs, labels, 2)
+    pairs = {i: loss(logs, labels, [first, i], "probabilities") for i in range(7) if i != first}
+    assert second == min(pairs, key=pairs.__getitem__)
+
+
+def test_a_hopeless_member_is_left_out_unless_the_size_asks_for_it() -> None:
+    logs, labels = draw(3, 50, 4)
+    sure_of_the_next_class = log_softmax(15 * np.eye(4)[(labels + 1) % 4], axis=-1)
+    pool = np.concatenate([sure_of_the_next_class[None], logs])
+    assert 0 not in select_members(pool, labels)
+    assert select_members(pool, labels, 4)[-1] == 0
+
+
+def test_of_equal_members_the_first_is_chosen_and_a_copy_is_no_gain() -> None:
+    logs, labels = draw(1, 20, 3)
+    copies = np.repeat(logs, 4, axis=0)
+    assert select_members(copies, labels, 3) == [0, 1, 2]
+    assert select_members(copies, labels, 3, replacement=True) == [0, 0, 0]
+    for combine in RULES:
+        assert select_members(copies, labels, combine=combine) == [0]
+
+
+def test_a_probability_below_what_a_float_can_hold_still_counts() -> None:
+    pool = np.array([[[-2000.0, 0.0]], [[-1000.0, 0.0]], [[-3000.0, 0.0]]])
+    assert select_members(pool, [0], 3) == [1, 0, 2]
+
+
+@pytest.mark.parametrize("combine", RULES)
+def test_among_infinitely_wrong_members_the_least_often_wrong_is_chosen(combine: str) -> None:
+    often, seldom = np.array([[-np.inf, 0.0]] * 3), np.array([[-np.inf, 0.0]] * 3)
+    seldom[1:] = np.log([0.5, 0.5])
+    assert select_members([often, seldom], [0, 0, 0], combine=combine) == [1]
+
+
+def test_wrong_names_and_numbers_say_what_to_do() -> None:
+    logs, labels = draw(3, 5, 3)
+    with pytest.raises(FreeTicketsError, match="at least 1 member, not 0"):
+        select_members(logs, labels, 0)
+    with pytest.raises(FreeTicketsError, match="can't choose 4 members from a pool of 3"):
+        select_members(logs, labels, 4)
+    with pytest.raises(UnknownNameError, match="did you mean 'logits'"):
+        select_members(logs, labels, 2, combine="logit")
+    with pytest.raises(FreeTicketsError, match="as many labels"):
+        select_members(logs, labels[:-1], 2)
