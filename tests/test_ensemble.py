@@ -9,11 +9,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import log_softmax, softmax
 from torch import Tensor, nn
 
 import freetickets as ft
+from freetickets.calibration import Temperature
 from freetickets.data import LazySplit, Split
-from freetickets.errors import FreeTicketsError
+from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.metrics import nll
+from freetickets.metrics.predictive import RULES
+from freetickets.selection import select_members
 from freetickets.storage import DamagedFileError
 
 Features = tuple[Tensor, Tensor]
@@ -25,6 +30,32 @@ SMALL = {"batch_size": 10, "epochs": 4, "quiet": True}
 def ensemble(features: Features) -> ft.Ensemble:
     options = {"dropout": 0.5}  # which a prediction must not draw
     return ft.EDST(tickets=3, interval=3).fit("mlp-8", features, model_options=options, **SMALL)
+
+
+@pytest.fixture(scope="module")
+def sure(features: Features) -> ft.Ensemble:
+    """Members that have learned their data too well."""
+    settings = {**SMALL, "epochs": 20, "lr": 0.1}
+    return ft.DenseEnsemble(tickets=3).fit("mlp-8", features, **settings)
+
+
+@pytest.fixture(scope="module")
+def held_out() -> Features:
+    """Samples like those of the training, but harder."""
+    generator = torch.Generator().manual_seed(1)
+    labels = torch.arange(90) % 3
+    return torch.randn(90, 6, generator=generator) + torch.eye(6)[labels], labels
+
+
+def by_rule(ensemble: ft.Ensemble, combine: str) -> ft.Ensemble:
+    """The same members, combined by that rule."""
+    return ft.Ensemble(
+        [ft.Ticket(t.state, t.topology, {**t.info, "combine": combine}) for t in ensemble.tickets]
+    )
+
+
+def loss(ensemble: ft.Ensemble, data: Features) -> float:
+    return nll(np.log(ensemble.predict_proba(data[0]))[None], data[1].numpy())
 
 
 def own_network() -> nn.Module:
@@ -71,14 +102,10 @@ def test_the_ensembles_probabilities_are_the_mean_and_add_up_to_one(
 
 
 def test_the_rule_in_the_tickets_combines_them(ensemble: ft.Ensemble, features: Features) -> None:
-    tickets = [
-        ft.Ticket(t.state, t.topology, {**t.info, "combine": "logits"}) for t in ensemble.tickets
-    ]
     logs = ensemble.member_log_proba(features[0]).mean(0)
     expected = np.exp(logs) / np.exp(logs).sum(-1, keepdims=True)
-    np.testing.assert_allclose(
-        ft.Ensemble(tickets).predict_proba(features[0]), expected, atol=1e-12
-    )
+    found = by_rule(ensemble, "logits").predict_proba(features[0])
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 1000])
@@ -163,12 +190,20 @@ def test_total_is_aleatoric_and_epistemic_and_none_is_negative(
     logits = spread * torch.randn(
         members, 6, classes, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
     )
-    unsure = ft.Uncertainty.of(logits.log_softmax(-1).numpy())
-    np.testing.assert_allclose(unsure.total, unsure.aleatoric + unsure.epistemic, atol=1e-9)
-    assert (unsure.epistemic >= 0).all()
-    assert (unsure.aleatoric >= 0).all()
-    assert (unsure.total <= np.log(classes) + 1e-9).all()
+    logs = logits.log_softmax(-1)
+    unsure = ft.Uncertainty.of(logs.numpy())
+    warmer = ft.Uncertainty.of(logs.numpy(), (logits.mean(0) / 1000).log_softmax(-1).numpy())
+    for each in (unsure, warmer):
+        np.testing.assert_allclose(each.total, each.aleatoric + each.epistemic, atol=1e-9)
+        assert (each.epistemic >= 0).all()
+        assert (each.aleatoric >= 0).all()
+        assert (each.total <= np.log(classes) + 1e-9).all()
     assert (unsure.epistemic <= np.log(members) + 1e-9).all()
+    own = -(logs.exp() * logs).sum(-1).mean(0)
+    np.testing.assert_allclose(unsure.aleatoric, own, atol=1e-9)
+    np.testing.assert_allclose(
+        unsure.epistemic * warmer.total, warmer.epistemic * unsure.total, atol=1e-9
+    )
 
 
 def test_members_that_agree_leave_no_epistemic_uncertainty() -> None:
@@ -196,7 +231,218 @@ def test_an_ensembles_uncertainty_is_that_of_its_members(
     assert found.total.shape == (60,)
 
 
+# ---- calibration
+
+
+@pytest.mark.parametrize("scope", ["ensemble", "members"])
+@pytest.mark.parametrize("combine", RULES)
+def test_calibration_is_never_worse_where_it_was_fitted(
+    sure: ft.Ensemble, features: Features, held_out: Features, scope: str, combine: str
+) -> None:
+    raw = by_rule(sure, combine)
+    for data in (features, held_out):
+        calibrated = raw.calibrate(*data, scope)
+        assert loss(calibrated, data) < loss(raw, data)
+        assert raw.temperature is None
+
+
+@pytest.mark.parametrize("combine", RULES)
+def test_the_ensembles_temperature_divides_what_it_predicts(
+    sure: ft.Ensemble, held_out: Features, combine: str
+) -> None:
+    raw, x = by_rule(sure, combine), held_out[0]
+    calibrated = raw.calibrate(*held_out)
+    assert calibrated.temperature is not None
+    (value,) = calibrated.temperature.values
+    expected = softmax(np.log(raw.predict_proba(x)) / value, axis=-1)
+    np.testing.assert_allclose(calibrated.predict_proba(x), expected, atol=1e-12)
+    assert np.array_equal(calibrated.predict(x), raw.predict(x))
+    assert np.array_equal(calibrated.member_proba(x), raw.member_proba(x))
+
+
+@pytest.mark.parametrize("combine", RULES)
+def test_the_members_temperatures_divide_what_they_say(
+    sure: ft.Ensemble, held_out: Features, combine: str
+) -> None:
+    raw, x = by_rule(sure, combine), held_out[0]
+    calibrated = raw.calibrate(*held_out, scope="members")
+    assert calibrated.temperature is not None
+    values = np.array(calibrated.temperature.values)[:, None, None]
+    logs = log_softmax(raw.member_log_proba(x) / values, axis=-1)
+    np.testing.assert_allclose(calibrated.member_log_proba(x), logs, atol=1e-12)
+    mean = np.exp(logs).mean(0) if combine == "probabilities" else softmax(logs.mean(0), axis=-1)
+    np.testing.assert_allclose(calibrated.predict_proba(x), mean, atol=1e-12)
+    assert np.array_equal(calibrated.predict(x), mean.argmax(-1))
+
+
+@pytest.mark.parametrize("scope", ["ensemble", "members"])
+def test_the_uncertainty_of_a_calibrated_ensemble_is_that_of_what_it_predicts(
+    sure: ft.Ensemble, held_out: Features, scope: str
+) -> None:
+    calibrated = sure.calibrate(*held_out, scope)
+    unsure, before = calibrated.uncertainty(held_out[0]), sure.uncertainty(held_out[0])
+    probs = calibrated.predict_proba(held_out[0])
+    np.testing.assert_allclose(unsure.total, -(probs * np.log(probs)).sum(-1), atol=1e-12)
+    np.testing.assert_allclose(unsure.total, unsure.aleatoric + unsure.epistemic, atol=1e-12)
+    assert unsure.total.mean() > before.total.mean()  # on average, as it was too sure
+    if scope == "ensemble":
+        shares = before.epistemic / before.total
+        np.testing.assert_allclose(unsure.epistemic, shares * unsure.total, atol=1e-12)
+
+
+@pytest.mark.parametrize("scope", ["ensemble", "members"])
+def test_calibrating_again_forgets_the_first_time(
+    sure: ft.Ensemble, features: Features, held_out: Features, scope: str
+) -> None:
+    fresh = sure.calibrate(*held_out, scope).temperature
+    for before in ("ensemble", "members"):
+        again = sure.calibrate(*features, before).calibrate(*held_out, scope)
+        assert again.temperature == fresh
+        plain = again.with_temperature(None).predict_proba(features[0])
+        assert np.array_equal(plain, sure.predict_proba(features[0]))
+
+
+def test_labels_may_be_of_any_kind(sure: ft.Ensemble, held_out: Features) -> None:
+    x, y = held_out
+    expected = sure.calibrate(x, y).temperature
+    for labels in (y.numpy(), y.tolist(), y.to(torch.uint8)):
+        assert sure.calibrate(Split(x, y), labels).temperature == expected
+
+
+@pytest.mark.parametrize("scope", ["ensemble", "members"])
+def test_a_compiled_ensemble_keeps_its_temperature(
+    ensemble: ft.Ensemble, held_out: Features, scope: str
+) -> None:
+    calibrated = ensemble.calibrate(*held_out, scope)
+    found = calibrated.compile().predict_proba(held_out[0])
+    np.testing.assert_allclose(found, calibrated.predict_proba(held_out[0]), atol=1e-5)
+
+
+def test_a_temperature_that_can_not_be_meant_is_one_line(
+    sure: ft.Ensemble, held_out: Features
+) -> None:
+    x, y = held_out
+    with pytest.raises(UnknownNameError, match="did you mean 'members'"):
+        sure.calibrate(None, None, "member")  # before anything is predicted
+    with pytest.raises(FreeTicketsError, match="90 predictions need as many labels"):
+        sure.calibrate(x, y[:-1])
+    with pytest.raises(FreeTicketsError, match="labels must be integers"):
+        sure.calibrate(x, y.double())
+    with pytest.raises(FreeTicketsError, match="of 2 members, not of 3: fit them again"):
+        sure.with_temperature(Temperature((1.0, 2.0), "members"))
+    with pytest.raises(FreeTicketsError, match=r"mean of logits, but .* probabilities: fit it"):
+        sure.with_temperature(Temperature((2.0,), combine="logits"))
+
+
+# ---- choosing members
+
+
+@pytest.fixture(scope="module")
+def pool(sure: ft.Ensemble) -> ft.Ensemble:
+    """Three members that learned something, and two that did not."""
+    network = ft.models.create_model("mlp-8", (6,), 3)
+    blank = {name: torch.zeros_like(value) for name, value in network.state_dict().items()}
+    ignorant = ft.Ticket(blank, {}, sure.info)
+    first, second, third = sure.tickets
+    return ft.Ensemble([ignorant, second, ignorant, third, first])
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 5, None])
+@pytest.mark.parametrize("combine", RULES)
+def test_what_is_chosen_are_the_members_that_the_definition_chooses(
+    pool: ft.Ensemble, held_out: Features, size: int | None, combine: str
+) -> None:
+    raw, (x, y) = by_rule(pool, combine), held_out
+    expected = select_members(raw.member_log_proba(x), y.numpy(), size, combine=combine)
+    chosen = raw.select(x, y, size)
+    assert len(chosen) == len(chosen.tickets) == len(expected) == (size or len(expected))
+    assert [id(ticket) for ticket in chosen.tickets] == [id(raw.tickets[i]) for i in expected]
+    assert np.array_equal(chosen.member_proba(x), raw.member_proba(x)[expected])
+    assert len(raw) == 5
+
+
+def test_members_that_learned_nothing_are_left_out(pool: ft.Ensemble, features: Features) -> None:
+    chosen = pool.select(*features, 3)
+    assert {id(ticket) for ticket in chosen.tickets} == {id(pool.tickets[i]) for i in (1, 3, 4)}
+    assert loss(chosen, features) < loss(pool, features)
+
+
+def test_a_choice_is_made_and_kept_without_the_temperature_of_the_pool(
+    pool: ft.Ensemble, features: Features, held_out: Features, tmp_path: Path
+) -> None:
+    chosen = pool.select(*held_out, 2)
+    from_calibrated = pool.calibrate(*features, "members").select(*held_out, 2)
+    assert from_calibrated.temperature is None
+    x = features[0]
+    assert np.array_equal(from_calibrated.member_proba(x), chosen.member_proba(x))
+    calibrated = chosen.calibrate(*held_out, "members")
+    calibrated.save(tmp_path)
+    loaded = ft.load(tmp_path)
+    assert np.array_equal(loaded.member_proba(x), calibrated.member_proba(x))
+    compiled = pool.compile().select(*held_out, 2)
+    np.testing.assert_allclose(compiled.member_proba(x), chosen.member_proba(x), atol=1e-5)
+
+
+def test_a_choice_that_can_not_be_made_is_one_line(pool: ft.Ensemble, features: Features) -> None:
+    for size, message in ((0, "at least 1 member, not 0"), (6, "6 members from a pool of 5")):
+        with pytest.raises(FreeTicketsError, match=message):
+            pool.select(None, None, size)  # before anything is predicted
+    mimo = ft.MIMO(members=2).fit("mlp-8", features, **SMALL)
+    with pytest.raises(FreeTicketsError, match="members of mimo: they share one network"):
+        mimo.select(*features, 1)
+
+
 # ---- saving and loading
+
+
+@pytest.mark.parametrize("scope", ["ensemble", "members"])
+def test_a_temperature_is_saved_with_the_ensemble_and_comes_back_exactly(
+    ensemble: ft.Ensemble, held_out: Features, tmp_path: Path, scope: str
+) -> None:
+    calibrated = ensemble.calibrate(*held_out, scope)
+    calibrated.save(tmp_path)
+    loaded = ft.load(tmp_path)
+    assert loaded.temperature == calibrated.temperature
+    x = held_out[0]
+    assert np.array_equal(loaded.predict_proba(x), calibrated.predict_proba(x))
+    assert np.array_equal(loaded.uncertainty(x).total, calibrated.uncertainty(x).total)
+    ensemble.save(tmp_path)  # as it was trained, in place of the other
+    assert ft.load(tmp_path).temperature is None
+
+
+GOOD = '{"values": [1.5], "scope": "ensemble", "combine": "probabilities"}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        GOOD[:-1].encode(),
+        b"\xff" + GOOD.encode(),
+        b"[1.5]",
+        GOOD.replace("[1.5]", "[NaN]").encode(),
+        GOOD.replace("[1.5]", "[-1.5]").encode(),
+        GOOD.replace("[1.5]", "[]").encode(),
+        GOOD.replace("[1.5]", '["1.5"]').encode(),
+        GOOD.replace("[1.5]", "[1.5, 1.5]").encode(),
+        GOOD.replace("ensemble", "members").encode(),
+        GOOD.replace("ensemble", "forest").encode(),
+        GOOD.replace("probabilities", "logits").encode(),
+        GOOD.replace('"scope"', '"range"').encode(),
+    ],
+    ids=range(13),
+)
+def test_a_damaged_calibration_is_one_line_that_names_it(
+    ensemble: ft.Ensemble, tmp_path: Path, content: bytes
+) -> None:
+    ensemble.save(tmp_path)
+    (tmp_path / "calibration.json").write_text(GOOD)
+    assert ft.load(tmp_path).temperature == Temperature((1.5,))
+    (tmp_path / "calibration.json").write_bytes(content)
+    with pytest.raises(DamagedFileError, match=r"calibration\.json can't be used \(") as caught:
+        ft.load(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400 + 2 * len(str(tmp_path))
 
 
 def test_what_is_saved_predicts_the_same_after_loading(
@@ -207,6 +453,12 @@ def test_what_is_saved_predicts_the_same_after_loading(
     assert len(loaded) == 3
     assert np.array_equal(loaded.member_proba(features[0]), ensemble.member_proba(features[0]))
     assert loaded.classes == ("0", "1", "2")
+
+
+def test_a_place_that_can_not_be_written_is_one_line(ensemble: ft.Ensemble, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(FreeTicketsError, match="can't write"):
+        ensemble.save(tmp_path / "file" / "mine")
 
 
 def test_some_of_the_members_are_an_ensemble_too(

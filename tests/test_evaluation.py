@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import freetickets as ft
+from freetickets.calibration import Temperature
 from freetickets.errors import FreeTicketsError
 from freetickets.evaluation import Predictions, describe_run, evaluate_run, predict_dataset
 
@@ -56,6 +57,34 @@ def test_the_ensembles_scores_follow_the_rule_to_combine(predictions: Prediction
     assert by_logits.scores()["members"] == predictions.scores()["members"]
 
 
+@pytest.mark.parametrize(
+    "temperature", [Temperature((2.0,)), Temperature((0.5, 2.0, 3.0), "members")], ids=str
+)
+def test_scores_are_those_at_the_temperature_that_was_saved(
+    predictions: Predictions, temperature: Temperature, tmp_path: Path
+) -> None:
+    scaled = predictions.adjusted(range(3), temperature)
+    scaled.save(tmp_path / "p.npz")
+    scores = Predictions.load(tmp_path / "p.npz").scores()
+    assert scores["temperature"] == temperature.as_dict()
+    expected = ft.metrics.nll(temperature.apply(predictions.log_probs), predictions.labels)
+    assert scores["ensemble"]["nll"] == pytest.approx(expected)
+    assert scores["ensemble"]["nll"] != predictions.scores()["ensemble"]["nll"]
+    members_are_the_same = scores["members"] == predictions.scores()["members"]
+    assert members_are_the_same == (temperature.scope == "ensemble")
+    assert scaled.adjusted(range(3), None).scores() == predictions.scores()
+
+
+def test_some_of_the_members_are_scored_as_if_there_were_no_others(
+    predictions: Predictions,
+) -> None:
+    part = predictions.adjusted([2, 0], None).scores()
+    every = predictions.scores()
+    assert part["members"] == [every["members"][2], every["members"][0]]
+    expected = ft.metrics.nll(predictions.log_probs[[2, 0]], predictions.labels)
+    assert part["ensemble"]["nll"] == pytest.approx(expected)
+
+
 def test_damaged_predictions_are_named_and_never_read_as_others(
     predictions: Predictions, tmp_path: Path
 ) -> None:
@@ -91,6 +120,20 @@ def test_a_run_is_evaluated_on_its_own_test_set(images_npz: Path, tmp_path: Path
     np.testing.assert_allclose(saved.log_probs, expected, atol=1e-5)
     assert saved.scores() == scores
     assert {"dataset", "split", "method", "model", "combine", "sparsity"} == set(saved.info)
+
+
+def test_saved_predictions_of_a_calibrated_ensemble_are_those_before_its_temperature(
+    images_npz: Path, tmp_path: Path
+) -> None:
+    ensemble = ft.Dense().fit("mlp-8", str(images_npz), **SMALL)
+    warm = ensemble.with_temperature(Temperature((3.0,), "members"))
+    raw, scaled = (predict_dataset(each, str(images_npz)) for each in (ensemble, warm))
+    assert np.array_equal(raw.log_probs, scaled.log_probs)
+    assert evaluate_run(tmp_path, warm) == scaled.scores()
+    test = np.load(images_npz)
+    expected = ft.metrics.nll(warm.member_log_proba(test["x_test"][:, None]), test["y_test"])
+    assert scaled.scores()["ensemble"]["nll"] == pytest.approx(expected, rel=1e-5)
+    assert scaled.scores()["ensemble"]["nll"] != raw.scores()["ensemble"]["nll"]
 
 
 def test_a_data_set_of_other_classes_is_refused(images_npz: Path) -> None:

@@ -9,15 +9,24 @@ if TYPE_CHECKING:
     from . import metrics as metrics
     from . import models as models
     from . import sparsity as sparsity
+    from .calibration import Temperature as Temperature
     from .ensemble import Ensemble as Ensemble
     from .ensemble import Uncertainty as Uncertainty
     from .ensemble import load as load
     from .errors import FreeTicketsError as FreeTicketsError
+    from .methods.batch_ensemble import BatchEnsemble as BatchEnsemble
     from .methods.dense import Dense as Dense
     from .methods.dense import DenseEnsemble as DenseEnsemble
     from .methods.dst import DST as DST
     from .methods.edst import EDST as EDST
+    from .methods.fge import FGE as FGE
+    from .methods.ltr import LTR as LTR
+    from .methods.mc_dropout import MCDropout as MCDropout
+    from .methods.mimo import MIMO as MIMO
+    from .methods.prune_finetune import PruneFineTune as PruneFineTune
+    from .methods.snapshot import Snapshot as Snapshot
     from .methods.static import Static as Static
+    from .methods.treenet import TreeNet as TreeNet
     from .sparsity.schedule import Exploration as Exploration
     from .sparsity.sparsifier import Sparsifier as Sparsifier
     from .ticket import Ticket as Ticket
@@ -32,9 +41,18 @@ __getattr__, __all__ = attach(
         "models": "models",
         "sparsity": "sparsity",
         "Ensemble": "ensemble",
+        "Temperature": "calibration",
         "Uncertainty": "ensemble",
         "load": "ensemble",
         "FreeTicketsError": "errors",
+        "BatchEnsemble": "methods.batch_ensemble",
+        "FGE": "methods.fge",
+        "LTR": "methods.ltr",
+        "MCDropout": "methods.mc_dropout",
+        "MIMO": "methods.mimo",
+        "PruneFineTune": "methods.prune_finetune",
+        "Snapshot": "methods.snapshot",
+        "TreeNet": "methods.treenet",
         "Dense": "methods.dense",
         "DenseEnsemble": "methods.dense",
         "DST": "methods.dst",

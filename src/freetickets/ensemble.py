@@ -14,10 +14,15 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from .calibration import Temperature, check_scope, fit_temperature
+from .config import Config
 from .data import Batches, LazySplit, Split
 from .errors import FreeTicketsError
+from .methods.members import MemberNetwork
 from .metrics import ensemble_log_probs
 from .models import create_model
+from .selection import check_size, select_members
+from .storage import DamagedFileError, read_json, write_json
 from .ticket import Ticket, ticket_path
 
 Array = npt.NDArray[np.float64]
@@ -28,9 +33,12 @@ class Uncertainty:
     """How unsure an ensemble is of each sample, in nats.
 
     Attributes:
-        total: Entropy of the mean prediction.
+        total: Entropy of the prediction.
         aleatoric: Mean entropy of the members: what more members would not mend.
         epistemic: Their difference, the mutual information: how much the members disagree.
+
+    Where the prediction is not the mean of the members' probabilities (it has a temperature of its
+    own, say), its entropy is shared out as that mean's would be.
     """
 
     total: Array
@@ -38,8 +46,12 @@ class Uncertainty:
     epistemic: Array
 
     @classmethod
-    def of(cls, log_probs: npt.ArrayLike) -> Uncertainty:
+    def of(cls, log_probs: npt.ArrayLike, prediction: Array | None = None) -> Uncertainty:
         """Computes it from member log-probabilities (M, N, C).
+
+        Args:
+            log_probs: Of the members.
+            prediction: The ensemble's log-probabilities (N, C), if not the members' mean.
 
         Example:
             >>> sure_but_opposed = np.log([[[0.999, 0.001]], [[0.001, 0.999]]])
@@ -47,9 +59,11 @@ class Uncertainty:
             [0.69]
         """
         logs = np.asarray(log_probs, dtype=np.float64)
-        total = _entropy(ensemble_log_probs(logs))
-        aleatoric = _entropy(logs).mean(axis=0)
-        return cls(total, aleatoric, np.maximum(total - aleatoric, 0.0))
+        of_mean = _entropy(ensemble_log_probs(logs))
+        disagreement = np.maximum(of_mean - _entropy(logs).mean(axis=0), 0.0)
+        share = np.divide(disagreement, of_mean, out=np.zeros_like(of_mean), where=of_mean > 0)
+        total = of_mean if prediction is None else _entropy(prediction)
+        return cls(total, total * (1 - share), total * share)
 
 
 class Ensemble:
@@ -59,11 +73,16 @@ class Ensemble:
     floats go to the networks as they are. Outputs are NumPy arrays in float64.
 
     Args:
-        tickets: The members.
-        build: Returns the network that a ticket's weights fit; None for a model that FreeTickets
-            knows by name.
+        tickets: The members; a ticket of MIMO and the like holds several.
+        build: Returns the network that a ticket's weights fit, before the method transformed it;
+            None for a model that FreeTickets knows by name.
         device: Where to predict.
+
+    Attributes:
+        temperature: What `calibrate` fitted; None before.
     """
+
+    temperature: Temperature | None = None
 
     def __init__(
         self,
@@ -75,12 +94,16 @@ class Ensemble:
             raise FreeTicketsError("an ensemble needs at least one ticket")
         self.tickets = list(tickets)
         self._device = _find_device(device)
-        self._members = [_member(ticket, build).to(self._device).eval() for ticket in tickets]
-        if len(set(self._members)) < len(tickets):
+        self._networks = [_member(ticket, build).to(self._device).eval() for ticket in tickets]
+        if len(set(self._networks)) < len(tickets):
             raise FreeTicketsError("the factory must return a new network each time it is called")
+        self._members = sum(
+            network.members if isinstance(network, MemberNetwork) else 1
+            for network in self._networks
+        )
 
     def __len__(self) -> int:
-        return len(self.tickets)
+        return self._members
 
     def compile(self, batch_size: int = 256) -> Ensemble:
         """Returns the same ensemble, made to predict fast on the CPU.
@@ -98,11 +121,72 @@ class Ensemble:
         from .kernels.inference import compile_network
 
         compiled = copy.copy(self)
-        compiled._members = [
+        compiled._networks = [
             compile_network(member, ticket.topology, batch_size)
-            for member, ticket in zip(self._members, self.tickets, strict=True)
+            for member, ticket in zip(self._networks, self.tickets, strict=True)
         ]
         return compiled
+
+    def calibrate(
+        self, x: Any, y: npt.ArrayLike, scope: str = "ensemble", batch_size: int = 256
+    ) -> Ensemble:
+        """Returns the same ensemble, as sure as it is right.
+
+        Its predictions get the temperature that suits these data best, in place of one that they
+        had; see `freetickets.calibration`.
+
+        Args:
+            x: Inputs that neither trained the ensemble nor will test it.
+            y: Their labels, (N,).
+            scope: One temperature for the "ensemble", which changes no class that it predicts; or
+                one for each of the "members", which changes what the members say, too.
+            batch_size: Samples that are predicted at a time.
+        """
+        check_scope(scope)
+        log_probs = self.with_temperature(None).member_log_proba(x, batch_size)
+        fitted = fit_temperature(log_probs, _labels(y), scope=scope, combine=self.info["combine"])
+        return self.with_temperature(fitted)
+
+    def with_temperature(self, temperature: Temperature | None) -> Ensemble:
+        """Returns the same ensemble at a given temperature; None for as it was trained."""
+        if temperature is not None:
+            temperature.check_members(len(self))
+            if temperature.combine != self.info["combine"]:
+                raise FreeTicketsError(
+                    f"the temperature is for the mean of {temperature.combine}, but this ensemble "
+                    f"predicts by that of {self.info['combine']}: fit it again"
+                )
+        scaled = copy.copy(self)
+        scaled.temperature = temperature
+        return scaled
+
+    def select(
+        self, x: Any, y: npt.ArrayLike, size: int | None = None, batch_size: int = 256
+    ) -> Ensemble:
+        """Returns the ensemble of those members that are best together, in the order of choice.
+
+        They are chosen greedily by NLL, see `freetickets.selection`. A temperature is not kept, as
+        it was fitted to all of them: calibrate what was chosen.
+
+        Args:
+            x: Inputs that neither trained the members nor will test them.
+            y: Their labels, (N,).
+            size: How many to choose; None for as long as each makes the ensemble better.
+            batch_size: Samples that are predicted at a time.
+        """
+        if len(self) > len(self.tickets):
+            raise FreeTicketsError(
+                f"can't choose from the members of {self.info.get('method')}: they share one "
+                "network; choose from an ensemble whose members have one each"
+            )
+        check_size(size, len(self))
+        log_probs = self.with_temperature(None).member_log_proba(x, batch_size)
+        chosen = select_members(log_probs, _labels(y), size, combine=self.info["combine"])
+        selected = self.with_temperature(None)
+        selected.tickets = [self.tickets[i] for i in chosen]
+        selected._networks = [self._networks[i] for i in chosen]
+        selected._members = len(chosen)
+        return selected
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -116,12 +200,17 @@ class Ensemble:
 
     @torch.no_grad()
     def member_log_proba(self, x: Any, batch_size: int = 256) -> Array:
-        """The log-probabilities of each member for each sample and class, (M, N, C)."""
-        outputs: list[list[torch.Tensor]] = [[] for _ in self._members]
+        """The log-probabilities of each member for each sample and class, (M, N, C).
+
+        At their temperatures, if they have some; a temperature of the ensemble is not theirs.
+        """
+        batches = []
         for inputs in self._batches(x, batch_size):
-            for member, output in zip(self._members, outputs, strict=True):
-                output.append(member(inputs).double().log_softmax(-1).cpu())
-        return np.stack([torch.cat(output).numpy() for output in outputs])
+            logits = [network(inputs) for network in self._networks]
+            members = torch.cat([each if each.dim() == 3 else each[None] for each in logits])
+            batches.append(members.double().log_softmax(-1).cpu())
+        log_probs: Array = torch.cat(batches, dim=1).numpy()
+        return log_probs if self.temperature is None else self.temperature.scale_members(log_probs)
 
     def member_proba(self, x: Any, batch_size: int = 256) -> Array:
         """The probabilities of each member, (M, N, C)."""
@@ -129,8 +218,12 @@ class Ensemble:
 
     def predict_proba(self, x: Any, batch_size: int = 256) -> Array:
         """The ensemble's probabilities, (N, C): by default the mean of its members'."""
-        log_probs = self.member_log_proba(x, batch_size)
-        return np.exp(ensemble_log_probs(log_probs, self.info["combine"]))
+        return np.exp(self.combine(self.member_log_proba(x, batch_size)))
+
+    def combine(self, member_log_probs: Array) -> Array:
+        """The ensemble's log-probabilities, (N, C), made of what `member_log_proba` returned."""
+        combined = ensemble_log_probs(member_log_probs, self.info["combine"])
+        return combined if self.temperature is None else self.temperature.scale_ensemble(combined)
 
     def predict(self, x: Any, batch_size: int = 256) -> npt.NDArray[np.int64]:
         """The most probable class of each sample, (N,)."""
@@ -138,16 +231,26 @@ class Ensemble:
 
     def uncertainty(self, x: Any, batch_size: int = 256) -> Uncertainty:
         """How unsure the ensemble is of each sample, and why."""
-        return Uncertainty.of(self.member_log_proba(x, batch_size))
+        log_probs = self.member_log_proba(x, batch_size)
+        return Uncertainty.of(log_probs, self.combine(log_probs))
 
     def save(self, folder: str | Path) -> None:
-        """Writes the tickets into a folder that `load` reads, in place of any that were there."""
+        """Writes a folder that `load` reads, in place of an ensemble that was there.
+
+        That is the tickets, and the temperature if there is one.
+        """
         folder = Path(folder)
+        calibration = _calibration_file(folder)
+        # First, and the new one last: no tickets may ever lie beside a temperature of others.
+        if calibration.exists():
+            calibration.unlink()
         for number, ticket in enumerate(self.tickets, start=1):
-            info = {**ticket.info, "number": number, "tickets": len(self)}
+            info = {**ticket.info, "number": number, "tickets": len(self.tickets)}
             replace(ticket, info=info).save(ticket_path(folder, number))
-        for file in _ticket_files(folder)[len(self) :]:
+        for file in _ticket_files(folder)[len(self.tickets) :]:
             file.unlink()
+        if self.temperature is not None:
+            write_json(calibration, self.temperature.as_dict())
 
     def _batches(self, x: Any, batch_size: int) -> Iterator[torch.Tensor]:
         expected = tuple(self.info["input_shape"])
@@ -196,10 +299,21 @@ def load(
             f"{folder} has {len(tickets)} of {info['tickets']} tickets: the run is still training, "
             "or was stopped; run its train command again to finish it"
         )
-    if isinstance(model, str):
-        name = model
-        return Ensemble(tickets, lambda: _create({**info, "model": name}), device)
-    return Ensemble(tickets, model, device)
+    build = bind(_create, {**info, "model": model}) if isinstance(model, str) else model
+    ensemble = Ensemble(tickets, build, device)
+    calibration = _calibration_file(folder)
+    if not calibration.exists():
+        return ensemble
+    try:
+        return ensemble.with_temperature(Temperature.from_dict(read_json(calibration)))
+    except FreeTicketsError as error:
+        raise DamagedFileError(
+            f"{calibration} can't be used ({error}): remove it, and calibrate the ensemble again"
+        ) from error
+
+
+def _calibration_file(folder: Path) -> Path:
+    return folder / "calibration.json"
 
 
 def _ticket_files(folder: Path) -> list[Path]:
@@ -214,6 +328,10 @@ def _find_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:  # the latter: torch is built without it
         reason = str(error).partition("\n")[0]
         raise FreeTicketsError(f"can't use --device {name}: {reason}") from error
+
+
+def _labels(y: npt.ArrayLike) -> npt.ArrayLike:
+    return y.cpu().numpy() if isinstance(y, torch.Tensor) else y
 
 
 def _unlabelled(x: Any, shape: tuple[int, ...]) -> Split:
@@ -234,8 +352,12 @@ def _member(ticket: Ticket, build: Callable[[], nn.Module] | None) -> nn.Module:
                 "factory as model= (or --model module:function)"
             )
         build = bind(_create, ticket.info)
+    # A ticket made by hand may say no method: then nothing has transformed its network.
+    method = Config(
+        method=ticket.info.get("method", "dense"), options=ticket.info.get("options", {})
+    )
     with torch.random.fork_rng(devices=[]):  # the new network's values are replaced at once
-        model = build()
+        model = method.make_method().transform(build())
     try:
         model.load_state_dict(ticket.state)
     except RuntimeError as error:

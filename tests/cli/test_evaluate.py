@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import freetickets as ft
 from freetickets.evaluation import Predictions
 
 Cli = Callable[..., Any]
@@ -91,3 +92,138 @@ def test_data_that_has_moved_is_one_line(
     assert cli("train", "dense", "--dataset", moved, *flags, "-o", tmp_path / "run").code == 0
     moved.unlink()
     assert f"no data set at {moved}" in one_line(cli("evaluate", tmp_path / "run"))
+
+
+# ---- adjustments
+
+
+def held_out_and_test(images_npz: Path) -> tuple[Any, Any, Any, Any]:
+    """The samples that training held out, and those of the test."""
+    arrays = np.load(images_npz)
+    split = ft.data.arrays(arrays["x_train"], arrays["y_train"])
+    held_out = ft.data.hold_out(split, 0.1)[1]
+    assert held_out is not None
+    return held_out.inputs, held_out.labels, arrays["x_test"][:, None], arrays["y_test"]
+
+
+@pytest.mark.parametrize("scope", ["ensemble", "members"])
+@pytest.mark.parametrize("size", [None, 1, 2])
+def test_adjustments_are_fitted_on_what_training_held_out_and_scored_on_the_test_set(
+    cli: Cli, trained: Any, images_npz: Path, scope: str, size: int | None
+) -> None:
+    flags = ["--temperature", scope, *(["--select", size] if size else [])]
+    answer = cli("evaluate", trained.folder, "--json", *flags)
+    assert (answer.code, answer.err) == (0, "")
+    scores = json.loads(answer.out)
+    assert json.loads((trained.folder / "metrics.json").read_text()) == scores
+    adjusted = scores.pop("adjusted")
+    assert scores == trained.printed["scores"]
+
+    x, y, x_test, y_test = held_out_and_test(images_npz)
+    pool = ft.load(trained.folder)
+    expected = pool.select(x, y, size) if size else pool
+    numbers = [ticket.info["number"] for ticket in expected.tickets]
+    assert adjusted["chosen"] == numbers
+    before = ft.metrics.nll(np.log(expected.predict_proba(x))[None], y.numpy())
+    expected = expected.calibrate(x, y, scope)
+    assert ft.metrics.nll(np.log(expected.predict_proba(x))[None], y.numpy()) <= before
+    assert expected.temperature is not None
+    assert adjusted["temperature"]["scope"] == scope
+    assert adjusted["temperature"]["values"] == pytest.approx(expected.temperature.values, rel=1e-3)
+    joint = np.log(expected.predict_proba(x_test))[None]
+    assert adjusted["ensemble"]["nll"] == pytest.approx(ft.metrics.nll(joint, y_test), rel=1e-3)
+    members = [ft.metrics.nll(each[None], y_test) for each in expected.member_log_proba(x_test)]
+    assert [row["nll"] for row in adjusted["members"]] == pytest.approx(members, rel=1e-3)
+
+
+def test_a_choice_alone_has_no_temperature(cli: Cli, trained: Any) -> None:
+    scores = json.loads(cli("evaluate", trained.folder, "--json", "--select", 1).out)
+    (number,) = scores["adjusted"]["chosen"]
+    assert scores["adjusted"]["temperature"] is None
+    assert scores["adjusted"]["ensemble"] == pytest.approx(scores["members"][number - 1])
+    table = cli("evaluate", trained.folder, "--select", 1).out
+    assert f"adjusted on held-out data: members {number}, no temperature" in table
+
+
+def test_the_table_and_the_report_show_what_they_did_and_the_table_the_adjusted(
+    cli: Cli, trained: Any, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    before = json.loads(cli("report", trained.folder, "-o", page, "--json").out)
+    plain = cli("evaluate", trained.folder).out
+    answer = cli("evaluate", trained.folder, "--temperature", "members")
+    adjusted = json.loads((trained.folder / "metrics.json").read_text())["adjusted"]
+    assert set(plain.splitlines()[2:-1]) <= set(answer.out.splitlines())
+    assert f"{adjusted['ensemble']['nll']:.4f}" in answer.out
+    for value in adjusted["temperature"]["values"]:
+        assert f"{value:.3f}" in answer.out.splitlines()[-1]
+    assert json.loads(cli("report", trained.folder, "-o", page, "--json").out) == before
+
+
+@pytest.mark.parametrize("scope", ["ensemble", "members"])
+def test_what_was_adjusted_is_saved_for_predict(
+    cli: Cli, trained: Any, images_npz: Path, tmp_path: Path, scope: str
+) -> None:
+    flags = ["--select", 2, "--temperature", scope, "--output", tmp_path / "best"]
+    adjusted = json.loads(cli("evaluate", trained.folder, *flags, "--json").out)["adjusted"]
+    again = json.loads(cli("evaluate", tmp_path / "best", "--json").out)
+    assert again["ensemble"] == pytest.approx(adjusted["ensemble"])
+    assert again["members"] == [pytest.approx(row) for row in adjusted["members"]]
+    assert again["temperature"] == adjusted["temperature"]
+    assert Predictions.load(tmp_path / "best" / "predictions" / "bars.npz").scores() == again
+    images = np.load(images_npz)["x_test"][:5]
+    np.save(tmp_path / "x.npy", images)
+    rows = json.loads(cli("predict", tmp_path / "best", tmp_path / "x.npy", "--json").out)
+    loaded = ft.load(tmp_path / "best")
+    probs, unsure = loaded.predict_proba(images[:, None]), loaded.uncertainty(images[:, None])
+    for i, row in enumerate(rows):
+        assert row["probability"] == pytest.approx(probs[i].max(), abs=1e-4)
+        assert row["total"] == pytest.approx(unsure.total[i], abs=1e-4)
+        assert row["total"] == pytest.approx(row["aleatoric"] + row["epistemic"], abs=2e-6)
+    line = cli("evaluate", tmp_path / "best", "--temperature", scope).err
+    assert "has no config.yaml to say which data its training held out" in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--temperature member", "did you mean 'members'?"),
+        ("--select 0", "choose at least 1 member, not 0"),
+        ("--select 3", "can't choose 3 members from a pool of 2"),
+        ("--select two", "invalid int value"),
+        ("--output best", "say how with --select or --temperature"),
+        ("--select 1 --output {folder}", "holds a run, whose tickets would be replaced"),
+    ],
+)
+def test_an_adjustment_that_can_not_be_made_is_one_line_and_changes_nothing(
+    cli: Cli, one_line: OneLine, trained: Any, digests: Any, flags: str, message: str
+) -> None:
+    before = digests(trained.folder)
+    flags = flags.format(folder=trained.folder)
+    assert message in one_line(cli("evaluate", trained.folder, *flags.split()))
+    assert digests(trained.folder) == before
+
+
+def test_a_run_that_held_nothing_out_can_not_be_adjusted(
+    cli: Cli, one_line: OneLine, images_npz: Path, tmp_path: Path
+) -> None:
+    flags = ["--model", "mlp-8", "--epochs", "1", "--validation", "0", "--quiet", "--json"]
+    command = ["train", "dense", "--dataset", images_npz, *flags, "-o", tmp_path / "run"]
+    assert cli(*command).code == 0
+    line = one_line(cli("evaluate", tmp_path / "run", "--temperature", "ensemble"))
+    assert "held no data out" in line
+    assert "train it with --validation 0.1" in line
+
+
+def test_members_of_one_network_are_calibrated_but_not_chosen_from(
+    cli: Cli, one_line: OneLine, images_npz: Path, tmp_path: Path
+) -> None:
+    flags = ["--model", "mlp-8", "--epochs", "1", "--members", "2", "--quiet", "--json"]
+    command = ["train", "mimo", "--dataset", images_npz, *flags, "-o", tmp_path / "run"]
+    assert cli(*command).code == 0
+    line = one_line(cli("evaluate", tmp_path / "run", "--select", "1"))
+    assert "can't choose from the members of mimo: they share one network" in line
+    answer = cli("evaluate", tmp_path / "run", "--temperature", "members", "--json")
+    adjusted = json.loads(answer.out)["adjusted"]
+    assert adjusted["chosen"] == [1, 2]
+    assert len(adjusted["temperature"]["values"]) == len(adjusted["members"]) == 2

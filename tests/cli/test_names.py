@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from freetickets.methods import METHODS
+
 # Runs a command in a process in which importing torch is an error.
 _WITHOUT_TORCH = """
 import sys
@@ -68,6 +70,12 @@ MISTAKES = [
     ("train edst --preset paper --validation 0", "hold some out"),
     ("train edst extra", "unrecognized arguments: extra"),
     ("train --config none.yaml", "can't read none.yaml"),
+    ("plan pf --finetune inf", "finetune must be positive, not inf"),
+    ("plan snapshot --budget inf", "budget must be positive, not inf"),
+    ("plan fge --high inf", "low must lie below high: 0.005 and inf"),
+    ("plan ltr --criterion snip", "ltr finds its mask by training"),
+    ("plan edst --explorer top-kast", "edst can't escape with top-kast"),
+    ("methods --model wnr-28-10", "unknown model 'wnr-28-10': did you mean 'wrn-28-10'?"),
     ("train --config", "argument --config: expected one argument"),
 ]
 
@@ -169,7 +177,7 @@ def test_the_keys_of_lists_are_stable(
 
 def test_every_listed_method_has_a_plan(cli: Callable[..., Any]) -> None:
     names = [row["name"] for row in json.loads(cli("methods", "--json").out)]
-    assert names == ["edst", "dst", "static", "dense", "dense-ensemble"]
+    assert names == list(METHODS)
     for name in names:
         answer = cli("plan", name, "--model", "mlp-8")
         assert answer.code == 0

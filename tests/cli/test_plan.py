@@ -38,17 +38,21 @@ def test_the_papers_costs_are_foreseen_without_its_data(
 def test_the_keys_of_json_are_stable(cli: Callable[..., Any]) -> None:
     found = json.loads(cli("plan", "edst", "--model", "mlp-8", "--json").out)
     assert list(found) == ["plan", "ledger"]
-    assert list(found["plan"]) == ["method", "runs", "dense_epochs", "sparse", "combine"]
+    assert list(found["plan"]) == [
+        "method", "runs", "dense_epochs", "sparse", "combine", "trainings",
+    ]  # fmt: skip
     (run,) = found["plan"]["runs"]
-    assert list(run) == ["seed", "phases"]
+    assert list(run) == ["seed", "phases", "start"]
     assert [phase["name"] for phase in run["phases"]] == [
         "explore", "refine 1", "refine 2", "refine 3",
     ]  # fmt: skip
-    assert list(run["phases"][0]) == ["name", "schedule", "sparsity", "exploration", "at_end"]
+    assert list(run["phases"][0]) == [
+        "name", "schedule", "sparsity", "exploration", "pruning", "at_end",
+    ]  # fmt: skip
     assert set(found["ledger"]) == {
         "relative_flops", "relative_growth_flops", "relative_test_flops", "flops", "seconds",
-        "phases", "tickets", "runs", "dense_epochs", "dense_flops", "dense_forward_flops",
-        "test_flops", "parameters", "ticket_parameters", "ticket_bytes",
+        "phases", "tickets", "members", "runs", "dense_epochs", "dense_flops",
+        "dense_forward_flops", "test_flops", "parameters", "ticket_parameters", "ticket_bytes",
     }  # fmt: skip
     assert list(found["ledger"]["phases"][0]) == [
         "run", "phase", "epochs", "steps", "sparsity", "explorations", "flops", "growth_flops",

@@ -9,7 +9,15 @@ import math
 import pytest
 
 from freetickets.methods import DST, EDST, Setting, Timeline, get_recipe
-from freetickets.methods.plan import Collect, Escape, ExplorationPlan, Phase, Run, Stretch
+from freetickets.methods.plan import (
+    Collect,
+    Escape,
+    ExplorationPlan,
+    Phase,
+    PruningPlan,
+    Run,
+    Stretch,
+)
 
 CIFAR_STEPS = 352  # 45,000 images in batches of 128
 IMAGENET_STEPS = 1000  # a tenth of the real number: the trace is by epoch
@@ -167,3 +175,18 @@ def test_explorations_are_counted_as_they_happen() -> None:
         assert timeline.explorations(span) == sum(timeline.exploration_rate(s) > 0 for s in steps)
     assert timeline.explorations(timeline.spans[0]) == 4
     assert timeline.explorations(timeline.spans[2]) == 0
+
+
+def test_granet_explores_at_each_pruning() -> None:
+    (run,) = DST(tickets=1, explorer="granet").plan(Setting(get_recipe("cifar"))).runs
+    timeline = Timeline(run, CIFAR_STEPS)
+    steps = range(1, timeline.steps + 1)
+    prunings = [step for step in steps if timeline.sparsity(step) is not None]
+    assert prunings == list(range(1000, 66_001, 1000))  # to three quarters of 88,000 steps
+    assert all(timeline.exploration_rate(step) > 0 for step in prunings)
+
+
+def test_a_pruning_that_begins_late_in_a_short_phase_still_begins_before_it_ends() -> None:
+    phase = Phase("prune", (Stretch(1, 0.1),), 0.8, pruning=PruningPlan(begin=0.9, interval=1))
+    timeline = Timeline(Run(0, (Phase("begin", (Stretch(1, 0.1),)), phase)), 2)
+    assert [timeline.sparsity(step) for step in (1, 2, 3, 4)] == [None, None, 0.0, 0.8]

@@ -69,6 +69,7 @@ METRICS: dict[str, Any] = {
 }
 LEDGER: dict[str, Any] = {
     "tickets": 2,
+    "members": 2,
     "runs": 1,
     "dense_epochs": 5.0,
     "dense_flops": DENSE,
@@ -126,7 +127,13 @@ def write_dense_run(write: WriteRun) -> Path:
         "dense",
         config={"method": "dense", "options": {"tickets": 1}},
         metrics={"members": [alone], "member_mean": alone, "ensemble": alone},
-        ledger={"tickets": 1, "test_flops": 10.0, "ticket_bytes": 4_000_000, "phases": [phase]},
+        ledger={
+            "tickets": 1,
+            "members": 1,
+            "test_flops": 10.0,
+            "ticket_bytes": 4_000_000,
+            "phases": [phase],
+        },
         log=log_rows([("train", 4, "collect")], itop_rate=None),
     )
 

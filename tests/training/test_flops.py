@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
 from freetickets.errors import FreeTicketsError
+from freetickets.methods import MIMO
 from freetickets.models import create_model
 from freetickets.training.flops import (
     LayerCost,
@@ -375,3 +376,17 @@ def test_mistakes_in_the_arithmetic_are_named() -> None:
         rigl_step_flops(1.0, 2.0, 0)
     with pytest.raises(FreeTicketsError, match="micronet"):
         forward_flops({}, convention="flops")  # type: ignore[arg-type]
+
+
+def test_a_network_that_does_not_suit_its_method_says_so_itself() -> None:
+    class Reversed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last, self.first = nn.Linear(6, 3), nn.Linear(4, 6)
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = self.last(self.first(x).relu())
+            return logits
+
+    with pytest.raises(FreeTicketsError, match=r"^MIMO: 2 inputs side by side do not fit Reversed"):
+        count_macs(MIMO(members=2).transform(Reversed()), (4,))

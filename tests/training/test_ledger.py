@@ -1,14 +1,41 @@
 """The ledger against the paper's columns and the reference's exact numbers."""
 
+import copy
+import math
+
 import pytest
 import torch
 from torch import nn
 
-from freetickets.methods import DST, EDST, Dense, DenseEnsemble, Method, Setting, Static, get_recipe
+from freetickets.methods import (
+    DST,
+    EDST,
+    FGE,
+    LTR,
+    MIMO,
+    BatchEnsemble,
+    Dense,
+    DenseEnsemble,
+    MCDropout,
+    Method,
+    PruneFineTune,
+    Setting,
+    Snapshot,
+    Static,
+    Timeline,
+    TreeNet,
+    get_recipe,
+)
 from freetickets.models import create_model
 from freetickets.sparsity.distribution import allocate
 from freetickets.sparsity.layers import select_weights
-from freetickets.training.flops import count_macs, forward_flops, rigl_step_flops, train_flops
+from freetickets.training.flops import (
+    LayerCost,
+    count_macs,
+    forward_flops,
+    rigl_step_flops,
+    train_flops,
+)
 from freetickets.training.ledger import Ledger, price
 
 
@@ -32,7 +59,11 @@ def resnet() -> nn.Module:
 
 def cifar(method: Method, model: nn.Module) -> Ledger:
     plan = method.plan(Setting(get_recipe("cifar")))
-    return price(plan, model, (3, 32, 32), train_size=45_000, batch_size=128, steps_per_epoch=352)
+    transformed = method.transform(copy.deepcopy(model)) if method.transforms else None
+    return price(
+        plan, model, (3, 32, 32), train_size=45_000, batch_size=128, steps_per_epoch=352,
+        transformed=transformed,
+    )  # fmt: skip
 
 
 def imagenet(method: Method, model: nn.Module) -> Ledger:
@@ -82,6 +113,36 @@ def test_resnet_50_on_imagenet_costs_what_the_reference_says(
     assert imagenet(method, resnet).relative_flops == pytest.approx(train, abs=5e-3)
 
 
+@pytest.mark.parametrize(
+    ("method", "train", "test", "runs"),
+    [
+        (MCDropout(passes=1), 1.00, 1.0, 1),
+        (MIMO(members=3), 1.00, 1.0, 1),
+        (TreeNet(members=3), 1.52, 1.52, 1.5),
+        (LTR(tickets=3, sparsity=0.8), 1.75, 1.01, 4),
+        (Snapshot(tickets=12), 0.80, 12.0, 1),
+        (FGE(tickets=5), 0.80, 5.0, 1),
+        # Not derivable: the paper has 1.10x and 3.75x; docs/methods.md says what is counted here.
+        (BatchEnsemble(members=4), 4.00, 4.0, 4),
+        (BatchEnsemble(members=4, examples="split"), 1.00, 4.0, 4),
+        (PruneFineTune(tickets=3, sparsity=0.8), 3.60, 0.6, 6),
+    ],
+)
+def test_the_other_methods_cost_what_the_paper_says_within_a_fiftieth(
+    wrn: nn.Module, method: Method, train: float, test: float, runs: float
+) -> None:
+    ledger = cifar(method, wrn)
+    assert ledger.relative_flops == pytest.approx(train, abs=0.02)
+    assert ledger.relative_test_flops == pytest.approx(test, abs=0.02)
+    assert ledger.runs == runs
+
+
+def test_treenet_on_imagenet_costs_what_the_paper_says(resnet: nn.Module) -> None:
+    network = TreeNet(members=2).transform(copy.deepcopy(resnet))
+    found = forward_flops(count_macs(network, (3, 224, 224)))
+    assert found / forward_flops(count_macs(resnet, (3, 224, 224))) == pytest.approx(1.33, abs=0.05)
+
+
 def test_absolute_flops_of_a_dense_training(wrn10: nn.Module) -> None:
     assert cifar(Dense(), wrn10).flops == pytest.approx(3 * 10_486_657_536 * 45_000 * 250)
 
@@ -127,6 +188,71 @@ def test_growth_is_a_column_of_its_own_and_only_where_gradients_are_dense(wrn: n
     dense = by_gradient.dense_forward_flops
     extra = explorations * 128 * (dense - by_gradient.test_flops / 3)
     assert by_gradient.relative_growth_flops == pytest.approx(extra / by_gradient.dense_flops)
+
+
+@pytest.mark.parametrize(
+    ("method", "share"),
+    [
+        (DST(explorer="snfs"), 1.0),
+        (DST(explorer="snfs", grow="random"), 1.0),  # momentum still shares out
+        (DST(explorer="set", prune="momentum"), 1.0),
+        (DST(explorer="set"), 0.0),
+        (DST(explorer="mest"), 0.0),  # looks at the gradients of active weights
+    ],
+)
+def test_momentum_needs_dense_gradients_at_every_step(
+    method: DST, share: float, wrn: nn.Module
+) -> None:
+    ledger = cifar(method, wrn)
+    steps = sum(phase.steps for phase in ledger.phases)
+    extra = share * steps * 128 * (ledger.dense_forward_flops - ledger.test_flops / 3)
+    assert ledger.relative_growth_flops == pytest.approx(extra / ledger.dense_flops)
+
+
+def test_growth_costs_less_where_the_network_is_still_dense(wrn: nn.Module) -> None:
+    ledger = cifar(DST(tickets=1, explorer="granet"), wrn)
+    timeline = Timeline(
+        DST(tickets=1, explorer="granet").plan(Setting(get_recipe("cifar"))).runs[0], 352
+    )
+    costs, sparsity, extra = count_macs(wrn, (3, 32, 32)), 0.5, 0.0
+    for step in range(1, timeline.steps + 1):
+        if timeline.exploration_rate(step):  # its gradient is taken before the pruning
+            extra += forward_flops(costs) - forward_flops(costs, densities(wrn, sparsity))
+        reached = timeline.sparsity(step)
+        sparsity = sparsity if reached is None else reached
+    assert ledger.relative_growth_flops == pytest.approx(128 * extra / ledger.dense_flops, rel=0.02)
+
+
+def test_a_reserve_costs_a_gradient_in_each_step(wrn: nn.Module) -> None:
+    ledger = cifar(DST(tickets=1, explorer="top-kast"), wrn)
+    assert ledger.flops == cifar(DST(tickets=1), wrn).flops
+    costs = count_macs(wrn, (3, 32, 32))
+    reserved = sum(
+        2 * costs[name].macs * min(0.1, 1 - density)
+        for name, density in densities(wrn, 0.8).items()
+    )
+    extra = 250 * 352 * 128 * reserved
+    assert ledger.relative_growth_flops == pytest.approx(extra / ledger.dense_flops)
+
+
+def test_a_network_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[nn.Module] = []
+
+    def watched(model: nn.Module, shape: tuple[int, ...]) -> dict[str, LayerCost]:
+        counted.append(model)
+        return count_macs(model, shape)
+
+    monkeypatch.setattr("freetickets.training.ledger.count_macs", watched)
+    network = create_model("cnn", (3, 32, 32), 10)
+    cifar(EDST(), network)
+    assert counted == [network]
+
+
+def test_what_is_not_counted_is_no_multiple_of_anything() -> None:
+    ledger = cifar(Dense(), nn.Sequential(nn.Flatten(), nn.LayerNorm(3 * 32 * 32)))
+    assert ledger.flops == 0
+    multiples = ledger.relative_flops, ledger.relative_growth_flops, ledger.relative_test_flops
+    assert all(map(math.isnan, multiples))
 
 
 def test_bytes_and_parameters_of_a_ticket(wrn10: nn.Module) -> None:

@@ -6,6 +6,7 @@ from torch import nn
 
 from freetickets.config import OPTIMIZERS
 from freetickets.errors import UnknownNameError
+from freetickets.methods import BatchEnsemble
 from freetickets.training.optimizer import OptimizerOptions, make_optimizer
 
 
@@ -29,6 +30,14 @@ def test_norms_and_biases_decay_unless_they_are_spared() -> None:
     assert len(found) == 6
     (group,) = make_optimizer(model, OptimizerOptions(weight_decay=0.01)).param_groups
     assert len(group["params"]) == 6
+
+
+def test_the_biases_of_several_members_are_spared_too() -> None:
+    model = BatchEnsemble(members=2).transform(network())
+    spared = make_optimizer(model, OptimizerOptions(decay_norms=False, weight_decay=0.01))
+    decays = {id(p): g["weight_decay"] for g in spared.param_groups for p in g["params"]}
+    decayed = [name for name, p in model.named_parameters() if decays[id(p)]]
+    assert decayed == ["network.0.layer.weight", "network.3.layer.weight"]
 
 
 def test_frozen_parameters_are_left_out() -> None:

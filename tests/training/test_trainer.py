@@ -18,6 +18,8 @@ from freetickets.methods import Method
 from freetickets.seeds import derive
 from freetickets.sparsity.distribution import allocate
 from freetickets.training.session import Session
+from freetickets.training.state import Score
+from freetickets.training.trainer import Trainer
 
 Features = tuple[Tensor, Tensor]
 
@@ -398,3 +400,36 @@ def test_seeds_of_different_uses_and_runs_differ() -> None:
     assert len(drawn) == 162
     assert all(0 <= value < 2**63 for value in drawn)
     assert derive(1, 23) != derive(12, 3) != derive("1", 23)
+
+
+# ---- networks that become sparse as they train
+
+
+@pytest.mark.parametrize(("explorer", "start"), [("granet", 0.5), ("gmp", 0.0), ("rigl", 0.8)])
+def test_a_criterion_chooses_as_many_weights_as_the_explorer_starts_with(
+    wide: Features, monkeypatch: pytest.MonkeyPatch, explorer: str, start: float
+) -> None:
+    found = []
+    step = Session.step
+
+    def watched(self: Session, number: int, *args: Any, **options: Any) -> Tensor:
+        if number == 1:
+            found.append(self.sparsifier.sparsity if self.sparsifier is not None else 0.0)
+        return step(self, number, *args, **options)
+
+    monkeypatch.setattr(Session, "step", watched)
+    method = ft.DST(tickets=1, criterion="magnitude", explorer=explorer)
+    (ticket,) = method.fit("mlp-32", wide, **SMALL).tickets
+    assert found == [pytest.approx(start, abs=0.01)]
+    assert ticket.info["sparsity"] == pytest.approx(0.8, abs=0.01)
+
+
+def test_paper_collects_no_network_before_it_is_pruned(
+    wide: Features, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([0.9, 0.8, 0.7, 0.6])  # each epoch is worse than the one before
+    monkeypatch.setattr(Trainer, "_validate", lambda *_: Score(1.0, next(scores)))
+    method = ft.DST(tickets=1, explorer="gmp", interval=2)
+    (ticket,) = method.fit("mlp-32", wide, preset="paper", **SMALL).tickets
+    assert ticket.info["validation_accuracy"] == 0.7  # pruned at three quarters, after epoch 3
+    assert ticket.info["sparsity"] == pytest.approx(0.8, abs=0.01)

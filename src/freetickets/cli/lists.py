@@ -6,18 +6,46 @@ import argparse
 import json
 from collections.abc import Sequence
 
+from ..config import Config
 from ..data import dataset_names, get_spec
+from ..errors import FreeTicketsError
 from ..methods import METHODS
-from ..models import model_names
+from ..models import check_name, model_names
 
 
 def methods(parsed: argparse.Namespace) -> None:
-    """Lists the methods."""
-    rows = [
-        {"name": name, "summary": method.summary, "paper": method.paper}
-        for name, method in METHODS.items()
-    ]
+    """Lists the methods; with a model, also what each costs."""
+    if parsed.model is not None:
+        check_name(parsed.model)
+    rows = []
+    for name, method in METHODS.items():
+        row = {"name": name}
+        if parsed.model is not None:
+            row |= _cost(name, parsed.model, parsed.dataset)
+        rows.append({**row, "summary": row.get("summary", method.summary), "paper": method.paper})
     _show(rows, parsed.json)
+
+
+def _cost(method: str, model: str, dataset: str) -> dict[str, str]:
+    """What a method with its default options costs, as multiples of one dense network.
+
+    Where it can't train this model, the summary says why.
+    """
+    from .. import data
+    from ..training.job import Job
+
+    spec = get_spec(dataset)
+    config = Config(method=method, model=model, dataset=dataset).resolved(spec)
+    try:
+        ledger = Job(config, spec, lambda: data.load(spec, "train")).price()
+    except FreeTicketsError as error:  # such as: this network has no stages to split
+        return {"m": "-", "runs": "-", "training": "-", "test": "-", "summary": str(error)}
+    return {
+        "m": str(ledger.members),
+        "runs": f"{ledger.runs:g}",
+        "training": f"{ledger.relative_flops:.2f}x",
+        "test": f"{ledger.relative_test_flops:.2f}x",
+    }
 
 
 def datasets(parsed: argparse.Namespace) -> None:
@@ -42,8 +70,16 @@ def models(parsed: argparse.Namespace) -> None:
     _show([{"name": name, "description": text} for name, text in model_names()], parsed.json)
 
 
+def add_method_flags(command: argparse.ArgumentParser) -> None:
+    """Adds the flags of `methods`."""
+    command.add_argument("--model", metavar="STR", help="show what each method costs for this one")
+    command.add_argument(
+        "--dataset", metavar="STR", default="cifar10", help="and this data set (default: cifar10)"
+    )
+
+
 COMMANDS = (
-    ("methods", methods, "list the methods"),
+    ("methods", methods, "list the methods; --model wrn-28-10 shows what each costs"),
     ("datasets", datasets, "list the data sets"),
     ("models", models, "list the models"),
 )

@@ -68,6 +68,8 @@ def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(run=run)
         _add_json(command)
+        if run is lists.methods:
+            lists.add_method_flags(command)
     return parser
 
 
@@ -105,7 +107,9 @@ def _method_in(arguments: Sequence[str]) -> str:
 def _add_run_flags(command: argparse.ArgumentParser, method: str) -> None:
     group = command.add_argument_group("settings (defaults: the data set's recipe)")
     _add_fields(group, Config, skip=_NOT_FLAGS)
-    group.add_argument("--dropout", type=float, help="of models that have it")
+    known = {each.name for each in fields(get_method(method))} if method in METHODS else set()
+    if "dropout" not in known:
+        group.add_argument("--dropout", type=float, help="of models that have it")
     if method in METHODS:
         options = command.add_argument_group(f"options of {method}")
         _add_fields(options, get_method(method), skip=())
@@ -165,7 +169,7 @@ def config_from(parsed: argparse.Namespace) -> Config:
     values.update({f.name: given[f.name] for f in fields(Config) if f.name in given})
     options = {f.name: given[f.name] for f in fields(method) if f.name in given}
     values["options"] = {**values.get("options", {}), **options}
-    if "dropout" in given:
+    if "dropout" in given and "dropout" not in options:
         values["model_options"] = {
             **values.get("model_options", {}),
             "dropout": given["dropout"],

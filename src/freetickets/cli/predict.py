@@ -32,7 +32,6 @@ def run(parsed: argparse.Namespace) -> None:
 
     from ..data.images import read_inputs
     from ..ensemble import Uncertainty, load
-    from ..metrics import ensemble_log_probs
     from ..storage import write_atomic
 
     ensemble = load(parsed.run_folder, parsed.model, device=parsed.device)
@@ -40,8 +39,9 @@ def run(parsed: argparse.Namespace) -> None:
     names, inputs = read_inputs(parsed.inputs, shape, resize=parsed.resize)
     batch_size = max(1, min(parsed.batch_size, len(names)))
     log_probs = ensemble.compile(batch_size).member_log_proba(inputs, parsed.batch_size)
-    probs = np.exp(ensemble_log_probs(log_probs, ensemble.info["combine"]))
-    unsure = Uncertainty.of(log_probs)
+    prediction = ensemble.combine(log_probs)
+    probs = np.exp(prediction)
+    unsure = Uncertainty.of(log_probs, prediction)
     rows = [
         {
             "input": names[i],

@@ -25,7 +25,13 @@ def print_scores(scores: Mapping[str, Any]) -> None:
     if several:
         table.add_row("member mean", *_cells(scores["member_mean"]), end_section=True)
         table.add_row("ensemble", *_cells(scores["ensemble"]), style="bold")
+    adjusted = scores.get("adjusted")
+    if adjusted:
+        table.add_row("adjusted", *_cells(adjusted["ensemble"]), style="bold")
     _print(table)
+    if adjusted:
+        chosen = f"members {', '.join(map(str, adjusted['chosen']))}"
+        print(f"adjusted on held-out data: {chosen}, {_temperature(adjusted['temperature'])}")
 
 
 def print_cost(ledger: Mapping[str, Any]) -> None:
@@ -61,13 +67,25 @@ def print_plan(config: Config, spec: DatasetSpec, ledger: Ledger) -> None:
         f"                 (dense: {ledger.dense_epochs:g} epochs, {ledger.dense_flops:.3e}; "
         f"growth adds {ledger.relative_growth_flops:.4f}x)"
     )
-    print(f"training runs    {ledger.runs}")
+    print(f"training runs    {ledger.runs:g}")
     print(f"test FLOPs       {ledger.test_flops:.3e}  {ledger.relative_test_flops:.3f}x")
     print(
-        f"members          {ledger.tickets}, {ledger.ticket_parameters:,} of "
-        f"{ledger.parameters:,} parameters each, {ledger.ticket_bytes / 1e6:.1f} MB in all"
+        f"members          {ledger.members} in {_count(ledger.tickets, 'network')} of "
+        f"{ledger.ticket_parameters:,} parameters (the dense one has {ledger.parameters:,}), "
+        f"{ledger.ticket_bytes / 1e6:.1f} MB in all"
     )
     print(f"preset           {config.preset}: {PRESETS[config.preset]}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _temperature(saved: Mapping[str, Any] | None) -> str:
+    if saved is None:
+        return "no temperature"
+    values = ", ".join(f"{value:.3f}" for value in saved["values"])
+    return f"temperature {values} ({saved['scope']})"
 
 
 def _cells(row: Mapping[str, float]) -> list[str]:

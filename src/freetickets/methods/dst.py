@@ -19,4 +19,4 @@ class DST(ExploringMethod):
 
     def plan(self, setting: Setting) -> Plan:
         """One run for each ticket, with different seeds, topologies and data orders."""
-        return self.independent_runs(setting, self.exploration(setting))
+        return self.independent_runs(setting, self.exploration(setting), self.pruning(setting))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ..errors import FreeTicketsError
+from ..sparsity.named import sparse_method
 from ..sparsity.schedule import check_rate
 from .method import ExploringMethod, Setting
 from .plan import Escape, Phase, Plan, Run
@@ -27,6 +29,11 @@ class EDST(ExploringMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_rate("escape_rate", self.escape_rate)
+        if sparse_method(self.explorer).reserve:
+            raise FreeTicketsError(
+                f"edst can't escape with {self.explorer}, which always takes the strongest of all "
+                "weights back: use dst"
+            )
 
     def plan(self, setting: Setting) -> Plan:
         """One run: explore, then M x (refine, collect), with an escape between two tickets."""
@@ -34,7 +41,13 @@ class EDST(ExploringMethod):
         full = recipe.explore_epochs + self.tickets * recipe.refine_epochs
         scale = setting.scale(full)
         exploration = self.exploration(setting)
-        explore = Phase("explore", recipe.explore_schedule(scale, lr), self.sparsity, exploration)
+        explore = Phase(
+            "explore",
+            recipe.explore_schedule(scale, lr),
+            self.sparsity,
+            exploration,
+            self.pruning(setting),
+        )
         refinements = [
             Phase(
                 f"refine {ticket}",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ..errors import FreeTicketsError
+from ..sparsity.distribution import DEFAULT_SPARSITY
+from ..sparsity.named import PRUNED_AT, sparse_method
 from ..sparsity.schedule import check_rate
-from .plan import Collect, ExplorationPlan, Phase, Plan, Run, SparseOptions
+from .plan import Collect, ExplorationPlan, Phase, Plan, PruningPlan, Run, SparseOptions
 from .recipe import Recipe
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from ..ensemble import Ensemble
 
 PRESETS = {
@@ -75,6 +79,15 @@ class Method(ABC):
     def plan(self, setting: Setting) -> Plan:
         """Returns what this method trains."""
 
+    def transform(self, model: nn.Module) -> nn.Module:
+        """Returns the network that this method trains, made of a fresh one."""
+        return model
+
+    @property
+    def transforms(self) -> bool:
+        """Whether that is another network."""
+        return type(self).transform is not Method.transform
+
     def fit(self, model: Any, train_data: Any, **options: Any) -> Ensemble:
         """Trains the plan and returns the ensemble; see `freetickets.training.fit`."""
         # Methods are data that training imports; this shorthand is the one way back.
@@ -89,6 +102,12 @@ def check_tickets(tickets: int) -> None:
         raise FreeTicketsError(f"tickets must be at least 1, not {tickets}")
 
 
+def check_sparsity(sparsity: float) -> None:
+    """Raises unless a sparse network can have this share of zeros."""
+    if not 0 < sparsity < 1:
+        raise FreeTicketsError(f"sparsity must lie between 0 and 1, not {sparsity}")
+
+
 @dataclass(frozen=True)
 class SparseMethod(Method):
     """The options that sparse methods share.
@@ -97,30 +116,44 @@ class SparseMethod(Method):
         tickets: How many tickets are collected (M).
         sparsity: The share of zeros in each ticket (S).
         distribution: How the non-zeros are shared out over the layers.
-        prune: Which active weights an exploration keeps.
-        grow: Which inactive weights it activates.
+        structure: Where the non-zeros may lie: unstructured, fan-in, blocks (block-4x4) or N:M as
+            2:4 (with its own sparsity); layers that do not fit stay dense.
+        criterion: What chooses the first topology: random, magnitude, snip, grasp or synflow.
         exclude: Layers that stay dense, by name pattern.
     """
 
     tickets: int = 3
-    sparsity: float = 0.8
+    sparsity: float = DEFAULT_SPARSITY
     distribution: str = "erk"
-    prune: str = "magnitude"
-    grow: str = "gradient"
+    structure: str = "unstructured"
+    criterion: str = "random"
     exclude: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_tickets(self.tickets)
-        if not 0 < self.sparsity < 1:
-            raise FreeTicketsError(f"sparsity must lie between 0 and 1, not {self.sparsity}")
+        if self.structure != "unstructured":
+            from ..sparsity.structure import parse_structure  # needs torch, as flags do not
+
+            settled = parse_structure(self.structure).settle(self.sparsity)
+            object.__setattr__(self, "sparsity", cast(float, settled))
+        check_sparsity(self.sparsity)
 
     def sparse_options(self, recipe: Recipe) -> SparseOptions:
         """How this method's networks are made."""
         return SparseOptions(
-            self.distribution, self.prune, self.grow, recipe.regrown_value, self.exclude
+            distribution=self.distribution,
+            structure=self.structure,
+            regrown_value=recipe.regrown_value,
+            exclude=self.exclude,
+            criterion=self.criterion,
         )
 
-    def independent_runs(self, setting: Setting, exploration: ExplorationPlan | None) -> Plan:
+    def independent_runs(
+        self,
+        setting: Setting,
+        exploration: ExplorationPlan | None,
+        pruning: PruningPlan | None = None,
+    ) -> Plan:
         """Returns a plan of `tickets` separate sparse trainings with different seeds."""
         recipe = setting.recipe
         scale = setting.scale(recipe.sparse_epochs)
@@ -129,6 +162,7 @@ class SparseMethod(Method):
             recipe.sparse_schedule(scale, setting.initial_lr),
             self.sparsity,
             exploration,
+            pruning,
             at_end=(setting.collect,),
         )
         runs = tuple(Run(setting.seed + i, (phase,)) for i in range(self.tickets))
@@ -140,10 +174,17 @@ class ExploringMethod(SparseMethod):
     """The options of sparse methods that explore.
 
     Attributes:
+        explorer: How the topology changes: rigl, srigl, set, snfs, dsr, itop, mest, granet, gmp,
+            top-kast.
+        prune: Which active weights an exploration keeps, if not those of the explorer.
+        grow: Which inactive weights it activates, if not those of the explorer.
         rate: The share of the active weights that one exploration replaces (p).
         interval: Steps between two explorations (ΔT); the recipe's if not given.
     """
 
+    explorer: str = "rigl"
+    prune: str | None = None
+    grow: str | None = None
     rate: float = 0.5
     interval: int | None = None
 
@@ -152,10 +193,36 @@ class ExploringMethod(SparseMethod):
         check_rate("rate", self.rate)
         if self.interval is not None and self.interval < 1:
             raise FreeTicketsError(f"interval must be at least 1 step, not {self.interval}")
+        sparse_method(self.explorer)
 
-    def exploration(self, setting: Setting) -> ExplorationPlan:
+    def sparse_options(self, recipe: Recipe) -> SparseOptions:
+        """How this method's networks are made and explored."""
+        parts = sparse_method(self.explorer)
+        own = super().sparse_options(recipe)
+        return replace(
+            own,
+            structure=parts.structure if own.structure == "unstructured" else own.structure,
+            prune=self.prune or parts.prune,
+            grow=self.grow or parts.grow,
+            prune_scope=parts.prune_scope,
+            redistribute=parts.redistribute,
+            reserve=parts.reserve,
+        )
+
+    def pruning(self, setting: Setting) -> PruningPlan | None:
+        """How the sparsity is reached, by an explorer that starts with more weights."""
+        parts = sparse_method(self.explorer)
+        if not parts.gradual:
+            return None
+        initial = min(parts.initial_sparsity, self.sparsity)
+        interval = self.interval or setting.recipe.interval
+        return PruningPlan(initial, end=PRUNED_AT, interval=interval)
+
+    def exploration(self, setting: Setting) -> ExplorationPlan | None:
         """How the topology is explored while it trains."""
         recipe = setting.recipe
+        if not sparse_method(self.explorer).explores:
+            return None
         return ExplorationPlan(
             self.rate,
             self.interval or recipe.interval,

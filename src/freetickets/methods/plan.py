@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..errors import FreeTicketsError
+
 
 @dataclass(frozen=True)
 class Stretch:
@@ -16,7 +18,9 @@ class Stretch:
         epochs: How long; parts of an epoch are fine.
         lr: The learning rate at its start.
         end_lr: The learning rate at its end, for linear and cosine shapes.
-        shape: "constant", "linear" or "cosine", step by step.
+        shape: "constant", "linear", "cosine" or "approach", step by step. Linear and cosine shapes
+            have `lr` in their first step and would have `end_lr` in the one after their last;
+            "approach" is linear too, but has `end_lr` in its last step.
     """
 
     epochs: float
@@ -46,6 +50,23 @@ class ExplorationPlan:
 
 
 @dataclass(frozen=True)
+class PruningPlan:
+    """How a phase prunes gradually to its sparsity; see `freetickets.sparsity.GradualPruning`.
+
+    Attributes:
+        initial: The sparsity before.
+        begin: When pruning begins, as a share of the phase.
+        end: When the phase's sparsity is reached, as a share of the phase.
+        interval: Steps between two prunings.
+    """
+
+    initial: float = 0.0
+    begin: float = 0.0
+    end: float = 1.0
+    interval: int = 100
+
+
+@dataclass(frozen=True)
 class Collect:
     """Saves a ticket: the network as it is ("last"), or the phase's best on validation data."""
 
@@ -61,7 +82,23 @@ class Escape:
     event: str = field(default="escape", init=False)
 
 
-Event = Collect | Escape
+@dataclass(frozen=True)
+class Prune:
+    """Prunes a dense network to a sparsity, by the magnitudes of all its weights together."""
+
+    sparsity: float = 0.8
+    event: str = field(default="prune", init=False)
+
+
+@dataclass(frozen=True)
+class Remember:
+    """Keeps the network as it is, weights and topology, for later runs to start from."""
+
+    name: str
+    event: str = field(default="remember", init=False)
+
+
+Event = Collect | Escape | Prune | Remember
 
 
 @dataclass(frozen=True)
@@ -72,6 +109,7 @@ class Phase:
     schedule: tuple[Stretch, ...]
     sparsity: float = 0.0
     exploration: ExplorationPlan | None = None
+    pruning: PruningPlan | None = None
     at_end: tuple[Event, ...] = ()
 
     @property
@@ -81,11 +119,20 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Start:
+    """What a run starts from instead of an initialisation: names that were remembered."""
+
+    weights: str
+    topology: str
+
+
+@dataclass(frozen=True)
 class Run:
     """The training of one network from its initialisation to its last phase."""
 
     seed: int
     phases: tuple[Phase, ...]
+    start: Start | None = None
 
     @property
     def epochs(self) -> float:
@@ -95,27 +142,65 @@ class Run:
 
 @dataclass(frozen=True)
 class SparseOptions:
-    """How sparse networks are made and explored; the arguments of the `Sparsifier`."""
+    """How sparse networks are made and explored.
+
+    The arguments of the `Sparsifier`, and the criterion of the first topology: "random", or a name
+    of `freetickets.sparsity.CRITERIA`.
+    """
 
     distribution: str = "erk"
+    structure: str = "unstructured"
     prune: str = "magnitude"
     grow: str = "gradient"
     regrown_value: str = "zero"
     exclude: tuple[str, ...] = ()
+    prune_scope: str = "layer"
+    redistribute: str | None = None
+    reserve: float = 0.0
+    criterion: str = "random"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a method trains, and how its members are combined."""
+    """All that a method trains, and how its members are combined.
+
+    Attributes:
+        method: Its name.
+        runs: What it trains.
+        dense_epochs: The length of the dense training that is the unit of cost.
+        sparse: How sparse networks are made and explored.
+        combine: "probabilities" or "logits": what of the members is averaged.
+        trainings: The paper's column "runs", where it is not the number of networks trained.
+    """
 
     method: str
     runs: tuple[Run, ...]
     dense_epochs: float
     sparse: SparseOptions = field(default_factory=SparseOptions)
     combine: str = "probabilities"
+    trainings: float | None = None
+
+    def __post_init__(self) -> None:
+        sparse = self.sparse
+        if sparse.structure == "unstructured":
+            return
+        if sparse.criterion != "random":
+            raise FreeTicketsError(
+                f"structure {sparse.structure!r} starts from a random topology: leave criterion "
+                f"{sparse.criterion!r} out"
+            )
+        from ..sparsity.structure import check_options  # needs torch, as most plans do not
+
+        check_options(
+            sparse.structure,
+            pruning=any(phase.pruning is not None for run in self.runs for phase in run.phases),
+            prune_scope=sparse.prune_scope,
+            redistribute=sparse.redistribute,
+            reserve=sparse.reserve,
+        )
 
     @property
     def tickets(self) -> int:
-        """How many members the plan collects."""
+        """How many networks the plan collects; one of them may hold several members."""
         events = [event for run in self.runs for phase in run.phases for event in phase.at_end]
         return sum(isinstance(event, Collect) for event in events)

@@ -6,7 +6,7 @@ import bisect
 from dataclasses import dataclass
 
 from ..errors import FreeTicketsError
-from ..sparsity.schedule import anneal
+from ..sparsity.schedule import GradualPruning, anneal
 from .plan import Collect, Escape, Phase, Run
 
 
@@ -67,8 +67,11 @@ class Timeline:
         index = bisect.bisect_left(self._stretch_ends, step)
         stretch = self._stretches[index]
         start = self._stretch_ends[index - 1] if index else 0
-        progress = (step - 1 - start) / max(1, self._stretch_ends[index] - start)
-        return anneal(stretch.shape, stretch.lr, stretch.end_lr, progress)
+        taken = step - 1 - start
+        length = max(1, self._stretch_ends[index] - start)
+        if stretch.shape == "approach":
+            return anneal("linear", stretch.lr, stretch.end_lr, (taken + 1) / length)
+        return anneal(stretch.shape, stretch.lr, stretch.end_lr, taken / length)
 
     def exploration_rate(self, step: int) -> float:
         """The rate of the exploration that follows a step; 0 if none does. Escapes are extra."""
@@ -81,6 +84,26 @@ class Timeline:
         restart = max((end for end in self._escapes if end < step), default=0)
         progress = (step - restart) / (collection - restart)
         return anneal(plan.schedule, plan.rate, plan.final_rate, progress)
+
+    def pruning(self, span: Span) -> GradualPruning | None:
+        """How a phase prunes, in steps."""
+        plan, length = span.phase.pruning, span.end - span.start
+        if plan is None:
+            return None
+        end = max(1, round(plan.end * length))
+        return GradualPruning(
+            final=span.phase.sparsity,
+            initial=plan.initial,
+            # Not from the first step on: explorations, which are counted from 0, would miss it.
+            begin=span.start + min(round(plan.begin * length), end - 1),
+            end=span.start + end,
+            interval=plan.interval,
+        )
+
+    def sparsity(self, step: int) -> float | None:
+        """The sparsity to prune to after a step; None if nothing is pruned then."""
+        pruning = self.pruning(self.span(step)) if step <= self.steps else None
+        return None if pruning is None else pruning(step)
 
     def explorations(self, span: Span) -> int:
         """How many explorations a phase makes, without escapes."""

@@ -32,7 +32,7 @@ class Row:
         train_flops: As a multiple of one dense training.
         growth_flops: What dense gradients for growth add to that.
         test_flops: As a multiple of one dense network's prediction.
-        training_runs: Networks trained from scratch.
+        training_runs: How many trainings that made, as the paper counts them.
         seconds: Time in training steps.
         ticket_mb: All members on disk.
     """
@@ -55,7 +55,7 @@ class Row:
     train_flops: float
     growth_flops: float
     test_flops: float
-    training_runs: int
+    training_runs: float
     seconds: float
     ticket_mb: float
 
@@ -108,7 +108,7 @@ COLUMNS = (
     Column("train_flops", "training", ".3f", "FLOPs, × one dense model", short="train\nx"),
     Column("growth_flops", "growth", ".4f", "FLOPs, × one dense model"),
     Column("test_flops", "test", ".3f", "FLOPs, × one dense model", short="test\nx"),
-    Column("training_runs", "runs", "d", "training"),
+    Column("training_runs", "runs", "g", "training"),
     Column("seconds", "seconds", ",.0f", "training", short="train\ns"),
     Column("ticket_mb", "MB", ",.2f", "tickets", short="disk\nMB"),
 )
@@ -125,7 +125,7 @@ def make_rows(runs: Sequence[RunSummary]) -> list[Row]:
             model=run.config.model,
             dataset=run.dataset,
             samples=run.samples,
-            tickets=run.ledger.tickets,
+            tickets=run.ledger.members,
             sparsity=run.ledger.phases[-1].sparsity,
             member_accuracy=run.member_mean.accuracy,
             member_nll=run.member_mean.nll,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..errors import FreeTicketsError
 
-_TOO_LARGE_TO_COPY = 200_000_000  # parameters
+_TOO_LARGE_TO_COPY = 20_000_000  # parameters
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def count_macs(
         inputs = [torch.zeros(input_shape, dtype=dtype, device="meta")]
     else:
         inputs = [example] if isinstance(example, Tensor) else list(example)
-    # The meta device needs no memory, but torch takes a second to load its kernels.
+    # The meta device needs no memory, but torch takes a second to load its kernels, once.
     large = sum(parameter.numel() for parameter in model.parameters()) > _TOO_LARGE_TO_COPY
     first, second = ("meta", "cpu") if large else ("cpu", "meta")
     try:
@@ -77,6 +77,8 @@ def count_macs(
     except Exception:  # whatever it is, the second attempt shows whether the model is at fault
         try:
             return _count(model, inputs, second)
+        except FreeTicketsError:  # such as MIMO's, which says itself what does not suit it
+            raise
         except Exception as error:
             shapes = ", ".join(str(tuple(each.shape)) for each in inputs)
             raise FreeTicketsError(

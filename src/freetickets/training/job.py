@@ -50,8 +50,12 @@ class Job:
         """What will be trained."""
         return self.config.make_method().plan(self.config.setting())
 
+    def build_transformed(self) -> nn.Module:
+        """Returns a new network as the method trains it."""
+        return self.config.make_method().transform(self.build())
+
     def build(self) -> nn.Module:
-        """Returns a new network."""
+        """Returns a new network, before the method transforms it."""
         if self.model is not None:
             return self.model()
         config = self.config
@@ -68,27 +72,19 @@ class Job:
                 self.spec.train_size * (config.validation or 0.0)
             )
         full, rest = divmod(train_size, config.batch_size)
+        method = config.make_method()
         # A factory, or a network that is random even in evaluation, draws from torch's generator.
         with torch.random.fork_rng(devices=[]):
             return price(
                 self.plan,
-                self._outline(),
+                _outline(self.build),
                 self.spec.shape,
+                transformed=_outline(self.build_transformed) if method.transforms else None,
                 train_size=train_size,
                 batch_size=config.batch_size,
                 steps_per_epoch=max(1, full + (rest > 1)),  # as `Batches` counts them
                 dense_epochs=config.dense_epochs,
             )
-
-    def _outline(self) -> nn.Module:
-        """The network with shapes but without values, made at once."""
-        try:
-            with torch.device("meta"), _NoInitialisation():
-                return self.build()
-        except FreeTicketsError:
-            raise
-        except Exception:  # a user's own factory may need real tensors
-            return self.build()
 
     def train(self, reporter: Reporter) -> list[Ticket]:
         """Trains, or goes on where the output folder says, and returns the tickets."""
@@ -116,7 +112,7 @@ class Job:
         ledger = self.price(len(train))
         trainer = Trainer(
             self.plan,
-            self.build,
+            self.build_transformed,
             lambda seed: Batches(
                 train, batch_size, augmentation=augmentation, seed=seed, **options
             ),
@@ -150,6 +146,7 @@ class Job:
         return {
             "model": config.model if self.model is None else "",
             "model_options": dict(config.model_options),
+            "options": dict(config.options),
             "input_shape": list(spec.shape),
             "classes": list(spec.classes),
             "mean": list(spec.mean),
@@ -157,6 +154,17 @@ class Job:
             "dataset": spec.name,
             "image_size": config.image_size,
         }
+
+
+def _outline(build: Callable[[], nn.Module]) -> nn.Module:
+    """A network with shapes but without values, made at once."""
+    try:
+        with torch.device("meta"), _NoInitialisation():
+            return build()
+    except FreeTicketsError:
+        raise
+    except Exception:  # a user's own factory may need real tensors
+        return build()
 
 
 class _NoInitialisation(TorchFunctionMode):

@@ -2,7 +2,8 @@
 
 FLOPs are counted as RigL does: 3 x forward for each sample trained on, each layer scaled by its
 density. The dense weight gradients that gradient growth needs on exploration steps stand in a
-column of their own, as the paper leaves them out (they are less than 0.1 % at its settings).
+column of their own, as the paper leaves them out (they are less than 0.1 % at its settings); so do
+the gradients of a reserve.
 Validation and evaluation are not training and not counted.
 """
 
@@ -15,10 +16,11 @@ from typing import Any
 
 from torch import nn
 
+from ..methods.members import MemberNetwork
 from ..methods.plan import Escape, Plan, SparseOptions
 from ..methods.timeline import Span, Timeline
-from ..sparsity.distribution import allocate
 from ..sparsity.layers import select_weights
+from ..sparsity.structure import parse_structure
 from .flops import count_macs, forward_flops, train_flops
 
 
@@ -43,8 +45,9 @@ class Ledger:
 
     Attributes:
         phases: One line for each phase of each run.
-        tickets: How many members it collects.
-        runs: How many networks it trains from scratch.
+        tickets: How many networks it collects.
+        members: How many members they hold.
+        runs: How many trainings that makes, as the paper counts them.
         dense_epochs: The length of the dense training that is the unit of cost.
         dense_flops: What that training costs.
         dense_forward_flops: One sample through the dense network.
@@ -56,7 +59,8 @@ class Ledger:
 
     phases: tuple[PhaseCost, ...]
     tickets: int
-    runs: int
+    members: int
+    runs: float
     dense_epochs: float
     dense_flops: float
     dense_forward_flops: float
@@ -73,17 +77,17 @@ class Ledger:
     @property
     def relative_flops(self) -> float:
         """Training FLOPs as a multiple of one dense training: the paper's column."""
-        return self.flops / self.dense_flops
+        return _multiple(self.flops, self.dense_flops)
 
     @property
     def relative_growth_flops(self) -> float:
         """What dense gradients for growth add, as a multiple of one dense training."""
-        return math.fsum(phase.growth_flops for phase in self.phases) / self.dense_flops
+        return _multiple(math.fsum(p.growth_flops for p in self.phases), self.dense_flops)
 
     @property
     def relative_test_flops(self) -> float:
         """FLOPs of one prediction by all members, as a multiple of one dense network's."""
-        return self.test_flops / self.dense_forward_flops
+        return _multiple(self.test_flops, self.dense_forward_flops)
 
     @property
     def seconds(self) -> float:
@@ -110,6 +114,11 @@ class Ledger:
         }
 
 
+def _multiple(cost: float, unit: float) -> float:
+    # A network whose layers are all of a kind that is not counted costs nothing.
+    return cost / unit if unit else math.nan
+
+
 def price(
     plan: Plan,
     model: nn.Module,
@@ -119,6 +128,7 @@ def price(
     batch_size: int,
     steps_per_epoch: int,
     dense_epochs: float | None = None,
+    transformed: nn.Module | None = None,
 ) -> Ledger:
     """Prices a plan for a network, which may live on the meta device, before any training.
 
@@ -130,17 +140,24 @@ def price(
         batch_size: Samples a step.
         steps_per_epoch: Steps in one epoch.
         dense_epochs: The dense training to compare with, if not the plan's own.
+        transformed: The network as the method trains it, if that is another.
     """
-    networks = _Networks(model, input_shape, plan.sparse)
+    untouched = _Networks(model, input_shape, plan.sparse)
+    networks, plain, trained = untouched, untouched.at(0.0), model
+    if transformed is not None:
+        networks, trained = _Networks(transformed, input_shape, plan.sparse), transformed
+    share = trained.training_share if isinstance(trained, MemberNetwork) else 1.0
     dense, last = networks.at(0.0), networks.at(plan.runs[-1].phases[-1].sparsity)
     phases = []
     for number, run in enumerate(plan.runs, start=1):
         timeline = Timeline(run, steps_per_epoch)
         for span in timeline.spans:
-            network = networks.at(span.phase.sparsity)
             steps = span.end - span.start
             samples = train_size * steps / steps_per_epoch
-            extra = dense.forward_flops - network.forward_flops
+            forward = _mean_forward_flops(networks, timeline, span)
+            growth = _growth_steps(plan, timeline, span) * (dense.forward_flops - forward)
+            if plan.sparse.reserve > 0:  # it takes the place of growth
+                growth = steps * networks.at(span.phase.sparsity).reserve_flops
             phases.append(
                 PhaseCost(
                     number,
@@ -149,30 +166,50 @@ def price(
                     steps,
                     span.phase.sparsity,
                     timeline.explorations(span),
-                    train_flops(network.forward_flops) * samples,
-                    _dense_gradients(plan, timeline, span) * batch_size * extra,
+                    train_flops(share * forward) * samples,
+                    growth * batch_size,
                 )
             )
     dense_epochs = plan.dense_epochs if dense_epochs is None else dense_epochs
     return Ledger(
         tuple(phases),
         plan.tickets,
-        len(plan.runs),
+        plan.tickets * (trained.members if isinstance(trained, MemberNetwork) else 1),
+        plan.trainings or len(plan.runs),
         dense_epochs,
-        train_flops(dense.forward_flops) * train_size * dense_epochs,
-        dense.forward_flops,
+        train_flops(plain.forward_flops) * train_size * dense_epochs,
+        plain.forward_flops,
         plan.tickets * last.forward_flops,
-        dense.parameters,
+        plain.parameters,
         last.parameters,
         plan.tickets * last.bytes,
     )
 
 
-def _dense_gradients(plan: Plan, timeline: Timeline, span: Span) -> int:
-    """On how many steps of a phase growth needs the gradient of all weights."""
-    if "momentum" in plan.sparse.grow:
+def _mean_forward_flops(networks: _Networks, timeline: Timeline, span: Span) -> float:
+    """FLOPs of one sample forward, in the mean of a phase's steps."""
+    pruning = timeline.pruning(span)
+    if pruning is None:
+        return networks.at(span.phase.sparsity).forward_flops
+    total, sparsity, since = 0.0, pruning.initial, span.start
+    for step in range(span.start + 1, span.end + 1):
+        reached = pruning(step)
+        if reached is not None or step == span.end:
+            total += (step - since) * networks.at(sparsity).forward_flops
+            sparsity, since = sparsity if reached is None else reached, step
+    return total / (span.end - span.start)
+
+
+def _growth_steps(plan: Plan, timeline: Timeline, span: Span) -> int:
+    """On how many steps of a phase the gradient of all weights is needed.
+
+    Momentum (SNFS) is a mean over all steps, whether it prunes, grows or shares out; growth by
+    gradient looks at explorations only.
+    """
+    sparse = plan.sparse
+    if any("momentum" in (part or "") for part in (sparse.prune, sparse.grow, sparse.redistribute)):
         return span.end - span.start
-    if "gradient" not in plan.sparse.grow:
+    if "gradient" not in sparse.grow:
         return 0
     escapes = sum(isinstance(event, Escape) for event in span.phase.at_end)
     return timeline.explorations(span) + escapes
@@ -180,9 +217,13 @@ def _dense_gradients(plan: Plan, timeline: Timeline, span: Span) -> int:
 
 @dataclass(frozen=True)
 class _Network:
-    """A network at one sparsity: FLOPs of one sample, non-zero parameters, size as a ticket."""
+    """A network at one sparsity: FLOPs of one sample, non-zero parameters, size as a ticket.
+
+    `reserve_flops` are those of the gradient of what trains besides the active weights (Top-KAST).
+    """
 
     forward_flops: float
+    reserve_flops: float
     parameters: int
     bytes: int
 
@@ -210,12 +251,18 @@ class _Networks:
         sizes = {name: math.prod(shape) for name, shape in self._shapes.items()}
         counts = dict(sizes)
         if sparsity > 0:
-            counts = allocate(self._shapes, sparsity, self._options.distribution)
+            structure = parse_structure(self._options.structure)
+            counts = structure.allocate(self._shapes, sparsity, self._options.distribution)
         densities = {name: counts[name] / sizes[name] for name in sizes}
         parameters = self._parameters - sum(sizes.values()) + sum(counts.values())
+        reserves = {
+            name: min(self._options.reserve, 1 - density) for name, density in densities.items()
+        }
+        sparse = {name: cost for name, cost in self._costs.items() if name in reserves}
         topology_bits = sum(sizes[name] for name in sizes if counts[name] < sizes[name])
         return _Network(
             forward_flops(self._costs, densities),
+            forward_flops(sparse, reserves),
             parameters,
             4 * (parameters + self._buffers) + topology_bits // 8,
         )

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from ..config import OPTIMIZERS
 from ..errors import UnknownNameError
+from ..methods.members import MemberNetwork
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,18 @@ def make_optimizer(model: nn.Module, options: OptimizerOptions) -> Optimizer:
         >>> make_optimizer(nn.Linear(2, 2), OptimizerOptions("adamw")).__class__.__name__
         'AdamW'
     """
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    decay = options.weight_decay
-    groups = [{"params": parameters, "weight_decay": decay}]
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    parameters = list(named.values())
+    spared = set(model.undecayed()) if isinstance(model, MemberNetwork) else set()
     if not options.decay_norms:
-        # Norms and biases are the parameters of one dimension.
-        groups = [
-            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": decay},
-            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-        ]
+        # Norms and biases are the parameters of one dimension; the biases of several members have
+        # two.
+        spared |= {p for n, p in named.items() if p.ndim <= 1 or n.split(".")[-1] == "bias"}
+    groups = [
+        {"params": [p for p in parameters if p not in spared], "weight_decay": options.weight_decay}
+    ]
+    if spared:
+        groups.append({"params": [p for p in parameters if p in spared], "weight_decay": 0.0})
     if options.name == "sgd":
         return torch.optim.SGD(groups, lr=0.1, momentum=options.momentum, nesterov=options.nesterov)
     if options.name == "adam":

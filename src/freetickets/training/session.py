@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -11,9 +12,11 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from ..errors import FreeTicketsError
+from ..methods.members import MemberNetwork
 from ..methods.plan import Run, SparseOptions
 from ..methods.timeline import Timeline
 from ..seeds import derive
+from ..sparsity.criteria import initial_topology
 from ..sparsity.sparsifier import Sparsifier
 from ..sparsity.topology import Topology
 from .optimizer import OptimizerOptions, make_optimizer
@@ -31,6 +34,8 @@ class Session:
         sparse: How the network is made sparse, if the plan asks for it.
         label_smoothing: Of the cross-entropy.
         backend: How sparse layers are computed: see `Sparsifier`.
+        combine: How the members that a network may hold are combined.
+        topology: What the network starts with, if not with a random topology.
     """
 
     def __init__(
@@ -43,35 +48,53 @@ class Session:
         sparse: SparseOptions,
         label_smoothing: float,
         backend: str,
+        combine: str = "probabilities",
+        topology: Topology | None = None,
     ) -> None:
         self.run = run
         self.timeline = timeline
         self.network = network
+        self.sparsifier: Sparsifier | None = None
         self._fabric = fabric
+        self._sparse = sparse
         self._label_smoothing = label_smoothing
+        self._backend = backend
+        self._combine = combine
         network.to(fabric.device)
-        raw_optimizer = make_optimizer(network, optimizer)
-        self._raw_optimizer = raw_optimizer
-        sparsity = run.phases[0].sparsity
-        self.sparsifier = (
-            Sparsifier(
-                network,
-                raw_optimizer,
-                sparsity,
-                distribution=sparse.distribution,
-                exploration=timeline.exploration_rate,
-                prune=sparse.prune,
-                grow=sparse.grow,
-                regrown_value=cast(Any, sparse.regrown_value),
-                exclude=sparse.exclude,
-                backend=cast(Any, backend),
-                seed=derive(run.seed, "topology"),
-            )
-            if sparsity > 0
-            else None
-        )
+        self._raw_optimizer = make_optimizer(network, optimizer)
+        prunes = any(phase.pruning is not None for phase in run.phases)
+        if topology is not None or run.phases[0].sparsity > 0 or prunes:
+            self._sparsify(topology)
         # After the sparsifier, which may replace layers: a wrapper must see the new ones.
-        self._model, self._optimizer = fabric.setup(network, raw_optimizer)
+        self._model, self._optimizer = fabric.setup(network, self._raw_optimizer)
+
+    def _sparsify(self, topology: Topology | None) -> None:
+        sparse, first = self._sparse, self.run.phases[0]
+        prunes = any(phase.pruning is not None for phase in self.run.phases)
+        sparsity = first.sparsity if first.pruning is None else first.pruning.initial
+        # Layers whose counts change can't be held compressed, nor those with a reserve; the other
+        # runs of a plan can.
+        changes = prunes or sparse.redistribute is not None or sparse.reserve > 0
+        backend = "masked" if changes else self._backend
+        self.sparsifier = Sparsifier(
+            self.network,
+            self._raw_optimizer,
+            sparsity,
+            topology=topology,
+            distribution=sparse.distribution,
+            structure=sparse.structure,
+            exploration=self.timeline.exploration_rate,
+            pruning=self.timeline.sparsity if prunes else None,
+            prune=sparse.prune,
+            grow=sparse.grow,
+            prune_scope=cast(Any, sparse.prune_scope),
+            redistribute=cast(Any, sparse.redistribute),
+            reserve=sparse.reserve,
+            regrown_value=cast(Any, sparse.regrown_value),
+            exclude=sparse.exclude,
+            backend=cast(Any, backend),
+            seed=derive(self.run.seed, "topology"),
+        )
 
     def step(self, step: int, inputs: Tensor, labels: Tensor, *, keep_gradients: bool) -> Tensor:
         """Takes one training step, and returns its loss and its number of correct answers.
@@ -89,26 +112,42 @@ class Session:
         if self.sparsifier is not None and keep_gradients:
             self.sparsifier.keep_gradients()
         self.network.train()
-        logits = self._model(inputs)
+        samples = len(labels)
+        if isinstance(self.network, MemberNetwork):
+            logits, labels = self._model(inputs, labels)
+        else:
+            logits = self._model(inputs)
         loss = _cross_entropy(logits, labels, label_smoothing=self._label_smoothing)
         self._optimizer.zero_grad()
         self._fabric.backward(loss)
         self._optimizer.step()
         if self.sparsifier is not None:
             self.sparsifier.step()
-        correct = (logits.detach().argmax(-1) == labels).sum()
-        return torch.stack([loss.detach().double() * len(labels), correct.double()])
+        correct = (logits.detach().argmax(-1) == labels).double().mean()
+        return torch.stack([loss.detach().double(), correct]) * samples
 
     def escape(self, rate: float) -> None:
         """Explores once at a large rate; a dense network has no topology to leave."""
         if self.sparsifier is not None:
             self.sparsifier.explore(rate)
 
+    def prune(self, sparsity: float, step: int) -> None:
+        """Makes a dense network sparse: the smallest of all its weights go."""
+        topology = initial_topology(
+            "magnitude", self.network, sparsity, (), distribution="global",
+            exclude=self._sparse.exclude,
+        )  # fmt: skip
+        self._sparsify(topology)
+        assert self.sparsifier is not None
+        self.sparsifier.steps = step
+
     @torch.no_grad()
     def score(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """Returns the summed loss and the number of correct answers of a batch."""
         self.network.eval()
         logits = self._model(inputs)
+        if isinstance(self.network, MemberNetwork):
+            logits = joint_log_probs(logits, self._combine)
         loss = _cross_entropy(logits, labels, reduction="sum")
         return torch.stack([loss.double(), (logits.argmax(-1) == labels).sum().double()])
 
@@ -133,15 +172,44 @@ class Session:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a `state_dict`."""
+        load_weights(self.network, state["network"])
         try:
-            self.network.load_state_dict(state["network"])
             self._raw_optimizer.load_state_dict(state["optimizer"])
-        except (RuntimeError, ValueError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise FreeTicketsError(f"the checkpoint is of another network: {reason}") from error
+        except ValueError as error:
+            raise _other_network(error) from error
         if self.sparsifier is not None:
             self.sparsifier.load_state_dict(state["sparsifier"])
         self._fabric.strategy.precision.load_state_dict(state["precision"])
+
+
+def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Gives a network the weights of a checkpoint.
+
+    Raises:
+        FreeTicketsError: They are of another one.
+    """
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:
+        raise _other_network(error) from error
+
+
+def _other_network(error: Exception) -> FreeTicketsError:
+    reason = " ".join(str(error).split())[:200]
+    return FreeTicketsError(f"the checkpoint is of another network: {reason}")
+
+
+def joint_log_probs(logits: Tensor, combine: str) -> Tensor:
+    """What members say together: their logits (M, N, C) as log-probabilities (N, C).
+
+    Example:
+        >>> opposed = torch.tensor([[[50.0, 0.0]], [[0.0, 50.0]]])
+        >>> joint_log_probs(opposed, "probabilities").exp().tolist()
+        [[0.5, 0.5]]
+    """
+    if combine == "logits":
+        return logits.log_softmax(-1).mean(0).log_softmax(-1)
+    return logits.log_softmax(-1).logsumexp(0) - math.log(len(logits))
 
 
 def _cross_entropy(logits: Tensor, labels: Tensor, **options: Any) -> Tensor:

@@ -52,6 +52,7 @@ class State:
         tally: Sums since the last row of the log.
         best: The phase's best ticket so far, packed, where the plan wants the best.
         best_accuracy: Its accuracy on validation data.
+        shelf: What runs have remembered for later ones, packed as tickets.
         rows: The log.
         seconds: Time spent in the steps of each (run, phase).
     """
@@ -62,6 +63,7 @@ class State:
     tally: Tally = field(default_factory=Tally)
     best: dict[str, Any] | None = None
     best_accuracy: float = -1.0
+    shelf: dict[str, dict[str, Any]] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[tuple[int, str], float] = field(default_factory=dict)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import time
@@ -18,22 +19,28 @@ from torch import Tensor, nn
 
 from ..data.batches import Batches
 from ..errors import FreeTicketsError, StoppedError
-from ..methods.plan import Collect, Escape, Phase, Plan
+from ..methods.plan import Collect, Escape, Phase, Plan, Prune, Remember, Run
 from ..methods.timeline import Span, Timeline
 from ..seeds import derive
+from ..sparsity.criteria import initial_topology
+from ..sparsity.topology import Topology, unpack_mask
 from ..storage import write_atomic
 from ..ticket import Ticket, ticket_path
 from .checkpoint import Checkpoints
 from .interrupt import StopRequest
 from .optimizer import OptimizerOptions
 from .progress import Reporter
-from .session import Session
+from .session import Session, load_weights
 from .state import Clock, Score, State, Tally
 
 LOG_COLUMNS = (
     "run", "phase", "epoch", "step", "lr", "train_loss", "train_accuracy", "validation_loss",
     "validation_accuracy", "itop_rate", "events", "seconds",
 )  # fmt: skip
+
+
+# Training batches that a criterion looks at, to choose a topology before any training.
+_CRITERION_BATCHES = 4
 
 
 class Trainer:
@@ -130,21 +137,27 @@ class Trainer:
         batches = self._batches(run.seed)
         timeline = Timeline(run, len(batches))
         torch.manual_seed(derive(run.seed, "init"))
+        network = self._build()
+        if saved is not None:
+            load_weights(network, saved["network"])  # before its topology: it may be another one's
+        elif run.start is not None:
+            network.load_state_dict(self._remembered(run.start.weights).state)
         session = Session(
             run,
             timeline,
-            self._build(),
+            network,
             self._fabric,
             self._optimizer,
             self._plan.sparse,
             self._label_smoothing,
             self._backend,
+            self._plan.combine,
+            self._first_topology(run, network, batches, saved),
         )
         if saved is not None:
             session.load_state_dict(saved)
-        clock = Clock(
-            state.run * timeline.steps + state.step, len(self._plan.runs) * timeline.steps
-        )
+        lengths = [Timeline(each, len(batches)).steps for each in self._plan.runs]
+        clock = Clock(sum(lengths[: state.run]) + state.step, sum(lengths))
         self._reporter.start(clock.done, clock.total)
         while state.step < timeline.steps:
             epoch, first = divmod(state.step, len(batches))
@@ -160,8 +173,40 @@ class Trainer:
                 if self._stop.made or self._save_is_due():
                     self._save(session)
         state.run, state.step = state.run + 1, 0
+        if all(later.start is None for later in self._plan.runs[state.run :]):
+            state.shelf = {}  # else each further checkpoint would hold what nobody takes
         self._save(None)
         self._reporter.stop()
+
+    def _first_topology(
+        self, run: Run, network: nn.Module, batches: Batches, saved: Mapping[str, Any] | None
+    ) -> Topology | None:
+        """The topology that a run starts or goes on with; None for a random one, or none at all."""
+        if saved is not None:
+            if saved["sparsifier"] is None:
+                return None
+            packed = saved["sparsifier"]["topology"]
+            shapes = {name: saved["network"][name].shape for name in packed}
+            return {name: unpack_mask(mask, shapes[name]) for name, mask in packed.items()}
+        if run.start is not None:
+            return self._remembered(run.start.topology).topology
+        sparse, first = self._plan.sparse, run.phases[0]
+        sparsity = first.sparsity if first.pruning is None else first.pruning.initial
+        if sparse.criterion == "random" or sparsity == 0:
+            return None
+        chosen = initial_topology(
+            sparse.criterion,
+            network,
+            sparsity,
+            list(itertools.islice(batches.epoch(0), _CRITERION_BATCHES)),
+            distribution=sparse.distribution,
+            exclude=sparse.exclude,
+            seed=derive(run.seed, "topology"),
+        )
+        return {name: mask for name, mask in chosen.items() if not mask.all()}
+
+    def _remembered(self, name: str) -> Ticket:
+        return Ticket.unpack(self._state.shelf[name])
 
     def _train_step(self, session: Session, span: Span, inputs: Tensor, labels: Tensor) -> None:
         state, device = self._state, self._fabric.device
@@ -196,13 +241,21 @@ class Trainer:
         score = self._validate(session)
         losses = (state.tally.loss, score.loss or 0.0)
         self._check_finite(session, all(map(math.isfinite, losses)) and session.finite)
-        if _selects_best(span.phase) and (score.accuracy or 0.0) > state.best_accuracy:
+        pruning = session.timeline.pruning(span)
+        complete = pruning is None or state.step >= pruning.end  # a ticket has its full sparsity
+        better = (score.accuracy or 0.0) > state.best_accuracy
+        if _selects_best(span.phase) and complete and better:
             state.best = self._take(session, span, score).pack()
             state.best_accuracy = score.accuracy or 0.0
         events = span.phase.at_end if ends else ()
         for event in events:
             if isinstance(event, Collect):
                 self._collect(session, span, event, score)
+            elif isinstance(event, Remember):
+                state.shelf[event.name] = self._take(session, span, score).pack()
+            elif isinstance(event, Prune):
+                session.prune(event.sparsity, state.step)
+                self._reporter.line(f"pruned to a sparsity of {event.sparsity:g}")
             else:
                 session.escape(event.rate)
                 self._reporter.line(

@@ -1,0 +1,87 @@
+"""The lottery-ticket-rewinding ensemble: one mask, trained again and again from an early moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..errors import FreeTicketsError
+from .method import Setting, SparseMethod
+from .plan import Phase, Plan, PruningPlan, Remember, Run, Start, Stretch
+
+
+@dataclass(frozen=True)
+class LTR(SparseMethod):
+    """A dense training is pruned gradually; its mask is trained M times from an early state.
+
+    Attributes:
+        rewind: The moment to go back to, as a share of the training.
+        prune_from: When gradual pruning begins, as a share of what follows that moment.
+        prune_until: When it ends.
+    """
+
+    name: ClassVar[str] = "ltr"
+    summary: ClassVar[str] = "one pruned mask, trained again from an early state for each member"
+    paper: ClassVar[str] = "Frankle et al. 2020"
+
+    rewind: float = 0.05
+    # The paper gives no schedule. Only the mask is used, so nothing has to recover after pruning.
+    prune_from: float = 0.5
+    prune_until: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.criterion != "random":
+            raise FreeTicketsError(
+                "ltr finds its mask by training: leave criterion out, or take static or dst"
+            )
+        if not 0 < self.rewind < 1:
+            raise FreeTicketsError(f"rewind must lie between 0 and 1, not {self.rewind}")
+        if not 0 <= self.prune_from < self.prune_until <= 1:
+            raise FreeTicketsError(
+                f"prune_from must lie below prune_until, both within 0 to 1: {self.prune_from}, "
+                f"{self.prune_until}"
+            )
+
+    def plan(self, setting: Setting) -> Plan:
+        """One run that finds the mask, and one for each ticket; seeds and data orders differ."""
+        recipe = setting.recipe
+        scale = setting.scale(recipe.dense_epochs)
+        schedule = recipe.dense_schedule(scale, setting.initial_lr)
+        early, late = cut(schedule, self.rewind * recipe.dense_epochs * scale)
+        pruning = PruningPlan(0.0, self.prune_from, self.prune_until, recipe.interval)
+        search = Run(
+            setting.seed,
+            (
+                Phase("begin", early, at_end=(Remember("early"),)),
+                Phase("prune", late, self.sparsity, pruning=pruning, at_end=(Remember("pruned"),)),
+            ),
+        )
+        retrain = Phase("retrain", late, self.sparsity, at_end=(setting.collect,))
+        runs = tuple(
+            Run(setting.seed + 1 + i, (retrain,), Start("early", "pruned"))
+            for i in range(self.tickets)
+        )
+        dense = recipe.dense_epochs * scale
+        return Plan(self.name, (search, *runs), dense, self.sparse_options(recipe))
+
+
+def cut(
+    schedule: tuple[Stretch, ...], epochs: float
+) -> tuple[tuple[Stretch, ...], tuple[Stretch, ...]]:
+    """Cuts a schedule of constant rates in two.
+
+    Example:
+        >>> before, after = cut((Stretch(10, 0.1), Stretch(5, 0.01)), 12)
+        >>> [stretch.epochs for stretch in before], [stretch.epochs for stretch in after]
+        ([10, 2], [3])
+    """
+    before, after, left = [], [], epochs
+    for stretch in schedule:
+        first = min(stretch.epochs, max(0, left))
+        left -= stretch.epochs
+        if first > 0:
+            before.append(Stretch(first, stretch.lr))
+        if first < stretch.epochs:
+            after.append(Stretch(stretch.epochs - first, stretch.lr))
+    return tuple(before), tuple(after)

@@ -1,0 +1,136 @@
+"""Several members in one network: what the trainer and the ensemble ask of it, and its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+WeightLayer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+
+class MemberNetwork(nn.Module):
+    """One network that holds several members.
+
+    Attributes:
+        members: How many (M).
+        training_share: FLOPs of one training forward over those of one prediction by all members.
+    """
+
+    members: int
+    training_share: float = 1.0
+
+    def forward(self, x: Tensor, labels: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        """Predicts, or says what to train on.
+
+        Args:
+            x: A batch of B samples.
+            labels: Their labels, (B,), in training only.
+
+        Returns:
+            Without labels the logits of all members, (M, B, C). With labels K pairs of logits
+            (K, C) and labels (K,), whose mean cross-entropy is the method's loss.
+        """
+        return self.member_logits(x) if labels is None else self.training_pairs(x, labels)
+
+    def member_logits(self, x: Tensor) -> Tensor:
+        """Returns the logits of all members, (M, B, C)."""
+        raise NotImplementedError
+
+    def training_pairs(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns logits (K, C) and the labels (K,) they are to learn."""
+        raise NotImplementedError
+
+    def undecayed(self) -> list[nn.Parameter]:
+        """Returns the parameters that weight decay must leave alone."""
+        return []
+
+
+def summed_over_members(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Pairs the logits (M, B, C) of all members with labels (M, B), each member at full weight.
+
+    The mean over all pairs would make each member learn at an M-th of the rate of a network of its
+    own; so the gradients, not the values, are multiplied by M.
+    """
+    if logits.requires_grad:
+        members = len(logits)
+        logits.register_hook(lambda gradient: gradient * members)  # type: ignore[no-untyped-call]
+    return logits.flatten(0, 1), labels.flatten()
+
+
+def redrawn(values: Tensor) -> Tensor:
+    """Returns the values of a fresh parameter in a new random order.
+
+    They were drawn independently, so this is another draw from the network's own initialisation,
+    whatever that is; parameters that start as a constant stay so.
+
+    Example:
+        >>> redrawn(torch.ones(3)).tolist()
+        [1.0, 1.0, 1.0]
+    """
+    order = torch.randperm(values.numel()).to(values.device)
+    return values.detach().flatten()[order].view(values.shape)
+
+
+def weight_layers(network: nn.Module) -> dict[str, WeightLayer]:
+    """Returns the linear and convolutional layers by name, in the order of their definition.
+
+    Those of `nn.MultiheadAttention` are left out: it uses their weights without calling them.
+
+    Example:
+        >>> list(weight_layers(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))))
+        ['0', '2']
+    """
+    hidden = {
+        layer
+        for attention in network.modules()
+        if isinstance(attention, nn.MultiheadAttention)
+        for layer in attention.modules()
+    }
+    return {
+        name: layer
+        for name, layer in network.named_modules()
+        if isinstance(layer, WeightLayer) and layer not in hidden
+    }
+
+
+def replace_layers(network: nn.Module, make: Callable[[WeightLayer], nn.Module]) -> nn.Module:
+    """Puts `make(layer)` in the place of each of the `weight_layers`, and returns the network.
+
+    A layer that is used in several places is replaced by one and the same.
+    """
+    made: dict[nn.Module, nn.Module] = {
+        layer: make(layer) for layer in weight_layers(network).values()
+    }
+    for module in list(network.modules()):
+        if module not in made:
+            # Not named_children, which gives a layer under one of its names only.
+            for name, child in module._modules.items():
+                if child is not None and child in made:
+                    setattr(module, name, made[child])
+    return made.get(network, network)
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Puts a network in evaluation mode for a while, then each module back in its own."""
+    modes = {module: module.training for module in network.modules()}
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+@contextmanager
+def layer_by_layer() -> Iterator[None]:
+    """Makes transformers call their layers: in prediction they would use the weights directly."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)

@@ -1,0 +1,110 @@
+"""A network whose members share all weights but a rank-one factor each."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import FreeTicketsError
+from ..members import MemberNetwork, WeightLayer, layer_by_layer, replace_layers, weight_layers
+
+
+class _Rows:
+    """How many samples of the batch that is being computed belong to each member, in turn."""
+
+    counts: list[int]
+
+
+class RankOneLayer(nn.Module):
+    """A layer with a weight W ∘ r sᵀ for each member, of which only W is large, and shared.
+
+    Args:
+        layer: Any linear or convolutional layer; its bias becomes one for each member.
+        members: How many members.
+        rows: Which rows of the input belong to which member.
+    """
+
+    def __init__(self, layer: WeightLayer, members: int, rows: _Rows) -> None:
+        super().__init__()
+        weight, bias = layer.weight, layer.bias
+        self.layer = layer
+        inputs = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
+        self.s = _signs(members, inputs, weight)
+        self.r = _signs(members, len(weight), weight)
+        self.bias = nn.Parameter(bias.detach().repeat(members, 1)) if bias is not None else None
+        layer.register_parameter("bias", None)
+        self._rows = rows
+        self._channels = -1 if isinstance(layer, nn.Linear) else 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Computes r ∘ W (s ∘ x) + b, with the r, s and b of each row's member."""
+        y = self.layer(x * self._spread(self.s, x))
+        y = y * self._spread(self.r, y)
+        return y if self.bias is None else y + self._spread(self.bias, y)
+
+    def _spread(self, factors: Tensor, x: Tensor) -> Tensor:
+        """Repeats each member's factors for its rows, shaped to be multiplied with x."""
+        counts = self._rows.counts
+        times, rest = divmod(len(x), sum(counts))
+        if rest or not times:
+            raise FreeTicketsError(
+                f"BatchEnsemble: a layer is given {len(x)} rows for {sum(counts)} samples: the "
+                "first axis must be the batch throughout (batch_first=True)"
+            )
+        rows = [factor.expand(n * times, -1) for factor, n in zip(factors, counts, strict=True)]
+        shape = [1] * x.ndim
+        shape[0], shape[self._channels] = len(x), -1
+        return torch.cat(rows).view(shape)
+
+
+class BatchEnsembleNetwork(MemberNetwork):
+    """A network with a rank-one factor for each member on each of its layers.
+
+    Args:
+        network: Its linear and convolutional layers are replaced.
+        members: How many members.
+        tiled: Whether each member trains on the whole batch, or on its part of it.
+    """
+
+    def __init__(self, network: nn.Module, members: int, tiled: bool) -> None:
+        super().__init__()
+        if not weight_layers(network):
+            raise FreeTicketsError(
+                f"BatchEnsemble needs linear or convolutional layers; {type(network).__name__} "
+                "has none"
+            )
+        self.members = members
+        self.training_share = 1.0 if tiled else 1 / members
+        self._tiled = tiled
+        self._rows = _Rows()
+        self.network = replace_layers(
+            network, lambda layer: RankOneLayer(layer, members, self._rows)
+        )
+
+    def member_logits(self, x: Tensor) -> Tensor:
+        """Gives the batch to all members, one after the other on the first axis."""
+        self._rows.counts = [len(x)] * self.members
+        tiles = x.repeat(self.members, *[1] * (x.ndim - 1))
+        return self._run(tiles).reshape(self.members, len(x), -1)
+
+    def training_pairs(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Gives each member the whole batch, or its part."""
+        if self._tiled:
+            return self.member_logits(x).flatten(0, 1), labels.repeat(self.members)
+        self._rows.counts = [len(part) for part in labels.tensor_split(self.members)]
+        return self._run(x), labels
+
+    def undecayed(self) -> list[nn.Parameter]:
+        """The factors: decay would pull them from ±1 to 0, and the shared weight with them."""
+        layers = [module for module in self.modules() if isinstance(module, RankOneLayer)]
+        return [factor for layer in layers for factor in (layer.r, layer.s)]
+
+    def _run(self, x: Tensor) -> Tensor:
+        with layer_by_layer():
+            logits: Tensor = self.network(x)
+        return logits
+
+
+def _signs(members: int, size: int, like: Tensor) -> nn.Parameter:
+    signs = torch.randint(2, (members, size)) * 2 - 1
+    return nn.Parameter(signs.to(like.device, like.dtype))

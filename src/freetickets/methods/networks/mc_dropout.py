@@ -1,0 +1,67 @@
+"""A network whose members are passes with different units dropped."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import FreeTicketsError
+from ...seeds import derive
+from ..members import MemberNetwork, evaluating, layer_by_layer, replace_layers, weight_layers
+
+_DROPOUT = (
+    nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
+)  # fmt: skip
+# What these do in training and not in prediction is dropout, and nothing else.
+_RANDOM = (*_DROPOUT, nn.MultiheadAttention, nn.RNNBase)
+
+
+class MCDropoutNetwork(MemberNetwork):
+    """A network that predicts several times with dropout.
+
+    Args:
+        network: The network; its dropout layers are used, or some are put in if it has none.
+        passes: How often it predicts.
+        rate: The rate of the dropout layers that have none of their own.
+    """
+
+    def __init__(self, network: nn.Module, passes: int, rate: float) -> None:
+        super().__init__()
+        self.members = passes
+        self.training_share = 1 / passes
+        if not any(isinstance(module, _DROPOUT) for module in network.modules()):
+            network = _with_dropout(network)
+        for module in network.modules():
+            if isinstance(module, _DROPOUT) and module.p == 0:
+                module.p = rate
+        self.network = network
+
+    def member_logits(self, x: Tensor) -> Tensor:
+        """Predicts with the same draws each time, so that a prediction can be repeated."""
+        devices = [x.device] if x.is_cuda else []
+        with torch.random.fork_rng(devices), evaluating(self.network), layer_by_layer():
+            for module in self.network.modules():
+                module.training = isinstance(module, _RANDOM)
+            passes = []
+            for number in range(self.members):
+                torch.manual_seed(derive("mc-dropout", number))
+                passes.append(self.network(x))
+        return torch.stack(passes)
+
+    def training_pairs(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Trains like any network with dropout."""
+        return self.network(x), labels
+
+
+def _with_dropout(network: nn.Module) -> nn.Module:
+    layers = list(weight_layers(network).values())
+    if len(layers) < 2:
+        raise FreeTicketsError(
+            f"MC Dropout finds no place for dropout in {type(network).__name__}, which has fewer "
+            "than two linear or convolutional layers: give it nn.Dropout layers"
+        )
+
+    def with_dropout(layer: nn.Module) -> nn.Module:
+        return layer if layer is layers[0] else nn.Sequential(nn.Dropout(0.0), layer)
+
+    return replace_layers(network, with_dropout)

@@ -1,0 +1,139 @@
+"""A network that takes several inputs at once and has a head for each."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import FreeTicketsError
+from ..members import (
+    MemberNetwork,
+    WeightLayer,
+    redrawn,
+    summed_over_members,
+    weight_layers,
+)
+
+
+class MIMONetwork(MemberNetwork):
+    """A network with M inputs and M outputs.
+
+    The M inputs lie side by side on the axis that the first layer mixes: the channels of a
+    convolution, the last axis of a linear layer.
+
+    Args:
+        network: Its first layer with weights and its last linear layer are widened in place.
+        members: How many inputs and outputs (M).
+        input_repetition: The share of a training batch in which all heads see the same sample (ρ).
+        batch_repetition: How often a training batch holds each sample.
+    """
+
+    def __init__(
+        self, network: nn.Module, members: int, input_repetition: float, batch_repetition: int
+    ) -> None:
+        super().__init__()
+        self.members = members
+        self._input_repetition = input_repetition
+        self._batch_repetition = batch_repetition
+        self.training_share = float(batch_repetition)
+        layers = weight_layers(network)
+        linear = {name: each for name, each in layers.items() if isinstance(each, nn.Linear)}
+        if not linear:
+            raise FreeTicketsError(
+                f"MIMO needs a network that ends in a linear layer; {type(network).__name__} has "
+                "none"
+            )
+        first, last = next(iter(layers)), next(reversed(linear))
+        _widen_inputs(layers[first], members)
+        _widen_outputs(linear[last], members)
+        self._axis = -1 if first in linear else 1
+        self._ends = first, last
+        self.network = network
+        self._checked = False
+
+    def member_logits(self, x: Tensor) -> Tensor:
+        """Gives the same samples to all heads."""
+        return self._logits([x] * self.members)
+
+    def training_pairs(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Gives each head the batch in an order of its own."""
+        batch = torch.arange(len(x)).repeat(self._batch_repetition)
+        batch = batch[torch.randperm(len(batch))]
+        shuffled = round(len(batch) * (1 - self._input_repetition))
+        orders = [
+            torch.cat([batch[torch.randperm(shuffled)], batch[shuffled:]]).to(x.device)
+            for _ in range(self.members)
+        ]
+        logits = self._logits([x[order] for order in orders])
+        return summed_over_members(logits, torch.stack([labels[order] for order in orders]))
+
+    def _logits(self, inputs: list[Tensor]) -> Tensor:
+        x = torch.cat(inputs, dim=self._axis)
+        logits: Tensor = self.network(x) if self._checked else self._first_run(x)
+        return logits.reshape(len(x), self.members, -1).transpose(0, 1)
+
+    def _first_run(self, x: Tensor) -> Tensor:
+        """Raises unless the widened layers are the first and the last to be used."""
+        used: list[str] = []
+        hooks = [
+            layer.register_forward_pre_hook(lambda *_, name=name: used.append(name))
+            for name, layer in _watchable(self.network).items()
+        ]
+        name, (first, last) = type(self.network).__name__, self._ends
+        try:
+            logits: Tensor = self.network(x)
+        except Exception as error:  # whatever its own code says of an input that does not fit
+            reason = str(error).partition("\n")[0]
+            raise FreeTicketsError(
+                f"MIMO: {self.members} inputs side by side do not fit {name}, whose first layer "
+                f"should be {first!r}: {reason}"
+            ) from error
+        finally:
+            for hook in hooks:
+                hook.remove()
+        once = used.count(first) == used.count(last) == 1
+        if [*used[:1], *used[-1:]] != [first, last] or not once:
+            raise FreeTicketsError(
+                f"MIMO: {name} must use {first!r} first and {last!r} last, once each, but uses "
+                f"{', '.join(used)}: define its layers in the order in which they run"
+            )
+        if logits.ndim != 2:
+            raise FreeTicketsError(
+                f"MIMO: {name} must return scores of shape (N, classes), not {tuple(logits.shape)}"
+            )
+        self._checked = True
+        return logits
+
+
+def _watchable(network: nn.Module) -> dict[str, WeightLayer]:
+    # A hook inside a transformer would keep it from its fused prediction, and change the bits.
+    fused = {
+        layer
+        for block in network.modules()
+        if isinstance(block, nn.TransformerEncoderLayer)
+        for layer in block.modules()
+    }
+    layers = weight_layers(network)
+    return {name: layer for name, layer in layers.items() if layer not in fused}
+
+
+def _widen_inputs(layer: WeightLayer, times: int) -> None:
+    weight = layer.weight
+    # As many more inputs, each of less weight: the outputs keep their size.
+    copies = [weight.detach(), *(redrawn(weight) for _ in range(times - 1))]
+    layer.weight = nn.Parameter(torch.cat(copies, dim=1) / math.sqrt(times))
+    if isinstance(layer, nn.Linear):
+        layer.in_features *= times
+        return
+    if layer.groups != 1 and times > 1:
+        raise FreeTicketsError("MIMO: the first convolution must not be grouped (groups=1)")
+    layer.in_channels *= times
+
+
+def _widen_outputs(layer: nn.Linear, times: int) -> None:
+    for name, values in list(layer.named_parameters(recurse=False)):
+        copies = [values.detach(), *(redrawn(values) for _ in range(times - 1))]
+        setattr(layer, name, nn.Parameter(torch.cat(copies)))
+    layer.out_features *= times

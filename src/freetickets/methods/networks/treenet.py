@@ -1,0 +1,69 @@
+"""A network whose first stages are shared and whose last stages each member has for itself."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import FreeTicketsError
+from ..members import MemberNetwork, redrawn, summed_over_members
+from .stages import Stages
+
+
+class TreeNetwork(MemberNetwork):
+    """A trunk that all members share, and a branch for each.
+
+    Args:
+        network: It becomes the trunk and the first branch; the others start from other values.
+        members: How many branches.
+        shared: How many of its stages are the trunk; None for all but the last third, or the
+            last two if that is more.
+    """
+
+    def __init__(self, network: nn.Module, members: int, shared: int | None) -> None:
+        super().__init__()
+        self.members = members
+        self.trunk, branch = _split(network, shared)
+        others = [_fresh_copy(branch) for _ in range(members - 1)]
+        self.branches = nn.ModuleList([branch, *others])
+
+    def member_logits(self, x: Tensor) -> Tensor:
+        """Goes through the trunk once, and through all branches."""
+        trunk = self.trunk(x)
+        # Each has a copy of its own, as its first layer may work in place.
+        return torch.stack([branch(trunk.clone()) for branch in self.branches])
+
+    def training_pairs(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Trains each branch on the whole batch, as if it were alone."""
+        return summed_over_members(self.member_logits(x), labels.expand(self.members, -1))
+
+
+def _split(network: nn.Module, shared: int | None) -> tuple[nn.Module, nn.Module]:
+    if shared == 0:  # any network will do, also one that can't be traced
+        return nn.Identity(), network
+    stages, name = Stages(network), type(network).__name__
+    most = len(stages) - 1
+    if most == 0:
+        raise FreeTicketsError(
+            f"TreeNet: {name} can't be cut in stages: somewhere between two layers with weights, "
+            "one tensor must be all that flows on"
+        )
+    if shared is None:
+        # The paper does not say where it splits; this comes nearest to its costs.
+        shared = max(1, len(stages) - max(2, len(stages) // 3))
+    if shared > most:
+        raise FreeTicketsError(
+            f"TreeNet: {name} has {len(stages)} stages, of which 0 to {most} can be shared, not "
+            f"{shared}"
+        )
+    return stages.split(shared)
+
+
+def _fresh_copy(branch: nn.Module) -> nn.Module:
+    branch = copy.deepcopy(branch)
+    with torch.no_grad():
+        for parameter in branch.parameters():
+            parameter.copy_(redrawn(parameter))
+    return branch

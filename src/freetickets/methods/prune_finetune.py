@@ -1,0 +1,61 @@
+"""The prune-and-fine-tune ensemble: dense trainings, pruned at their ends and trained further."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..errors import FreeTicketsError
+from .method import Method, Setting, check_sparsity, check_tickets
+from .plan import Phase, Plan, Prune, Run, SparseOptions, Stretch
+
+
+@dataclass(frozen=True)
+class PruneFineTune(Method):
+    """Dense networks, trained independently; each loses its smallest weights, then trains on.
+
+    Attributes:
+        tickets: How many networks are trained (M).
+        sparsity: The share of zeros in each ticket (S).
+        finetune: The length of the fine-tuning as a share of one dense training's.
+        finetune_lr: Its constant learning rate, as a share of the initial one.
+        exclude: Layers that stay dense, by name pattern.
+    """
+
+    name: ClassVar[str] = "pf"
+    summary: ClassVar[str] = "dense networks, pruned by one global threshold and fine-tuned"
+    paper: ClassVar[str] = "Han et al. 2015"
+
+    tickets: int = 3
+    sparsity: float = 0.8
+    finetune: float = 1.0
+    finetune_lr: float = 0.01
+    exclude: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_tickets(self.tickets)
+        check_sparsity(self.sparsity)
+        for name in ("finetune", "finetune_lr"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise FreeTicketsError(f"{name} must be positive, not {getattr(self, name)}")
+
+    def plan(self, setting: Setting) -> Plan:
+        """M runs: train dense, prune, fine-tune, collect.
+
+        Which layers one threshold spares is not known before: costs are those of layers that all
+        keep the same share.
+        """
+        recipe, lr = setting.recipe, setting.initial_lr
+        scale = setting.scale(recipe.dense_epochs * (1 + self.finetune))
+        train = Phase("train", recipe.dense_schedule(scale, lr), at_end=(Prune(self.sparsity),))
+        tune = Phase(
+            "fine-tune",
+            (Stretch(self.finetune * recipe.dense_epochs * scale, lr * self.finetune_lr),),
+            self.sparsity,
+            at_end=(setting.collect,),
+        )
+        runs = tuple(Run(setting.seed + i, (train, tune)) for i in range(self.tickets))
+        options = SparseOptions(distribution="uniform", exclude=self.exclude)
+        dense = recipe.dense_epochs * scale
+        return Plan(self.name, runs, dense, options, trainings=2 * self.tickets)

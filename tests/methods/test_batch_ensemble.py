@@ -1,0 +1,186 @@
+"""BatchEnsemble against as many separate networks with the multiplied weights."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from freetickets.errors import FreeTicketsError
+from freetickets.methods.batch_ensemble import BatchEnsemble
+from freetickets.methods.members import MemberNetwork, weight_layers
+from freetickets.methods.networks.batch_ensemble import RankOneLayer
+from freetickets.models import create_model
+
+
+class Mixed(nn.Module):
+    """Groups, strides, one dimension, tokens folded into the batch, a layer used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 8, 3, stride=2, groups=2)
+        self.line = nn.Conv1d(8, 6, 2)
+        self.token = nn.Linear(6, 6)
+        self.fc = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.line(self.conv(x).flatten(2))
+        tokens = x.transpose(1, 2).flatten(0, 1)
+        tokens = self.token(torch.tanh(self.token(tokens)))
+        return self.fc(tokens.view(len(x), -1, 6).mean(1))
+
+
+class Encoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layer(x).mean(1))
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "mlp": (lambda: create_model("mlp-16-8", (3, 8, 8), 4), (3, 8, 8)),
+    "cnn": (lambda: create_model("cnn-4", (3, 8, 8), 4), (3, 8, 8)),
+    "wrn": (lambda: create_model("wrn-10-1", (3, 8, 8), 4), (3, 8, 8)),
+    "mixed": (Mixed, (4, 7, 7)),
+    "encoder": (Encoder, (5, 8)),
+    "linear": (lambda: nn.Linear(3, 4), (3,)),
+}
+
+
+def separate_networks(plain: nn.Module, model: MemberNetwork) -> list[nn.Module]:
+    """One network for each member, with the weights W * outer(r, s)."""
+    names = {id(layer): name for name, layer in weight_layers(plain).items()}
+    networks = []
+    for member in range(model.members):
+        network = copy.deepcopy(plain)
+        for name in names.values():
+            ours, theirs = model.network.get_submodule(name), network.get_submodule(name)
+            assert isinstance(ours, RankOneLayer)
+            weight = ours.layer.weight.detach()
+            groups = getattr(theirs, "groups", 1)
+            s = ours.s[member].detach().view(groups, -1)  # each group reads inputs of its own
+            s = s.repeat_interleave(len(weight) // groups, dim=0)
+            r = ours.r[member].detach()[:, None]
+            factors = (r * s).view(*s.shape, *[1] * (weight.ndim - 2))
+            theirs.weight = nn.Parameter(weight * factors)
+            if ours.bias is not None:
+                theirs.bias = nn.Parameter(ours.bias[member].detach().clone())
+        networks.append(network)
+    return networks
+
+
+def made(name: str, examples: str = "tiled") -> tuple[nn.Module, MemberNetwork, Tensor]:
+    torch.manual_seed(0)
+    build, shape = NETWORKS[name]
+    plain = build()
+    model = BatchEnsemble(members=3, examples=examples).transform(copy.deepcopy(plain))
+    layers = [module for module in model.modules() if isinstance(module, RankOneLayer)]
+    with torch.no_grad():  # as after some training
+        for parameter in (each for layer in layers for each in layer.parameters()):
+            parameter += 0.1 * torch.randn_like(parameter)
+    return plain.eval(), model.eval(), torch.randn(7, *shape)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_it_is_as_many_networks_with_the_multiplied_weights(name: str) -> None:
+    plain, model, x = made(name)
+    with torch.no_grad():
+        expected = torch.stack([network(x) for network in separate_networks(plain, model)])
+        torch.testing.assert_close(model(x), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_split_examples_go_to_one_member_each(name: str) -> None:
+    plain, model, x = made(name, "split")
+    labels = torch.arange(7)
+    with torch.no_grad():
+        logits, targets = model(x, labels)
+        parts = zip(separate_networks(plain, model), x.tensor_split(3), strict=True)
+        expected = torch.cat([network(part) for network, part in parts])
+    assert torch.equal(targets, labels)
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_tiled_examples_go_to_all_members() -> None:
+    _, model, x = made("cnn")
+    labels = torch.arange(7)
+    logits, targets = model(x, labels)
+    torch.testing.assert_close(logits.view(3, 7, 4), model(x))
+    assert torch.equal(targets.view(3, 7), labels.expand(3, 7))
+
+
+def test_a_batch_smaller_than_the_ensemble_can_be_split() -> None:
+    _, model, x = made("mlp", "split")
+    logits, targets = model(x[:2], torch.tensor([1, 2]))
+    assert (logits.shape, targets.tolist()) == ((2, 4), [1, 2])
+
+
+def test_the_factors_start_as_random_signs_and_do_not_decay() -> None:
+    torch.manual_seed(0)
+    network = create_model("mlp-300-100", (50,), 10)
+    bias = network.fc1.bias.detach().clone()
+    model = BatchEnsemble(members=4).transform(network)
+    factors = model.undecayed()
+    assert sorted(f.numel() for f in factors) == sorted(4 * n for n in (50, 300, 300, 100, 100, 10))
+    for factor in factors:
+        assert set(factor.flatten().tolist()) == {-1.0, 1.0}
+    assert torch.cat([f.flatten() for f in factors]).mean().abs() < 0.1
+    own = {id(parameter) for parameter in model.parameters()}
+    assert all(id(factor) in own for factor in factors)
+    assert torch.equal(model.network.fc1.bias, bias.expand(4, -1))
+
+
+def test_norms_are_shared() -> None:
+    _, model, x = made("cnn")
+    model.train()
+    model(x, torch.arange(7) % 4)
+    assert model.network.stage1.bn.num_batches_tracked == 1
+
+
+def test_the_shared_weight_learns_from_all_members() -> None:
+    plain, model, x = made("mlp")
+    networks = separate_networks(plain, model)
+    labels = torch.arange(7) % 4
+    F.cross_entropy(*model(x, labels)).backward()
+    loss = sum(F.cross_entropy(network(x), labels) for network in networks) / 3
+    loss.backward()
+    ours = model.network.fc1
+    expected = sum(
+        network.fc1.weight.grad * torch.outer(r, s)
+        for network, r, s in zip(networks, ours.r.detach(), ours.s.detach(), strict=True)
+    )
+    torch.testing.assert_close(ours.layer.weight.grad, expected, atol=1e-6, rtol=1e-4)
+
+
+def test_its_cost_in_training_depends_on_the_examples() -> None:
+    assert made("mlp")[1].training_share == 1
+    assert made("mlp", "split")[1].training_share == pytest.approx(1 / 3)
+
+
+def test_a_batch_that_is_not_the_first_axis_is_refused() -> None:
+    class TimeFirst(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(8, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.fc(x.transpose(0, 1)).mean(0)
+
+    with pytest.raises(FreeTicketsError, match=r"5 rows for 8 samples.*batch_first=True"):
+        BatchEnsemble(members=4).transform(TimeFirst())(torch.randn(2, 5, 8))
+
+
+def test_a_network_without_layers_is_refused() -> None:
+    with pytest.raises(FreeTicketsError, match="LayerNorm has none"):
+        BatchEnsemble().transform(nn.LayerNorm(4))
+
+
+@pytest.mark.parametrize("options", [{"members": 0}, {"examples": "tield"}])
+def test_an_impossible_option_is_refused_by_its_name(options: dict) -> None:
+    with pytest.raises(FreeTicketsError, match=f"^{next(iter(options))} must"):
+        BatchEnsemble(**options)

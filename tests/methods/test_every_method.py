@@ -1,0 +1,182 @@
+"""Every method trains, predicts, is saved, loaded and resumed, on every kind of network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import freetickets as ft
+from freetickets.kernels.library import available
+from freetickets.methods import (
+    DST,
+    EDST,
+    FGE,
+    LTR,
+    METHODS,
+    MIMO,
+    BatchEnsemble,
+    Dense,
+    DenseEnsemble,
+    MCDropout,
+    Method,
+    PruneFineTune,
+    Snapshot,
+    Static,
+    TreeNet,
+)
+from freetickets.training.progress import Reporter
+
+# Small ones, and how many members each has.
+SMALL: dict[str, tuple[Method, int]] = {
+    method.name: (method, members)
+    for method, members in (
+        (EDST(tickets=2, interval=2, sparsity=0.6), 2),
+        (DST(tickets=2, interval=2, sparsity=0.6), 2),
+        (Static(tickets=2, sparsity=0.6), 2),
+        (LTR(tickets=2, sparsity=0.6, rewind=0.25), 2),
+        (PruneFineTune(tickets=2, sparsity=0.6), 2),
+        (Dense(), 1),
+        (DenseEnsemble(tickets=2), 2),
+        (Snapshot(tickets=3), 3),
+        (FGE(tickets=2), 2),
+        (MCDropout(passes=4), 4),
+        (MIMO(members=2), 2),
+        (BatchEnsemble(members=3), 3),
+        (TreeNet(members=2), 2),
+    )
+}
+SETTINGS: dict[str, Any] = {
+    # Not "auto": what is faster may differ from one run to the next, and so the bits.
+    "backend": "sparse" if available() else "masked",
+    "batch_size": 12,
+    "epochs": 12,
+    "lr": 0.1,
+    "quiet": True,
+    "validation": 0.2,
+}
+
+
+class Own(nn.Module):
+    """A network that the project did not write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 10)
+        self.second = nn.Linear(10, 10)
+        self.head = nn.Linear(10, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(x.flatten(1)))
+        return self.head(x + torch.tanh(self.second(x)))
+
+
+class Transformer(nn.Module):
+    """Three tokens of two numbers each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(2, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = x.reshape(len(x), 3, -1)
+        return self.head(self.encoder(self.embed(tokens)).mean(1))
+
+
+def test_no_method_is_left_out() -> None:
+    assert SMALL.keys() == METHODS.keys()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_it_trains_predicts_and_is_loaded_again(
+    name: str, features: tuple[Tensor, Tensor], tmp_path: Path
+) -> None:
+    method, members = SMALL[name]
+    x = features[0]
+    ensemble = method.fit("mlp-16-12", features, output=tmp_path / "run", **SETTINGS)
+    found = ensemble.member_proba(x)
+    assert found.shape == (members, 60, 3)
+    assert len(ensemble) == members
+    assert np.allclose(found.sum(-1), 1)
+    assert np.array_equal(found, ensemble.member_proba(x)), "predicting twice gives the same"
+    if members > 1:
+        assert not np.allclose(found[0], found[1])
+    assert np.mean(ensemble.predict(x) == features[1].numpy()) > 0.5
+    for folder in (tmp_path / "run", tmp_path / "saved"):
+        if folder.name == "saved":
+            ensemble.save(folder)
+        assert np.array_equal(ft.load(folder).member_proba(x), found)
+
+
+@pytest.mark.parametrize("model", ["cnn-4", "wrn-10-1"])
+@pytest.mark.parametrize("name", METHODS)
+def test_it_works_on_images(name: str, model: str) -> None:
+    method, members = SMALL[name]
+    images = np.random.default_rng(0).integers(0, 255, (40, 3, 8, 8), dtype=np.uint8)
+    settings = {**SETTINGS, "epochs": 4, "batch_size": 16}
+    ensemble = method.fit(model, (images, np.arange(40) % 3), **settings)
+    assert ensemble.member_proba(images[:5]).shape == (members, 5, 3)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_it_works_on_a_network_of_ones_own(name: str, features: tuple[Tensor, Tensor]) -> None:
+    method, members = SMALL[name]
+    ensemble = method.fit(Own, features, **SETTINGS)
+    assert ensemble.member_proba(features[0]).shape == (members, 60, 3)
+
+
+@pytest.mark.parametrize("name", ["edst", "dst", "static", "mc-dropout", "mimo", "batch-ensemble"])
+def test_it_works_on_a_transformer(name: str, features: tuple[Tensor, Tensor]) -> None:
+    method, members = SMALL[name]
+    ensemble = method.fit(Transformer, features, **SETTINGS)
+    found = ensemble.member_proba(features[0])
+    assert found.shape == (members, 60, 3)
+    assert not np.allclose(found[0], found[1])
+
+
+class Killed(BaseException):
+    """The process ends here; nothing may catch this."""
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_killed_again_and_again_it_ends_the_same(
+    name: str,
+    features: tuple[Tensor, Tensor],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    digests: Callable[[Path], dict[str, str]],
+) -> None:
+    method, _ = SMALL[name]
+    settings = {**SETTINGS, "epochs": 6, "checkpoint_seconds": 0, "model_options": {"dropout": 0.2}}
+
+    def train(folder: str) -> None:
+        method.fit("mlp-8-8", features, output=tmp_path / folder, **settings)
+
+    train("whole")
+    left = 0
+
+    def counted(*_: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Killed
+
+    monkeypatch.setattr(Reporter, "step", counted)
+    kills = 0
+    for _ in range(100):
+        left = 5
+        try:
+            train("killed")
+            break
+        except Killed:
+            kills += 1
+    assert kills >= 4
+    assert digests(tmp_path / "killed" / "tickets") == digests(tmp_path / "whole" / "tickets")

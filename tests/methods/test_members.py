@@ -1,0 +1,246 @@
+"""What holds for every network of several members, whatever it is made of."""
+
+import copy
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from freetickets.methods.batch_ensemble import BatchEnsemble
+from freetickets.methods.mc_dropout import MCDropout
+from freetickets.methods.members import (
+    MemberNetwork,
+    evaluating,
+    layer_by_layer,
+    redrawn,
+    replace_layers,
+    summed_over_members,
+    weight_layers,
+)
+from freetickets.methods.method import Method, Setting
+from freetickets.methods.mimo import MIMO
+from freetickets.methods.recipe import get_recipe
+from freetickets.methods.treenet import TreeNet
+from freetickets.models import create_model
+
+
+class Own(nn.Module):
+    """A network as a user may write it: a skip, a functional ReLU, an argument with a default."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 4, 3, padding=1)
+        self.norm = nn.GroupNorm(2, 4)
+        self.conv2 = nn.Conv2d(4, 4, 3, padding=1, groups=2)
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, scale: float | None = None) -> Tensor:
+        x = F.relu(self.norm(self.conv1(x)))
+        x = x + self.conv2(x)
+        if scale is not None:
+            x = x * scale
+        return self.fc(x.mean((2, 3)))
+
+
+class Transformer(nn.Module):
+    """A classifier of sequences."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(6, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.encoder(self.embed(x)).mean(1))
+
+
+IMAGES = (3, 8, 8)
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "mlp": (lambda: create_model("mlp-16-8", IMAGES, 4), IMAGES),
+    "cnn": (lambda: create_model("cnn-4", IMAGES, 4), IMAGES),
+    "wrn": (lambda: create_model("wrn-10-1", IMAGES, 4), IMAGES),
+    "own": (Own, IMAGES),
+    "transformer": (Transformer, (5, 6)),
+}
+METHODS: dict[str, tuple[Method, int]] = {
+    "mc-dropout": (MCDropout(passes=5), 5),
+    "mimo": (MIMO(members=3, batch_repetition=2), 3),
+    "tiled": (BatchEnsemble(members=3), 3),
+    "split": (BatchEnsemble(members=3, examples="split"), 3),
+    "treenet": (TreeNet(members=3), 3),
+}
+Case = tuple[Callable[[], MemberNetwork], int, Tensor, Tensor]
+
+
+@pytest.fixture(params=NETWORKS)
+def network(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=METHODS)
+def case(request: pytest.FixtureRequest, network: str) -> Case:
+    """A factory, its number of members, and a batch."""
+    build, shape = NETWORKS[network]
+    method, members = METHODS[request.param]
+    torch.manual_seed(0)
+    return (lambda: method.transform(build())), members, torch.randn(7, *shape), torch.arange(7) % 4
+
+
+def test_the_logits_are_members_by_samples_by_classes(case: Case) -> None:
+    build, members, x, labels = case
+    model = build()
+    logits, targets = model(x, labels)
+    assert logits.ndim == 2
+    assert logits.shape[1] == 4
+    assert targets.shape == logits.shape[:1]
+    assert model.eval()(x).shape == (members, 7, 4)
+    assert model.members == members
+
+
+def test_every_parameter_learns(case: Case) -> None:
+    build, _, x, labels = case
+    model = build()
+    F.cross_entropy(*model(x, labels)).backward()
+    assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()
+        ] == []  # fmt: skip
+
+
+def test_a_prediction_can_be_repeated_and_leaves_no_trace(
+    case: Case, same: Callable[[object, object], bool]
+) -> None:
+    build, _, x, _ = case
+    model = build().eval()
+    before = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    with torch.no_grad():
+        first, second = model(x), model(x)
+    assert torch.equal(first, second)
+    assert same([dict(model.state_dict()), torch.get_rng_state()], [dict(before[0]), before[1]])
+    assert not any(module.training for module in model.modules())
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_the_members_disagree_before_any_training(case: Case) -> None:
+    build, members, x, _ = case
+    with torch.no_grad():
+        logits = build().eval()(x)
+    for one in range(members):
+        for other in range(one):
+            assert not torch.allclose(logits[one], logits[other], atol=1e-4)
+
+
+def test_another_network_takes_the_state(case: Case) -> None:
+    build, _, x, _ = case
+    model, other = build().eval(), build().eval()
+    with torch.no_grad():
+        assert not torch.equal(model(x), other(x))
+        other.load_state_dict(model.state_dict())
+        assert torch.equal(model(x), other(x))
+
+
+def test_a_copy_predicts_the_same_and_stands_alone(case: Case) -> None:
+    build, _, x, labels = case
+    model = build()
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        expected = model.eval()(x)
+        for parameter in model.parameters():
+            parameter.zero_()
+        model(x[:2])
+        assert torch.equal(twin.eval()(x), expected)
+    F.cross_entropy(*twin(x, labels)).backward()
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_the_seed_decides_all(case: Case) -> None:
+    build, _, x, labels = case
+    outputs = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        outputs.append(build()(x, labels)[0])
+    assert torch.equal(*outputs)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_members_learn(method: str, features: tuple[Tensor, Tensor]) -> None:
+    x, labels = features
+    torch.manual_seed(0)
+    model = METHODS[method][0].transform(create_model("mlp-32-32", (6,), 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for _ in range(100):
+        order = torch.randperm(len(x))
+        optimizer.zero_grad()
+        F.cross_entropy(*model(x[order], labels[order])).backward()
+        optimizer.step()
+    with torch.no_grad():
+        right = (model.eval()(x).argmax(-1) == labels).float().mean(1)
+    assert right.min() > 0.85
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_plan_is_that_of_one_dense_network(method: str) -> None:
+    plan = METHODS[method][0].plan(Setting(get_recipe("cifar"), seed=5))
+    assert (plan.method, plan.tickets) == (METHODS[method][0].name, 1)
+    (run,) = plan.runs
+    assert (run.seed, run.epochs) == (5, 250)
+    assert run.phases[0].sparsity == 0
+
+
+def test_methods_are_known_without_torch() -> None:
+    code = "import sys; sys.modules['torch'] = None\n" + "\n".join(
+        f"import {type(method).__module__}" for method, _ in METHODS.values()
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ---- the tools
+
+
+def test_a_summed_loss_has_the_gradient_of_each_member_alone() -> None:
+    logits, labels = torch.randn(3, 5, 4, requires_grad=True), torch.randint(4, (3, 5))
+    loss = F.cross_entropy(*summed_over_members(logits * 1, labels))
+    separate = [F.cross_entropy(*pair) for pair in zip(logits, labels, strict=True)]
+    torch.testing.assert_close(loss, torch.stack(separate).mean())
+    (ours,) = torch.autograd.grad(loss, logits)
+    (expected,) = torch.autograd.grad(sum(separate), logits)
+    torch.testing.assert_close(ours, expected)
+
+
+def test_redrawn_values_are_the_same_in_another_order() -> None:
+    values = torch.randn(20, 3)
+    drawn = redrawn(values)
+    assert drawn.shape == values.shape
+    assert not torch.equal(drawn, values)
+    assert torch.equal(drawn.flatten().sort().values, values.flatten().sort().values)
+
+
+def test_a_layer_in_two_places_is_replaced_by_one() -> None:
+    layer = nn.Linear(2, 2)
+    network = nn.Sequential(layer, nn.Sequential(layer), nn.MultiheadAttention(2, 1))
+    attention = network[2].out_proj
+    replace_layers(network, lambda each: nn.Sequential(each))
+    assert network[0] is network[1][0]
+    assert network[0][0] is layer
+    assert network[2].out_proj is attention
+    assert list(weight_layers(network)) == ["0.0"]
+    assert isinstance(replace_layers(layer, lambda each: nn.ReLU()), nn.ReLU)
+
+
+def test_modes_and_the_fast_path_are_put_back_after_an_error() -> None:
+    network = nn.Sequential(nn.ReLU(), nn.Dropout().eval())
+
+    def fail() -> None:
+        with evaluating(network), layer_by_layer():
+            assert not network.training
+            assert not torch.backends.mha.get_fastpath_enabled()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert [module.training for module in network.modules()] == [True, True, False]
+    assert torch.backends.mha.get_fastpath_enabled()

@@ -1,0 +1,156 @@
+"""MIMO: what each head is given, and the plain network that it is for one member."""
+
+from itertools import combinations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from freetickets.errors import FreeTicketsError
+from freetickets.methods.members import MemberNetwork
+from freetickets.methods.mimo import MIMO
+from freetickets.models import create_model
+
+
+def inputs_of(model: MemberNetwork, *arguments: Tensor) -> tuple[Tensor, object]:
+    """What the network inside is given in a call, and what comes out."""
+    model(*(argument[:1] for argument in arguments))  # the first call looks at the network
+    seen: list[Tensor] = []
+    model.network.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    output = model(*arguments)
+    (given,) = seen
+    return given, output
+
+
+@pytest.mark.parametrize("name", ["mlp-16-8", "cnn-4", "wrn-10-1"])
+def test_one_member_is_the_plain_network(name: str) -> None:
+    plain = create_model(name, (3, 8, 8), 4)
+    before = {key: value.clone() for key, value in plain.state_dict().items()}
+    x = torch.randn(6, 3, 8, 8)
+    expected = plain.eval()(x)
+    model = MIMO(members=1).transform(plain)
+    state = model.network.state_dict()
+    assert list(state) == list(before)
+    assert all(torch.equal(state[key], before[key]) for key in before)
+    assert torch.equal(model.eval()(x), expected[None])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    size=st.integers(1, 12),
+    members=st.integers(1, 4),
+    times=st.integers(1, 4),
+    repeated=st.sampled_from([0.0, 0.3, 0.5, 1.0]),
+    seed=st.integers(0, 100),
+)
+def test_each_head_sees_and_answers_the_whole_batch(
+    size: int, members: int, times: int, repeated: float, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    model = MIMO(members, repeated, times).transform(nn.Linear(1, size))
+    x, labels = torch.arange(size, dtype=torch.float32)[:, None], torch.arange(size)
+    given, (logits, targets) = inputs_of(model, x, labels)
+    assert given.shape == (size * times, members)
+    assert logits.shape == (size * times * members, size)
+    # Head by head, the labels are those of the samples that it was given.
+    assert torch.equal(targets, given.T.flatten().long())
+    for column in given.T:
+        assert column.sort().values.tolist() == [i for i in range(size) for _ in range(times)]
+    alike = (given == given[:, :1]).all(1)
+    assert alike.sum() >= int(repeated * size * times)
+
+
+def test_the_heads_are_shuffled_independently() -> None:
+    x, labels = torch.arange(500.0)[:, None], torch.zeros(500, dtype=torch.int64)
+    model = MIMO(members=3, batch_repetition=1).transform(nn.Linear(1, 2))
+    given, _ = inputs_of(model, x, labels)
+    for one, other in combinations(given.T, 2):
+        # Two random orders of n samples agree in one place on average.
+        assert (one == other).sum() < 10
+        assert torch.corrcoef(torch.stack([one, other]))[0, 1].abs() < 0.2
+    model = MIMO(members=3, input_repetition=0.4, batch_repetition=1).transform(nn.Linear(1, 2))
+    given, _ = inputs_of(model, x, labels)
+    assert 200 <= (given == given[:, :1]).all(1).sum() < 210
+
+
+@pytest.mark.parametrize(("name", "axis"), [("cnn-4", 1), ("mlp-8", -1)])
+def test_prediction_gives_the_same_input_to_all_heads(name: str, axis: int) -> None:
+    model = MIMO(members=3).transform(create_model(name, (2, 8, 8), 4)).eval()
+    x = torch.randn(5, 2, 8, 8)
+    given, _ = inputs_of(model, x)
+    assert all(torch.equal(part, x) for part in given.chunk(3, axis))
+
+
+def test_the_first_prediction_costs_no_more_than_the_others() -> None:
+    network = create_model("cnn-4", (3, 8, 8), 4)
+    model = MIMO(members=1).transform(network)
+    calls: list[int] = []
+    network.stage2.conv.register_forward_hook(lambda *_: calls.append(1))
+    model(torch.randn(2, 3, 8, 8))
+    assert len(calls) == 1  # the ledger counts the layers of a first prediction
+
+
+def test_a_head_reads_its_own_rows_of_the_last_layer() -> None:
+    model = MIMO(members=3).transform(create_model("mlp-8", (6,), 4)).eval()
+    x = torch.randn(5, 6)
+    before = model(x)
+    with torch.no_grad():
+        model.network.fc.bias[4:8] += 1  # the second head's
+    change = model(x) - before
+    torch.testing.assert_close(change, torch.tensor([0.0, 1, 0])[:, None, None].expand(3, 5, 4))
+
+
+def test_the_widened_first_layer_keeps_the_size_of_its_outputs() -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(300, 200)
+    x = torch.randn(100, 300)
+    before = layer(x).std()
+    network = MIMO(members=4).transform(nn.Sequential(layer, nn.Linear(200, 3))).network
+    after = network[0](torch.randn(100, 1200)).std()
+    assert after.item() == pytest.approx(before.item(), rel=0.05)
+
+
+class Disordered(nn.Module):
+    """Does not end with the layer that it defines last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+        self.head = nn.Linear(4, 3)
+        self.other = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x))
+
+
+class Reshaping(nn.Sequential):
+    """Knows how many numbers an input has."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.view(-1, 4))
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        (nn.Conv2d(3, 4, 1), "ends in a linear layer; Conv2d has none"),
+        (nn.Sequential(nn.Conv2d(4, 4, 1, groups=2), nn.Linear(4, 2)), "grouped"),
+        (Disordered(), "in the order in which they run"),
+        (Reshaping(nn.Linear(4, 2)), "3 inputs side by side do not fit Reshaping"),
+        (nn.Sequential(nn.Unflatten(1, (2, -1)), nn.Linear(2, 2)), r"\(N, classes\)"),
+    ],
+)
+def test_a_network_that_does_not_suit_is_told_why(network: nn.Module, words: str) -> None:
+    with pytest.raises(FreeTicketsError, match=words) as caught:
+        MIMO(members=3).transform(network)(torch.randn(2, 4))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options", [{"members": 0}, {"batch_repetition": 0}, {"input_repetition": 1.5}]
+)
+def test_an_impossible_option_is_refused_by_its_name(options: dict) -> None:
+    with pytest.raises(FreeTicketsError, match=f"^{next(iter(options))} must"):
+        MIMO(**options)

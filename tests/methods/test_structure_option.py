@@ -1,0 +1,201 @@
+"""The option `structure` of the sparse methods: trained, resumed, priced, and refused in time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.kernels.library import available
+from freetickets.methods import DST, EDST, LTR, Setting, Static, get_recipe
+from freetickets.methods.method import SparseMethod
+from freetickets.models import create_model
+from freetickets.sparsity.structure import parse_structure
+from freetickets.ticket import Ticket
+from freetickets.training.ledger import Ledger, price
+from freetickets.training.progress import Reporter
+
+SETTINGS: dict[str, Any] = {
+    # Not "auto": what is faster may differ from one run to the next, and so the bits.
+    "backend": "sparse" if available() else "masked",
+    "batch_size": 12,
+    "epochs": 6,
+    "lr": 0.1,
+    "quiet": True,
+    "validation": 0.2,
+}
+
+
+@pytest.fixture(scope="module")
+def images() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Dark pictures with one bright third."""
+    labels = np.arange(60) % 3
+    pixels = np.random.default_rng(0).integers(0, 60, (60, 3, 9, 9), dtype=np.uint8)
+    for image, label in zip(pixels, labels, strict=True):
+        image[:, 3 * label : 3 * label + 3] += 120
+    return pixels, labels
+
+
+def check_tickets(tickets: list[Ticket], structure: str, layers: set[str]) -> None:
+    for ticket in tickets:
+        assert ticket.topology.keys() == layers
+        for name, mask in ticket.topology.items():
+            assert parse_structure(structure).check(mask), name
+            assert not mask.all()
+            assert (ticket.state[name][~mask] == 0).all()
+    first, second = (ticket.topology for ticket in tickets[:2])
+    assert any(not torch.equal(first[name], second[name]) for name in layers)
+
+
+def test_two_of_four_trains_a_fully_connected_network(features: tuple[Tensor, Tensor]) -> None:
+    method = DST(tickets=2, structure="2:4", interval=2)
+    ensemble = method.fit("mlp-16-12", features, **{**SETTINGS, "epochs": 12})
+    check_tickets(ensemble.tickets, "2:4", {"fc2.weight", "fc.weight"})  # fc1 has six inputs
+    assert np.mean(ensemble.predict(features[0]) == features[1].numpy()) > 0.8
+
+
+def test_two_of_four_trains_a_convolutional_network(images: tuple[Any, Any]) -> None:
+    method = DST(tickets=2, structure="2:4", interval=2)
+    ensemble = method.fit("cnn-8", images, **{**SETTINGS, "augmentation": "none"})
+    layers = {"stage2.conv.weight", "stage3.conv.weight", "fc.weight"}  # not the three channels
+    check_tickets(ensemble.tickets, "2:4", layers)
+    assert np.mean(ensemble.predict(images[0]) == images[1]) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("method", "structure"),
+    [
+        (EDST(tickets=2, explorer="srigl", interval=2, sparsity=0.6), "fan-in"),
+        (EDST(tickets=2, structure="block-2x2", interval=2, sparsity=0.6), "block-2x2"),
+        (EDST(tickets=2, structure="1:4", explorer="set", interval=2), "1:4"),
+        (EDST(tickets=2, structure="2:4", explorer="srigl", interval=2), "2:4"),
+        (Static(tickets=2, structure="fan-in", sparsity=0.6), "fan-in"),
+    ],
+)
+def test_every_ticket_has_the_structure_also_after_an_escape(
+    method: SparseMethod, structure: str, features: tuple[Tensor, Tensor]
+) -> None:
+    ensemble = method.fit("mlp-16-12", features, **SETTINGS)
+    assert "fc2.weight" in ensemble.tickets[0].topology
+    check_tickets(ensemble.tickets, structure, set(ensemble.tickets[0].topology))
+
+
+class Killed(BaseException):
+    """The process ends here; nothing may catch this."""
+
+
+@pytest.mark.parametrize("model", ["mlp-8-8", "cnn-4"])
+def test_killed_again_and_again_it_ends_the_same(
+    model: str,
+    features: tuple[Tensor, Tensor],
+    images: tuple[Any, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    digests: Callable[[Path], dict[str, str]],
+) -> None:
+    method = DST(tickets=2, structure="2:4", interval=2)
+    data = features if model.startswith("mlp") else images
+    settings = {**SETTINGS, "checkpoint_seconds": 0}
+
+    def train(folder: str) -> None:
+        method.fit(model, data, output=tmp_path / folder, **settings)
+
+    train("whole")
+    left = 0
+
+    def counted(*_: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Killed
+
+    monkeypatch.setattr(Reporter, "step", counted)
+    kills = 0
+    for _ in range(100):
+        left = 7
+        try:
+            train("killed")
+            break
+        except Killed:
+            kills += 1
+    assert kills >= 4
+    assert digests(tmp_path / "killed" / "tickets") == digests(tmp_path / "whole" / "tickets")
+
+
+# ---- what it costs
+
+
+def priced(method: SparseMethod) -> Ledger:
+    plan = method.plan(Setting(get_recipe("cifar"), epochs=3))
+    model = create_model("mlp-16-12", (6,), 3)
+    return price(plan, model, (6,), train_size=60, batch_size=12, steps_per_epoch=5)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        DST(tickets=2, structure="2:4"),
+        DST(tickets=2, structure="block-2x2", sparsity=0.7),
+        DST(tickets=2, explorer="srigl", sparsity=0.7),
+    ],
+)
+def test_the_ledger_counts_the_weights_that_the_tickets_have(
+    method: SparseMethod, features: tuple[Tensor, Tensor]
+) -> None:
+    ticket = method.fit("mlp-16-12", features, **{**SETTINGS, "epochs": 2}).tickets[0]
+    active = sum(
+        int(ticket.topology[name].sum()) if name in ticket.topology else tensor.numel()
+        for name, tensor in ticket.state.items()
+    )
+    assert priced(method).ticket_parameters == active
+
+
+# ---- what is refused
+
+
+def test_n_of_m_brings_its_own_sparsity() -> None:
+    assert DST(structure="2:4").sparsity == 0.5
+    assert DST(structure="2:4") == DST(structure="2:4", sparsity=0.5)
+    assert DST(structure="fan-in").sparsity == 0.8
+    phases = DST(structure="1:4").plan(Setting(get_recipe("cifar"))).runs[0].phases
+    assert [phase.sparsity for phase in phases] == [0.75]
+    with pytest.raises(FreeTicketsError, match=r"'2:4' has sparsity 0\.5, not 0\.9"):
+        EDST(structure="2:4", sparsity=0.9)
+    with pytest.raises(UnknownNameError, match="did you mean 'fan-in'"):
+        Static(structure="fan_in")
+
+
+@pytest.mark.parametrize(
+    ("method", "match"),
+    [
+        (LTR(structure="fan-in"), "'fan-in' does not go with gradual pruning"),
+        (DST(structure="2:4", explorer="gmp"), "'2:4' does not go with gradual pruning"),
+        (DST(structure="2:4", explorer="snfs"), "'2:4' does not go with redistribute='momentum'"),
+        (DST(structure="2:4", explorer="top-kast"), "'2:4' does not go with reserve=0.1"),
+        (DST(structure="2:4", explorer="dsr"), "'2:4' does not go with prune_scope='threshold'"),
+        (EDST(explorer="srigl", criterion="snip"), "'fan-in' starts from a random topology"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_any_training(
+    method: SparseMethod, match: str
+) -> None:
+    with pytest.raises(FreeTicketsError, match=match) as error:
+        method.plan(Setting(get_recipe("cifar")))
+    assert "\n" not in str(error.value)
+
+
+def test_the_command_line_has_the_flag(cli: Callable[..., Any]) -> None:
+    answer = cli("plan", "dst", "--structure", "2:4", "--model", "mlp-32", "--json")
+    assert answer.code == 0
+    assert json.loads(answer.out)["plan"]["sparse"]["structure"] == "2:4"
+    assert "--structure" in cli("train", "edst", "--help").out
+    refused = cli("plan", "dst", "--structure", "2:4", "--sparsity", "0.9")
+    assert refused.code == 2
+    assert refused.err.count("\n") == 1

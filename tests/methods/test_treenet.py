@@ -1,0 +1,225 @@
+"""TreeNet: where networks are cut, what is shared, and the dense ensemble that it is without."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from freetickets.errors import FreeTicketsError
+from freetickets.methods import Setting, get_recipe
+from freetickets.methods.networks.stages import Stages
+from freetickets.methods.treenet import TreeNet
+from freetickets.models import create_model
+from freetickets.training.flops import count_macs, forward_flops
+
+
+class Residual(nn.Module):
+    """A layer, a block around which its input skips, a parameter on its own, a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 6)
+        self.inner = nn.Sequential(nn.Linear(6, 6), nn.ReLU(inplace=True), nn.Linear(6, 6))
+        self.scale = nn.Parameter(torch.rand(1, 6))
+        self.dropout = nn.Dropout(0.5)
+        self.head = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor, factor: float | None = None) -> Tensor:
+        x = torch.relu(self.first(x))
+        x = x + self.inner(x)
+        if factor is not None:
+            x = factor * x
+        return self.head(self.dropout(x * torch.exp(self.scale)))
+
+
+def model(name: str, shape: tuple[int, ...]) -> Callable[[], nn.Module]:
+    return lambda: create_model(name, shape, 4)
+
+
+# Each with its number of stages: a layer that stands alone, or a block with a skip.
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
+    "mlp": (model("mlp-16-8", (6,)), (6,), 3),
+    "cnn": (model("cnn-4", (3, 8, 8)), (3, 8, 8), 4),
+    "wrn": (model("wrn-16-1", (3, 8, 8)), (3, 8, 8), 8),
+    "resnet": (model("cifar-resnet-8", (3, 8, 8)), (3, 8, 8), 5),
+    "bottleneck": (model("resnet-50", (3, 32, 32)), (3, 32, 32), 18),
+    "own": (Residual, (6,), 4),
+}
+CUTS = [(name, shared) for name in NETWORKS if name != "bottleneck" for shared in
+        range(1, NETWORKS[name][2])]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_stages_of_a_network(name: str) -> None:
+    build, _, stages = NETWORKS[name]
+    assert len(Stages(build())) == stages
+
+
+@pytest.mark.parametrize(("name", "shared"), CUTS)
+def test_the_first_member_is_the_network_as_it_was(name: str, shared: int) -> None:
+    build, shape, _ = NETWORKS[name]
+    network = build()
+    x, labels = torch.randn(6, *shape), torch.arange(6) % 4
+    expected = copy.deepcopy(network).eval()(x)
+    sizes = [p.numel() for p in network.parameters()]
+    tree = TreeNet(members=2, shared=shared).transform(network)
+    trunk, branch = (sum(p.numel() for p in m.parameters()) for m in (tree.trunk, tree.branches[0]))
+    assert trunk + branch == sum(sizes)
+    assert min(trunk, branch) > 0
+    assert sum(p.numel() for p in tree.parameters()) == trunk + 2 * branch
+    torch.testing.assert_close(tree.eval()(x)[0], expected)
+    F.cross_entropy(*tree.train()(x, labels)).backward()
+    assert all(parameter.grad is not None for parameter in tree.parameters())
+
+
+def test_without_shared_stages_it_is_the_dense_ensemble() -> None:
+    torch.manual_seed(0)
+    tree = TreeNet(members=3, shared=0).transform(create_model("cnn-4", (3, 8, 8), 4))
+    networks = [copy.deepcopy(branch) for branch in tree.branches]
+    start = [parameter.detach().clone() for parameter in tree.parameters()]
+
+    def optimizer(network: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+
+    ours, theirs = optimizer(tree), [optimizer(network) for network in networks]
+    for _ in range(3):
+        x, labels = torch.randn(8, 3, 8, 8), torch.randint(4, (8,))
+        ours.zero_grad()
+        F.cross_entropy(*tree(x, labels)).backward()
+        ours.step()
+        for network, each in zip(networks, theirs, strict=True):
+            each.zero_grad()
+            F.cross_entropy(network(x), labels).backward()
+            each.step()
+    assert all((a - b).abs().max() > 0 for a, b in zip(start, tree.parameters(), strict=True))
+    for branch, network in zip(tree.branches, networks, strict=True):
+        for (key, a), b in zip(
+            branch.state_dict().items(), network.state_dict().values(), strict=True
+        ):
+            torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4, msg=key)
+
+
+def test_the_branches_start_apart_from_the_same_distribution() -> None:
+    torch.manual_seed(0)
+    tree = TreeNet(members=3, shared=2).transform(create_model("wrn-10-2", (3, 8, 8), 4))
+    states = [dict(branch.named_parameters()) for branch in tree.branches]
+    for name, first in states[0].items():
+        for other in states[1:]:
+            assert not torch.equal(first, other[name]) or first.ndim == 1
+            torch.testing.assert_close(first.mean(), other[name].mean())
+            torch.testing.assert_close(first.std(), other[name].std())
+
+
+@pytest.mark.parametrize(
+    ("name", "shared"), [("mlp", 1), ("cnn", 2), ("wrn", 6), ("resnet", 3), ("own", 2)]
+)
+def test_the_default_leaves_a_third_to_the_branches(name: str, shared: int) -> None:
+    build, _, _ = NETWORKS[name]
+    default = TreeNet(members=2).transform(build())
+    explicit = TreeNet(members=2, shared=shared).transform(build())
+    assert list(default.state_dict()) == list(explicit.state_dict())
+    one = TreeNet(members=2).transform(create_model("mlp-8", (6,), 4))
+    assert len(list(one.trunk.parameters())) == len(list(one.branches[0].parameters())) == 2
+
+
+def test_the_default_costs_what_the_paper_says() -> None:
+    # 1.52x for WRN-28-10 and M=3; the width changes little, and widens the test's time.
+    shape = (3, 32, 32)
+    dense = forward_flops(count_macs(create_model("wrn-28-2", shape, 10), shape))
+    tree = TreeNet(members=3).transform(create_model("wrn-28-2", shape, 10))
+    cost = tree.training_share * forward_flops(count_macs(tree, shape)) / dense
+    assert cost == pytest.approx(1.52, abs=0.03)
+
+
+def test_a_branch_may_work_in_place() -> None:
+    class InPlace(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c = (nn.Linear(4, 4) for _ in range(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.a(x)
+            return self.b(x.mul_(3)) + self.c(x)
+
+    network = InPlace()
+    x = torch.randn(2, 4)
+    expected = network(x)
+    tree = TreeNet(members=2, shared=1).transform(network)
+    tree.branches[1].load_state_dict(tree.branches[0].state_dict())
+    torch.testing.assert_close(tree(x), expected.expand(2, 2, 4))
+
+
+def test_a_cut_never_separates_weights_that_are_one() -> None:
+    layer = nn.Linear(4, 4)
+    assert len(Stages(nn.Sequential(layer, nn.ReLU(), layer, nn.Linear(4, 2)))) == 2
+    assert len(Stages(nn.Sequential(nn.Linear(4, 4), layer, nn.ReLU(), layer))) == 2
+    assert len(Stages(nn.Sequential(layer, nn.Linear(4, 4), layer))) == 1
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.lstm = nn.Linear(4, 4), nn.LSTM(4, 4, batch_first=True)
+        self.head, self.skip = nn.Linear(4, 2), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, (h, _) = self.lstm(self.embed(x))
+        return self.head(y[:, -1]) + self.skip(h[0])
+
+
+def test_a_layer_that_returns_several_values_is_not_cut_from_its_users() -> None:
+    assert len(Stages(Recurrent())) == 2
+    assert TreeNet(members=2).transform(Recurrent())(torch.randn(3, 5, 4)).shape == (2, 3, 2)
+
+
+class Branching(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) if x.sum() > 0 else x
+
+
+class Asking(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(super().forward(x), training=self.training)
+
+
+class Deciding(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) if x.sum() > 0 else x
+
+
+LAYERS = (nn.Linear(4, 4), nn.Linear(4, 4))
+
+
+@pytest.mark.parametrize(
+    ("network", "shared", "words"),
+    [
+        (nn.Linear(4, 2), None, "Linear can't be cut in stages"),
+        (Branching(4, 4), None, "Branching can't be cut in stages"),
+        (Deciding(*LAYERS), None, "can't find the stages of Deciding"),
+        (Asking(*LAYERS), 1, "Asking, whose forward depends on self.training"),
+        (nn.Sequential(*LAYERS), 2, "Sequential has 2 stages, of which 0 to 1 can be shared"),
+    ],
+)
+def test_a_network_that_does_not_suit_is_told_why(
+    network: nn.Module, shared: int | None, words: str
+) -> None:
+    with pytest.raises(FreeTicketsError, match=words) as caught:
+        TreeNet(shared=shared).transform(network)
+    assert "\n" not in str(caught.value)
+    # Separate networks need no stages.
+    assert TreeNet(members=2, shared=0).transform(network)(torch.rand(3, 4)).shape[:2] == (2, 3)
+
+
+@pytest.mark.parametrize("options", [{"members": 0}, {"shared": -1}])
+def test_an_impossible_option_is_refused_by_its_name(options: dict) -> None:
+    with pytest.raises(FreeTicketsError, match=f"^{next(iter(options))} must"):
+        TreeNet(**options)
+
+
+def test_separate_networks_are_as_many_runs() -> None:
+    setting = Setting(get_recipe("cifar"))
+    assert TreeNet(members=3, shared=0).plan(setting).trainings == 3
+    assert TreeNet(members=3).plan(setting).trainings == 1.5  # the paper's
