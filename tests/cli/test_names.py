@@ -75,6 +75,9 @@ MISTAKES = [
     ("plan fge --high inf", "low must lie below high: 0.005 and inf"),
     ("plan ltr --criterion snip", "ltr finds its mask by training"),
     ("plan edst --explorer top-kast", "edst can't escape with top-kast"),
+    ("plan edst --explorer dsr", "edst can't escape with dsr"),
+    ("plan dst --criterion snipp", "did you mean 'snip'?"),
+    ("plan dst --grow gradients", "did you mean 'gradient'?"),
     ("methods --model wnr-28-10", "unknown model 'wnr-28-10': did you mean 'wrn-28-10'?"),
     ("train --config", "argument --config: expected one argument"),
 ]

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from torch import nn
 
 from freetickets.errors import FreeTicketsError, UnknownNameError
-from freetickets.sparsity import SPARSE_METHODS, Sparsifier, allocate, sparse_method
+from freetickets.sparsity import (
+    CRITERIA,
+    SCORES,
+    SPARSE_METHODS,
+    Sparsifier,
+    allocate,
+    sparse_method,
+)
+from freetickets.sparsity.named import CRITERION_NAMES, SCORE_NAMES
 
 PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=30)
 SGD = {"lr": 0.1, "momentum": 0.9}
@@ -456,3 +464,8 @@ def test_totals_hold_and_what_is_inactive_is_zero(name, seed, sparsity, rate):
         shapes = {row.name: row.shape for row in net.sparsifier.statistics()}
         expected = allocate(shapes, sparsity)
         assert {row.name: row.nonzeros for row in net.sparsifier.statistics()} == expected
+
+
+def test_the_names_that_are_known_without_torch_are_all() -> None:
+    assert set(SCORE_NAMES) == SCORES.keys()
+    assert set(CRITERION_NAMES) == CRITERIA.keys()

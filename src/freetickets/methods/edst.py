@@ -29,10 +29,11 @@ class EDST(ExploringMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_rate("escape_rate", self.escape_rate)
-        if sparse_method(self.explorer).reserve:
+        parts = sparse_method(self.explorer)
+        if parts.reserve or parts.prune_scope == "threshold":
             raise FreeTicketsError(
-                f"edst can't escape with {self.explorer}, which always takes the strongest of all "
-                "weights back: use dst"
+                f"edst can't escape with {self.explorer}, which decides by itself how many weights "
+                "to replace: use dst"
             )
 
     def plan(self, setting: Setting) -> Plan:

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from ..errors import FreeTicketsError
+from ..errors import FreeTicketsError, UnknownNameError
 from ..sparsity.distribution import DEFAULT_SPARSITY
-from ..sparsity.named import PRUNED_AT, sparse_method
+from ..sparsity.named import CRITERION_NAMES, PRUNED_AT, SCORE_NAMES, sparse_method
 from ..sparsity.schedule import check_rate
 from .plan import Collect, ExplorationPlan, Phase, Plan, PruningPlan, Run, SparseOptions
 from .recipe import Recipe
@@ -137,6 +137,8 @@ class SparseMethod(Method):
             settled = parse_structure(self.structure).settle(self.sparsity)
             object.__setattr__(self, "sparsity", cast(float, settled))
         check_sparsity(self.sparsity)
+        if self.criterion not in CRITERION_NAMES:
+            raise UnknownNameError("criterion", self.criterion, CRITERION_NAMES)
 
     def sparse_options(self, recipe: Recipe) -> SparseOptions:
         """How this method's networks are made."""
@@ -194,6 +196,9 @@ class ExploringMethod(SparseMethod):
         if self.interval is not None and self.interval < 1:
             raise FreeTicketsError(f"interval must be at least 1 step, not {self.interval}")
         sparse_method(self.explorer)
+        for score in (self.prune, self.grow):
+            if score is not None and score not in SCORE_NAMES:
+                raise UnknownNameError("score", score, SCORE_NAMES)
 
     def sparse_options(self, recipe: Recipe) -> SparseOptions:
         """How this method's networks are made and explored."""

@@ -85,6 +85,12 @@ class SparseParts:
         }
 
 
+# The names of `SCORES` and `CRITERIA`, which can't be looked at without torch.
+SCORE_NAMES = (
+    "magnitude", "gradient", "momentum", "random", "random-unfired", "magnitude-gradient",
+)  # fmt: skip
+CRITERION_NAMES = ("snip", "grasp", "synflow", "magnitude", "random")
+
 SPARSE_METHODS: dict[str, SparseParts] = {
     "set": SparseParts(
         "prunes the weakest weights, grows at random", "Mocanu et al. 2018", grow="random"
@@ -134,6 +140,7 @@ SPARSE_METHODS: dict[str, SparseParts] = {
     "top-kast": SparseParts(
         "trains a reserve besides the active weights, and swaps by magnitude",
         "Jayakumar et al. 2020",
+        grow="magnitude",
         reserve=0.1,
     ),
     "static": SparseParts("never changes its random topology", "-", explores=False),
