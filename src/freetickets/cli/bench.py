@@ -105,7 +105,8 @@ def run(parsed: argparse.Namespace) -> None:
 
         path = Path(parsed.figure)
         points = [result for result in ratios if isinstance(result, Point)]
-        title = f"{where['cpu']}, {where['threads']} threads, torch {where['torch']}"
+        threads = "1 thread" if where["threads"] == 1 else f"{where['threads']} threads"
+        title = f"{where['cpu']}, {threads}, torch {where['torch']}"
         write_atomic(path, draw_crossover(points, title, path.suffix))
         if not parsed.json:
             print(f"saved in {path}")
