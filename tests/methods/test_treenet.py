@@ -223,3 +223,22 @@ def test_separate_networks_are_as_many_runs() -> None:
     setting = Setting(get_recipe("cifar"))
     assert TreeNet(members=3, shared=0).plan(setting).trainings == 3
     assert TreeNet(members=3).plan(setting).trainings == 1.5  # the paper's
+
+
+def test_the_trunk_learns_from_the_mean_of_the_branches() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 3))
+    tree = TreeNet(members=3, shared=1).transform(network)
+    x, labels = torch.randn(7, 4), torch.arange(7) % 3
+    F.cross_entropy(*tree(x, labels)).backward()
+    alone = []
+    for branch in tree.branches:
+        trunk, end = copy.deepcopy(tree.trunk), copy.deepcopy(branch)
+        for module in (trunk, end):
+            module.zero_grad()
+        F.cross_entropy(end(trunk(x)), labels).backward()
+        alone.append([p.grad for p in trunk.parameters()])
+        for shared, own in zip(branch.parameters(), end.parameters(), strict=True):
+            assert torch.allclose(shared.grad, own.grad, atol=1e-6)
+    for parameter, *gradients in zip(tree.trunk.parameters(), *alone, strict=True):
+        assert torch.allclose(parameter.grad, torch.stack(gradients).mean(0), atol=1e-6)

@@ -21,8 +21,8 @@ class MIMO(Method):
     """One network that learns to predict several inputs at once, and is then given one for all.
 
     The inputs are side by side in the channels if the first layer is a convolution, on the last
-    axis (features, of each token in a sequence) if it is linear. Each head's loss has full weight,
-    as in the paper.
+    axis (features, of each token in a sequence) if it is linear. The loss is the mean over
+    the heads, so that what they share learns at the recipe's rate; its paper takes the sum.
 
     Attributes:
         members: How many inputs and heads the network has (M).

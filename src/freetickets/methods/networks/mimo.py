@@ -12,7 +12,6 @@ from ..members import (
     MemberNetwork,
     WeightLayer,
     redrawn,
-    summed_over_members,
     weight_layers,
 )
 
@@ -67,7 +66,7 @@ class MIMONetwork(MemberNetwork):
             for _ in range(self.members)
         ]
         logits = self._logits([x[order] for order in orders])
-        return summed_over_members(logits, torch.stack([labels[order] for order in orders]))
+        return logits.flatten(0, 1), torch.cat([labels[order] for order in orders])
 
     def _logits(self, inputs: list[Tensor]) -> Tensor:
         x = torch.cat(inputs, dim=self._axis)

@@ -32,6 +32,10 @@ class TreeNetwork(MemberNetwork):
     def member_logits(self, x: Tensor) -> Tensor:
         """Goes through the trunk once, and through all branches."""
         trunk = self.trunk(x)
+        if self.training and trunk.requires_grad:
+            # Each branch learns as if it were alone, and the trunk from their mean: the sum of M
+            # gradients would be a rate M times as high.
+            trunk.register_hook(lambda gradient: gradient / self.members)
         # Each has a copy of its own, as its first layer may work in place.
         return torch.stack([branch(trunk.clone()) for branch in self.branches])
 
