@@ -9,31 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import FreeTicketsError, MissingExtraError
 from ..report.colours import colour, series_colour
-from ..report.figures.drawing import FONT_SIZE
+from ..report.figures.drawing import FONT_SIZE, STYLE
 from .curve import Point, crossover_sparsity, curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FORMATS = (".svg", ".png")
-_STYLE = {
-    "font.size": FONT_SIZE,
-    "font.sans-serif": ["DejaVu Sans"],
-    "text.color": colour("text"),
-    "axes.edgecolor": colour("muted"),
-    "axes.labelcolor": colour("text"),
-    "axes.labelsize": FONT_SIZE,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": colour("line"),
-    "grid.linewidth": 0.6,
-    "xtick.color": colour("muted"),
-    "ytick.color": colour("muted"),
-    "legend.frameon": False,
-    "svg.hashsalt": "crossover",
-}
 
 
 def check_path(path: Path) -> None:
@@ -63,7 +45,7 @@ def draw_crossover(points: Sequence[Point], title: str, suffix: str) -> bytes:
     from matplotlib.figure import Figure
 
     file = io.BytesIO()
-    style: Any = ["default", _STYLE]  # not the user's own
+    style: Any = ["default", {**STYLE, "svg.hashsalt": "crossover"}]  # not the user's own
     with matplotlib.style.context(style):
         figure = Figure((6.4, 4.2), layout="constrained", facecolor=colour("page"))
         _paint(figure, points, title)

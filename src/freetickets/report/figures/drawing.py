@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WIDTH = 4.6  # inches; two panels fill a wide page, one a phone, with text of a size in both
 FONT_SIZE = 9.0  # points
 
-_STYLE = {
+STYLE = {
     "font.size": FONT_SIZE,
     "font.sans-serif": ["DejaVu Sans"],
     "text.color": colour("text"),
@@ -63,7 +63,7 @@ def draw(name: str, description: str, height: float, paint: Callable[[Figure], N
         raise MissingExtraError("drawing figures", "report") from None
 
     # The user's own matplotlib settings would otherwise show through.
-    style: Any = ["default", {**_STYLE, "svg.hashsalt": name}]
+    style: Any = ["default", {**STYLE, "svg.hashsalt": name}]
     file = io.BytesIO()
     with matplotlib.style.context(style), warnings.catch_warnings():
         # A name in a script that DejaVu lacks: the browser has fonts of its own.
