@@ -1,98 +1,23 @@
-"""From an ensemble and a data set to saved predictions, and from those to scores."""
+"""Evaluating a run: predictions of its test set, saved, and their scores."""
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from . import data, metrics
-from .calibration import Temperature, check_scope
-from .config import Config, read_config
-from .data.npz import read_arrays
-from .ensemble import Ensemble
-from .errors import FreeTicketsError
-from .storage import DamagedFileError, write_atomic, write_json
+from .. import data
+from ..calibration import check_scope
+from ..config import Config, read_config
+from ..ensemble import Ensemble
+from ..errors import FreeTicketsError
+from ..storage import write_json
+from .predictions import Predictions
 
 # What methods call the number of their members.
 _MEMBERS = ("tickets", "members", "passes")
-
-SCORES = {"accuracy": metrics.accuracy, "nll": metrics.nll, "ece": metrics.ece}
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """What every member says of every sample of a data set.
-
-    Attributes:
-        log_probs: Log-probabilities (M, N, C) in float32, before any temperature.
-        labels: The truth, (N,).
-        info: What made them: data set, method, model; and the ensemble's temperature, if any.
-    """
-
-    log_probs: npt.NDArray[np.float32]
-    labels: npt.NDArray[np.int64]
-    info: dict[str, Any]
-
-    def save(self, path: Path) -> None:
-        """Writes them as a compressed .npz."""
-        buffer = io.BytesIO()
-        np.savez_compressed(
-            buffer,
-            log_probs=self.log_probs,
-            labels=self.labels,
-            info=np.array(json.dumps(self.info)),
-        )
-        write_atomic(path, buffer.getvalue())
-
-    @classmethod
-    def load(cls, path: Path) -> Predictions:
-        """Reads what `save` wrote; nothing in the file can run code."""
-        if not path.exists():
-            raise FreeTicketsError(f"no predictions at {path}: run evaluate first")
-        log_probs, labels, info = read_arrays(path, "log_probs", "labels", "info")
-        try:
-            return cls(log_probs, labels, json.loads(str(info)))
-        except ValueError as error:
-            raise DamagedFileError(f"{path} is damaged: {error}") from error
-
-    def scores(self) -> dict[str, Any]:
-        """Scores of each member, of their mean and of the ensemble, with stable keys."""
-        log_probs = self.log_probs.astype(np.float64)
-        saved = self.info.get("temperature")
-        temperature = None if saved is None else Temperature.from_dict(saved)
-        if temperature is not None:
-            log_probs = temperature.scale_members(log_probs)
-        members = [_scores(member[None], self.labels) for member in log_probs]
-        mean = {name: float(np.mean([member[name] for member in members])) for name in SCORES}
-        combined = metrics.ensemble_log_probs(log_probs, self.info["combine"])
-        if temperature is not None:
-            combined = temperature.scale_ensemble(combined)
-        scores = {
-            "dataset": self.info["dataset"],
-            "samples": len(self.labels),
-            "members": members,
-            "member_mean": mean,
-            "ensemble": _scores(combined[None], self.labels),
-        }
-        return scores if saved is None else {**scores, "temperature": saved}
-
-    def adjusted(self, members: Sequence[int], temperature: Temperature | None) -> Predictions:
-        """Those of some members, at another temperature."""
-        info = {key: value for key, value in self.info.items() if key != "temperature"}
-        if temperature is not None:
-            info["temperature"] = temperature.as_dict()
-        return Predictions(self.log_probs[list(members)], self.labels, info)
-
-
-def _scores(log_probs: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> dict[str, float]:
-    return {name: score(log_probs, labels) for name, score in SCORES.items()}
 
 
 def predict_dataset(

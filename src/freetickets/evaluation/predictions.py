@@ -1,0 +1,119 @@
+"""What members say of the samples of a data set: saved once, so that every number comes of it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import metrics
+from ..calibration import Temperature
+from ..data.npz import read_arrays
+from ..errors import FreeTicketsError
+from ..storage import DamagedFileError, write_atomic
+
+SCORES = {"accuracy": metrics.accuracy, "nll": metrics.nll, "ece": metrics.ece}
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What every member says of every sample of a data set.
+
+    A file may hold several parts of equal length, one behind the other along N: the severities of a
+    corruption, the members that an attack was made for, the checkpoints of a trajectory. Then
+    `info["parts"]` names them.
+
+    Attributes:
+        log_probs: Log-probabilities (M, N, C) in float32, before any temperature.
+        labels: The truth, (N,); -1 where there is none, as for samples of no class.
+        info: What made them: data set, method, model; and the ensemble's temperature, if any.
+    """
+
+    log_probs: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int64]
+    info: dict[str, Any]
+
+    def save(self, path: Path) -> None:
+        """Writes them as a compressed .npz."""
+        buffer = io.BytesIO()
+        np.savez_compressed(
+            buffer,
+            log_probs=self.log_probs,
+            labels=self.labels,
+            info=np.array(json.dumps(self.info)),
+        )
+        write_atomic(path, buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> Predictions:
+        """Reads what `save` wrote; nothing in the file can run code."""
+        if not path.exists():
+            raise FreeTicketsError(f"no predictions at {path}: run evaluate first")
+        log_probs, labels, info = read_arrays(path, "log_probs", "labels", "info")
+        try:
+            return cls(log_probs, labels, json.loads(str(info)))
+        except ValueError as error:
+            raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+    @property
+    def parts(self) -> list[Predictions]:
+        """The parts of the file, in order; the whole, if it has none."""
+        names = self.info.get("parts")
+        if names is None:
+            return [self]
+        info = {key: value for key, value in self.info.items() if key != "parts"}
+        log_probs = np.split(self.log_probs, len(names), axis=1)
+        labels = np.split(self.labels, len(names))
+        return [
+            Predictions(logs, truth, {**info, "part": name})
+            for name, logs, truth in zip(names, log_probs, labels, strict=True)
+        ]
+
+    def members(self) -> npt.NDArray[np.float64]:
+        """Log-probabilities of the members (M, N, C), at their temperatures if they have some."""
+        log_probs = self.log_probs.astype(np.float64)
+        temperature = self._temperature
+        return log_probs if temperature is None else temperature.scale_members(log_probs)
+
+    def ensemble(self) -> npt.NDArray[np.float64]:
+        """Log-probabilities of the ensemble as if it were one member, (1, N, C)."""
+        combined = metrics.ensemble_log_probs(self.members(), self.info["combine"])
+        temperature = self._temperature
+        scaled = combined if temperature is None else temperature.scale_ensemble(combined)
+        return scaled[None]
+
+    @property
+    def _temperature(self) -> Temperature | None:
+        saved = self.info.get("temperature")
+        return None if saved is None else Temperature.from_dict(saved)
+
+    def scores(self) -> dict[str, Any]:
+        """Scores of each member, of their mean and of the ensemble, with stable keys."""
+        members = [_scores(member[None], self.labels) for member in self.members()]
+        mean = {name: float(np.mean([member[name] for member in members])) for name in SCORES}
+        scores = {
+            "dataset": self.info["dataset"],
+            "samples": len(self.labels),
+            "members": members,
+            "member_mean": mean,
+            "ensemble": _scores(self.ensemble(), self.labels),
+        }
+        saved = self.info.get("temperature")
+        return scores if saved is None else {**scores, "temperature": saved}
+
+    def adjusted(self, members: Sequence[int], temperature: Temperature | None) -> Predictions:
+        """Those of some members, at another temperature."""
+        info = {key: value for key, value in self.info.items() if key != "temperature"}
+        if temperature is not None:
+            info["temperature"] = temperature.as_dict()
+        return Predictions(self.log_probs[list(members)], self.labels, info)
+
+
+def _scores(log_probs: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> dict[str, float]:
+    return {name: score(log_probs, labels) for name, score in SCORES.items()}
