@@ -148,3 +148,15 @@ def test_predictions_of_different_samples_are_refused() -> None:
     for compare in (mcnemar, partial(paired_difference, accuracy)):
         with pytest.raises(FreeTicketsError, match="4 predictions need as many labels"):
             compare(logs, logs[:, :4], labels)
+
+
+def test_infinite_scores_have_an_interval_but_no_difference() -> None:
+    logs, labels = draw(40, 1.0)
+    ruled_out = logs.copy()
+    ruled_out[:, :4, :] = np.where(np.arange(3) == labels[:4, None], -np.inf, logs[:, :4])
+    found = bootstrap(nll, ruled_out, labels, repeats=200)
+    assert found.value == found.high == np.inf
+    assert not np.isnan(found.low)
+    with pytest.raises(FreeTicketsError, match="infinite on both sides"):
+        paired_difference(nll, ruled_out, ruled_out, labels, repeats=200)
+    assert paired_difference(nll, ruled_out, logs, labels, repeats=200).value == np.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -107,10 +108,15 @@ def paired_difference(
     def difference(drawn: Labels) -> float:
         return score_a(drawn) - score_b(drawn)
 
+    value = difference(np.arange(len(truth)))
     draws = _draw(difference, len(truth), repeats, seed)
+    if math.isnan(value) or np.isnan(draws).any():
+        raise FreeTicketsError(
+            "scores that are infinite on both sides have no difference: compare by another metric"
+        )
     rarer = min((draws <= 0).sum(), (draws >= 0).sum())
     p = min(1.0, 2 * float(rarer + 1) / (repeats + 1))
-    return Difference(difference(np.arange(len(truth))), *_percentiles(draws, level), p)
+    return Difference(value, *_percentiles(draws, level), p)
 
 
 def mcnemar(a: npt.ArrayLike, b: npt.ArrayLike, labels: npt.ArrayLike) -> float:
@@ -149,8 +155,10 @@ def _check_draws(repeats: int, level: float) -> None:
 
 
 def _percentiles(draws: Array, level: float) -> tuple[float, float]:
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    # Draws themselves, the outer ones: between two infinite ones there is nothing to interpolate.
+    ordered, last = np.sort(draws), len(draws) - 1
+    low, high = math.floor((1 - level) / 2 * last), math.ceil((1 + level) / 2 * last)
+    return float(ordered[low]), float(ordered[high])
 
 
 # Metrics that are means over the samples, and of what.
