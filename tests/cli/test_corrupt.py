@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from freetickets.data.corruptions import CORRUPTIONS, corrupt
+from freetickets.data.corruptions.folder import CorruptedSet
 
 
 @pytest.fixture(autouse=True)
@@ -96,25 +97,45 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     assert "can't write" in one_line(answer)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_ctrl_c_keeps_finished_files_and_says_how_to_go_on(tmp_path: Path, workers: str) -> None:
-    command = [sys.executable, "-m", "freetickets", "corrupt", "fashion-mini", "-j", workers]
-    command += ["--output", str(tmp_path)]
+def test_ctrl_c_reaches_the_processes_and_leaves_only_whole_files(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "freetickets", "corrupt", "fashion-mini", "-j", "2"]
     process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ}
+        [*command, "--output", str(tmp_path), "--samples", "1000"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    assert process.stderr is not None
-    first = process.stderr.readline()  # the first corruption is finished
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: to all processes
-    rest = process.stderr.read()
-    assert process.wait() == 130
-    process.stderr.close()
+    with process, process.stderr as err:  # type: ignore[union-attr]
+        first = err.readline()  # the first corruption is finished
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: to all processes
+        rest = err.read()
+    assert process.returncode == 130
     assert "gaussian_noise" in first
     assert "Traceback" not in rest
     assert "run the same command again to go on" in rest.splitlines()[-1]
-    files = sorted(path.name for path in (tmp_path / "fashion-mini-C").iterdir())
-    finished = {f"{name}.npy" for name in CORRUPTIONS} & set(files)
-    assert "gaussian_noise.npy" in finished
-    assert len(finished) < 19
-    assert set(files) - finished == {"corruptions.json", "labels.npy"}  # no half of a file
-    assert np.load(tmp_path / "fashion-mini-C" / "gaussian_noise.npy").shape == (10000, 28, 28)
+    files = {path.name for path in (tmp_path / "fashion-mini-C").iterdir()}
+    finished = {f"{name}.npy" for name in CORRUPTIONS} & files
+    assert 1 <= len(finished) < 19
+    assert files - finished == {"corruptions.json", "labels.npy"}
+    for name in finished:
+        assert np.load(tmp_path / "fashion-mini-C" / name).shape == (5000, 28, 28)
+
+
+def test_a_stopped_run_goes_on_where_it_was(
+    cli: Callable[..., Any], images_npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = CorruptedSet.write
+
+    def interrupted(self: CorruptedSet, name: str, *rest: Any) -> Iterator[int]:
+        for count in write(self, name, *rest):
+            if name == "impulse_noise":
+                signal.raise_signal(signal.SIGINT)
+            yield count
+
+    command = ("corrupt", images_npz, "--output", tmp_path, "--corruptions", "common15")
+    with monkeypatch.context() as patch:
+        patch.setattr(CorruptedSet, "write", interrupted)
+        stopped = cli(*command)
+    assert (stopped.code, stopped.out) == (130, "")
+    assert "stopped: 2 of 15 corruptions were made" in stopped.err
+    assert json.loads(cli(*command, "--json").out)["kept"] == ["gaussian_noise", "shot_noise"]
