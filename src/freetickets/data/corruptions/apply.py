@@ -19,7 +19,7 @@ from .streams import Streams
 if TYPE_CHECKING:
     from .registry import Corruption
 
-_BLOCK = 500  # images at once: enough to be quick, and little memory
+_BLOCK = 100  # images at once: enough to be quick, and little memory
 _GREEN = 1
 
 
