@@ -94,7 +94,7 @@ def test_the_last_layer_is_the_kl_of_the_predictions(
 def test_neither_the_batch_size_nor_a_compilation_changes_the_result(
     ensemble: ft.Ensemble, test_set: Split
 ) -> None:
-    whole = feature_kl_by_layer(ensemble, test_set, batch_size=45)
+    whole = feature_kl_by_layer(ensemble, test_set)
     parts = feature_kl_by_layer(ensemble.compile(), test_set, batch_size=4)
     for a, b in zip(whole, parts, strict=True):
         assert a["layer"] == b["layer"]

@@ -14,11 +14,14 @@ from ..methods.members import MemberNetwork, evaluating, layer_by_layer, weight_
 
 POSITIONS = ("sum", "mean")
 
+# All maps of all members are in memory at once: 1 GB for three WRN-28-10 and so many samples.
+_MOST_AT_A_TIME = 32
+
 
 def feature_kl_by_layer(
     ensemble: Ensemble,
     split: Split | LazySplit,
-    batch_size: int = 32,
+    batch_size: int = 128,
     samples: int | None = 128,
     positions: Literal["sum", "mean"] = "sum",
 ) -> list[dict[str, Any]]:
@@ -31,8 +34,7 @@ def feature_kl_by_layer(
     Args:
         ensemble: Two members or more, each with a network of its own.
         split: The samples; their labels don't matter.
-        batch_size: Samples in memory at a time, with all feature maps of all members. It does not
-            change the result.
+        batch_size: The most samples that are computed at a time; it does not change the result.
         samples: How many of the first samples are used; None for all.
         positions: Whether a sample counts with the "sum" or with the "mean" over its positions.
 
@@ -56,7 +58,7 @@ def feature_kl_by_layer(
             raise FreeTicketsError(f"feature maps need at least 1 sample, not {samples}")
         split = split.subset(range(min(samples, len(split))))
     sums: dict[str, Tensor] = {}
-    for inputs in ensemble.batches(split, batch_size):
+    for inputs in ensemble.batches(split, min(batch_size, _MOST_AT_A_TIME)):
         outputs = [_layer_outputs(network, inputs) for network in ensemble.networks]
         for layer in list(outputs[0]):
             maps = torch.stack([each.pop(layer) for each in outputs])
