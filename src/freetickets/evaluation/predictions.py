@@ -115,5 +115,15 @@ class Predictions:
         return Predictions(self.log_probs[list(members)], self.labels, info)
 
 
+def read_info(path: Path) -> dict[str, Any] | None:
+    """What saved predictions say of themselves, without reading them; None if they can't."""
+    try:
+        (info,) = read_arrays(path, "info")
+        found = json.loads(str(info))
+    except (FreeTicketsError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def _scores(log_probs: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> dict[str, float]:
     return {name: score(log_probs, labels) for name, score in SCORES.items()}
