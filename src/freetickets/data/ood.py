@@ -67,7 +67,8 @@ def load_ood(
 
     Example:
         >>> from freetickets.data import load
-        >>> load_ood("gaussian-noise", load("fashion-mini", "test"), (1, 28, 28), samples=7).inputs.shape
+        >>> known = load("fashion-mini", "test")
+        >>> load_ood("gaussian-noise", known, (1, 28, 28), samples=7).inputs.shape
         torch.Size([7, 1, 28, 28])
     """
     if not is_name(name):

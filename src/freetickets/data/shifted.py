@@ -35,7 +35,8 @@ def shifted_folder(dataset: str, root: Path) -> Path:
 def frost_of(folder: Path) -> str | None:
     """What the frost in a folder of FreeTickets' own is made of; None if nothing says so."""
     note = folder / "corruptions.json"
-    return str(read_json(note).get("frost", "")) or None if note.exists() else None
+    told = read_json(note) if note.exists() else {}
+    return str(told["frost"]) if isinstance(told, dict) and "frost" in told else None
 
 
 class CorruptedArrays:
@@ -44,22 +45,29 @@ class CorruptedArrays:
     Args:
         folder: The folder, which holds `labels.npy` too.
         inside: The test set that was corrupted.
+        samples: How many of its samples are asked for, the first.
 
     Raises:
-        FreeTicketsError: The labels are not those of the test set.
+        FreeTicketsError: The labels are not those of the test set, or of too few samples.
     """
 
-    def __init__(self, folder: Path, inside: Split) -> None:
+    def __init__(self, folder: Path, inside: Split, samples: int) -> None:
         self.folder = folder
         self._inside = inside
         labels = _open(folder / "labels.npy")
+        self._count = len(labels) // len(SEVERITIES)
         truth = inside.labels.numpy()
-        tiled = np.tile(truth, len(SEVERITIES))
-        if not (np.array_equal(labels, tiled) or np.array_equal(labels, truth)):
+        if not np.array_equal(labels, np.tile(truth[: self._count], len(SEVERITIES))):
             raise FreeTicketsError(
                 f"{folder / 'labels.npy'} does not hold the {len(truth):,} labels of the test set, "
                 f"{len(SEVERITIES)} times: it belongs to another data set"
             )
+        if samples > self._count:
+            raise FreeTicketsError(
+                f"{folder} holds {self._count:,} of the {samples:,} test images: evaluate these "
+                f"with --samples {self._count}"
+            )
+        self._samples = samples
 
     def open(self, name: str) -> npt.NDArray[np.uint8]:
         """Maps the images of a type, and checks their shape.
@@ -76,8 +84,8 @@ class CorruptedArrays:
             )
         images = _open(path)
         channels, height, width = self._inside.inputs.shape[1:]
-        count = len(SEVERITIES) * len(self._inside)
-        wanted = [(count, height, width, channels)]
+        count = len(SEVERITIES) * self._count
+        wanted: list[tuple[int, ...]] = [(count, height, width, channels)]
         if channels == 1:
             wanted.append((count, height, width))
         if images.dtype != np.uint8 or images.shape not in wanted:
@@ -87,13 +95,11 @@ class CorruptedArrays:
             )
         return images
 
-    def split(self, images: npt.NDArray[np.uint8], severity: int, samples: int) -> Split:
-        """The first samples of one severity."""
-        first = (severity - 1) * len(self._inside)
-        return Split(
-            torch.from_numpy(np.array(channels_first(images[first : first + samples]))),
-            self._inside.labels[:samples],
-        )
+    def split(self, images: npt.NDArray[np.uint8], severity: int) -> Split:
+        """The samples of one severity."""
+        first = (severity - 1) * self._count
+        chosen = channels_first(images[first : first + self._samples])
+        return Split(torch.from_numpy(np.array(chosen)), self._inside.labels[: self._samples])
 
 
 def corrupted_photos(

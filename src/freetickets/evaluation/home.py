@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -78,10 +79,8 @@ class Home:
     def known(self) -> set[bytes]:
         """Fingerprints of the samples that the ensemble was trained and tested on."""
         splits: list[AnySplit] = [self.whole]
-        try:
+        with suppress(FreeTicketsError):  # where only the test set is here, that is compared with
             splits.append(data.load(self.spec, "train", self.data_dir, download=False))
-        except FreeTicketsError:
-            pass  # only the test set is here: that is what can be compared with
         return fingerprints(splits)
 
     def test_set(self) -> EvaluationSet:

@@ -137,10 +137,10 @@ def _predict(folder: Path, missing: list[EvaluationSet], predictor: Predictor, t
 
 
 def _check_features(ensemble: Ensemble) -> None:
-    if len(ensemble) < 2:
+    if len(ensemble) < 2 or len(ensemble) > len(ensemble.tickets):
         raise FreeTicketsError(
-            "feature maps are compared between members, and this ensemble has one: leave "
-            "--features out"
+            "feature maps are compared between members with a network each, and this ensemble has "
+            "one network: leave --features out"
         )
 
 

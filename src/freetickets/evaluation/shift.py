@@ -76,7 +76,7 @@ def corruption_sets(names: Sequence[str], home: Home) -> list[EvaluationSet]:
             )
         return [_photos(folder, name, home) for name in types]
     if folder.is_dir():
-        arrays = CorruptedArrays(folder, home.whole)
+        arrays = CorruptedArrays(folder, home.whole, len(home.split))
         return [_from_folder(arrays, name, home) for name in types]
     return [_generated(name, home) for name in types]
 
@@ -86,8 +86,8 @@ def _set(
     home: Home,
     source: str,
     part: Callable[[int], AnySplit],
+    more: dict[str, Any],
     size: int | None = None,
-    **more: Any,
 ) -> EvaluationSet:
     info = {
         "kind": "shift",
@@ -112,9 +112,9 @@ def _from_folder(arrays: CorruptedArrays, name: str, home: Home) -> EvaluationSe
     frost = frost_of(arrays.folder) if name == "frost" else None
 
     def part(severity: int) -> Split:
-        return arrays.split(images, severity, len(home.split))
+        return arrays.split(images, severity)
 
-    return _set(name, home, "folder", part, **({"frost": frost} if frost else {}))
+    return _set(name, home, "folder", part, {"frost": frost} if frost else {})
 
 
 def _generated(name: str, home: Home) -> EvaluationSet:
@@ -130,7 +130,7 @@ def _generated(name: str, home: Home) -> EvaluationSet:
         inputs = torch.from_numpy(np.ascontiguousarray(changed.transpose(0, 3, 1, 2)))
         return Split(inputs, home.split.labels)
 
-    return _set(name, home, "generated", part, seed=_SEED, **more)
+    return _set(name, home, "generated", part, {"seed": _SEED, **more})
 
 
 def _photos(folder: Path, name: str, home: Home) -> EvaluationSet:
@@ -143,7 +143,7 @@ def _photos(folder: Path, name: str, home: Home) -> EvaluationSet:
         raise FreeTicketsError(
             f"the severities of {folder / name} differ in the number of images: get them again"
         )
-    return _set(name, home, "folder", part, sizes.pop())
+    return _set(name, home, "folder", part, {}, sizes.pop())
 
 
 def natural_set(path: str, home: Home) -> EvaluationSet:

@@ -40,7 +40,7 @@ def summarise(
         FreeTicketsError: There are no predictions of the test set, or other tickets made them.
     """
     folder = Path(folder)
-    test, path = _test_predictions(folder)
+    test = _test_predictions(folder)
     files = _Files(folder, test, tell)
     scores = test.scores()
     scores["more"] = _more(test)
@@ -58,7 +58,7 @@ def summarise(
     return _finite(scores)
 
 
-def _test_predictions(folder: Path) -> tuple[Predictions, Path]:
+def _test_predictions(folder: Path) -> Predictions:
     files = sorted((folder / "predictions").glob("*.npz"))
     found = [(path, read_info(path)) for path in files]
     candidates = [path for path, info in found if info is None or "kind" not in info]
@@ -79,7 +79,7 @@ def _test_predictions(folder: Path) -> tuple[Predictions, Path]:
             f"{path} was made by other tickets than those in {folder}: run 'freetickets evaluate "
             f"{folder}', which predicts anew"
         )
-    return test, path
+    return test
 
 
 class _Files:

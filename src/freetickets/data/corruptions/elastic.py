@@ -11,7 +11,13 @@ from scipy import ndimage
 from .streams import Streams
 
 # Of the image's size: strength and smoothness of the pull, reach of the shear.
-_ELASTIC = ((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03))
+_ELASTIC = (
+    (0, 0, 0.08),
+    (0.05, 0.2, 0.07),
+    (0.08, 0.06, 0.06),
+    (0.1, 0.04, 0.05),
+    (0.1, 0.03, 0.03),
+)
 
 
 def elastic_transform(
