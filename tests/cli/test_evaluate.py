@@ -30,7 +30,7 @@ def test_the_scores_are_those_of_the_saved_predictions(cli: Cli, trained: Any) -
     scores = json.loads(cli("evaluate", trained.folder, "--json").out)
     saved = Predictions.load(trained.folder / "predictions" / "bars.npz")
     assert saved.log_probs.shape == (2, 45, 3)
-    assert saved.scores() == scores
+    assert scores.items() >= saved.scores().items()
     right = np.exp(saved.log_probs.astype(float)).mean(0).argmax(-1) == saved.labels
     assert scores["ensemble"]["accuracy"] == right.mean()
     assert scores["member_mean"]["nll"] == np.mean([member["nll"] for member in scores["members"]])
@@ -155,8 +155,9 @@ def test_the_table_and_the_report_show_what_they_did_and_the_table_the_adjusted(
     adjusted = json.loads((trained.folder / "metrics.json").read_text())["adjusted"]
     assert set(plain.splitlines()[2:-1]) <= set(answer.out.splitlines())
     assert f"{adjusted['ensemble']['nll']:.4f}" in answer.out
+    (line,) = (line for line in answer.out.splitlines() if line.startswith("adjusted on"))
     for value in adjusted["temperature"]["values"]:
-        assert f"{value:.3f}" in answer.out.splitlines()[-1]
+        assert f"{value:.3f}" in line
     assert json.loads(cli("report", trained.folder, "-o", page, "--json").out) == before
 
 
@@ -170,7 +171,8 @@ def test_what_was_adjusted_is_saved_for_predict(
     assert again["ensemble"] == pytest.approx(adjusted["ensemble"])
     assert again["members"] == [pytest.approx(row) for row in adjusted["members"]]
     assert again["temperature"] == adjusted["temperature"]
-    assert Predictions.load(tmp_path / "best" / "predictions" / "bars.npz").scores() == again
+    saved = Predictions.load(tmp_path / "best" / "predictions" / "bars.npz")
+    assert again.items() >= saved.scores().items()
     images = np.load(images_npz)["x_test"][:5]
     np.save(tmp_path / "x.npy", images)
     rows = json.loads(cli("predict", tmp_path / "best", tmp_path / "x.npy", "--json").out)

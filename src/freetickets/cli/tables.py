@@ -52,16 +52,11 @@ def _corruption_tables(shift: Mapping[str, Any]) -> Iterator[Table]:
     for name, part in shift.items():
         frost = ", synthetic frost" if part.get("frost") == "synthetic" else ""
         title = f"{name}: {part['source']}{frost}, {part['samples']:,} samples each"
-        table = _table(title, "mean of", "types", "accuracy", "NLL", "ECE", "ECE pooled")
+        table = _table(title, "mean of", "accuracy", "NLL", "ECE", "ECE pooled")
         for chosen, row in part["means"].items():
-            types = _types_in(chosen, part)
-            table.add_row(chosen, types, *_cells(row), _number(row["ece_pooled"]))
+            name = _count(len(part["types"]), "type") if chosen == "given" else chosen
+            table.add_row(name, *_cells(row), _number(row["ece_pooled"]))
         yield table
-
-
-def _types_in(chosen: str, part: Mapping[str, Any]) -> str:
-    digits = chosen.lstrip("abcdefghijklmnopqrstuvwxyz")
-    return digits or ("" if chosen == "ub" else str(len(part["types"])))
 
 
 def _natural_table(natural: Mapping[str, Any]) -> Table:

@@ -33,15 +33,20 @@ def ood_sets(request: Request, home: Home) -> list[EvaluationSet]:
 
 
 def every_ood_set(request: Request, home: Home, tell: Callable[[str], None]) -> list[EvaluationSet]:
-    """The OoD sets that can be had without a download; says which are left out, and why."""
-    found = []
+    """The OoD sets that can be had without a download; says which are left out."""
+    found, absent = [], []
     for name in OOD_NAMES:
         if name in request.ood or name == home.spec.name:
             continue
         try:
             found.append(_ood_set(name, request, home, download=False))
-        except FreeTicketsError as error:
-            tell(f"OoD set {name} is left out: {error}")
+        except FreeTicketsError:
+            absent.append(name)
+    if absent:
+        tell(
+            f"OoD sets that are left out, as they are not on disk or of another shape (--ood NAME "
+            f"says more): {', '.join(absent)}"
+        )
     return found
 
 

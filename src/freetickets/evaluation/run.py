@@ -66,7 +66,7 @@ def evaluate_run(
     progress = progress or PredictionProgress(quiet=True)
     predictor = Predictor(ensemble, batch_size, progress, digest_tickets(folder))
     home = Home.of(ensemble, str(ensemble.info["dataset"]), data_dir, request.samples)
-    wanted = _wanted(request, home, ensemble, progress.warn)
+    wanted = _wanted(request, home, ensemble, progress.line)
     missing = [each for each in wanted if request.fresh or not each.is_saved(folder, predictor)]
     if request.fresh or not (request.asks_for_more and _test_is_saved(folder, home, predictor)):
         missing.insert(0, home.test_set())
@@ -160,7 +160,7 @@ def _write_network_facts(folder: Path, predictor: Predictor, home: Home, request
         except FreeTicketsError as error:
             if request.features:
                 raise
-            predictor.progress.warn(f"feature maps are left out: {error}")
+            predictor.progress.line(f"feature maps are left out: {error}")
     if facts != before:
         write_json(path, facts)
 
