@@ -38,10 +38,8 @@ def test_the_test_set_alone_has_its_scores_more_of_them_and_the_diversity(
     assert set(scores) == {*test.scores(), "more", "diversity"}
     assert scores.items() >= test.scores().items()
     probs = mean_probs(test)
-    expected = 2 * brier_score_loss(
-        np.eye(4)[test.labels].ravel(), probs.ravel(), pos_label=1
-    )  # scikit-learn's is the mean over classes, of which there are four: x 4; half of it here
-    assert scores["more"]["brier"] == pytest.approx(2 * expected)
+    per_class = brier_score_loss(np.eye(4)[test.labels].ravel(), probs.ravel())
+    assert scores["more"]["brier"] == pytest.approx(4 * per_class)
     votes = test.log_probs.argmax(-1)
     pairs = [(votes[i] != votes[j]).mean() for i in range(3) for j in range(i)]
     assert scores["diversity"]["disagreement"] == pytest.approx(np.mean(pairs))
