@@ -86,6 +86,19 @@ def test_ood_scores_are_those_of_scikit_learn_with_ood_positive(
     assert 0 <= found["mutual_information"]["fpr95"] <= 1
 
 
+def test_the_first_samples_of_an_ood_set_are_compared_with_the_first_of_the_test_set(
+    toy: tuple[Path, Predictions], invent: Invent
+) -> None:
+    folder, test = toy
+    path = folder / "predictions" / "ood" / "noise.npz"
+    strange = invent(1, count=15, labels=np.full(15, -1), kind="ood", samples=15)
+    strange.save(path)
+    found = summarise(folder)["ood"]["noise"]["max_probability"]
+    both = np.concatenate([mean_probs(test)[:15], mean_probs(strange)])
+    expected = average_precision_score(np.repeat([0, 1], 15), 1 - both.max(-1))
+    assert found["aupr"] == pytest.approx(expected)
+
+
 def test_shift_scores_are_those_of_each_severity_and_their_means(
     toy: tuple[Path, Predictions], invent: Invent
 ) -> None:

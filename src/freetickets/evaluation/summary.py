@@ -220,13 +220,14 @@ def _ood(files: _Files, test: Predictions) -> Scores:
     for path in paths:
         saved = Predictions.load(path)
         outside = _novelty(saved)
+        count = saved.info.get("samples")  # where only the first were predicted, those are compared
         found[path.stem] = {
             "samples": len(saved.labels),
             **{
                 score: {
-                    "auroc": metrics.auroc(known, outside[score]),
-                    "aupr": metrics.aupr(known, outside[score]),
-                    "fpr95": metrics.fpr95(known, outside[score]),
+                    "auroc": metrics.auroc(known[:count], outside[score]),
+                    "aupr": metrics.aupr(known[:count], outside[score]),
+                    "fpr95": metrics.fpr95(known[:count], outside[score]),
                 }
                 for score, known in inside.items()
             },
