@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from ...errors import FreeTicketsError
 from ..root import data_root
-from .ice import synthetic_pictures
 from .streams import Streams
 
 _SHARES = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # of image, of ice
@@ -76,8 +75,11 @@ def find_frost(frost: str | Path | None, data_dir: str | Path | None = None) -> 
 
 def load_pictures(frost: str | Path | None) -> tuple[npt.NDArray[np.uint8], ...]:
     """Return the pictures of a folder, a fifth of their size, or those that are made here."""
-    folder = find_frost(frost) if frost is not None else None
-    return synthetic_pictures() if folder is None else _read(folder)
+    if frost is None:
+        from .ice import synthetic_pictures  # SciPy is needed for this only
+
+        return synthetic_pictures()
+    return _read(Path(find_frost(frost) or frost))
 
 
 @lru_cache(maxsize=2)

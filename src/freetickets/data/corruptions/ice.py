@@ -50,7 +50,7 @@ def _clouds(rng: np.random.Generator) -> npt.NDArray[Any]:
 
 
 def _needles(rng: np.random.Generator) -> npt.NDArray[Any]:
-    """Draw lines in three directions, as crystals grow, bright in the middle and dark at the ends."""
+    """Draw lines in the three directions of a crystal, which fade towards their ends."""
     canvas = np.zeros((_SIZE, _SIZE))
     base = rng.uniform(0, np.pi)
     angles = base + np.pi / 3 * rng.integers(-1, 2, _NEEDLES) + rng.normal(0, 0.1, _NEEDLES)

@@ -35,7 +35,7 @@ def stroke(
         >>> dot = np.zeros((1, 1, 5), np.uint8)
         >>> dot[0, 0, 3] = 255
         >>> stroke(dot, 1, 1.0, np.array([0.0])).tolist()
-        [[[0, 20, 88, 146, 0]]]
+        [[[0, 20, 89, 146, 0]]]
     """
     steps = np.arange(2 * radius + 1)
     weights = np.exp(-(steps**2) / (2 * sigma**2))

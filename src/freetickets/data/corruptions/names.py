@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from ...errors import FreeTicketsError, UnknownNameError
 
@@ -56,3 +57,14 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
             raise UnknownNameError("corruption", name, [*_SETS, *CORRUPTIONS])
         wanted.update(_SETS.get(name, (name,)))
     return tuple(name for name in CORRUPTIONS if name in wanted)
+
+
+def set_name(dataset: str) -> str:
+    """Return the name of a data set's corrupted twin: the published one, or the data set's with -C.
+
+    Example:
+        >>> set_name("cifar100"), set_name("photos/birds.npz")
+        ('CIFAR-100-C', 'birds-C')
+    """
+    published = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C"}
+    return published.get(dataset) or f"{Path(dataset).stem}-C"
