@@ -167,9 +167,25 @@ def test_what_is_saved_and_fits_is_not_predicted_again(
     evaluate_run(run_folder, ensemble, root, request=Request(corruptions=("fog",), fresh=True))
     assert predicted == ["bars", "bars-c/fog"]
     predicted.clear()
-    evaluate_run(run_folder, ensemble, root, request=Request(corruptions=("fog",), samples=7))
-    assert predicted == ["bars-c/fog"]  # of other samples; the whole test set will do
+    fewer = Request(corruptions=("fog", "snow"), samples=7)
+    evaluate_run(run_folder, ensemble, root, request=fewer)
+    assert predicted == ["bars-c/fog", "bars-c/snow"]  # the whole test set will do
     assert summarise(run_folder)["samples"] == 45
+
+
+def test_corruptions_of_different_samples_or_sources_are_never_averaged(
+    run_folder: Path, ensemble: ft.Ensemble, predicted: Count, tmp_path: Path
+) -> None:
+    root = str(tmp_path)
+    evaluate_run(run_folder, ensemble, root, request=Request(corruptions=("fog", "snow")))
+    predicted.clear()
+    fewer = Request(corruptions=("fog",), samples=7)
+    with pytest.raises(FreeTicketsError, match=r"snow.npz was saved with other --samples"):
+        evaluate_run(run_folder, ensemble, root, request=fewer)
+    assert predicted == []
+    (run_folder / "predictions" / "bars-c" / "snow.npz").unlink()
+    scores = evaluate_run(run_folder, ensemble, root, request=fewer)
+    assert scores["shift"]["bars-c"]["types"] == ["fog"]
 
 
 def test_other_tickets_are_predicted_anew_and_the_rest_is_named_and_left_out(

@@ -144,6 +144,20 @@ def test_a_named_set_of_corruptions_is_averaged_only_if_it_is_complete(
     assert means["given"] != means["common15"]
 
 
+def test_types_of_different_samples_or_sources_are_not_averaged(
+    toy: tuple[Path, Predictions], invent: Invent
+) -> None:
+    folder, _ = toy
+    for name, count, source in (("fog", 10, "folder"), ("snow", 15, "generated")):
+        told = {"kind": "shift", "source": source, "samples": count // 5, "parts": SEVERITIES}
+        invent(3, count=count, **told).save(folder / "predictions" / "toy-c" / f"{name}.npz")
+    with pytest.raises(FreeTicketsError, match="toy-c holds types of different samples or sources"):
+        summarise(folder)
+    said: list[str] = []
+    assert "shift" not in summarise(folder, tell=said.append)
+    assert len(said) == 1
+
+
 def test_attacks_are_scored_by_source_and_target_and_beside_the_clean_accuracy(
     toy: tuple[Path, Predictions], invent: Invent
 ) -> None:

@@ -18,7 +18,7 @@ from .predictions import Predictions, read_info
 from .progress import PredictionProgress
 from .request import Request
 from .sets import EvaluationSet, Predictor
-from .shift import corruption_sets, natural_set
+from .shift import corruption_sets, natural_set, refuse_mixture
 from .summary import network_facts_path, summarise
 from .tickets import digest_tickets, layer_densities
 
@@ -67,6 +67,7 @@ def evaluate_run(
     predictor = Predictor(ensemble, batch_size, progress, digest_tickets(folder))
     home = Home.of(ensemble, str(ensemble.info["dataset"]), data_dir, request.samples)
     wanted = _wanted(request, home, ensemble, progress.line)
+    refuse_mixture(folder, wanted, predictor.tickets)
     missing = [each for each in wanted if request.fresh or not each.is_saved(folder, predictor)]
     if request.fresh or not (request.asks_for_more and _test_is_saved(folder, home, predictor)):
         missing.insert(0, home.test_set())

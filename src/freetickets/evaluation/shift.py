@@ -22,6 +22,7 @@ from ..data.shifted import (
 )
 from ..errors import FreeTicketsError, UnknownNameError
 from .home import Home
+from .predictions import one_set, read_info
 from .sets import AnySplit, EvaluationSet, first_samples, of_parts
 
 _SEED = 0
@@ -144,6 +145,30 @@ def _photos(folder: Path, name: str, home: Home) -> EvaluationSet:
             f"the severities of {folder / name} differ in the number of images: get them again"
         )
     return _set(name, home, "folder", part, {}, sizes.pop())
+
+
+def refuse_mixture(folder: Path, wanted: Sequence[EvaluationSet], tickets: str | None) -> None:
+    """Checks that corruption types which will be averaged are of one source and of equal size.
+
+    Args:
+        folder: The run's.
+        wanted: The sets that are asked for.
+        tickets: The digest of the run's tickets; what others have predicted is no part of it.
+
+    Raises:
+        FreeTicketsError: Types that were saved before, and are not asked for now, are others.
+    """
+    shifted = [each for each in wanted if each.info.get("kind") == "shift"]
+    asked = {folder / "predictions" / each.file for each in shifted}
+    for path in sorted({other for each in asked for other in each.parent.glob("*.npz")} - asked):
+        info = read_info(path)
+        if info is None or tickets is None or info.get("tickets") != tickets:
+            continue
+        if one_set(info) != one_set(shifted[0].info):
+            raise FreeTicketsError(
+                f"{path} was saved with other --samples or from another source, and can't be "
+                "averaged with these: name its type, too, or remove it"
+            )
 
 
 def natural_set(path: str, home: Home) -> EvaluationSet:

@@ -14,7 +14,7 @@ from .. import metrics
 from ..calibration import Temperature
 from ..errors import FreeTicketsError
 from ..storage import read_json
-from .predictions import Predictions, read_info
+from .predictions import Predictions, one_set, read_info
 from .tickets import digest_tickets
 
 Tell = Callable[[str], None]
@@ -166,6 +166,9 @@ def _shift(files: _Files, test: Predictions) -> Scores:
         sets = {path.stem: _Severities(path) for path in paths}
         if not sets:
             continue
+        if len({one_set(each.info) for each in sets.values()}) > 1:
+            files.leave_out(folder, "holds types of different samples or sources")
+            continue
         found[folder.name] = _shift_of(sets, test.log_probs.shape[-1])
     return found
 
@@ -173,7 +176,6 @@ def _shift(files: _Files, test: Predictions) -> Scores:
 def _shift_of(sets: dict[str, _Severities], classes: int) -> Scores:
     scores = metrics.shift_scores(sets)
     infos = [each.info for each in sets.values()]
-    sources = sorted({str(info.get("source")) for info in infos})
     frost = next((info["frost"] for info in infos if "frost" in info), None)
     means = {}
     for name in metrics.CORRUPTION_SETS:
@@ -183,7 +185,7 @@ def _shift_of(sets: dict[str, _Severities], classes: int) -> Scores:
     if set(sets) not in [set(metrics.corruption_set(name, classes)) for name in means]:
         means["given"] = scores.mean()
     return {
-        "source": " and ".join(sources),
+        "source": infos[0].get("source"),
         **({} if frost is None else {"frost": frost}),
         "samples": int(np.min(scores.samples)),
         "types": list(sets),
