@@ -162,11 +162,11 @@ class Config:
 
     def differences(self, other: Config) -> list[str]:
         """What another run would do otherwise than this one, as "name: mine -> other's"."""
-        mine, theirs = asdict(self), asdict(other)
+        mine, theirs = _flat(asdict(self)), _flat(asdict(other))
         return [
-            f"{name}: {_plain(mine[name])} -> {_plain(theirs[name])}"
-            for name in mine
-            if name not in _FREE and _plain(mine[name]) != _plain(theirs[name])
+            f"{name}: {_plain(mine.get(name))} -> {_plain(theirs.get(name))}"
+            for name in {**mine, **theirs}
+            if name not in _FREE and _plain(mine.get(name)) != _plain(theirs.get(name))
         ]
 
     def check_same(self, folder: Path) -> None:
@@ -180,6 +180,13 @@ class Config:
                 f"{folder} holds a run with other settings ({'; '.join(changed)}): use the same "
                 "settings to resume it, or another --output"
             )
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with those of the method and the model beside the others."""
+    inner = {**settings["options"], **settings["model_options"]}
+    outer = {key: settings[key] for key in settings if key not in ("options", "model_options")}
+    return {**inner, **outer}
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
