@@ -150,6 +150,8 @@ def _inline(svg: bytes, description: str) -> str:
         if element.tag != "text":
             element.text = None
         element.tail = None
+    for group in root.iter("g"):
+        _share_style(group)
     box = root.attrib["viewBox"]
     root.attrib.clear()
     root.attrib.update(
@@ -162,6 +164,14 @@ def _inline(svg: bytes, description: str) -> str:
         }
     )
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def _share_style(group: ElementTree.Element) -> None:
+    """Says once how the marks of a curve look; each inherits it."""
+    styles = {mark.get("style") for mark in group}
+    if len(group) > 1 and all(mark.tag == "use" for mark in group) and len(styles) == 1:
+        for mark in group:
+            group.set("style", mark.attrib.pop("style"))
 
 
 def _rounded(numbers: str) -> str:

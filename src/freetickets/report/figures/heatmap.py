@@ -104,7 +104,7 @@ def paint_heatmap(
     for (row, column), value in np.ndenumerate(values):
         is_known = bool(finite[row, column])
         opacity = 0.04 + (strongest - 0.04) * scale.share(float(value)) if is_known else 0.0
-        axes.add_patch(
+        cell = axes.add_patch(
             Rectangle(
                 (column - 0.5, row - 0.5),
                 1,
@@ -115,16 +115,13 @@ def paint_heatmap(
                 clip_on=False,
             )
         )
+        # The axes' own extent is known; measuring each cell would take most of the time.
+        cell.set_in_layout(False)
         text = next(texts, "") if is_known else "–" if numbers is not None else ""
         if text:
-            axes.text(
-                column,
-                row,
-                text,
-                fontsize=_SIZE if width >= 24 else _SIZE - 1,
-                ha="center",
-                va="center_baseline",
-            )
+            number = axes.text(column, row, text, ha="center", va="center_baseline")
+            number.set_fontsize(_SIZE if width >= 24 else _SIZE - 1)
+            number.set_in_layout(False)
     _label(axes, rows, columns)
 
 

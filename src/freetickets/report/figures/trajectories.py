@@ -92,10 +92,7 @@ def _draw_path(
         opacity = 0.2 + 0.7 * end / last
         axes.plot(*points[start : end + 1].T, color=shade, linewidth=1.3, alpha=opacity)
     dots = np.unique(np.linspace(0, last, min(most_dots, last + 1)).round().astype(int))
-    for group in np.array_split(dots[1:], _STRETCHES):
-        if group.size:
-            size = 1.2 + 1.8 * group[-1] / last
-            axes.plot(*points[group].T, "o", color=shade, markersize=size, mew=0)
+    axes.plot(*points[dots[1:]].T, "o", color=shade, markersize=2.2, markeredgewidth=0)
     hollow: dict[str, Any] = {"markerfacecolor": colour("page"), "markeredgewidth": 1.4}
     axes.plot(*points[:1].T, "o", color=shade, markersize=6, zorder=3, **hollow)
     axes.plot(
