@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from freetickets.report.colours import PALETTE
 from freetickets.report.figures import (
     AttackBar,
     ClassScores,
@@ -419,3 +420,21 @@ def test_risk_curves_state_the_given_areas():
     (panel,) = risk_curves({"a": curve})
     assert f"a {curve.area:.4f}" in texts(panel)
     assert len(panel) < 20_000
+
+
+def test_numbers_of_a_heat_map_can_be_read_on_light_and_dark_pages():
+    def luminance(channels):
+        linear = np.where(
+            channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
+        )
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    (panel,) = disagreement_heatmaps({"a": [[0, 0.1], [0.25, 0]]})
+    for dark in (False, True):
+        page, text, blue = (
+            np.frombuffer(bytes.fromhex(PALETTE[name][dark][1:]), np.uint8) / 255
+            for name in ("page", "text", "blue")
+        )
+        for opacity in opacities(panel):
+            shades = luminance(text), luminance(opacity * blue + (1 - opacity) * page)
+            assert (max(shades) + 0.05) / (min(shades) + 0.05) >= 4.5

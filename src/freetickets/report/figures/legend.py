@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .drawing import FONT_SIZE, WIDTH, text_width
 
 if TYPE_CHECKING:
@@ -37,5 +39,9 @@ def add_legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) ->
 
 
 def _columns(labels: Sequence[str]) -> int:
-    widest = max(text_width(label, _SIZE) for label in labels)
-    return max(1, min(len(labels), int((72 * WIDTH - 10) / (widest + _HANDLE))))
+    """As many columns as fit, each as wide as its longest label; entries fill them in turn."""
+    widths = [text_width(label, _SIZE) + _HANDLE for label in labels]
+    for columns in range(len(labels), 1, -1):
+        if sum(max(column) for column in np.array_split(widths, columns)) <= 72 * WIDTH - 10:
+            return columns
+    return 1

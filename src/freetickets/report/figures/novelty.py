@@ -95,5 +95,11 @@ def _steps(axes: Axes, values: Floats, edges: Floats, shade: str, opacity: float
     if values.size == 0:
         return
     share = np.histogram(values, edges)[0] / values.size
-    fill = {"facecolor": (shade, opacity), "edgecolor": shade, "linewidth": 1.2}
-    axes.stairs(np.sqrt(share), edges, fill=True, **fill)
+    axes.stairs(
+        np.sqrt(share),
+        edges,
+        fill=True,
+        facecolor=(shade, opacity),
+        edgecolor=shade,
+        linewidth=1.2,
+    )
