@@ -5,6 +5,8 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from freetickets.errors import MissingExtraError
 from freetickets.report import read_runs
@@ -13,6 +15,7 @@ from freetickets.report.figures import (
     members_and_ensembles,
     training_curves,
 )
+from freetickets.report.figures.cost import pareto_front
 from freetickets.report.figures.training import phase_spans
 
 from .conftest import log_rows, scores
@@ -150,6 +153,36 @@ def test_scores_that_are_not_finite_are_left_out(write_run):
         ElementTree.fromstring(panel)
         assert "nan" not in panel
     assert cost_against_quality(runs[:1])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12),
+    st.booleans(),
+)
+def test_none_beats_those_on_the_pareto_front_and_all_others_are_beaten(runs, rising):
+    sign = 1 if rising else -1
+
+    def beaten(cost, score):
+        return any(
+            other <= cost and sign * better >= sign * score and (other, better) != (cost, score)
+            for other, better in runs
+        )
+
+    front = pareto_front([cost for cost, _ in runs], [score for _, score in runs], rising)
+    assert {runs[number] for number in front} == {run for run in runs if not beaten(*run)}
+    assert [runs[number][0] for number in front] == sorted(runs[number][0] for number in front)
+
+
+def test_the_front_is_drawn_where_there_is_something_to_compare(runs):
+    assert "Pareto front" in texts(cost_against_quality(runs)[0])
+    assert "Pareto front" not in texts(cost_against_quality(runs[:1])[0])
+
+
+def test_many_runs_are_numbered_in_the_cost_figure_and_named_below(write_run):
+    runs = read_runs([write_run(f"run-{letter}") for letter in "abcdefgh"])
+    shown = texts(cost_against_quality(runs)[0])
+    assert {"1", "8", "1 run-a", "8 run-h"} <= set(shown)
+    assert "run-a" not in shown
 
 
 def test_without_matplotlib_the_extra_is_named(runs, monkeypatch):

@@ -1,0 +1,440 @@
+"""The figures of the evaluation: they show the numbers that they are given, and nothing else."""
+
+from __future__ import annotations
+
+import math
+import re
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from freetickets.report.colours import PALETTE
+from freetickets.report.figures import (
+    AttackBar,
+    ClassScores,
+    SizeCurve,
+    SparsityCurve,
+    attack_bars,
+    class_breakdown,
+    corruption_heatmap,
+    disagreement_heatmaps,
+    feature_curves,
+    layer_densities,
+    novelty_histograms,
+    reliability_diagrams,
+    risk_curves,
+    roc_curves,
+    severity_curves,
+    size_curves,
+    sparsity_curves,
+    trajectories,
+    transfer_heatmaps,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+NAN = math.nan
+
+
+def texts(svg):
+    return [element.text for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def marks(svg, shade):
+    """How many marks of a colour are drawn."""
+    return sum(
+        max(1, len(element.findall(f"{SVG}use")))
+        for element in ElementTree.fromstring(svg).iter()
+        if element.tag in (f"{SVG}use", f"{SVG}g")
+        and f"fill: var(--{shade}," in element.get("style", "")
+    )
+
+
+def opacities(svg):
+    return [float(number) for number in re.findall(r"fill-opacity: ([\d.]+)", svg)]
+
+
+def reliability(accuracy):
+    edges = np.linspace(0, 1, len(accuracy) + 1)
+    return SimpleNamespace(
+        edges=edges,
+        count=np.where(np.isnan(accuracy), 0, 10),
+        confidence=np.where(np.isnan(accuracy), NAN, (edges[1:] + edges[:-1]) / 2),
+        accuracy=np.asarray(accuracy),
+        ece=0.0312,
+    )
+
+
+def roc(points=1000, power=0.2):
+    x = np.linspace(0, 1, points)
+    return SimpleNamespace(false_positive=x, true_positive=x**power), 1 / (1 + power)
+
+
+def risk(samples=1000, seed=0):
+    errors = np.random.default_rng(seed).random(samples) < 0.2
+    coverage = np.arange(1, samples + 1) / samples
+    curve = errors.cumsum() / np.arange(1, samples + 1)
+    return SimpleNamespace(coverage=coverage, risk=curve, area=float(curve.mean()))
+
+
+def path(label, checkpoints=5, seed=0):
+    collected = np.zeros(checkpoints, bool)
+    collected[-1:] = True
+    return SimpleNamespace(
+        label=label,
+        points=np.random.default_rng(seed).normal(size=(checkpoints, 2)),
+        epochs=np.arange(checkpoints),
+        collected=collected,
+    )
+
+
+def all_panels(names, members=3, classes=10, layers=20, types=3, fill=None, only=None):
+    """Every figure of some runs, or only some of them; `fill` stands in for all numbers."""
+    rng = np.random.default_rng(0)
+
+    def values(*shape):
+        return rng.uniform(0.1, 0.9, shape) if fill is None else np.full(shape, fill)
+
+    def by_layer():
+        return [(f"stages.{number}.conv", value) for number, value in enumerate(values(layers))]
+
+    def scores():
+        return {key: values(5) for key in ("accuracy", "nll", "ece")}
+
+    severities = (1, 2, 3, 4, 5)
+    kinds = [f"type_{number}" for number in range(types)]
+    labels = [f"class {number}" for number in range(classes)]
+    paths = [path(f"ticket {number}", 60, number) for number in range(members)]
+    sizes = np.arange(1, members + 1)
+    figures = {
+        "reliability": lambda: reliability_diagrams(
+            {name: reliability(values(15)) for name in names}
+        ),
+        "disagreement": lambda: disagreement_heatmaps(
+            {name: values(members, members) for name in names}
+        ),
+        "transfer": lambda: transfer_heatmaps({name: values(members, members) for name in names}),
+        "classes": lambda: class_breakdown(
+            labels, {name: ClassScores(values(classes), values(classes)) for name in names}
+        ),
+        "roc": lambda: roc_curves({"svhn": {name: roc() for name in names}} if names else {}),
+        "novelty": lambda: novelty_histograms(
+            {"svhn": {name: (values(99), values(50)) for name in names}}
+        ),
+        "corruptions": lambda: [
+            panel
+            for name in names
+            for panel in corruption_heatmap(name, kinds, severities, values(types, 5))
+        ],
+        "severity": lambda: severity_curves(severities, {name: scores() for name in names}),
+        "attacks": lambda: attack_bars({name: AttackBar(*values(4).tolist()) for name in names}),
+        "features": lambda: feature_curves({name: by_layer() for name in names}),
+        "densities": lambda: layer_densities({name: by_layer() for name in names}),
+        "trajectories": lambda: trajectories(dict.fromkeys(names, paths)),
+        "size": lambda: size_curves(
+            {name: SizeCurve(sizes, *(values(members) for _ in range(4))) for name in names}
+        ),
+        "sparsity": lambda: sparsity_curves(
+            {name: SparsityCurve([0.5, 0.8], values(2), values(2), values(2)) for name in names}
+        ),
+        "risk": lambda: risk_curves({name: risk() for name in names}),
+    }
+    return {figure: figures[figure]() for figure in only or figures}
+
+
+@pytest.fixture(scope="module")
+def panels():
+    return [panel for drawn in all_panels(["edst", "dense"]).values() for panel in drawn]
+
+
+def test_panels_are_valid_described_and_without_fixed_size(panels):
+    for panel in panels:
+        root = ElementTree.fromstring(panel)
+        assert root.get("aria-label")
+        assert root.get("width") is None
+        assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
+            *("svg", "g", "path", "text", "use", "defs", "clipPath", "rect")
+        }
+
+
+def test_all_colours_follow_the_theme(panels):
+    for panel in panels:
+        without_fallbacks = re.sub(r"var\(--\w+, #[0-9a-f]{6}\)", "", panel)
+        assert re.findall("#[0-9a-f]{6}(?![0-9a-f])", without_fallbacks) == []
+
+
+def test_names_inside_panels_never_clash_and_all_references_resolve(panels):
+    page = "".join(panels)
+    names = re.findall(' id="([^"]*)"', page)
+    assert len(set(names)) == len(names)
+    assert set(re.findall(r'(?:href="|url\()#([^")]*)', page)) <= set(names)
+
+
+def test_equal_input_gives_equal_bytes():
+    only = ("disagreement", "classes", "roc", "trajectories", "size")
+    assert all_panels(["a"], only=only) == all_panels(["a"], only=only)
+
+
+def test_no_runs_give_no_panels():
+    assert not any(all_panels([]).values())
+
+
+def test_any_name_can_be_drawn():
+    names = ["$x_1$", "<b>&amp;", "模型", 'a"b', "_hidden", "^_\\", "a\0b"]
+    shown = [name.replace("\0", "\N{REPLACEMENT CHARACTER}") for name in names]
+    for figure, drawn in all_panels(
+        names, members=2, layers=3, only=("disagreement", "roc", "attacks", "trajectories")
+    ).items():
+        written = [text for panel in drawn for text in texts(panel)]
+        for name in shown:
+            assert any(text.startswith(name) for text in written), (figure, name)
+
+
+@pytest.mark.parametrize("fill", [NAN, math.inf, 0.0])
+def test_numbers_that_are_not_finite_or_all_equal_draw_no_nonsense(fill):
+    for figure, drawn in all_panels(["a"], members=2, layers=3, types=1, fill=fill).items():
+        for panel in drawn:
+            ElementTree.fromstring(panel)
+            assert not re.search(r'[ "](nan|-?inf)[ "]', panel), figure
+
+
+def test_long_names_that_end_differently_are_told_apart():
+    names = [f"edst-cifar100-wrn-28-10-with-long-name-seed-{seed}" for seed in range(3)]
+    for panel in (
+        *risk_curves({name: risk() for name in names}),
+        *roc_curves({"svhn": {name: roc() for name in names}}),
+    ):
+        legend = [text.rsplit(" ", 1)[0] for text in texts(panel) if text.startswith("edst")]
+        assert len(set(legend)) == 3
+
+
+def test_a_run_keeps_its_colour_where_others_are_missing():
+    (panel,) = attack_bars({"b": AttackBar(0.9, 0.3, 0.4, 0.5)}, runs=["a", "b"])
+    assert "var(--vermillion," in panel
+    assert "var(--blue," not in panel
+
+
+def test_panels_of_12_runs_stay_small():
+    runs = [f"run {number}" for number in range(12)]
+    only = ("classes", "roc", "novelty", "features", "densities", "size", "risk")
+    drawn = all_panels(runs, members=20, classes=100, layers=60, only=only)
+    sizes = {figure: max(map(len, panels)) for figure, panels in drawn.items()}
+    assert {figure: size for figure, size in sizes.items() if size > 100_000} == {}
+
+
+def test_panels_of_20_members_stay_small():
+    only = ("disagreement", "transfer", "corruptions", "trajectories")
+    drawn = all_panels(["a"], members=20, types=19, only=only)
+    sizes = {figure: max(map(len, panels)) for figure, panels in drawn.items()}
+    assert {figure: size for figure, size in sizes.items() if size > 100_000} == {}
+
+
+def test_a_reliability_diagram_shows_the_given_ece_and_no_bars_for_empty_bins():
+    full, sparse = (
+        reliability_diagrams({"a": reliability(accuracy)})[0]
+        for accuracy in ([0.1, 0.4, 0.6, 0.8], [NAN, NAN, 0.6, 0.8])
+    )
+    assert "ECE 0.0312" in texts(full)
+    # A bar and a gap a bin, and the patch of the legend.
+    assert len(opacities(full)) == 2 * 4 + 1
+    assert len(opacities(sparse)) == 2 * 2 + 1
+
+
+def test_a_heat_map_shows_every_number_given():
+    (panel,) = disagreement_heatmaps({"a": [[0, 0.0312], [0.25, 0]]})
+    assert [text for text in texts(panel) if text in ("0", "0.031", "0.250")] == [
+        *("0", "0.031", "0.250", "0")
+    ]
+
+
+def test_heat_maps_of_all_runs_share_a_scale():
+    low, high = (
+        opacities(panel)
+        for panel in disagreement_heatmaps({"a": np.full((6, 6), 0.1), "b": np.full((6, 6), 0.2)})
+    )
+    assert low == pytest.approx([0.04 + 0.46 / 2] * 36)
+    assert high == [0.5] * 36
+
+
+def test_heat_maps_of_more_than_12_members_have_a_key_instead_of_numbers():
+    matrix = np.random.default_rng(0).uniform(0.1, 0.3, (13, 13))
+    matrix[0, 0] = 0.312
+    (panel,) = disagreement_heatmaps({"a": matrix})
+    assert [text for text in texts(panel) if "." in text] == ["0.312"]
+    (numbered,) = disagreement_heatmaps({"a": matrix[:12, :12]})
+    assert len([text for text in texts(numbered) if "." in text]) == 12 * 12
+
+
+def test_cells_of_unknown_value_stay_empty():
+    (panel,) = transfer_heatmaps({"a": [[0.5, NAN], [0.25, 0.125]]}, "FGSM")
+    assert {"50.0", "25.0", "12.5", "–"} <= set(texts(panel))
+    assert "accuracy (%) under FGSM" in texts(panel)
+
+
+def test_two_runs_of_few_members_share_a_panel_and_of_many_do_not():
+    assert len(transfer_heatmaps({name: np.eye(5) for name in "abc"})) == 2
+    assert len(transfer_heatmaps({name: np.eye(6) for name in "abc"})) == 3
+
+
+def test_a_single_member_disagrees_with_nobody():
+    assert disagreement_heatmaps({"dense": np.zeros((1, 1))}) == []
+    assert len(transfer_heatmaps({"dense": np.full((1, 1), 0.25)})) == 1
+
+
+def test_10_classes_are_all_shown_with_a_dot_a_run():
+    names = [f"class {number}" for number in range(10)]
+    accuracy, disagreement = class_breakdown(
+        names,
+        {"a": ClassScores(np.full(10, 0.5)), "b": ClassScores(np.full(10, 0.6), np.full(10, 0.1))},
+    )
+    assert set(names) <= set(texts(accuracy))
+    # One more in the legend.
+    assert marks(accuracy, "blue") == marks(accuracy, "vermillion") == 11
+    assert marks(disagreement, "blue") == 0
+    assert marks(disagreement, "vermillion") == 11
+
+
+def test_of_100_classes_those_are_shown_that_runs_differ_most_in():
+    names = [f"class {number}" for number in range(100)]
+    spread = np.where(np.arange(100) % 5 == 2, 0.2, 0.0)
+    (panel,) = class_breakdown(
+        names, {"a": ClassScores(np.full(100, 0.5)), "b": ClassScores(0.5 + spread)}
+    )
+    shown = [text for text in texts(panel) if text.startswith("class ")]
+    assert shown == names[2::5]
+    assert "20 of 100 classes: those that the runs differ most in" in texts(panel)
+
+
+def test_of_100_classes_a_single_run_shows_the_hardest():
+    names = [f"class {number}" for number in range(100)]
+    (panel,) = class_breakdown(names, {"a": ClassScores(np.arange(100) / 100)})
+    assert [text for text in texts(panel) if text.startswith("class ")] == names[:20]
+
+
+def test_roc_curves_state_the_given_areas_and_are_thinned():
+    (panel,) = roc_curves({"svhn": {"a": (roc(50_000)[0], 0.91234)}})
+    assert "a 0.9123" in texts(panel)
+    assert "svhn" in texts(panel)
+    assert len(panel) < 20_000
+
+
+def test_novelty_is_drawn_for_each_set_and_run():
+    scores = {"a": ([0.1, 0.2], [0.8, 0.9]), "b": ([0.1], [NAN])}
+    panels = novelty_histograms({"svhn": scores, "noise": scores}, "entropy")
+    assert len(panels) == 2
+    for panel, name in zip(panels, ("svhn", "noise"), strict=True):
+        assert {name, "a", "b", "entropy (higher is more unknown)"} <= set(texts(panel))
+
+
+def test_the_corruption_map_shows_types_severities_and_scores():
+    values = np.array([[0.9, 0.8], [0.7, 0.625]])
+    (panel,) = corruption_heatmap("a", ["gaussian_noise", "fog"], [1, 2], values)
+    assert {"gaussian noise", "fog", "1", "2", "90.0", "80.0", "70.0", "62.5"} <= set(texts(panel))
+    (panel,) = corruption_heatmap("a", ["fog"], [1, 2], [[0.25, 12.34]], "nll")
+    assert {"0.250", "12.3"} <= set(texts(panel))
+
+
+def test_corruption_maps_can_share_a_scale():
+    (panel,) = corruption_heatmap("a", ["fog"], [1], [[0.5]], scale=(0.0, 1.0))
+    assert opacities(panel) == [pytest.approx(0.04 + 0.46 / 2)]
+
+
+def test_severity_curves_have_a_panel_a_score_and_a_mark_a_severity():
+    curves = {"a": {"accuracy": [0.9, 0.8, NAN], "nll": [0.1, 0.2, 0.3]}, "b": {"nll": [1, 2, 3]}}
+    accuracy, nll = severity_curves([1, 2, 3], curves)
+    assert marks(accuracy, "blue") == 2 + 1
+    assert "b" not in texts(accuracy)
+    assert marks(nll, "vermillion") == 3 + 1
+
+
+def test_attack_bars_state_the_given_accuracies():
+    (panel,) = attack_bars(
+        {"a": AttackBar(0.95, 0.301, 0.35, 0.4), "b": AttackBar(0.9, NAN, NAN, NAN)}, "FGSM"
+    )
+    assert "a  95.0% → 35.0% (30.1–40.0)" in texts(panel)
+    assert "b  90.0% → ?% (?–?)" in texts(panel)
+    assert "accuracy under FGSM" in texts(panel)
+
+
+def test_runs_of_other_layers_get_a_panel_of_their_own():
+    curves = {"a": [("x", 0.1), ("y", 0.2)], "b": [("x", 0.3), ("y", 0.2)], "c": [("z", 1.0)]}
+    first, second = feature_curves(curves)
+    assert {"x", "y", "a", "b"} <= set(texts(first))
+    assert {"z", "c"} <= set(texts(second))
+    assert "a" not in texts(second)
+    assert len(layer_densities(curves)) == 2
+
+
+def test_runs_of_equal_densities_share_a_line():
+    layers = [("x", 0.1), ("y", 0.2)]
+    (panel,) = layer_densities({"a": layers, "b": layers, "c": [("x", 1.0), ("y", 1.0)]})
+    assert {"a = b", "c"} <= set(texts(panel))
+
+
+def test_of_60_layers_as_many_are_named_as_there_is_room_for():
+    layers = [(f"stages.{number}.blocks.0.conv", 0.5) for number in range(60)]
+    (panel,) = layer_densities({"a": layers})
+    named = [text for text in texts(panel) if text.endswith("conv")]
+    assert 15 < len(named) < 30
+    assert "layer, from input to output (1 in 3 named)" in texts(panel)
+
+
+def test_paths_are_named_start_hollow_and_end_in_a_diamond():
+    (panel,) = trajectories({"edst": [path("ticket 1"), path("ticket 2", seed=1)]})
+    assert {"edst", "ticket 1", "ticket 2", "start", "ticket"} <= set(texts(panel))
+    # Two starts and the one of the legend; four dots and a diamond a path.
+    assert marks(panel, "page") == 3
+    assert marks(panel, "blue") == marks(panel, "vermillion") == 4 + 1
+
+
+@pytest.mark.parametrize("checkpoints", [0, 1, 2])
+def test_short_paths_can_be_drawn(checkpoints):
+    (panel,) = trajectories({"edst": [path("ticket 1", checkpoints)]})
+    assert ("ticket 1" in texts(panel)) == (checkpoints > 0)
+
+
+def test_size_curves_have_a_mark_a_size_and_leave_out_an_absent_divergence():
+    curve = SizeCurve([1, 2, 3], [0.7, 0.8, 0.9], [0.7, 0.7, 0.7], [0.5, 0.4, 0.3], [NAN, 0.1, 0.2])
+    accuracy, nll = size_curves({"a": curve})
+    # Three of the ensemble, two divergences, and one in the legend; members are hollow.
+    assert marks(accuracy, "blue") == 3 + 2 + 1
+    assert marks(accuracy, "page") == 3
+    assert "KL" in texts(accuracy)
+    assert marks(nll, "blue") == 3 + 1
+    without = SizeCurve([1], [0.7], [0.7], [0.5])
+    assert "KL" not in texts(size_curves({"a": without})[0])
+
+
+def test_sparsity_curves_run_from_left_to_right_whatever_the_order():
+    sorted_, shuffled = (
+        SparsityCurve(np.array([0.5, 0.8, 0.9])[order], np.array([0.9, 0.8, 0.7])[order],
+                      np.array([0.8, 0.7, 0.6])[order])
+        for order in ([0, 1, 2], [2, 0, 1])
+    )  # fmt: skip
+    assert sparsity_curves({"a": sorted_}) == sparsity_curves({"a": shuffled})
+
+
+def test_risk_curves_state_the_given_areas():
+    curve = risk(10_000)
+    (panel,) = risk_curves({"a": curve})
+    assert f"a {curve.area:.4f}" in texts(panel)
+    assert len(panel) < 20_000
+
+
+def test_numbers_of_a_heat_map_can_be_read_on_light_and_dark_pages():
+    def luminance(channels):
+        linear = np.where(
+            channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
+        )
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    (panel,) = disagreement_heatmaps({"a": [[0, 0.1], [0.25, 0]]})
+    for dark in (False, True):
+        page, text, blue = (
+            np.frombuffer(bytes.fromhex(PALETTE[name][dark][1:]), np.uint8) / 255
+            for name in ("page", "text", "blue")
+        )
+        for opacity in opacities(panel):
+            shades = luminance(text), luminance(opacity * blue + (1 - opacity) * page)
+            assert (max(shades) + 0.05) / (min(shades) + 0.05) >= 4.5
