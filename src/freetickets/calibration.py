@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from .errors import FreeTicketsError, UnknownNameError
 from .metrics import ensemble_log_probs
-from .metrics.predictive import RULES, Array, Labels, check_predictions
+from .metrics.arrays import Array, Labels, check_predictions
+from .metrics.predictive import RULES
 
 SCOPES = ("ensemble", "members")
 

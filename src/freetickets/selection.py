@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from .errors import FreeTicketsError
 from .metrics import ensemble_log_probs
-from .metrics.predictive import check_predictions
+from .metrics.arrays import check_predictions
 
 # Stands for -inf: among members that are all infinitely wrong, the one that is so least often wins.
 RULED_OUT = -1e5

@@ -1,6 +1,66 @@
-"""Scores as pure functions of member log-probabilities (M, N, C) and labels (N,)."""
+"""Scores as pure functions of member log-probabilities (M, N, C) and labels (N,).
 
-from .calibration import ece
-from .predictive import accuracy, ensemble_log_probs, nll
+The ensemble is scored, that is the mean of the members' probabilities; one member is scored as
+`member[None]`. Nothing here needs a model, only NumPy arrays.
+"""
 
-__all__ = ["accuracy", "ece", "ensemble_log_probs", "nll"]
+from .adversarial import AttackScores, attack_scores, transfer_matrix
+from .calibration import Reliability, adaptive_ece, classwise_ece, ece, reliability
+from .correlation import pearson, spearman
+from .diversity import (
+    disagreement,
+    disagreement_by_class,
+    disagreement_matrix,
+    feature_kl,
+    kl,
+    kl_matrix,
+)
+from .ood import Roc, aupr, auroc, fpr95, roc_curve
+from .predictive import accuracy, brier, ensemble_log_probs, member_nll, nll, restrict_classes
+from .resampling import Difference, Interval, bootstrap, mcnemar, paired_difference
+from .selective import RiskCoverage, risk_coverage
+from .shift import CORRUPTION_SETS, ShiftScores, corruption_set, shift_scores
+from .uncertainty import NOVELTY_SCORES, novelty
+
+__all__ = [
+    "CORRUPTION_SETS",
+    "NOVELTY_SCORES",
+    "AttackScores",
+    "Difference",
+    "Interval",
+    "Reliability",
+    "RiskCoverage",
+    "Roc",
+    "ShiftScores",
+    "accuracy",
+    "adaptive_ece",
+    "attack_scores",
+    "aupr",
+    "auroc",
+    "bootstrap",
+    "brier",
+    "classwise_ece",
+    "corruption_set",
+    "disagreement",
+    "disagreement_by_class",
+    "disagreement_matrix",
+    "ece",
+    "ensemble_log_probs",
+    "feature_kl",
+    "fpr95",
+    "kl",
+    "kl_matrix",
+    "mcnemar",
+    "member_nll",
+    "nll",
+    "novelty",
+    "paired_difference",
+    "pearson",
+    "reliability",
+    "restrict_classes",
+    "risk_coverage",
+    "roc_curve",
+    "shift_scores",
+    "spearman",
+    "transfer_matrix",
+]

@@ -2,28 +2,155 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 import numpy.typing as npt
 
-from .predictive import check_predictions, ensemble_log_probs
+from ..errors import FreeTicketsError, UnknownNameError
+from .arrays import Array, Labels, check_predictions, mean_probs, top_class
+
+# A number of bins, or those of another code, to compare with what it printed.
+Bins = int | Literal["freetickets", "tf"]
+NAMED_BINS = {"freetickets": 14, "tf": 15}
 
 
-def ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: int = 15) -> float:
+@dataclass(frozen=True)
+class Reliability:
+    """What a reliability diagram shows: the samples of each bin of confidence.
+
+    Attributes:
+        edges: Of the bins, (B + 1,).
+        count: The samples in each bin, (B,).
+        confidence: Their mean confidence, (B,); NaN in an empty bin.
+        accuracy: The share of them that is right, (B,); NaN in an empty bin.
+    """
+
+    edges: Array
+    count: Labels
+    confidence: Array
+    accuracy: Array
+
+    @property
+    def ece(self) -> float:
+        """The gap between accuracy and confidence, averaged over the samples in the bins."""
+        gaps = np.abs(self.accuracy - self.confidence) * self.count
+        return float(np.nansum(gaps) / max(1, self.count.sum()))
+
+
+def ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = 15) -> float:
     """The expected calibration error of the most probable class.
 
     Confidences fall into equal-width bins (a, b], so 1 belongs to the last and 0 to the first; the
     gaps between accuracy and mean confidence are weighted by the samples in each bin.
 
+    Args:
+        log_probs: Of the members, (M, N, C).
+        labels: The truth, (N,).
+        bins: How many; or "freetickets", as the paper's authors count: 14 bins (a, b], and what
+            rounding put above 1 is in none of them; or "tf", as TensorFlow's histograms do: 15
+            bins [a, b), and 1 in the last.
+
     Example:
         >>> round(ece(np.log([[[0.8, 0.2], [0.8, 0.2]]]), [0, 1]), 6)
         0.3
     """
+    _, confidence, correct = bin_sums(log_probs, labels, bins)
+    # Not divided by the count: a sample that is in no bin has no gap, but it is a sample.
+    return float(np.abs(correct - confidence).sum() / np.shape(labels)[0])
+
+
+def reliability(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = 15) -> Reliability:
+    """Accuracy and mean confidence in each bin of confidence; `bins` as for `ece`.
+
+    Example:
+        >>> found = reliability(np.log([[[0.8, 0.2], [0.9, 0.1]]]), [0, 1], bins=2)
+        >>> found.count.tolist(), found.confidence.round(3).tolist(), found.accuracy.tolist()
+        ([0, 2], [nan, 0.85], [nan, 0.5])
+    """
+    count, confidence, correct = bin_sums(log_probs, labels, bins)
+    with np.errstate(invalid="ignore"):  # 0 / 0 in empty bins
+        return Reliability(bin_edges(bins), count, confidence / count, correct / count)
+
+
+def adaptive_ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: int = 15) -> float:
+    """The calibration error in bins of equally many samples, instead of equal width.
+
+    Samples are sorted by confidence and cut into bins whose sizes differ by one at most; samples of
+    equal confidence stay together in the lower bin, so that their order does not matter.
+
+    Example:
+        >>> round(adaptive_ece(np.log([[[0.8, 0.2], [0.9, 0.1]]]), [0, 1], bins=2), 6)
+        0.55
+    """
+    _check_number(bins)
     logs, truth = check_predictions(log_probs, labels)
-    mean = ensemble_log_probs(logs)
-    confidence = np.exp(mean.max(-1))
-    correct = mean.argmax(-1) == truth
-    edges = np.linspace(0.0, 1.0, bins + 1)
-    # Only the inner edges: whatever rounding does to 0 and 1, they stay in the outer bins.
-    which = np.digitize(confidence, edges[1:-1], right=True)
-    gaps = np.bincount(which, weights=correct - confidence, minlength=bins)
+    top, confidence = top_class(logs)
+    last = np.ceil(np.arange(1, bins) * len(truth) / bins).astype(int) - 1  # sample below each cut
+    inner = np.sort(confidence)[np.maximum(last, 0)]
+    which = np.searchsorted(inner, confidence, side="left")
+    gaps = np.bincount(which, weights=(top == truth) - confidence, minlength=bins)
     return float(np.abs(gaps).sum() / len(truth))
+
+
+def classwise_ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: int = 15) -> float:
+    """The calibration error of every class's probability, averaged over the classes.
+
+    `ece` looks at the most probable class only; this asks for each class whether samples that have
+    it with probability p are of it in p of all cases. Bins are (a, b], of equal width.
+
+    Example:
+        >>> round(classwise_ece(np.log([[[0.8, 0.2], [0.8, 0.2]]]), [0, 1]), 6)
+        0.3
+    """
+    edges = bin_edges(_check_number(bins))
+    logs, truth = check_predictions(log_probs, labels)
+    mean = mean_probs(logs)
+    samples, classes = mean.shape
+    place = np.searchsorted(edges[1:-1], mean.ravel(), side="left").reshape(mean.shape)
+    place *= classes
+    place += np.arange(classes)
+    gaps = np.bincount(place.ravel(), weights=mean.ravel(), minlength=bins * classes)
+    gaps -= np.bincount(place[np.arange(samples), truth], minlength=bins * classes)
+    return float(np.abs(gaps).sum() / (samples * classes))
+
+
+def bin_edges(bins: Bins) -> Array:
+    """The edges of equal-width bins of confidence, (B + 1,)."""
+    if isinstance(bins, str):
+        if bins not in NAMED_BINS:
+            raise UnknownNameError("way to count bins", bins, NAMED_BINS)
+        return np.linspace(0.0, 1.0, NAMED_BINS[bins] + 1)
+    return np.linspace(0.0, 1.0, _check_number(bins) + 1)
+
+
+def bin_sums(
+    log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = 15
+) -> tuple[Labels, Array, Array]:
+    """Samples, sum of confidences and number of right ones in each bin, (B,) each.
+
+    Sums of several sets can be added up, to bin them as one.
+    """
+    edges = bin_edges(bins)
+    logs, truth = check_predictions(log_probs, labels)
+    top, confidence = top_class(logs)
+    correct = top == truth
+    if bins == "freetickets":
+        inside = (confidence > 0) & (confidence <= 1)
+        confidence, correct = confidence[inside], correct[inside]
+    # Only the inner edges: whatever rounding does to 0 and 1, they stay in the outer bins.
+    side: Literal["left", "right"] = "right" if bins == "tf" else "left"
+    which = np.searchsorted(edges[1:-1], confidence, side=side)
+    size = len(edges) - 1
+    count = np.bincount(which, minlength=size).astype(np.int64)
+    sums = [
+        np.bincount(which, weights, size).astype(np.float64) for weights in (confidence, correct)
+    ]
+    return count, sums[0], sums[1]
+
+
+def _check_number(bins: object) -> int:
+    if not isinstance(bins, (int, np.integer)) or bins < 1:
+        raise FreeTicketsError(f"bins must be a whole number, at least 1, not {bins!r}")
+    return int(bins)

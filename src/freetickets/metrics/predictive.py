@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError, UnknownNameError
-
-Array = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int64]
+from .arrays import Array, Labels, blocks, check_log_probs, check_predictions, mean_probs, top_class
 
 # What of the members is averaged.
 RULES = ("probabilities", "logits")
-
-
-def check_predictions(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Array, Labels]:
-    """Returns member log-probabilities as float64 (M, N, C) and labels as int64 (N,).
-
-    Raises:
-        FreeTicketsError: The shapes do not fit, a label names no class, or a prediction is no
-            log-probability.
-    """
-    logs = np.asarray(log_probs, dtype=np.float64)
-    truth = np.asarray(labels)
-    if truth.dtype.kind not in "iu":
-        raise FreeTicketsError(f"labels must be integers, not {truth.dtype}")
-    truth = truth.astype(np.int64)
-    if logs.ndim != 3 or 0 in logs.shape:
-        raise FreeTicketsError(
-            f"predictions must have the shape (members, samples, classes), not {logs.shape}"
-        )
-    if truth.shape != logs.shape[1:2]:
-        raise FreeTicketsError(
-            f"{logs.shape[1]} predictions need as many labels, not an array of {truth.shape}"
-        )
-    if truth.min() < 0 or truth.max() >= logs.shape[2]:
-        raise FreeTicketsError(
-            f"labels must lie in 0 to {logs.shape[2] - 1}; they go from {truth.min()} to "
-            f"{truth.max()}"
-        )
-    if not logs.max() < 1e-3:  # NaN too; a little above 0 is what rounding does
-        raise FreeTicketsError(
-            f"predictions must be log-probabilities, at most 0: the highest is {logs.max()}"
-        )
-    return logs, truth
 
 
 def ensemble_log_probs(log_probs: npt.ArrayLike, combine: str = "probabilities") -> Array:
@@ -64,7 +32,10 @@ def ensemble_log_probs(log_probs: npt.ArrayLike, combine: str = "probabilities")
     """
     logs = np.asarray(log_probs, dtype=np.float64)
     if combine == "probabilities":
-        return _log_sum_exp(logs, axis=0) - np.log(len(logs))
+        combined = np.empty(logs.shape[1:])
+        for part in blocks(logs):
+            combined[part] = _log_sum_exp(logs[:, part], axis=0)
+        return combined - np.log(len(logs))
     if combine == "logits":
         mean = _mean_logits(logs)
         return mean - _log_sum_exp(mean, axis=-1)[..., None]
@@ -95,8 +66,7 @@ def accuracy(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
         >>> accuracy(np.log([[[0.9, 0.1], [0.6, 0.4]]]), [0, 1])
         0.5
     """
-    logs, truth = check_predictions(log_probs, labels)
-    return float((ensemble_log_probs(logs).argmax(-1) == truth).mean())
+    return float(sample_correct(*check_predictions(log_probs, labels)).mean())
 
 
 def nll(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
@@ -106,6 +76,81 @@ def nll(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
         >>> round(nll(np.log([[[0.9, 0.1]], [[0.5, 0.5]]]), [0]), 4)
         0.3567
     """
-    logs, truth = check_predictions(log_probs, labels)
-    of_truth = np.take_along_axis(logs, truth[None, :, None], axis=2)[..., 0]
-    return float(-ensemble_log_probs(of_truth[..., None]).mean())
+    return float(sample_nll(*check_predictions(log_probs, labels)).mean())
+
+
+def member_nll(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+    """The mean over members of their own negative log-likelihoods, in nats.
+
+    What a member drawn at random would score (the Gibbs likelihood). It is never below `nll`; the
+    gap is what the members gain by being different.
+
+    Example:
+        >>> round(member_nll(np.log([[[0.9, 0.1]], [[0.5, 0.5]]]), [0]), 4)
+        0.3993
+    """
+    return float(-_of_truth(*check_predictions(log_probs, labels)).mean())
+
+
+def brier(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+    """The Brier score: squared errors of the probabilities, summed over classes; 0 to 2.
+
+    Example:
+        >>> round(brier(np.log([[[0.7, 0.2, 0.1]]]), [0]), 4)
+        0.14
+    """
+    return float(sample_brier(*check_predictions(log_probs, labels)).mean())
+
+
+def restrict_classes(log_probs: npt.ArrayLike, classes: Sequence[int]) -> Array:
+    """Keeps some classes only, each member's probabilities scaled so that they sum to 1 again.
+
+    The labels of what is returned count these classes: label i is `classes[i]`. A member that rules
+    all of them out is given the same probability for each.
+
+    Returns:
+        Log-probabilities, (M, N, number of classes kept).
+
+    Example:
+        >>> kept = restrict_classes(np.log([[[0.5, 0.3, 0.2]]]), [0, 2])
+        >>> np.exp(kept).round(3).tolist()
+        [[[0.714, 0.286]]]
+        >>> labels = np.array([2])  # among all the classes
+        >>> accuracy(kept, np.searchsorted([0, 2], labels))
+        0.0
+    """
+    logs, chosen = check_log_probs(log_probs), np.asarray(classes)
+    if chosen.ndim != 1 or not chosen.size or chosen.dtype.kind not in "iu":
+        raise FreeTicketsError("the classes to keep must be a list of at least one integer")
+    if chosen.min() < 0 or chosen.max() >= logs.shape[2]:
+        raise FreeTicketsError(f"the classes to keep must lie in 0 to {logs.shape[2] - 1}")
+    if len(np.unique(chosen)) < len(chosen):
+        raise FreeTicketsError("the classes to keep must differ from each other")
+    kept = logs[:, :, chosen]
+    kept[np.isneginf(kept.max(axis=-1))] = 0.0
+    kept -= _log_sum_exp(kept, axis=-1)[..., None]
+    return kept
+
+
+# The scores of single samples, (N,), whose means the scores above are: of checked arrays.
+
+
+def sample_correct(logs: Array, truth: Labels) -> Array:
+    """1 where the ensemble is right, 0 where it is wrong."""
+    return (top_class(logs)[0] == truth).astype(np.float64)
+
+
+def sample_nll(logs: Array, truth: Labels) -> Array:
+    """What each sample adds to the negative log-likelihood."""
+    return -ensemble_log_probs(_of_truth(logs, truth)[..., None])[:, 0]
+
+
+def sample_brier(logs: Array, truth: Labels) -> Array:
+    """What each sample adds to the Brier score."""
+    mean = mean_probs(logs)
+    squares: Array = np.einsum("nc,nc->n", mean, mean)
+    return squares + 1 - 2 * np.take_along_axis(mean, truth[:, None], axis=1)[:, 0]
+
+
+def _of_truth(logs: Array, truth: Labels) -> Array:
+    return np.take_along_axis(logs, truth[None, :, None], axis=2)[..., 0]

@@ -1,0 +1,105 @@
+"""The arrays that metrics get: checked, and averaged over members without large copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FreeTicketsError
+
+Array = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+
+# Numbers of a block: it is read several times, so all members of it should fit into the cache.
+_BLOCK = 1 << 16
+
+
+def check_log_probs(log_probs: npt.ArrayLike) -> Array:
+    """Returns member log-probabilities as float64 (M, N, C); float64 is not copied.
+
+    Raises:
+        FreeTicketsError: They have another shape, or are no log-probabilities.
+    """
+    logs = np.asarray(log_probs, dtype=np.float64)
+    if logs.ndim != 3 or 0 in logs.shape:
+        raise FreeTicketsError(
+            f"predictions must have the shape (members, samples, classes), not {logs.shape}"
+        )
+    highest = logs.max()
+    if not highest < 1e-3:  # NaN too; a little above 0 is what rounding does
+        raise FreeTicketsError(
+            f"predictions must be log-probabilities, at most 0: the highest is {highest}"
+        )
+    return logs
+
+
+def check_labels(labels: npt.ArrayLike, samples: int, classes: int) -> Labels:
+    """Returns labels as int64 (N,).
+
+    Raises:
+        FreeTicketsError: There are not as many as samples, or one names no class.
+    """
+    truth = np.asarray(labels)
+    if truth.dtype.kind not in "iu":
+        raise FreeTicketsError(f"labels must be integers, not {truth.dtype}")
+    truth = truth.astype(np.int64)
+    if truth.shape != (samples,):
+        raise FreeTicketsError(
+            f"{samples} predictions need as many labels, not an array of {truth.shape}"
+        )
+    if truth.min() < 0 or truth.max() >= classes:
+        raise FreeTicketsError(
+            f"labels must lie in 0 to {classes - 1}; they go from {truth.min()} to {truth.max()}"
+        )
+    return truth
+
+
+def check_predictions(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Array, Labels]:
+    """Returns member log-probabilities as float64 (M, N, C) and labels as int64 (N,).
+
+    Raises:
+        FreeTicketsError: The shapes do not fit, a label names no class, or a prediction is no
+            log-probability.
+    """
+    logs = check_log_probs(log_probs)
+    return logs, check_labels(labels, *logs.shape[1:])
+
+
+def check_pairs(log_probs: npt.ArrayLike) -> Array:
+    """Returns log-probabilities (M, N, C) of at least two members.
+
+    Raises:
+        FreeTicketsError: There is one member only, or they are no log-probabilities.
+    """
+    logs = check_log_probs(log_probs)
+    if len(logs) < 2:
+        raise FreeTicketsError("diversity is of pairs: give the predictions of at least 2 members")
+    return logs
+
+
+def blocks(logs: Array) -> Iterator[slice]:
+    """Slices of the samples of (M, N, C), each small enough for the cache."""
+    members, samples, classes = logs.shape
+    step = max(1, _BLOCK // (members * classes))
+    for start in range(0, samples, step):
+        yield slice(start, start + step)
+
+
+def mean_probs(logs: Array) -> Array:
+    """The mean of the members' probabilities, (N, C)."""
+    if len(logs) == 1:
+        return np.exp(logs[0])
+    mean = np.empty(logs.shape[1:])
+    for part in blocks(logs):
+        np.exp(logs[:, part]).mean(axis=0, out=mean[part])
+    return mean
+
+
+def top_class(logs: Array) -> tuple[Labels, Array]:
+    """The ensemble's most probable class of each sample, (N,), and its probability, (N,)."""
+    mean = logs[0] if len(logs) == 1 else mean_probs(logs)
+    top = mean.argmax(axis=-1)
+    highest = np.take_along_axis(mean, top[:, None], axis=-1)[:, 0]
+    return top, np.exp(highest) if len(logs) == 1 else highest

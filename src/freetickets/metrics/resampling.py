@@ -1,0 +1,177 @@
+"""How sure a score is: intervals and tests by drawing the samples again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FreeTicketsError
+from .arrays import Array, Labels, check_predictions, top_class
+from .calibration import bin_edges, ece
+from .predictive import accuracy, brier, nll, sample_brier, sample_correct, sample_nll
+
+# Any function of log-probabilities (M, N, C) and labels (N,).
+Metric = Callable[[Array, Labels], float]
+# The score of the samples with these numbers, of which some come several times.
+Scorer = Callable[[Labels], float]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A score, and where it lies when the samples are drawn again."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The score of one ensemble less that of another on the same samples.
+
+    Attributes:
+        value: The difference.
+        low: Where it lies at least when the samples are drawn again.
+        high: Where it lies at most.
+        p: How likely a difference as far from 0 is if there is none (two-sided).
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+
+def bootstrap(
+    metric: Metric,
+    log_probs: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    repeats: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Interval:
+    """A score with its percentile interval over resampled samples.
+
+    `accuracy`, `nll`, `brier` and `ece` are made of one number for each sample, so they take a
+    fraction of a second. Any other metric is called on `repeats` copies of the predictions: if it
+    scores the ensemble only, give it `ensemble_log_probs(log_probs)[None]`, which is smaller.
+
+    Args:
+        metric: Any function of log-probabilities and labels.
+        log_probs: Of the members, (M, N, C).
+        labels: The truth, (N,).
+        repeats: How often the samples are drawn.
+        level: The share of draws that the interval holds.
+        seed: Of the draws.
+
+    Example:
+        >>> logs = np.log([[[0.9, 0.1]] * 100])
+        >>> bootstrap(accuracy, logs, [0] * 80 + [1] * 20)
+        Interval(value=0.8, low=0.72, high=0.88)
+    """
+    _check_draws(repeats, level)
+    logs, truth = check_predictions(log_probs, labels)
+    score = _scorer(metric, logs, truth)
+    draws = _draw(score, len(truth), repeats, seed)
+    return Interval(score(np.arange(len(truth))), *_percentiles(draws, level))
+
+
+def paired_difference(
+    metric: Metric,
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    repeats: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Difference:
+    """The score of `a` less that of `b`, both on the same resampled samples.
+
+    What is hard for both then cancels, so small differences show. `p` counts the draws on the other
+    side of 0 (and is at least 2 / (repeats + 1)).
+
+    Example:
+        >>> right, mixed = np.log([[[0.9, 0.1]] * 9]), np.log([[[0.9, 0.1]] * 6 + [[0.1, 0.9]] * 3])
+        >>> found = paired_difference(accuracy, right, mixed, [0] * 9)
+        >>> round(found.value, 3), round(found.p, 2)
+        (0.333, 0.06)
+    """
+    _check_draws(repeats, level)
+    logs_a, truth = check_predictions(a, labels)
+    logs_b, _ = check_predictions(b, labels)
+    score_a, score_b = _scorer(metric, logs_a, truth), _scorer(metric, logs_b, truth)
+
+    def difference(drawn: Labels) -> float:
+        return score_a(drawn) - score_b(drawn)
+
+    draws = _draw(difference, len(truth), repeats, seed)
+    rarer = min((draws <= 0).sum(), (draws >= 0).sum())
+    p = min(1.0, 2 * float(rarer + 1) / (repeats + 1))
+    return Difference(difference(np.arange(len(truth))), *_percentiles(draws, level), p)
+
+
+def mcnemar(a: npt.ArrayLike, b: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+    """The exact p-value of McNemar's test: whether two ensembles are right equally often.
+
+    Only the samples count that one has right and the other wrong: a fair coin would say which.
+
+    Example:
+        >>> right, mixed = np.log([[[0.9, 0.1]] * 9]), np.log([[[0.9, 0.1]] * 6 + [[0.1, 0.9]] * 3])
+        >>> mcnemar(right, mixed, [0] * 9)
+        0.25
+    """
+    logs_a, truth = check_predictions(a, labels)
+    logs_b, _ = check_predictions(b, labels)
+    right_a, right_b = top_class(logs_a)[0] == truth, top_class(logs_b)[0] == truth
+    only_a, only_b = int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())
+    coins = only_a + only_b
+    ways = term = 1  # of no head; then of one more head at a time, in whole numbers
+    for heads in range(min(only_a, only_b)):
+        term = term * (coins - heads) // (heads + 1)
+        ways += term
+    return min(1.0, 2 * ways / 2**coins)
+
+
+def _draw(score: Scorer, samples: int, repeats: int, seed: int) -> Array:
+    """The scores of samples that are drawn with replacement, (repeats,)."""
+    generator = np.random.default_rng(seed)
+    return np.array([score(generator.integers(0, samples, samples)) for _ in range(repeats)])
+
+
+def _check_draws(repeats: int, level: float) -> None:
+    if repeats < 1:
+        raise FreeTicketsError(f"repeats must be at least 1, not {repeats}")
+    if not 0 < level < 1:
+        raise FreeTicketsError(f"level must lie between 0 and 1, not {level}")
+
+
+def _percentiles(draws: Array, level: float) -> tuple[float, float]:
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+# Metrics that are means over the samples, and of what.
+_MEANS: tuple[tuple[Metric, Callable[[Array, Labels], Array]], ...] = (
+    (accuracy, sample_correct),
+    (nll, sample_nll),
+    (brier, sample_brier),
+)
+
+
+def _scorer(metric: Metric, logs: Array, truth: Labels) -> Scorer:
+    """What is resampled: one number for each sample where that is enough, or the arrays."""
+    for mean, values_of in _MEANS:
+        if metric is mean:
+            values = values_of(logs, truth)
+            return lambda drawn: float(values[drawn].mean())
+    if metric is ece:
+        top, confidence = top_class(logs)
+        gaps = (top == truth) - confidence
+        which = np.searchsorted(bin_edges(15)[1:-1], confidence, side="left")
+        return lambda drawn: float(
+            np.abs(np.bincount(which[drawn], weights=gaps[drawn])).sum() / len(drawn)
+        )
+    return lambda drawn: float(metric(logs[:, drawn], truth[drawn]))

@@ -1,0 +1,132 @@
+"""Scores under distribution shift: corruption types times severities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FreeTicketsError, UnknownNameError
+from .arrays import Array
+from .calibration import Bins, bin_edges, bin_sums
+from .predictive import accuracy, nll
+
+_COMMON = (
+    *("gaussian_noise", "shot_noise", "impulse_noise"),
+    *("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    *("snow", "frost", "fog", "brightness"),
+    *("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+)
+_EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
+
+# The types that others have averaged over. "ub" is what the Uncertainty Baselines take for
+# CIFAR-100; `corruption_set` knows what they take for other data.
+CORRUPTION_SETS: dict[str, tuple[str, ...]] = {
+    "all19": _COMMON + _EXTRA,
+    "common15": _COMMON,
+    "ub": tuple(name for name in _COMMON + _EXTRA if name not in ("snow", "motion_blur")),
+}
+
+
+def corruption_set(name: str, classes: int) -> tuple[str, ...]:
+    """The corruption types of a set; "ub" depends on the number of classes of the data.
+
+    The Uncertainty Baselines average over the 15 common types for CIFAR-10 and ImageNet, and for
+    CIFAR-100 over all 19 but snow and motion blur.
+
+    Example:
+        >>> len(corruption_set("all19", 10)), len(corruption_set("ub", 10))
+        (19, 15)
+        >>> sorted(set(corruption_set("all19", 100)) - set(corruption_set("ub", 100)))
+        ['motion_blur', 'snow']
+    """
+    if name not in CORRUPTION_SETS:
+        raise UnknownNameError("set of corruptions", name, CORRUPTION_SETS)
+    if name == "ub" and classes in (10, 1000):
+        return CORRUPTION_SETS["common15"]
+    return CORRUPTION_SETS[name]
+
+
+@dataclass(frozen=True)
+class ShiftScores:
+    """The scores of an ensemble on T corruption types at S severities.
+
+    Attributes:
+        types: The types.
+        samples: How many samples each set has, (T, S).
+        accuracy: (T, S).
+        nll: (T, S).
+        ece: (T, S), each set's own.
+        gaps: Right samples less confidence, summed in each bin of each set, (T, S, B): what the
+            calibration error of several sets together is made of.
+    """
+
+    types: tuple[str, ...]
+    samples: npt.NDArray[np.int64]
+    accuracy: Array
+    nll: Array
+    ece: Array
+    gaps: Array
+
+    def mean(self, types: Sequence[str] | None = None) -> dict[str, float]:
+        """Scores averaged over severities and some types, or all.
+
+        `ece` is the mean of each set's error, as the Uncertainty Baselines print it; `ece_pooled`
+        the error of all predictions in the same bins, as the paper's authors print it. With sets of
+        equal size the second is never higher, since gaps of different sets can cancel.
+        """
+        chosen = self.types if types is None else tuple(types)
+        if not chosen:
+            raise FreeTicketsError("scores under shift need at least one corruption type")
+        for name in chosen:
+            if name not in self.types:
+                raise UnknownNameError("corruption type", name, self.types)
+        rows = [self.types.index(name) for name in chosen]
+        pooled = np.abs(self.gaps[rows].sum(axis=(0, 1))).sum() / self.samples[rows].sum()
+        return {
+            "accuracy": float(self.accuracy[rows].mean()),
+            "nll": float(self.nll[rows].mean()),
+            "ece": float(self.ece[rows].mean()),
+            "ece_pooled": float(pooled),
+        }
+
+
+def shift_scores(
+    sets: Mapping[str, Sequence[tuple[npt.ArrayLike, npt.ArrayLike]]], bins: Bins = 15
+) -> ShiftScores:
+    """Scores an ensemble on corrupted sets.
+
+    Args:
+        sets: For each corruption type, for each severity in order: log-probabilities (M, N, C) and
+            labels (N,).
+        bins: Of the calibration errors, as for `ece`.
+
+    Example:
+        >>> right, wrong = np.log([[[0.9, 0.1]]]), np.log([[[0.1, 0.9]]])
+        >>> scores = shift_scores({"fog": [(right, [0])], "snow": [(wrong, [0])]})
+        >>> {name: round(value, 3) for name, value in scores.mean().items()}
+        {'accuracy': 0.5, 'nll': 1.204, 'ece': 0.5, 'ece_pooled': 0.4}
+        >>> scores.accuracy.tolist()
+        [[1.0], [0.0]]
+    """
+    severities = {len(parts) for parts in sets.values()}
+    if not sets or len(severities) != 1 or 0 in severities:
+        raise FreeTicketsError(
+            "scores under shift need at least one corruption type, and as many severities of each"
+        )
+    shape = (len(sets), severities.pop())
+    found = {name: np.empty(shape) for name in ("accuracy", "nll", "ece")}
+    samples = np.empty(shape, dtype=np.int64)
+    gaps = np.empty((*shape, len(bin_edges(bins)) - 1))
+    for row, parts in enumerate(sets.values()):
+        for column, (log_probs, labels) in enumerate(parts):
+            place = row, column
+            _, confidence, correct = bin_sums(log_probs, labels, bins)
+            samples[place] = np.shape(labels)[0]
+            gaps[place] = correct - confidence
+            found["accuracy"][place] = accuracy(log_probs, labels)
+            found["nll"][place] = nll(log_probs, labels)
+    found["ece"] = np.abs(gaps).sum(axis=-1) / samples
+    return ShiftScores(tuple(sets), samples, gaps=gaps, **found)
