@@ -82,9 +82,10 @@ def _table(title: str) -> Any:
 
 def _columns_within(width: int, rows: Sequence[Row]) -> list[Column]:
     """The main columns as far as they fit; those that weigh least are the first to have room."""
-    from ..report import columns_of
+    from ..report import COLUMNS, MORE_COLUMNS, columns_of
 
-    shown = [column for column in columns_of(rows) if column.short is not None]
+    columns = columns_of(rows, [*COLUMNS, *MORE_COLUMNS])
+    shown = [column for column in columns if column.short is not None]
     fitting = []
     for column in sorted(shown, key=lambda column: column.weight):
         texts = [*(column.short or "").split("\n"), *(column.text(row) for row in rows)]

@@ -5,14 +5,15 @@ from .comparison import comparison_page
 from .export import as_csv, as_latex, as_markdown, write_tables
 from .intervals import Differences, differences, intervals
 from .page import Page
-from .parts import Cell, Details, Figure, Section, Table
+from .parts import Cell, Details, Figure, Folded, Section, Table
 from .results import Results, Scores
 from .run import RunSummary, read_run, read_runs
 from .sections.comparison import Comparison, find_reference
-from .tables import COLUMNS, Column, Row, columns_of, main_table, make_rows, mark_of
+from .tables import COLUMNS, MORE_COLUMNS, Column, Row, columns_of, main_table, make_rows, mark_of
 
 __all__ = [
     "COLUMNS",
+    "MORE_COLUMNS",
     "Analysis",
     "Cell",
     "Column",
@@ -20,6 +21,7 @@ __all__ = [
     "Details",
     "Differences",
     "Figure",
+    "Folded",
     "Page",
     "Results",
     "Row",

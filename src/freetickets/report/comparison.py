@@ -16,6 +16,7 @@ SECTIONS = (
     main.cost_section,
     main.differences_section,
     main.intervals_section,
+    main.more_section,
     members.members_section,
     members.member_scores_section,
     members.sizes_section,

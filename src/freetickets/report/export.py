@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..storage import write_atomic
 from .page import Page
-from .parts import Cell, Table
+from .parts import ABSENT, Cell, Folded, Table
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -37,12 +37,13 @@ def write_tables(page: Page, folder: Path) -> list[Path]:
     """
     written = []
     for section in page.sections:
-        if not isinstance(section.body, Table):
+        table = section.body.table if isinstance(section.body, Folded) else section.body
+        if not isinstance(table, Table):
             continue
         texts = {
-            "csv": as_csv(section.body),
-            "md": as_markdown(section.body),
-            "tex": as_latex(section.body, f"{section.title}. {section.caption}"),
+            "csv": as_csv(table),
+            "md": as_markdown(table),
+            "tex": as_latex(table, f"{section.title}. {section.caption}"),
         }
         for form, text in texts.items():
             path = folder / f"{section.key}.{form}"
@@ -62,7 +63,8 @@ def as_csv(table: Table) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     named = any(title for title, _ in table.parts())
-    writer.writerow(["group"] * named + _flat_header(table))
+    titles = [title.rstrip(" ↑↓") for title in _flat_header(table)]
+    writer.writerow(["group"] * named + titles)
     for title, rows in table.parts():
         for row in rows:
             numbers = [_plain(cell) for cell in row]
@@ -165,7 +167,7 @@ def _plain(cell: Cell) -> str:
     if cell.value is not None:
         return repr(cell.value)
     # A text that a spreadsheet would take for a formula is kept a text.
-    text = "" if cell.text == "–" else cell.text
+    text = "" if cell.text == ABSENT else cell.text
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 

@@ -125,6 +125,23 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Folded:
+    """A long table that opens on demand.
+
+    Attributes:
+        title: What stands there while it is closed.
+        table: What opens.
+    """
+
+    title: str
+    table: Table
+
+    def html(self) -> str:
+        """The table as HTML."""
+        return f"<details><summary>{escape(self.title)}</summary>\n{self.table.html()}</details>"
+
+
+@dataclass(frozen=True)
 class Figure:
     """Panels side by side, or below one another where the page is narrow.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...evaluation.trajectory import embed, read_trajectory
 from ..analysis import class_names
 from ..figures import class_breakdown, disagreement_heatmaps, feature_curves, trajectories
 from ..parts import Cell, Figure, Section, Table
@@ -90,14 +89,11 @@ def features_section(comparison: Comparison) -> list[Section]:
 
 def trajectories_section(comparison: Comparison) -> list[Section]:
     """The ways that networks took while they trained."""
-    runs = {
-        run.name: read_trajectory(run.folder)
-        for run in comparison.runs
-        if (run.folder / "trajectory").is_dir()
-    }
-    runs = {name: checkpoints for name, checkpoints in runs.items() if checkpoints}
-    if not runs:
+    recorded = [run for run in comparison.runs if any((run.folder / "trajectory").glob("*.npz"))]
+    if not recorded:
         return []
+    from ...evaluation.trajectory import embed, read_trajectory
+
     caption = (
         "What a network predicts of a fixed subset of test samples along its training, as "
         "probabilities, and all checkpoints of all members laid into the plane together by t-SNE "
@@ -105,6 +101,6 @@ def trajectories_section(comparison: Comparison) -> list[Section]:
         "start; diamonds: tickets where they were collected. Only what is near stays near: "
         "distances between far points mean nothing. Nothing was chosen by these samples."
     )
-    panels = trajectories({name: embed(checkpoints) for name, checkpoints in runs.items()})
+    panels = trajectories({run.name: embed(read_trajectory(run.folder)) for run in recorded})
     figure = Figure(panels, "trajectories")
     return [Section("Ways through training", caption, figure, "trajectories", CHAPTER)]

@@ -10,7 +10,7 @@ from ..figures import cost_against_quality
 from ..intervals import ECE_BINS, LEVEL, REPEATS, SCORES, differences, intervals
 from ..parts import ABSENT, Cell, Figure, Section, Table
 from ..run import RunSummary
-from ..tables import choose_corruptions, corrupted, main_table, make_rows
+from ..tables import MORE_COLUMNS, choose_corruptions, corrupted, main_table, make_rows
 from .comparison import Comparison, flops_text
 
 CHAPTER = "Results"
@@ -26,15 +26,24 @@ def main_section(comparison: Comparison) -> list[Section]:
         f"Scores of the ensembles on the {runs[0].samples:,} test samples of {runs[0].dataset}. "
         "NLL is the mean negative log-likelihood in nats; ECE is the expected calibration error "
         f"over {ECE_BINS} equal bins of confidence; ↑ higher is better, ↓ lower is. "
-        f"{_corruption_text(runs)}{_natural_text(runs)}{flops_text(runs)} Growth, the dense "
-        "gradients that explorations look at, is not part of training FLOPs. Test FLOPs are those "
-        "of one prediction by all members. Runs are trainings as the paper counts them: one-pass "
-        "methods need one. Seconds are those in training steps. Member mean: the mean of what the "
-        "members score alone. MB are all members on disk. The best of the one-pass methods is in "
-        "bold, the best of the multi-pass methods in bold and blue; the single dense model and the "
-        "dense ensemble are what they are measured against."
+        f"{_corruption_text(runs)}{_natural_text(runs)}{flops_text(runs)} Test FLOPs are "
+        "those of one prediction by all members. Runs are trainings as the paper counts them: "
+        "one-pass methods need one. Seconds are those in training steps. Of several one-pass "
+        "methods the best is in bold, of several multi-pass methods in bold and blue; the single "
+        "dense model and the dense ensemble are what they are measured against."
     )
     return [Section("Comparison", caption, main_table(make_rows(runs)), "main", CHAPTER)]
+
+
+def more_section(comparison: Comparison) -> list[Section]:
+    """What the paper's table does not have."""
+    caption = (
+        "Member mean: the mean of what the members score alone on the test samples. Growth: the "
+        "dense gradients that explorations look at, as a multiple of one dense training; they are "
+        "not part of training FLOPs. MB are all members on disk. Marks as above."
+    )
+    table = main_table(make_rows(comparison.runs), MORE_COLUMNS)
+    return [Section("Member means and sizes", caption, table, "more", CHAPTER)]
 
 
 def cost_section(comparison: Comparison) -> list[Section]:
@@ -92,7 +101,7 @@ def differences_section(comparison: Comparison) -> list[Section]:
     caption = (
         f"What each run's score is above that of {reference.name}, with intervals at {LEVEL:.0%} "
         f"and two-sided p-values from {REPEATS:,} bootstrap resamples, in which both runs see the "
-        "same samples. McNemar: the exact p-value of the samples that only one of both gets right. "
+        "same samples. Differences of Acc are points. McNemar: the exact p-value of the samples that only one of both gets right. "
         "No p-value is adjusted for the number of comparisons."
     )
     groups = [("", 1), *((_TITLES[key], 4) for key in SCORES), ("McNemar", 1)]

@@ -13,8 +13,8 @@ from ..figures import (
     severity_curves,
     transfer_heatmaps,
 )
-from ..parts import Cell, Figure, Section, Table
-from ..results import Attack, Shift
+from ..parts import Cell, Figure, Folded, Section, Table
+from ..results import Array, Attack, Shift
 from ..tables import corrupted
 from .comparison import Comparison
 
@@ -86,12 +86,20 @@ def types_section(comparison: Comparison) -> list[Section]:
     shifts = _shifts(comparison)
     if not shifts:
         return []
+    known = np.concatenate([shift.accuracy.ravel() for shift in shifts.values()])
+    known = known[np.isfinite(known)]
+    scale = (float(known.min()), float(known.max())) if len(known) else None
     panels = [
         panel
         for name, shift in shifts.items()
-        for panel in corruption_heatmap(name, shift.types, shift.severities, shift.accuracy)
+        for panel in corruption_heatmap(
+            name, shift.types, shift.severities, shift.accuracy, scale=scale
+        )
     ]
-    caption = "Accuracy of the ensemble on each corrupted set, by type and severity."
+    caption = (
+        "Accuracy of the ensemble on each corrupted set, by type and severity; colours have one "
+        "scale for all runs."
+    )
     if any(shift.frost == "synthetic" for shift in shifts.values()):
         caption += " Frost was generated from synthetic textures, not from the original pictures."
     figure = Figure(panels, "corruption-types")
@@ -119,8 +127,8 @@ def corruption_scores_section(comparison: Comparison) -> list[Section]:
     if not rows:
         return []
     header = ["run", "type", "severity", "accuracy", "NLL", "ECE"]
-    caption = "Every corrupted set. Long: the same table lies beside the page as a file."
-    table = Table(header, rows)
+    caption = "What the ensembles score on every set; `report` saves the same as a file."
+    table = Folded(f"{len(rows):,} rows", Table(header, rows))
     title = "Every corrupted set"
     return [Section(title, caption, table, "corruption-scores", CHAPTER)]
 
@@ -230,8 +238,9 @@ def _attacks(comparison: Comparison) -> dict[str, dict[str, Attack]]:
     return kinds
 
 
-def _mean(shift: Shift, scores: Shift | np.ndarray, types: list[str]) -> np.ndarray:
-    return scores[[shift.types.index(kind) for kind in types]].mean(0)
+def _mean(shift: Shift, scores: Array, types: list[str]) -> Array:
+    mean: Array = scores[[shift.types.index(kind) for kind in types]].mean(0)
+    return mean
 
 
 def _source(shift: Shift) -> str:
