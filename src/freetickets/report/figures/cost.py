@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 
 from ..colours import colour, series_colour
 from ..run import RunSummary
-from .drawing import FONT_SIZE, draw, shorten, text_width
+from .drawing import FONT_SIZE, draw, shorten_all, text_width
 from .labels import Box, place_labels
+from .legend import add_legend, legend_height
 from .scores import QUALITIES, Quality
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+_LABELS = ("ensemble", "member mean", "Pareto front", "one dense model")
+_DASH = (0, (4, 3))
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,15 @@ class _Mark:
 
 
 def cost_against_quality(runs: Sequence[RunSummary]) -> list[str]:
-    """One panel a score: training FLOPs across, the ensemble and its members' mean upwards."""
+    """One panel a score: training FLOPs across, the ensemble and its members' mean upwards.
+
+    A line, the Pareto front, joins the ensembles that no other beats in cost and score.
+    """
     return [
         draw(
             f"cost-{quality.key}",
             f"{quality.title} against training FLOPs of {len(runs)} runs",
-            3.3,
+            3.3 + legend_height(_LABELS),
             partial(_paint, runs=runs, quality=quality),
         )
         for quality in QUALITIES
@@ -46,13 +53,15 @@ def cost_against_quality(runs: Sequence[RunSummary]) -> list[str]:
 def _paint(figure: Figure, runs: Sequence[RunSummary], quality: Quality) -> None:
     marks = [
         _Mark(
-            shorten(run.name),
+            label,
             series_colour(number),
             run.ledger.relative_flops,
             quality.of(run.member_mean),
             quality.of(run.ensemble),
         )
-        for number, run in enumerate(runs)
+        for number, (run, label) in enumerate(
+            zip(runs, shorten_all([run.name for run in runs]), strict=True)
+        )
         if math.isfinite(quality.of(run.ensemble))
     ]
     axes = figure.add_subplot()
@@ -68,13 +77,71 @@ def _paint(figure: Figure, runs: Sequence[RunSummary], quality: Quality) -> None
             markerfacecolor=colour("page"),
         )
         axes.plot(mark.cost, mark.ensemble, "D", color=mark.shade, markersize=6)
-    axes.set_xlim(0, 1.12 * max([1.0, *(mark.cost for mark in marks)]))
+    right = 1.12 * max([1.0, *(mark.cost for mark in marks)])
+    axes.set_xlim(0, right)
     axes.margins(y=0.14)
-    axes.axvline(1, color=colour("muted"), linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    _draw_front(axes, marks, quality, right)
+    axes.axvline(1, color=colour("muted"), linewidth=0.8, linestyle=_DASH, zorder=1)
     axes.set_xlabel("training FLOPs, × one dense model")
     axes.set_ylabel(quality.label)
     quality.format_axis(axes.yaxis)
+    _add_legend(figure)
     _name(figure, axes, marks)
+
+
+def pareto_front(costs: Sequence[float], scores: Sequence[float], rising: bool = True) -> list[int]:
+    """The numbers of those that none beats: none costs no more and scores better, or the reverse.
+
+    Args:
+        costs: Of each; lower is better.
+        scores: Of each; NaN is on no front.
+        rising: Whether higher scores are better.
+
+    Returns:
+        By rising cost.
+
+    Example:
+        >>> pareto_front([1, 2, 3, 3], [0.5, 0.4, 0.6, 0.7])
+        [0, 3]
+    """
+    sign = -1 if rising else 1
+    known = [number for number, score in enumerate(scores) if math.isfinite(score)]
+    front: list[int] = []
+    for number in sorted(known, key=lambda it: (costs[it], sign * scores[it])):
+        if not front or sign * scores[number] < sign * scores[front[-1]]:
+            front.append(number)
+    return front
+
+
+def _draw_front(axes: Axes, marks: Sequence[_Mark], quality: Quality, right: float) -> None:
+    """A line in steps: from each ensemble of the front to the next that is better."""
+    costs, scores = [mark.cost for mark in marks], [mark.ensemble for mark in marks]
+    front = pareto_front(costs, scores, quality.rising)
+    if not front:
+        return
+    axes.step(
+        [*(costs[number] for number in front), right],
+        [*(scores[number] for number in front), scores[front[-1]]],
+        where="post",
+        color=colour("muted"),
+        linewidth=3,
+        alpha=0.3,
+        solid_capstyle="butt",
+        zorder=1,
+    )
+
+
+def _add_legend(figure: Figure) -> None:
+    from matplotlib.lines import Line2D
+
+    grey = colour("muted")
+    handles = [
+        Line2D([], [], ls="", marker="D", color=grey, markersize=5),
+        Line2D([], [], ls="", marker="o", color=grey, markersize=5, markerfacecolor="none"),
+        Line2D([], [], color=grey, linewidth=3, alpha=0.3),
+        Line2D([], [], color=grey, linewidth=0.8, linestyle=_DASH),
+    ]
+    add_legend(figure, handles, _LABELS)
 
 
 def _name(figure: Figure, axes: Axes, marks: Sequence[_Mark]) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from ...errors import MissingExtraError
 from ..colours import colour, themed
+from ..record import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +50,7 @@ def draw(name: str, description: str, height: float, paint: Callable[[Figure], N
     """Draws a panel; equal input gives equal bytes.
 
     Args:
-        name: Tells the panels of a page apart.
+        name: Tells the panels of a page apart, together with the description.
         description: What it shows, for those who can't see it.
         height: In inches.
         paint: Draws on an empty figure.
@@ -63,7 +65,8 @@ def draw(name: str, description: str, height: float, paint: Callable[[Figure], N
         raise MissingExtraError("drawing figures", "report") from None
 
     # The user's own matplotlib settings would otherwise show through.
-    style: Any = ["default", {**STYLE, "svg.hashsalt": name}]
+    description = printable(description)
+    style: Any = ["default", {**STYLE, "svg.hashsalt": f"{name}: {description}"}]
     file = io.BytesIO()
     with matplotlib.style.context(style), warnings.catch_warnings():
         # A name in a script that DejaVu lacks: the browser has fonts of its own.
@@ -90,6 +93,42 @@ def shorten(name: str, length: int = 24) -> str:
     return name if len(name) <= length else name[: length - 1] + "…"
 
 
+def shorten_all(names: Sequence[str], length: int = 24) -> list[str]:
+    """Names cut to what a figure has room for, such that they still differ.
+
+    Example:
+        >>> shorten_all(["edst-cifar100-seed-0", "edst-cifar100-seed-1"], 12)
+        ['edst-c…eed-0', 'edst-c…eed-1']
+    """
+    clean = [printable(name) for name in names]
+    for cut in (shorten, shorten_inside, shorten_front):
+        short = [cut(name, length) for name in clean]
+        if len(set(short)) == len(set(names)):
+            return short
+    return [f"{number} {shorten(name, length - 4)}" for number, name in enumerate(clean, start=1)]
+
+
+def shorten_inside(name: str, length: int = 24) -> str:
+    """A name of which the middle is cut.
+
+    Example:
+        >>> shorten_inside("edst-cifar100-seed-0", 12)
+        'edst-c…eed-0'
+    """
+    tail = (length - 1) // 2
+    return name if len(name) <= length else name[: length - 1 - tail] + "…" + name[-tail:]
+
+
+def shorten_front(name: str, length: int = 24) -> str:
+    """A name of which the beginning is cut: what is left of a path, or of a layer's name.
+
+    Example:
+        >>> shorten_front("stages.3.blocks.2.conv2", 16)
+        '….blocks.2.conv2'
+    """
+    return name if len(name) <= length else "…" + name[-(length - 1) :]
+
+
 def _inline(svg: bytes, description: str) -> str:
     """Cleans an SVG of what must not stand in a page: metadata, global styles, clashing names."""
     root = ElementTree.fromstring(svg)
@@ -105,8 +144,9 @@ def _inline(svg: bytes, description: str) -> str:
             element.attrib.pop("id", None)
         if "style" in element.attrib:
             element.set("style", themed(element.attrib["style"]))
-        if "d" in element.attrib:
-            element.set("d", " ".join(element.attrib["d"].split()))
+        for key in ("d", "x", "y", "width", "height", "transform"):
+            if key in element.attrib:
+                element.set(key, _rounded(" ".join(element.attrib[key].split())))
         if element.tag != "text":
             element.text = None
         element.tail = None
@@ -122,3 +162,8 @@ def _inline(svg: bytes, description: str) -> str:
         }
     )
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def _rounded(numbers: str) -> str:
+    """Numbers to a hundredth of a point, which nobody sees."""
+    return re.sub(r"-?\d+\.\d{3,}", lambda found: f"{round(float(found[0]), 2):g}", numbers)

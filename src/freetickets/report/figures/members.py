@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..colours import colour, series_colour
 from ..run import RunSummary
-from .drawing import FONT_SIZE, draw, shorten
+from .drawing import FONT_SIZE, draw, shorten, shorten_all
 from .scores import QUALITIES, Quality
 
 if TYPE_CHECKING:
@@ -32,13 +32,14 @@ def members_and_ensembles(runs: Sequence[RunSummary]) -> list[str]:
 
 def _paint(figure: Figure, runs: Sequence[RunSummary], quality: Quality) -> None:
     axes = figure.add_subplot()
-    for line, run in enumerate(runs):
+    labels = shorten_all([run.name for run in runs])
+    for line, (run, label) in enumerate(zip(runs, labels, strict=True)):
         shade = series_colour(line)
         axes.axhline(line, color=colour("line"), linewidth=0.6, zorder=0)
         axes.text(
             0,
             line - 0.3,
-            f"{shorten(run.name)} · {shorten(run.description, 28)}",
+            f"{label} · {shorten(run.description, 28)}",
             transform=axes.get_yaxis_transform(),
             color=colour("muted"),
             fontsize=FONT_SIZE - 1,

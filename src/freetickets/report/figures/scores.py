@@ -20,12 +20,14 @@ class Quality:
         title: In running text.
         label: Along an axis.
         percent: Whether it is a share, written in per cent.
+        rising: Whether higher is better.
     """
 
     key: str
     title: str
     label: str
     percent: bool = False
+    rising: bool = False
 
     def of(self, scores: Scores) -> float:
         """The value of this score."""
@@ -39,9 +41,21 @@ class Quality:
 
 
 QUALITIES = (
-    Quality("accuracy", "accuracy", "accuracy (higher is better)", percent=True),
+    Quality("accuracy", "accuracy", "accuracy (higher is better)", percent=True, rising=True),
     Quality("nll", "negative log-likelihood", "NLL (lower is better)"),
 )
+CALIBRATION = Quality("ece", "expected calibration error", "ECE (lower is better)")
+
+
+def quality_of(key: str) -> Quality:
+    """The score of a name; one that is not known is called by its name.
+
+    Example:
+        >>> quality_of("ece").label, quality_of("brier").label
+        ('ECE (lower is better)', 'brier')
+    """
+    known = {quality.key: quality for quality in (*QUALITIES, CALIBRATION)}
+    return known.get(key, Quality(key, key, key))
 
 
 def write_percent(axis: Axis) -> None:
