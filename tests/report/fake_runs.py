@@ -21,7 +21,10 @@ from freetickets.evaluation import Predictions
 
 DENSE_FLOPS = 3.6e17
 ALL19 = metrics.CORRUPTION_SETS["all19"]
-LAYERS = ["conv1", *(f"block{b}.layer.{i}.conv{c}" for b in (1, 2, 3) for i in (0, 1) for c in (1, 2))]
+LAYERS = [
+    "conv1",
+    *(f"block{b}.layer.{i}.conv{c}" for b in (1, 2, 3) for i in (0, 1) for c in (1, 2)),
+]
 LAYERS = [*LAYERS, "fc"]
 
 
@@ -140,7 +143,9 @@ def _evaluated(folder: Path, fake: Fake, samples: int, classes: int) -> dict[str
     """Corruptions, sets of no class, attacks and layers."""
     grid = [
         [
-            _predict(fake, 200, classes, 0.95 - 0.12 * severity - 0.015 * kind, stream=kind).scores()
+            _predict(
+                fake, 200, classes, 0.95 - 0.12 * severity - 0.015 * kind, stream=kind
+            ).scores()
             for severity in range(1, 6)
         ]
         for kind in range(len(ALL19))

@@ -81,9 +81,7 @@ def class_names(run: RunSummary, count: int) -> list[str]:
     return list(map(printable, names if len(names) == count else range(count)))
 
 
-def _class_scores(
-    members: Array, ensemble: Array, labels: npt.NDArray[np.int64]
-) -> ClassScores:
+def _class_scores(members: Array, ensemble: Array, labels: npt.NDArray[np.int64]) -> ClassScores:
     classes = ensemble.shape[-1]
     correct = ensemble[0].argmax(-1) == labels
     counts = np.bincount(labels, minlength=classes)
@@ -124,6 +122,4 @@ def _unknown_sets(run: RunSummary) -> list[str]:
 def _unfamiliar(run: RunSummary, name: str, inside: Array) -> Unfamiliar:
     predictions = Predictions.load(run.folder / "predictions" / "ood" / f"{name}.npz")
     outside = metrics.novelty(predictions.ensemble())
-    return Unfamiliar(
-        outside, metrics.roc_curve(inside, outside), metrics.auroc(inside, outside)
-    )
+    return Unfamiliar(outside, metrics.roc_curve(inside, outside), metrics.auroc(inside, outside))

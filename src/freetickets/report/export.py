@@ -73,14 +73,14 @@ def as_csv(table: Table) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    """The table as Markdown; what is marked is bold.
+    r"""The table as Markdown; what is marked is bold.
 
     Example:
         >>> table = Table(["run", "accuracy"], [[Cell("a|b"), Cell("50%", 0.5, "best")]])
         >>> print(as_markdown(table), end="")
         | run | accuracy |
         |---|---:|
-        | a\\|b | **50%** |
+        | a\|b | **50%** |
     """
     lines = [_markdown_line(_flat_header(table))]
     lines.append(
@@ -172,9 +172,7 @@ def _plain(cell: Cell) -> str:
 
 
 def _emphasised(row: Sequence[Cell]) -> list[str]:
-    return [
-        f"**{_markdown(cell.text)}**" if cell.mark else _markdown(cell.text) for cell in row
-    ]
+    return [f"**{_markdown(cell.text)}**" if cell.mark else _markdown(cell.text) for cell in row]
 
 
 def _markdown(text: str) -> str:

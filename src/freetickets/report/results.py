@@ -1,4 +1,4 @@
-"""The results of a run: what metrics.json says, as typed values. What was not measured is absent."""
+"""The results of a run: what metrics.json says, as typed values."""
 
 from __future__ import annotations
 
@@ -160,7 +160,8 @@ def parse_results(values: Mapping[str, Any]) -> Results:
         unknown=_each(values, "ood", _unknown),
         attacks=_each(values, "attacks", _attack),
         features=tuple(
-            (printable(layer["layer"]), _number(layer["kl"])) for layer in values.get("features", ())
+            (printable(layer["layer"]), _number(layer["kl"]))
+            for layer in values.get("features", ())
         ),
         layers=tuple(
             (printable(layer["name"]), float(np.mean(_array(layer["density"], 1))))
@@ -170,18 +171,19 @@ def parse_results(values: Mapping[str, Any]) -> Results:
 
 
 def _diversity(values: Mapping[str, Any]) -> Diversity:
-    matrices = [_array(values[key], 2) for key in ("disagreement_matrix", "kl_matrix")]
-    for matrix in matrices:
-        _check_shape(matrix, (len(matrix), len(matrix)))
-    return Diversity(*_numbers(values, "disagreement", "kl", "kl_one_way"), *matrices)
+    return Diversity(
+        _number(values["disagreement"]),
+        _number(values["kl"]),
+        _number(values["kl_one_way"]),
+        _square(values["disagreement_matrix"]),
+        _square(values["kl_matrix"]),
+    )
 
 
 def _shift(values: Mapping[str, Any]) -> Shift:
     types = tuple(map(printable, values["types"]))
     severities = tuple(map(int, values["severities"]))
-    tables = [_array(values[key], 2) for key in ("accuracy", "nll", "ece")]
-    for table in tables:
-        _check_shape(table, (len(types), len(severities)))
+    shape = (len(types), len(severities))
     means = _map(
         values["means"],
         lambda means: ShiftMeans(*_numbers(means, "accuracy", "nll", "ece", "ece_pooled")),
@@ -193,8 +195,10 @@ def _shift(values: Mapping[str, Any]) -> Shift:
         int(values["samples"]),
         types,
         severities,
-        *tables,
-        means=means,
+        _shaped(values["accuracy"], shape),
+        _shaped(values["nll"], shape),
+        _shaped(values["ece"], shape),
+        means,
     )
 
 
@@ -207,20 +211,19 @@ def _unknown(values: Mapping[str, Any]) -> Unknown:
 
 
 def _attack(values: Mapping[str, Any]) -> Attack:
-    transfer = _array(values["transfer"], 2)
-    _check_shape(transfer, (len(transfer), len(transfer)))
     return Attack(
         _number(values["epsilon"]),
         int(values["steps"]),
         int(values["samples"]),
-        *_numbers(values, "clean", "min", "mean", "max"),
-        transfer=transfer,
+        _number(values["clean"]),
+        _number(values["min"]),
+        _number(values["mean"]),
+        _number(values["max"]),
+        _square(values["transfer"]),
     )
 
 
-def _each(
-    values: Mapping[str, Any], key: str, parse: Callable[[Any], _Value]
-) -> dict[str, _Value]:
+def _each(values: Mapping[str, Any], key: str, parse: Callable[[Any], _Value]) -> dict[str, _Value]:
     return _map(values.get(key, {}), parse)
 
 
@@ -243,6 +246,12 @@ def _array(value: Any, dimensions: int) -> Array:
     return array
 
 
-def _check_shape(array: Array, shape: tuple[int, ...]) -> None:
+def _shaped(value: Any, shape: tuple[int, ...]) -> Array:
+    array = _array(value, len(shape))
     if array.shape != shape:
         raise ValueError(f"an array of the shape {array.shape}, not {shape}")
+    return array
+
+
+def _square(value: Any) -> Array:
+    return _shaped(value, (len(value), len(value)))

@@ -63,10 +63,8 @@ def classes_section(comparison: Comparison) -> list[Section]:
     scores = {name: analysis.classes for name, analysis in comparison.analyses.items()}
     if not scores:
         return []
-    count = len(next(iter(scores.values())).accuracy)
-    panels = class_breakdown(
-        class_names(comparison.runs[0], count), scores, comparison.names
-    )
+    count = next(iter(comparison.analyses.values())).ensemble.shape[-1]
+    panels = class_breakdown(class_names(comparison.runs[0], count), scores, comparison.names)
     caption = (
         "Accuracy of the ensemble on the test samples of each class, and how often two members "
         "disagree on them (the mean over pairs)."
@@ -94,13 +92,16 @@ def trajectories_section(comparison: Comparison) -> list[Section]:
         return []
     from ...evaluation.trajectory import embed, read_trajectory
 
+    embeddings = [embed({run.name: read_trajectory(run.folder)}) for run in recorded]
+    few = next((f" (of few, {each.note})" for each in embeddings if each.note), "")
     caption = (
         "What a network predicts of a fixed subset of test samples along its training, as "
-        "probabilities, and all checkpoints of all members laid into the plane together by t-SNE "
-        "(principal components first; for a handful of checkpoints those alone). Hollow: the "
-        "start; diamonds: tickets where they were collected. Only what is near stays near: "
-        "distances between far points mean nothing. Nothing was chosen by these samples."
+        "probabilities; all checkpoints of all members of a run laid into the plane together by "
+        f"t-SNE of their principal components{few}. "
+        "Hollow: the start; diamonds: tickets where they were collected. Only what is near stays "
+        "near: coordinates and distances between far points mean nothing. Nothing was chosen by "
+        "these samples."
     )
-    panels = trajectories({run.name: embed(read_trajectory(run.folder)) for run in recorded})
-    figure = Figure(panels, "trajectories")
+    paths = {name: each for found in embeddings for name, each in found.paths.items()}
+    figure = Figure(trajectories(paths), "trajectories")
     return [Section("Ways through training", caption, figure, "trajectories", CHAPTER)]

@@ -101,8 +101,8 @@ def differences_section(comparison: Comparison) -> list[Section]:
     caption = (
         f"What each run's score is above that of {reference.name}, with intervals at {LEVEL:.0%} "
         f"and two-sided p-values from {REPEATS:,} bootstrap resamples, in which both runs see the "
-        "same samples. Differences of Acc are points. McNemar: the exact p-value of the samples that only one of both gets right. "
-        "No p-value is adjusted for the number of comparisons."
+        "same samples. Differences of Acc are points. McNemar: the exact p-value of the samples "
+        "that only one of both gets right. No p-value is adjusted for the number of comparisons."
     )
     groups = [("", 1), *((_TITLES[key], 4) for key in SCORES), ("McNemar", 1)]
     title = f"Differences from {reference.name}"

@@ -127,7 +127,7 @@ def corruption_scores_section(comparison: Comparison) -> list[Section]:
     if not rows:
         return []
     header = ["run", "type", "severity", "accuracy", "NLL", "ECE"]
-    caption = "What the ensembles score on every set; `report` saves the same as a file."
+    caption = "What the ensembles score on every set; the report command saves the same as a file."
     table = Folded(f"{len(rows):,} rows", Table(header, rows))
     title = "Every corrupted set"
     return [Section(title, caption, table, "corruption-scores", CHAPTER)]
@@ -224,9 +224,7 @@ def transfer_section(comparison: Comparison) -> list[Section]:
 
 
 def _shifts(comparison: Comparison) -> dict[str, Shift]:
-    return {
-        run.name: shift for run in comparison.runs if (shift := corrupted(run)) is not None
-    }
+    return {run.name: shift for run in comparison.runs if (shift := corrupted(run)) is not None}
 
 
 def _attacks(comparison: Comparison) -> dict[str, dict[str, Attack]]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..analysis import Unfamiliar
 from ..figures import novelty_histograms, reliability_diagrams, risk_curves, roc_curves
 from ..intervals import ECE_BINS
 from ..parts import Cell, Figure, Section, Table
+from ..results import Unknown
+from ..run import RunSummary
 from .comparison import Comparison
 
 CHAPTER = "Uncertainty"
@@ -66,7 +70,8 @@ def risk_section(comparison: Comparison) -> list[Section]:
         return []
     caption = (
         "If an ensemble answers only the share of test samples that it is most confident of "
-        "(coverage), this share of its answers is wrong (risk). Lower is better."
+        "(coverage), this share of its answers is wrong (risk). Lower is better; "
+        "behind the name: the area under the curve (AURC)."
     )
     figure = Figure(risk_curves(curves, comparison.names), "risk-coverage")
     return [Section("Risk and coverage", caption, figure, "risk-coverage", CHAPTER)]
@@ -74,31 +79,40 @@ def risk_section(comparison: Comparison) -> list[Section]:
 
 def unknown_section(comparison: Comparison) -> list[Section]:
     """Telling samples of no class: the table."""
-    rows = [
-        [
-            Cell(name),
-            Cell(run.name),
-            Cell(f"{unknown.samples:,}", unknown.samples),
-            Cell(_NOVELTY.get(score, score)),
-            Cell.of(found.auroc, ".4f"),
-            Cell.of(found.aupr, ".4f"),
-            Cell.of(found.fpr95, ".4f"),
-        ]
-        for name in _names(comparison)
-        for run in comparison.runs
-        if (unknown := run.results.unknown.get(name)) is not None
-        for score, found in unknown.scores.items()
+    names = _names(comparison)
+    scores = [
+        score
+        for score in _NOVELTY
+        if any(score in found.scores for run in comparison.runs for found in _found(run).values())
     ]
-    if not rows:
+    rows = []
+    for name in names:
+        for run in comparison.runs:
+            found = _found(run).get(name)
+            if found is None:
+                continue
+            cells = [Cell(name), Cell(run.name), Cell(f"{found.samples:,}", found.samples)]
+            for score in scores:
+                # Of one network the mutual information is 0, whatever it sees.
+                told = score != "mutual_information" or len(run.members) > 1
+                detection = found.scores.get(score) if told else None
+                cells += [
+                    Cell.of(getattr(detection, key, None), ".4f")
+                    for key in ("auroc", "aupr", "fpr95")
+                ]
+            rows.append(cells)
+    if not rows or not scores:
         return []
-    header = ["set", "run", "samples", "score", "AUROC ↑", "AUPR ↑", "FPR95 ↓"]
+    header = ["set", "run", "samples", *(["AUROC ↑", "AUPR ↑", "FPR95 ↓"] * len(scores))]
+    groups = [("", 3), *((_NOVELTY[score], 3) for score in scores)]
     caption = (
         "How well a score of the ensemble tells the samples of a set that holds none of its "
         "classes from test samples; those of the set count as positive. AUROC is exact, ties count "
         "half; AUPR is the average precision, and depends on the sizes of both sets; FPR95 is the "
         "share of test samples flagged where 95% of the set are."
     )
-    return [Section("Samples of no class", caption, Table(header, rows), "ood", CHAPTER)]
+    table = Table(header, rows, groups)
+    return [Section("Samples of no class", caption, table, "ood", CHAPTER)]
 
 
 def roc_section(comparison: Comparison) -> list[Section]:
@@ -115,7 +129,8 @@ def roc_section(comparison: Comparison) -> list[Section]:
     )
     caption = (
         "The share of the set that is flagged against the share of test samples that is, for every "
-        "threshold of 1 − the highest probability of the ensemble; in brackets the area (AUROC)."
+        "threshold of 1 − the highest probability of the ensemble; behind the name: "
+        "the area (AUROC)."
     )
     return [Section("ROC curves", caption, Figure(panels, "roc"), "roc", CHAPTER)]
 
@@ -143,7 +158,11 @@ def histograms_section(comparison: Comparison) -> list[Section]:
 
 
 def _names(comparison: Comparison) -> list[str]:
-    return list(dict.fromkeys(name for run in comparison.runs for name in run.results.unknown))
+    return list(dict.fromkeys(name for run in comparison.runs for name in _found(run)))
+
+
+def _found(run: RunSummary) -> Mapping[str, Unknown]:
+    return run.results.unknown
 
 
 def _unfamiliar(comparison: Comparison) -> dict[str, dict[str, Unfamiliar]]:
