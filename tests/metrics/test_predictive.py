@@ -8,10 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, logsumexp
-from sklearn.metrics import accuracy_score, log_loss
+from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 
 from freetickets.errors import FreeTicketsError
-from freetickets.metrics import accuracy, ece, ensemble_log_probs, nll
+from freetickets.metrics import (
+    accuracy,
+    adaptive_ece,
+    brier,
+    classwise_ece,
+    ece,
+    ensemble_log_probs,
+    member_nll,
+    nll,
+    reliability,
+    restrict_classes,
+    risk_coverage,
+)
 from freetickets.metrics.predictive import RULES
 
 Array = Any
@@ -24,7 +36,7 @@ def draw(members: int, samples: int, classes: int, spread: float = 3.0) -> tuple
     return logits - logsumexp(logits, -1, keepdims=True), labels
 
 
-SHAPES = [(1, 1, 2), (1, 50, 2), (3, 200, 10), (7, 40, 100)]
+SHAPES = [(1, 1, 2), (1, 50, 2), (3, 200, 10), (7, 40, 100), (2, 2000, 30)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -110,7 +122,7 @@ def test_the_order_of_members_and_samples_does_not_matter(
 ) -> None:
     logs, labels = draw(members, samples, classes, spread)
     order, mixed = random.sample(range(samples), samples), random.sample(range(members), members)
-    for score in (accuracy, nll, ece):
+    for score in (accuracy, nll, member_nll, brier, ece, adaptive_ece, classwise_ece):
         there = score(logs, labels)
         back = score(logs[mixed][:, order], labels[order])
         assert back == pytest.approx(there, rel=1e-9, abs=1e-12)
@@ -121,7 +133,13 @@ def test_the_ensemble_is_at_least_as_likely_as_its_members_on_average() -> None:
     assert nll(logs, labels) <= np.mean([nll(member[None], labels) for member in logs])
 
 
-@pytest.mark.parametrize("score", [accuracy, nll, ece])
+@pytest.mark.parametrize(
+    "score",
+    [
+        *(accuracy, nll, member_nll, brier),
+        *(ece, adaptive_ece, classwise_ece, reliability, risk_coverage),
+    ],
+)
 @pytest.mark.parametrize(
     ("logs", "labels", "message"),
     [
@@ -147,3 +165,66 @@ def test_what_is_no_prediction_is_refused(
 
 def test_a_log_probability_that_rounding_lifted_above_zero_is_accepted() -> None:
     assert accuracy(np.array([[[1e-7, -20.0]]], np.float32), [0]) == 1
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_brier_is_the_squared_distance_to_the_truth(shape: tuple[int, int, int]) -> None:
+    logs, labels = draw(*shape)
+    errors = np.exp(logs).mean(0) - np.eye(shape[2])[labels]
+    assert brier(logs, labels) == pytest.approx((errors**2).sum(-1).mean(), abs=1e-12)
+
+
+def test_brier_of_two_classes_is_twice_that_of_scikit_learn() -> None:
+    logs, labels = draw(3, 100, 2)
+    expected = brier_score_loss(labels, np.exp(logs).mean(0)[:, 1])
+    assert brier(logs, labels) == pytest.approx(2 * expected, abs=1e-12)
+
+
+def test_brier_of_certain_members_is_0_or_2() -> None:
+    certain = np.array([[[0.0, -np.inf]]])
+    assert (brier(certain, [0]), brier(certain, [1])) == (0, 2)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_member_nll_is_the_mean_of_the_members(shape: tuple[int, int, int]) -> None:
+    logs, labels = draw(*shape)
+    expected = np.mean([nll(member[None], labels) for member in logs])
+    assert member_nll(logs, labels) == pytest.approx(expected, rel=1e-12)
+    assert nll(logs, labels) <= member_nll(logs, labels) + 1e-12
+
+
+def test_restricted_classes_are_renormalised_for_each_member() -> None:
+    logs, _ = draw(3, 40, 10)
+    kept = [7, 0, 4]
+    probs = np.exp(logs)[:, :, kept]
+    expected = probs / probs.sum(-1, keepdims=True)
+    np.testing.assert_allclose(np.exp(restrict_classes(logs, kept)), expected, atol=1e-12)
+
+
+def test_restricting_to_all_classes_changes_nothing_and_the_input_stays() -> None:
+    logs, _ = draw(3, 40, 10)
+    before = logs.copy()
+    np.testing.assert_allclose(restrict_classes(logs, range(10)), logs, atol=1e-12)
+    np.testing.assert_array_equal(logs, before)
+
+
+def test_restricted_classes_keep_probabilities_that_a_float_can_not_hold() -> None:
+    logs = np.array([[[0.0, -1000.0, -1001.0], [0.0, -np.inf, -np.inf], [0.0, -np.inf, -3.0]]])
+    found = np.exp(restrict_classes(logs, [1, 2]))[0]
+    more = 1 / (1 + np.exp(-1.0))
+    np.testing.assert_allclose(found, [[more, 1 - more], [0.5, 0.5], [0.0, 1.0]], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        ([], "at least one integer"),
+        ([0.5], "at least one integer"),
+        ([0, 3], "must lie in 0 to 2"),
+        ([-1], "must lie in 0 to 2"),
+        ([1, 1], "must differ"),
+    ],
+)
+def test_classes_that_can_not_be_kept_are_refused(classes: list[Any], message: str) -> None:
+    with pytest.raises(FreeTicketsError, match=message):
+        restrict_classes(np.log(np.full((1, 2, 3), 1 / 3)), classes)

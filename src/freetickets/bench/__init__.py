@@ -5,6 +5,7 @@ NAMES = {
     "kernels": ("wide", "small", "linear", "other", "crossover"),
     "train": ("masks", "loader", "exploration", "edst", "small-nets", "memory"),
     "infer": ("ensemble", "members", "latency"),
+    "metrics": ("scores", "ood", "saved"),
 }
 
 # These take long and have no bar: they are measured only if they are named.

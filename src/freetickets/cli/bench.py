@@ -124,7 +124,7 @@ def _measurements(parsed: argparse.Namespace) -> list[str]:
             raise FreeTicketsError(f"--{flag.replace('_', '-')} must be at least 1, not {value}")
     if parsed.model is not None:
         check_name(parsed.model)
-        if parsed.what == "kernels":
+        if parsed.what not in ("train", "infer"):
             raise FreeTicketsError("--model is for bench train and bench infer")
     for name in parsed.only or ():
         if name not in known:

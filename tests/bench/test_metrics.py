@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from freetickets.bench import NAMES, metrics
+from freetickets.bench.metrics import Case
+from freetickets.bench.timing import Ratio
+from freetickets.errors import FreeTicketsError
+
+
+def test_the_names_are_those_that_the_command_line_knows():
+    assert tuple(metrics.MEASUREMENTS) == NAMES["metrics"]
+
+
+@pytest.mark.parametrize(("name", "cases"), [("scores", 15), ("ood", 3)])
+def test_each_metric_is_set_against_a_peer_and_all_against_all(tiny, name, cases):
+    *rows, whole = metrics.MEASUREMENTS[name](tiny)
+    assert len(rows) == cases
+    assert all(isinstance(row, Ratio) and row.value > 0 for row in rows)
+    assert list(whole.seconds) == ["ours", "the others"]
+    for side, place in (("ours", 0), ("the others", 1)):
+        parts = sum(list(row.seconds.values())[place] for row in rows)
+        assert whole.seconds[side] == pytest.approx(parts)
+
+
+def test_a_peer_that_finds_something_else_is_refused(tiny, monkeypatch):
+    wrong = Case("accuracy", lambda *_: 0.5, lambda *_: 0.50001, "nobody")
+    monkeypatch.setattr(metrics, "_CASES", (wrong,))
+    with pytest.raises(FreeTicketsError, match="accuracy is not what it is by nobody"):
+        list(metrics.scores(tiny))
+
+
+def test_without_its_package_a_peer_is_left_out_with_a_line(tiny, monkeypatch):
+    for package in [name for name in sys.modules if name.partition(".")[0] == "sklearn"]:
+        monkeypatch.setitem(sys.modules, package, None)
+    lines = list(metrics.ood(tiny))
+    assert [line.partition(" is left out")[0] for line in lines] == ["auroc", "aupr", "fpr95"]
+    assert all("it needs the package sklearn" in line for line in lines)
+
+
+def test_all_metrics_of_a_saved_file_are_named_with_their_seconds(tiny):
+    *lines, row = metrics.saved(tiny)
+    names = [line.partition("ms  ")[2] for line in lines]
+    for name in ("reading the file", "accuracy", "classwise_ece", "kl_matrix", "risk_coverage"):
+        assert name in names
+    assert row.bar == 1.0
+    assert row.seconds["allowed"] == 2.0
+    assert row.value == pytest.approx(row.seconds["all"] / 2)
+
+
+def test_what_is_drawn_are_log_probabilities(tiny):
+    logs, labels = metrics.draw(tiny)
+    np.testing.assert_allclose(np.exp(logs).sum(-1), 1)
+    assert logs.shape == (3, 40, 5)
+    assert labels.shape == (40,)

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import log_softmax
+
+from freetickets.errors import FreeTicketsError
+from freetickets.metrics import (
+    accuracy,
+    bootstrap,
+    brier,
+    disagreement,
+    ece,
+    mcnemar,
+    nll,
+    paired_difference,
+)
+
+Array = Any
+
+
+def draw(samples: int, skill: float, seed: int = 0) -> tuple[Array, Array]:
+    """Members whose logits lean to the truth."""
+    rng = np.random.default_rng(seed)
+    labels = np.random.default_rng(samples).integers(0, 3, samples)
+    logits = rng.normal(size=(2, samples, 3)) + skill * np.eye(3)[labels]
+    return log_softmax(logits, axis=-1), labels
+
+
+@pytest.mark.parametrize("metric", [accuracy, nll, brier, ece])
+def test_the_fast_way_is_the_metric_on_the_same_draws(metric: Any) -> None:
+    logs, labels = draw(60, 1.0)
+    fast = bootstrap(metric, logs, labels, repeats=50, seed=3)
+    slow = bootstrap(lambda *drawn: metric(*drawn), logs, labels, repeats=50, seed=3)
+    assert fast.value == pytest.approx(metric(logs, labels), abs=1e-12)
+    assert (fast.low, fast.high) == pytest.approx((slow.low, slow.high), abs=1e-12)
+    assert fast.low <= fast.value <= fast.high
+
+
+def test_the_interval_is_that_of_scipy() -> None:
+    logs, labels = draw(400, 1.0)
+    found = bootstrap(accuracy, logs, labels, repeats=4000)
+    right = np.exp(logs).mean(0).argmax(-1) == labels
+    expected = stats.bootstrap(
+        (right.astype(float),), np.mean, n_resamples=4000, method="percentile", rng=1
+    ).confidence_interval
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.006)
+
+
+def test_any_metric_can_be_resampled() -> None:
+    logs, labels = draw(50, 1.0)
+    found = bootstrap(lambda drawn, _: disagreement(drawn), logs, labels, repeats=40)
+    assert found.low < found.value == disagreement(logs) < found.high
+    coarse = bootstrap(partial(ece, bins=3), logs, labels, repeats=40)
+    assert coarse.value == pytest.approx(ece(logs, labels, bins=3))
+
+
+def test_the_level_widens_the_interval_and_the_seed_decides_it() -> None:
+    logs, labels = draw(80, 1.0)
+    wide, narrow = (bootstrap(nll, logs, labels, 200, level) for level in (0.99, 0.5))
+    assert wide.low < narrow.low < narrow.high < wide.high
+    assert bootstrap(nll, logs, labels, 200) == bootstrap(nll, logs, labels, 200)
+    assert bootstrap(nll, logs, labels, 200) != bootstrap(nll, logs, labels, 200, seed=1)
+
+
+def test_an_interval_of_95_percent_holds_the_truth_about_as_often() -> None:
+    held = 0
+    for seed in range(200):
+        right = np.random.default_rng(seed).random(200) < 0.7
+        logs = np.log(np.where(right[:, None], [0.9, 0.1], [0.1, 0.9]))[None]
+        found = bootstrap(accuracy, logs, np.zeros(200, int), repeats=200)
+        held += found.low <= 0.7 <= found.high
+    assert 0.9 <= held / 200 <= 0.99
+
+
+def test_pairs_are_resampled_together() -> None:
+    """Two ensembles that differ on one sample in ten are surely different, if hardly apart."""
+    logs, labels = draw(300, 1.0)
+    better = logs.copy()
+    better[:, ::10] = log_softmax(10 * np.eye(3)[labels[::10]], axis=-1)
+    found = paired_difference(nll, better, logs, labels)
+    assert found.value == pytest.approx(nll(better, labels) - nll(logs, labels))
+    assert found.low < found.value < found.high < 0
+    assert found.p == pytest.approx(2 / 1001)
+    alone = bootstrap(nll, logs, labels)
+    assert found.high - found.low < alone.high - alone.low
+    turned = paired_difference(nll, logs, better, labels)
+    assert (turned.low, turned.high) == pytest.approx((-found.high, -found.low))
+    assert turned.p == found.p
+
+
+def test_what_is_the_same_does_not_differ() -> None:
+    logs, labels = draw(50, 1.0)
+    found = paired_difference(ece, logs, logs[::-1], labels, repeats=100)
+    assert (found.value, found.low, found.high) == pytest.approx((0, 0, 0), abs=1e-12)
+    assert paired_difference(ece, logs, logs, labels, repeats=100).p == 1
+
+
+def test_ensembles_of_different_size_can_be_compared() -> None:
+    logs, labels = draw(50, 1.0)
+    found = paired_difference(brier, logs, logs[:1], labels, repeats=100)
+    assert found.value == pytest.approx(brier(logs, labels) - brier(logs[:1], labels))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 5), st.integers(1, 5))
+def test_mcnemar_is_the_binomial_test(only_a: int, only_b: int, both: int, none: int) -> None:
+    right, wrong = [0.9, 0.1], [0.2, 0.8]
+    a = np.log([[right] * (only_a + both) + [wrong] * (only_b + none)])
+    b = np.log([[wrong] * only_a + [right] * (both + only_b) + [wrong] * none])
+    coins = only_a + only_b
+    expected = stats.binomtest(only_a, coins).pvalue if coins else 1.0
+    assert mcnemar(a, b, np.zeros(a.shape[1], int)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_mcnemar_of_thousands_is_exact() -> None:
+    right, wrong = [0.9, 0.1], [0.2, 0.8]
+    a = np.log([[right] * 4000 + [wrong] * 3800])
+    b = np.log([[wrong] * 4000 + [right] * 3800])
+    expected = stats.binomtest(3800, 7800).pvalue
+    assert mcnemar(a, b, [0] * 7800) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"repeats": 0}, "repeats must be at least 1, not 0"),
+        ({"level": 1.0}, "level must lie between 0 and 1, not 1.0"),
+        ({"level": 0.0}, "level must lie between 0 and 1"),
+    ],
+)
+def test_what_can_not_be_drawn_is_refused(options: dict[str, Any], message: str) -> None:
+    logs, labels = draw(5, 1.0)
+    with pytest.raises(FreeTicketsError, match=message):
+        bootstrap(accuracy, logs, labels, **options)
+    with pytest.raises(FreeTicketsError, match=message):
+        paired_difference(accuracy, logs, logs, labels, **options)
+
+
+def test_predictions_of_different_samples_are_refused() -> None:
+    logs, labels = draw(5, 1.0)
+    for compare in (mcnemar, partial(paired_difference, accuracy)):
+        with pytest.raises(FreeTicketsError, match="4 predictions need as many labels"):
+            compare(logs, logs[:, :4], labels)
