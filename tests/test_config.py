@@ -53,11 +53,13 @@ def test_the_saved_yaml_is_plain(tmp_path: Path) -> None:
 
 def test_differences_name_what_changes_the_result_and_nothing_else() -> None:
     config = Config().resolved(FASHION)
-    where = replace(config, output="x", device="cpu", workers=3, data_dir="y", checkpoint_seconds=1)
+    free = {"output": "x", "device": "cpu", "workers": 3, "data_dir": "y"}
+    free |= {"checkpoint_seconds": 1, "trajectory": 2}
+    where = replace(config, **free)
     assert config.differences(where) == []
     assert config.differences(replace(config, lr=0.7)) == ["lr: 0.05 -> 0.7"]
     for field in fields(Config):
-        if field.name not in ("output", "device", "workers", "data_dir", "checkpoint_seconds"):
+        if field.name not in free:
             other = {"amp": True, "options": {"rate": 0.1}, "model_options": {"dropout": 0.3}}
             text = {"method": "dst", "optimizer": "adam", "preset": "paper", "recipe": "cifar"}
             text["backend"] = "masked"

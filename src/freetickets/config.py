@@ -18,7 +18,7 @@ from .errors import FreeTicketsError, UnknownNameError
 from .methods import Method, Recipe, Setting, get_method, get_recipe
 
 # What may change between the start of a run and its resumption: where and how, not what.
-_FREE = ("data_dir", "device", "workers", "output", "checkpoint_seconds")
+_FREE = ("data_dir", "device", "workers", "output", "checkpoint_seconds", "trajectory")
 
 BACKENDS = ("auto", "sparse", "masked")
 
@@ -57,6 +57,8 @@ class Config:
         workers: Processes that decode image files.
         output: The run's folder.
         checkpoint_seconds: Time between two checkpoints.
+        trajectory: Epochs between two predictions of some test samples, stored to draw the course
+            of the training, which they don't change; 0 for none.
     """
 
     method: str = "edst"
@@ -85,6 +87,7 @@ class Config:
     workers: int = 0
     output: str | None = None
     checkpoint_seconds: float = 60.0
+    trajectory: int = 0
 
     def __post_init__(self) -> None:
         for name, value in _typed(Config, vars(self)).items():
@@ -111,8 +114,9 @@ class Config:
         """Raises if a number can't be meant."""
         if self.batch_size is not None and self.batch_size < 1:
             raise FreeTicketsError(f"batch_size must be at least 1, not {self.batch_size}")
-        if self.seed < 0:
-            raise FreeTicketsError(f"seed must be at least 0, not {self.seed}")
+        for name in ("seed", "trajectory"):
+            if getattr(self, name) < 0:
+                raise FreeTicketsError(f"{name} must be at least 0, not {getattr(self, name)}")
         for name in ("epochs", "dense_epochs", "lr"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:

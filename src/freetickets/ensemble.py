@@ -101,6 +101,7 @@ class Ensemble:
             network.members if isinstance(network, MemberNetwork) else 1
             for network in self._networks
         )
+        self._predictors = self._networks  # or what was compiled of them
 
     def __len__(self) -> int:
         return self._members
@@ -121,7 +122,7 @@ class Ensemble:
         from .kernels.inference import compile_network
 
         compiled = copy.copy(self)
-        compiled._networks = [
+        compiled._predictors = [
             compile_network(member, ticket.topology, batch_size)
             for member, ticket in zip(self._networks, self.tickets, strict=True)
         ]
@@ -185,6 +186,7 @@ class Ensemble:
         selected = self.with_temperature(None)
         selected.tickets = [self.tickets[i] for i in chosen]
         selected._networks = [self._networks[i] for i in chosen]
+        selected._predictors = [self._predictors[i] for i in chosen]
         selected._members = len(chosen)
         return selected
 
@@ -198,6 +200,11 @@ class Ensemble:
         """The names of the classes."""
         return tuple(self.info["classes"])
 
+    @property
+    def networks(self) -> tuple[nn.Module, ...]:
+        """The networks of the tickets, as they were trained: never compiled, so with gradients."""
+        return tuple(self._networks)
+
     @torch.no_grad()
     def member_log_proba(self, x: Any, batch_size: int = 256) -> Array:
         """The log-probabilities of each member for each sample and class, (M, N, C).
@@ -205,8 +212,8 @@ class Ensemble:
         At their temperatures, if they have some; a temperature of the ensemble is not theirs.
         """
         batches = []
-        for inputs in self._batches(x, batch_size):
-            logits = [network(inputs) for network in self._networks]
+        for inputs in self.batches(x, batch_size):
+            logits = [network(inputs) for network in self._predictors]
             members = torch.cat([each if each.dim() == 3 else each[None] for each in logits])
             batches.append(members.double().log_softmax(-1).cpu())
         log_probs: Array = torch.cat(batches, dim=1).numpy()
@@ -234,6 +241,37 @@ class Ensemble:
         log_probs = self.member_log_proba(x, batch_size)
         return Uncertainty.of(log_probs, self.combine(log_probs))
 
+    def batches(
+        self, x: Any, batch_size: int = 256, *, normalised: bool = True
+    ) -> Iterator[torch.Tensor]:
+        """Inputs as the networks take them, in order, on their device.
+
+        Args:
+            x: Anything that `predict` takes.
+            batch_size: Samples of a batch.
+            normalised: Whether images are normalised as in training; if not, they are pixels in
+                [0, 1].
+        """
+        expected = tuple(self.info["input_shape"])
+        split = x if isinstance(x, (Split, LazySplit)) else _unlabelled(x, expected)
+        shape = split.shape if isinstance(split, LazySplit) else tuple(split.inputs.shape[1:])
+        if shape != expected:
+            raise FreeTicketsError(
+                f"the ensemble takes inputs of shape (N, {', '.join(map(str, expected))}), not "
+                f"(N, {', '.join(map(str, shape))})"
+            )
+        mean, std = self.info["mean"], self.info["std"]
+        if isinstance(split, Split) and split.inputs.dtype != torch.uint8:
+            mean, std = (), ()
+        elif not mean:
+            raise FreeTicketsError(
+                "the ensemble was trained on floats: give floats, prepared in the same way"
+            )
+        if not normalised:
+            mean, std = (), ()
+        for batch, _ in Batches(split, batch_size, mean=mean, std=std, shuffle=False).epoch(0):
+            yield batch.to(self._device)
+
     def save(self, folder: str | Path) -> None:
         """Writes a folder that `load` reads, in place of an ensemble that was there.
 
@@ -251,25 +289,6 @@ class Ensemble:
             file.unlink()
         if self.temperature is not None:
             write_json(calibration, self.temperature.as_dict())
-
-    def _batches(self, x: Any, batch_size: int) -> Iterator[torch.Tensor]:
-        expected = tuple(self.info["input_shape"])
-        split = x if isinstance(x, (Split, LazySplit)) else _unlabelled(x, expected)
-        shape = split.shape if isinstance(split, LazySplit) else tuple(split.inputs.shape[1:])
-        if shape != expected:
-            raise FreeTicketsError(
-                f"the ensemble takes inputs of shape (N, {', '.join(map(str, expected))}), not "
-                f"(N, {', '.join(map(str, shape))})"
-            )
-        mean, std = self.info["mean"], self.info["std"]
-        if isinstance(split, Split) and split.inputs.dtype != torch.uint8:
-            mean, std = (), ()
-        elif not mean:
-            raise FreeTicketsError(
-                "the ensemble was trained on floats: give floats, prepared in the same way"
-            )
-        for batch, _ in Batches(split, batch_size, mean=mean, std=std, shuffle=False).epoch(0):
-            yield batch.to(self._device)
 
 
 def load(

@@ -91,6 +91,7 @@ class Job:
         # Fabric takes a second or two to import: pricing a plan should not wait for it.
         from .optimizer import OptimizerOptions
         from .trainer import Trainer
+        from .trajectory import make_recorder
 
         config = self.config
         assert config.batch_size is not None
@@ -130,6 +131,7 @@ class Job:
             describe=self.describe(),
             reporter=reporter,
             checkpoint_seconds=config.checkpoint_seconds,
+            recorder=make_recorder(config, self.spec, self.plan.combine),
         )
         if output is not None:
             write_atomic(output / "config.yaml", config.as_yaml().encode())

@@ -151,6 +151,18 @@ class Session:
         loss = _cross_entropy(logits, labels, reduction="sum")
         return torch.stack([loss.double(), (logits.argmax(-1) == labels).sum().double()])
 
+    @torch.no_grad()
+    def log_probs(self, inputs: Tensor) -> Tensor:
+        """Returns what the network says of a batch now, in evaluation mode, (N, C).
+
+        Members in one network speak together.
+        """
+        self.network.eval()
+        logits = self._model(inputs.to(self._fabric.device)).double()
+        if isinstance(self.network, MemberNetwork):
+            return joint_log_probs(logits, self._combine).cpu()
+        return logits.log_softmax(-1).cpu()
+
     @property
     def finite(self) -> bool:
         """Whether the network is made of numbers: a last step that explodes shows in no loss."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ..data.batches import Batches
 from ..errors import FreeTicketsError, StoppedError
+from ..evaluation.trajectory import trajectory_files
 from ..methods.plan import Collect, Escape, Phase, Plan, Prune, Remember, Run
 from ..methods.timeline import Span, Timeline
 from ..seeds import derive
@@ -32,6 +33,7 @@ from .optimizer import OptimizerOptions
 from .progress import Reporter
 from .session import Session, load_weights
 from .state import Clock, Score, State, Tally
+from .trajectory import Recorder, forget_trajectory
 
 LOG_COLUMNS = (
     "run", "phase", "epoch", "step", "lr", "train_loss", "train_accuracy", "validation_loss",
@@ -60,6 +62,7 @@ class Trainer:
         describe: What each ticket is to say of its model and data.
         reporter: Shows the progress.
         checkpoint_seconds: At most this much work is lost when the process is killed.
+        recorder: Stores the trajectory, if one is wanted.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Trainer:
         describe: Mapping[str, Any] | None = None,
         reporter: Reporter | None = None,
         checkpoint_seconds: float = 60.0,
+        recorder: Recorder | None = None,
     ) -> None:
         if validation is None and any(
             _selects_best(phase) for run in plan.runs for phase in run.phases
@@ -96,6 +100,7 @@ class Trainer:
         self._describe = dict(describe or {})
         self._reporter = reporter or Reporter(quiet=True)
         self._checkpoint_seconds = checkpoint_seconds
+        self._recorder = recorder
         self._checkpoints = (
             Checkpoints(output / "checkpoint", self._reporter.warn) if output is not None else None
         )
@@ -244,9 +249,12 @@ class Trainer:
         pruning = session.timeline.pruning(span)
         complete = pruning is None or state.step >= pruning.end  # a ticket has its full sparsity
         better = (score.accuracy or 0.0) > state.best_accuracy
-        if _selects_best(span.phase) and complete and better:
+        chosen = _selects_best(span.phase) and complete and better
+        if chosen:
             state.best = self._take(session, span, score).pack()
             state.best_accuracy = score.accuracy or 0.0
+        if self._recorder is not None:  # before an escape or a pruning changes the network
+            self._recorder.close_epoch(session, span, state, chosen)
         events = span.phase.at_end if ends else ()
         for event in events:
             if isinstance(event, Collect):
@@ -354,7 +362,10 @@ class Trainer:
     def _resume(self) -> Mapping[str, Any] | None:
         """Reads the newest checkpoint, if there is one, and the tickets collected before it."""
         saved = self._checkpoints.load() if self._checkpoints is not None else None
-        if saved is None or self._output is None:
+        if self._output is None:
+            return None
+        if saved is None:
+            forget_trajectory(self._output)  # of a run that was here before and can't be resumed
             return None
         if saved["plan"] != _fingerprint(self._plan):
             raise FreeTicketsError(
@@ -369,6 +380,10 @@ class Trainer:
             self._reporter.line(
                 f"resuming run {state.run + 1} after step {state.step}, "
                 f"{state.tickets} of {self._plan.tickets} tickets collected"
+            )
+        elif self._recorder is not None and not trajectory_files(self._output):
+            self._reporter.warn(
+                "the run is finished, so no trajectory is stored: train with another --output"
             )
         session: Mapping[str, Any] | None = saved["session"]
         return session

@@ -1,0 +1,210 @@
+"""Attacks: images changed a little to mislead one member, and what all members say of them.
+
+A change is made in pixels from 0 to 1, before they are normalised, and bounded in each pixel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..data import LazySplit, Split
+from ..ensemble import Ensemble
+from ..errors import FreeTicketsError, UnknownNameError
+from ..methods.members import MemberNetwork, evaluating
+from ..seeds import derive
+from .predictions import Predictions
+
+ATTACKS = ("fgsm", "pgd")
+
+
+def attack_predictions(
+    ensemble: Ensemble,
+    split: Split | LazySplit,
+    attack: str = "fgsm",
+    epsilon: float = 8 / 255,
+    steps: int = 10,
+    step_size: float | None = None,
+    batch_size: int = 256,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> Predictions:
+    """Attacks each member in turn, and predicts each time with all of them.
+
+    Args:
+        ensemble: Its members; those that share a network are attacked by their own outputs.
+        split: Images with their true labels, which the attacks use.
+        attack: "fgsm", one step of epsilon along the sign of the gradient; or "pgd", several
+            smaller ones from a random start.
+        epsilon: The most that a pixel changes, as a share of the range from black to white.
+        steps: Of PGD.
+        step_size: Of PGD; None for 2.5 epsilon / steps, which reaches any edge from any start.
+        batch_size: Images that are attacked at a time.
+        seed: Of PGD's random starts.
+        progress: Called with the number of images that have just been attacked; in the end they are
+            members times samples.
+
+    Returns:
+        The members' predictions of one attack behind the other: part k is what they say of the
+        images made to mislead member k.
+    """
+    if attack not in ATTACKS:
+        raise UnknownNameError("attack", attack, ATTACKS)
+    if isinstance(split, Split) and split.inputs.dtype != torch.uint8:
+        raise FreeTicketsError(
+            "attacks change the pixels of images, but these data are floats: evaluate a data set "
+            "of uint8 images"
+        )
+    classes = len(ensemble.classes)
+    if not 0 <= int(split.labels.min()) <= int(split.labels.max()) < classes:
+        raise FreeTicketsError(f"attacks need true labels, from 0 to {classes - 1}")
+    if attack == "fgsm":
+        steps, step_size = 1, epsilon
+    elif step_size is None:
+        step_size = 2.5 * epsilon / max(1, steps)
+    sources = [
+        (network, member)
+        for network in ensemble.networks
+        for member in range(network.members if isinstance(network, MemberNetwork) else 1)
+    ]
+    mean, std = ensemble.info["mean"], ensemble.info["std"]
+    predictor = ensemble.compile(batch_size).with_temperature(None)
+    found: list[list[np.ndarray]] = [[] for _ in sources]
+    first = 0
+    for pixels in ensemble.batches(split, batch_size, normalised=False):
+        labels = split.labels[first : first + len(pixels)].to(pixels.device)
+        for (network, member), parts in zip(sources, found, strict=True):
+            changed = perturb(
+                network, pixels, labels, epsilon, mean, std, steps=steps, step_size=step_size,
+                random_start=attack == "pgd", member=member, seed=seed, first=first,
+            )  # fmt: skip
+            inputs = _normalise(changed, mean, std).cpu()
+            parts.append(predictor.member_log_proba(inputs, batch_size).astype(np.float32))
+            if progress is not None:
+                progress(len(pixels))
+        first += len(pixels)
+    info = {
+        "kind": "attack",
+        **{
+            key: ensemble.info.get(key)
+            for key in ("dataset", "method", "model", "combine", "sparsity")
+        },
+        "attack": attack,
+        "epsilon": float(epsilon),
+        "steps": int(steps),
+        "step_size": float(step_size),
+        "seed": int(seed),
+        "parts": [str(number) for number in range(1, len(sources) + 1)],
+    }
+    log_probs = np.concatenate([part for parts in found for part in parts], axis=1)
+    labels_of_all = np.tile(split.labels.numpy(), len(sources))
+    predictions = Predictions(log_probs, labels_of_all, info)
+    return predictions.adjusted(range(len(ensemble)), ensemble.temperature)
+
+
+def perturb(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    epsilon: float = 8 / 255,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    *,
+    steps: int = 1,
+    step_size: float | None = None,
+    random_start: bool = False,
+    member: int = 0,
+    seed: int = 0,
+    first: int = 0,
+) -> Tensor:
+    """Changes images so that any model errs: FGSM as it stands, PGD with more steps.
+
+    The model is used in evaluation mode and left as it was: its buffers, gradients and modes.
+
+    Args:
+        model: Returns scores (N, classes), or (M, N, classes) of several members.
+        x: Images (N, C, H, W) with pixels in [0, 1], not normalised.
+        y: Their true labels (N,).
+        epsilon: The most that a pixel changes.
+        mean: Mean of each channel, by which the model's inputs are normalised; empty for none.
+        std: Standard deviation of each channel; empty for none.
+        steps: How many times to follow the gradient.
+        step_size: How far each time; None for epsilon.
+        random_start: Whether to begin anywhere within epsilon instead of at the image.
+        member: Whose loss is raised, where the model has several members.
+        seed: Of the random start, which depends on this and on the index of the image only.
+        first: The index of the first image.
+
+    Returns:
+        Images of the same shape, within epsilon of `x` and within [0, 1].
+
+    Example:
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False))
+        >>> _ = model[1].weight.data.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+        >>> x = torch.tensor([0.5, 0.95]).view(1, 1, 1, 2)
+        >>> perturb(model, x, torch.tensor([0]), epsilon=0.1).flatten()
+        tensor([0.4000, 1.0000])
+    """
+    _check(x, epsilon, steps)
+    size = epsilon if step_size is None else step_size
+    lowest, highest = (x - epsilon).clamp(0, 1), (x + epsilon).clamp(0, 1)
+    changed = x
+    if random_start:
+        changed = (x + epsilon * _noise(x, seed, first)).clamp(0, 1)
+    for _ in range(steps):
+        uphill = loss_gradient(model, changed, y, mean, std, member=member).sign()
+        changed = (changed + size * uphill).clamp(lowest, highest)
+    return changed
+
+
+def loss_gradient(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    *,
+    member: int = 0,
+) -> Tensor:
+    """The gradient of each image's cross-entropy with respect to its pixels; see `perturb`."""
+    pixels = x.detach().clone().requires_grad_()
+    with torch.enable_grad(), evaluating(model):
+        logits = model(_normalise(pixels, mean, std))
+        if logits.dim() == 3:
+            logits = logits[member]
+        # In float32 the loss of a right answer that is sure rounds to 0, and its gradient with it.
+        loss = F.cross_entropy(logits.double(), y, reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, pixels)
+    return gradient
+
+
+def _check(x: Tensor, epsilon: float, steps: int) -> None:
+    if not 0 <= epsilon <= 1:
+        raise FreeTicketsError(
+            f"epsilon {epsilon:g} is no share of a pixel's range: give 8/255 instead of 8, say"
+        )
+    if steps < 1:
+        raise FreeTicketsError(f"an attack takes at least 1 step, not {steps}")
+    if not x.is_floating_point() or x.min() < 0 or x.max() > 1:
+        raise FreeTicketsError("attacks take images with pixels in [0, 1]: divide uint8 by 255")
+
+
+def _noise(x: Tensor, seed: int, first: int) -> Tensor:
+    """Uniform in [-1, 1], the same for an image whatever the batch is."""
+    draws = [
+        torch.rand(x.shape[1:], generator=torch.Generator().manual_seed(derive(seed, "attack", i)))
+        for i in range(first, first + len(x))
+    ]
+    return (2 * torch.stack(draws) - 1).to(x)
+
+
+def _normalise(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    for values, change in ((mean, torch.sub), (std, torch.div)):
+        if len(values):
+            each = torch.tensor(values, dtype=pixels.dtype, device=pixels.device)
+            pixels = change(pixels, each.view(-1, 1, 1))
+    return pixels

@@ -1,0 +1,102 @@
+"""How far apart the members of an ensemble are within: the KL of their feature maps by layer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..data import LazySplit, Split
+from ..ensemble import Ensemble
+from ..errors import FreeTicketsError, UnknownNameError
+from ..methods.members import MemberNetwork, evaluating, layer_by_layer, weight_layers
+
+POSITIONS = ("sum", "mean")
+
+
+def feature_kl_by_layer(
+    ensemble: Ensemble,
+    split: Split | LazySplit,
+    batch_size: int = 32,
+    samples: int | None = 128,
+    positions: Literal["sum", "mean"] = "sum",
+) -> list[dict[str, Any]]:
+    """Compares what the members compute, layer by layer.
+
+    Each position of a layer's output is a distribution over its channels, by softmax. Two members
+    differ by the KL of theirs; it is summed over the positions of a sample and averaged over the
+    samples, and for the layer over all ordered pairs of members.
+
+    Args:
+        ensemble: Two members or more, each with a network of its own.
+        split: The samples; their labels don't matter.
+        batch_size: Samples in memory at a time, with all feature maps of all members. It does not
+            change the result.
+        samples: How many of the first samples are used; None for all.
+        positions: Whether a sample counts with the "sum" or with the "mean" over its positions.
+
+    Returns:
+        For each linear and convolutional layer that runs, in the order of their definition, its
+        `layer` (as in `named_modules`), `kl`, and `kl_matrix`: row i, column j is KL(i || j).
+    """
+    if positions not in POSITIONS:
+        raise UnknownNameError("way to take positions together", positions, POSITIONS)
+    if any(isinstance(network, MemberNetwork) for network in ensemble.networks):
+        raise FreeTicketsError(
+            f"the members of {ensemble.info.get('method')} share the feature maps of one network: "
+            "compare members that have a network each, such as those of edst"
+        )
+    if len(ensemble) < 2:
+        raise FreeTicketsError(
+            "feature maps are compared between members, and this ensemble has one: train 2 or more"
+        )
+    if samples is not None:
+        if samples < 1:
+            raise FreeTicketsError(f"feature maps need at least 1 sample, not {samples}")
+        split = split.subset(range(min(samples, len(split))))
+    sums: dict[str, Tensor] = {}
+    for inputs in ensemble.batches(split, batch_size):
+        outputs = [_layer_outputs(network, inputs) for network in ensemble.networks]
+        for layer in list(outputs[0]):
+            maps = torch.stack([each.pop(layer) for each in outputs])
+            sums[layer] = sums.get(layer, torch.tensor(0.0)) + _divergences(maps, positions)
+    return [_describe(layer, total / len(split)) for layer, total in sums.items()]
+
+
+@torch.no_grad()
+def _layer_outputs(network: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
+    """The outputs of the layers with weights, (N, channels, ...), by their names."""
+    found: dict[str, Tensor] = {}
+    layers = weight_layers(network)
+
+    def watch(name: str, layer: nn.Module) -> Any:
+        def keep(_: nn.Module, __: Any, output: Tensor) -> None:
+            if isinstance(layer, nn.Linear):  # its channels come last, behind any positions
+                output = output.movedim(-1, 1)
+            found[name] = output.clone()  # an activation in place may follow
+
+        return layer.register_forward_hook(keep)
+
+    hooks = [watch(name, layer) for name, layer in layers.items()]
+    try:
+        with evaluating(network), layer_by_layer():
+            network(inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return {name: found[name] for name in layers if name in found}
+
+
+def _divergences(maps: Tensor, positions: str) -> Tensor:
+    """KL(i || j) of the maps (M, N, K, ...) of M members, summed over the samples, (M, M)."""
+    logs = maps.double().reshape(*maps.shape[:3], -1).log_softmax(2)
+    count = logs.shape[3] if positions == "mean" else 1
+    cross = logs.exp().flatten(1) @ logs.flatten(1).T
+    return (cross.diagonal()[:, None] - cross).clamp(min=0).cpu() / count
+
+
+def _describe(layer: str, matrix: Tensor) -> dict[str, Any]:
+    members = len(matrix)
+    mean = float(matrix.sum()) / (members * (members - 1))
+    return {"layer": layer, "kl": mean, "kl_matrix": matrix.tolist()}

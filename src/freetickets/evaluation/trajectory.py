@@ -1,0 +1,225 @@
+"""Trajectories: what a network said of some samples while it trained, and its way in the plane."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FreeTicketsError, MissingExtraError
+from ..storage import DamagedFileError
+from .predictions import Predictions
+
+Array = npt.NDArray[np.float64]
+
+_FEWEST_FOR_TSNE = 4
+_MOST_COMPONENTS = 50
+_EXACT_UP_TO = 500  # points; more take the approximation by trees
+_SAMPLES_AT_A_TIME = 100
+_NO_MOVE = 1e-9  # of probabilities, which are rounded
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A moment of a training, and what the network said then.
+
+    Attributes:
+        run: Number of the run, from 1.
+        step: Steps taken in it.
+        epoch: The same in epochs.
+        phase: Name of the phase.
+        ticket: Number of the ticket that the phase leads to, over all runs from 1.
+        collected: Whether the network of this moment became that ticket.
+        log_probs: Log-probabilities (N, C) of fixed samples.
+        labels: Their labels, (N,).
+    """
+
+    run: int
+    step: int
+    epoch: float
+    phase: str
+    ticket: int
+    collected: bool
+    log_probs: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Path2D:
+    """The way to one ticket, in the plane.
+
+    Attributes:
+        label: Such as "ticket 2".
+        points: Where the checkpoints are, (K, 2), in the order of training.
+        epochs: When they were, (K,).
+        collected: Which of them is the ticket, (K,).
+    """
+
+    label: str
+    points: Array
+    epochs: Array
+    collected: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Trajectories in one plane.
+
+    Attributes:
+        paths: The ways of each run folder.
+        method: "t-SNE" or "PCA".
+        note: Why it is not t-SNE; else empty.
+    """
+
+    paths: dict[str, list[Path2D]]
+    method: str
+    note: str = ""
+
+
+def trajectory_files(folder: Path) -> list[Path]:
+    """The checkpoints of a run's trajectory, in no certain order."""
+    return list((folder / "trajectory").glob("[0-9]*-[0-9]*.npz"))
+
+
+def trajectory_file(folder: Path, run: int, step: int) -> Path:
+    """Where a run folder keeps one of them."""
+    return folder / "trajectory" / f"{run}-{step}.npz"
+
+
+def read_trajectory(folder: str | Path) -> list[Checkpoint]:
+    """Reads what `train --trajectory` stored in a run's folder, in the order of training.
+
+    Raises:
+        FreeTicketsError: There is nothing, or a file is damaged.
+    """
+    files = trajectory_files(Path(folder))
+    if not files:
+        raise FreeTicketsError(f"no trajectory in {folder}: train it with --trajectory 1")
+    saved = [Predictions.load(file) for file in files]
+    try:
+        saved.sort(key=lambda each: (each.info["run"], each.info["step"]))
+        # The best of a phase is known at its end only: there it says which moment was taken.
+        taken = {(each.info["run"], each.info.get("ticket_step")) for each in saved}
+        return [_checkpoint(each, taken) for each in saved]
+    except (KeyError, IndexError, TypeError) as error:
+        raise DamagedFileError(f"{folder}: a file of its trajectory lacks {error}") from error
+
+
+def embed(trajectories: Mapping[str, Sequence[Checkpoint]], seed: int = 0) -> Embedding:
+    """Lays trajectories out in one plane, by t-SNE of the probabilities at all their checkpoints.
+
+    The points go through principal components first. The same checkpoints and seed give the same
+    plane; distances mean something between neighbours only, and coordinates nothing.
+
+    Args:
+        trajectories: What `read_trajectory` returned, by the names of the runs. All must be of the
+            same samples.
+        seed: Of t-SNE.
+    """
+    checkpoints = [each for trajectory in trajectories.values() for each in trajectory]
+    if not checkpoints:
+        raise FreeTicketsError("there is no checkpoint to lay out")
+    _check_same_samples(trajectories)
+    components = _principal_components(checkpoints)
+    method, note = "t-SNE", ""
+    if len(checkpoints) < _FEWEST_FOR_TSNE:
+        method = "PCA"
+        note = f"principal components: t-SNE needs at least {_FEWEST_FOR_TSNE} checkpoints"
+        points = components[:, :2]
+    else:
+        points = _tsne(components, seed)
+    left = iter(points)
+    paths = {
+        name: _paths(trajectory, np.array([next(left) for _ in trajectory]).reshape(-1, 2))
+        for name, trajectory in trajectories.items()
+    }
+    return Embedding(paths, method, note)
+
+
+def _checkpoint(saved: Predictions, taken: set[tuple[int, int | None]]) -> Checkpoint:
+    info = saved.info
+    return Checkpoint(
+        run=info["run"],
+        step=info["step"],
+        epoch=info["epoch"],
+        phase=info["phase"],
+        ticket=info["ticket"],
+        collected=bool(info["collected"]) or (info["run"], info["step"]) in taken,
+        log_probs=saved.log_probs[0],
+        labels=saved.labels,
+    )
+
+
+def _check_same_samples(trajectories: Mapping[str, Sequence[Checkpoint]]) -> None:
+    found = [(name, each) for name, trajectory in trajectories.items() for each in trajectory]
+    first, expected = found[0]
+    for name, each in found:
+        same = each.log_probs.shape == expected.log_probs.shape
+        if not same or not np.array_equal(each.labels, expected.labels):
+            raise FreeTicketsError(
+                f"the trajectories of {first} and {name} are of other samples: lay out runs of one "
+                "data set together"
+            )
+
+
+def _principal_components(checkpoints: Sequence[Checkpoint]) -> Array:
+    """The checkpoints' probabilities in their directions of largest spread, (K, 2 or more)."""
+    count = len(checkpoints)
+    products = np.zeros((count, count))
+    # Some samples at a time: all probabilities of all checkpoints may be more than memory holds.
+    for first in range(0, len(checkpoints[0].labels), _SAMPLES_AT_A_TIME):
+        part = slice(first, first + _SAMPLES_AT_A_TIME)
+        rows = np.stack([each.log_probs[part].astype(np.float64).ravel() for each in checkpoints])
+        probs = np.exp(rows)
+        probs -= probs.mean(axis=0)
+        products += probs @ probs.T
+    squares, directions = np.linalg.eigh(products)
+    kept = min(count, _MOST_COMPONENTS)
+    scores: Array = directions[:, ::-1][:, :kept] * np.sqrt(squares[::-1][:kept].clip(min=0))
+    # A direction may point either way: its farthest checkpoint is on the positive side.
+    scores *= np.where(scores[np.abs(scores).argmax(axis=0), range(kept)] < 0, -1.0, 1.0)
+    return np.pad(scores, ((0, 0), (0, max(0, 2 - kept))))
+
+
+def _tsne(components: Array, seed: int) -> Array:
+    try:
+        from sklearn.manifold import TSNE
+        from threadpoolctl import threadpool_limits
+    except ImportError as error:
+        raise MissingExtraError("t-SNE", "report") from error
+    count = len(components)
+    spread = components[:, 0].std()
+    if spread < _NO_MOVE:
+        return np.zeros((count, 2))
+    tsne = TSNE(
+        perplexity=min(30.0, (count - 1) / 3),
+        init=(components[:, :2] / spread * 1e-4).astype(np.float32),
+        learning_rate="auto",
+        method="exact" if count <= _EXACT_UP_TO else "barnes_hut",
+        random_state=seed,
+    )
+    # Sums depend on the number of threads, and t-SNE turns the last bit into another picture.
+    with threadpool_limits(1):
+        points: Array = tsne.fit_transform(components).astype(np.float64)
+    return points
+
+
+def _paths(trajectory: Sequence[Checkpoint], points: Array) -> list[Path2D]:
+    def way(index: int) -> tuple[int, int]:
+        return trajectory[index].run, trajectory[index].ticket
+
+    ways = [(key, list(indices)) for key, indices in groupby(range(len(trajectory)), way)]
+    tickets = [ticket for (_, ticket), _ in ways]
+    return [
+        Path2D(
+            f"ticket {ticket}" if tickets.count(ticket) == 1 else f"run {run}, ticket {ticket}",
+            points[indices],
+            np.array([trajectory[i].epoch for i in indices], dtype=np.float64),
+            np.array([trajectory[i].collected for i in indices], dtype=bool),
+        )
+        for (run, ticket), indices in ways
+    ]

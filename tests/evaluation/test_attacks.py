@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import freetickets as ft
+from freetickets.calibration import Temperature
+from freetickets.data import Split
+from freetickets.errors import FreeTicketsError
+from freetickets.evaluation import Predictions
+from freetickets.evaluation.attacks import attack_predictions, loss_gradient, perturb
+from freetickets.methods import MIMO, BatchEnsemble, MCDropout, Method, TreeNet
+
+EPSILON = 8 / 255
+SMALL: dict[str, Any] = {"batch_size": 16, "epochs": 6, "lr": 0.1, "quiet": True}
+ONE_NETWORK = [
+    MIMO(members=2),
+    BatchEnsemble(members=3),
+    TreeNet(members=2),
+    MCDropout(passes=3),
+]
+
+
+def accuracies(predictions: Predictions) -> np.ndarray:
+    """Of each target (column) on the images made for each source (row)."""
+    return np.array(
+        [(part.log_probs.argmax(-1) == part.labels).mean(-1) for part in predictions.parts]
+    )
+
+
+@pytest.fixture(scope="module")
+def test_set(images_npz: Path) -> Split:
+    split = ft.data.load(images_npz, "test")
+    assert isinstance(split, Split)
+    return split
+
+
+@pytest.fixture(scope="module")
+def ensemble(images_npz: Path) -> ft.Ensemble:
+    return ft.EDST(tickets=2, interval=4).fit("cnn-4", str(images_npz), **SMALL)
+
+
+class Smooth(nn.Module):
+    """A small network with BatchNorm and no kinks, so that differences tell its gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 3, 3, padding=1)
+        self.norm = nn.BatchNorm2d(3)
+        self.fc = nn.Linear(48, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.fc(torch.tanh(self.norm(self.conv(x))).flatten(1))
+        return scores
+
+
+@pytest.fixture
+def smooth() -> Smooth:
+    torch.manual_seed(0)
+    model = Smooth().double()
+    model.train()
+    for _ in range(3):
+        model(torch.rand(8, 2, 4, 4, dtype=torch.float64))  # statistics that are not 0 and 1
+    return model
+
+
+# ---- the change itself
+
+
+def test_fgsm_of_a_linear_softmax_model_is_the_closed_form() -> None:
+    rng = np.random.default_rng(0)
+    weight, mean, std = rng.normal(size=(5, 12)), (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
+    x, y = rng.random((20, 3, 2, 2)), rng.integers(0, 5, 20)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 5, bias=False)).double()
+    model[1].weight.data.copy_(torch.from_numpy(weight))
+
+    shape = (1, 3, 1, 1)
+    inputs = (x - np.reshape(mean, shape)) / np.reshape(std, shape)
+    scores = inputs.reshape(20, 12) @ weight.T
+    probs = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    gradient = ((probs - np.eye(5)[y]) @ weight).reshape(x.shape) / np.reshape(std, shape)
+    expected = np.clip(x + EPSILON * np.sign(gradient), 0, 1)
+
+    images, labels = torch.from_numpy(x), torch.from_numpy(y)
+    found = loss_gradient(model, images, labels, mean, std)
+    np.testing.assert_allclose(found.numpy(), gradient, rtol=1e-10)
+    changed = perturb(model, images, labels, EPSILON, mean, std)
+    np.testing.assert_allclose(changed.numpy(), expected, rtol=1e-12)
+
+
+def test_the_gradient_is_that_of_finite_differences(smooth: Smooth) -> None:
+    x, y = torch.rand(3, 2, 4, 4, dtype=torch.float64), torch.tensor([0, 2, 3])
+    mean, std = (0.5, 0.4), (0.25, 0.2)
+    found = loss_gradient(smooth, x, y, mean, std)
+
+    centre, spread = (torch.tensor(each).double().view(-1, 1, 1) for each in (mean, std))
+
+    @torch.no_grad()
+    def loss(pixels: Tensor) -> float:
+        inputs = (pixels - centre) / spread
+        return float(nn.functional.cross_entropy(smooth.eval()(inputs), y, reduction="sum"))
+
+    step = 1e-6
+    for place in np.random.default_rng(0).integers(0, x.numel(), 30):
+        nudge = torch.zeros_like(x).flatten()
+        nudge[place] = step
+        nudge = nudge.view_as(x)
+        slope = (loss(x + nudge) - loss(x - nudge)) / (2 * step)
+        assert float(found.flatten()[place]) == pytest.approx(slope, rel=1e-4, abs=1e-7)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 2 / 255, 8 / 255, 0.5])
+@pytest.mark.parametrize("steps", [1, 7])
+def test_pixels_stay_within_epsilon_and_within_black_and_white(
+    smooth: Smooth, epsilon: float, steps: int
+) -> None:
+    x = torch.rand(6, 2, 4, 4, dtype=torch.float64).round(decimals=1)  # some at the very edges
+    y = torch.arange(6) % 4
+    changed = perturb(smooth, x, y, epsilon, steps=steps, step_size=0.3, random_start=steps > 1)
+    assert float((changed - x).abs().max()) <= epsilon + 1e-12
+    assert 0 <= float(changed.min()) <= float(changed.max()) <= 1
+    assert (epsilon == 0) == torch.equal(changed, x)
+
+
+def test_an_attack_leaves_no_trace_in_the_model(smooth: Smooth) -> None:
+    smooth.train()
+    smooth.norm.eval()  # each module has a mode of its own
+    before = {name: value.clone() for name, value in smooth.state_dict().items()}
+    x = torch.rand(4, 2, 4, 4, dtype=torch.float64)
+    kept = x.clone()
+    with torch.no_grad():
+        perturb(smooth, x, torch.arange(4), steps=3, random_start=True)
+    assert torch.equal(x, kept)
+    assert all(torch.equal(value, before[name]) for name, value in smooth.state_dict().items())
+    assert all(parameter.grad is None for parameter in smooth.parameters())
+    assert (smooth.training, smooth.conv.training, smooth.norm.training) == (True, True, False)
+
+
+def test_batch_norm_is_in_evaluation_mode_so_images_do_not_depend_on_their_batch(
+    smooth: Smooth,
+) -> None:
+    x, y = torch.rand(5, 2, 4, 4, dtype=torch.float64), torch.arange(5) % 4
+    options: dict[str, Any] = {"steps": 3, "step_size": 0.01, "random_start": True, "seed": 4}
+    whole = perturb(smooth.train(), x, y, **options)
+    parts = [perturb(smooth, x[i : i + 2], y[i : i + 2], first=i, **options) for i in (0, 2, 4)]
+    torch.testing.assert_close(torch.cat(parts), whole)
+    assert not torch.equal(perturb(smooth, x, y, **{**options, "seed": 5}), whole)
+
+
+def test_a_sure_and_right_answer_is_attacked_all_the_same() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False))
+    model[1].weight.data.copy_(torch.tensor([[100.0, 0.0], [0.0, 100.0]]))
+    x = torch.tensor([0.65, 0.35]).view(1, 1, 1, 2)  # in float32 the probability is 1
+    changed = perturb(model, x, torch.tensor([0]), epsilon=0.05).flatten()
+    assert changed.tolist() == pytest.approx([0.6, 0.4])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"epsilon": 8.0}, "8/255 instead of 8"),
+        ({"steps": 0}, "at least 1 step"),
+        ({"x": torch.full((1, 2, 4, 4), 255.0)}, r"pixels in \[0, 1\]"),
+        ({"x": torch.ones(1, 2, 4, 4, dtype=torch.uint8)}, "divide uint8 by 255"),
+    ],
+)
+def test_what_can_not_be_meant_is_refused(
+    smooth: Smooth, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(FreeTicketsError, match=reason):
+        perturb(smooth, **{"x": torch.rand(1, 2, 4, 4), "y": torch.tensor([0]), **options})
+
+
+# ---- what the members of an ensemble say of it
+
+
+def test_each_part_is_what_all_members_say_of_one_members_images(
+    ensemble: ft.Ensemble, test_set: Split
+) -> None:
+    found = attack_predictions(ensemble, test_set, batch_size=20)
+    assert found.log_probs.shape == (2, 2 * len(test_set), 3)
+    assert found.log_probs.dtype == np.float32
+    x = test_set.inputs.float() / 255
+    mean, std = ensemble.info["mean"], ensemble.info["std"]
+    for number, part in enumerate(found.parts):
+        assert part.info["part"] == str(number + 1)
+        assert np.array_equal(part.labels, test_set.labels.numpy())
+        changed = perturb(ensemble.networks[number], x, test_set.labels, EPSILON, mean, std)
+        inputs = (changed - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(std).view(-1, 1, 1)
+        expected = ensemble.member_log_proba(inputs)
+        np.testing.assert_allclose(part.log_probs, expected, atol=2e-4)
+
+
+def test_the_file_says_what_the_attack_was(
+    ensemble: ft.Ensemble, test_set: Split, tmp_path: Path
+) -> None:
+    calls: list[int] = []
+    pgd = attack_predictions(
+        ensemble, test_set, "pgd", steps=2, batch_size=30, seed=3, progress=calls.append
+    )
+    pgd.save(tmp_path / "pgd.npz")
+    info = Predictions.load(tmp_path / "pgd.npz").info
+    assert (info["kind"], info["attack"], info["steps"], info["seed"]) == ("attack", "pgd", 2, 3)
+    assert info["epsilon"] == EPSILON
+    assert info["step_size"] == pytest.approx(2.5 * EPSILON / 2)
+    assert (info["parts"], info["combine"]) == (["1", "2"], "probabilities")
+    assert calls == [30, 30, 15, 15]
+    fgsm = attack_predictions(ensemble, test_set, steps=7).info
+    assert (fgsm["attack"], fgsm["steps"], fgsm["step_size"]) == ("fgsm", 1, EPSILON)
+
+
+def test_fgsm_lowers_the_accuracy_and_pgd_no_less(ensemble: ft.Ensemble, test_set: Split) -> None:
+    clean = (ensemble.member_log_proba(test_set).argmax(-1) == test_set.labels.numpy()).mean(-1)
+    epsilon = 40 / 255  # the bars are bright: a small change misleads nobody
+    fgsm = accuracies(attack_predictions(ensemble, test_set, "fgsm", epsilon))
+    pgd = accuracies(attack_predictions(ensemble, test_set, "pgd", epsilon, steps=20))
+    assert (np.diag(fgsm) < clean - 0.1).all()
+    assert (np.diag(pgd) <= np.diag(fgsm)).all()
+
+
+def test_networks_are_as_before_an_attack(ensemble: ft.Ensemble, test_set: Split) -> None:
+    states = [
+        {name: value.clone() for name, value in network.state_dict().items()}
+        for network in ensemble.networks
+    ]
+    attack_predictions(ensemble, test_set, "pgd", steps=2)
+    for network, state in zip(ensemble.networks, states, strict=True):
+        assert all(torch.equal(value, state[name]) for name, value in network.state_dict().items())
+        assert all(parameter.grad is None for parameter in network.parameters())
+        assert not any(module.training for module in network.modules())
+
+
+def test_a_compiled_ensemble_is_attacked_by_its_own_gradients(
+    ensemble: ft.Ensemble, test_set: Split
+) -> None:
+    plain = attack_predictions(ensemble, test_set)
+    compiled = attack_predictions(ensemble.compile(16), test_set)
+    np.testing.assert_allclose(compiled.log_probs, plain.log_probs, atol=2e-4)
+
+
+def test_one_member_is_attacked_by_itself(images_npz: Path, test_set: Split) -> None:
+    found = attack_predictions(
+        ft.Dense().fit("mlp-8", str(images_npz), **SMALL), test_set, epsilon=0.1
+    )
+    assert found.info["parts"] == ["1"]
+    assert accuracies(found).shape == (1, 1)
+
+
+@pytest.mark.parametrize("method", ONE_NETWORK, ids=lambda method: method.name)
+def test_members_of_one_network_are_attacked_by_their_own_outputs(
+    method: Method, images_npz: Path, test_set: Split
+) -> None:
+    ensemble = method.fit("cnn-4", str(images_npz), **SMALL)
+    members, batch = len(ensemble), test_set.subset(range(16))
+    found = attack_predictions(ensemble, batch, epsilon=0.1, batch_size=16)
+    assert found.log_probs.shape == (members, members * 16, 3)
+    (network,) = ensemble.networks
+    mean, std = ensemble.info["mean"], ensemble.info["std"]
+    x, labels = batch.inputs.float() / 255, batch.labels
+    images = []
+    for member, part in enumerate(found.parts):
+        images.append(perturb(network, x, labels, 0.1, mean, std, member=member))
+        inputs = (images[-1] - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(std).view(-1, 1, 1)
+        expected = ensemble.member_log_proba(inputs, batch_size=16)
+        np.testing.assert_allclose(part.log_probs, expected, atol=2e-4)
+        clean = ensemble.member_log_proba(batch, batch_size=16)[member]
+        truth = np.arange(16), labels.numpy()
+        assert part.log_probs[member][truth].mean() < clean[truth].mean()
+    assert not torch.equal(images[0], images[1])
+
+
+def test_saved_predictions_are_those_before_the_temperature(
+    ensemble: ft.Ensemble, test_set: Split
+) -> None:
+    warm = ensemble.with_temperature(Temperature((3.0, 2.0), "members"))
+    plain, scaled = (attack_predictions(each, test_set) for each in (ensemble, warm))
+    np.testing.assert_allclose(scaled.log_probs, plain.log_probs, atol=2e-4)
+    assert scaled.parts[0].info["temperature"] == warm.temperature.as_dict()  # type: ignore
+
+
+def test_data_that_can_not_be_attacked_are_refused(ensemble: ft.Ensemble, test_set: Split) -> None:
+    floats = Split(test_set.inputs.float(), test_set.labels)
+    with pytest.raises(FreeTicketsError, match="uint8 images"):
+        attack_predictions(ensemble, floats)
+    unlabelled = Split(test_set.inputs, torch.full_like(test_set.labels, -1))
+    with pytest.raises(FreeTicketsError, match="true labels, from 0 to 2"):
+        attack_predictions(ensemble, unlabelled)
+    with pytest.raises(FreeTicketsError, match="unknown attack 'fgms': did you mean 'fgsm'"):
+        attack_predictions(ensemble, test_set, "fgms")

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import log_softmax
+from torch import Tensor, nn
+
+import freetickets as ft
+from freetickets.data import Split
+from freetickets.errors import FreeTicketsError
+from freetickets.evaluation.features import feature_kl_by_layer
+
+SMALL: dict[str, Any] = {"batch_size": 16, "epochs": 3, "lr": 0.1, "quiet": True}
+
+
+@pytest.fixture(scope="module")
+def test_set(images_npz: Path) -> Split:
+    split = ft.data.load(images_npz, "test")
+    assert isinstance(split, Split)
+    return split
+
+
+@pytest.fixture(scope="module")
+def ensemble(images_npz: Path) -> ft.Ensemble:
+    method = ft.DST(tickets=3, interval=4)
+    return method.fit("wrn-10-1", str(images_npz), **SMALL, augmentation="none")
+
+
+def forward_by_hand(network: Any, x: Tensor) -> dict[str, Tensor]:
+    """A WRN-10-1 once more, without hooks."""
+    found = {"conv1": network.conv1(x)}
+    x = found["conv1"]
+    for stage in ("block1", "block2", "block3"):
+        block, name = getattr(network, stage)[0], f"{stage}.0"
+        active = block.bn1(x)
+        skip = x
+        found[f"{name}.conv1"] = block.conv1(active)
+        if block.shortcut is not None:
+            skip = found[f"{name}.shortcut"] = block.shortcut(active)
+        found[f"{name}.conv2"] = block.conv2(block.bn2(found[f"{name}.conv1"]))
+        x = skip + found[f"{name}.conv2"]
+    x = torch.relu(network.bn(x)).mean((2, 3))
+    found["fc"] = network.fc(x)
+    return found
+
+
+@pytest.mark.parametrize("positions", ["sum", "mean"])
+def test_each_layer_is_the_mean_over_pairs_of_the_kl_over_channels(
+    ensemble: ft.Ensemble, test_set: Split, positions: Any
+) -> None:
+    found = feature_kl_by_layer(ensemble, test_set, samples=7, positions=positions)
+    x = (test_set.inputs[:7].float() / 255 - 0.5) / 0.25
+    with torch.no_grad():
+        maps = [forward_by_hand(network, x) for network in ensemble.networks]
+    assert {row["layer"] for row in found} == set(maps[0])
+    for row in found:
+        logs = [log_softmax(each[row["layer"]].double().numpy(), axis=1) for each in maps]
+        pairs = []
+        for i, j in permutations(range(3), 2):
+            each = (np.exp(logs[i]) * (logs[i] - logs[j])).sum(1).reshape(7, -1)
+            kl = each.sum(1) if positions == "sum" else each.mean(1)
+            pairs.append(kl.mean())
+            assert row["kl_matrix"][i][j] == pytest.approx(pairs[-1], rel=1e-4, abs=1e-9)
+        assert row["kl"] == pytest.approx(np.mean(pairs), rel=1e-4)
+        assert [row["kl_matrix"][i][i] for i in range(3)] == [0, 0, 0]
+
+
+def test_layers_are_named_and_ordered_as_the_networks_are(
+    ensemble: ft.Ensemble, test_set: Split
+) -> None:
+    names = [row["layer"] for row in feature_kl_by_layer(ensemble, test_set, samples=2)]
+    modules = dict(ensemble.networks[0].named_modules())
+    expected = [n for n, m in modules.items() if isinstance(m, (nn.Conv2d, nn.Linear))]
+    assert names == expected
+    assert names[-1] == "fc"
+
+
+def test_the_last_layer_is_the_kl_of_the_predictions(
+    ensemble: ft.Ensemble, test_set: Split
+) -> None:
+    logs = ensemble.member_log_proba(test_set)
+    expected = np.mean(
+        [(np.exp(logs[i]) * (logs[i] - logs[j])).sum(-1) for i, j in permutations(range(3), 2)]
+    )
+    found = feature_kl_by_layer(ensemble, test_set, samples=None)
+    assert found[-1]["kl"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_neither_the_batch_size_nor_a_compilation_changes_the_result(
+    ensemble: ft.Ensemble, test_set: Split
+) -> None:
+    whole = feature_kl_by_layer(ensemble, test_set, batch_size=45)
+    parts = feature_kl_by_layer(ensemble.compile(), test_set, batch_size=4)
+    for a, b in zip(whole, parts, strict=True):
+        assert a["layer"] == b["layer"]
+        np.testing.assert_allclose(a["kl_matrix"], b["kl_matrix"], rtol=1e-4, atol=1e-9)
+
+
+def test_the_first_samples_are_used_and_no_more_than_there_are(
+    ensemble: ft.Ensemble, test_set: Split
+) -> None:
+    few = feature_kl_by_layer(ensemble, test_set, samples=5)
+    assert few == feature_kl_by_layer(ensemble, test_set.subset(range(5)), samples=None)
+    every = feature_kl_by_layer(ensemble, test_set, samples=None)
+    assert every == feature_kl_by_layer(ensemble, test_set, samples=1000)
+    assert few != every
+
+
+def test_equal_members_do_not_differ_anywhere(ensemble: ft.Ensemble, test_set: Split) -> None:
+    twins = ft.Ensemble([ensemble.tickets[0], ensemble.tickets[0]])
+    assert all(row["kl"] < 1e-9 for row in feature_kl_by_layer(twins, test_set))
+
+
+def test_looking_leaves_no_hook_and_no_other_trace(ensemble: ft.Ensemble, test_set: Split) -> None:
+    before = ensemble.member_log_proba(test_set)
+    feature_kl_by_layer(ensemble, test_set)
+    assert np.array_equal(ensemble.member_log_proba(test_set), before)
+    for network in ensemble.networks:
+        assert not any(module._forward_hooks for module in network.modules())
+
+
+class InPlace(nn.Module):
+    """Tokens, a layer that never runs, and an activation that overwrites what was computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(2, 5)
+        self.unused = nn.Linear(5, 5)
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.embed(x.reshape(len(x), 3, 2))
+        scores: Tensor = self.head(nn.functional.relu(tokens, inplace=True).mean(1))
+        return scores
+
+
+def test_a_linear_layers_channels_come_last_and_are_read_before_an_activation_in_place(
+    features: tuple[Tensor, Tensor],
+) -> None:
+    ensemble = ft.DenseEnsemble(tickets=2).fit(InPlace, features, **SMALL)
+    x = features[0]
+    found = feature_kl_by_layer(ensemble, ft.data.arrays(*features), samples=None)
+    assert [row["layer"] for row in found] == ["embed", "head"]
+    with torch.no_grad():
+        a, b = (network.embed(x.reshape(60, 3, 2)).double() for network in ensemble.networks)
+    a, b = a.log_softmax(-1), b.log_softmax(-1)
+    expected = (a.exp() * (a - b)).sum((1, 2)).mean()
+    assert found[0]["kl_matrix"][0][1] == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"),
+    [(ft.Dense(), "this ensemble has one"), (ft.MIMO(members=2), "mimo share the feature maps")],
+    ids=["dense", "mimo"],
+)
+def test_members_that_have_no_maps_of_their_own_to_compare_are_refused(
+    method: Any, reason: str, images_npz: Path, test_set: Split
+) -> None:
+    ensemble = method.fit("cnn-4", str(images_npz), **SMALL)
+    with pytest.raises(FreeTicketsError, match=reason):
+        feature_kl_by_layer(ensemble, test_set)
+
+
+def test_what_can_not_be_meant_is_refused(ensemble: ft.Ensemble, test_set: Split) -> None:
+    with pytest.raises(FreeTicketsError, match="at least 1 sample"):
+        feature_kl_by_layer(ensemble, test_set, samples=0)
+    with pytest.raises(FreeTicketsError, match="did you mean 'mean'"):
+        feature_kl_by_layer(ensemble, test_set, positions="means")  # type: ignore[arg-type]

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.decomposition import PCA
+
+from freetickets.errors import FreeTicketsError, MissingExtraError
+from freetickets.evaluation import Predictions
+from freetickets.evaluation.trajectory import (
+    Checkpoint,
+    embed,
+    read_trajectory,
+    trajectory_file,
+)
+
+LABELS = np.arange(20) % 3
+
+
+def walk(
+    count: int, seed: int = 0, run: int = 1, ticket: int = 1, samples: int = 20
+) -> list[Checkpoint]:
+    """A network that goes straight from one prediction to another, and wavers."""
+    rng = np.random.default_rng(seed)
+    start, end = rng.normal(size=(2, samples, 3)) * 3
+    found = []
+    for number in range(count):
+        share = number / max(1, count - 1)
+        logits = start * (1 - share) + end * share + 0.1 * rng.normal(size=(samples, 3))
+        log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        found.append(
+            Checkpoint(
+                run,
+                10 * number + 10,
+                number + 1.0,
+                "train",
+                ticket,
+                number == count - 1,
+                log_probs.astype(np.float32),
+                np.arange(samples) % 3,
+            )
+        )
+    return found
+
+
+def store(folder: Path, point: Checkpoint, **more: object) -> None:
+    info = {
+        "run": point.run, "step": point.step, "epoch": point.epoch, "phase": point.phase,
+        "ticket": point.ticket, "collected": point.collected, **more,
+    }  # fmt: skip
+    path = trajectory_file(folder, point.run, point.step)
+    Predictions(point.log_probs[None], point.labels, info).save(path)
+
+
+# ---- reading
+
+
+def test_checkpoints_come_back_in_the_order_of_training(tmp_path: Path) -> None:
+    written = [*walk(12), *walk(3, seed=1, run=2, ticket=2), *walk(2, seed=2, run=11, ticket=3)]
+    for place in np.random.default_rng(0).permutation(len(written)):
+        store(tmp_path, written[place])
+    found = read_trajectory(tmp_path)
+    assert [(each.run, each.step) for each in found] == [(e.run, e.step) for e in written]
+    for a, b in zip(found, written, strict=True):
+        assert np.array_equal(a.log_probs, b.log_probs)
+        assert (a.epoch, a.phase, a.ticket, a.collected) == (
+            b.epoch,
+            b.phase,
+            b.ticket,
+            b.collected,
+        )
+        assert np.array_equal(a.labels, LABELS)
+
+
+def test_the_moment_that_was_taken_as_a_ticket_later_is_marked(tmp_path: Path) -> None:
+    points = walk(5)[:4]  # none of these says of itself that it was collected
+    for point in points:
+        store(tmp_path, point, ticket_step=20 if point.step == 40 else None)
+    assert [each.collected for each in read_trajectory(tmp_path)] == [False, True, False, False]
+
+
+def test_a_run_without_a_trajectory_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(FreeTicketsError, match="train it with --trajectory 1"):
+        read_trajectory(tmp_path)
+
+
+def test_a_file_that_is_no_checkpoint_is_refused_in_one_line(tmp_path: Path) -> None:
+    logs = np.log(np.full((1, 2, 2), 0.5, dtype=np.float32))
+    Predictions(logs, np.array([0, 1]), {"run": 1, "step": 1}).save(
+        tmp_path / "trajectory" / "1-1.npz"
+    )
+    with pytest.raises(FreeTicketsError, match="lacks 'epoch'"):
+        read_trajectory(tmp_path)
+
+
+# ---- laying out
+
+
+def test_there_is_a_path_to_each_ticket_with_its_epochs() -> None:
+    edst = [*walk(6), *walk(4, seed=1, ticket=2)]
+    dst = [*walk(3, seed=2), *walk(5, seed=3, run=2, ticket=2)]
+    found = embed({"edst": edst, "dst": dst})
+    assert (found.method, found.note) == ("t-SNE", "")
+    assert list(found.paths) == ["edst", "dst"]
+    for name, lengths in (("edst", (6, 4)), ("dst", (3, 5))):
+        for number, (path, length) in enumerate(zip(found.paths[name], lengths, strict=True)):
+            assert path.label == f"ticket {number + 1}"
+            assert path.points.shape == (length, 2)
+            assert np.isfinite(path.points).all()
+            assert path.epochs.tolist() == list(range(1, length + 1))
+            assert path.collected.tolist() == [False] * (length - 1) + [True]
+
+
+def test_two_runs_on_the_way_to_one_ticket_are_told_apart() -> None:
+    paths = embed({"ltr": [*walk(3), *walk(3, seed=1, run=2)]}).paths["ltr"]
+    assert [path.label for path in paths] == ["run 1, ticket 1", "run 2, ticket 1"]
+
+
+def test_the_same_checkpoints_and_seed_give_the_same_plane() -> None:
+    trajectories = {"a": walk(9), "b": walk(9, seed=1)}
+    first, again = embed(trajectories, seed=3), embed(trajectories, seed=3)
+    for name in trajectories:
+        for a, b in zip(first.paths[name], again.paths[name], strict=True):
+            assert np.array_equal(a.points, b.points)
+
+
+def test_each_checkpoint_is_next_to_one_of_its_own_way() -> None:
+    trajectories = {name: walk(15, seed) for seed, name in enumerate("abc")}
+    found = embed(trajectories)
+    points = np.concatenate([path.points for paths in found.paths.values() for path in paths])
+    distances = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    np.fill_diagonal(distances, np.inf)
+    owner = np.repeat(np.arange(3), 15)
+    assert (owner[distances.argmin(1)] == owner).mean() > 0.95
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_checkpoints_are_laid_out_by_principal_components(count: int) -> None:
+    points = walk(count)
+    found = embed({"run": points})
+    assert found.method == "PCA"
+    assert "at least 4" in found.note
+    probs = np.exp([each.log_probs.astype(np.float64).ravel() for each in points])
+    (path,) = found.paths["run"]
+    if count > 1:
+        expected = PCA(min(2, count - 1)).fit_transform(probs)
+        width = expected.shape[1]
+        np.testing.assert_allclose(np.abs(path.points[:, :width]), np.abs(expected), atol=1e-6)
+        np.testing.assert_allclose(path.points[:, width:], 0, atol=1e-6)
+    else:
+        assert path.points.tolist() == [[0, 0]]
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(4, 9), st.integers(0, 5), st.sampled_from([1, 20, 230]))
+def test_any_number_of_checkpoints_and_samples_has_a_plane(
+    count: int, seed: int, samples: int
+) -> None:
+    (path,) = embed({"run": walk(count, seed, samples=samples)}).paths["run"]
+    assert path.points.shape == (count, 2)
+    assert np.isfinite(path.points).all()
+
+
+def test_a_network_that_does_not_move_stays_where_it_is() -> None:
+    (path,) = embed({"run": walk(1) * 6}).paths["run"]
+    assert np.ptp(path.points, axis=0).tolist() == [0, 0]
+
+
+def test_a_class_that_is_ruled_out_is_no_obstacle() -> None:
+    points = walk(5)
+    for point in points:
+        point.log_probs[:, 2] = -np.inf
+    (path,) = embed({"run": points}).paths["run"]
+    assert np.isfinite(path.points).all()
+
+
+def test_trajectories_of_other_samples_are_refused() -> None:
+    with pytest.raises(FreeTicketsError, match="of a and b are of other samples"):
+        embed({"a": walk(3), "b": walk(3, samples=21)})
+    with pytest.raises(FreeTicketsError, match="no checkpoint"):
+        embed({})
+
+
+def test_without_scikit_learn_one_line_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
+    assert embed({"run": walk(3)}).method == "PCA"
+    with pytest.raises(MissingExtraError, match=r"freetickets\[report\]"):
+        embed({"run": walk(4)})

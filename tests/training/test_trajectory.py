@@ -1,0 +1,284 @@
+"""A trajectory is stored without a change to the training, and stored alike after a kill."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import freetickets as ft
+from freetickets.config import Config
+from freetickets.data import get_spec
+from freetickets.errors import FreeTicketsError
+from freetickets.evaluation import Predictions
+from freetickets.evaluation.trajectory import read_trajectory
+from freetickets.kernels.library import available
+from freetickets.methods import METHODS, Method
+from freetickets.training.progress import Reporter
+from freetickets.training.trajectory import make_recorder
+
+Digests = Callable[[Path], dict[str, str]]
+
+SMALL: dict[str, Any] = {
+    "backend": "sparse" if available() else "masked",
+    "batch_size": 20,  # 108 of 120 samples: 6 steps an epoch
+    "epochs": 6,
+    "lr": 0.05,
+    "quiet": True,
+    "validation": 0.1,
+    "model_options": {"dropout": 0.2},
+}
+FEW = {
+    "edst": {"interval": 2},
+    "dst": {"interval": 2},
+    "ltr": {"rewind": 0.25},
+    "mc-dropout": {"passes": 2},
+    "mimo": {"members": 2},
+    "batch-ensemble": {"members": 2},
+    "treenet": {"members": 2},
+}
+
+
+def small(name: str) -> Method:
+    kind = METHODS[name]
+    options: dict[str, Any] = FEW.get(name, {})
+    several = {"tickets": 2} if "tickets" in kind.__dataclass_fields__ and name != "dense" else {}
+    return kind(**several, **options)
+
+
+class Killed(BaseException):
+    """The process ends here; nothing may catch this."""
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_trains_the_same_with_and_without(
+    name: str, images_npz: Path, tmp_path: Path, digests: Digests
+) -> None:
+    method = small(name)
+    model = "cnn-4" if name == "batch-ensemble" else "mlp-8-8"
+    for folder, every in (("without", 0), ("with", 1)):
+        method.fit(model, str(images_npz), output=tmp_path / folder, trajectory=every, **SMALL)
+    assert digests(tmp_path / "with" / "tickets") == digests(tmp_path / "without" / "tickets")
+    assert not (tmp_path / "without" / "trajectory").exists()
+    assert sum(each.collected for each in read_trajectory(tmp_path / "with")) == len(
+        ft.load(tmp_path / "with").tickets
+    )
+
+
+@pytest.mark.parametrize("preset", ["robust", "paper"])
+@pytest.mark.parametrize("name", ["edst", "dst", "ltr", "mimo"])
+def test_where_a_ticket_was_collected_the_trajectory_is_at_what_it_predicts(
+    name: str, preset: str, images_npz: Path, tmp_path: Path
+) -> None:
+    ensemble = small(name).fit(
+        "cnn-4", str(images_npz), output=tmp_path, trajectory=4, preset=preset, **SMALL
+    )
+    test = ft.data.load(images_npz, "test")
+    found = [each for each in read_trajectory(tmp_path) if each.collected]
+    assert [each.ticket for each in found] == list(range(1, len(ensemble.tickets) + 1))
+    for point, ticket in zip(found, ensemble.tickets, strict=True):
+        assert (point.run, point.step) == (ticket.info["run"], ticket.info["step"])
+        expected = np.log(ft.Ensemble([ticket]).predict_proba(test))
+        np.testing.assert_allclose(point.log_probs, expected, atol=1e-4)
+        assert np.array_equal(point.labels, test.labels.numpy())
+
+
+def test_a_checkpoint_is_stored_every_so_many_epochs_and_at_each_ticket(
+    images_npz: Path, tmp_path: Path
+) -> None:
+    for every in (1, 4):
+        small("edst").fit(
+            "mlp-8", str(images_npz), output=tmp_path / str(every), trajectory=every, **SMALL
+        )
+    each, some = (read_trajectory(tmp_path / str(every)) for every in (1, 4))
+    steps = [point.step for point in each]
+    tickets = [ticket.info["step"] for ticket in ft.load(tmp_path / "1").tickets]
+    assert steps == sorted({*range(6, 37, 6), *tickets})
+    assert [point.step for point in some] == sorted({24, *tickets})
+    assert [point.epoch for point in each] == [step / 6 for step in steps]
+    for point in each:
+        assert (point.run, point.ticket) == (1, 1 if point.step <= tickets[0] else 2)
+        assert point.phase.startswith(("explore", "refine"))
+    saved = Predictions.load(tmp_path / "4" / "trajectory" / "1-24.npz")
+    assert saved.log_probs.shape == (1, 45, 3)
+    assert saved.log_probs.dtype == np.float32
+    assert saved.info["kind"] == "trajectory"
+    assert saved.info["samples"] == list(range(45))
+    assert saved.info["collected"] is (24 in tickets)
+
+
+@pytest.mark.parametrize("preset", ["robust", "paper"])
+@pytest.mark.parametrize("name", ["edst", "dst", "mc-dropout"])
+def test_killed_and_resumed_it_stores_the_same_bytes(
+    name: str,
+    preset: str,
+    images_npz: Path,
+    tmp_path: Path,
+    digests: Digests,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = {**SMALL, "preset": preset, "trajectory": 1}
+
+    def train(folder: str, **more: Any) -> None:
+        small(name).fit("mlp-8", str(images_npz), output=tmp_path / folder, **settings, **more)
+
+    train("whole")
+    with monkeypatch.context() as patch:
+        # The bytes must not hold the time at which they were written.
+        now = time.time
+        patch.setattr(time, "time", lambda: now() + 1e6)
+        for number, life in enumerate((5, 9, 8)):
+            left = life
+
+            def counted(*_: Any) -> None:
+                nonlocal left
+                left -= 1
+                if left == 0:
+                    raise Killed
+
+            patch.setattr(Reporter, "step", counted)
+            with pytest.raises(Killed):
+                train("killed", checkpoint_seconds=0 if number else 1e9)
+    train("killed")
+    for part in ("trajectory", "tickets"):
+        assert digests(tmp_path / "killed" / part) == digests(tmp_path / "whole" / part)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_killed_around_any_write_no_checkpoint_is_missing_or_torn(
+    moment: str,
+    images_npz: Path,
+    tmp_path: Path,
+    digests: Digests,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def train(folder: Path) -> None:
+        settings = {**SMALL, "epochs": 2, "trajectory": 1}
+        ft.Dense().fit("mlp-8", str(images_npz), output=folder, **settings)
+
+    train(tmp_path / "whole")
+    expected = digests(tmp_path / "whole" / "trajectory")
+    replace = os.replace
+    for number in range(1, 100):
+        left = number
+
+        def counted(*paths: Any) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0 and moment == "before":
+                raise Killed
+            replace(*paths)
+            if left == 0:
+                raise Killed
+
+        folder = tmp_path / str(number)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", counted)
+            try:
+                train(folder)
+            except Killed:
+                pass
+            else:
+                break
+        stored = digests(folder / "trajectory") if (folder / "trajectory").exists() else {}
+        assert all(expected[file] == stored[file] for file in stored if not file.startswith("."))
+        train(folder)
+        assert digests(folder / "trajectory") == expected
+    assert number > len(expected)
+
+
+def test_the_interval_may_change_midway_and_counts_from_then_on(
+    images_npz: Path, tmp_path: Path, digests: Digests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(folder: str, every: int, **more: Any) -> None:
+        ft.Dense().fit(
+            "mlp-8", str(images_npz), output=tmp_path / folder, trajectory=every, **SMALL, **more
+        )
+
+    train("whole", 1)
+    steps = iter(range(1, 16))  # killed in the third epoch
+
+    def counted(*_: Any) -> None:
+        if next(steps) == 15:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reporter, "step", counted)
+        with pytest.raises(Killed):
+            train("changed", 0, checkpoint_seconds=0)
+    train("changed", 2)
+    found = digests(tmp_path / "changed" / "trajectory")
+    assert set(found) == {"1-24.npz", "1-36.npz"}
+    whole = digests(tmp_path / "whole" / "trajectory")
+    assert all(found[file] == whole[file] for file in found)
+    assert digests(tmp_path / "changed" / "tickets") == digests(tmp_path / "whole" / "tickets")
+
+
+def test_a_run_that_begins_anew_forgets_the_trajectory_that_was_there(
+    images_npz: Path, tmp_path: Path
+) -> None:
+    settings = {**SMALL, "output": tmp_path}
+    ft.Dense().fit("mlp-8", str(images_npz), trajectory=1, **settings)
+    for file in (tmp_path / "checkpoint").iterdir():
+        file.unlink()
+    ft.Dense().fit("mlp-8", str(images_npz), trajectory=4, **settings)
+    assert [each.step for each in read_trajectory(tmp_path)] == [24, 36]
+
+
+def test_a_finished_run_says_that_it_stores_no_trajectory_any_more(
+    images_npz: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for every in (0, 1):
+        ft.Dense().fit("mlp-8", str(images_npz), trajectory=every, output=tmp_path, **SMALL)
+    assert "so no trajectory is stored" in capsys.readouterr().err
+    assert not (tmp_path / "trajectory").exists()
+
+
+def test_it_draws_from_no_generator_of_the_caller(images_npz: Path, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    small("mc-dropout").fit("mlp-8", str(images_npz), output=tmp_path, trajectory=1, **SMALL)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_of_a_large_test_set_the_same_thousand_samples_are_taken_whatever_the_seed() -> None:
+    spec = get_spec("fashion-mini")
+    chosen = []
+    for seed in (0, 7):
+        config = Config(trajectory=1, output="runs/x", seed=seed).resolved(spec)
+        recorder = make_recorder(config, spec, "probabilities")
+        assert recorder is not None
+        chosen.append(recorder.info["samples"])
+    assert chosen[0] == chosen[1] == sorted(set(chosen[0]))
+    assert len(chosen[0]) == 1000
+    test = ft.data.load("fashion-mini", "test")
+    labels = recorder.batches.split.labels
+    assert torch.equal(labels, test.labels[torch.tensor(chosen[0])])
+    assert torch.bincount(labels).min() > 50, "every class is there"
+
+
+def test_what_has_no_test_set_or_no_folder_is_refused_before_it_trains(
+    features: tuple[Tensor, Tensor], images_npz: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(FreeTicketsError, match="your own arrays have none"):
+        ft.Dense().fit("mlp-8", features, output=tmp_path, trajectory=1, quiet=True)
+    with pytest.raises(FreeTicketsError, match="give it as output"):
+        ft.Dense().fit("mlp-8", str(images_npz), trajectory=1, quiet=True)
+    with pytest.raises(FreeTicketsError, match="trajectory must be at least 0"):
+        ft.Dense().fit("mlp-8", str(images_npz), output=tmp_path, trajectory=-1, quiet=True)
+
+
+def test_the_command_line_has_a_flag_for_it(
+    cli: Callable[..., Any], images_npz: Path, tmp_path: Path
+) -> None:
+    flags = ("--model", "mlp-8", "--epochs", 2, "--quiet", "--trajectory", 1, "-o", tmp_path)
+    assert cli("train", "dense", "--dataset", images_npz, *flags).code == 0
+    assert [each.epoch for each in read_trajectory(tmp_path)] == [1, 2]
