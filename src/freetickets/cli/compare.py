@@ -21,7 +21,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> None:
     """Prints the main table, and how the runs differ from the reference."""
     from ..report import differences, find_reference, make_rows, read_runs
-    from .comparison import print_comparison, print_differences
+    from .comparison import print_comparison, print_differences, without_nan
 
     runs = read_runs(parsed.run_folders)
     reference = find_reference(runs, parsed.reference)
@@ -49,7 +49,7 @@ def run(parsed: argparse.Namespace) -> None:
                 for name, each in found.items()
             ],
         }
-        print(json.dumps(answer, indent=2))
+        print(json.dumps(without_nan(answer), indent=2))
     elif found:
         print_differences(reference.name, found)
     elif len(runs) > 1:

@@ -43,7 +43,7 @@ def run(parsed: argparse.Namespace) -> None:
     """Prints the main table and writes the page and its tables."""
     from ..report import comparison_page, find_reference, make_rows, read_runs, write_tables
     from ..storage import write_atomic
-    from .comparison import print_comparison
+    from .comparison import print_comparison, without_nan
 
     runs = read_runs(parsed.run_folders)
     find_reference(runs, parsed.reference)  # a mistake is told before the work begins
@@ -56,6 +56,6 @@ def run(parsed: argparse.Namespace) -> None:
     write_tables(page, tables)
     if parsed.json:
         answer = {"output": str(output), "tables": str(tables), "rows": list(map(asdict, rows))}
-        print(json.dumps(answer, indent=2))
+        print(json.dumps(without_nan(answer), indent=2))
     else:
         print(f"saved in {output}, tables in {tables}")

@@ -36,7 +36,8 @@ class Differences:
 
 def intervals(log_probs: Array, labels: Labels) -> dict[str, Interval]:
     """The scores of an ensemble (1, N, C), each with its bootstrap interval."""
-    return {name: metrics.bootstrap(score, log_probs, labels) for name, score in SCORES.items()}
+    with np.errstate(invalid="ignore"):  # an infinite NLL has no interval
+        return {name: metrics.bootstrap(score, log_probs, labels) for name, score in SCORES.items()}
 
 
 def differences(log_probs: Array, reference: Array, labels: Labels) -> Differences:
@@ -48,10 +49,11 @@ def differences(log_probs: Array, reference: Array, labels: Labels) -> Differenc
         >>> found.scores["accuracy"].value, found.mcnemar
         (1.0, 0.03125)
     """
-    scores = {
-        name: metrics.paired_difference(score, log_probs, reference, labels)
-        for name, score in SCORES.items()
-    }
+    with np.errstate(invalid="ignore"):
+        scores = {
+            name: metrics.paired_difference(score, log_probs, reference, labels)
+            for name, score in SCORES.items()
+        }
     return Differences(
         {name: _honest(each) for name, each in scores.items()},
         metrics.mcnemar(log_probs, reference, labels),

@@ -59,7 +59,8 @@ class Cell:
             text = f"<strong{kind}>{text}</strong>"
         if self.value is None:
             return f'<td class="number">{text}</td>' if self.text == ABSENT else f"<td>{text}</td>"
-        return f'<td class="number" data-value="{self.value!r}">{text}</td>'
+        value = repr(self.value).replace("inf", "Infinity")  # as JavaScript reads it
+        return f'<td class="number" data-value="{value}">{text}</td>'
 
 
 @dataclass(frozen=True)
