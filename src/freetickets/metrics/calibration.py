@@ -56,9 +56,9 @@ def ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = 15) -> flo
         >>> round(ece(np.log([[[0.8, 0.2], [0.8, 0.2]]]), [0, 1]), 6)
         0.3
     """
-    _, confidence, correct = bin_sums(log_probs, labels, bins)
-    # Not divided by the count: a sample that is in no bin has no gap, but it is a sample.
-    return float(np.abs(correct - confidence).sum() / np.shape(labels)[0])
+    found = reliability(log_probs, labels, bins)
+    # A sample that is in no bin has no gap, but it is a sample.
+    return found.ece * float(found.count.sum()) / np.shape(labels)[0]
 
 
 def reliability(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = 15) -> Reliability:
@@ -69,7 +69,9 @@ def reliability(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = 15
         >>> found.count.tolist(), found.confidence.round(3).tolist(), found.accuracy.tolist()
         ([0, 2], [nan, 0.85], [nan, 0.5])
     """
-    count, confidence, correct = bin_sums(log_probs, labels, bins)
+    logs, truth = check_predictions(log_probs, labels)
+    top, confidences = top_class(logs)
+    count, confidence, correct = bin_sums(confidences, top == truth, bins)
     with np.errstate(invalid="ignore"):  # 0 / 0 in empty bins
         return Reliability(bin_edges(bins), count, confidence / count, correct / count)
 
@@ -126,16 +128,13 @@ def bin_edges(bins: Bins) -> Array:
 
 
 def bin_sums(
-    log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = 15
+    confidence: Array, correct: npt.NDArray[np.bool_], bins: Bins = 15
 ) -> tuple[Labels, Array, Array]:
     """Samples, sum of confidences and number of right ones in each bin, (B,) each.
 
     Sums of several sets can be added up, to bin them as one.
     """
     edges = bin_edges(bins)
-    logs, truth = check_predictions(log_probs, labels)
-    top, confidence = top_class(logs)
-    correct = top == truth
     if bins == "freetickets":
         inside = (confidence > 0) & (confidence <= 1)
         confidence, correct = confidence[inside], correct[inside]

@@ -53,6 +53,8 @@ def _mean_logits(logs: Array) -> Array:
 
 def _log_sum_exp(values: Array, axis: int) -> Array:
     highest = values.max(axis=axis, keepdims=True)
+    if highest.min() > -600 and highest.max() < 600:
+        return np.log(np.exp(values).sum(axis=axis))  # a float can hold each sum as it is
     # A class that every member rules out keeps its -inf instead of becoming NaN.
     shift = np.where(np.isfinite(highest), highest, 0.0)
     with np.errstate(divide="ignore"):

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError, UnknownNameError
-from .arrays import Array
+from .arrays import Array, check_predictions, top_class
 from .calibration import Bins, bin_edges, bin_sums
-from .predictive import accuracy, nll
+from .predictive import sample_nll
 
 _COMMON = (
     *("gaussian_noise", "shot_noise", "impulse_noise"),
@@ -122,11 +122,13 @@ def shift_scores(
     gaps = np.empty((*shape, len(bin_edges(bins)) - 1))
     for row, parts in enumerate(sets.values()):
         for column, (log_probs, labels) in enumerate(parts):
+            logs, truth = check_predictions(log_probs, labels)
+            top, confidence = top_class(logs)
+            _, confidences, right = bin_sums(confidence, top == truth, bins)
             place = row, column
-            _, confidence, correct = bin_sums(log_probs, labels, bins)
-            samples[place] = np.shape(labels)[0]
-            gaps[place] = correct - confidence
-            found["accuracy"][place] = accuracy(log_probs, labels)
-            found["nll"][place] = nll(log_probs, labels)
+            samples[place] = len(truth)
+            gaps[place] = right - confidences
+            found["accuracy"][place] = (top == truth).mean()
+            found["nll"][place] = sample_nll(logs, truth).mean()
     found["ece"] = np.abs(gaps).sum(axis=-1) / samples
     return ShiftScores(tuple(sets), samples, gaps=gaps, **found)

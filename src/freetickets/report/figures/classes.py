@@ -69,7 +69,7 @@ def class_breakdown(
             f"classes-{what}",
             f"{what.capitalize()} of {len(values)} runs in each of {len(chosen)} classes",
             0.75
-            + len(chosen) * max(0.2, 0.06 * len(values))
+            + len(chosen) * max(0.2, 0.035 * len(scores))
             + legend_height(_labels(looks, values)),
             partial(
                 _paint,
@@ -111,9 +111,10 @@ def _paint(
     lines = np.arange(len(labels))
     # Runs that score the same would hide one another on one line.
     shifts = np.linspace(-0.3, 0.3, len(values)) if len(values) > 1 else [0.0]
+    size = 4.0 if len(values) < 8 else 3.2
     for shift, (name, value) in zip(shifts, values.items(), strict=True):
         look = looks[name]
-        axes.plot(value, lines + shift, look.marker, color=look.shade, markersize=4.2, mew=0)
+        axes.plot(value, lines + shift, look.marker, color=look.shade, markersize=size, mew=0)
     for line in lines[1::2]:
         axes.axhspan(line - 0.5, line + 0.5, color=colour("band"), linewidth=0, zorder=-1)
     axes.grid(visible=False, axis="y")

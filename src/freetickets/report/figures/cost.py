@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..colours import colour, series_colour
 from ..run import RunSummary
@@ -19,15 +19,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LABELS = ("ensemble", "member mean", "Pareto front", "one dense model")
+_MOST_NAMED = 6  # more runs are numbered, and named in the legend
 _DASH = (0, (4, 3))
+
+_Legend = list[tuple[dict[str, Any], str]]  # how each handle is drawn, and its label
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """What is drawn of a run."""
+    """What is drawn of a run.
+
+    Attributes:
+        name: What the legend calls it.
+        label: What stands beside it: its name, or among many its number.
+        shade: Its colour.
+        cost: Of its training, in dense models.
+        mean: The score of its members.
+        ensemble: The score of all together.
+    """
 
     name: str
+    label: str
     shade: str
     cost: float
     mean: float
@@ -39,31 +51,41 @@ def cost_against_quality(runs: Sequence[RunSummary]) -> list[str]:
 
     A line, the Pareto front, joins the ensembles that no other beats in cost and score.
     """
-    return [
-        draw(
-            f"cost-{quality.key}",
-            f"{quality.title} against training FLOPs of {len(runs)} runs",
-            3.3 + legend_height(_LABELS),
-            partial(_paint, runs=runs, quality=quality),
+    panels = []
+    for quality in QUALITIES:
+        marks = _marks(runs, quality)
+        legend = _legend(marks)
+        panels.append(
+            draw(
+                f"cost-{quality.key}",
+                f"{quality.title} against training FLOPs of {len(runs)} runs",
+                3.3 + legend_height([label for _, label in legend]),
+                partial(_paint, marks=marks, quality=quality, legend=legend),
+            )
         )
-        for quality in QUALITIES
-    ]
+    return panels
 
 
-def _paint(figure: Figure, runs: Sequence[RunSummary], quality: Quality) -> None:
-    marks = [
+def _marks(runs: Sequence[RunSummary], quality: Quality) -> list[_Mark]:
+    numbered = len(runs) > _MOST_NAMED
+    names = shorten_all([run.name for run in runs], 20 if numbered else 24)
+    return [
         _Mark(
-            label,
+            names[number],
+            str(number + 1) if numbered else names[number],
             series_colour(number),
             run.ledger.relative_flops,
             quality.of(run.member_mean),
             quality.of(run.ensemble),
         )
-        for number, (run, label) in enumerate(
-            zip(runs, shorten_all([run.name for run in runs]), strict=True)
-        )
+        for number, run in enumerate(runs)
         if math.isfinite(quality.of(run.ensemble))
     ]
+
+
+def _paint(figure: Figure, marks: Sequence[_Mark], quality: Quality, legend: _Legend) -> None:
+    from matplotlib.lines import Line2D
+
     axes = figure.add_subplot()
     for mark in marks:
         # Of a single network the two are one, and the diamond covers the rest.
@@ -85,7 +107,8 @@ def _paint(figure: Figure, runs: Sequence[RunSummary], quality: Quality) -> None
     axes.set_xlabel("training FLOPs, × one dense model")
     axes.set_ylabel(quality.label)
     quality.format_axis(axes.yaxis)
-    _add_legend(figure)
+    handles = [Line2D([], [], **style) for style, _ in legend]
+    add_legend(figure, handles, [label for _, label in legend])
     _name(figure, axes, marks)
 
 
@@ -117,7 +140,7 @@ def _draw_front(axes: Axes, marks: Sequence[_Mark], quality: Quality, right: flo
     """A line in steps: from each ensemble of the front to the next that is better."""
     costs, scores = [mark.cost for mark in marks], [mark.ensemble for mark in marks]
     front = pareto_front(costs, scores, quality.rising)
-    if not front:
+    if len(marks) < 2:
         return
     axes.step(
         [*(costs[number] for number in front), right],
@@ -131,17 +154,26 @@ def _draw_front(axes: Axes, marks: Sequence[_Mark], quality: Quality, right: flo
     )
 
 
-def _add_legend(figure: Figure) -> None:
-    from matplotlib.lines import Line2D
-
+def _legend(marks: Sequence[_Mark]) -> _Legend:
+    """What each kind of mark and line means, and which run has which number."""
     grey = colour("muted")
-    handles = [
-        Line2D([], [], ls="", marker="D", color=grey, markersize=5),
-        Line2D([], [], ls="", marker="o", color=grey, markersize=5, markerfacecolor="none"),
-        Line2D([], [], color=grey, linewidth=3, alpha=0.3),
-        Line2D([], [], color=grey, linewidth=0.8, linestyle=_DASH),
+    entries: _Legend = [
+        (
+            {"ls": "", "marker": "D", "color": mark.shade, "markersize": 5},
+            f"{mark.label} {mark.name}",
+        )
+        for mark in marks
+        if mark.label != mark.name
     ]
-    add_legend(figure, handles, _LABELS)
+    hollow = {"marker": "o", "markersize": 5, "markerfacecolor": "none"}
+    entries += [
+        ({"ls": "", "color": grey, "marker": "D", "markersize": 5}, "ensemble"),
+        ({"ls": "", "color": grey, **hollow}, "member mean"),
+    ]
+    if len(marks) > 1:
+        entries.append(({"color": grey, "linewidth": 3, "alpha": 0.3}, "Pareto front"))
+    entries.append(({"color": grey, "linewidth": 0.8, "linestyle": _DASH}, "one dense model"))
+    return entries
 
 
 def _name(figure: Figure, axes: Axes, marks: Sequence[_Mark]) -> None:
@@ -163,7 +195,7 @@ def _name(figure: Figure, axes: Axes, marks: Sequence[_Mark]) -> None:
     frame = axes.get_window_extent()
     places = place_labels(
         points,
-        [text_width(mark.name) for mark in marks],
+        [text_width(mark.label) for mark in marks],
         1.3 * FONT_SIZE,
         Box(frame.x0, frame.y0, frame.x1, frame.y1),
         covered,
@@ -180,7 +212,7 @@ def _name(figure: Figure, axes: Axes, marks: Sequence[_Mark]) -> None:
             "shrinkB": 4,
         }
         axes.annotate(
-            mark.name,
+            mark.label,
             (mark.cost, mark.ensemble),
             ((place.left if on_right else place.right) - x, rise),
             textcoords="offset points",

@@ -170,7 +170,7 @@ def _paint(
         write_percent(main.yaxis)
     if has_kl:
         panels[1].set_ylabel("KL")
-        panels[1].set_ylim(bottom=0)
+        panels[1].margins(y=0.15)
         panels[1].locator_params(axis="y", nbins=3)
     panels[-1].set_xlabel(over)
     format_axis(panels[-1].xaxis)

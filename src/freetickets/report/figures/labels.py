@@ -53,17 +53,17 @@ def place_labels(
         >>> place_labels([(10, 50)], [30], 8, Box(0, 0, 100, 100))
         [Box(left=16.0, bottom=46.0, right=46.0, top=54.0)]
     """
-    taken = list(obstacles)
     places: list[Box] = []
     for (x, y), width in zip(points, widths, strict=True):
 
         def cost(box: Box, y: float = y) -> float:
-            # A label may rather cross a thin line than stand far from its point.
+            # A label may rather cross a thin line than stand far from its point;
+            # on another label neither can be read.
             distance = abs((box.bottom + box.top) / 2 - y)
-            return 2 * distance + 4 * box.excess(frame) + sum(map(box.overlap, taken))
+            covered = sum(map(box.overlap, obstacles)) + 8 * sum(map(box.overlap, places))
+            return 2 * distance + 4 * box.excess(frame) + covered
 
         place = min(_candidates(x, y, width, height), key=cost)
-        taken.append(place)
         places.append(place)
     return places
 

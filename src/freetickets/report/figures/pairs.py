@@ -73,7 +73,7 @@ def _maps(
         (name, label, array) for (name, array), label in zip(arrays.items(), labels, strict=True)
     ]
     groups = [named[start : start + abreast] for start in range(0, len(named), abreast)]
-    height = WIDTH / abreast + (0.55 if most <= MOST_NUMBERED else 0.9)
+    height = WIDTH / abreast + (0.5 if most <= MOST_NUMBERED else 0.85)
     return [
         draw(
             "pairs",

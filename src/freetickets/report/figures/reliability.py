@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...metrics import Reliability
 
-_LABELS = ("accuracy", "gap to confidence", "perfect calibration")
+_LABELS = ("accuracy", "gap to confidence", "no gap")
 
 
 def reliability_diagrams(

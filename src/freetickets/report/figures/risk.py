@@ -27,7 +27,7 @@ def risk_curves(curves: Mapping[str, RiskCoverage], runs: Sequence[str] = ()) ->
     """
     if not curves:
         return []
-    looks = series(curves, runs)
+    looks = series(curves, runs, length=18)
     labels = [f"{looks[name].label} {curve.area:.4f}" for name, curve in curves.items()]
     return [
         draw(

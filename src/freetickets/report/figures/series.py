@@ -55,14 +55,16 @@ def series(names: Iterable[str], runs: Sequence[str] = (), length: int = 24) -> 
         >>> [look.shade for look in series(["b"], runs=["a", "b"]).values()]
         ['#c85200']
     """
-    names = list(names)
-    order = {name: number for number, name in enumerate(dict.fromkeys([*runs, *names]))}
+    names = list(dict.fromkeys(names))
+    page = list(dict.fromkeys([*runs, *names]))
+    order = {name: number for number, name in enumerate(page)}
+    labels = shorten_all(page, length)
     return {
         name: Series(
-            label,
+            labels[order[name]],
             series_colour(order[name]),
             _MARKERS[order[name] // len(SERIES) % len(_MARKERS)],
             _DASHES[order[name] // len(SERIES) % len(_DASHES)],
         )
-        for name, label in zip(names, shorten_all(names, length), strict=True)
+        for name in names
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..record import printable
-from .drawing import FONT_SIZE, shorten
+from .drawing import FONT_SIZE, shorten_inside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,5 +14,9 @@ if TYPE_CHECKING:
 def add_title(axes: Axes, title: str) -> None:
     """Writes a title above axes, flush with their left."""
     axes.set_title(
-        shorten(printable(title), 40), loc="left", fontsize=FONT_SIZE, fontweight="bold", pad=5
+        shorten_inside(printable(title), 40),
+        loc="left",
+        fontsize=FONT_SIZE,
+        fontweight="bold",
+        pad=5,
     )

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..colours import colour, series_colour
 from ..record import printable
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from ...evaluation.trajectory import Path2D
 
 _STRETCHES = 8  # of a path, each more opaque than the one before
-_MOST_DOTS = 60  # of a path
-_LABELS = ("start", "ticket", "later is darker")
+_MOST_DOTS = 300  # of a panel
+_LABELS = ("start", "ticket", "later is stronger")
 
 
 def trajectories(runs: Mapping[str, Sequence[Path2D]]) -> list[str]:
@@ -50,13 +51,15 @@ def _paint(figure: Figure, name: str, paths: Sequence[Path2D]) -> None:
 
     axes = figure.add_subplot()
     ends: list[tuple[str, float, float]] = []
+    drawn: list[Floats] = []
     for number, path in enumerate(paths):
         points = np.asarray(path.points, dtype=np.float64).reshape(-1, 2)
         known = np.isfinite(points).all(axis=1)
         points, collected = points[known], np.asarray(path.collected, dtype=bool)[known]
         if len(points) == 0:
             continue
-        _draw_path(axes, points, collected, series_colour(number))
+        _draw_path(axes, points, collected, series_colour(number), _MOST_DOTS // len(paths))
+        drawn.append(points)
         ends.append((shorten(printable(path.label), 16), *points[-1].tolist()))
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.08)
@@ -77,16 +80,18 @@ def _paint(figure: Figure, name: str, paths: Sequence[Path2D]) -> None:
         ],
         _LABELS,
     )
-    _name_ends(figure, axes, ends)
+    _name_ends(figure, axes, ends, drawn)
 
 
-def _draw_path(axes: Axes, points: Floats, collected: np.ndarray, shade: str) -> None:
+def _draw_path(
+    axes: Axes, points: Floats, collected: NDArray[np.bool_], shade: str, most_dots: int
+) -> None:
     last = len(points) - 1
     cuts = np.unique(np.linspace(0, last, _STRETCHES + 1).round().astype(int))
     for start, end in itertools.pairwise(cuts.tolist()):
         opacity = 0.2 + 0.7 * end / last
         axes.plot(*points[start : end + 1].T, color=shade, linewidth=1.3, alpha=opacity)
-    dots = np.unique(np.linspace(0, last, min(_MOST_DOTS, last + 1)).round().astype(int))
+    dots = np.unique(np.linspace(0, last, min(most_dots, last + 1)).round().astype(int))
     for group in np.array_split(dots[1:], _STRETCHES):
         if group.size:
             size = 1.2 + 1.8 * group[-1] / last
@@ -103,8 +108,13 @@ def _draw_path(axes: Axes, points: Floats, collected: np.ndarray, shade: str) ->
     )
 
 
-def _name_ends(figure: Figure, axes: Axes, ends: Sequence[tuple[str, float, float]]) -> None:
-    """Names the paths where they end, once the layout is settled."""
+def _name_ends(
+    figure: Figure,
+    axes: Axes,
+    ends: Sequence[tuple[str, float, float]],
+    paths: Sequence[Floats],
+) -> None:
+    """Names the paths where they end and cross no path, once the layout is settled."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     size = FONT_SIZE - 1
@@ -115,7 +125,14 @@ def _name_ends(figure: Figure, axes: Axes, ends: Sequence[tuple[str, float, floa
         [text_width(label, size) for label, _, _ in ends],
         1.25 * size,
         Box(frame.x0, frame.y0, frame.x1, frame.y1),
-        [Box.around(x, y, y, reach=5) for x, y in points],
+        [
+            *(Box.around(x, y, y, reach=5) for x, y in points),
+            *(
+                Box.around(x, y, y, reach=2)
+                for path in paths
+                for x, y in axes.transData.transform(path).tolist()
+            ),
+        ],
     )
     for (label, x, y), (left, bottom), place in zip(ends, points, places, strict=True):
         on_right = place.left > left
