@@ -44,7 +44,8 @@ def test_the_keys_of_json_are_stable(trained: Any) -> None:
     printed = trained.printed
     assert list(printed) == ["output", "scores", "ledger"]
     scores = printed["scores"]
-    assert list(scores) == ["dataset", "samples", "members", "member_mean", "ensemble"]
+    keys = ["dataset", "samples", "members", "member_mean", "ensemble"]
+    assert list(scores) == [*keys, "more", "diversity", "layers"]
     assert scores["samples"] == 45
     assert len(scores["members"]) == 2
     for row in (*scores["members"], scores["member_mean"], scores["ensemble"]):
@@ -63,6 +64,7 @@ def test_the_folder_of_a_run_holds_what_it_promises(trained: Any) -> None:
         "log.csv",
         "metrics.json",
         "predictions/bars.npz",
+        "predictions/networks.json",
         "tickets/01.safetensors",
         "tickets/02.safetensors",
     ]

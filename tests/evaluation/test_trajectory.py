@@ -120,8 +120,9 @@ def test_two_runs_on_the_way_to_one_ticket_are_told_apart() -> None:
     assert [path.label for path in paths] == ["run 1, ticket 1", "run 2, ticket 1"]
 
 
-def test_the_same_checkpoints_and_seed_give_the_same_plane() -> None:
-    trajectories = {"a": walk(9), "b": walk(9, seed=1)}
+@pytest.mark.parametrize("count", [9, 60], ids=["exact", "by-trees"])
+def test_the_same_checkpoints_and_seed_give_the_same_plane(count: int) -> None:
+    trajectories = {"a": walk(count), "b": walk(count, seed=1)}
     first, again = embed(trajectories, seed=3), embed(trajectories, seed=3)
     for name in trajectories:
         for a, b in zip(first.paths[name], again.paths[name], strict=True):

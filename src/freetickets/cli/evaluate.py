@@ -1,6 +1,7 @@
-"""Score an ensemble on its test set: members, their mean, and the ensemble.
+"""Score an ensemble on its test set, and on corrupted, unknown and attacked images.
 
 freetickets evaluate runs/edst
+freetickets evaluate runs/edst --corruptions all19 --ood svhn cifar100 --attack fgsm --features
 freetickets evaluate runs/edst --select 3 --temperature ensemble --output runs/best
 """
 
@@ -8,9 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from ..errors import FreeTicketsError
+
+_SETS = ("corruptions", "ood", "attack", "features", "imagenet_a", "all", "samples", "fresh")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +25,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="MODULE:FUNCTION", help="the factory of your own model")
     parser.add_argument("-b", "--batch-size", type=int, default=256)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    _add_sets(parser)
     group = parser.add_argument_group("adjustments, fitted on the data that training held out")
     group.add_argument("--select", type=int, metavar="N", help="choose the N best members together")
     group.add_argument(
@@ -32,26 +39,107 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_sets(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("more sets (what is saved and fits is not predicted again)")
+    group.add_argument(
+        "--corruptions",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="all19, common15, ub, or types; found below the data root (CIFAR-10-C), or made",
+    )
+    group.add_argument(
+        "--ood",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="out of distribution: svhn, cifar10, cifar100, fashion-mnist, fashion-mini, mnist, "
+        "gaussian-noise, additive-noise; or a folder of images, .npy, .npz",
+    )
+    group.add_argument("--resize", action="store_true", help="convert OoD images of other shapes")
+    group.add_argument("--attack", nargs="+", default=[], metavar="NAME", help="fgsm, pgd")
+    group.add_argument(
+        "--epsilon", default="8/255", metavar="SHARE", help="of an attack (default: 8/255)"
+    )
+    group.add_argument("--features", action="store_true", help="KL of the members' feature maps")
+    group.add_argument("--imagenet-a", metavar="FOLDER", help="of <wnid>/*")
+    group.add_argument(
+        "--all",
+        action="store_true",
+        help="all19, the OoD sets that need no download, fgsm, features",
+    )
+    group.add_argument("--samples", type=int, metavar="N", help="the first N of each set")
+    group.add_argument("--fresh", action="store_true", help="predict what is saved, too")
+    group.add_argument(
+        "--saved", action="store_true", help="only compute metrics.json from saved predictions"
+    )
+
+
 def run(parsed: argparse.Namespace) -> None:
     """Predicts, saves the predictions, and prints the scores."""
-    from ..ensemble import load
-    from ..evaluation import adjust, evaluate_run
-    from .tables import print_scores
-
     _check_output(parsed)
+    scores = _from_saved(parsed) if parsed.saved else _predict(parsed)
+    if parsed.json:
+        print(json.dumps(scores, indent=2))
+        return
+    from .tables import print_scores, print_suite
+
+    print_scores(scores)
+    print_suite(scores)
+
+
+def _predict(parsed: argparse.Namespace) -> dict[str, Any]:
+    epsilon = _fraction(parsed.epsilon)
+    from ..ensemble import load
+    from ..evaluation import PredictionProgress, Request, adjust, evaluate_run
+
     folder = Path(parsed.run_folder)
     ensemble = load(folder, parsed.model, device=parsed.device)
     options = parsed.data_dir, parsed.batch_size
     adjusted = None
     if parsed.select is not None or parsed.temperature is not None:
         adjusted = adjust(folder, ensemble, *options, size=parsed.select, scope=parsed.temperature)
-    scores = evaluate_run(folder, ensemble, *options, adjusted)
+    request = Request(
+        corruptions=tuple(parsed.corruptions),
+        ood=tuple(parsed.ood),
+        attacks=tuple(parsed.attack),
+        epsilon=epsilon,
+        features=parsed.features,
+        imagenet_a=parsed.imagenet_a,
+        everything=parsed.all,
+        samples=parsed.samples,
+        resize=parsed.resize,
+        fresh=parsed.fresh,
+    )
+    progress = PredictionProgress(parsed.quiet)
+    scores = evaluate_run(folder, ensemble, *options, adjusted, request, progress)
     if adjusted is not None and parsed.output:
         adjusted.save(parsed.output)
-    if parsed.json:
-        print(json.dumps(scores, indent=2))
-    else:
-        print_scores(scores)
+    return scores
+
+
+def _from_saved(parsed: argparse.Namespace) -> dict[str, Any]:
+    asked = [name for name in (*_SETS, "select", "temperature") if getattr(parsed, name)]
+    if asked:
+        raise FreeTicketsError(
+            f"--saved predicts nothing: leave out --{asked[0].replace('_', '-')}, or --saved"
+        )
+    from ..evaluation.progress import PredictionProgress
+    from ..evaluation.summary import summarise
+    from ..storage import write_json
+
+    folder = Path(parsed.run_folder)
+    scores = summarise(folder, tell=PredictionProgress(parsed.quiet).warn)
+    write_json(folder / "metrics.json", scores)
+    return scores
+
+
+def _fraction(text: str) -> float:
+    """A share such as 8/255 or 0.03."""
+    try:
+        return float(Fraction(text.replace(" ", "")))
+    except (ValueError, ZeroDivisionError) as error:
+        raise FreeTicketsError(f"--epsilon {text} is no number: give 8/255 or 0.03") from error
 
 
 def _check_output(parsed: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -32,6 +32,88 @@ def print_scores(scores: Mapping[str, Any]) -> None:
     if adjusted:
         chosen = f"members {', '.join(map(str, adjusted['chosen']))}"
         print(f"adjusted on held-out data: {chosen}, {_temperature(adjusted['temperature'])}")
+
+
+def print_suite(scores: Mapping[str, Any]) -> None:
+    """Prints one table for each part of an evaluation that was asked for."""
+    tables = [
+        *_corruption_tables(scores.get("shift", {})),
+        _natural_table(scores.get("natural", {})),
+        _ood_table(scores.get("ood", {})),
+        _attack_table(scores.get("attacks", {})),
+        _diversity_table(scores),
+    ]
+    for table in tables:
+        if table is not None and table.row_count:
+            _print(table)
+
+
+def _corruption_tables(shift: Mapping[str, Any]) -> Iterator[Table]:
+    for name, part in shift.items():
+        frost = ", synthetic frost" if part.get("frost") == "synthetic" else ""
+        title = f"{name}: {part['source']}{frost}, {part['samples']:,} samples each"
+        table = _table(title, "mean of", "accuracy", "NLL", "ECE", "ECE pooled")
+        for chosen, row in part["means"].items():
+            name = _count(len(part["types"]), "type") if chosen == "given" else chosen
+            table.add_row(name, *_cells(row), _number(row["ece_pooled"]))
+        yield table
+
+
+def _natural_table(natural: Mapping[str, Any]) -> Table:
+    table = _table("natural shift", "", "classes", "accuracy", "NLL", "ECE")
+    for name, ways in natural.items():
+        for way, row in ways.items():
+            table.add_row(name, way, *_cells(row))
+    return table
+
+
+def _ood_table(ood: Mapping[str, Any]) -> Table:
+    table = _table("out of distribution (OoD positive)", "", "score", "AUROC", "AUPR", "FPR95")
+    for name, part in ood.items():
+        for score, row in part.items():
+            if isinstance(row, Mapping):
+                numbers = [_number(row[key]) for key in ("auroc", "aupr", "fpr95")]
+                table.add_row(name, score.replace("_", " "), *numbers)
+    return table
+
+
+def _attack_table(attacks: Mapping[str, Any]) -> Table:
+    table = _table(
+        "accuracy under attack, crafted on each member",
+        "",
+        "epsilon",
+        "clean",
+        "min",
+        "mean",
+        "max",
+    )
+    for name, row in attacks.items():
+        shares = [f"{row[key]:.2%}" for key in ("clean", "min", "mean", "max")]
+        table.add_row(name, f"{row['epsilon'] * 255:g}/255", *shares)
+    return table
+
+
+def _diversity_table(scores: Mapping[str, Any]) -> Table | None:
+    found = scores.get("diversity")
+    if found is None:
+        return None
+    table = _table("diversity of the members", "disagreement", "KL", "KL one way", "features' KL")
+    layers = [row["kl"] for row in scores.get("features", ()) if row["kl"] is not None]
+    features = _number(sum(layers) / len(layers)) if layers else ""
+    table.add_row(*(_number(found[key]) for key in ("disagreement", "kl", "kl_one_way")), features)
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title)
+    words = ("", "mean of", "classes", "score")
+    for column in columns:
+        table.add_column(column, justify="left" if column in words else "right")
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
 
 
 def print_cost(ledger: Mapping[str, Any]) -> None:
@@ -88,8 +170,8 @@ def _temperature(saved: Mapping[str, Any] | None) -> str:
     return f"temperature {values} ({saved['scope']})"
 
 
-def _cells(row: Mapping[str, float]) -> list[str]:
-    return [f"{row['accuracy']:.2%}", f"{row['nll']:.4f}", f"{row['ece']:.4f}"]
+def _cells(row: Mapping[str, float | None]) -> list[str]:
+    return [f"{row['accuracy']:.2%}", _number(row["nll"]), _number(row["ece"])]
 
 
 def _print(table: Table) -> None:

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ..errors import FreeTicketsError
 from .augment import PAD_MODES, CropFlip, crop_flip
-from .decode import centre_crop, open_image, pixels, random_crop
+from .decode import centre_crop, fit, open_image, pixels, random_crop
 from .split import LazySplit, Split
 
 Batch = tuple[torch.Tensor, torch.Tensor]
@@ -166,6 +166,7 @@ class _Decoder(Dataset[torch.Tensor]):
         self._paths = split.paths
         self._channels, self._height, self._width = split.shape
         self._key = key
+        self._crop = fit if split.cropped else centre_crop
 
     def __getitems__(self, indices: list[int]) -> torch.Tensor | FreeTicketsError:
         batch = torch.empty(
@@ -181,7 +182,7 @@ class _Decoder(Dataset[torch.Tensor]):
     def _decode(self, index: int) -> npt.NDArray[np.uint8]:
         image = open_image(self._paths[index], self._channels)
         if self._key is None:
-            return pixels(centre_crop(image, self._height, self._width))
+            return pixels(self._crop(image, self._height, self._width))
         rng = np.random.default_rng([*self._key, _DECODE, index])
         return pixels(random_crop(image, self._height, self._width, rng))
 

@@ -93,7 +93,7 @@ def _read_features(path: Path, shape: tuple[int, ...]) -> torch.Tensor | None:
     """The samples of a float array; None if it is a file of images."""
     if path.suffix not in _ARRAYS:
         return None
-    array = _open_array(path)
+    array = open_array(path)
     if not np.issubdtype(array.dtype, np.floating):
         return None
     if shape[1:] == (1, 1) and array.ndim == 2:  # features of an .npz data set
@@ -119,7 +119,7 @@ def _read_file(path: Path, shape: tuple[int, int, int], resize: bool) -> npt.NDA
 
 
 def _read_array(path: Path, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
-    images = _open_array(path)
+    images = open_array(path)
     if images.dtype != np.uint8:
         raise FreeTicketsError(f"{path} holds {images.dtype}: images are uint8, 0 to 255")
     found = image_shape(images.shape)
@@ -128,7 +128,8 @@ def _read_array(path: Path, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8
     return channels_first(images)
 
 
-def _open_array(path: Path) -> npt.NDArray[Any]:
+def open_array(path: Path) -> npt.NDArray[Any]:
+    """Return the array of an .npy, mapped, or the array of images of an .npz; see `_NPZ_KEYS`."""
     if path.suffix == ".npz":
         return _read_npz(path)
     try:  # mapped, so that a header is checked before memory is taken

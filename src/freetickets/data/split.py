@@ -52,11 +52,13 @@ class LazySplit:
         paths: One file for each sample.
         labels: int64 (N,).
         shape: Channels, height and width of an image after its crop.
+        cropped: Whether the files have been cropped to that shape, as those of ImageNet-C.
     """
 
     paths: tuple[Path, ...]
     labels: torch.Tensor
     shape: tuple[int, int, int]
+    cropped: bool = False
 
     def __post_init__(self) -> None:
         _check_lengths(len(self.paths), len(self.labels))
@@ -68,7 +70,7 @@ class LazySplit:
         """Return the samples at the indices, in their order."""
         chosen = torch.as_tensor(indices, dtype=torch.int64)
         paths = tuple(self.paths[i] for i in chosen.tolist())
-        return LazySplit(paths, self.labels.index_select(0, chosen), self.shape)
+        return LazySplit(paths, self.labels.index_select(0, chosen), self.shape, self.cropped)
 
 
 class _Samples(Protocol):

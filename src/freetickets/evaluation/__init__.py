@@ -1,6 +1,19 @@
 """From an ensemble and data to saved predictions, and from those to every score."""
 
+from .adjust import adjust
 from .predictions import Predictions
-from .run import adjust, describe_run, evaluate_run, predict_dataset
+from .progress import PredictionProgress
+from .request import Request
+from .run import describe_run, evaluate_run, predict_dataset
+from .summary import summarise
 
-__all__ = ["Predictions", "adjust", "describe_run", "evaluate_run", "predict_dataset"]
+__all__ = [
+    "PredictionProgress",
+    "Predictions",
+    "Request",
+    "adjust",
+    "describe_run",
+    "evaluate_run",
+    "predict_dataset",
+    "summarise",
+]

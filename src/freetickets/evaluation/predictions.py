@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,21 @@ class Predictions:
         if temperature is not None:
             info["temperature"] = temperature.as_dict()
         return Predictions(self.log_probs[list(members)], self.labels, info)
+
+
+def read_info(path: Path) -> dict[str, Any] | None:
+    """What saved predictions say of themselves, without reading them; None if they can't."""
+    try:
+        (info,) = read_arrays(path, "info")
+        found = json.loads(str(info))
+    except (FreeTicketsError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def one_set(info: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What all corruption types that are averaged must have in common."""
+    return info.get("source"), info.get("samples"), info.get("seed")
 
 
 def _scores(log_probs: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> dict[str, float]:

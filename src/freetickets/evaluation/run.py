@@ -1,89 +1,38 @@
-"""Evaluating a run: predictions of its test set, saved, and their scores."""
+"""Evaluating a run: predictions of its test set and of others, saved, and all their scores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import data
-from ..calibration import check_scope
-from ..config import Config, read_config
 from ..ensemble import Ensemble
-from ..errors import FreeTicketsError
-from ..storage import write_json
-from .predictions import Predictions
+from ..errors import FreeTicketsError, StoppedError
+from ..storage import read_json, write_json
+from .adjust import describe_adjustment
+from .home import Home
+from .novel import attack_sets, every_ood_set, ood_sets
+from .predictions import Predictions, read_info
+from .progress import PredictionProgress
+from .request import Request
+from .sets import EvaluationSet, Predictor
+from .shift import corruption_sets, natural_set, refuse_mixture
+from .summary import network_facts_path, summarise
+from .tickets import digest_tickets, layer_densities
 
 # What methods call the number of their members.
 _MEMBERS = ("tickets", "members", "passes")
+_FEATURE_SAMPLES = 128  # the first batch, as the paper's authors take it
 
 
 def predict_dataset(
     ensemble: Ensemble, name: str, data_dir: str | None = None, batch_size: int = 256
 ) -> Predictions:
     """Predicts the test split of a data set."""
-    spec = data.get_spec(name, data_dir, ensemble.info.get("image_size"))
-    if tuple(spec.classes) != ensemble.classes:
-        raise FreeTicketsError(
-            f"{name} has other classes than the ensemble was trained on ({len(spec.classes)} and "
-            f"{len(ensemble.classes)}): evaluate it on its own data set"
-        )
-    split = data.load(spec, "test", data_dir)
-    unscaled = ensemble.compile(batch_size).with_temperature(None)
-    log_probs = unscaled.member_log_proba(split, batch_size)
-    info = {
-        "dataset": spec.name,
-        "split": "test",
-        **{key: ensemble.info.get(key) for key in ("method", "model", "combine", "sparsity")},
-    }
-    predictions = Predictions(log_probs.astype(np.float32), split.labels.numpy(), info)
-    return predictions.adjusted(range(len(ensemble)), ensemble.temperature)
-
-
-def adjust(
-    folder: Path,
-    ensemble: Ensemble,
-    data_dir: str | None = None,
-    batch_size: int = 256,
-    *,
-    size: int | None = None,
-    scope: str | None = None,
-) -> Ensemble:
-    """Chooses members and fits a temperature on the data that a run's training held out.
-
-    Args:
-        folder: The run's, whose settings say which data that is.
-        ensemble: What the run trained.
-        data_dir: Where data sets lie.
-        batch_size: Samples that are predicted at a time.
-        size: How many members to choose; None for all.
-        scope: What gets a temperature, "ensemble" or "members"; None for neither.
-    """
-    if scope is not None:
-        check_scope(scope)
-    settings = folder / "config.yaml"
-    if not settings.exists():
-        raise FreeTicketsError(
-            f"{folder} has no config.yaml to say which data its training held out: give the folder "
-            "that train saved in"
-        )
-    share = Config(**read_config(settings)).validation
-    if not share:
-        raise FreeTicketsError(
-            f"{folder} held no data out to choose members or fit a temperature on: train it with "
-            "--validation 0.1"
-        )
-    spec = data.get_spec(str(ensemble.info["dataset"]), data_dir, ensemble.info.get("image_size"))
-    _, held_out = data.hold_out(data.load(spec, "train", data_dir), share)
-    assert held_out is not None
-    adjusted = ensemble.compile(batch_size)
-    if size is not None:
-        adjusted = adjusted.select(held_out, held_out.labels, size, batch_size)
-    if scope is not None:
-        adjusted = adjusted.calibrate(held_out, held_out.labels, scope, batch_size)
-    return adjusted
+    wanted = Home.of(ensemble, name, data_dir).test_set()
+    return wanted.make(Predictor(ensemble, batch_size), wanted.info)
 
 
 def evaluate_run(
@@ -92,33 +41,136 @@ def evaluate_run(
     data_dir: str | None = None,
     batch_size: int = 256,
     adjusted: Ensemble | None = None,
+    request: Request | None = None,
+    progress: PredictionProgress | None = None,
 ) -> dict[str, Any]:
-    """Predicts a run's test set, saves the predictions and their scores, and returns the scores.
+    """Predicts a run's test set and what else is asked for, saves that, and returns all scores.
 
-    What `adjust` returned is scored beside the ensemble, under a key of its own.
+    Predictions that were saved before and that the same tickets have made are not made again, but
+    for those of the test set, if nothing else is asked for.
+
+    Args:
+        folder: The run's.
+        ensemble: What the run trained.
+        data_dir: Where data sets lie.
+        batch_size: Samples that are predicted at a time.
+        adjusted: What `adjust` returned, to be scored beside the ensemble; None to keep what was
+            found before.
+        request: What is asked for; None for the test set alone.
+        progress: Where progress is shown; None for nowhere.
+
+    Raises:
+        StoppedError: It was interrupted; what was predicted is saved.
     """
-    name = str(ensemble.info["dataset"])
-    predictions = predict_dataset(ensemble, name, data_dir, batch_size)
-    predictions.save(folder / "predictions" / f"{Path(name).stem}.npz")
-    scores = predictions.scores()
-    if adjusted is not None:
-        chosen = _places(adjusted, ensemble)
-        others = predictions.adjusted(chosen, adjusted.temperature).scores()
-        scores["adjusted"] = {
-            "chosen": [place + 1 for place in chosen],  # as files and tables count
-            "temperature": None,
-            **{key: value for key, value in others.items() if key not in ("dataset", "samples")},
-        }
+    folder, request = Path(folder), request or Request()
+    progress = progress or PredictionProgress(quiet=True)
+    predictor = Predictor(ensemble, batch_size, progress, digest_tickets(folder))
+    home = Home.of(ensemble, str(ensemble.info["dataset"]), data_dir, request.samples)
+    wanted = _wanted(request, home, ensemble, progress.line)
+    refuse_mixture(folder, wanted, predictor.tickets)
+    missing = [each for each in wanted if request.fresh or not each.is_saved(folder, predictor)]
+    if request.fresh or not (request.asks_for_more and _test_is_saved(folder, home, predictor)):
+        missing.insert(0, home.test_set())
+    _predict(folder, missing, predictor, talk=request.asks_for_more)
+    _write_network_facts(folder, predictor, home, request)
+    found = None if adjusted is None else describe_adjustment(adjusted, ensemble)
+    scores = summarise(folder, adjusted=found, tell=progress.warn)
     write_json(folder / "metrics.json", scores)
     return scores
 
 
-def _places(part: Ensemble, whole: Ensemble) -> list[int]:
-    """Where the members of a part are in the whole."""
-    if len(whole) > len(whole.tickets):
-        return list(range(len(whole)))  # in one network: they can't be parted
-    places = {id(ticket): place for place, ticket in enumerate(whole.tickets)}
-    return [places[id(ticket)] for ticket in part.tickets]
+def _wanted(
+    request: Request, home: Home, ensemble: Ensemble, tell: Callable[[str], None]
+) -> list[EvaluationSet]:
+    """The sets that are asked for; what is wrong with any is said before the first is predicted."""
+    sets = corruption_sets(request.corruptions, home) if request.corruptions else []
+    sets += ood_sets(request, home)
+    if request.imagenet_a:
+        sets.append(natural_set(request.imagenet_a, home))
+    if request.attacks:
+        sets += attack_sets(request.attacks, request.epsilon, home, len(ensemble))
+    if request.features:
+        _check_features(ensemble)
+    if not request.everything:
+        return sets
+    more: dict[str, Callable[[], list[EvaluationSet]]] = {
+        "corruptions": lambda: corruption_sets(["all19"], home),
+        "OoD sets": lambda: every_ood_set(request, home, tell),
+        "attacks": lambda: attack_sets(["fgsm"], request.epsilon, home, len(ensemble)),
+    }
+    for what, find in more.items():
+        try:
+            sets += find()
+        except FreeTicketsError as error:
+            tell(f"{what} are left out: {error}")
+    return list({each.file: each for each in sets}.values())
+
+
+def _test_is_saved(folder: Path, home: Home, predictor: Predictor) -> bool:
+    """Whether saved predictions of the test set will do: the same tickets, and enough samples."""
+    wanted = home.test_set()
+    path = folder / "predictions" / wanted.file
+    info = read_info(path)
+    if info is None or predictor.tickets is None:
+        return False
+    told = {**wanted.info, **predictor.info, "samples": info.get("samples")}
+    if any(info.get(key) != value for key, value in told.items()):
+        return False
+    saved = Predictions.load(path).labels
+    return len(saved) >= len(home.split) and np.array_equal(saved, home.whole.labels[: len(saved)])
+
+
+def _predict(folder: Path, missing: list[EvaluationSet], predictor: Predictor, talk: bool) -> None:
+    done = 0
+    try:
+        with predictor.progress.over(sum(each.size for each in missing)):
+            for each in missing:
+                predictor.progress.begin(each.name)
+                each.predict(folder, predictor)
+                done += 1
+                if talk:
+                    predictor.progress.end(each.name)
+    except KeyboardInterrupt:
+        raise StoppedError(
+            f"stopped: {done} of {len(missing)} sets are predicted and saved; the same command "
+            "goes on with the rest"
+        ) from None
+
+
+def _check_features(ensemble: Ensemble) -> None:
+    if len(ensemble) < 2 or len(ensemble) > len(ensemble.tickets):
+        raise FreeTicketsError(
+            "feature maps are compared between members with a network each, and this ensemble has "
+            "one network: leave --features out"
+        )
+
+
+def _write_network_facts(folder: Path, predictor: Predictor, home: Home, request: Request) -> None:
+    path = network_facts_path(folder)
+    before = read_json(path) if path.exists() else {}
+    facts: dict[str, Any] = {
+        "tickets": predictor.tickets,
+        "layers": layer_densities(predictor.ensemble.tickets),
+    }
+    fits = predictor.tickets is not None and before.get("tickets") == predictor.tickets
+    if fits and "features" in before and not request.fresh:
+        facts["features"] = before["features"]
+    elif request.features or (request.everything and len(predictor.ensemble) > 1):
+        try:
+            facts["features"] = _features(predictor, home)
+        except FreeTicketsError as error:
+            if request.features:
+                raise
+            predictor.progress.line(f"feature maps are left out: {error}")
+    if facts != before:
+        write_json(path, facts)
+
+
+def _features(predictor: Predictor, home: Home) -> list[dict[str, Any]]:
+    from .features import feature_kl_by_layer
+
+    samples = min(_FEATURE_SAMPLES, len(home.split))
+    return feature_kl_by_layer(predictor.ensemble, home.split, batch_size=samples, samples=samples)
 
 
 def describe_run(config: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ Array = npt.NDArray[np.float64]
 
 _FEWEST_FOR_TSNE = 4
 _MOST_COMPONENTS = 50
-_EXACT_UP_TO = 500  # points; more take the approximation by trees
+_EXACT_UP_TO = 100  # points; more take the approximation by trees
 _SAMPLES_AT_A_TIME = 100
 _NO_MOVE = 1e-9  # of probabilities, which are rounded
 

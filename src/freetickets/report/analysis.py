@@ -21,8 +21,9 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Unfamiliar:
-    """How an ensemble tells the samples of one set from those of its test set."""
+    """How novel the test samples and those of one set seem, and how well that tells them apart."""
 
+    inside: Array
     outside: Array
     roc: metrics.Roc
     auroc: float
@@ -122,4 +123,7 @@ def _unknown_sets(run: RunSummary) -> list[str]:
 def _unfamiliar(run: RunSummary, name: str, inside: Array) -> Unfamiliar:
     predictions = Predictions.load(run.folder / "predictions" / "ood" / f"{name}.npz")
     outside = metrics.novelty(predictions.ensemble())
-    return Unfamiliar(outside, metrics.roc_curve(inside, outside), metrics.auroc(inside, outside))
+    # Where only the first samples of a set were predicted, evaluate compares as many.
+    inside = inside[: predictions.info.get("samples")]
+    roc, area = metrics.roc_curve(inside, outside), metrics.auroc(inside, outside)
+    return Unfamiliar(inside, outside, roc, area)

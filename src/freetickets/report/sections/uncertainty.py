@@ -142,9 +142,7 @@ def histograms_section(comparison: Comparison) -> list[Section]:
         return []
     panels = novelty_histograms(
         {
-            name: {
-                run: (comparison.analyses[run].inside, each.outside) for run, each in runs.items()
-            }
+            name: {run: (each.inside, each.outside) for run, each in runs.items()}
             for name, runs in found.items()
         },
         runs=comparison.names,

@@ -1,0 +1,172 @@
+"""Write the corrupted twin of a test set (CIFAR-10-C); run it again to go on.
+
+freetickets corrupt cifar10 --output data -j 2
+freetickets corrupt fashion-mini --output data --corruptions fog snow --samples 500
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..data import DatasetSpec, get_spec
+from ..data.corruptions.names import CORRUPTIONS, SEVERITIES, check_corruption, chosen, set_name
+from ..errors import FreeTicketsError, StoppedError
+
+if TYPE_CHECKING:
+    from ..data.corruptions.folder import CorruptedSet
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of this command."""
+    parser.add_argument("dataset", metavar="DATASET", help="a name, or the path of your own images")
+    parser.add_argument(
+        "--output", "-o", required=True, metavar="DIR", help="the set becomes a folder in it"
+    )
+    parser.add_argument(
+        "--corruptions",
+        nargs="+",
+        default=["all19"],
+        metavar="NAME",
+        help=f"all19 (default), common15, or names: {', '.join(CORRUPTIONS)}",
+    )
+    parser.add_argument(
+        "--severities", nargs="+", type=int, default=SEVERITIES, metavar="N", help="(default: 1-5)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
+    parser.add_argument(
+        "--frost",
+        metavar="DIR",
+        help="the published pictures of frost (default: frost/ in --data-dir, else synthetic)",
+    )
+    parser.add_argument("--data-dir", help="where data sets lie")
+    parser.add_argument("--samples", type=int, metavar="N", help="only the first N images")
+    parser.add_argument("-j", "--workers", type=int, default=1, metavar="N", help="processes")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def run(parsed: argparse.Namespace) -> None:
+    """Corrupts, one file a corruption, and says where they are."""
+    names = chosen(parsed.corruptions)
+    severities = sorted(set(parsed.severities))
+    for severity in severities:
+        check_corruption(names[0], severity)
+    for flag in ("samples", "workers"):
+        if getattr(parsed, flag) is not None and getattr(parsed, flag) < 1:
+            raise FreeTicketsError(f"--{flag} {getattr(parsed, flag)}: give 1 or more")
+    spec = get_spec(parsed.dataset, parsed.data_dir)
+    _refuse_what_is_no_small_image(spec)
+
+    import numpy as np
+
+    from ..data import LazySplit, load
+    from ..data.corruptions.folder import CorruptedSet
+    from ..data.corruptions.frost import find_frost
+
+    frost = find_frost(parsed.frost, parsed.data_dir)
+    data = load(spec, "test", parsed.data_dir)
+    if isinstance(data, LazySplit):
+        raise FreeTicketsError(_PHOTOS.format(spec.name))
+    images = data.inputs[: parsed.samples].numpy().transpose(0, 2, 3, 1)
+    corrupted = CorruptedSet(
+        Path(parsed.output) / set_name(spec.name),
+        Path(spec.name).stem,
+        np.ascontiguousarray(images[..., 0] if images.shape[3] == 1 else images),
+        data.labels[: parsed.samples].numpy(),
+        severities,
+        parsed.seed,
+        frost,
+    )
+    missing = [name for name in names if not corrupted.has(name)]
+    _fill(corrupted, missing, len(severities) * len(images), parsed.workers, parsed.quiet)
+    if parsed.json:
+        answer = {
+            "output": str(corrupted.folder),
+            "made": missing,
+            "kept": [name for name in names if name not in missing],
+            "frost": corrupted.settings.frost,
+        }
+        print(json.dumps(answer, indent=2))
+        return
+    kept = f", {len(names) - len(missing)} were there" if len(missing) < len(names) else ""
+    print(f"{len(missing)} corruptions made{kept}; frost: {corrupted.settings.frost}")
+    print(f"saved in {corrupted.folder}")
+
+
+_PHOTOS = "{} is photos on disk: corruptions are made of small images held in memory, as CIFAR's"
+
+
+def _refuse_what_is_no_small_image(spec: DatasetSpec) -> None:
+    if spec.name == "imagenet":
+        raise FreeTicketsError(_PHOTOS.format(spec.name))
+    if not spec.mean or spec.shape[0] not in (1, 3):
+        raise FreeTicketsError(f"{spec.name} is not of images: corruptions need grey or RGB ones")
+
+
+def _fill(
+    corrupted: CorruptedSet, names: Sequence[str], images: int, workers: int, quiet: bool
+) -> None:
+    """Makes the corruptions one by one, until someone wants to stop."""
+    from ..training.interrupt import StopRequest
+
+    with (
+        StopRequest() as stop,
+        corrupted.workers(workers) as pool,
+        _Progress(len(names), images, quiet) as progress,
+    ):
+        for number, name in enumerate(names):
+            progress.begin(number, name)
+            for count in corrupted.write(name, pool):
+                progress.advance(count)
+                if stop.made:
+                    raise StoppedError(
+                        f"stopped: {number} of {len(names)} corruptions were made and are in "
+                        f"{corrupted.folder}; run the same command again to go on"
+                    )
+            progress.end(number, name)
+
+
+class _Progress:
+    """A bar on a terminal, a line for each corruption in a log."""
+
+    def __init__(self, corruptions: int, images: int, quiet: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._corruptions, self._quiet = corruptions, quiet
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total} images"),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
+            disable=quiet or not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=corruptions * images)
+        self._began = 0.0
+
+    def __enter__(self) -> _Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def begin(self, number: int, name: str) -> None:
+        self._began = time.monotonic()
+        self._bar.update(self._task, description=f"{name} ({number + 1}/{self._corruptions})")
+
+    def advance(self, images: int) -> None:
+        self._bar.advance(self._task, images)
+
+    def end(self, number: int, name: str) -> None:
+        if not self._quiet:
+            seconds = time.monotonic() - self._began
+            line = f"[{number + 1:2d}/{self._corruptions}] {name:18s} {seconds:6.1f} s"
+            self._console.print(line, markup=False)

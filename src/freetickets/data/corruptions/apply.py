@@ -1,0 +1,95 @@
+"""One function for all corruptions."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import FreeTicketsError, MissingExtraError
+from ...seeds import derive
+from .frost import frost as lay_frost
+from .frost import load_pictures
+from .names import check_corruption
+from .streams import Streams
+
+if TYPE_CHECKING:
+    from .registry import Corruption
+
+_BLOCK = 500  # images at once: enough to be quick, and little memory
+_GREEN = 1
+
+
+def corrupt(
+    images: npt.NDArray[np.uint8],
+    name: str,
+    severity: int,
+    seed: int = 0,
+    frost: str | Path | None = None,
+    first: int = 0,
+) -> npt.NDArray[np.uint8]:
+    """Return corrupted images.
+
+    What becomes of an image depends on the seed, the corruption, the severity and the number of the
+    image, but not on the images beside it: any batch gives the same bytes.
+
+    Args:
+        images: uint8 (N, H, W, 3); or grey (N, H, W) or (N, H, W, 1), which is corrupted as a
+            colour image, of which the green channel is then taken: noise keeps its strength, and
+            green is nearest to what the eye calls bright.
+        name: One of `CORRUPTIONS`.
+        severity: 1 to 5.
+        seed: Another seed draws other noise.
+        frost: The folder of the frost pictures; without it, they are made (see `find_frost`).
+        first: The number of the first image, if these are a part of a data set.
+
+    Returns:
+        uint8, of the same shape.
+
+    Raises:
+        FreeTicketsError: The images, the name or the severity can't be.
+        MissingExtraError: SciPy is not installed.
+
+    Example:
+        >>> grey = np.full((2, 8, 8), 100, np.uint8)
+        >>> int(corrupt(grey, "brightness", 3).mean())  # 0.15 of 255 more
+        138
+    """
+    check_corruption(name, severity)
+    colour = _as_colour(np.asarray(images))
+    change = _function(name, frost)
+    key = derive(seed, name, severity)
+    result = np.empty_like(colour)
+    for start in range(0, len(colour), _BLOCK):
+        block = colour[start : start + _BLOCK]
+        changed = change(block, severity, Streams(key, first + start, len(block)))
+        result[start : start + _BLOCK] = changed.astype(np.uint8)  # cuts off, does not round
+    if images.ndim == 3:
+        return result[..., _GREEN]
+    return result if images.shape[3] == 3 else result[..., _GREEN : _GREEN + 1]
+
+
+def _as_colour(images: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    shape = images.shape
+    fits = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
+    if images.dtype != np.uint8 or not fits or 0 in shape[1:]:
+        raise FreeTicketsError(
+            f"{images.dtype} of shape {shape}: corruptions are of uint8 images (N, H, W, 3), "
+            "or grey (N, H, W)"
+        )
+    if len(shape) == 3:
+        images = images[..., None]
+    return np.ascontiguousarray(np.broadcast_to(images, (*images.shape[:3], 3)))
+
+
+def _function(name: str, folder: str | Path | None) -> Corruption:
+    try:
+        from .registry import FUNCTIONS
+    except ImportError as error:
+        raise MissingExtraError("corrupting images", "corruptions") from error
+    if name == "frost":
+        return partial(lay_frost, pictures=load_pictures(folder))
+    return FUNCTIONS[name]

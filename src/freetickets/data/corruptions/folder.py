@@ -1,0 +1,216 @@
+"""A corrupted data set on disk, in the layout of the published ones.
+
+A folder holds `{corruption}.npy`, all images of severity 1, then of 2 and so on, and `labels.npy`,
+as often. `corruptions.json` says how they were made, so that nothing different is ever mixed in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from multiprocessing import get_context
+from pathlib import Path
+from signal import SIG_IGN, SIGINT, signal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import __version__
+from ...errors import FreeTicketsError
+from ..download import write_whole
+from .apply import corrupt
+from .frost import frost_source
+
+_BLOCK = 500  # images between two signs of life
+_REVISION = 1  # goes up with every change of the corruptions that changes bytes
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the bytes of a corrupted set depend on.
+
+    Attributes:
+        dataset: Name of the clean set.
+        samples: How many of its test images.
+        images: SHA-256 of them.
+        seed: Of all that is random.
+        severities: Which, in the order of the files.
+        frost: "files" or "synthetic".
+        revision: Of the corruptions.
+    """
+
+    dataset: str
+    samples: int
+    images: str
+    seed: int
+    severities: tuple[int, ...]
+    frost: str
+    revision: int = _REVISION
+
+
+class CorruptedSet:
+    """A folder that is filled corruption by corruption.
+
+    Args:
+        folder: Where; it is made if it is missing.
+        dataset: Name of the clean set.
+        images: uint8 (N, H, W, 3) or (N, H, W).
+        labels: (N,).
+        severities: Which to make.
+        seed: Of all that is random.
+        frost: The folder of the frost pictures, or None to have them made.
+
+    Raises:
+        FreeTicketsError: The folder can't be written, or holds something else.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        dataset: str,
+        images: npt.NDArray[np.uint8],
+        labels: npt.NDArray[np.int64],
+        severities: Sequence[int],
+        seed: int,
+        frost: Path | None,
+    ) -> None:
+        self.folder = folder
+        self._images, self._seed, self._frost = images, seed, frost
+        self._severities = tuple(severities)
+        digest = sha256(f"{images.shape}".encode() + images.tobytes()).hexdigest()
+        self.settings = Settings(
+            dataset, len(images), digest, seed, self._severities, frost_source(frost)
+        )
+        self._open()
+        kind = np.uint8 if labels.max() < 256 else np.int64
+        self._save("labels", np.tile(labels.astype(kind), len(self._severities)))
+
+    def _open(self) -> None:
+        """Claim the folder, or check that it was made with these settings."""
+        note = self.folder / "corruptions.json"
+        wanted = json.loads(json.dumps(asdict(self.settings)))
+        if note.exists():
+            found = _read_note(note)
+            for name, value in wanted.items():
+                if found.get(name) != value:
+                    what = f"{name} {found.get(name)}, not {value}" if name != "images" else name
+                    raise FreeTicketsError(
+                        f"{self.folder} was made with other settings ({what}): "
+                        "choose another --output"
+                    )
+            return
+        if self.folder.exists() and any(self.folder.glob("*.npy")):
+            raise FreeTicketsError(
+                f"{self.folder} holds files of another origin: choose another --output"
+            )
+        with _replace(note) as file:
+            text = json.dumps({**wanted, "freetickets": __version__}, indent=2)
+            file.write(text.encode() + b"\n")
+
+    def has(self, name: str) -> bool:
+        """Whether a corruption is finished."""
+        path = self.folder / f"{name}.npy"
+        try:
+            found = np.load(path, mmap_mode="r")
+        except (OSError, ValueError, EOFError):
+            return False
+        return bool(found.shape == self._shape and found.dtype == np.uint8)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return (len(self._severities) * len(self._images), *self._images.shape[1:])
+
+    def write(self, name: str, workers: ProcessPoolExecutor | None = None) -> Iterator[int]:
+        """Make one corruption; its file appears when all of it is done.
+
+        Yields:
+            How many images have just been corrupted.
+        """
+        result = np.empty(self._shape, np.uint8)
+        starts = range(0, len(self._images), _BLOCK)
+        tasks = [(name, severity, start) for severity in self._severities for start in starts]
+        done = 0
+        shared = self._images, self._seed, self._frost
+        parts = (
+            (_corrupt_block(*shared, task) for task in tasks)
+            if workers is None
+            else workers.map(_work, tasks)
+        )
+        try:
+            for part in parts:
+                result[done : done + len(part)] = part
+                done += len(part)
+                yield len(part)
+        except BrokenProcessPool as error:
+            raise FreeTicketsError("a worker was killed: run it again with a smaller -j") from error
+        self._save(name, result)
+
+    @contextmanager
+    def workers(self, count: int) -> Iterator[ProcessPoolExecutor | None]:
+        """Processes that share the work while the block runs; None if one is enough."""
+        if count == 1:
+            yield None
+            return
+        # Not forked: this process may have threads, of torch for example.
+        pool = ProcessPoolExecutor(
+            count, get_context("spawn"), _start, (self._images, self._seed, self._frost)
+        )
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _save(self, name: str, array: npt.NDArray[Any]) -> None:
+        with _replace(self.folder / f"{name}.npy") as file:
+            np.save(file, array)
+
+
+_shared: tuple[npt.NDArray[np.uint8], int, Path | None]
+
+
+def _start(*shared: Any) -> None:
+    """Keep what all tasks of a worker need; Ctrl-C is for the process that hands out the tasks."""
+    global _shared
+    _shared = shared
+    signal(SIGINT, SIG_IGN)
+
+
+def _work(task: tuple[str, int, int]) -> npt.NDArray[np.uint8]:
+    return _corrupt_block(*_shared, task)
+
+
+def _corrupt_block(
+    images: npt.NDArray[np.uint8], seed: int, frost: Path | None, task: tuple[str, int, int]
+) -> npt.NDArray[np.uint8]:
+    name, severity, start = task
+    return corrupt(images[start : start + _BLOCK], name, severity, seed, frost, first=start)
+
+
+@contextmanager
+def _replace(path: Path) -> Iterator[Any]:
+    """Write a file wholly or not at all, and answer a disk's refusal in one line."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(f".{path.name}.*.part"):
+            left.unlink(missing_ok=True)  # by a process that was killed while it wrote
+        with write_whole(path) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise FreeTicketsError(f"can't write {path}: {error.strerror or error}") from error
+
+
+def _read_note(path: Path) -> dict[str, Any]:
+    try:
+        note = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise FreeTicketsError(f"can't read {path} ({error}): choose another --output") from error
+    return note if isinstance(note, dict) else {}

@@ -1,0 +1,70 @@
+"""What corruptions there are. Only names: the command line asks here before NumPy is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...errors import FreeTicketsError, UnknownNameError
+
+# In the order of the published sets: these 15, then four that were meant for validation.
+COMMON15 = (
+    "gaussian_noise",
+    "shot_noise",
+    "impulse_noise",
+    "defocus_blur",
+    "glass_blur",
+    "motion_blur",
+    "zoom_blur",
+    "snow",
+    "frost",
+    "fog",
+    "brightness",
+    "contrast",
+    "elastic_transform",
+    "pixelate",
+    "jpeg_compression",
+)
+CORRUPTIONS = (*COMMON15, "speckle_noise", "gaussian_blur", "spatter", "saturate")
+SEVERITIES = (1, 2, 3, 4, 5)
+_SETS = {"all19": CORRUPTIONS, "common15": COMMON15}
+
+
+def check_corruption(name: str, severity: int) -> None:
+    """Refuse a name or a severity that does not exist.
+
+    Raises:
+        FreeTicketsError: Says which there are.
+    """
+    if name not in CORRUPTIONS:
+        raise UnknownNameError("corruption", name, CORRUPTIONS)
+    if severity not in SEVERITIES:
+        raise FreeTicketsError(f"severity {severity}: choose it from 1 to 5")
+
+
+def chosen(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the corruptions that names of them and of sets mean, each once, in their own order.
+
+    Example:
+        >>> chosen(["fog", "snow"])
+        ('snow', 'fog')
+        >>> len(chosen(["common15", "saturate"]))
+        16
+    """
+    wanted: set[str] = set()
+    for name in names:
+        if name not in _SETS and name not in CORRUPTIONS:
+            raise UnknownNameError("corruption", name, [*_SETS, *CORRUPTIONS])
+        wanted.update(_SETS.get(name, (name,)))
+    return tuple(name for name in CORRUPTIONS if name in wanted)
+
+
+def set_name(dataset: str) -> str:
+    """Return the name of a data set's corrupted twin: the published one, or the data set's with -C.
+
+    Example:
+        >>> set_name("cifar100"), set_name("photos/birds.npz")
+        ('CIFAR-100-C', 'birds-C')
+    """
+    published = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C"}
+    return published.get(dataset) or f"{Path(dataset).stem}-C"

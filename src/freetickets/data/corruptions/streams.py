@@ -1,0 +1,49 @@
+"""One random stream for each image, so that a result does not depend on the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The random streams of some images in a row.
+
+    Attributes:
+        key: What the streams of all images have in common.
+        first: The number of the first image, counted over the whole data set.
+        count: How many images there are.
+    """
+
+    key: int
+    first: int
+    count: int
+
+    @cached_property
+    def _generators(self) -> list[np.random.Generator]:
+        # Made when first needed: half of the corruptions draw nothing.
+        images = range(self.first, self.first + self.count)
+        return [np.random.default_rng([self.key, image]) for image in images]
+
+    def draw(self, draw: Callable[[np.random.Generator], npt.ArrayLike]) -> npt.NDArray[Any]:
+        """Draw one array for each image and stack them; the next call draws further numbers.
+
+        Example:
+            >>> alone, all_ = Streams(7, first=2, count=1), Streams(7, first=0, count=3)
+            >>> bool(alone.draw(lambda rng: rng.random()) == all_.draw(lambda rng: rng.random())[2])
+            True
+        """
+        return np.stack([np.asarray(draw(generator)) for generator in self._generators])
+
+    def draw_for(
+        self, images: npt.NDArray[Any], draw: Callable[[np.random.Generator, Any], npt.ArrayLike]
+    ) -> npt.NDArray[Any]:
+        """Draw as `draw` does, from a distribution that depends on the image."""
+        pairs = zip(self._generators, images, strict=True)
+        return np.stack([np.asarray(draw(generator, image)) for generator, image in pairs])

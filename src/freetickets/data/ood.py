@@ -1,0 +1,159 @@
+"""Samples that belong to no class that an ensemble knows (out of distribution, OoD)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..errors import FreeTicketsError, UnknownNameError
+from ..seeds import derive
+from .convert import match_shape
+from .images import open_array, read_inputs
+from .layout import channels_first
+from .loading import load
+from .mnist import load_mnist
+from .root import data_root
+from .split import LazySplit, Split
+
+_DATASETS = ("svhn", "cifar10", "cifar100", "fashion-mnist", "fashion-mini")
+_NOISE = ("gaussian-noise", "additive-noise")
+OOD_NAMES = (*_DATASETS, "mnist", *_NOISE)
+_NOISE_IMAGES = 10_000
+_ARRAYS = (".npy", ".npz")
+_SAME = 0.01  # the share of known images above which a set is not new to an ensemble
+
+
+def is_name(name: str) -> bool:
+    """Whether it is one of `OOD_NAMES`; if not, it must be a path.
+
+    Raises:
+        UnknownNameError: It is neither.
+    """
+    if name in OOD_NAMES:
+        return True
+    if not Path(name).expanduser().exists():
+        if "/" in name or name.endswith(_ARRAYS):
+            raise FreeTicketsError(f"{name}: there is no such file or folder of OoD images")
+        raise UnknownNameError("OoD set", name, OOD_NAMES)
+    return False
+
+
+def load_ood(
+    name: str,
+    inside: Split | LazySplit,
+    shape: tuple[int, ...],
+    data_dir: str | Path | None = None,
+    *,
+    resize: bool = False,
+    download: bool = True,
+    samples: int | None = None,
+) -> Split:
+    """Reads or makes samples of no class; their labels are -1.
+
+    Args:
+        name: One of `OOD_NAMES`; or the path of a folder of images (flat or by class), an image,
+            an .npy or an .npz.
+        inside: The test set that the ensemble knows; "additive-noise" is that with noise on it.
+        shape: Channels, height and width that the ensemble takes.
+        data_dir: The data root.
+        resize: Whether images of another shape are converted, see `match_shape`.
+        download: Whether a data set that is missing may be downloaded.
+        samples: How many, the first; None for all.
+
+    Example:
+        >>> from freetickets.data import load
+        >>> known = load("fashion-mini", "test")
+        >>> load_ood("gaussian-noise", known, (1, 28, 28), samples=7).inputs.shape
+        torch.Size([7, 1, 28, 28])
+    """
+    if not is_name(name):
+        inputs = _read_path(Path(name).expanduser(), shape, resize)
+    elif name in _NOISE:
+        inputs = torch.from_numpy(_noise(name, inside, shape, samples))
+    else:
+        split = (
+            load_mnist(data_root(data_dir), download)
+            if name == "mnist"
+            else load(name, "test", data_dir, download)
+        )
+        assert isinstance(split, Split)  # none of these is read from disk image by image
+        images = split.inputs[:samples].numpy()
+        inputs = torch.from_numpy(match_shape(images, shape, name, resize))
+    inputs = inputs[:samples]
+    return Split(inputs, torch.full((len(inputs),), -1))
+
+
+def refuse_known(name: str, images: torch.Tensor, known: set[bytes]) -> None:
+    """Checks that images are not those that an ensemble was trained or tested on.
+
+    Args:
+        name: What the images are.
+        images: Samples, one a row.
+        known: What `fingerprints` gave for the ensemble's own.
+
+    Raises:
+        FreeTicketsError: More than 1 % of them are.
+    """
+    same = sum(print_ in known for print_ in _each_print(images))
+    if same > _SAME * len(images):
+        raise FreeTicketsError(
+            f"{same:,} of the {len(images):,} images of {name} are in the data set that the "
+            "ensemble was trained on: they are not out of distribution"
+        )
+
+
+def fingerprints(splits: Iterable[Split | LazySplit]) -> set[bytes]:
+    """A fingerprint of each sample in memory; those on disk are passed over."""
+    return {
+        print_
+        for split in splits
+        if isinstance(split, Split)
+        for print_ in _each_print(split.inputs)
+    }
+
+
+def _each_print(inputs: torch.Tensor) -> Iterable[bytes]:
+    rows = np.ascontiguousarray(inputs.numpy())
+    return (hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows)
+
+
+def _read_path(path: Path, shape: tuple[int, ...], resize: bool) -> torch.Tensor:
+    if path.suffix in _ARRAYS:
+        array = open_array(path)
+        if array.dtype == np.uint8 and array.ndim in (3, 4):
+            return torch.from_numpy(
+                np.array(match_shape(channels_first(array), shape, str(path), resize))
+            )
+    return read_inputs([path], shape, resize)[1]
+
+
+def _noise(
+    name: str, inside: Split | LazySplit, shape: tuple[int, ...], samples: int | None
+) -> npt.NDArray[np.uint8]:
+    """Images of noise, or noisy images.
+
+    The noise is that of the paper's authors: N(0, 0.5) cut to [-1, 1], halved. Pure noise is laid
+    on middle grey, and makes 10,000 images; either is rounded to 8 bits, as all images here are.
+    """
+    if isinstance(inside, Split) and inside.inputs.dtype != torch.uint8:
+        raise FreeTicketsError(f"{name} is for images: this ensemble takes floats")
+    base: npt.NDArray[np.float64] | None = None
+    count = _NOISE_IMAGES
+    if name == "additive-noise":
+        if isinstance(inside, LazySplit):
+            raise FreeTicketsError("additive-noise is for images in memory, not for photos on disk")
+        base = inside.inputs.numpy()
+        count = len(base)
+    count = min(count, samples or count)
+    rng = np.random.default_rng(derive("ood", name))
+    images = np.empty((count, *shape), np.uint8)
+    for index, image in enumerate(images):  # image by image: so many doubles need no memory
+        draw = np.clip(rng.normal(0.0, 0.5, shape), -1.0, 1.0) * 0.5
+        below = 0.5 if base is None else base[index] / 255
+        image[...] = np.rint(np.clip(below + draw, 0.0, 1.0) * 255)
+    return images

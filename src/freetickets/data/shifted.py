@@ -1,0 +1,162 @@
+"""Test sets that were changed: corrupted ones in Hendrycks' layouts, and natural ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..errors import FreeTicketsError
+from ..storage import read_json
+from .layout import channels_first
+from .split import LazySplit, Split
+from .tree import image_files
+
+SEVERITIES = (1, 2, 3, 4, 5)
+# Names that others give to types: those of TensorFlow Datasets.
+ALIASES = {"glass_blur": "frosted_glass_blur", "elastic_transform": "elastic"}
+_FOLDERS = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C", "imagenet": "ImageNet-C"}
+
+
+def shifted_folder(dataset: str, root: Path) -> Path:
+    """Where the corrupted images of a data set lie, if they do.
+
+    Example:
+        >>> shifted_folder("cifar10", Path("data")).as_posix()
+        'data/CIFAR-10-C'
+    """
+    return root / _FOLDERS.get(dataset, f"{Path(dataset).stem}-C")
+
+
+def frost_of(folder: Path) -> str | None:
+    """What the frost in a folder of FreeTickets' own is made of; None if nothing says so."""
+    note = folder / "corruptions.json"
+    told = read_json(note) if note.exists() else {}
+    return str(told["frost"]) if isinstance(told, dict) and "frost" in told else None
+
+
+class CorruptedArrays:
+    """The `<type>.npy` files of a folder, mapped into memory: all severities, one behind the other.
+
+    Args:
+        folder: The folder, which holds `labels.npy` too.
+        inside: The test set that was corrupted.
+        samples: How many of its samples are asked for, the first.
+
+    Raises:
+        FreeTicketsError: The labels are not those of the test set, or of too few samples.
+    """
+
+    def __init__(self, folder: Path, inside: Split, samples: int) -> None:
+        self.folder = folder
+        self._inside = inside
+        labels = _open(folder / "labels.npy")
+        self._count = len(labels) // len(SEVERITIES)
+        truth = inside.labels.numpy()
+        if not np.array_equal(labels, np.tile(truth[: self._count], len(SEVERITIES))):
+            raise FreeTicketsError(
+                f"{folder / 'labels.npy'} does not hold the {len(truth):,} labels of the test set, "
+                f"{len(SEVERITIES)} times: it belongs to another data set"
+            )
+        if samples > self._count:
+            raise FreeTicketsError(
+                f"{folder} holds {self._count:,} of the {samples:,} test images: evaluate these "
+                f"with --samples {self._count}"
+            )
+        self._samples = samples
+
+    def open(self, name: str) -> npt.NDArray[np.uint8]:
+        """Maps the images of a type, and checks their shape.
+
+        Raises:
+            FreeTicketsError: The file is missing or of another shape.
+        """
+        known = (self.folder / f"{each}.npy" for each in (name, ALIASES.get(name, name)))
+        path = next((path for path in known if path.exists()), None)
+        if path is None:
+            raise FreeTicketsError(
+                f"{self.folder} lacks {name}.npy: get it, or name the types that are there with "
+                "--corruptions"
+            )
+        images = _open(path)
+        channels, height, width = self._inside.inputs.shape[1:]
+        count = len(SEVERITIES) * self._count
+        wanted: list[tuple[int, ...]] = [(count, height, width, channels)]
+        if channels == 1:
+            wanted.append((count, height, width))
+        if images.dtype != np.uint8 or images.shape not in wanted:
+            raise FreeTicketsError(
+                f"{path} holds {images.dtype} {images.shape}, not uint8 {wanted[-1]}: five "
+                "severities of the test set"
+            )
+        return images
+
+    def split(self, images: npt.NDArray[np.uint8], severity: int) -> Split:
+        """The samples of one severity."""
+        first = (severity - 1) * self._count
+        chosen = channels_first(images[first : first + self._samples])
+        return Split(torch.from_numpy(np.array(chosen)), self._inside.labels[: self._samples])
+
+
+def corrupted_photos(
+    folder: Path, name: str, severity: int, classes: Sequence[str], shape: tuple[int, int, int]
+) -> LazySplit:
+    """Lists the photos of `<type>/<severity>/<class>/*`, which are cropped already.
+
+    Raises:
+        FreeTicketsError: The folder is missing, or has a class that the ensemble does not know.
+    """
+    known = (folder / each / str(severity) for each in (name, ALIASES.get(name, name)))
+    place = next((place for place in known if place.is_dir()), None)
+    if place is None:
+        raise FreeTicketsError(
+            f"{folder / name / str(severity)} is missing: get it, or name the types that are there "
+            "with --corruptions"
+        )
+    return _photos(place, classes, shape, cropped=True)
+
+
+def natural_photos(
+    folder: Path, classes: Sequence[str], shape: tuple[int, int, int]
+) -> tuple[LazySplit, list[int]]:
+    """Lists the photos of `<class>/*`, and which of the ensemble's classes they are of.
+
+    Raises:
+        FreeTicketsError: There are none, or of a class that the ensemble does not know.
+    """
+    if not folder.is_dir():
+        raise FreeTicketsError(f"{folder} is no folder: ImageNet-A is <wnid>/*.jpg")
+    photos = _photos(folder, classes, shape, cropped=False)
+    return photos, sorted(set(photos.labels.tolist()))
+
+
+def _photos(
+    folder: Path, classes: Sequence[str], shape: tuple[int, int, int], cropped: bool
+) -> LazySplit:
+    labels: Mapping[str, int] = {name: label for label, name in enumerate(classes)}
+    names = sorted(each.name for each in folder.iterdir() if each.is_dir() and each.name[0] != ".")
+    strangers = [name for name in names if name not in labels]
+    if strangers:
+        raise FreeTicketsError(
+            f"{folder / strangers[0]}: the ensemble has no class of that name; was it trained on "
+            "folders that are named otherwise?"
+        )
+    files = [(path, labels[name]) for name in names for path in image_files(folder / name)]
+    if not files:
+        raise FreeTicketsError(f"{folder} holds no images by class")
+    truth = torch.tensor([label for _, label in files])
+    return LazySplit(tuple(path for path, _ in files), truth, shape, cropped)
+
+
+def _open(path: Path) -> npt.NDArray[Any]:
+    try:
+        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise FreeTicketsError(f"{path} is missing: the folder is not complete") from error
+    except (OSError, EOFError, ValueError) as error:
+        raise FreeTicketsError(f"{path} is no readable .npy: {error}") from error
+    return array

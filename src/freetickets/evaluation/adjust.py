@@ -1,0 +1,73 @@
+"""Choosing members and fitting a temperature on the data that a run's training held out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .. import data
+from ..calibration import check_scope
+from ..config import Config, read_config
+from ..ensemble import Ensemble
+from ..errors import FreeTicketsError
+
+
+def adjust(
+    folder: Path,
+    ensemble: Ensemble,
+    data_dir: str | None = None,
+    batch_size: int = 256,
+    *,
+    size: int | None = None,
+    scope: str | None = None,
+) -> Ensemble:
+    """Chooses members and fits a temperature on the data that a run's training held out.
+
+    Args:
+        folder: The run's, whose settings say which data that is.
+        ensemble: What the run trained.
+        data_dir: Where data sets lie.
+        batch_size: Samples that are predicted at a time.
+        size: How many members to choose; None for all.
+        scope: What gets a temperature, "ensemble" or "members"; None for neither.
+    """
+    if scope is not None:
+        check_scope(scope)
+    settings = folder / "config.yaml"
+    if not settings.exists():
+        raise FreeTicketsError(
+            f"{folder} has no config.yaml to say which data its training held out: give the folder "
+            "that train saved in"
+        )
+    share = Config(**read_config(settings)).validation
+    if not share:
+        raise FreeTicketsError(
+            f"{folder} held no data out to choose members or fit a temperature on: train it with "
+            "--validation 0.1"
+        )
+    spec = data.get_spec(str(ensemble.info["dataset"]), data_dir, ensemble.info.get("image_size"))
+    _, held_out = data.hold_out(data.load(spec, "train", data_dir), share)
+    assert held_out is not None
+    adjusted = ensemble.compile(batch_size)
+    if size is not None:
+        adjusted = adjusted.select(held_out, held_out.labels, size, batch_size)
+    if scope is not None:
+        adjusted = adjusted.calibrate(held_out, held_out.labels, scope, batch_size)
+    return adjusted
+
+
+def describe_adjustment(adjusted: Ensemble, ensemble: Ensemble) -> dict[str, Any]:
+    """What `adjust` did to an ensemble: the members it chose, counted from 1, and a temperature."""
+    temperature = adjusted.temperature
+    return {
+        "chosen": [place + 1 for place in _places(adjusted, ensemble)],
+        "temperature": None if temperature is None else temperature.as_dict(),
+    }
+
+
+def _places(part: Ensemble, whole: Ensemble) -> list[int]:
+    """Where the members of a part are in the whole."""
+    if len(whole) > len(whole.tickets):
+        return list(range(len(whole)))  # in one network: they can't be parted
+    places = {id(ticket): place for place, ticket in enumerate(whole.tickets)}
+    return [places[id(ticket)] for ticket in part.tickets]

@@ -1,0 +1,123 @@
+"""Evaluation sets: what an ensemble is to predict, and the file that keeps what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data import LazySplit, Split
+from ..ensemble import Ensemble
+from ..errors import FreeTicketsError
+from .predictions import Predictions, read_info
+from .progress import PredictionProgress
+
+AnySplit = Split | LazySplit
+_AT_ONCE = 1024  # samples between two steps of a progress bar
+
+
+@dataclass
+class Predictor:
+    """An ensemble that predicts sets, batch by batch, and shows how far it is.
+
+    Attributes:
+        ensemble: What predicts.
+        batch_size: Samples that are predicted at a time.
+        progress: Where progress is shown.
+        tickets: The digest of the ensemble's tickets, if it lies in a folder.
+    """
+
+    ensemble: Ensemble
+    batch_size: int = 256
+    progress: PredictionProgress = field(default_factory=lambda: PredictionProgress(quiet=True))
+    tickets: str | None = None
+
+    def __post_init__(self) -> None:
+        self._fast: Ensemble | None = None
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What every file of predictions says of the ensemble."""
+        keys = ("method", "model", "combine", "sparsity")
+        return {
+            **{key: self.ensemble.info.get(key) for key in keys},
+            "tickets": self.tickets,
+        }
+
+    def predict(self, parts: Iterable[AnySplit], info: dict[str, Any]) -> Predictions:
+        """Predicts samples, part after part, as members do before any temperature."""
+        if self._fast is None:
+            self._fast = self.ensemble.compile(self.batch_size).with_temperature(None)
+        logs, labels = [], []
+        for split in parts:
+            labels.append(split.labels.numpy())
+            for piece in self._pieces(split):
+                found = self._fast.member_log_proba(piece, self.batch_size)
+                logs.append(found.astype(np.float32))
+                self.progress.advance(len(piece))
+        predictions = Predictions(
+            np.concatenate(logs, axis=1), np.concatenate(labels), {**info, **self.info}
+        )
+        return predictions.adjusted(range(len(self.ensemble)), self.ensemble.temperature)
+
+    def _pieces(self, split: AnySplit) -> Iterable[AnySplit]:
+        # Whole batches, so that the batches are those of the split in one piece.
+        step = self.batch_size * -(-_AT_ONCE // self.batch_size) if self.batch_size > 0 else 1
+        for first in range(0, len(split), step):
+            yield first_samples(split, step, first)
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Samples that an ensemble is to predict.
+
+    Attributes:
+        file: Where the predictions are kept, below a run's folder `predictions`.
+        size: How many predictions will be made, for the progress.
+        info: What the samples are; saved predictions that say the same need not be made again.
+        make: Predicts them.
+    """
+
+    file: str
+    size: int
+    info: dict[str, Any]
+    make: Callable[[Predictor, dict[str, Any]], Predictions]
+
+    @property
+    def name(self) -> str:
+        """What people read: the file without its ending."""
+        return self.file.removesuffix(".npz")
+
+    def is_saved(self, folder: Path, predictor: Predictor) -> bool:
+        """Whether the run's folder holds these predictions, made by the same tickets."""
+        if predictor.tickets is None:
+            return False
+        found = read_info(folder / "predictions" / self.file)
+        wanted = {**self.info, **predictor.info}
+        return found is not None and all(found.get(key) == wanted[key] for key in wanted)
+
+    def predict(self, folder: Path, predictor: Predictor) -> None:
+        """Predicts the samples and saves that."""
+        self.make(predictor, self.info).save(folder / "predictions" / self.file)
+
+
+def of_parts(
+    file: str, size: int, info: dict[str, Any], parts: Callable[[], Iterable[AnySplit]]
+) -> EvaluationSet:
+    """A set that is predicted part after part; none is made before its turn."""
+    return EvaluationSet(file, size, info, lambda predictor, told: predictor.predict(parts(), told))
+
+
+def first_samples(split: AnySplit, count: int | None, first: int = 0) -> AnySplit:
+    """The samples from the first on, in order, at most so many."""
+    if count is not None and count < 1:
+        raise FreeTicketsError(f"--samples {count}: choose at least 1")
+    last = len(split) if count is None else min(len(split), first + count)
+    if (first, last) == (0, len(split)):
+        return split
+    if isinstance(split, Split):
+        return Split(split.inputs[first:last], split.labels[first:last])
+    return split.subset(range(first, last))

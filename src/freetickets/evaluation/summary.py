@@ -1,0 +1,322 @@
+"""metrics.json: every score of a run, computed from its saved predictions alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import metrics
+from ..calibration import Temperature
+from ..errors import FreeTicketsError
+from ..storage import read_json
+from .predictions import Predictions, one_set, read_info
+from .tickets import digest_tickets
+
+Tell = Callable[[str], None]
+Scores = dict[str, Any]
+
+
+def summarise(
+    folder: str | Path, *, adjusted: Scores | None = None, tell: Tell | None = None
+) -> Scores:
+    """Computes all scores of a run from the predictions in its folder; no network is needed.
+
+    Args:
+        folder: The run's.
+        adjusted: What `evaluate --select` and `--temperature` found, `chosen` and `temperature`;
+            None for what metrics.json says of these tickets, if anything.
+        tell: Called with one line for each file that other tickets have made, which is then left
+            out; without it, such a file is an error.
+
+    Returns:
+        What metrics.json holds; a number that is not finite is None.
+
+    Raises:
+        FreeTicketsError: There are no predictions of the test set, or other tickets made them.
+    """
+    folder = Path(folder)
+    test = _test_predictions(folder)
+    files = _Files(folder, test, tell)
+    scores = test.scores()
+    scores["more"] = _more(test)
+    if len(test.log_probs) > 1:
+        scores["diversity"] = _diversity(test)
+    parts = {
+        "shift": _shift(files, test),
+        "natural": _natural(files),
+        "ood": _ood(files, test),
+        "attacks": _attacks(files, test),
+        **_network_facts(folder, test),
+        "adjusted": _adjusted(folder, test, adjusted),
+    }
+    scores.update({key: value for key, value in parts.items() if value})
+    return _finite(scores)
+
+
+def _test_predictions(folder: Path) -> Predictions:
+    files = sorted((folder / "predictions").glob("*.npz"))
+    found = [(path, read_info(path)) for path in files]
+    candidates = [path for path, info in found if info is None or "kind" not in info]
+    if not candidates:
+        raise FreeTicketsError(
+            f"no predictions of a test set in {folder / 'predictions'}: run 'freetickets evaluate "
+            f"{folder}' first"
+        )
+    tickets = digest_tickets(folder)
+    fitting = [p for p, info in found if p in candidates and (info or {}).get("tickets") == tickets]
+    if len(fitting) > 1:
+        names = " and ".join(str(path) for path in fitting[:2])
+        raise FreeTicketsError(f"{names} are two test sets of one run: move one of them away")
+    path = (fitting or candidates)[0]
+    test = Predictions.load(path)
+    if tickets is not None and test.info.get("tickets") != tickets:
+        raise FreeTicketsError(
+            f"{path} was made by other tickets than those in {folder}: run 'freetickets evaluate "
+            f"{folder}', which predicts anew"
+        )
+    return test
+
+
+class _Files:
+    """The saved predictions of a run that fit those of its test set."""
+
+    def __init__(self, folder: Path, test: Predictions, tell: Tell | None) -> None:
+        self._folder = folder / "predictions"
+        self._tickets = test.info.get("tickets")
+        self._tell = tell
+
+    def fitting(self, pattern: str, kind: str) -> list[Path]:
+        return [
+            path
+            for path in sorted(self._folder.glob(pattern))
+            if (read_info(path) or {"kind": kind}).get("kind") == kind and self._fits(path)
+        ]
+
+    def folders(self, pattern: str) -> list[Path]:
+        return sorted(path for path in self._folder.glob(pattern) if path.is_dir())
+
+    def leave_out(self, path: Path, reason: str) -> None:
+        if self._tell is None:
+            raise FreeTicketsError(f"{path} {reason}: remove it, or run evaluate for it again")
+        self._tell(f"{path} {reason}: it is left out; run evaluate for it again")
+
+    def _fits(self, path: Path) -> bool:
+        info = read_info(path)
+        if info is None:
+            self.leave_out(path, "is damaged")
+        elif info.get("tickets") != self._tickets:
+            self.leave_out(path, "was made by other tickets")
+        else:
+            return True
+        return False
+
+
+def _more(test: Predictions) -> Scores:
+    joint, labels = test.ensemble(), test.labels
+    return {
+        "brier": metrics.brier(joint, labels),
+        "adaptive_ece": metrics.adaptive_ece(joint, labels),
+        "classwise_ece": metrics.classwise_ece(joint, labels),
+        "aurc": metrics.risk_coverage(joint, labels).area,
+        "member_nll": metrics.member_nll(test.members(), labels),
+    }
+
+
+def _diversity(test: Predictions) -> Scores:
+    members = test.members()
+    return {
+        "disagreement": metrics.disagreement(members),
+        "kl": metrics.kl(members),
+        "kl_one_way": metrics.kl(members, ordered=False),
+        "disagreement_matrix": metrics.disagreement_matrix(members).tolist(),
+        "kl_matrix": metrics.kl_matrix(members).tolist(),
+        "disagreement_by_class": metrics.disagreement_by_class(members, test.labels).tolist(),
+    }
+
+
+class _Severities(Sequence[tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]]):
+    """The ensemble's predictions of one corruption type, read when they are asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.info = read_info(path) or {}
+
+    def __len__(self) -> int:
+        return len(self.info.get("parts", [""]))
+
+    def __iter__(self) -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]]:
+        for part in Predictions.load(self._path).parts:
+            yield part.ensemble(), part.labels
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+
+def _shift(files: _Files, test: Predictions) -> Scores:
+    found: Scores = {}
+    order = {name: place for place, name in enumerate(metrics.CORRUPTION_SETS["all19"])}
+    for folder in files.folders("*-c"):
+        paths = files.fitting(f"{folder.name}/*.npz", "shift")
+        paths.sort(key=lambda path: (order.get(path.stem, len(order)), path.stem))
+        sets = {path.stem: _Severities(path) for path in paths}
+        if not sets:
+            continue
+        if len({one_set(each.info) for each in sets.values()}) > 1:
+            files.leave_out(folder, "holds types of different samples or sources")
+            continue
+        found[folder.name] = _shift_of(sets, test.log_probs.shape[-1])
+    return found
+
+
+def _shift_of(sets: dict[str, _Severities], classes: int) -> Scores:
+    scores = metrics.shift_scores(sets)
+    infos = [each.info for each in sets.values()]
+    frost = next((info["frost"] for info in infos if "frost" in info), None)
+    means = {}
+    for name in metrics.CORRUPTION_SETS:
+        types = metrics.corruption_set(name, classes)
+        if set(types) <= set(sets):
+            means[name] = scores.mean(types)
+    if set(sets) not in [set(metrics.corruption_set(name, classes)) for name in means]:
+        means["given"] = scores.mean()
+    return {
+        "source": infos[0].get("source"),
+        **({} if frost is None else {"frost": frost}),
+        "samples": int(np.min(scores.samples)),
+        "types": list(sets),
+        "severities": [int(part) for part in infos[0]["parts"]],
+        **{key: getattr(scores, key).tolist() for key in ("accuracy", "nll", "ece")},
+        "means": means,
+    }
+
+
+def _natural(files: _Files) -> Scores:
+    found = {}
+    for path in files.fitting("*.npz", "natural"):
+        saved = Predictions.load(path)
+        classes = [int(each) for each in saved.info["classes_200"]]
+        place = {label: row for row, label in enumerate(classes)}
+        labels = np.array([place[int(label)] for label in saved.labels])
+        # Cut to the classes of the set and renormalised, each member for itself, before the mean.
+        few = Predictions(
+            metrics.restrict_classes(saved.log_probs, classes).astype(np.float32),
+            labels,
+            saved.info,
+        )
+        found[path.stem] = {
+            "1000-way": saved.scores()["ensemble"],
+            "200-way": few.scores()["ensemble"],
+        }
+    return found
+
+
+def _ood(files: _Files, test: Predictions) -> Scores:
+    paths = files.fitting("ood/*.npz", "ood")
+    inside = _novelty(test) if paths else {}
+    found = {}
+    for path in paths:
+        saved = Predictions.load(path)
+        outside = _novelty(saved)
+        count = saved.info.get("samples")  # where only the first were predicted, those are compared
+        found[path.stem] = {
+            "samples": len(saved.labels),
+            **{
+                score: {
+                    "auroc": metrics.auroc(known[:count], outside[score]),
+                    "aupr": metrics.aupr(known[:count], outside[score]),
+                    "fpr95": metrics.fpr95(known[:count], outside[score]),
+                }
+                for score, known in inside.items()
+            },
+        }
+    return found
+
+
+def _novelty(saved: Predictions) -> dict[str, npt.NDArray[np.float64]]:
+    """How unknown each sample is, by each score; one member has no mutual information."""
+    members = saved.members()
+    return {
+        score: metrics.novelty(
+            members if score == "mutual_information" else saved.ensemble(), score
+        )
+        for score in metrics.NOVELTY_SCORES
+        if score != "mutual_information" or len(members) > 1
+    }
+
+
+def _attacks(files: _Files, test: Predictions) -> Scores:
+    found = {}
+    for path in files.fitting("attacks/*.npz", "attack"):
+        saved = Predictions.load(path)
+        parts = saved.parts
+        labels = parts[0].labels
+        if not np.array_equal(labels, test.labels[: len(labels)]):
+            files.leave_out(path, "is of other test samples")
+            continue
+        joint = [metrics.accuracy(part.ensemble(), labels) for part in parts]
+        transfer = metrics.transfer_matrix([part.members() for part in parts], labels)
+        found[path.stem] = {
+            "epsilon": saved.info["epsilon"],
+            "steps": saved.info.get("steps"),
+            "samples": len(labels),
+            "clean": metrics.accuracy(test.ensemble()[:, : len(labels)], labels),
+            "min": min(joint),
+            "mean": float(np.mean(joint)),
+            "max": max(joint),
+            "ensemble": joint,
+            "transfer": transfer.tolist(),
+        }
+    return found
+
+
+def _network_facts(folder: Path, test: Predictions) -> Scores:
+    """What was computed of the networks themselves: the density and the features of layers."""
+    path = network_facts_path(folder)
+    if not path.exists():
+        return {}
+    facts = read_json(path)
+    if not isinstance(facts, dict) or facts.get("tickets") != test.info.get("tickets"):
+        return {}
+    return {key: facts.get(key) for key in ("features", "layers")}
+
+
+def network_facts_path(folder: Path) -> Path:
+    """Where a run keeps what only its networks can tell."""
+    return folder / "predictions" / "networks.json"
+
+
+def _adjusted(folder: Path, test: Predictions, given: Scores | None) -> Scores | None:
+    tickets = test.info.get("tickets")
+    found = given
+    if given is None and tickets is not None and (folder / "metrics.json").exists():
+        saved = read_json(folder / "metrics.json").get("adjusted")
+        found = saved if saved and saved.get("tickets") == tickets else None
+    if found is None:
+        return None
+    temperature = found["temperature"]
+    scores = test.adjusted(
+        [number - 1 for number in found["chosen"]],  # files and tables count from 1
+        None if temperature is None else Temperature.from_dict(temperature),
+    ).scores()
+    return {
+        "chosen": list(found["chosen"]),
+        "tickets": tickets,
+        "temperature": temperature,
+        **{key: scores[key] for key in ("members", "member_mean", "ensemble")},
+    }
+
+
+def _finite(value: Any) -> Any:
+    """The same values, with None for numbers that JSON has no word for."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

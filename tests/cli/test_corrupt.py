@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from freetickets.data.corruptions import CORRUPTIONS, corrupt
+from freetickets.data.corruptions.folder import CorruptedSet
+
+
+@pytest.fixture(autouse=True)
+def _no_frost_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FREETICKETS_DATA", str(tmp_path / "data"))
+
+
+def test_all_corruptions_of_a_grey_set_are_written(
+    cli: Callable[..., Any], images_npz: Path, tmp_path: Path
+) -> None:
+    answer = cli("corrupt", images_npz, "--output", tmp_path, "--json")
+    assert answer.code == 0
+    printed = json.loads(answer.out)
+    folder = tmp_path / "bars-C"
+    assert printed["output"] == str(folder)
+    assert (printed["made"], printed["kept"]) == (list(CORRUPTIONS), [])
+    assert printed["frost"] == "synthetic"
+    assert answer.err.count("\n") == 19  # a line for each in a log
+    images = np.load(images_npz)
+    for name in CORRUPTIONS:
+        saved = np.load(folder / f"{name}.npy")
+        assert (saved.shape, saved.dtype) == ((5 * 45, 8, 8), np.uint8)
+        assert np.array_equal(saved[90:135], corrupt(images["x_test"], name, 3))
+    assert np.array_equal(np.load(folder / "labels.npy"), np.tile(images["y_test"], 5))
+
+
+def test_a_second_run_keeps_what_is_finished(
+    cli: Callable[..., Any], images_npz: Path, tmp_path: Path
+) -> None:
+    flags = ("--output", tmp_path, "--samples", 7, "--severities", 5, 1, "--seed", 3)
+    first = cli("corrupt", images_npz, *flags, "--corruptions", "fog", "snow")
+    assert (first.code, first.out.splitlines()[0]) == (0, "2 corruptions made; frost: synthetic")
+    before = (tmp_path / "bars-C" / "fog.npy").stat()
+    again = cli("corrupt", images_npz, *flags, "--corruptions", "fog", "contrast", "--quiet")
+    assert again.out.startswith("1 corruptions made, 1 were there")
+    assert again.err == ""
+    assert (tmp_path / "bars-C" / "fog.npy").stat().st_mtime_ns == before.st_mtime_ns
+    assert np.load(tmp_path / "bars-C" / "contrast.npy").shape == (14, 8, 8)
+    other = cli("corrupt", images_npz, "--output", tmp_path, "--samples", 7)
+    assert (other.code, other.err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ("cifar10 --corruptions fogg", "unknown corruption 'fogg': did you mean 'fog'?"),
+        ("cifar10 --severities 6", "severity 6: choose it from 1 to 5"),
+        ("cifar10 --samples 0", "--samples 0: give 1 or more"),
+        ("cifar10 --workers 0", "--workers 0: give 1 or more"),
+        ("imagenet", "imagenet is photos on disk"),
+        ("cifr10", "did you mean 'cifar10'?"),
+        ("fashion-mini --frost nowhere", "no frost1.png in nowhere"),
+    ],
+)
+def test_mistakes_are_one_line(
+    cli: Callable[..., Any],
+    one_line: Callable[[Any], str],
+    tmp_path: Path,
+    flags: str,
+    text: str,
+) -> None:
+    answer = cli("corrupt", *flags.split(), "--output", tmp_path / "out")
+    assert text in one_line(answer)
+    assert not (tmp_path / "out").exists()
+
+
+def test_features_are_no_images(
+    cli: Callable[..., Any], one_line: Callable[[Any], str], tmp_path: Path
+) -> None:
+    x, y = np.zeros((6, 4), np.float32), np.arange(6) % 2
+    np.savez(tmp_path / "table.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    answer = cli("corrupt", tmp_path / "table.npz", "--output", tmp_path / "out")
+    assert "is not of images" in one_line(answer)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(
+    cli: Callable[..., Any], one_line: Callable[[Any], str], images_npz: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    answer = cli("corrupt", images_npz, "--output", tmp_path / "file", "--quiet")
+    assert "can't write" in one_line(answer)
+
+
+def test_ctrl_c_reaches_the_processes_and_leaves_only_whole_files(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "freetickets", "corrupt", "fashion-mini", "-j", "2"]
+    process = subprocess.Popen(
+        [*command, "--output", str(tmp_path), "--samples", "1000"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with process, process.stderr as err:  # type: ignore[union-attr]
+        first = err.readline()  # the first corruption is finished
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: to all processes
+        rest = err.read()
+    assert process.returncode == 130
+    assert "gaussian_noise" in first
+    assert "Traceback" not in rest
+    assert "run the same command again to go on" in rest.splitlines()[-1]
+    files = {path.name for path in (tmp_path / "fashion-mini-C").iterdir()}
+    finished = {f"{name}.npy" for name in CORRUPTIONS} & files
+    assert 1 <= len(finished) < 19
+    assert files - finished == {"corruptions.json", "labels.npy"}
+    for name in finished:
+        assert np.load(tmp_path / "fashion-mini-C" / name).shape == (5000, 28, 28)
+
+
+def test_a_stopped_run_goes_on_where_it_was(
+    cli: Callable[..., Any], images_npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = CorruptedSet.write
+
+    def interrupted(self: CorruptedSet, name: str, *rest: Any) -> Iterator[int]:
+        for count in write(self, name, *rest):
+            if name == "impulse_noise":
+                signal.raise_signal(signal.SIGINT)
+            yield count
+
+    command = ("corrupt", images_npz, "--output", tmp_path, "--corruptions", "common15")
+    with monkeypatch.context() as patch:
+        patch.setattr(CorruptedSet, "write", interrupted)
+        stopped = cli(*command)
+    assert (stopped.code, stopped.out) == (130, "")
+    assert "stopped: 2 of 15 corruptions were made" in stopped.err
+    assert json.loads(cli(*command, "--json").out)["kept"] == ["gaussian_noise", "shot_noise"]

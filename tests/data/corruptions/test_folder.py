@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from freetickets.data.corruptions import corrupt
+from freetickets.data.corruptions.folder import CorruptedSet
+from freetickets.errors import FreeTicketsError
+
+LABELS = np.arange(12) % 3
+
+
+@pytest.fixture
+def opened(photos: np.ndarray, tmp_path: Path) -> Callable[..., CorruptedSet]:
+    """Opens the set of the twelve photos, with other settings if asked."""
+
+    def open_it(**changes: Any) -> CorruptedSet:
+        settings: dict[str, Any] = {
+            "folder": tmp_path / "X-C",
+            "dataset": "x",
+            "images": photos,
+            "labels": LABELS,
+            "severities": (1, 2, 3, 4, 5),
+            "seed": 0,
+            "frost": None,
+        }
+        return CorruptedSet(**{**settings, **changes})
+
+    return open_it
+
+
+def test_a_file_holds_severity_after_severity_and_labels_are_tiled(
+    photos: np.ndarray, opened: Callable[..., CorruptedSet]
+) -> None:
+    corrupted = opened()
+    assert sum(corrupted.write("shot_noise")) == 60
+    saved = np.load(corrupted.folder / "shot_noise.npy")
+    for severity in range(1, 6):
+        part = saved[12 * (severity - 1) : 12 * severity]
+        assert np.array_equal(part, corrupt(photos, "shot_noise", severity))
+    labels = np.load(corrupted.folder / "labels.npy")
+    assert labels.dtype == np.uint8
+    assert np.array_equal(labels, np.tile(LABELS, 5))
+
+
+def test_processes_do_not_change_the_bytes(
+    photos: np.ndarray, opened: Callable[..., CorruptedSet], tmp_path: Path
+) -> None:
+    many = np.tile(photos, (43, 1, 1, 1))  # more than one block
+    labels = np.zeros(len(many), int)
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for count, folder in enumerate(folders, 1):
+        corrupted = opened(folder=folder, images=many, labels=labels, severities=(2, 5))
+        with corrupted.workers(count) as workers:
+            assert list(corrupted.write("snow", workers)) == [500, 16, 500, 16]
+    one, two = (np.load(folder / "snow.npy") for folder in folders)
+    assert np.array_equal(one, two)
+
+
+def test_a_finished_file_counts_and_an_unfinished_one_does_not(
+    opened: Callable[..., CorruptedSet],
+) -> None:
+    corrupted = opened()
+    work = corrupted.write("contrast")
+    next(work)
+    work.close()
+    assert not corrupted.has("contrast")
+    list(corrupted.write("contrast"))
+    assert opened().has("contrast")
+    (corrupted.folder / "contrast.npy").write_bytes(b"half a file")
+    assert not opened().has("contrast")
+    np.save(corrupted.folder / "contrast.npy", np.zeros((3, 32, 32, 3), np.uint8))
+    assert not opened().has("contrast")
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"seed": 1}, r"\(seed 0, not 1\)"),
+        ({"severities": (1, 2)}, "severities"),
+        ({"frost": Path("somewhere")}, r"\(frost synthetic, not files\)"),
+        ({"dataset": "y"}, r"\(dataset x, not y\)"),
+    ],
+)
+def test_a_folder_of_other_settings_is_refused_and_left_alone(
+    opened: Callable[..., CorruptedSet],
+    digests: Callable[[Path], dict[str, str]],
+    changes: dict[str, Any],
+    text: str,
+) -> None:
+    folder = opened().folder
+    before = digests(folder)
+    with pytest.raises(FreeTicketsError, match=text):
+        opened(**changes)
+    assert digests(folder) == before
+
+
+def test_other_images_are_refused(photos: np.ndarray, opened: Callable[..., CorruptedSet]) -> None:
+    opened()
+    with pytest.raises(FreeTicketsError, match=r"other settings \(images\)"):
+        opened(images=photos[::-1])
+
+
+def test_files_of_another_origin_are_refused(
+    opened: Callable[..., CorruptedSet], tmp_path: Path
+) -> None:
+    (tmp_path / "X-C").mkdir()
+    np.save(tmp_path / "X-C" / "fog.npy", np.zeros(3))
+    with pytest.raises(FreeTicketsError, match="another origin"):
+        opened()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"seed": 0}'])
+def test_a_note_that_says_something_else_is_refused(
+    opened: Callable[..., CorruptedSet], content: str
+) -> None:
+    (opened().folder / "corruptions.json").write_text(content)
+    with pytest.raises(FreeTicketsError, match="choose another --output"):
+        opened()
+
+
+def test_the_note_says_how_the_set_was_made(opened: Callable[..., CorruptedSet]) -> None:
+    note = json.loads((opened(seed=4).folder / "corruptions.json").read_text())
+    assert (note["seed"], note["frost"], note["samples"]) == (4, "synthetic", 12)
+    assert note["freetickets"]

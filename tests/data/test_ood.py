@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scipy import stats
+
+from freetickets.data import LazySplit, Split, load
+from freetickets.data.ood import fingerprints, load_ood, refuse_known
+from freetickets.errors import FreeTicketsError, UnknownNameError
+
+COLOUR = (3, 8, 8)
+
+
+@pytest.fixture
+def inside(rng: np.random.Generator) -> Split:
+    images = rng.integers(0, 256, (30, *COLOUR), dtype=np.uint8)
+    return Split(torch.from_numpy(images), torch.arange(30) % 3)
+
+
+def test_pure_noise_is_that_of_the_authors(inside: Split) -> None:
+    split = load_ood("gaussian-noise", inside, COLOUR)
+    assert split.inputs.shape == (10_000, *COLOUR)
+    assert split.inputs.dtype == torch.uint8
+    assert set(split.labels.tolist()) == {-1}
+    values = split.inputs.numpy().ravel() / 255
+    # Beyond one, that is two deviations, the normal distribution is cut: half at either end.
+    share = stats.norm.sf(2.0)
+    assert (values == 1).mean() == pytest.approx(share, abs=2e-3)
+    assert (values == 0).mean() == pytest.approx(share, abs=2e-3)
+    between = values[(values > 0) & (values < 1)]
+    expected = stats.truncnorm(-2, 2, 0.5, 0.25)
+    assert between.mean() == pytest.approx(0.5, abs=1e-3)
+    assert between.std() == pytest.approx(expected.std(), abs=1e-3)
+    assert stats.kstest(between[:20_000], expected.cdf).statistic < 0.015
+
+
+def test_noise_is_the_same_each_time_and_fewer_samples_are_the_first(inside: Split) -> None:
+    for name in ("gaussian-noise", "additive-noise"):
+        whole = load_ood(name, inside, COLOUR, samples=20).inputs
+        assert torch.equal(load_ood(name, inside, COLOUR, samples=7).inputs, whole[:7])
+
+
+def test_additive_noise_lies_on_the_test_images(inside: Split) -> None:
+    noisy = load_ood("additive-noise", inside, COLOUR).inputs
+    assert noisy.shape == inside.inputs.shape
+    change = (noisy.double() - inside.inputs.double()).numpy() / 255
+    middle = (inside.inputs >= 126) & (inside.inputs <= 129)  # nothing is cut there but the noise
+    assert change[middle.numpy()].std() == pytest.approx(0.24, abs=0.05)
+    assert abs(change).max() <= 0.5 + 1 / 255
+
+
+def test_noise_is_for_images_in_memory() -> None:
+    floats = Split(torch.zeros(3, 6), torch.zeros(3, dtype=torch.int64))
+    photos = LazySplit((Path("a.png"),), torch.zeros(1, dtype=torch.int64), COLOUR)
+    with pytest.raises(FreeTicketsError, match="takes floats"):
+        load_ood("gaussian-noise", floats, (6,))
+    with pytest.raises(FreeTicketsError, match="not for photos on disk"):
+        load_ood("additive-noise", photos, COLOUR)
+    assert len(load_ood("gaussian-noise", photos, COLOUR, samples=4)) == 4
+
+
+def test_a_data_set_is_converted_only_if_asked_for(inside: Split) -> None:
+    with pytest.raises(FreeTicketsError, match=r"fashion-mini are 1 x 28 x 28.*--resize"):
+        load_ood("fashion-mini", inside, COLOUR)
+    split = load_ood("fashion-mini", inside, COLOUR, resize=True, samples=5)
+    assert split.inputs.shape == (5, *COLOUR)
+    assert torch.equal(split.inputs[:, 0], split.inputs[:, 1])
+    same = load_ood("fashion-mini", inside, (1, 28, 28))
+    assert torch.equal(same.inputs, load("fashion-mini", "test").inputs)
+
+
+@pytest.mark.parametrize("by_class", [False, True], ids=["flat", "by class"])
+def test_a_folder_of_images_is_read_flat_or_by_class(
+    inside: Split, tmp_path: Path, by_class: bool
+) -> None:
+    for number in range(4):
+        folder = tmp_path / "pictures" / (f"class{number % 2}" if by_class else ".")
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / f"{number}.png")
+    split = load_ood(str(tmp_path / "pictures"), inside, COLOUR)
+    assert sorted(split.inputs[:, 0, 0, 0].tolist()) == [0, 1, 2, 3]
+    assert split.labels.tolist() == [-1] * 4
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+def test_arrays_are_read_and_converted(
+    inside: Split, tmp_path: Path, rng: np.random.Generator, suffix: str
+) -> None:
+    images = rng.integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
+    path = tmp_path / f"x.{suffix}"
+    np.save(path, images) if suffix == "npy" else np.savez(path, x=images)
+    split = load_ood(str(path), inside, COLOUR, samples=4)
+    assert np.array_equal(split.inputs.numpy(), images.transpose(0, 3, 1, 2)[:4])
+    with pytest.raises(FreeTicketsError, match="--resize"):
+        load_ood(str(path), inside, (1, 8, 8))
+    assert load_ood(str(path), inside, (1, 4, 4), resize=True).inputs.shape == (6, 1, 4, 4)
+
+
+def test_floats_of_the_right_shape_are_taken_as_they_are(
+    inside: Split, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    features = rng.normal(size=(5, 6)).astype(np.float32)
+    np.save(tmp_path / "f.npy", features)
+    split = load_ood(str(tmp_path / "f.npy"), inside, (6, 1, 1))
+    assert np.array_equal(split.inputs.numpy().reshape(5, 6), features)
+
+
+def test_an_unknown_name_offers_the_nearest_and_a_path_says_it_is_missing(inside: Split) -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown OoD set 'svnh': did you mean 'svhn'\?"):
+        load_ood("svnh", inside, COLOUR)
+    for path in ("some/where", "gone.npy"):
+        with pytest.raises(FreeTicketsError, match="there is no such file or folder"):
+            load_ood(path, inside, COLOUR)
+
+
+def test_images_that_the_ensemble_knows_are_refused(inside: Split) -> None:
+    known = fingerprints([inside])
+    assert len(known) == 30
+    fresh = load_ood("gaussian-noise", inside, COLOUR, samples=100).inputs
+    refuse_known("noise", fresh, known)
+    mixed = torch.cat([fresh, inside.inputs[:2]])
+    with pytest.raises(FreeTicketsError, match=r"2 of the 102 images of noise are in the data set"):
+        refuse_known("noise", mixed, known)
+    refuse_known("noise", torch.cat([fresh, inside.inputs[:1]]), known)  # one twin may be chance
+
+
+def test_a_set_that_is_not_here_is_not_downloaded_if_forbidden(
+    inside: Split, no_data: Path
+) -> None:
+    for name in ("svhn", "cifar10", "cifar100", "fashion-mnist", "mnist"):
+        with pytest.raises(FreeTicketsError, match="allow the download"):
+            load_ood(name, inside, (3, 32, 32), download=False, resize=True)
+
+
+def test_the_published_sets_are_read(inside: Split, real_data: Callable[[str], Path]) -> None:
+    root = real_data("test_32x32.mat")
+    split = load_ood("svhn", inside, (3, 32, 32), root, download=False)
+    assert split.inputs.shape[1:] == (3, 32, 32)
+    assert int(split.labels.max()) == -1
+    refuse_known("svhn", split.inputs, fingerprints([load("cifar10", "test", root)]))

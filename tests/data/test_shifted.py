@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from freetickets.data import Batches, Split
+from freetickets.data.shifted import (
+    CorruptedArrays,
+    corrupted_photos,
+    frost_of,
+    natural_photos,
+    shifted_folder,
+)
+from freetickets.errors import FreeTicketsError
+
+CLASSES = ("n01", "n02", "n03")
+
+
+@pytest.fixture
+def inside(rng: np.random.Generator) -> Split:
+    images = rng.integers(0, 256, (6, 3, 4, 5), dtype=np.uint8)
+    return Split(torch.from_numpy(images), torch.arange(6) % 3)
+
+
+def write(folder: Path, inside: Split, name: str = "fog", count: int = 6) -> np.ndarray:
+    """The published layout: severity 1 of all images, then 2, and so on."""
+    folder.mkdir(exist_ok=True)
+    images = inside.inputs[:count].numpy().transpose(0, 2, 3, 1)
+    stack = np.concatenate([images // severity for severity in range(1, 6)])
+    np.save(folder / f"{name}.npy", stack)
+    np.save(folder / "labels.npy", np.tile(inside.labels[:count].numpy().astype(np.uint8), 5))
+    return stack
+
+
+def test_a_severity_is_its_part_of_the_file(inside: Split, tmp_path: Path) -> None:
+    write(tmp_path, inside)
+    arrays = CorruptedArrays(tmp_path, inside, 4)
+    images = arrays.open("fog")
+    assert isinstance(images, np.memmap)
+    for severity in range(1, 6):
+        split = arrays.split(images, severity)
+        assert torch.equal(split.inputs, inside.inputs[:4] // severity)
+        assert torch.equal(split.labels, inside.labels[:4])
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [("glass_blur", "frosted_glass_blur"), ("elastic_transform", "elastic")],
+)
+def test_types_may_have_the_names_of_tensorflow_datasets(
+    inside: Split, tmp_path: Path, ours: str, theirs: str
+) -> None:
+    stack = write(tmp_path, inside, theirs)
+    assert np.array_equal(CorruptedArrays(tmp_path, inside, 6).open(ours), stack)
+
+
+def test_grey_images_may_have_no_axis_of_channels(tmp_path: Path) -> None:
+    inside = Split(torch.arange(32, dtype=torch.uint8).view(2, 1, 4, 4), torch.tensor([0, 1]))
+    np.save(tmp_path / "fog.npy", np.tile(inside.inputs[:, 0].numpy(), (5, 1, 1)))
+    np.save(tmp_path / "labels.npy", np.tile([0, 1], 5))
+    arrays = CorruptedArrays(tmp_path, inside, 2)
+    assert torch.equal(arrays.split(arrays.open("fog"), 3).inputs, inside.inputs)
+
+
+def test_a_missing_type_is_named(inside: Split, tmp_path: Path) -> None:
+    write(tmp_path, inside)
+    with pytest.raises(FreeTicketsError, match=r"lacks snow.npy: get it, or name the types"):
+        CorruptedArrays(tmp_path, inside, 6).open("snow")
+
+
+def test_wrong_labels_shapes_and_files_are_one_line_each(inside: Split, tmp_path: Path) -> None:
+    stack = write(tmp_path, inside)
+    for wrong in (stack[:-1], stack.astype(np.float32), stack.transpose(0, 3, 1, 2)):
+        np.save(tmp_path / "snow.npy", wrong)
+        with pytest.raises(FreeTicketsError, match=r"snow.npy holds .*, not uint8 \(30, 4, 5, 3\)"):
+            CorruptedArrays(tmp_path, inside, 6).open("snow")
+    (tmp_path / "snow.npy").write_bytes(b"ice")
+    with pytest.raises(FreeTicketsError, match=r"snow.npy is no readable .npy"):
+        CorruptedArrays(tmp_path, inside, 6).open("snow")
+    np.save(tmp_path / "labels.npy", np.tile([2, 1, 0], 10))
+    with pytest.raises(FreeTicketsError, match="belongs to another data set"):
+        CorruptedArrays(tmp_path, inside, 6)
+    (tmp_path / "labels.npy").unlink()
+    with pytest.raises(FreeTicketsError, match=r"labels.npy is missing"):
+        CorruptedArrays(tmp_path, inside, 6)
+
+
+def test_a_folder_of_the_first_images_serves_so_many(inside: Split, tmp_path: Path) -> None:
+    write(tmp_path, inside, count=4)
+    with pytest.raises(FreeTicketsError, match=r"holds 4 of the 6 test images: .* --samples 4"):
+        CorruptedArrays(tmp_path, inside, 6)
+    arrays = CorruptedArrays(tmp_path, inside, 4)
+    assert torch.equal(arrays.split(arrays.open("fog"), 5).inputs, inside.inputs[:4] // 5)
+
+
+def test_the_folder_and_its_frost_are_known(tmp_path: Path) -> None:
+    assert shifted_folder("cifar100", tmp_path) == tmp_path / "CIFAR-100-C"
+    assert shifted_folder("/my/bars.npz", tmp_path) == tmp_path / "bars-C"
+    assert frost_of(tmp_path) is None
+    (tmp_path / "corruptions.json").write_text(json.dumps({"frost": "synthetic"}))
+    assert frost_of(tmp_path) == "synthetic"
+
+
+def photo(path: Path, shade: int, size: tuple[int, int] = (8, 8)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = Image.new("L", size, 0)
+    image.paste(shade, (0, 0, 1, size[1]))  # the left column, which the crop of photos cuts off
+    image.save(path)
+
+
+def test_corrupted_photos_are_labelled_by_their_folders_and_not_cropped_again(
+    tmp_path: Path,
+) -> None:
+    for label, name in enumerate(CLASSES[1:], start=1):
+        photo(tmp_path / "fog" / "3" / name / "a.png", 100 * label)
+    split = corrupted_photos(tmp_path, "fog", 3, CLASSES, (1, 8, 8))
+    assert split.labels.tolist() == [1, 2]
+    ((inputs, _),) = Batches(split, 2, shuffle=False).epoch(0)
+    assert (inputs[:, 0, :, 0] * 255).round().unique().tolist() == [100, 200]
+    assert split.subset([1]).cropped
+    with pytest.raises(FreeTicketsError, match=r"fog/4 is missing"):
+        corrupted_photos(tmp_path, "fog", 4, CLASSES, (1, 8, 8))
+
+
+def test_natural_photos_say_which_classes_they_are_of(tmp_path: Path) -> None:
+    for name in ("n03", "n01"):
+        photo(tmp_path / name / "a.png", 50, (20, 16))
+    (tmp_path / "README.txt").write_text("about")
+    split, classes = natural_photos(tmp_path, CLASSES, (1, 8, 8))
+    assert (split.labels.tolist(), classes) == ([0, 2], [0, 2])
+    assert not split.cropped
+    photo(tmp_path / "n99" / "a.png", 50)
+    with pytest.raises(FreeTicketsError, match=r"n99: the ensemble has no class of that name"):
+        natural_photos(tmp_path, CLASSES, (1, 8, 8))
+    (tmp_path / "none").mkdir()
+    with pytest.raises(FreeTicketsError, match="holds no images by class"):
+        natural_photos(tmp_path / "none", CLASSES, (1, 8, 8))
+    with pytest.raises(FreeTicketsError, match="is no folder"):
+        natural_photos(tmp_path / "gone", CLASSES, (1, 8, 8))

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from freetickets.evaluation import PredictionProgress
+
+
+def test_a_log_gets_one_line_for_each_set(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = PredictionProgress()
+    with progress.over(400):
+        for name in ("first", "second"):
+            progress.begin(name)
+            progress.advance(100)
+            progress.advance(100)
+            progress.end(name)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("[ 50%] first")
+    assert second.startswith("[100%] second")
+    assert "samples/s" in first
+    assert second.endswith("0:00 left")
+
+
+def test_a_terminal_gets_a_bar_that_goes_away(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = PredictionProgress()
+    screen = io.StringIO()
+    progress._console = Console(file=screen, force_terminal=True, width=100)
+    with progress.over(200):
+        progress.begin("first")
+        progress.advance(100)
+        assert progress._bar is not None
+        progress._bar.refresh()
+        progress.end("first")
+    assert "100/200 samples" in screen.getvalue()
+    assert progress._bar is None
+    assert capsys.readouterr().err == ""
+
+
+def test_quiet_leaves_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = PredictionProgress(quiet=True)
+    with progress.over(1):
+        progress.advance(1)
+        progress.end("first")
+        progress.line("news")
+        progress.warn("old.npz is left out")
+    assert capsys.readouterr().err == "warning: old.npz is left out\n"

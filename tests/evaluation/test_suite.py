@@ -1,0 +1,400 @@
+"""A run evaluated on more than its test set: what is predicted, kept, redone and refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import freetickets as ft
+from freetickets.data import corruptions
+from freetickets.errors import FreeTicketsError, StoppedError, UnknownNameError
+from freetickets.evaluation import (
+    PredictionProgress,
+    Predictions,
+    Request,
+    adjust,
+    evaluate_run,
+    summarise,
+)
+from freetickets.evaluation.sets import EvaluationSet, Predictor
+
+Count = list[str]
+
+
+@pytest.fixture
+def ensemble(run_folder: Path) -> ft.Ensemble:
+    return ft.load(run_folder)
+
+
+@pytest.fixture
+def predicted(monkeypatch: pytest.MonkeyPatch) -> Count:
+    """The sets that were predicted, in order."""
+    names: Count = []
+    predict = EvaluationSet.predict
+
+    def counted(self: EvaluationSet, folder: Path, predictor: Predictor) -> None:
+        predict(self, folder, predictor)
+        names.append(self.name)
+
+    monkeypatch.setattr(EvaluationSet, "predict", counted)
+    return names
+
+
+@pytest.fixture
+def strange(tmp_path: Path) -> Path:
+    path = tmp_path / "strange.npy"
+    np.save(path, np.random.default_rng(5).integers(0, 256, (9, 8, 8), dtype=np.uint8))
+    return path
+
+
+def test_predictions_of_corrupted_images_are_those_of_the_ensemble(
+    run_folder: Path, ensemble: ft.Ensemble, images_npz: Path, tmp_path: Path
+) -> None:
+    request = Request(corruptions=("contrast", "gaussian_noise"))
+    scores = evaluate_run(run_folder, ensemble, str(tmp_path), request=request)
+    saved = Predictions.load(run_folder / "predictions" / "bars-c" / "contrast.npz")
+    told = {"kind": "shift", "corruption": "contrast", "source": "generated"}
+    assert saved.info.items() >= told.items()
+    assert saved.info["parts"] == ["1", "2", "3", "4", "5"]
+    test = np.load(images_npz)
+    for severity, part in enumerate(saved.parts, start=1):
+        changed = corruptions.corrupt(test["x_test"], "contrast", severity)
+        expected = ensemble.member_log_proba(changed[:, None])
+        np.testing.assert_allclose(part.log_probs, expected, atol=1e-4)
+        assert np.array_equal(part.labels, test["y_test"])
+    found = scores["shift"]["bars-c"]
+    assert found["types"] == ["gaussian_noise", "contrast"]
+    assert (found["samples"], list(found["means"])) == (45, ["given"])
+
+
+def test_a_corrupted_folder_below_the_data_root_is_preferred(
+    run_folder: Path, ensemble: ft.Ensemble, images_npz: Path, tmp_path: Path
+) -> None:
+    test = np.load(images_npz)
+    folder = tmp_path / "bars-C"
+    folder.mkdir()
+    np.save(folder / "frost.npy", np.concatenate([test["x_test"] // s for s in range(1, 6)]))
+    np.save(folder / "labels.npy", np.tile(test["y_test"], 5))
+    request = Request(corruptions=("frost",))
+    evaluate_run(run_folder, ensemble, str(tmp_path), request=request)
+    saved = Predictions.load(run_folder / "predictions" / "bars-c" / "frost.npz")
+    assert saved.info["source"] == "folder"
+    assert "frost" not in saved.info
+    expected = ensemble.member_log_proba((test["x_test"] // 4)[:, None])
+    np.testing.assert_allclose(saved.parts[3].log_probs, expected, atol=1e-4)
+    (folder / "corruptions.json").write_text(json.dumps({"frost": "files"}))
+    scores = evaluate_run(run_folder, ensemble, str(tmp_path), request=request)
+    assert scores["shift"]["bars-c"]["frost"] == "files"
+    with pytest.raises(FreeTicketsError, match=r"lacks gaussian_noise.npy"):
+        evaluate_run(run_folder, ensemble, str(tmp_path), request=Request(corruptions=("all19",)))
+
+
+def test_frost_that_was_made_here_is_marked(
+    run_folder: Path, ensemble: ft.Ensemble, tmp_path: Path
+) -> None:
+    request = Request(corruptions=("frost",), samples=4)
+    scores = evaluate_run(run_folder, ensemble, str(tmp_path), request=request)
+    assert scores["shift"]["bars-c"]["frost"] == "synthetic"
+
+
+def test_ood_images_are_normalised_as_the_training_set_is(
+    run_folder: Path, ensemble: ft.Ensemble, strange: Path
+) -> None:
+    scores = evaluate_run(run_folder, ensemble, request=Request(ood=(str(strange),)))
+    saved = Predictions.load(run_folder / "predictions" / "ood" / "strange.npz")
+    assert set(saved.labels) == {-1}
+    assert saved.info["dataset"] == "strange"
+    pixels = torch.from_numpy(np.load(strange))[:, None].float() / 255
+    mean, std = (torch.tensor(ensemble.info[key]).view(1, -1, 1, 1) for key in ("mean", "std"))
+    expected = ensemble.member_log_proba((pixels - mean) / std)
+    np.testing.assert_allclose(saved.log_probs, expected, atol=1e-4)
+    assert scores["ood"]["strange"]["samples"] == 9
+
+
+def test_what_the_ensemble_was_trained_on_is_not_out_of_distribution(
+    run_folder: Path, ensemble: ft.Ensemble, images_npz: Path, tmp_path: Path
+) -> None:
+    arrays = np.load(images_npz)
+    for split in ("x_train", "x_test"):
+        np.save(tmp_path / "known.npy", arrays[split])
+        with pytest.raises(FreeTicketsError, match="are not out of distribution"):
+            evaluate_run(run_folder, ensemble, request=Request(ood=(str(tmp_path / "known.npy"),)))
+    with pytest.raises(FreeTicketsError, match="is what the ensemble was trained on"):
+        evaluate_run(run_folder, ensemble, request=Request(ood=(str(images_npz.resolve()),)))
+
+
+def test_attacks_and_features_stand_beside_the_other_scores(
+    run_folder: Path, ensemble: ft.Ensemble
+) -> None:
+    request = Request(attacks=("fgsm", "pgd"), epsilon=0.2, features=True)
+    scores = evaluate_run(run_folder, ensemble, request=request)
+    assert scores["attacks"]["fgsm"]["epsilon"] == 0.2
+    assert scores["attacks"]["fgsm"]["clean"] == scores["ensemble"]["accuracy"]
+    assert scores["attacks"]["fgsm"]["mean"] < scores["attacks"]["fgsm"]["clean"]
+    assert np.shape(scores["attacks"]["pgd"]["transfer"]) == (2, 2)
+    assert scores["attacks"]["pgd"]["steps"] > 1
+    assert all(np.shape(row["kl_matrix"]) == (2, 2) for row in scores["features"])
+    assert [row["name"] for row in scores["layers"]] == [
+        f"{r['layer']}.weight" for r in scores["features"]
+    ]
+    assert summarise(run_folder) == scores
+    kept = evaluate_run(run_folder, ensemble)  # asks for nothing, and so keeps it all
+    assert kept == scores
+
+
+def test_what_is_saved_and_fits_is_not_predicted_again(
+    run_folder: Path, ensemble: ft.Ensemble, predicted: Count, tmp_path: Path, strange: Path
+) -> None:
+    root = str(tmp_path)
+    first = Request(corruptions=("fog",), ood=(str(strange),))
+    evaluate_run(run_folder, ensemble, root, request=first)
+    assert predicted == ["bars", "bars-c/fog", "ood/strange"]
+    predicted.clear()
+    more = Request(corruptions=("fog", "snow"), ood=(str(strange),))
+    scores = evaluate_run(run_folder, ensemble, root, request=more)
+    assert predicted == ["bars-c/snow"]
+    assert scores["shift"]["bars-c"]["types"] == ["snow", "fog"]
+    predicted.clear()
+    evaluate_run(run_folder, ensemble, root)
+    assert predicted == ["bars"]  # a run is scored again by predicting again
+    predicted.clear()
+    evaluate_run(run_folder, ensemble, root, request=Request(corruptions=("fog",), fresh=True))
+    assert predicted == ["bars", "bars-c/fog"]
+    predicted.clear()
+    fewer = Request(corruptions=("fog", "snow"), samples=7)
+    evaluate_run(run_folder, ensemble, root, request=fewer)
+    assert predicted == ["bars-c/fog", "bars-c/snow"]  # the whole test set will do
+    assert summarise(run_folder)["samples"] == 45
+
+
+def test_corruptions_of_different_samples_or_sources_are_never_averaged(
+    run_folder: Path, ensemble: ft.Ensemble, predicted: Count, tmp_path: Path
+) -> None:
+    root = str(tmp_path)
+    evaluate_run(run_folder, ensemble, root, request=Request(corruptions=("fog", "snow")))
+    predicted.clear()
+    fewer = Request(corruptions=("fog",), samples=7)
+    with pytest.raises(FreeTicketsError, match=r"snow.npz was saved with other --samples"):
+        evaluate_run(run_folder, ensemble, root, request=fewer)
+    assert predicted == []
+    (run_folder / "predictions" / "bars-c" / "snow.npz").unlink()
+    scores = evaluate_run(run_folder, ensemble, root, request=fewer)
+    assert scores["shift"]["bars-c"]["types"] == ["fog"]
+
+
+def test_other_tickets_are_predicted_anew_and_the_rest_is_named_and_left_out(
+    run_folder: Path,
+    ensemble: ft.Ensemble,
+    predicted: Count,
+    tmp_path: Path,
+    strange: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    request = Request(corruptions=("fog",), ood=(str(strange),))
+    before = evaluate_run(run_folder, ensemble, str(tmp_path), request=request)
+    ticket = ensemble.tickets[0]
+    for name, weight in ticket.state.items():
+        if weight.is_floating_point():
+            ticket.state[name] = weight * 1.5
+    ticket.save(run_folder / "tickets" / "01.safetensors")
+    predicted.clear()
+    again = Request(corruptions=("fog",))
+    after = evaluate_run(run_folder, ft.load(run_folder), str(tmp_path), request=again)
+    assert predicted == ["bars", "bars-c/fog"]
+    assert "ood" not in after
+    assert after["shift"] != before["shift"]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "strange.npz was made by other tickets: it is left out" in line
+
+
+def test_adjustments_are_kept_until_the_tickets_change(run_folder: Path) -> None:
+    ensemble = ft.load(run_folder)
+    adjusted = adjust(run_folder, ensemble, size=1, scope="ensemble")
+    first = evaluate_run(run_folder, ensemble, adjusted=adjusted)
+    assert evaluate_run(run_folder, ensemble) == first
+    assert summarise(run_folder)["adjusted"] == first["adjusted"]
+    (run_folder / "tickets" / "02.safetensors").unlink()
+    other = ft.load(run_folder, partial=True)
+    assert "adjusted" not in evaluate_run(run_folder, other)
+
+
+def test_fewer_samples_are_the_first_and_are_recorded(
+    run_folder: Path, ensemble: ft.Ensemble, tmp_path: Path, images_npz: Path
+) -> None:
+    request = Request(corruptions=("fog",), attacks=("fgsm",), ood=("gaussian-noise",), samples=11)
+    scores = evaluate_run(run_folder, ensemble, str(tmp_path), request=request)
+    found = [scores["samples"], scores["shift"]["bars-c"]["samples"]]
+    found += [scores["attacks"]["fgsm"]["samples"], scores["ood"]["gaussian-noise"]["samples"]]
+    assert found == [11] * 4
+    saved = Predictions.load(run_folder / "predictions" / "bars.npz")
+    assert saved.info["samples"] == 11
+    assert np.array_equal(saved.labels, np.load(images_npz)["y_test"][:11])
+    assert evaluate_run(run_folder, ensemble, request=Request(samples=99))["samples"] == 45
+    with pytest.raises(FreeTicketsError, match="--samples 0: choose at least 1"):
+        evaluate_run(run_folder, ensemble, request=Request(samples=0))
+
+
+def test_an_interruption_leaves_what_is_finished_and_the_next_run_goes_on(
+    run_folder: Path,
+    ensemble: ft.Ensemble,
+    predicted: Count,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = Request(corruptions=("fog", "snow", "contrast"))
+    corrupt = corruptions.corrupt
+
+    def interrupted(images: Any, name: str, *rest: Any, **options: Any) -> Any:
+        if name == "snow":
+            raise KeyboardInterrupt
+        return corrupt(images, name, *rest, **options)
+
+    monkeypatch.setattr(corruptions, "corrupt", interrupted, raising=False)
+    with pytest.raises(
+        StoppedError, match=r"2 of 4 sets are predicted and saved; the same command"
+    ):
+        evaluate_run(run_folder, ensemble, str(tmp_path), request=request)
+    files = sorted(path.name for path in run_folder.rglob("predictions/bars-c/*"))
+    assert files == ["fog.npz"]
+    predicted.clear()
+    monkeypatch.setattr(corruptions, "corrupt", corrupt)
+    evaluate_run(run_folder, ensemble, str(tmp_path), request=request)
+    assert predicted == ["bars-c/snow", "bars-c/contrast"]
+
+
+def test_everything_takes_what_is_here_and_says_what_is_not(
+    run_folder: Path, ensemble: ft.Ensemble, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = Request(everything=True, samples=3)
+    progress = PredictionProgress()
+    scores = evaluate_run(run_folder, ensemble, str(tmp_path), request=request, progress=progress)
+    assert set(scores["shift"]["bars-c"]["means"]) == {"all19", "common15", "ub"}
+    assert set(scores["ood"]) == {"gaussian-noise", "additive-noise"}
+    assert set(scores["attacks"]) == {"fgsm"}
+    assert scores["features"]
+    said = capsys.readouterr().err.splitlines()
+    assert any("left out" in line and "svhn, cifar10" in line for line in said)
+    assert any(line.startswith("[100%] attacks/fgsm") and "samples/s" in line for line in said)
+
+
+def test_everything_of_features_and_one_member_is_what_can_be_done(
+    features: Any, tmp_path: Path
+) -> None:
+    x, y = (each.numpy() for each in features)
+    path = tmp_path / "points.npz"
+    np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
+    ensemble = ft.Dense().fit("mlp-8", str(path), epochs=1, quiet=True, output=tmp_path / "run")
+    scores = evaluate_run(tmp_path / "run", ensemble, request=Request(everything=True))
+    assert not {"shift", "ood", "attacks", "features", "layers", "diversity"} & set(scores)
+    for request, message in (
+        (Request(corruptions=("fog",)), "corruptions are for images"),
+        (Request(attacks=("fgsm",)), "attacks change pixels"),
+        (Request(features=True), "has one network: leave --features out"),
+        (Request(ood=("gaussian-noise",)), "is for images"),
+    ):
+        with pytest.raises(FreeTicketsError, match=message):
+            evaluate_run(tmp_path / "run", ensemble, request=request)
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Request(corruptions=("frog",)), "unknown corruption 'frog': did you mean 'fog'"),
+        (Request(ood=("minst",)), "unknown OoD set 'minst': did you mean 'mnist'"),
+        (Request(attacks=("fgms",)), "unknown attack 'fgms': did you mean 'fgsm'"),
+    ],
+)
+def test_an_unknown_name_is_said_before_anything_is_predicted(
+    run_folder: Path, ensemble: ft.Ensemble, predicted: Count, request_: Request, message: str
+) -> None:
+    with pytest.raises(UnknownNameError, match=message):
+        evaluate_run(run_folder, ensemble, request=request_)
+    assert predicted == []
+
+
+def test_two_ood_sets_of_one_name_are_refused(
+    run_folder: Path, ensemble: ft.Ensemble, strange: Path, tmp_path: Path
+) -> None:
+    twin = tmp_path / "other" / "strange.npy"
+    twin.parent.mkdir()
+    twin.write_bytes(strange.read_bytes())
+    with pytest.raises(FreeTicketsError, match="two OoD sets would be called ood/strange"):
+        evaluate_run(run_folder, ensemble, request=Request(ood=(str(strange), str(twin))))
+
+
+def test_predicting_in_pieces_is_predicting_at_once(
+    ensemble: ft.Ensemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = ft.data.load("fashion-mini", "test").subset(range(50))
+    images = ft.data.Split(split.inputs[:, :, :8, :8].contiguous(), split.labels)
+    whole = Predictor(ensemble, 16).predict([images, images], {"dataset": "x"})
+    monkeypatch.setattr("freetickets.evaluation.sets._AT_ONCE", 20)
+    pieces = Predictor(ensemble, 16).predict([images, images], {"dataset": "x"})
+    assert np.array_equal(whole.log_probs, pieces.log_probs)
+    assert len(pieces.labels) == 100
+
+
+# ---- photos
+
+
+@pytest.fixture
+def photo_run(tmp_path: Path) -> tuple[Path, ft.Ensemble]:
+    """A run on photos of three classes, whose crops are of 100 pixels a side."""
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 4), ("val", 2)):
+        for name in ("n01", "n02", "n03"):
+            for number in range(count):
+                path = tmp_path / "photos" / split / name / f"{number}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(rng.integers(0, 256, (100, 100, 3), dtype=np.uint8)).save(path)
+    settings = {"epochs": 1, "batch_size": 4, "quiet": True, "validation": 0.0}
+    method = ft.DenseEnsemble(tickets=2)
+    ensemble = method.fit(
+        "mlp-4", str(tmp_path / "photos"), image_size=100, output=tmp_path / "run", **settings
+    )
+    return tmp_path / "run", ensemble
+
+
+def test_photos_are_shifted_by_folders_only(
+    photo_run: tuple[Path, ft.Ensemble], tmp_path: Path
+) -> None:
+    folder, ensemble = photo_run
+    with pytest.raises(FreeTicketsError, match=r"photos-C is missing: photos are not corrupted"):
+        evaluate_run(folder, ensemble, str(tmp_path), request=Request(corruptions=("fog",)))
+    for severity in range(1, 6):
+        for name in ("n01", "n03"):
+            path = tmp_path / "photos-C" / "fog" / str(severity) / name / "a.png"
+            path.parent.mkdir(parents=True)
+            Image.new("RGB", (100, 100), (40 * severity, 0, 0)).save(path)
+    request = Request(corruptions=("fog",))
+    scores = evaluate_run(folder, ensemble, str(tmp_path), request=request)
+    assert scores["shift"]["photos-c"]["samples"] == 2
+    saved = Predictions.load(folder / "predictions" / "photos-c" / "fog.npz")
+    assert saved.labels.tolist() == [0, 2] * 5
+    (tmp_path / "photos-C" / "fog" / "5" / "n01" / "a.png").unlink()
+    with pytest.raises(FreeTicketsError, match="differ in the number of images"):
+        evaluate_run(folder, ensemble, str(tmp_path), request=request)
+
+
+def test_imagenet_a_is_scored_among_all_classes_and_its_own(
+    photo_run: tuple[Path, ft.Ensemble], tmp_path: Path
+) -> None:
+    folder, ensemble = photo_run
+    for name in ("n01", "n03"):
+        path = tmp_path / "imagenet-a" / name / "a.png"
+        path.parent.mkdir(parents=True)
+        Image.new("RGB", (130, 110), (200, 0, 0)).save(path)
+    request = Request(imagenet_a=str(tmp_path / "imagenet-a"))
+    scores = evaluate_run(folder, ensemble, request=request)
+    saved = Predictions.load(folder / "predictions" / "imagenet-a.npz")
+    assert saved.info["classes_200"] == [0, 2]
+    assert saved.labels.tolist() == [0, 2]
+    ways = scores["natural"]["imagenet-a"]
+    assert ways["200-way"]["nll"] < ways["1000-way"]["nll"]
+    assert ways["200-way"]["accuracy"] == 0.5  # the same picture twice
