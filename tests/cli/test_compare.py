@@ -5,11 +5,12 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from tests.report.fake_runs import FAKES, write_fake
 
 from freetickets.cli import main
 from freetickets.evaluation import Predictions
 from freetickets.report import Row
+
+from ..report.fake_runs import FAKES, write_fake
 
 
 @pytest.fixture(scope="module")
