@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from freetickets.report import RunSummary, comparison_page, read_runs
+from freetickets.report import Page, RunSummary, comparison_page, read_runs
+
+from .fake_runs import FAKES, write_fake
 
 PHASES = (("explore", 2, ""), ("refine 1", 1, "collect escape"), ("refine 2", 1, "collect"))
 DENSE = 1000.0  # FLOPs of one dense training
@@ -161,3 +163,28 @@ def runs(folders: list[Path]) -> list[RunSummary]:
 def html(runs: list[RunSummary]) -> str:
     """Those two on a page."""
     return comparison_page(runs).html()
+
+
+@pytest.fixture(scope="session")
+def full_folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The folders of four runs with everything that an evaluation can write."""
+    root = tmp_path_factory.mktemp("full")
+    return [write_fake(root, fake) for fake in FAKES]
+
+
+@pytest.fixture(scope="session")
+def full_runs(full_folders: list[Path]) -> list[RunSummary]:
+    """Those four, read."""
+    return read_runs(full_folders)
+
+
+@pytest.fixture(scope="session")
+def full_page(full_runs: list[RunSummary]) -> Page:
+    """Those four on a page."""
+    return comparison_page(full_runs)
+
+
+@pytest.fixture(scope="session")
+def full_html(full_page: Page) -> str:
+    """That page as HTML."""
+    return full_page.html()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from dataclasses import fields
@@ -19,6 +20,12 @@ def test_the_table_is_printed_and_the_page_written(folders, tmp_path, capsys):
         assert text in printed
     table, _, _ = printed.partition("saved in")
     assert max(map(len, table.splitlines())) <= 100
+    tables = page.parent / "page-tables"
+    assert {path.name for path in tables.glob("main.*")} == {"main.csv", "main.md", "main.tex"}
+    with (tables / "main.csv").open(newline="") as file:
+        rows = {row["run"]: row for row in csv.DictReader(file)}
+    assert float(rows["edst"]["Acc"]) == 0.85
+    assert rows["edst"]["group"] == "one-pass"
 
 
 def test_a_narrow_terminal_shows_fewer_columns(folders, tmp_path, capsys, monkeypatch):
@@ -26,7 +33,8 @@ def test_a_narrow_terminal_shows_fewer_columns(folders, tmp_path, capsys, monkey
     monkeypatch.setenv("COLUMNS", "60")
     assert main(["report", *map(str, folders), "-o", str(tmp_path / "page.html")]) == 0
     printed = capsys.readouterr().out
-    assert "75.00%" in printed
+    assert "85.00%" in printed
+    assert "75.00%" not in printed
     assert "2.50" not in printed
 
 
@@ -36,9 +44,10 @@ def test_json_has_stable_keys(folders, tmp_path, capsys):
     answer = json.loads(capsys.readouterr().out)
     assert answer["output"] == str(page)
     assert page.exists()
-    assert [row["run"] for row in answer["rows"]] == ["edst", "dense"]
+    assert [row["run"] for row in answer["rows"]] == ["dense", "edst"]
     assert list(answer["rows"][0]) == [field.name for field in fields(Row)]
-    assert answer["rows"][0]["accuracy"] == 0.85
+    assert answer["rows"][1]["accuracy"] == 0.85
+    assert answer["tables"] == str(tmp_path / "page-tables")
 
 
 def test_names_that_look_like_markup_are_printed_as_they_are(write_run, tmp_path, capsys):
@@ -55,6 +64,23 @@ def test_different_test_sets_are_one_line_and_code_2(write_run, tmp_path, capsys
         "report them apart\n"
     )
     assert not page.exists()
+
+
+def test_a_reference_that_is_no_run_is_one_line_and_code_2(folders, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert main(["report", *map(str, folders), "-o", str(page), "--reference", "dst"]) == 2
+    assert capsys.readouterr().err == (
+        "freetickets: the reference 'dst' is none of the runs: give one of edst, dense\n"
+    )
+    assert not page.exists()
+
+
+def test_tables_go_where_they_are_wanted(folders, tmp_path):
+    page, tables = tmp_path / "page.html", tmp_path / "numbers"
+    command = ["report", str(folders[1]), "-o", str(page), "--tables", str(tables)]
+    assert main(command) == 0
+    assert (tables / "member-scores.tex").exists()
+    assert not (tmp_path / "page-tables").exists()
 
 
 def test_without_matplotlib_the_table_still_comes(folders, tmp_path, capsys, monkeypatch):

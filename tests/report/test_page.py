@@ -3,9 +3,13 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
+import pytest
+
 from freetickets.report import (
     Cell,
+    Comparison,
     Details,
+    Folded,
     Page,
     Section,
     Table,
@@ -13,7 +17,9 @@ from freetickets.report import (
     read_run,
     read_runs,
 )
-from freetickets.report.comparison import phases_section
+from freetickets.report.sections.training import phases_section
+
+from .conftest import scores
 
 VOID = {"meta", "link"}
 
@@ -51,6 +57,7 @@ def test_the_page_shows_every_section(html):
     assert outline.texts["h2"] == [
         "Comparison",
         "Cost against quality",
+        "Member means and sizes",
         "Members and ensemble",
         "Scores of every member",
         "Training of edst",
@@ -58,18 +65,73 @@ def test_the_page_shows_every_section(html):
         "Phases and their cost",
         "Settings",
     ]
-    assert len(outline.texts["figcaption"]) == 8
+    assert len(outline.texts["figcaption"]) == 9
     assert outline.tags.count("svg") == 8
 
 
-def test_the_main_table_marks_the_best(html):
-    table = html[html.index("<table>") : html.index("</table>")]
-    strong = re.findall("<strong>(.*?)</strong>", table)
-    assert strong == [
-        *("85.00%", "0.4500", "0.0200", "0.400", "0.400", "2.50"),
-        *("82.00%", "0.4800", "0.0000", "6"),
+def test_runs_with_every_result_have_every_section(full_html):
+    outline = Outline(full_html)
+    assert outline.texts["h2"] == [
+        *("Comparison", "Cost against quality", "Differences from dense", "Confidence intervals"),
+        *("Member means and sizes", "Members and ensemble", "Scores of every member"),
+        *("Size of the ensemble", "Correlations over runs"),
+        *("Diversity of the members", "Pairs of members", "By class", "Feature maps"),
+        "Ways through training",
+        *("Corruptions", "By severity", "By type of corruption", "Every corrupted set"),
+        *("Attacks", "Accuracy under FGSM", "Transfer of FGSM between members"),
+        *("More scores", "Reliability", "Risk and coverage"),
+        *("Samples of no class", "ROC curves", "How novel samples seem"),
+        *("Training of dense", "Training of dense-ensemble", "Training of dst"),
+        *("Training of edst", "Density of the layers", "Phases and their cost", "Settings"),
     ]
-    assert "edst (M=2, S=0.8)" in table
+    assert len(outline.texts["figcaption"]) == len(outline.texts["h2"])
+    assert all(text.endswith(".") for text in outline.texts["figcaption"])
+
+
+def test_the_contents_lead_to_every_section(full_html):
+    outline = Outline(full_html)
+    targets = [value for name, value in outline.attributes if name == "href" and value[:1] == "#"]
+    links = [target for target in targets if f'<a href="{target}">' in full_html]
+    assert len(links) == len(outline.texts["h2"])
+    for link in links:
+        assert full_html.count(f'id="{link[1:]}"') == 1
+
+
+def test_no_two_elements_have_one_name(full_html):
+    names = re.findall(r' id="([^"]*)"', full_html)
+    assert len(names) == len(set(names))
+
+
+def test_a_page_of_four_runs_with_everything_is_small(full_html):
+    assert len(full_html.encode()) < 5e6
+
+
+def test_the_rows_stand_in_the_groups_of_the_paper(full_html):
+    table = full_html[full_html.index("<table>") : full_html.index("</table>")]
+    groups = re.findall(r'<th scope="rowgroup">(.*?)</th>.*?<tr><td>(.*?)</td>', table, re.DOTALL)
+    assert groups == [
+        ("single dense model", "dense"),
+        ("one-pass", "edst"),
+        ("multi-pass", "dst"),
+        ("dense ensemble", "dense-ensemble"),
+    ]
+
+
+def test_the_best_of_one_pass_is_bold_and_of_multi_pass_blue(write_run):
+    runs = [
+        write_run(name, ledger={"runs": passes}, metrics={"ensemble": scores(accuracy)})
+        for name, passes, accuracy in [
+            *(("a", 1, 0.85), ("b", 1, 0.86)),
+            *(("c", 3, 0.95), ("d", 1.5, 0.96)),
+        ]
+    ]
+    html = comparison_page(read_runs(runs)).html()
+    table = html[html.index("<table>") : html.index("</table>")]
+    # Of runs a lower number is the better one too.
+    assert re.findall("<strong(.*?)>(.*?)</strong>", table) == [
+        ("", "86.00%"),
+        *((' class="second"', text) for text in ("96.00%", "1.5")),
+    ]
 
 
 def test_every_member_and_phase_has_its_row(html):
@@ -86,7 +148,9 @@ def test_the_settings_are_on_the_page_closed(html):
 
 def test_the_unit_of_cost_is_named_only_where_it_is_one(runs, write_run):
     other = read_run(write_run("longer", ledger={"dense_epochs": 9.0, "dense_flops": 1800.0}))
-    alike, mixed = phases_section(runs).html(), phases_section([*runs, other]).html()
+    alike, mixed = (
+        phases_section(Comparison.of(compared))[0].html() for compared in (runs, [*runs, other])
+    )
     assert "one dense training of mlp-30 for 5 epochs" in alike
     assert "for 5 epochs" not in mixed
     assert "can&#x27;t be compared" in mixed
@@ -111,7 +175,8 @@ def test_nothing_that_files_say_becomes_markup(write_run):
 PHASE = dict.fromkeys(("epochs", "sparsity", "explorations", "flops", "growth_flops", "seconds"), 1)
 
 
-def test_the_page_asks_no_host_for_anything(html):
+def test_the_page_asks_no_host_for_anything(full_html):
+    html = full_html
     outline = Outline(html)
     for name, value in outline.attributes:
         if name in ("src", "href", "srcset", "action", "data", "poster"):
@@ -124,6 +189,11 @@ def test_the_page_asks_no_host_for_anything(html):
 
 def test_equal_runs_give_equal_pages(runs, html):
     assert comparison_page(runs).html() == html
+
+
+@pytest.mark.slow
+def test_equal_runs_with_every_result_give_equal_pages(full_runs, full_html):
+    assert comparison_page(full_runs).html() == full_html
 
 
 def test_one_run_makes_a_page(runs):
@@ -139,3 +209,12 @@ def test_a_page_can_be_made_of_any_sections():
     assert outline.texts["td"] == ["a & b", "1"]
     assert outline.texts["th"] == ["of it", "name", "size"]
     assert outline.texts["pre"] == ["<y>"]
+    assert "nav" not in outline.tags
+
+
+def test_a_long_table_is_folded():
+    table = Table(["name"], [[Cell("<a>")]])
+    outline = Outline(Page("P", "L", [Section("S", "C", Folded("1 row", table), "s")]).html())
+    assert outline.texts["summary"] == ["1 row"]
+    assert outline.texts["td"] == ["<a>"]
+    assert outline.texts["a"] == ["S"]

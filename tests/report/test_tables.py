@@ -5,16 +5,25 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from freetickets.report import COLUMNS, make_rows
+from freetickets.report import (
+    COLUMNS,
+    MORE_COLUMNS,
+    columns_of,
+    main_table,
+    make_rows,
+    mark_of,
+    read_run,
+)
+from freetickets.report.tables import choose_corruptions
 
 
 @pytest.fixture
 def rows(runs):
-    return make_rows(runs)
+    return make_rows(runs)[::-1]  # dense comes first in the table, edst was written first
 
 
 def column(key):
-    return next(column for column in COLUMNS if column.key == key)
+    return next(column for column in (*COLUMNS, *MORE_COLUMNS) if column.key == key)
 
 
 def test_a_row_has_the_numbers_of_its_run(rows):
@@ -25,6 +34,7 @@ def test_a_row_has_the_numbers_of_its_run(rows):
             "run": "edst",
             "method": "edst",
             "description": "edst (M=2, S=0.8)",
+            "kind": "one-pass",
             "model": "mlp-30",
             "dataset": "tiny",
             "samples": 1234,
@@ -36,6 +46,9 @@ def test_a_row_has_the_numbers_of_its_run(rows):
             "accuracy": 0.85,
             "nll": 0.45,
             "ece": 0.02,
+            "corruptions": None,
+            **dict.fromkeys(("c_accuracy", "c_nll", "c_ece", "c_ece_pooled")),
+            **dict.fromkeys(("a_accuracy", "a_nll", "a_ece")),
             "train_flops": 0.4,
             "growth_flops": 0.003,
             "test_flops": 0.4,
@@ -47,25 +60,34 @@ def test_a_row_has_the_numbers_of_its_run(rows):
 
 
 def test_every_column_shows_a_number_of_the_row(rows):
-    assert [each.text(rows[0]) for each in COLUMNS] == [
-        *("75.00%", "0.5500", "0.0300", "85.00%", "0.4500", "0.0200"),
-        *("0.400", "0.0030", "0.400", "1", "12", "2.50"),
+    shown = columns_of(rows, [*COLUMNS, *MORE_COLUMNS])
+    assert [each.text(rows[0]) for each in shown] == [
+        *("85.00%", "0.4500", "0.0200", "0.400", "0.400", "1", "12"),
+        *("75.00%", "0.5500", "0.0300", "0.0030", "2.50"),
     ]
 
 
+def test_columns_that_no_run_has_numbers_for_are_left_out(rows, full_runs):
+    assert "c_nll" not in [each.key for each in columns_of(rows)]
+    with_corruptions = [each.key for each in columns_of(make_rows(full_runs))]
+    assert {"c_accuracy", "c_nll", "c_ece", "c_ece_pooled"} < set(with_corruptions)
+    assert "a_accuracy" not in with_corruptions
+
+
 def test_the_best_is_the_highest_accuracy_and_the_lowest_of_all_else(rows):
-    assert {each.key: each.best(rows) for each in COLUMNS} == {
-        "member_accuracy": "82.00%",
-        "member_nll": "0.4800",
-        "member_ece": None,
+    shown = columns_of(rows, [*COLUMNS, *MORE_COLUMNS])
+    assert {each.key: each.best(rows) for each in shown} == {
         "accuracy": "85.00%",
         "nll": "0.4500",
         "ece": "0.0200",
         "train_flops": "0.400",
-        "growth_flops": "0.0000",
         "test_flops": "0.400",
         "training_runs": None,
         "seconds": "6",
+        "member_accuracy": "82.00%",
+        "member_nll": "0.4800",
+        "member_ece": None,
+        "growth_flops": "0.0000",
         "ticket_mb": "2.50",
     }
 
@@ -80,3 +102,69 @@ def test_what_is_not_finite_is_not_best(rows):
     one, other = (replace(row, nll=nll) for row, nll in zip(rows, (math.nan, 2.0), strict=True))
     assert column("nll").best([one, other]) == "2.0000"
     assert column("nll").best([one, replace(other, nll=math.inf)]) is None
+
+
+def test_what_was_not_measured_is_not_best(rows):
+    one, other = (replace(row, c_nll=nll) for row, nll in zip(rows, (None, 2.0), strict=True))
+    assert column("c_nll").best([one, other]) == "2.0000"
+    assert column("c_nll").text(one) == "–"
+
+
+def test_only_runs_of_one_kind_compete(rows):
+    one = replace(rows[0], run="better", accuracy=0.9)
+    dense = replace(rows[1], accuracy=0.99)
+    several = replace(rows[0], kind="multi-pass", accuracy=0.95)
+    other = replace(several, accuracy=0.96)
+    table = [rows[0], one, dense, several, other]
+    marks = [mark_of(row, column("accuracy"), table) for row in table]
+    assert marks == ["", "best", "", "", "second"]
+
+
+@pytest.mark.parametrize(
+    ("method", "passes", "members", "sparsity", "kind"),
+    [
+        ("dense", 1, 1, 0.0, "dense"),
+        ("dense", 4, 4, 0.0, "dense-ensemble"),
+        ("dense-ensemble", 4, 4, 0.0, "dense-ensemble"),
+        ("mimo", 1, 3, 0.0, "one-pass"),
+        ("edst", 1, 3, 0.8, "one-pass"),
+        ("treenet", 1.5, 3, 0.0, "multi-pass"),
+        ("dst", 3, 3, 0.8, "multi-pass"),
+    ],
+)
+def test_rows_are_grouped_as_the_paper_does(write_run, method, passes, members, sparsity, kind):
+    phase = {"run": 1, "phase": "train", "epochs": 1.0, "steps": 1, "sparsity": sparsity}
+    phase |= {"explorations": 0, "flops": 1.0, "growth_flops": 0.0, "seconds": 1.0}
+    ledger = {"runs": passes, "members": members, "phases": [phase]}
+    run = read_run(write_run(config={"method": method, "options": {}}, ledger=ledger))
+    assert make_rows([run])[0].kind == kind
+
+
+def test_corruptions_are_those_of_the_set_that_most_runs_have(full_runs):
+    assert choose_corruptions(full_runs) == "all19"
+    assert make_rows(full_runs)[0].corruptions == "all19"
+    fewer = [_with_sets(run, ["common15"]) for run in full_runs[:3]]
+    assert choose_corruptions([*fewer, full_runs[3]]) == "common15"
+    assert choose_corruptions(fewer[:1]) == "common15"
+    assert choose_corruptions([_with_sets(run, []) for run in full_runs]) is None
+
+
+def test_corrupted_columns_hold_the_means(full_runs):
+    edst = next(row for row in make_rows(full_runs) if row.run == "edst")
+    shift = full_runs[3].results.shift["cifar10-c"]
+    assert edst.c_accuracy == pytest.approx(shift.accuracy.mean())
+    assert edst.c_nll == pytest.approx(shift.nll.mean())
+    assert edst.c_ece == pytest.approx(shift.ece.mean())
+
+
+def test_a_table_has_a_cell_for_each_column_and_a_row_for_each_run(full_runs):
+    table = main_table(make_rows(full_runs))
+    assert {len(row) for row in table.rows} == {len(table.header)}
+    assert sum(span for _, span in table.groups) == len(table.header)
+    assert sum(count for _, count in table.row_groups) == len(full_runs)
+
+
+def _with_sets(run, names):
+    shift = run.results.shift["cifar10-c"]
+    kept = replace(shift, means={name: shift.means[name] for name in names})
+    return replace(run, results=replace(run.results, shift={"cifar10-c": kept}))

@@ -1,4 +1,4 @@
-"""Compare finished runs: a table here, and one HTML page with figures.
+"""Compare finished runs: a table here, one HTML page with figures, and its tables as files.
 
 freetickets report runs/edst runs/dense --output report.html
 """
@@ -7,16 +7,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ..report import Column, Row
-
-_WIDTH = 100
-_NAMES_WIDTH = 30  # of the two columns that may wrap
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -29,62 +21,41 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where the page goes (default: %(default)s)",
     )
+    parser.add_argument(
+        "--tables",
+        metavar="FOLDER",
+        help="where its tables go as .csv, .md and .tex (default: beside the page, report-tables)",
+    )
+    add_reference(parser)
+
+
+def add_reference(parser: argparse.ArgumentParser) -> None:
+    """Adds the flag that names the run which others are compared with."""
+    parser.add_argument(
+        "--reference",
+        metavar="RUN",
+        help="the run that the others are compared with, by folder or name (default: the first "
+        "single dense model, or the first run)",
+    )
 
 
 def run(parsed: argparse.Namespace) -> None:
-    """Prints the main table and writes the page."""
-    from ..report import comparison_page, make_rows, read_runs
+    """Prints the main table and writes the page and its tables."""
+    from ..report import comparison_page, find_reference, make_rows, read_runs, write_tables
     from ..storage import write_atomic
+    from .comparison import print_comparison, without_nan
 
     runs = read_runs(parsed.run_folders)
+    find_reference(runs, parsed.reference)  # a mistake is told before the work begins
     rows = make_rows(runs)
     if not parsed.json:
         print_comparison(rows)
-    write_atomic(Path(parsed.output), comparison_page(runs).html().encode())
+    page, output = comparison_page(runs, parsed.reference), Path(parsed.output)
+    tables = Path(parsed.tables or output.with_name(f"{output.stem}-tables"))
+    write_atomic(output, page.html().encode())
+    write_tables(page, tables)
     if parsed.json:
-        print(json.dumps({"output": parsed.output, "rows": list(map(asdict, rows))}, indent=2))
+        answer = {"output": str(output), "tables": str(tables), "rows": list(map(asdict, rows))}
+        print(json.dumps(without_nan(answer), indent=2))
     else:
-        print(f"saved in {parsed.output}")
-
-
-def print_comparison(rows: Sequence[Row]) -> None:
-    """Prints the main columns of the comparison, as many as leave room for the names."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    # What is piped has no width of its own.
-    console.width = min(_WIDTH, console.width) if console.is_terminal else _WIDTH
-    # Text, not markup: a run may be named "[red]".
-    title = f"{rows[0].dataset}, {rows[0].samples:,} test samples: scores of the ensembles"
-    table = Table(title=Text(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    lines = [[Text(row.run), Text(row.description)] for row in rows]
-    for name in ("run", "method"):
-        table.add_column(name, vertical="bottom", overflow="fold")
-    for column in _columns_within(console.width - _NAMES_WIDTH, rows):
-        table.add_column(column.short or "", justify="right", vertical="bottom", no_wrap=True)
-        best = column.best(rows)
-        for row, line in zip(rows, lines, strict=True):
-            text = column.text(row)
-            line.append(Text(text, style="bold" if text == best else ""))
-    for line in lines:
-        table.add_row(*line)
-    console.print(table)
-
-
-def _columns_within(width: int, rows: Sequence[Row]) -> list[Column]:
-    """The main columns, first to last, as far as they fit."""
-    from ..report import COLUMNS
-
-    fitting = []
-    for column in COLUMNS:
-        if column.short is None:
-            continue
-        texts = [*column.short.split("\n"), *(column.text(row) for row in rows)]
-        width -= max(map(len, texts)) + 2
-        if width < 0:
-            break
-        fitting.append(column)
-    return fitting
+        print(f"saved in {output}, tables in {tables}")

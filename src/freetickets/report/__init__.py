@@ -1,24 +1,47 @@
-"""Reports: finished runs side by side, as a table and as one self-contained HTML page."""
+"""Reports: finished runs side by side, as tables and as one self-contained HTML page."""
 
+from .analysis import Analysis, analyse
 from .comparison import comparison_page
+from .export import as_csv, as_latex, as_markdown, write_tables
+from .intervals import Differences, differences, intervals
 from .page import Page
-from .parts import Cell, Details, Figure, Section, Table
+from .parts import Cell, Details, Figure, Folded, Section, Table
+from .results import Results, Scores
 from .run import RunSummary, read_run, read_runs
-from .tables import COLUMNS, Column, Row, make_rows
+from .sections.comparison import Comparison, find_reference
+from .tables import COLUMNS, MORE_COLUMNS, Column, Row, columns_of, main_table, make_rows, mark_of
 
 __all__ = [
     "COLUMNS",
+    "MORE_COLUMNS",
+    "Analysis",
     "Cell",
     "Column",
+    "Comparison",
     "Details",
+    "Differences",
     "Figure",
+    "Folded",
     "Page",
+    "Results",
     "Row",
     "RunSummary",
+    "Scores",
     "Section",
     "Table",
+    "analyse",
+    "as_csv",
+    "as_latex",
+    "as_markdown",
+    "columns_of",
     "comparison_page",
+    "differences",
+    "find_reference",
+    "intervals",
+    "main_table",
     "make_rows",
+    "mark_of",
     "read_run",
     "read_runs",
+    "write_tables",
 ]

@@ -38,6 +38,7 @@ class Page:
             f"{_read('page.css')}"
         )
         sections = "\n".join(section.html() for section in self.sections)
+        contents = _contents(self.sections)
         return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -55,13 +56,29 @@ class Page:
 <h1>{escape(self.title)}</h1>
 <p>{escape(self.lead)}</p>
 </header>
-<main>
+{contents}<main>
 {sections}
 </main>
 <script>{script}</script>
 </body>
 </html>
 """
+
+
+def _contents(sections: Sequence[Section]) -> str:
+    """Links to the sections that have an address, chapter by chapter."""
+    chapters: dict[str, list[str]] = {}
+    for section in sections:
+        if section.key:
+            link = f'<li><a href="#{escape(section.key)}">{escape(section.title)}</a></li>'
+            chapters.setdefault(section.chapter, []).append(link)
+    if not chapters:
+        return ""
+    lists = "\n".join(
+        f"<div>{f'<h3>{escape(name)}</h3>' if name else ''}<ul>{''.join(links)}</ul></div>"
+        for name, links in chapters.items()
+    )
+    return f'<nav aria-label="contents">\n{lists}\n</nav>\n'
 
 
 def _policy(script: str) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Protocol
+from typing import Literal, Protocol
+
+ABSENT = "–"  # what a table shows where nothing was measured
 
 
 class Part(Protocol):
@@ -25,24 +27,40 @@ class Cell:
     Attributes:
         text: What is shown.
         value: The number behind it, by which its column is sorted; None for words.
-        best: Whether it is the best of its column.
+        mark: "best" is bold, "second" bold and blue: the best of another group, as the paper does.
     """
 
     text: str
     value: float | None = None
-    best: bool = False
+    mark: Literal["", "best", "second"] = ""
+
+    @classmethod
+    def of(cls, value: float | None, form: str, mark: Literal["", "best", "second"] = "") -> Cell:
+        """A number in some format; a dash where there is none.
+
+        Example:
+            >>> Cell.of(0.795, ".2%").text, Cell.of(None, ".2%").text
+            ('79.50%', '–')
+        """
+        if value is None or value != value:
+            return cls(ABSENT)
+        return cls(format(value, form), value, mark)
 
     def html(self) -> str:
         """The cell as HTML.
 
         Example:
-            >>> Cell("79.50%", 0.795, best=True).html()
+            >>> Cell("79.50%", 0.795, "best").html()
             '<td class="number" data-value="0.795"><strong>79.50%</strong></td>'
         """
-        text = f"<strong>{escape(self.text)}</strong>" if self.best else escape(self.text)
+        text = escape(self.text)
+        if self.mark:
+            kind = ' class="second"' if self.mark == "second" else ""
+            text = f"<strong{kind}>{text}</strong>"
         if self.value is None:
-            return f"<td>{text}</td>"
-        return f'<td class="number" data-value="{self.value!r}">{text}</td>'
+            return f'<td class="number">{text}</td>' if self.text == ABSENT else f"<td>{text}</td>"
+        value = repr(self.value).replace("inf", "Infinity")  # as JavaScript reads it
+        return f'<td class="number" data-value="{value}">{text}</td>'
 
 
 @dataclass(frozen=True)
@@ -53,11 +71,13 @@ class Table:
         header: The title of each column.
         rows: One cell for each title.
         groups: Titles above several columns, each with how many it spans.
+        row_groups: Titles above several rows, each with how many it is of.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     groups: Sequence[tuple[str, int]] = ()
+    row_groups: Sequence[tuple[str, int]] = ()
 
     def html(self) -> str:
         """The table in a box of its own, in which it scrolls if it is too wide."""
@@ -70,19 +90,56 @@ class Table:
                 for title, span in self.groups
             )
             head = f'<tr class="groups">{"".join(cells)}</tr>\n'
-        numeric = [
-            all(row[i].value is not None for row in self.rows) for i in range(len(self.header))
-        ]
         titles = "".join(
-            f'<th scope="col"{" class=number" if number else ""}>{escape(title)}</th>'
-            for title, number in zip(self.header, numeric, strict=True)
+            f'<th scope="col"{" class=number" if self.is_numeric(i) else ""}>{escape(title)}</th>'
+            for i, title in enumerate(self.header)
         )
-        body = "\n".join(f"<tr>{''.join(cell.html() for cell in row)}</tr>" for row in self.rows)
+        bodies = "\n".join(self._body(title, rows) for title, rows in self.parts())
         return (
             '<div class="scroll" tabindex="0"><table>\n'
-            f"<thead>\n{head}<tr>{titles}</tr>\n</thead>\n"
-            f"<tbody>\n{body}\n</tbody>\n</table></div>"
+            f"<thead>\n{head}<tr>{titles}</tr>\n</thead>\n{bodies}\n</table></div>"
         )
+
+    def parts(self) -> list[tuple[str, Sequence[Sequence[Cell]]]]:
+        """The rows, each group of them with its title."""
+        parts, start = [], 0
+        for title, count in self.row_groups or [("", len(self.rows))]:
+            parts.append((title, self.rows[start : start + count]))
+            start += count
+        return parts
+
+    def is_numeric(self, column: int) -> bool:
+        """Whether a column holds numbers, but for those that were not measured."""
+        cells = [row[column] for row in self.rows]
+        return all(cell.value is not None or cell.text == ABSENT for cell in cells)
+
+    def _body(self, title: str, rows: Sequence[Sequence[Cell]]) -> str:
+        lines = [f"<tr>{''.join(cell.html() for cell in row)}</tr>" for row in rows]
+        if title:
+            span = len(self.header) - 1
+            lines.insert(
+                0,
+                f'<tr class="part"><th scope="rowgroup">{escape(title)}</th>'
+                f'<td colspan="{span}"></td></tr>',
+            )
+        return "\n".join(["<tbody>", *lines, "</tbody>"])
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A long table that opens on demand.
+
+    Attributes:
+        title: What stands there while it is closed.
+        table: What opens.
+    """
+
+    title: str
+    table: Table
+
+    def html(self) -> str:
+        """The table as HTML."""
+        return f"<details><summary>{escape(self.title)}</summary>\n{self.table.html()}</details>"
 
 
 @dataclass(frozen=True)
@@ -91,13 +148,19 @@ class Figure:
 
     Attributes:
         panels: SVG, as `freetickets.report.figures` draws it.
+        name: What a panel is called when it is saved as a file.
     """
 
     panels: Sequence[str]
+    name: str = "figure"
 
     def html(self) -> str:
         """The figure as HTML."""
-        return '<div class="panels">\n' + "\n".join(self.panels) + "\n</div>"
+        panels = "\n".join(
+            f'<div class="panel" data-name="{escape(self.name)}-{number}">{panel}</div>'
+            for number, panel in enumerate(self.panels, start=1)
+        )
+        return f'<div class="panels">\n{panels}\n</div>'
 
 
 @dataclass(frozen=True)
@@ -126,15 +189,20 @@ class Section:
         title: What it shows.
         caption: How it was computed, and how to read it.
         body: What is shown.
+        key: Its name in addresses and files: letters, digits and hyphens.
+        chapter: What it and its neighbours are about.
     """
 
     title: str
     caption: str
     body: Part
+    key: str = ""
+    chapter: str = ""
 
     def html(self) -> str:
         """The section as HTML."""
+        anchor = f' id="{escape(self.key)}"' if self.key else ""
         return (
-            f"<section>\n<h2>{escape(self.title)}</h2>\n<figure>\n{self.body.html()}\n"
+            f"<section{anchor}>\n<h2>{escape(self.title)}</h2>\n<figure>\n{self.body.html()}\n"
             f"<figcaption>{escape(self.caption)}</figcaption>\n</figure>\n</section>"
         )

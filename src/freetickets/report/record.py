@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -51,6 +52,18 @@ def fill(kind: type[_Record], values: Mapping[str, Any], **given: Any) -> _Recor
         >>> fill(Point, {"x": "0.5", "y": 2, "colour": "red"})
         Point(x=0.5, y=2)
     """
+    converted = {
+        name: convert(values[name]) for name, convert in _converters(kind) if name not in given
+    }
+    return kind(**converted, **given)
+
+
+@cache
+def _converters(kind: type[DataclassInstance]) -> list[tuple[str, Callable[[Any], Any]]]:
+    """What reads each field of a kind; kept, for logs have thousands of rows."""
     hints = typing.get_type_hints(kind)
-    names = [field.name for field in fields(kind) if field.name not in given]
-    return kind(**{name: _CONVERT[hints[name]](values[name]) for name in names}, **given)
+    return [(field.name, _CONVERT.get(hints[field.name], _unknown)) for field in fields(kind)]
+
+
+def _unknown(value: Any) -> Any:
+    raise TypeError(f"no field that is read from a file: {value!r}")

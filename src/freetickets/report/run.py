@@ -6,26 +6,23 @@ import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ..config import Config, read_config
+from ..data.npz import read_arrays, read_headers
 from ..errors import FreeTicketsError
-from ..evaluation import describe_run
-from ..storage import DamagedFileError, read_json
+from ..evaluation import Predictions, describe_run
+from ..storage import DAMAGE, DamagedFileError, read_json
 from ..training.ledger import Ledger, PhaseCost
 from .log import LogRow, read_log
 from .record import fill, printable
-
-
-@dataclass(frozen=True)
-class Scores:
-    """How good a member or an ensemble is on the test set."""
-
-    accuracy: float
-    nll: float
-    ece: float
+from .results import Results, parse_results, parse_scores
+from .results import Scores as Scores  # the figures look for it here
 
 
 @dataclass(frozen=True)
@@ -44,6 +41,8 @@ class RunSummary:
         member_mean: The mean of those.
         ensemble: The scores of the members' joint prediction.
         log: What was measured during training, epoch by epoch.
+        results: What else was measured of it.
+        predictions_path: Where its predictions of the test set are; there need not be any.
     """
 
     name: str
@@ -57,6 +56,17 @@ class RunSummary:
     member_mean: Scores
     ensemble: Scores
     log: tuple[LogRow, ...]
+    results: Results = field(default_factory=Results, compare=False)
+    predictions_path: Path = Path()
+
+    @property
+    def has_predictions(self) -> bool:
+        """Whether the predictions of the test set are saved."""
+        return self.predictions_path.is_file()
+
+    def load_predictions(self) -> Predictions:
+        """Reads the predictions of the test set; they are large, so this is not kept."""
+        return Predictions.load(self.predictions_path)
 
 
 def read_run(folder: str | Path) -> RunSummary:
@@ -73,11 +83,13 @@ def read_run(folder: str | Path) -> RunSummary:
         ledger = _parse_ledger(read_json(path))
     with _mendable(folder / "metrics.json") as path:
         scores = read_json(path)
-        members = tuple(fill(Scores, member) for member in scores["members"])
+        members = tuple(parse_scores(member) for member in scores["members"])
         if not members:
             raise ValueError("no members")
-        mean, ensemble = fill(Scores, scores["member_mean"]), fill(Scores, scores["ensemble"])
+        mean, ensemble = parse_scores(scores["member_mean"]), parse_scores(scores["ensemble"])
         dataset, samples = printable(scores["dataset"]), int(scores["samples"])
+        results = parse_results(scores)
+        saved = folder / "predictions" / f"{Path(scores['dataset']).stem}.npz"
     with _mendable(folder / "log.csv") as path:
         log = read_log(path)
     return RunSummary(
@@ -92,6 +104,8 @@ def read_run(folder: str | Path) -> RunSummary:
         mean,
         ensemble,
         log,
+        results,
+        saved,
     )
 
 
@@ -113,8 +127,44 @@ def read_runs(folders: Sequence[str | Path]) -> list[RunSummary]:
                 f"({first.samples:,} samples), {run.name} {run.dataset} ({run.samples:,}); "
                 "report them apart"
             )
+    check_predictions_alike(runs)
     names = short_names([run.folder.resolve() for run in runs])
     return [replace(run, name=printable(name)) for run, name in zip(runs, names, strict=True)]
+
+
+def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
+    """Raises if saved predictions are not of the same samples and classes.
+
+    Only labels and headers are read.
+
+    Raises:
+        FreeTicketsError: They are not, or those of a run are not what its metrics.json is of.
+    """
+    first: tuple[RunSummary, int, npt.NDArray[Any]] | None = None
+    for run in runs:
+        if not run.has_predictions:
+            continue
+        path = run.predictions_path
+        (labels,) = read_arrays(path, "labels")
+        header = read_headers(path).get("log_probs")
+        shape = header.shape if header else ()
+        if shape[:2] != (len(run.members), run.samples):
+            raise FreeTicketsError(
+                f"{path} holds other predictions than metrics.json is of: run 'freetickets "
+                f"evaluate {run.folder}' again"
+            )
+        if first is None:
+            first = run, shape[2], labels
+        elif shape[2] != first[1]:
+            raise FreeTicketsError(
+                f"these runs have different classes: {first[0].name} {first[1]}, {run.name} "
+                f"{shape[2]}; report them apart"
+            )
+        elif not np.array_equal(labels, first[2]):
+            raise FreeTicketsError(
+                f"the labels of {run.name} differ from those of {first[0].name}, so these are not "
+                "the same test samples: report them apart"
+            )
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
@@ -188,7 +238,7 @@ def _mendable(path: Path) -> Iterator[Path]:
     """Turns what can go wrong with a file that training writes into what mends it."""
     try:
         yield path
-    except (FreeTicketsError, OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+    except (FreeTicketsError, OSError, *DAMAGE, csv.Error) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else error
         raise DamagedFileError(
             f"{path} is missing or damaged ({reason}): run the run's train command again, which "

@@ -1,12 +1,28 @@
-"""The main table as plain data: one row a run, for the page, the terminal and JSON alike."""
+"""The main table as plain data: one row a run, for the page, the terminal, files and JSON alike."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from .parts import ABSENT, Cell, Table
+from .results import Shift
 from .run import RunSummary
+
+# The groups of rows, in the paper's order, and how the best of a group is marked there.
+KINDS = {
+    "dense": "single dense model",
+    "one-pass": "one-pass",
+    "multi-pass": "multi-pass",
+    "dense-ensemble": "dense ensemble",
+}
+_MARKS: dict[str, Literal["best", "second"]] = {"one-pass": "best", "multi-pass": "second"}
+
+# The sets of corruptions that columns can be of, best known first.
+_CORRUPTION_SETS = ("all19", "common15", "ub", "given")
 
 
 @dataclass(frozen=True)
@@ -18,6 +34,7 @@ class Row:
         folder: Where it lies.
         method: The name of its method.
         description: The method with its main options.
+        kind: The group of rows that it belongs to, a key of `KINDS`.
         model: The network.
         dataset: What it was tested on.
         samples: The size of that test.
@@ -29,6 +46,14 @@ class Row:
         accuracy: Of the ensemble.
         nll: Of the ensemble.
         ece: Of the ensemble.
+        corruptions: The set of corruptions that the next columns are of; None without.
+        c_accuracy: Of the ensemble on corrupted samples: the mean over types and severities.
+        c_nll: The same of the NLL.
+        c_ece: The same of the ECE.
+        c_ece_pooled: The ECE of all corrupted samples together.
+        a_accuracy: Of the ensemble on ImageNet-A, among its 200 classes.
+        a_nll: The same of the NLL.
+        a_ece: The same of the ECE.
         train_flops: As a multiple of one dense training.
         growth_flops: What dense gradients for growth add to that.
         test_flops: As a multiple of one dense network's prediction.
@@ -41,6 +66,7 @@ class Row:
     folder: str
     method: str
     description: str
+    kind: str
     model: str
     dataset: str
     samples: int
@@ -52,6 +78,14 @@ class Row:
     accuracy: float
     nll: float
     ece: float
+    corruptions: str | None
+    c_accuracy: float | None
+    c_nll: float | None
+    c_ece: float | None
+    c_ece_pooled: float | None
+    a_accuracy: float | None
+    a_nll: float | None
+    a_ece: float | None
     train_flops: float
     growth_flops: float
     test_flops: float
@@ -71,6 +105,7 @@ class Column:
         group: What this column and its neighbours are about.
         better: `max` or `min`: which value of the column is the best.
         short: The title where there is room for the main columns only; None leaves it out there.
+        weight: The higher, the sooner it is left out where there is no room.
     """
 
     key: str
@@ -79,66 +114,156 @@ class Column:
     group: str
     better: Callable[[Iterable[float]], float] = min
     short: str | None = None
+    weight: int = 0
 
-    def value(self, row: Row) -> float:
+    def value(self, row: Row) -> float | None:
         """The number that a row has in this column."""
-        number: float = getattr(row, self.key)
+        number: float | None = getattr(row, self.key)
         return number
 
     def text(self, row: Row) -> str:
         """That number as it is shown."""
-        return format(self.value(row), self.form)
+        number = self.value(row)
+        return ABSENT if number is None else format(number, self.form)
 
     def best(self, rows: Sequence[Row]) -> str | None:
         """The best value as it is shown; None if the rows show no difference."""
-        finite = [row for row in rows if math.isfinite(self.value(row))]
+        values = [value for row in rows if (value := self.value(row)) is not None]
+        finite = list(filter(math.isfinite, values))
         if len({self.text(row) for row in rows}) < 2 or not finite:
             return None
-        best = self.better(self.value(row) for row in finite)
-        return format(best, self.form)
+        return format(self.better(finite), self.form)
 
+
+_DENSE = "FLOPs, × one dense model"
 
 COLUMNS = (
-    Column("member_accuracy", "accuracy", ".2%", "member mean", max, short="member\nacc."),
-    Column("member_nll", "NLL", ".4f", "member mean"),
-    Column("member_ece", "ECE", ".4f", "member mean"),
-    Column("accuracy", "accuracy", ".2%", "ensemble", max, short="acc."),
-    Column("nll", "NLL", ".4f", "ensemble", short="NLL"),
-    Column("ece", "ECE", ".4f", "ensemble", short="ECE"),
-    Column("train_flops", "training", ".3f", "FLOPs, × one dense model", short="train\nx"),
-    Column("growth_flops", "growth", ".4f", "FLOPs, × one dense model"),
-    Column("test_flops", "test", ".3f", "FLOPs, × one dense model", short="test\nx"),
-    Column("training_runs", "runs", "g", "training"),
-    Column("seconds", "seconds", ",.0f", "training", short="train\ns"),
-    Column("ticket_mb", "MB", ",.2f", "tickets", short="disk\nMB"),
+    Column("accuracy", "Acc ↑", ".2%", "ensemble", max, short="acc."),
+    Column("nll", "NLL ↓", ".4f", "ensemble", short="NLL"),
+    Column("ece", "ECE ↓", ".4f", "ensemble", short="ECE"),
+    Column("c_accuracy", "cAcc ↑", ".2%", "corrupted", max, short="cAcc"),
+    Column("c_nll", "cNLL ↓", ".4f", "corrupted", short="cNLL"),
+    Column("c_ece", "cECE ↓", ".4f", "corrupted", short="cECE"),
+    Column("c_ece_pooled", "pooled ↓", ".4f", "corrupted"),
+    Column("a_accuracy", "aAcc ↑", ".2%", "ImageNet-A", max, short="aAcc", weight=1),
+    Column("a_nll", "aNLL ↓", ".4f", "ImageNet-A", short="aNLL", weight=3),
+    Column("a_ece", "aECE ↓", ".4f", "ImageNet-A", short="aECE", weight=3),
+    Column("train_flops", "training ↓", ".3f", _DENSE, short="train\nx"),
+    Column("test_flops", "test ↓", ".3f", _DENSE, short="test\nx", weight=1),
+    Column("training_runs", "runs ↓", "g", "training", short="runs", weight=1),
+    Column("seconds", "seconds ↓", ",.0f", "training", short="train\ns", weight=2),
+)
+
+# What the paper's table does not have.
+MORE_COLUMNS = (
+    Column("member_accuracy", "Acc ↑", ".2%", "member mean", max, short="member\nacc.", weight=2),
+    Column("member_nll", "NLL ↓", ".4f", "member mean"),
+    Column("member_ece", "ECE ↓", ".4f", "member mean"),
+    Column("growth_flops", "growth ↓", ".4f", _DENSE),
+    Column("ticket_mb", "MB ↓", ",.2f", "disk", short="disk\nMB", weight=3),
 )
 
 
+def columns_of(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> list[Column]:
+    """The columns in which some row has a number."""
+    return [column for column in columns if any(column.value(row) is not None for row in rows)]
+
+
 def make_rows(runs: Sequence[RunSummary]) -> list[Row]:
-    """The rows of the main table, in the order of the runs."""
-    return [
-        Row(
-            run=run.name,
-            folder=str(run.folder),
-            method=run.config.method,
-            description=run.description,
-            model=run.config.model,
-            dataset=run.dataset,
-            samples=run.samples,
-            tickets=run.ledger.members,
-            sparsity=run.ledger.phases[-1].sparsity,
-            member_accuracy=run.member_mean.accuracy,
-            member_nll=run.member_mean.nll,
-            member_ece=run.member_mean.ece,
-            accuracy=run.ensemble.accuracy,
-            nll=run.ensemble.nll,
-            ece=run.ensemble.ece,
-            train_flops=run.ledger.relative_flops,
-            growth_flops=run.ledger.relative_growth_flops,
-            test_flops=run.ledger.relative_test_flops,
-            training_runs=run.ledger.runs,
-            seconds=run.ledger.seconds,
-            ticket_mb=run.ledger.ticket_bytes / 1e6,
-        )
-        for run in runs
+    """The rows of the main table, by kind as the paper has them, else in the order of the runs."""
+    corruptions = choose_corruptions(runs)
+    kinds = list(KINDS)
+    rows = [_row(run, corruptions) for run in runs]
+    return sorted(rows, key=lambda row: kinds.index(row.kind))
+
+
+def main_table(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> Table:
+    """The main table in the paper's form, or one of other columns."""
+    columns = columns_of(rows, columns)
+    cells = [
+        [
+            Cell(row.run),
+            Cell(row.description),
+            *(
+                Cell.of(column.value(row), column.form, mark_of(row, column, rows))
+                for column in columns
+            ),
+        ]
+        for row in rows
     ]
+    groups = _lengths(column.group for column in columns)
+    kinds = [(KINDS[kind], count) for kind, count in _lengths(row.kind for row in rows)]
+    header = ["run", "method", *(column.title for column in columns)]
+    return Table(header, cells, [("", 2), *groups], kinds)
+
+
+def _lengths(names: Iterable[str]) -> list[tuple[str, int]]:
+    """How often each name follows itself."""
+    return [(name, len(list(alike))) for name, alike in itertools.groupby(names)]
+
+
+def mark_of(row: Row, column: Column, rows: Sequence[Row]) -> Literal["", "best", "second"]:
+    """How a number stands out: as the best of the rows of its kind."""
+    if row.kind not in _MARKS:
+        return ""
+    best = column.best([other for other in rows if other.kind == row.kind])
+    return _MARKS[row.kind] if best == column.text(row) else ""
+
+
+def choose_corruptions(runs: Sequence[RunSummary]) -> str | None:
+    """The set of corruptions that most runs have been tested on; None if none has."""
+    had = [set(shift.means) for run in runs if (shift := corrupted(run)) is not None]
+    counts = {name: sum(name in means for means in had) for name in _CORRUPTION_SETS}
+    best = max(counts, key=lambda name: counts[name])  # of equals, the first
+    return best if counts[best] else None
+
+
+def kind_of(run: RunSummary) -> str:
+    """The group of rows that a run belongs to; one-pass is one training, as the paper counts."""
+    is_dense = all(phase.sparsity == 0 for phase in run.ledger.phases)
+    if run.config.method in ("dense", "dense-ensemble") and is_dense:
+        return "dense" if run.ledger.members == 1 else "dense-ensemble"
+    return "one-pass" if run.ledger.runs == 1 else "multi-pass"
+
+
+def corrupted(run: RunSummary) -> Shift | None:
+    """What a run scored on the corrupted samples of its own test set."""
+    return next(iter(run.results.shift.values()), None)
+
+
+def _row(run: RunSummary, corruptions: str | None) -> Row:
+    shift = corrupted(run)
+    means = shift.means.get(corruptions or "") if shift else None
+    natural = run.results.natural.get("imagenet-a", {}).get("200-way")
+    return Row(
+        run=run.name,
+        folder=str(run.folder),
+        method=run.config.method,
+        description=run.description,
+        kind=kind_of(run),
+        model=run.config.model,
+        dataset=run.dataset,
+        samples=run.samples,
+        tickets=run.ledger.members,
+        sparsity=run.ledger.phases[-1].sparsity,
+        member_accuracy=run.member_mean.accuracy,
+        member_nll=run.member_mean.nll,
+        member_ece=run.member_mean.ece,
+        accuracy=run.ensemble.accuracy,
+        nll=run.ensemble.nll,
+        ece=run.ensemble.ece,
+        corruptions=corruptions if means else None,
+        c_accuracy=means.accuracy if means else None,
+        c_nll=means.nll if means else None,
+        c_ece=means.ece if means else None,
+        c_ece_pooled=means.ece_pooled if means else None,
+        a_accuracy=natural.accuracy if natural else None,
+        a_nll=natural.nll if natural else None,
+        a_ece=natural.ece if natural else None,
+        train_flops=run.ledger.relative_flops,
+        growth_flops=run.ledger.relative_growth_flops,
+        test_flops=run.ledger.relative_test_flops,
+        training_runs=run.ledger.runs,
+        seconds=run.ledger.seconds,
+        ticket_mb=run.ledger.ticket_bytes / 1e6,
+    )

@@ -1,0 +1,56 @@
+"""Compare finished runs on the terminal: the main table, and differences with their p-values.
+
+freetickets compare runs/dense runs/edst --reference runs/dense
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from .report import add_reference
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of this command."""
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="the folders of runs")
+    add_reference(parser)
+
+
+def run(parsed: argparse.Namespace) -> None:
+    """Prints the main table, and how the runs differ from the reference."""
+    from ..report import differences, find_reference, make_rows, read_runs
+    from .comparison import print_comparison, print_differences, without_nan
+
+    runs = read_runs(parsed.run_folders)
+    reference = find_reference(runs, parsed.reference)
+    rows = make_rows(runs)
+    if not parsed.json:
+        print_comparison(rows)
+    found = {}
+    if reference.has_predictions and len(runs) > 1:
+        base = reference.load_predictions()
+        found = {
+            run.name: differences(run.load_predictions().ensemble(), base.ensemble(), base.labels)
+            for run in runs
+            if run is not reference and run.has_predictions
+        }
+    if parsed.json:
+        answer = {
+            "reference": reference.name,
+            "rows": list(map(asdict, rows)),
+            "differences": [
+                {
+                    "run": name,
+                    **{key: asdict(score) for key, score in each.scores.items()},
+                    "mcnemar": each.mcnemar,
+                }
+                for name, each in found.items()
+            ],
+        }
+        print(json.dumps(without_nan(answer), indent=2))
+    elif found:
+        print_differences(reference.name, found)
+    elif len(runs) > 1:
+        print("no differences: evaluate the runs, so that their predictions are saved")

@@ -1,0 +1,111 @@
+"""Comparisons on a terminal: the main table, and how runs differ from a reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..report import Column, Differences, Row
+
+_WIDTH = 100
+_NAMES_WIDTH = 30  # of the two columns that may wrap
+_STYLES = {"": "", "best": "bold", "second": "bold blue"}
+_FORMS = {"accuracy": "+.2%", "nll": "+.4f", "ece": "+.4f"}
+
+
+def print_comparison(rows: Sequence[Row]) -> None:
+    """Prints the main columns of the comparison, as many as leave room for the names."""
+    from rich.text import Text
+
+    from ..report import mark_of
+
+    console = _console()
+    # Text, not markup: a run may be named "[red]".
+    title = f"{rows[0].dataset}, {rows[0].samples:,} test samples: scores of the ensembles"
+    table = _table(title)
+    lines = [[Text(row.run), Text(row.description)] for row in rows]
+    for name in ("run", "method"):
+        table.add_column(name, vertical="bottom", overflow="fold")
+    for column in _columns_within(console.width - _NAMES_WIDTH, rows):
+        table.add_column(column.short or "", justify="right", vertical="bottom", no_wrap=True)
+        for row, line in zip(rows, lines, strict=True):
+            line.append(Text(column.text(row), style=_STYLES[mark_of(row, column, rows)]))
+    for before, row, line in zip([None, *rows], rows, lines, strict=False):
+        if before is not None and before.kind != row.kind:
+            table.add_section()
+        table.add_row(*line)
+    console.print(table)
+
+
+def print_differences(reference: str, differences: Mapping[str, Differences]) -> None:
+    """Prints how each run differs from the reference, and how likely that is chance."""
+    from rich.text import Text
+
+    table = _table(f"differences from {reference}, and their two-sided p-values")
+    table.add_column("run", vertical="bottom", overflow="fold")
+    titles = ("acc.", "p", "McNemar\np", "NLL", "p", "ECE", "p")
+    for title in titles:
+        table.add_column(title, justify="right", vertical="bottom", no_wrap=True)
+    for run, found in differences.items():
+        cells = []
+        for key, score in found.scores.items():
+            cells += [format(score.value, _FORMS[key]), _p_text(score.p)]
+            if key == "accuracy":
+                cells.append(_p_text(found.mcnemar))
+        table.add_row(Text(run), *cells)
+    _console().print(table)
+
+
+def without_nan(value: Any) -> Any:
+    """Plain values as JSON can say them: null for what is no finite number.
+
+    Example:
+        >>> without_nan({"nll": [float("nan"), 0.5]})
+        {'nll': [None, 0.5]}
+    """
+    if isinstance(value, dict):
+        return {key: without_nan(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _p_text(p: float) -> str:
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    # What is piped has no width of its own.
+    console.width = min(_WIDTH, console.width) if console.is_terminal else _WIDTH
+    return console
+
+
+def _table(title: str) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    return Table(title=Text(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+
+
+def _columns_within(width: int, rows: Sequence[Row]) -> list[Column]:
+    """The main columns as far as they fit; those that weigh least are the first to have room."""
+    from ..report import COLUMNS, MORE_COLUMNS, columns_of
+
+    columns = columns_of(rows, [*COLUMNS, *MORE_COLUMNS])
+    shown = [column for column in columns if column.short is not None]
+    fitting = []
+    for column in sorted(shown, key=lambda column: column.weight):
+        texts = [*(column.short or "").split("\n"), *(column.text(row) for row in rows)]
+        width -= max(map(len, texts)) + 2
+        if width < 0:
+            break
+        fitting.append(column)
+    return [column for column in shown if column in fitting]

@@ -1,0 +1,146 @@
+"""The main table, what it costs, and how sure it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...metrics import Difference, Interval
+from ..figures import cost_against_quality
+from ..intervals import ECE_BINS, LEVEL, REPEATS, SCORES, differences, intervals
+from ..parts import ABSENT, Cell, Figure, Section, Table
+from ..run import RunSummary
+from ..tables import MORE_COLUMNS, choose_corruptions, corrupted, main_table, make_rows
+from .comparison import Comparison, flops_text
+
+CHAPTER = "Results"
+
+_TITLES = {"accuracy": "Acc", "nll": "NLL", "ece": "ECE"}
+_FORMS = {"accuracy": ".2%", "nll": ".4f", "ece": ".4f"}
+
+
+def main_section(comparison: Comparison) -> list[Section]:
+    """The main table, in the paper's form."""
+    runs = comparison.runs
+    caption = (
+        f"Scores of the ensembles on the {runs[0].samples:,} test samples of {runs[0].dataset}. "
+        "NLL is the mean negative log-likelihood in nats; ECE is the expected calibration error "
+        f"over {ECE_BINS} equal bins of confidence; ↑ higher is better, ↓ lower is. "
+        f"{_corruption_text(runs)}{_natural_text(runs)}{flops_text(runs)} Test FLOPs are "
+        "those of one prediction by all members. Runs are trainings as the paper counts them: "
+        "one-pass methods need one. Seconds are those in training steps. Of several one-pass "
+        "methods the best is in bold, of several multi-pass methods in bold and blue; the single "
+        "dense model and the dense ensemble are what they are measured against."
+    )
+    return [Section("Comparison", caption, main_table(make_rows(runs)), "main", CHAPTER)]
+
+
+def more_section(comparison: Comparison) -> list[Section]:
+    """What the paper's table does not have."""
+    caption = (
+        "Member mean: the mean of what the members score alone on the test samples. Growth: the "
+        "dense gradients that explorations look at, as a multiple of one dense training; they are "
+        "not part of training FLOPs. MB are all members on disk. Marks as above."
+    )
+    table = main_table(make_rows(comparison.runs), MORE_COLUMNS)
+    return [Section("Member means and sizes", caption, table, "more", CHAPTER)]
+
+
+def cost_section(comparison: Comparison) -> list[Section]:
+    """What each run took to train, and how good it became."""
+    caption = (
+        "Diamonds are ensembles (or single networks), circles the mean of their members; the line "
+        f"between them is what combining the members brings. {flops_text(comparison.runs)} The "
+        "dashed line is one dense training; the stepped line is the front of the runs that no "
+        "other run beats in both cost and quality."
+    )
+    figure = Figure(cost_against_quality(comparison.runs), "cost")
+    return [Section("Cost against quality", caption, figure, "cost", CHAPTER)]
+
+
+def intervals_section(comparison: Comparison) -> list[Section]:
+    """How sure the scores are."""
+    if not comparison.analyses:
+        return []
+    rows = []
+    for name, analysis in comparison.analyses.items():
+        found = intervals(analysis.ensemble, analysis.labels)
+        cells = [cell for key in SCORES for cell in _cells(found[key], _FORMS[key])]
+        rows.append([Cell(name), *cells])
+    header = ["run", *(title for _ in SCORES for title in ("value", "low", "high"))]
+    caption = (
+        f"Percentile intervals at a level of {LEVEL:.0%} from {REPEATS:,} bootstrap resamples of "
+        "the test samples: how much the scores would move with other test samples, for these "
+        "networks. Other seeds of training move them as well, which this does not show. The ECE of "
+        "a resample tends to be higher than that of the samples themselves."
+    )
+    table = Table(header, rows, [("", 1), *((_TITLES[key], 3) for key in SCORES)])
+    return [Section("Confidence intervals", caption, table, "intervals", CHAPTER)]
+
+
+def differences_section(comparison: Comparison) -> list[Section]:
+    """How the runs differ from the reference."""
+    reference = comparison.reference
+    base = comparison.analyses.get(reference.name)
+    if base is None or len(comparison.analyses) < 2:
+        return []
+    rows = []
+    for name, analysis in comparison.analyses.items():
+        if name == reference.name:
+            continue
+        found = differences(analysis.ensemble, base.ensemble, base.labels)
+        cells = []
+        for key, score in found.scores.items():
+            cells += [*_cells(score, "+" + _FORMS[key]), p_cell(score.p)]
+        rows.append([Cell(name), *cells, p_cell(found.mcnemar)])
+    header = [
+        "run",
+        *(title for _ in SCORES for title in ("Δ", "low", "high", "p")),
+        "p",
+    ]
+    caption = (
+        f"What each run's score is above that of {reference.name}, with intervals at {LEVEL:.0%} "
+        f"and two-sided p-values from {REPEATS:,} bootstrap resamples, in which both runs see the "
+        "same samples. Differences of Acc are points. McNemar: the exact p-value of the samples "
+        "that only one of both gets right. No p-value is adjusted for the number of comparisons."
+    )
+    groups = [("", 1), *((_TITLES[key], 4) for key in SCORES), ("McNemar", 1)]
+    title = f"Differences from {reference.name}"
+    return [Section(title, caption, Table(header, rows, groups), "differences", CHAPTER)]
+
+
+def p_cell(p: float) -> Cell:
+    """A p-value as it is shown.
+
+    Example:
+        >>> p_cell(0.0004).text, p_cell(0.0312).text
+        ('<0.001', '0.031')
+    """
+    if math.isnan(p):
+        return Cell(ABSENT)
+    return Cell("<0.001" if p < 0.001 else f"{p:.3f}", p)
+
+
+def _cells(score: Interval | Difference, form: str) -> list[Cell]:
+    return [Cell.of(number, form) for number in (score.value, score.low, score.high)]
+
+
+def _corruption_text(runs: Sequence[RunSummary]) -> str:
+    name = choose_corruptions(runs)
+    shifts = [shift for run in runs if (shift := corrupted(run)) is not None]
+    if name is None:
+        return ""
+    sources = " and ".join(sorted({shift.source for shift in shifts}))
+    return (
+        f"cAcc, cNLL and cECE are the means over types and severities of corruptions (set {name}; "
+        f"samples: {sources}); pooled is the ECE of all corrupted samples together. "
+    )
+
+
+def _natural_text(runs: Sequence[RunSummary]) -> str:
+    if not any("imagenet-a" in run.results.natural for run in runs):
+        return ""
+    return (
+        "aAcc, aNLL and aECE are those on ImageNet-A, with every member's probabilities restricted "
+        "to its 200 classes. "
+    )

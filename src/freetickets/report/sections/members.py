@@ -1,0 +1,169 @@
+"""Members alone and together: scores, the size of the ensemble, sparsity, and correlations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...config import Config
+from ...metrics import pearson, spearman
+from ..figures import SparsityCurve, members_and_ensembles, size_curves, sparsity_curves
+from ..parts import Cell, Figure, Section, Table
+from ..results import Scores
+from ..run import RunSummary
+from .comparison import Comparison
+
+CHAPTER = "Members and ensemble"
+
+
+def members_section(comparison: Comparison) -> list[Section]:
+    """What the members score alone and together."""
+    caption = (
+        f"Each member alone, the mean of the members, and the ensemble, on the "
+        f"{comparison.runs[0].samples:,} test samples. A run of one network has one point."
+    )
+    figure = Figure(members_and_ensembles(comparison.runs), "members")
+    return [Section("Members and ensemble", caption, figure, "members", CHAPTER)]
+
+
+def member_scores_section(comparison: Comparison) -> list[Section]:
+    """The same in numbers."""
+    rows = []
+    for run in comparison.runs:
+        parts: list[tuple[str, Scores]] = [
+            (f"member {number}", scores) for number, scores in enumerate(run.members, start=1)
+        ]
+        if len(run.members) > 1:
+            parts += [("member mean", run.member_mean), ("ensemble", run.ensemble)]
+        rows += [[Cell(run.name), Cell(name), *_score_cells(scores)] for name, scores in parts]
+    caption = "The numbers behind the figure above; members are in the order of their collection."
+    table = Table(["run", "predictor", "accuracy", "NLL", "ECE"], rows)
+    return [Section("Scores of every member", caption, table, "member-scores", CHAPTER)]
+
+
+def sizes_section(comparison: Comparison) -> list[Section]:
+    """What each further member brings."""
+    curves = {
+        name: analysis.sizes
+        for name, analysis in comparison.analyses.items()
+        if analysis.sizes is not None
+    }
+    if not curves:
+        return []
+    caption = (
+        "The ensemble of the first m members, in the order of their collection, and the mean of "
+        "those members alone; KL is the mean divergence between ordered pairs of them. From the "
+        "saved predictions of the test set, without any temperature of the ensemble."
+    )
+    figure = Figure(size_curves(curves, comparison.names), "ensemble-size")
+    return [Section("Size of the ensemble", caption, figure, "ensemble-size", CHAPTER)]
+
+
+def sparsity_section(comparison: Comparison) -> list[Section]:
+    """How scores change with sparsity."""
+    curves: dict[str, SparsityCurve] = {}
+    for family in _families(comparison.runs):
+        if len({_sparsity(run) for run in family}) < 2:
+            continue
+        method = family[0].config.method
+        # One method may have several families: of other sizes, say.
+        number = sum(name.partition(" ")[0] == method for name in curves) + 1
+        name = method if number == 1 else f"{method} {number}"
+        curves[name] = _sparsity_curve(sorted(family, key=_sparsity))
+    if not curves:
+        return []
+    caption = (
+        "Runs that differ in their sparsity only: the ensemble, the mean of its members, and the "
+        "mean KL divergence between ordered pairs of members where it was measured."
+    )
+    figure = Figure(sparsity_curves(curves), "sparsity")
+    return [Section("Sparsity", caption, figure, "sparsity", CHAPTER)]
+
+
+def correlation_section(comparison: Comparison) -> list[Section]:
+    """Whether better members make better ensembles, over the runs."""
+    runs = [run for run in comparison.runs if len(run.members) > 1]
+    gains = [run.ensemble.accuracy - run.member_mean.accuracy for run in runs]
+    differing = [
+        run.results.diversity.disagreement if run.results.diversity else math.nan for run in runs
+    ]
+    pairs = [
+        (
+            "accuracy: member mean and ensemble",
+            [run.member_mean.accuracy for run in runs],
+            [run.ensemble.accuracy for run in runs],
+        ),
+        (
+            "NLL: member mean and ensemble",
+            [run.member_mean.nll for run in runs],
+            [run.ensemble.nll for run in runs],
+        ),
+        ("disagreement, and gain in accuracy over the member mean", differing, gains),
+    ]
+    rows = [row for name, x, y in pairs if (row := _correlation_row(name, x, y)) is not None]
+    if not rows:
+        return []
+    caption = (
+        "Over the runs that have several members. Pearson's coefficient is of the values, "
+        "Spearman's of their ranks. With few runs neither says much."
+    )
+    table = Table(["between", "runs", "Pearson", "Spearman"], rows)
+    return [Section("Correlations over runs", caption, table, "correlations", CHAPTER)]
+
+
+def _correlation_row(name: str, x: Sequence[float], y: Sequence[float]) -> list[Cell] | None:
+    known = np.isfinite(x) & np.isfinite(y)
+    first, second = np.array(x)[known], np.array(y)[known]
+    if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return None
+    return [
+        Cell(name),
+        Cell(str(len(first)), len(first)),
+        Cell.of(pearson(first, second), ".3f"),
+        Cell.of(spearman(first, second), ".3f"),
+    ]
+
+
+def _sparsity(run: RunSummary) -> float:
+    return run.ledger.phases[-1].sparsity
+
+
+def _families(runs: Sequence[RunSummary]) -> list[list[RunSummary]]:
+    """Groups runs that are the same but for their sparsity."""
+    families: list[list[RunSummary]] = []
+    for run in runs:
+        mine = _without_sparsity(run.config)
+        for family in families:
+            if not _without_sparsity(family[0].config).differences(mine):
+                family.append(run)
+                break
+        else:
+            families.append([run])
+    return families
+
+
+def _without_sparsity(config: Config) -> Config:
+    options = {key: value for key, value in config.options.items() if key != "sparsity"}
+    return replace(config, options=options)
+
+
+def _sparsity_curve(family: Sequence[RunSummary]) -> SparsityCurve:
+    diversities = [run.results.diversity for run in family]
+    kl = [each.kl if each else math.nan for each in diversities]
+    return SparsityCurve(
+        np.array([_sparsity(run) for run in family]),
+        np.array([run.ensemble.accuracy for run in family]),
+        np.array([run.member_mean.accuracy for run in family]),
+        np.array(kl) if np.isfinite(kl).any() else None,
+    )
+
+
+def _score_cells(scores: Scores) -> list[Cell]:
+    return [
+        Cell.of(scores.accuracy, ".2%"),
+        Cell.of(scores.nll, ".4f"),
+        Cell.of(scores.ece, ".4f"),
+    ]

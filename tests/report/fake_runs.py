@@ -1,0 +1,334 @@
+"""Folders of made-up runs with everything in them that an evaluation can write.
+
+`python -m tests.report.fake_runs FOLDER` writes four of them, to look at a report.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from freetickets import metrics
+from freetickets.evaluation import Predictions
+
+DENSE_FLOPS = 3.6e17
+ALL19 = metrics.CORRUPTION_SETS["all19"]
+LAYERS = [
+    "conv1",
+    *(f"block{b}.layer.{i}.conv{c}" for b in (1, 2, 3) for i in (0, 1) for c in (1, 2)),
+]
+LAYERS = [*LAYERS, "fc"]
+
+
+@dataclass(frozen=True)
+class Fake:
+    """A made-up run: the higher `skill`, the better its members; `spread` makes them differ."""
+
+    name: str
+    method: str
+    members: int
+    runs: float
+    sparsity: float
+    epochs: int
+    skill: float
+    spread: float = 1.0
+    seed: int = 0
+
+
+FAKES = (
+    Fake("dense", "dense", 1, 1, 0.0, 250, 4.0),
+    Fake("dense-ensemble", "dense-ensemble", 4, 4, 0.0, 250, 4.0, 1.1),
+    Fake("dst", "dst", 3, 3, 0.8, 250, 3.9, 1.4),
+    Fake("edst", "edst", 3, 1, 0.8, 450, 3.8, 1.0),
+)
+
+
+def write_fake(
+    root: Path, fake: Fake, samples: int = 600, classes: int = 10, *, rich: bool = True
+) -> Path:
+    """Writes the folder of a run; `rich` ones with every set that can be evaluated."""
+    folder = root / fake.name
+    folder.mkdir(parents=True)
+    options: dict[str, Any] = {"tickets": fake.members}
+    if fake.sparsity:
+        options["sparsity"] = fake.sparsity
+    config = {
+        "method": fake.method,
+        "options": options,
+        "dataset": "cifar10",
+        "model": "wrn-28-10",
+        "seed": fake.seed,
+    }
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    phases = _phases(fake)
+    (folder / "ledger.json").write_text(json.dumps(_ledger(fake, phases)))
+    _write_log(folder / "log.csv", fake, phases)
+    predictions = _predict(fake, samples, classes, 1.0)
+    predictions.save(folder / "predictions" / "cifar10.npz")
+    scores = predictions.scores()
+    if rich:
+        scores |= _more(predictions)
+        scores |= _evaluated(folder, fake, samples, classes)
+        if fake.members > 1:
+            scores |= _pairs(predictions)
+            _write_trajectory(folder, fake, classes)
+    (folder / "metrics.json").write_text(json.dumps(scores))
+    return folder
+
+
+def _predict(
+    fake: Fake, samples: int, classes: int, ease: float, known: bool = True, stream: int = 0
+) -> Predictions:
+    """Predictions of members that share some of their mistakes; `ease` makes them right."""
+    labels = np.random.default_rng(7).integers(classes, size=samples)
+    shared = np.random.default_rng([11, stream]).normal(size=(samples, classes))
+    own = np.random.default_rng([fake.seed, fake.members, len(fake.method), stream])
+    noise = own.normal(size=(fake.members, samples, classes))
+    logits = 1.2 * shared + fake.spread * noise
+    if known:
+        logits[:, np.arange(samples), labels] += fake.skill * ease
+    else:
+        labels = np.full(samples, -1)
+    logits *= 1.7
+    logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    info = {"dataset": "cifar10", "split": "test", "method": fake.method, "model": "wrn-28-10"}
+    info |= {"combine": "probabilities", "sparsity": fake.sparsity}
+    return Predictions(logs.astype(np.float32), labels, info)
+
+
+def _more(predictions: Predictions) -> dict[str, Any]:
+    ensemble, labels = predictions.ensemble(), predictions.labels
+    return {
+        "more": {
+            "brier": metrics.brier(ensemble, labels),
+            "adaptive_ece": metrics.adaptive_ece(ensemble, labels),
+            "classwise_ece": metrics.classwise_ece(ensemble, labels),
+            "aurc": metrics.risk_coverage(ensemble, labels).area,
+            "member_nll": metrics.member_nll(predictions.members(), labels),
+        }
+    }
+
+
+def _pairs(predictions: Predictions) -> dict[str, Any]:
+    members, size = predictions.members(), len(predictions.log_probs)
+    draw = np.random.default_rng(3)
+    features = []
+    for depth, layer in enumerate(LAYERS):
+        matrix = (1 + depth / 4) * draw.uniform(0.8, 1.2, (size, size)) * (1 - np.eye(size))
+        mean = float(matrix.sum() / (size * (size - 1)))
+        features.append({"layer": layer, "kl": mean, "kl_matrix": matrix.tolist()})
+    by_class = metrics.disagreement_by_class(members, predictions.labels)
+    return {
+        "diversity": {
+            "disagreement": metrics.disagreement(members),
+            "kl": metrics.kl(members),
+            "kl_one_way": metrics.kl(members, ordered=False),
+            "disagreement_matrix": metrics.disagreement_matrix(members).tolist(),
+            "kl_matrix": metrics.kl_matrix(members).tolist(),
+            "disagreement_by_class": by_class.tolist(),
+        },
+        "features": features,
+    }
+
+
+def _evaluated(folder: Path, fake: Fake, samples: int, classes: int) -> dict[str, Any]:
+    """Corruptions, sets of no class, attacks and layers."""
+    grid = [
+        [
+            _predict(
+                fake, 200, classes, 0.95 - 0.12 * severity - 0.015 * kind, stream=kind
+            ).scores()
+            for severity in range(1, 6)
+        ]
+        for kind in range(len(ALL19))
+    ]
+    table = {
+        key: [[cell["ensemble"][key] for cell in row] for row in grid]
+        for key in ("accuracy", "nll", "ece")
+    }
+    means = {
+        name: {
+            **{
+                key: float(np.mean([table[key][ALL19.index(kind)] for kind in kinds]))
+                for key in table
+            },
+            "ece_pooled": 0.9 * float(np.mean(table["ece"])),
+        }
+        for name, kinds in (("all19", ALL19), ("common15", metrics.CORRUPTION_SETS["common15"]))
+    }
+    clean = _predict(fake, samples, classes, 1.0).scores()["ensemble"]["accuracy"]
+    draw = np.random.default_rng(5)
+    transfer = clean * draw.uniform(0.3, 0.5, (fake.members, fake.members))
+    transfer[np.diag_indices(fake.members)] *= 0.3
+    attacked = transfer.mean(1) + 0.05
+    inside = _predict(fake, samples, classes, 1.0)
+    unknown = {}
+    for number, name in enumerate(("svhn", "gaussian-noise")):
+        outside = _predict(fake, samples, classes, 0, known=False, stream=100 + number)
+        outside.save(folder / "predictions" / "ood" / f"{name}.npz")
+        unknown[name] = {"samples": samples, **_detection(inside, outside)}
+    density = 1 - fake.sparsity
+    return {
+        "shift": {
+            "cifar10-c": {
+                "source": "generated",
+                "frost": "synthetic",
+                "samples": 200,
+                "types": list(ALL19),
+                "severities": [1, 2, 3, 4, 5],
+                **table,
+                "means": means,
+            }
+        },
+        "ood": unknown,
+        "attacks": {
+            "fgsm": {
+                "epsilon": 8 / 255,
+                "steps": 1,
+                "samples": samples,
+                "clean": clean,
+                "min": float(attacked.min()),
+                "mean": float(attacked.mean()),
+                "max": float(attacked.max()),
+                "ensemble": attacked.tolist(),
+                "transfer": transfer.tolist(),
+            }
+        },
+        "layers": [
+            {
+                "name": layer,
+                "shape": [16, 16, 3, 3],
+                "density": [min(1.0, density * (2 - depth / len(LAYERS)))] * fake.members,
+            }
+            for depth, layer in enumerate(LAYERS)
+        ],
+    }
+
+
+def _detection(inside: Predictions, outside: Predictions) -> dict[str, Any]:
+    found = {}
+    for score in metrics.NOVELTY_SCORES:
+        sides = [metrics.novelty(each.members(), score) for each in (inside, outside)]
+        found[score] = {
+            "auroc": metrics.auroc(*sides),
+            "aupr": metrics.aupr(*sides),
+            "fpr95": metrics.fpr95(*sides),
+        }
+    return found
+
+
+def _phases(fake: Fake) -> list[tuple[int, str, int, str]]:
+    """Training run, name, epochs and events of each phase."""
+    if fake.method != "edst":
+        return [(run, "train", fake.epochs, "collect") for run in range(1, int(fake.runs) + 1)]
+    length = fake.epochs // (fake.members + 1)
+    last = fake.members
+    return [
+        (1, "explore", length, ""),
+        *(
+            (1, f"refine {n}", length, "collect escape" if n < last else "collect")
+            for n in range(1, last + 1)
+        ),
+    ]
+
+
+def _ledger(fake: Fake, phases: Sequence[tuple[int, str, int, str]]) -> dict[str, Any]:
+    density = 1 - fake.sparsity
+    return {
+        "tickets": fake.members,
+        "members": fake.members,
+        "runs": fake.runs,
+        "dense_epochs": 250.0,
+        "dense_flops": DENSE_FLOPS,
+        "dense_forward_flops": 1e10,
+        "test_flops": 1e10 * density * fake.members,
+        "parameters": 36_500_000,
+        "ticket_parameters": int(36_500_000 * density),
+        "ticket_bytes": int(146e6 * density * fake.members),
+        "phases": [
+            {
+                "run": run,
+                "phase": name,
+                "epochs": float(epochs),
+                "steps": 391 * epochs,
+                "sparsity": fake.sparsity,
+                "explorations": 97 if fake.sparsity else 0,
+                "flops": DENSE_FLOPS * epochs / 250 * (1.7 * density if fake.sparsity else 1),
+                "growth_flops": 1e13 if fake.sparsity else 0.0,
+                "seconds": 40.0 * epochs,
+            }
+            for run, name, epochs, _ in phases
+        ],
+    }
+
+
+def _write_log(path: Path, fake: Fake, phases: Sequence[tuple[int, str, int, str]]) -> None:
+    rows, before = [], (0, 0)
+    for run, name, epochs, events in phases:
+        start = before[1] if before[0] == run else 0
+        for epoch in range(start + 1, start + epochs + 1):
+            progress = epoch / fake.epochs
+            loss = 2.0 * np.exp(-4 * progress) + 0.05 + 0.1 * ((epoch - start) < 3)
+            rows.append(
+                {
+                    "run": run,
+                    "phase": name,
+                    "epoch": float(epoch),
+                    "step": 391 * epoch,
+                    "lr": 0.1 * 0.1 ** int(3 * (epoch - start) / epochs),
+                    "train_loss": loss,
+                    "train_accuracy": 1 - loss / 3,
+                    "validation_loss": loss + 0.1,
+                    "validation_accuracy": 1 - (loss + 0.1) / 3,
+                    "itop_rate": 1 - 0.8 * np.exp(-3 * progress) if fake.sparsity else "",
+                    "events": events if epoch == start + epochs else "",
+                    "seconds": 40.0 * epoch,
+                }
+            )
+        before = (run, start + epochs)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _write_trajectory(folder: Path, fake: Fake, classes: int, samples: int = 40) -> None:
+    """Ten checkpoints of each ticket, on the way from a shared start to an own end."""
+    labels = np.random.default_rng(7).integers(classes, size=samples)
+    for ticket in range(1, fake.members + 1):
+        run = 1 if fake.method == "edst" else ticket
+        first = 10 * (ticket - 1) if fake.method == "edst" else 0
+        for step in range(1, 11):
+            end = _predict(fake, samples, classes, step / 10, stream=step).log_probs[ticket - 1]
+            number = first + step
+            info = {
+                "dataset": "cifar10",
+                "combine": "probabilities",
+                "run": run,
+                "step": 391 * number,
+                "epoch": float(number),
+                "phase": f"refine {ticket}",
+                "ticket": ticket,
+                "collected": step == 10,
+                "samples": list(range(samples)),
+            }
+            path = folder / "trajectory" / f"{run}-{391 * number:06}.npz"
+            Predictions(end[None], labels, info).save(path)
+
+
+def main(root: Path) -> None:
+    """Writes the four runs."""
+    for fake in FAKES:
+        print(write_fake(root, fake, samples=2000))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

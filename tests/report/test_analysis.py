@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from freetickets import metrics
+from freetickets.report import analyse, differences, intervals, read_run
+from freetickets.report.analysis import class_names
+
+from .fake_runs import FAKES, write_fake
+
+
+@pytest.fixture(scope="module")
+def run(full_runs):
+    return full_runs[3]
+
+
+@pytest.fixture(scope="module")
+def analysis(run):
+    return analyse(run)
+
+
+def test_a_run_without_predictions_has_no_analysis(runs):
+    assert analyse(runs[0]) is None
+
+
+def test_a_single_network_has_no_sizes_and_no_disagreement(full_runs):
+    analysis = analyse(full_runs[0])
+    assert analysis.sizes is None
+    assert analysis.classes.disagreement is None
+
+
+def test_all_of_it_agrees_with_the_saved_scores(run, analysis):
+    assert analysis.reliability.ece == pytest.approx(run.ensemble.ece)
+    assert analysis.risk.area == pytest.approx(run.results.more["aurc"])
+    assert analysis.sizes.ensemble_accuracy[-1] == run.ensemble.accuracy
+    assert analysis.sizes.ensemble_nll[-1] == pytest.approx(run.ensemble.nll)
+    assert analysis.sizes.member_accuracy[-1] == pytest.approx(run.member_mean.accuracy)
+    assert analysis.sizes.kl[-1] == pytest.approx(run.results.diversity.kl)
+    for name, found in analysis.unfamiliar.items():
+        assert found.auroc == pytest.approx(
+            run.results.unknown[name].scores["max_probability"].auroc
+        )
+
+
+def test_the_first_size_is_the_first_member_alone(run, analysis):
+    assert analysis.sizes.ensemble_accuracy[0] == run.members[0].accuracy
+    assert analysis.sizes.ensemble_nll[0] == pytest.approx(run.members[0].nll)
+    assert np.isnan(analysis.sizes.kl[0])
+
+
+def test_the_second_size_is_the_first_two_members(run, analysis):
+    members = run.load_predictions().members()[:2]
+    labels = run.load_predictions().labels
+    assert analysis.sizes.ensemble_accuracy[1] == metrics.accuracy(members, labels)
+    assert analysis.sizes.kl[1] == pytest.approx(metrics.kl(members))
+
+
+def test_class_scores_are_those_of_the_samples_of_a_class(analysis):
+    chosen = analysis.ensemble[0].argmax(-1)
+    for label in range(10):
+        of_class = analysis.labels == label
+        assert analysis.classes.accuracy[label] == (chosen == label)[of_class].mean()
+
+
+def test_a_class_without_samples_has_no_accuracy(tmp_path):
+    run = read_run(write_fake(tmp_path, FAKES[2], samples=5, rich=False))
+    accuracy = analyse(run).classes.accuracy
+    assert np.isnan(accuracy).sum() >= 5
+
+
+def test_the_area_under_the_roc_is_that_of_scikit_learn(analysis):
+    found = analysis.unfamiliar["svhn"]
+    truth = np.r_[np.zeros(len(analysis.inside)), np.ones(len(found.outside))]
+    score = np.r_[analysis.inside, found.outside]
+    assert found.auroc == pytest.approx(roc_auc_score(truth, score))
+
+
+def test_a_set_whose_predictions_are_gone_is_left_out(tmp_path):
+    folder = write_fake(tmp_path, FAKES[3], samples=30)
+    (folder / "predictions" / "ood" / "svhn.npz").unlink()
+    assert list(analyse(read_run(folder)).unfamiliar) == ["gaussian-noise"]
+
+
+def test_classes_have_the_names_of_the_data_set(run, runs):
+    assert class_names(run, 10)[:2] == ["airplane", "automobile"]
+    assert class_names(run, 3) == ["0", "1", "2"]
+    assert class_names(runs[0], 2) == ["0", "1"]  # of a data set that is not known
+
+
+def test_intervals_hold_the_score(run, analysis):
+    found = intervals(analysis.ensemble, analysis.labels)
+    for name, interval in found.items():
+        assert interval.value == pytest.approx(getattr(run.ensemble, name))
+        assert interval.low < interval.high
+    assert found["accuracy"].low < run.ensemble.accuracy < found["accuracy"].high
+
+
+def test_differences_change_sign_with_their_sides(full_runs, analysis):
+    other = analyse(full_runs[0])
+    there = differences(analysis.ensemble, other.ensemble, analysis.labels)
+    back = differences(other.ensemble, analysis.ensemble, analysis.labels)
+    assert there.mcnemar == back.mcnemar
+    for name, found in there.scores.items():
+        assert found.value == pytest.approx(-back.scores[name].value)
+        assert found.low == pytest.approx(-back.scores[name].high)
+        assert found.p == pytest.approx(back.scores[name].p)
+
+
+def test_between_infinities_no_p_value_is_claimed():
+    certain = np.log(np.array([[[1.0, 1e-300], [1e-300, 1.0]]]))
+    certain[certain < -600] = -np.inf
+    found = differences(certain, certain[:, ::-1], np.array([1, 1]))
+    assert np.isnan(found.scores["nll"].p)
+    assert found.scores["accuracy"].p == 1

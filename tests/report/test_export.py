@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import csv
+import io
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetickets.report import (
+    Cell,
+    Details,
+    Folded,
+    Page,
+    Section,
+    Table,
+    as_csv,
+    as_latex,
+    as_markdown,
+    write_tables,
+)
+
+TABLE = Table(
+    ["run", "Acc ↑", "NLL ↓", "Acc ↑"],
+    [
+        [Cell("a_b"), Cell("50.0%", 0.501, "best"), Cell("–"), Cell("1%", 0.01)],
+        [Cell("c&d"), Cell("60.0%", 0.6, "second"), Cell("0.2", 0.2), Cell("2%", 0.02)],
+    ],
+    [("", 1), ("ensemble", 2), ("member", 1)],
+    [("one-pass", 1), ("multi-pass", 1)],
+)
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_csv_holds_the_numbers_unrounded_and_tells_equal_titles_apart():
+    titles = ("group", "run", "ensemble Acc", "NLL", "member Acc")
+    assert rows_of(as_csv(TABLE)) == [
+        dict(zip(titles, ("one-pass", "a_b", "0.501", "", "0.01"), strict=True)),
+        dict(zip(titles, ("multi-pass", "c&d", "0.6", "0.2", "0.02"), strict=True)),
+    ]
+
+
+def test_a_name_is_no_formula_in_a_spreadsheet():
+    assert rows_of(as_csv(Table(["run"], [[Cell("=1+1")]]))) == [{"run": "'=1+1"}]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1))
+def test_any_name_comes_back_from_csv(name):
+    (row,) = rows_of(as_csv(Table(["run", "x"], [[Cell(name), Cell("1", 1.5)]])))
+    assert row["run"] in (name, f"'{name}", "" if name == "–" else name)
+    assert row["x"] == "1.5"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"])))
+def test_no_name_breaks_a_markdown_row(name):
+    text = as_markdown(Table(["run", "x"], [[Cell(name), Cell("1", 1.5)]]))
+    line = text.splitlines()[2]
+    assert line.replace("\\\\", "").replace("\\|", "").count("|") == 3
+
+
+@given(st.text(st.characters(codec="ascii", exclude_categories=["Cc"])))
+def test_no_name_is_a_command_in_latex(name):
+    line = as_latex(Table(["run", "x"], [[Cell(name), Cell("1", 1.5)]])).splitlines()[5]
+    plain = line.removesuffix(r" \\").replace(r"\&", "").replace(r"\%", "")
+    assert plain.count("&") == 1
+    assert "%" not in plain
+    for sign in "#$_":
+        assert plain.count(sign) == plain.count(f"\\{sign}")
+
+
+def test_latex_marks_as_the_paper_does():
+    text = as_latex(TABLE)
+    assert r"a\_b & \textbf{50.0\%} & -- & 1\%" in text
+    assert r"c\&d & \textcolor{blue}{\textbf{60.0\%}}" in text
+    assert r"\multicolumn{2}{c}{ensemble}" in text
+    assert text.count(r"\midrule") == 2
+    assert r"Acc ($\uparrow$)" in text
+
+
+def test_markdown_has_a_line_for_each_row_and_group():
+    lines = as_markdown(TABLE).splitlines()
+    assert lines[0] == "| run | ensemble Acc ↑ | NLL ↓ | member Acc ↑ |"
+    assert lines[1] == "|---|---:|---:|---:|"
+    assert lines[2] == "| *one-pass* |  |  |  |"
+    assert lines[3] == r"| a\_b | **50.0%** | – | 1% |"
+
+
+def test_every_table_of_a_page_becomes_three_files(tmp_path):
+    page = Page(
+        "P",
+        "L",
+        [
+            Section("One", "How.", TABLE, "one"),
+            Section("Two", "How.", Folded("open", TABLE), "two"),
+            Section("Three", "How.", Details([("a", "b")]), "three"),
+        ],
+    )
+    written = write_tables(page, tmp_path / "tables")
+    assert sorted(path.name for path in written) == [
+        *("one.csv", "one.md", "one.tex", "two.csv", "two.md", "two.tex")
+    ]
+    assert all(path.read_text() for path in written)
+    assert (tmp_path / "tables" / "one.tex").read_text().splitlines()[1] == "% One. How."

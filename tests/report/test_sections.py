@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from freetickets.errors import FreeTicketsError
+from freetickets.report import Comparison, find_reference, read_run, read_runs
+from freetickets.report.sections import main, members, robustness, uncertainty
+
+from .conftest import scores
+from .fake_runs import FAKES, write_fake
+
+
+@pytest.fixture(scope="module")
+def comparison(full_runs):
+    return Comparison.of(full_runs)
+
+
+def table_of(sections):
+    (section,) = sections
+    table = getattr(section.body, "table", section.body)
+    return [dict(zip(table.header, [cell.text for cell in row], strict=True)) for row in table.rows]
+
+
+def values_of(sections):
+    (section,) = sections
+    table = getattr(section.body, "table", section.body)
+    return [[cell.value for cell in row] for row in table.rows]
+
+
+def test_the_reference_is_the_dense_model_or_the_first_run(full_runs):
+    assert find_reference(full_runs).name == "dense"
+    assert find_reference(full_runs[::-1]).name == "dense"
+    assert find_reference(full_runs[2:]).name == "dst"
+    assert find_reference(full_runs, "edst").name == "edst"
+    with pytest.raises(FreeTicketsError, match="none of the runs: give one of dense, dense-ens"):
+        find_reference(full_runs, "mimo")
+
+
+def test_differences_are_between_the_rows_of_the_main_table(comparison, full_runs):
+    rows = values_of(main.differences_section(comparison))
+    for run, row in zip(full_runs[1:], rows, strict=True):
+        gaps = [row[1], row[5], row[9]]
+        ours, base = run.ensemble, full_runs[0].ensemble
+        expected = [ours.accuracy - base.accuracy, ours.nll - base.nll, ours.ece - base.ece]
+        assert gaps == pytest.approx(expected)
+
+
+def test_without_predictions_nothing_is_claimed_to_be_sure(runs):
+    comparison = Comparison.of(runs)
+    assert main.differences_section(comparison) == []
+    assert main.intervals_section(comparison) == []
+    assert uncertainty.reliability_section(comparison) == []
+
+
+def test_correlations_need_three_runs_of_several_members(comparison, full_runs):
+    rows = table_of(members.correlation_section(comparison))
+    assert [row["runs"] for row in rows] == ["3", "3", "3"]
+    fewer = Comparison(full_runs[:3], full_runs[0], comparison.analyses)
+    assert members.correlation_section(fewer) == []
+
+
+def test_runs_that_differ_in_sparsity_only_make_a_curve(tmp_path):
+    folders = [
+        write_fake(tmp_path, replace(FAKES[3], name=name, sparsity=sparsity), 30, rich=False)
+        for name, sparsity in (("s9", 0.9), ("s8", 0.8))
+    ]
+    other = write_fake(tmp_path, replace(FAKES[3], name="seed", seed=1), 30, rich=False)
+    runs = read_runs([*folders, other])
+    (section,) = members.sparsity_section(Comparison.of(runs))
+    assert section.key == "sparsity"
+    assert members.sparsity_section(Comparison.of([runs[0], runs[2]])) == []
+
+
+def test_severities_are_averaged_over_the_types_that_all_runs_have(comparison, full_runs):
+    shift = full_runs[3].results.shift["cifar10-c"]
+    fewer = replace(
+        shift,
+        types=shift.types[:2],
+        accuracy=shift.accuracy[:2],
+        nll=shift.nll[:2],
+        ece=shift.ece[:2],
+    )
+    run = replace(full_runs[3], results=replace(full_runs[3].results, shift={"cifar10-c": fewer}))
+    mixed = Comparison([*full_runs[:3], run], full_runs[0], comparison.analyses)
+    assert "over 19 types" in robustness.severity_section(comparison)[0].caption
+    assert "over 2 types" in robustness.severity_section(mixed)[0].caption
+
+
+def test_every_corrupted_set_has_its_row(comparison):
+    assert len(table_of(robustness.corruption_scores_section(comparison))) == 4 * 19 * 5
+
+
+def test_synthetic_frost_is_told(comparison):
+    rows = table_of(robustness.corruptions_section(comparison))
+    assert {row["samples from"] for row in rows} == {"generated, synthetic frost"}
+    assert "synthetic textures" in robustness.types_section(comparison)[0].caption
+
+
+def test_attacks_are_told_with_their_size(comparison, full_runs):
+    row = table_of(robustness.attacks_section(comparison))[3]
+    assert (row["run"], row["attack"], row["ε"], row["steps"]) == ("edst", "fgsm", "8/255", "1")
+    assert row["mean ↑"] == f"{full_runs[3].results.attacks['fgsm'].mean:.2%}"
+
+
+def test_one_network_has_no_transfer_and_no_mutual_information(full_runs):
+    alone = Comparison.of(full_runs[:1])
+    assert robustness.transfer_section(alone) == []
+    (section,) = uncertainty.unknown_section(alone)
+    for row in section.body.rows:
+        assert [cell.text for cell in row[-3:]] == ["–"] * 3
+        assert all(cell.value is not None for cell in row[2:-3])
+
+
+def test_detection_is_shown_as_it_was_measured(comparison, full_runs):
+    (section,) = uncertainty.unknown_section(comparison)
+    row = next(row for row in section.body.rows if (row[0].text, row[1].text) == ("svhn", "edst"))
+    measured = full_runs[3].results.unknown["svhn"].scores
+    shown = [cell.value for cell in row[3:]]
+    assert shown == [
+        number
+        for score in ("max_probability", "entropy", "mutual_information")
+        for number in (measured[score].auroc, measured[score].aupr, measured[score].fpr95)
+    ]
+
+
+def test_natural_shifts_are_shown_in_both_ways(write_run):
+    ways = {"1000-way": scores(0.01, 8.0, 0.4), "200-way": scores(0.04, 5.0, 0.3)}
+    run = read_run(write_run(metrics={"natural": {"imagenet-a": ways}}))
+    comparison = Comparison.of([run])
+    rows = table_of(robustness.natural_section(comparison))
+    assert [(row["classes"], row["Acc ↑"]) for row in rows] == [
+        ("1000-way", "1.00%"),
+        ("200-way", "4.00%"),
+    ]
+    (section,) = main.main_section(comparison)
+    assert "aAcc ↑" in section.body.header
+    assert "ImageNet-A" in section.caption
