@@ -240,7 +240,7 @@ def test_a_changed_setting_is_named_and_no_file_is_touched(
     line = one_line(cli(*trained.command, "-o", trained.folder, "--lr", 0.7))
     assert "holds a run with other settings (lr: 0.05 -> 0.7): use the same settings" in line
     line = one_line(cli(*trained.command, "-o", trained.folder, "--sparsity", 0.9, "-b", 32))
-    assert "options: " in line
+    assert "sparsity: 0.8 -> 0.9" in line
     assert "batch_size: 16 -> 32" in line
     assert digests(trained.folder) == before
 
