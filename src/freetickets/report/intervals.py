@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import metrics
+from ..errors import FreeTicketsError
 from ..metrics import Difference, Interval
 
 Array = npt.NDArray[np.float64]
@@ -36,8 +38,7 @@ class Differences:
 
 def intervals(log_probs: Array, labels: Labels) -> dict[str, Interval]:
     """The scores of an ensemble (1, N, C), each with its bootstrap interval."""
-    with np.errstate(invalid="ignore"):  # an infinite NLL has no interval
-        return {name: metrics.bootstrap(score, log_probs, labels) for name, score in SCORES.items()}
+    return {name: metrics.bootstrap(score, log_probs, labels) for name, score in SCORES.items()}
 
 
 def differences(log_probs: Array, reference: Array, labels: Labels) -> Differences:
@@ -49,18 +50,16 @@ def differences(log_probs: Array, reference: Array, labels: Labels) -> Differenc
         >>> found.scores["accuracy"].value, found.mcnemar
         (1.0, 0.03125)
     """
-    with np.errstate(invalid="ignore"):
-        scores = {
-            name: metrics.paired_difference(score, log_probs, reference, labels)
-            for name, score in SCORES.items()
-        }
     return Differences(
-        {name: _honest(each) for name, each in scores.items()},
+        {name: _difference(score, log_probs, reference, labels) for name, score in SCORES.items()},
         metrics.mcnemar(log_probs, reference, labels),
     )
 
 
-def _honest(difference: Difference) -> Difference:
-    """Without the p-value of a difference that is none: between infinities, say."""
-    finite = math.isfinite(difference.value)
-    return difference if finite else replace(difference, p=math.nan)
+def _difference(
+    score: Callable[[Array, Labels], float], log_probs: Array, reference: Array, labels: Labels
+) -> Difference:
+    try:
+        return metrics.paired_difference(score, log_probs, reference, labels)
+    except FreeTicketsError:  # both are infinitely wrong: no number says by how much more
+        return Difference(math.nan, math.nan, math.nan, math.nan)
