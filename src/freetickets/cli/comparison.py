@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..report import Column, Differences, Row
 
 _WIDTH = 100
-_NAMES_WIDTH = 30  # of the two columns that may wrap
+_NAMES_WIDTH = 44  # at most, of the two columns that may wrap
 _STYLES = {"": "", "best": "bold", "second": "bold blue"}
 _FORMS = {"accuracy": "+.2%", "nll": "+.4f", "ece": "+.4f"}
 
@@ -30,7 +30,8 @@ def print_comparison(rows: Sequence[Row]) -> None:
     lines = [[Text(row.run), Text(row.description)] for row in rows]
     for name in ("run", "method"):
         table.add_column(name, vertical="bottom", overflow="fold")
-    for column in _columns_within(console.width - _NAMES_WIDTH, rows):
+    names = sum(max(map(len, column)) + 2 for column in zip(*lines, strict=True))
+    for column in _columns_within(console.width - min(names, _NAMES_WIDTH), rows):
         table.add_column(column.short or "", justify="right", vertical="bottom", no_wrap=True)
         for row, line in zip(rows, lines, strict=True):
             line.append(Text(column.text(row), style=_STYLES[mark_of(row, column, rows)]))

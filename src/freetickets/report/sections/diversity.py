@@ -82,7 +82,7 @@ def features_section(comparison: Comparison) -> list[Section]:
         "channels, summed over positions, the mean over samples and over ordered pairs of members."
     )
     figure = Figure(feature_curves(curves, comparison.names), "features")
-    return [Section("Feature maps", caption, figure, "features", CHAPTER)]
+    return [Section("Feature maps by layer", caption, figure, "features", CHAPTER)]
 
 
 def trajectories_section(comparison: Comparison) -> list[Section]:
@@ -104,4 +104,4 @@ def trajectories_section(comparison: Comparison) -> list[Section]:
     )
     paths = {name: each for found in embeddings for name, each in found.paths.items()}
     figure = Figure(trajectories(paths), "trajectories")
-    return [Section("Ways through training", caption, figure, "trajectories", CHAPTER)]
+    return [Section("Training trajectories (t-SNE)", caption, figure, "trajectories", CHAPTER)]

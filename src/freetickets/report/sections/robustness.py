@@ -78,7 +78,7 @@ def severity_section(comparison: Comparison) -> list[Section]:
         "by severity."
     )
     figure = Figure(severity_curves(first, curves, comparison.names), "severity")
-    return [Section("By severity", caption, figure, "severity", CHAPTER)]
+    return [Section("Corruptions by severity", caption, figure, "severity", CHAPTER)]
 
 
 def types_section(comparison: Comparison) -> list[Section]:
@@ -103,7 +103,7 @@ def types_section(comparison: Comparison) -> list[Section]:
     if any(shift.frost == "synthetic" for shift in shifts.values()):
         caption += " Frost was generated from synthetic textures, not from the original pictures."
     figure = Figure(panels, "corruption-types")
-    return [Section("By type of corruption", caption, figure, "corruption-types", CHAPTER)]
+    return [Section("Corruptions by type", caption, figure, "corruption-types", CHAPTER)]
 
 
 def corruption_scores_section(comparison: Comparison) -> list[Section]:

@@ -112,7 +112,7 @@ def unknown_section(comparison: Comparison) -> list[Section]:
         "share of test samples flagged where 95% of the set are."
     )
     table = Table(header, rows, groups)
-    return [Section("Samples of no class", caption, table, "ood", CHAPTER)]
+    return [Section("Out-of-distribution detection", caption, table, "ood", CHAPTER)]
 
 
 def roc_section(comparison: Comparison) -> list[Section]:
@@ -152,7 +152,7 @@ def histograms_section(comparison: Comparison) -> list[Section]:
         "(inside) and over the samples of the set (outside)."
     )
     figure = Figure(panels, "novelty")
-    return [Section("How novel samples seem", caption, figure, "novelty", CHAPTER)]
+    return [Section("Novelty of known and unknown samples", caption, figure, "novelty", CHAPTER)]
 
 
 def _names(comparison: Comparison) -> list[str]:
