@@ -8,8 +8,10 @@ KERNELS := src/freetickets/kernels
 .PHONY: demo test lint bench clean
 
 demo: $(VENV)/installed-all
-	$(BIN)/freetickets train edst --model mlp-512-512 --tickets 3 --sparsity 0.8 --output $(RUNS)/edst
-	$(BIN)/freetickets train dense --model mlp-512-512 --output $(RUNS)/dense
+	$(BIN)/freetickets train edst --model mlp-512-512 --tickets 3 --sparsity 0.8 --trajectory 2 --output $(RUNS)/edst
+	$(BIN)/freetickets train dense --model mlp-512-512 --trajectory 2 --output $(RUNS)/dense
+	$(BIN)/freetickets evaluate $(RUNS)/edst --all --samples 500
+	$(BIN)/freetickets evaluate $(RUNS)/dense --all --samples 500
 	$(BIN)/freetickets report $(RUNS)/edst $(RUNS)/dense --output $(RUNS)/report.html
 
 test: $(VENV)/installed-dev
@@ -24,6 +26,7 @@ bench: $(VENV)/installed-all,bench
 	$(BIN)/freetickets bench kernels
 	$(BIN)/freetickets bench train
 	$(BIN)/freetickets bench infer
+	$(BIN)/freetickets bench metrics
 
 clean:
 	rm -rf $(VENV) $(RUNS) build $(KERNELS)/_native.so
