@@ -8,8 +8,8 @@ from typing import Any
 
 from ..data.ood import OOD_NAMES, is_name, load_ood, refuse_known
 from ..errors import FreeTicketsError, UnknownNameError
+from ..predictions import Predictions
 from .home import Home
-from .predictions import Predictions
 from .request import Request
 from .sets import EvaluationSet, Predictor, of_parts
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, StoppedError
+from ..predictions import Predictions, read_info
 from ..storage import read_json, write_json
 from .adjust import describe_adjustment
 from .home import Home
 from .novel import attack_sets, every_ood_set, ood_sets
-from .predictions import Predictions, read_info
 from .progress import PredictionProgress
 from .request import Request
 from .sets import EvaluationSet, Predictor

@@ -21,9 +21,9 @@ from ..data.shifted import (
     shifted_folder,
 )
 from ..errors import FreeTicketsError, UnknownNameError
+from ..predictions import read_info
 from .home import Home
-from .predictions import one_set, read_info
-from .sets import AnySplit, EvaluationSet, first_samples, of_parts
+from .sets import AnySplit, EvaluationSet, first_samples, of_parts, one_set
 
 _SEED = 0
 _BY_ALIAS = {alias: name for name, alias in ALIASES.items()}

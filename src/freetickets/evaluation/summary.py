@@ -13,8 +13,9 @@ import numpy.typing as npt
 from .. import metrics
 from ..calibration import Temperature
 from ..errors import FreeTicketsError
+from ..predictions import Predictions, read_info
 from ..storage import read_json
-from .predictions import Predictions, one_set, read_info
+from .sets import one_set
 from .tickets import digest_tickets
 
 Tell = Callable[[str], None]
