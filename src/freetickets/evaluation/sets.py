@@ -125,4 +125,4 @@ def first_samples(split: AnySplit, count: int | None, first: int = 0) -> AnySpli
 
 def one_set(info: Mapping[str, Any]) -> tuple[Any, ...]:
     """What all corruption types that are averaged must have in common."""
-    return info.get("source"), info.get("samples"), info.get("seed")
+    return tuple(info.get(key) for key in ("source", "samples", "seed", "images"))

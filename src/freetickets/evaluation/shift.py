@@ -11,9 +11,9 @@ import torch
 
 from .. import metrics
 from ..data import LazySplit, Split
+from ..data.corruptions.names import SEVERITIES
 from ..data.shifted import (
     ALIASES,
-    SEVERITIES,
     CorruptedArrays,
     corrupted_photos,
     frost_of,
@@ -97,6 +97,7 @@ def _set(
         "corruption": name,
         "source": source,
         "samples": home.limit,
+        "images": home.digest,
         "parts": [str(severity) for severity in SEVERITIES],
         **more,
     }
