@@ -314,6 +314,7 @@ def test_adjustments_outlast_an_evaluation_without_them(cli: Cli, trained: Any) 
         ("--corruptions all18", "did you mean 'all19'?"),
         ("--attack fgms", "did you mean 'fgsm'?"),
         ("--attack fgsm --epsilon eight", "--epsilon eight is no number"),
+        ("--attack fgsm --epsilon 1e400", "--epsilon 1e400 is no number"),
         ("--attack fgsm --epsilon 8", "choose it above 0 and up to 1"),
         ("--samples 0", "choose at least 1"),
         ("--samples few", "invalid int value"),

@@ -143,3 +143,9 @@ def test_the_published_sets_are_read(inside: Split, real_data: Callable[[str], P
     assert split.inputs.shape[1:] == (3, 32, 32)
     assert int(split.labels.max()) == -1
     refuse_known("svhn", split.inputs, fingerprints([load("cifar10", "test", root)]))
+
+
+def test_an_array_of_no_images_is_refused(tmp_path: Path, inside: Split) -> None:
+    np.save(tmp_path / "none.npy", np.zeros((0, 8, 8, 3), np.uint8))
+    with pytest.raises(FreeTicketsError, match="holds no images"):
+        load_ood(str(tmp_path / "none.npy"), inside, COLOUR)

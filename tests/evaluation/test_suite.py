@@ -398,3 +398,88 @@ def test_imagenet_a_is_scored_among_all_classes_and_its_own(
     ways = scores["natural"]["imagenet-a"]
     assert ways["200-way"]["nll"] < ways["1000-way"]["nll"]
     assert ways["200-way"]["accuracy"] == 0.5  # the same picture twice
+
+
+def test_features_are_computed_again_for_more_samples_and_outlive_a_fresh_test_set(
+    run_folder: Path, ensemble: ft.Ensemble
+) -> None:
+    few = evaluate_run(run_folder, ensemble, request=Request(features=True, samples=3))
+    all_ = evaluate_run(run_folder, ensemble, request=Request(features=True))
+    assert all_["features"] != few["features"]
+    assert (
+        evaluate_run(run_folder, ensemble, request=Request(fresh=True))["features"]
+        == (all_["features"])
+    )
+    fewer = evaluate_run(run_folder, ensemble, request=Request(features=True, samples=3))
+    assert fewer["features"] == all_["features"]  # as for the test set: more stay
+
+
+def test_ood_sets_are_left_out_when_fewer_test_samples_are_saved(
+    run_folder: Path, ensemble: ft.Ensemble, strange: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = Request(ood=(str(strange),))
+    whole = evaluate_run(run_folder, ensemble, request=request)
+    fewer = evaluate_run(run_folder, ensemble, request=Request(samples=5))
+    assert "ood" not in fewer
+    assert "more than the 5 test samples" in capsys.readouterr().err
+    assert evaluate_run(run_folder, ensemble, request=request)["ood"] == whole["ood"]
+
+
+def test_a_file_of_ood_images_that_changed_is_predicted_again(
+    run_folder: Path, ensemble: ft.Ensemble, strange: Path, predicted: Count
+) -> None:
+    request = Request(ood=(str(strange),))
+    evaluate_run(run_folder, ensemble, request=request)
+    np.save(strange, 255 - np.load(strange))
+    evaluate_run(run_folder, ensemble, request=request)
+    assert predicted == [*predicted[:1], "ood/strange", "ood/strange"]
+
+
+def test_test_images_that_changed_are_never_mixed_with_what_is_saved_of_the_others(
+    run_folder: Path, images_npz: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = images_npz.read_bytes()
+    evaluate_run(run_folder, ft.load(run_folder), request=Request(attacks=("fgsm",)))
+    arrays = dict(np.load(images_npz))
+    arrays["x_test"] = 255 - arrays["x_test"]
+    try:
+        np.savez(images_npz, **arrays)
+        scores = evaluate_run(run_folder, ft.load(run_folder))
+    finally:
+        images_npz.write_bytes(before)
+    assert "attacks" not in scores
+    assert "is of other test images" in capsys.readouterr().err
+
+
+def test_ood_folders_keep_what_follows_a_dot_in_their_names(
+    run_folder: Path, ensemble: ft.Ensemble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("v1.0", "v1.1"):
+        (tmp_path / name).mkdir()
+        noise = np.random.default_rng(len(name)).integers(0, 256, (8, 8), dtype=np.uint8)
+        Image.fromarray(noise).save(tmp_path / name / "one.png")
+    monkeypatch.chdir(tmp_path / "v1.0")
+    scores = evaluate_run(run_folder, ensemble, request=Request(ood=(".", "../v1.1")))
+    assert list(scores["ood"]) == ["v1.0", "v1.1"]
+
+
+@pytest.mark.parametrize("content", ["{", "[]"])
+@pytest.mark.parametrize("name", ["metrics.json", "predictions/networks.json"])
+def test_a_damaged_file_of_values_is_written_anew(
+    run_folder: Path, ensemble: ft.Ensemble, name: str, content: str
+) -> None:
+    scores = evaluate_run(run_folder, ensemble)
+    (run_folder / name).write_text(content)
+    assert evaluate_run(run_folder, ensemble) == scores
+    assert isinstance(json.loads((run_folder / name).read_text()), dict)
+
+
+def test_a_test_set_whose_numbers_are_damaged_is_predicted_again(
+    run_folder: Path, ensemble: ft.Ensemble, strange: Path, predicted: Count
+) -> None:
+    evaluate_run(run_folder, ensemble)
+    path = run_folder / "predictions" / "bars.npz"
+    saved = Predictions.load(path)
+    Predictions(saved.log_probs[:, 1:], saved.labels, saved.info).save(path)
+    evaluate_run(run_folder, ensemble, request=Request(ood=(str(strange),)))
+    assert predicted == ["bars", "bars", "ood/strange"]

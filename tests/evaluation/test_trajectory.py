@@ -15,8 +15,8 @@ from freetickets.evaluation.trajectory import (
     Checkpoint,
     embed,
     read_trajectory,
-    trajectory_file,
 )
+from freetickets.predictions import trajectory_file
 
 LABELS = np.arange(20) % 3
 

@@ -228,3 +228,15 @@ def test_restricted_classes_keep_probabilities_that_a_float_can_not_hold() -> No
 def test_classes_that_can_not_be_kept_are_refused(classes: list[Any], message: str) -> None:
     with pytest.raises(FreeTicketsError, match=message):
         restrict_classes(np.log(np.full((1, 2, 3), 1 / 3)), classes)
+
+
+@pytest.mark.parametrize("logs", [[[["a"]]], [[[0.0]], [[0.0, 0.0]]]])
+def test_what_is_no_array_of_numbers_is_refused(logs: Any) -> None:
+    with pytest.raises(FreeTicketsError, match="must be an array of numbers"):
+        accuracy(logs, [0])
+
+
+@pytest.mark.parametrize("combine", ["probabilities", "logits"])
+def test_one_member_without_its_axis_can_not_be_combined(combine: str) -> None:
+    with pytest.raises(FreeTicketsError, match=r"\(members, samples, classes\), not \(2, 3\)"):
+        ensemble_log_probs(np.log(np.full((2, 3), 1 / 3)), combine)

@@ -138,7 +138,7 @@ def _fraction(text: str) -> float:
     """A share such as 8/255 or 0.03."""
     try:
         return float(Fraction(text.replace(" ", "")))
-    except (ValueError, ZeroDivisionError) as error:
+    except (ValueError, ArithmeticError) as error:
         raise FreeTicketsError(f"--epsilon {text} is no number: give 8/255 or 0.03") from error
 
 

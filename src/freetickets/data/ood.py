@@ -85,6 +85,8 @@ def load_ood(
         images = split.inputs[:samples].numpy()
         inputs = torch.from_numpy(match_shape(images, shape, name, resize))
     inputs = inputs[:samples]
+    if not len(inputs):
+        raise FreeTicketsError(f"{name} holds no images")
     return Split(inputs, torch.full((len(inputs),), -1))
 
 
@@ -115,6 +117,13 @@ def fingerprints(splits: Iterable[Split | LazySplit]) -> set[bytes]:
         if isinstance(split, Split)
         for print_ in _each_print(split.inputs)
     }
+
+
+def digest(inputs: torch.Tensor) -> str:
+    """A digest of samples, their shape and their order."""
+    content = hashlib.sha256(f"{tuple(inputs.shape)}{inputs.dtype}".encode())
+    content.update(np.ascontiguousarray(inputs.numpy()).data)
+    return content.hexdigest()[:16]
 
 
 def _each_print(inputs: torch.Tensor) -> Iterable[bytes]:

@@ -12,14 +12,13 @@ import torch
 
 from ..errors import FreeTicketsError
 from ..storage import read_json
+from .corruptions.names import SEVERITIES, set_name
 from .layout import channels_first
 from .split import LazySplit, Split
 from .tree import image_files
 
-SEVERITIES = (1, 2, 3, 4, 5)
 # Names that others give to types: those of TensorFlow Datasets.
 ALIASES = {"glass_blur": "frosted_glass_blur", "elastic_transform": "elastic"}
-_FOLDERS = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C", "imagenet": "ImageNet-C"}
 
 
 def shifted_folder(dataset: str, root: Path) -> Path:
@@ -29,7 +28,7 @@ def shifted_folder(dataset: str, root: Path) -> Path:
         >>> shifted_folder("cifar10", Path("data")).as_posix()
         'data/CIFAR-10-C'
     """
-    return root / _FOLDERS.get(dataset, f"{Path(dataset).stem}-C")
+    return root / set_name(dataset)
 
 
 def frost_of(folder: Path) -> str | None:
@@ -60,7 +59,7 @@ class CorruptedArrays:
         if not np.array_equal(labels, np.tile(truth[: self._count], len(SEVERITIES))):
             raise FreeTicketsError(
                 f"{folder / 'labels.npy'} does not hold the {len(truth):,} labels of the test set, "
-                f"{len(SEVERITIES)} times: it belongs to another data set"
+                f"{len(SEVERITIES)} times: it belongs to another data set, or lacks severities"
             )
         if samples > self._count:
             raise FreeTicketsError(

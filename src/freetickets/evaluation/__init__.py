@@ -1,7 +1,7 @@
 """From an ensemble and data to saved predictions, and from those to every score."""
 
+from ..predictions import Predictions
 from .adjust import adjust
-from .predictions import Predictions
 from .progress import PredictionProgress
 from .request import Request
 from .run import describe_run, evaluate_run, predict_dataset

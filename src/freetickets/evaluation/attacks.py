@@ -16,8 +16,8 @@ from ..data import LazySplit, Split
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, UnknownNameError
 from ..methods.members import MemberNetwork, evaluating
+from ..predictions import Predictions
 from ..seeds import derive
-from .predictions import Predictions
 
 ATTACKS = ("fgsm", "pgd")
 

@@ -11,8 +11,7 @@ from ..data import LazySplit, Split
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, UnknownNameError
 from ..methods.members import MemberNetwork, evaluating, layer_by_layer, weight_layers
-
-POSITIONS = ("sum", "mean")
+from ..metrics.diversity import POSITIONS
 
 # All maps of all members are in memory at once: 1 GB for three WRN-28-10 and so many samples.
 _MOST_AT_A_TIME = 32

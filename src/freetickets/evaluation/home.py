@@ -12,7 +12,7 @@ import torch
 
 from .. import data
 from ..data import DatasetSpec, Split
-from ..data.ood import fingerprints
+from ..data.ood import digest, fingerprints
 from ..data.root import data_root
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError
@@ -70,6 +70,11 @@ class Home:
         """What files of predictions are called."""
         return Path(self.spec.name).stem
 
+    @cached_property
+    def digest(self) -> str | None:
+        """A digest of all test samples, since a file may change; None for photos on disk."""
+        return digest(self.whole.inputs) if isinstance(self.whole, Split) else None
+
     @property
     def is_images(self) -> bool:
         """Whether its samples are images, not features."""
@@ -90,5 +95,6 @@ class Home:
             "split": "test",
             "classes": list(self.spec.classes),
             "samples": self.limit,
+            "images": self.digest,
         }
         return of_parts(f"{self.stem}.npz", len(self.split), info, lambda: [self.split])

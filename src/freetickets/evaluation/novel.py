@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..data.ood import OOD_NAMES, is_name, load_ood, refuse_known
+from ..data.ood import OOD_NAMES, digest, is_name, load_ood, refuse_known
 from ..errors import FreeTicketsError, UnknownNameError
+from ..predictions import Predictions
 from .home import Home
-from .predictions import Predictions
 from .request import Request
 from .sets import EvaluationSet, Predictor, of_parts
 
@@ -44,8 +44,8 @@ def every_ood_set(request: Request, home: Home, tell: Callable[[str], None]) -> 
             absent.append(name)
     if absent:
         tell(
-            f"OoD sets that are left out, as they are not on disk or of another shape (--ood NAME "
-            f"says more): {', '.join(absent)}"
+            "OoD sets that are left out, as they are not on disk, of another shape or known to the "
+            f"ensemble (--ood NAME says more): {', '.join(absent)}"
         )
     return found
 
@@ -66,14 +66,16 @@ def _ood_set(name: str, request: Request, home: Home, download: bool) -> Evaluat
         samples=request.samples,
     )
     refuse_known(name, split.inputs, home.known)
+    path = Path(name).expanduser().resolve()
     info: dict[str, Any] = {
         "kind": "ood",
-        "dataset": name if named else Path(name).stem,
+        "dataset": name if named else path.name if path.is_dir() else path.stem,
         "samples": request.samples,
         "resize": request.resize,
+        "content": digest(split.inputs),
     }
     if not named:
-        info["path"] = str(Path(name).expanduser().resolve())
+        info["path"] = str(path)
     return of_parts(f"ood/{info['dataset']}.npz", len(split), info, lambda: [split])
 
 
@@ -108,6 +110,7 @@ def _attack_set(name: str, epsilon: float, home: Home, members: int) -> Evaluati
         "attack": name,
         "epsilon": epsilon,
         "samples": home.limit,
+        "images": home.digest,
     }
 
     def make(predictor: Predictor, told: dict[str, Any]) -> Predictions:

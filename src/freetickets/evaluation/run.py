@@ -10,16 +10,16 @@ import numpy as np
 
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, StoppedError
-from ..storage import read_json, write_json
+from ..predictions import Predictions, read_info
+from ..storage import write_json
 from .adjust import describe_adjustment
 from .home import Home
 from .novel import attack_sets, every_ood_set, ood_sets
-from .predictions import Predictions, read_info
 from .progress import PredictionProgress
 from .request import Request
 from .sets import EvaluationSet, Predictor
 from .shift import corruption_sets, natural_set, refuse_mixture
-from .summary import network_facts_path, summarise
+from .summary import network_facts_path, read_values, summarise
 from .tickets import digest_tickets, layer_densities
 
 # What methods call the number of their members.
@@ -116,7 +116,10 @@ def _test_is_saved(folder: Path, home: Home, predictor: Predictor) -> bool:
     told = {**wanted.info, **predictor.info, "samples": info.get("samples")}
     if any(info.get(key) != value for key, value in told.items()):
         return False
-    saved = Predictions.load(path).labels
+    try:
+        saved = Predictions.load(path).labels
+    except FreeTicketsError:
+        return False  # damaged: they are made again
     return len(saved) >= len(home.split) and np.array_equal(saved, home.whole.labels[: len(saved)])
 
 
@@ -147,17 +150,21 @@ def _check_features(ensemble: Ensemble) -> None:
 
 def _write_network_facts(folder: Path, predictor: Predictor, home: Home, request: Request) -> None:
     path = network_facts_path(folder)
-    before = read_json(path) if path.exists() else {}
+    before = read_values(path) or {}
     facts: dict[str, Any] = {
         "tickets": predictor.tickets,
         "layers": layer_densities(predictor.ensemble.tickets),
     }
+    samples = min(_FEATURE_SAMPLES, len(home.split))
+    asked = request.features or (request.everything and len(predictor.ensemble) > 1)
     fits = predictor.tickets is not None and before.get("tickets") == predictor.tickets
-    if fits and "features" in before and not request.fresh:
-        facts["features"] = before["features"]
-    elif request.features or (request.everything and len(predictor.ensemble) > 1):
+    enough = not request.fresh and before.get("feature_samples", 0) >= samples
+    if fits and "features" in before and (enough or not asked):
+        facts.update({key: before[key] for key in ("features", "feature_samples") if key in before})
+    elif asked:
         try:
-            facts["features"] = _features(predictor, home)
+            facts["features"] = _features(predictor, home, samples)
+            facts["feature_samples"] = samples
         except FreeTicketsError as error:
             if request.features:
                 raise
@@ -166,10 +173,9 @@ def _write_network_facts(folder: Path, predictor: Predictor, home: Home, request
         write_json(path, facts)
 
 
-def _features(predictor: Predictor, home: Home) -> list[dict[str, Any]]:
+def _features(predictor: Predictor, home: Home, samples: int) -> list[dict[str, Any]]:
     from .features import feature_kl_by_layer
 
-    samples = min(_FEATURE_SAMPLES, len(home.split))
     return feature_kl_by_layer(predictor.ensemble, home.split, batch_size=samples, samples=samples)
 
 

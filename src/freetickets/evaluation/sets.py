@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from ..data import LazySplit, Split
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError
-from .predictions import Predictions, read_info
+from ..predictions import Predictions, read_info
 from .progress import PredictionProgress
 
 AnySplit = Split | LazySplit
@@ -121,3 +121,8 @@ def first_samples(split: AnySplit, count: int | None, first: int = 0) -> AnySpli
     if isinstance(split, Split):
         return Split(split.inputs[first:last], split.labels[first:last])
     return split.subset(range(first, last))
+
+
+def one_set(info: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What all corruption types that are averaged must have in common."""
+    return tuple(info.get(key) for key in ("source", "samples", "seed", "images"))

@@ -11,9 +11,9 @@ import torch
 
 from .. import metrics
 from ..data import LazySplit, Split
+from ..data.corruptions.names import SEVERITIES
 from ..data.shifted import (
     ALIASES,
-    SEVERITIES,
     CorruptedArrays,
     corrupted_photos,
     frost_of,
@@ -21,9 +21,9 @@ from ..data.shifted import (
     shifted_folder,
 )
 from ..errors import FreeTicketsError, UnknownNameError
+from ..predictions import read_info
 from .home import Home
-from .predictions import one_set, read_info
-from .sets import AnySplit, EvaluationSet, first_samples, of_parts
+from .sets import AnySplit, EvaluationSet, first_samples, of_parts, one_set
 
 _SEED = 0
 _BY_ALIAS = {alias: name for name, alias in ALIASES.items()}
@@ -97,6 +97,7 @@ def _set(
         "corruption": name,
         "source": source,
         "samples": home.limit,
+        "images": home.digest,
         "parts": [str(severity) for severity in SEVERITIES],
         **more,
     }

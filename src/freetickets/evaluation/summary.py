@@ -13,8 +13,9 @@ import numpy.typing as npt
 from .. import metrics
 from ..calibration import Temperature
 from ..errors import FreeTicketsError
-from ..storage import read_json
-from .predictions import Predictions, one_set, read_info
+from ..predictions import Predictions, read_info
+from ..storage import DamagedFileError, read_json
+from .sets import one_set
 from .tickets import digest_tickets
 
 Tell = Callable[[str], None]
@@ -51,7 +52,7 @@ def summarise(
         "natural": _natural(files),
         "ood": _ood(files, test),
         "attacks": _attacks(files, test),
-        **_network_facts(folder, test),
+        **_network_facts(files, test),
         "adjusted": _adjusted(folder, test, adjusted),
     }
     scores.update({key: value for key, value in parts.items() if value})
@@ -86,8 +87,9 @@ class _Files:
     """The saved predictions of a run that fit those of its test set."""
 
     def __init__(self, folder: Path, test: Predictions, tell: Tell | None) -> None:
+        self.run = folder
         self._folder = folder / "predictions"
-        self._tickets = test.info.get("tickets")
+        self._test = test.info
         self._tell = tell
 
     def fitting(self, pattern: str, kind: str) -> list[Path]:
@@ -109,8 +111,10 @@ class _Files:
         info = read_info(path)
         if info is None:
             self.leave_out(path, "is damaged")
-        elif info.get("tickets") != self._tickets:
+        elif info.get("tickets") != self._test.get("tickets"):
             self.leave_out(path, "was made by other tickets")
+        elif "images" in info and info["images"] != self._test.get("images"):
+            self.leave_out(path, "is of other test images")
         else:
             return True
         return False
@@ -219,10 +223,14 @@ def _ood(files: _Files, test: Predictions) -> Scores:
     paths = files.fitting("ood/*.npz", "ood")
     inside = _novelty(test) if paths else {}
     found = {}
+    most = test.info.get("samples")
     for path in paths:
         saved = Predictions.load(path)
-        outside = _novelty(saved)
         count = saved.info.get("samples")  # where only the first were predicted, those are compared
+        if most is not None and (count is None or count > most):
+            files.leave_out(path, f"is for more than the {most:,} test samples that are saved")
+            continue
+        outside = _novelty(saved)
         found[path.stem] = {
             "samples": len(saved.labels),
             **{
@@ -274,13 +282,13 @@ def _attacks(files: _Files, test: Predictions) -> Scores:
     return found
 
 
-def _network_facts(folder: Path, test: Predictions) -> Scores:
+def _network_facts(files: _Files, test: Predictions) -> Scores:
     """What was computed of the networks themselves: the density and the features of layers."""
-    path = network_facts_path(folder)
-    if not path.exists():
-        return {}
-    facts = read_json(path)
-    if not isinstance(facts, dict) or facts.get("tickets") != test.info.get("tickets"):
+    path = network_facts_path(files.run)
+    facts = read_values(path)
+    if facts is None:
+        files.leave_out(path, "is damaged")
+    if not facts or facts.get("tickets") != test.info.get("tickets"):
         return {}
     return {key: facts.get(key) for key in ("features", "layers")}
 
@@ -290,11 +298,23 @@ def network_facts_path(folder: Path) -> Path:
     return folder / "predictions" / "networks.json"
 
 
+def read_values(path: Path) -> dict[str, Any] | None:
+    """The values of a JSON file; none, if it does not exist; None, if it is damaged."""
+    if not path.exists():
+        return {}
+    try:
+        found = read_json(path)
+    except DamagedFileError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def _adjusted(folder: Path, test: Predictions, given: Scores | None) -> Scores | None:
     tickets = test.info.get("tickets")
     found = given
-    if given is None and tickets is not None and (folder / "metrics.json").exists():
-        saved = read_json(folder / "metrics.json").get("adjusted")
+    if given is None and tickets is not None:
+        # A file that is damaged will be written anew.
+        saved = (read_values(folder / "metrics.json") or {}).get("adjusted")
         found = saved if saved and saved.get("tickets") == tickets else None
     if found is None:
         return None

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError, MissingExtraError
+from ..predictions import Predictions, trajectory_files
 from ..storage import DamagedFileError
-from .predictions import Predictions
 
 Array = npt.NDArray[np.float64]
 
@@ -78,16 +78,6 @@ class Embedding:
     paths: dict[str, list[Path2D]]
     method: str
     note: str = ""
-
-
-def trajectory_files(folder: Path) -> list[Path]:
-    """The checkpoints of a run's trajectory, in no certain order."""
-    return list((folder / "trajectory").glob("[0-9]*-[0-9]*.npz"))
-
-
-def trajectory_file(folder: Path, run: int, step: int) -> Path:
-    """Where a run folder keeps one of them."""
-    return folder / "trajectory" / f"{run}-{step}.npz"
 
 
 def read_trajectory(folder: str | Path) -> list[Checkpoint]:

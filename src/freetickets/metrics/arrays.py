@@ -22,7 +22,10 @@ def check_log_probs(log_probs: npt.ArrayLike) -> Array:
     Raises:
         FreeTicketsError: They have another shape, or are no log-probabilities.
     """
-    logs = np.asarray(log_probs, dtype=np.float64)
+    try:
+        logs = np.asarray(log_probs, dtype=np.float64)
+    except ValueError as error:  # words, or rows of different lengths
+        raise FreeTicketsError(f"predictions must be an array of numbers: {error}") from error
     if logs.ndim != 3 or 0 in logs.shape:
         raise FreeTicketsError(
             f"predictions must have the shape (members, samples, classes), not {logs.shape}"

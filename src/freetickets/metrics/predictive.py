@@ -31,6 +31,10 @@ def ensemble_log_probs(log_probs: npt.ArrayLike, combine: str = "probabilities")
         [[0.75, 0.25]]
     """
     logs = np.asarray(log_probs, dtype=np.float64)
+    if logs.ndim != 3:
+        raise FreeTicketsError(
+            f"predictions must have the shape (members, samples, classes), not {logs.shape}"
+        )
     if combine == "probabilities":
         combined = np.empty(logs.shape[1:])
         for part in blocks(logs):

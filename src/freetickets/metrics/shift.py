@@ -8,25 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..data.corruptions.names import COMMON15, CORRUPTIONS
 from ..errors import FreeTicketsError, UnknownNameError
 from .arrays import Array, check_predictions, top_class
 from .calibration import Bins, bin_edges, bin_sums
 from .predictive import sample_nll
 
-_COMMON = (
-    *("gaussian_noise", "shot_noise", "impulse_noise"),
-    *("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
-    *("snow", "frost", "fog", "brightness"),
-    *("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
-)
-_EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
-
 # The types that others have averaged over. "ub" is what the Uncertainty Baselines take for
 # CIFAR-100; `corruption_set` knows what they take for other data.
 CORRUPTION_SETS: dict[str, tuple[str, ...]] = {
-    "all19": _COMMON + _EXTRA,
-    "common15": _COMMON,
-    "ub": tuple(name for name in _COMMON + _EXTRA if name not in ("snow", "motion_blur")),
+    "all19": CORRUPTIONS,
+    "common15": COMMON15,
+    "ub": tuple(name for name in CORRUPTIONS if name not in ("snow", "motion_blur")),
 }
 
 

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from ..data.batches import Batches
 from ..errors import FreeTicketsError, StoppedError
-from ..evaluation.trajectory import trajectory_files
 from ..methods.plan import Collect, Escape, Phase, Plan, Prune, Remember, Run
 from ..methods.timeline import Span, Timeline
+from ..predictions import trajectory_files
 from ..seeds import derive
 from ..sparsity.criteria import initial_topology
 from ..sparsity.topology import Topology, unpack_mask

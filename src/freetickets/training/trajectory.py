@@ -12,10 +12,9 @@ import torch
 from ..config import Config
 from ..data import Batches, DatasetSpec, load
 from ..errors import FreeTicketsError
-from ..evaluation.predictions import Predictions
-from ..evaluation.trajectory import trajectory_file, trajectory_files
 from ..methods.plan import Collect
 from ..methods.timeline import Span
+from ..predictions import Predictions, trajectory_file, trajectory_files
 from .session import Session
 from .state import State
 

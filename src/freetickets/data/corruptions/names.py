@@ -66,5 +66,5 @@ def set_name(dataset: str) -> str:
         >>> set_name("cifar100"), set_name("photos/birds.npz")
         ('CIFAR-100-C', 'birds-C')
     """
-    published = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C"}
+    published = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C", "imagenet": "ImageNet-C"}
     return published.get(dataset) or f"{Path(dataset).stem}-C"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import metrics
-from ..calibration import Temperature
-from ..data.npz import read_arrays
-from ..errors import FreeTicketsError
-from ..storage import DamagedFileError, write_atomic
+from . import metrics
+from .calibration import Temperature
+from .data.npz import read_arrays
+from .errors import FreeTicketsError
+from .storage import DamagedFileError, write_atomic
 
 SCORES = {"accuracy": metrics.accuracy, "nll": metrics.nll, "ece": metrics.ece}
 
@@ -55,11 +55,13 @@ class Predictions:
         """Reads what `save` wrote; nothing in the file can run code."""
         if not path.exists():
             raise FreeTicketsError(f"no predictions at {path}: run evaluate first")
-        log_probs, labels, info = read_arrays(path, "log_probs", "labels", "info")
         try:
-            return cls(log_probs, labels, json.loads(str(info)))
-        except ValueError as error:
-            raise DamagedFileError(f"{path} is damaged: {error}") from error
+            log_probs, labels, text = read_arrays(path, "log_probs", "labels", "info")
+            info = json.loads(str(text))
+            _check(log_probs, labels, info)
+        except (FreeTicketsError, ValueError) as error:
+            raise DamagedFileError(f"{path} is damaged ({error}): remove it") from error
+        return cls(log_probs, labels, info)
 
     @property
     def parts(self) -> list[Predictions]:
@@ -125,9 +127,24 @@ def read_info(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def one_set(info: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What all corruption types that are averaged must have in common."""
-    return info.get("source"), info.get("samples"), info.get("seed")
+def trajectory_files(folder: Path) -> list[Path]:
+    """The checkpoints of a run's trajectory, in no certain order."""
+    return list((folder / "trajectory").glob("[0-9]*-[0-9]*.npz"))
+
+
+def trajectory_file(folder: Path, run: int, step: int) -> Path:
+    """Where a run folder keeps the predictions of one."""
+    return folder / "trajectory" / f"{run}-{step}.npz"
+
+
+def _check(log_probs: npt.NDArray[Any], labels: npt.NDArray[Any], info: Any) -> None:
+    if not isinstance(info, dict):
+        raise ValueError("it does not say what made it")
+    if log_probs.ndim != 3 or labels.shape != log_probs.shape[1:2]:
+        raise ValueError(f"predictions {log_probs.shape} of labels {labels.shape}")
+    names = info.get("parts")
+    if names is not None and (not names or len(labels) % len(names)):
+        raise ValueError(f"{len(labels)} samples in {len(names)} parts")
 
 
 def _scores(log_probs: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> dict[str, float]:
