@@ -46,6 +46,16 @@ def test_the_ensemble_lines_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len(names["ensemble"]) == 3
 
 
+def test_the_lines_about_metrics_work_on_anyones_arrays() -> None:
+    mine, theirs = torch.randn(2, 3, 50, 4).log_softmax(-1).numpy()
+    labels = torch.arange(50).remainder(4).numpy()
+    names = {"ft": __import__("freetickets"), "log_probs": mine, "mine": mine, "theirs": theirs}
+    lines = [line for line in blocks("python")[2].splitlines() if line]
+    ece, difference = (eval(line, {**names, "labels": labels}) for line in lines)
+    assert 0 < ece < 1
+    assert difference.low <= difference.value <= difference.high
+
+
 def test_every_command_is_one_that_the_parser_knows() -> None:
     lines = re.findall(r"^(?:\$ )?freetickets (.*)$", TEXT, re.MULTILINE)
     assert len(lines) >= 5
