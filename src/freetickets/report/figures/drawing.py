@@ -76,7 +76,7 @@ def draw(name: str, description: str, height: float, paint: Callable[[Figure], N
         figure = Figure((WIDTH, height), dpi=72, layout="constrained", facecolor="none")
         paint(figure)
         # Figure.savefig would draw everything twice.
-        FigureCanvasSVG(figure).print_svg(file)
+        FigureCanvasSVG(figure).print_svg(file)  # type: ignore[no-untyped-call]
     return _inline(file.getvalue(), description)
 
 
