@@ -105,9 +105,9 @@ def test_what_is_not_finite_is_not_best(rows):
 
 
 def test_what_was_not_measured_is_not_best(rows):
-    one, other = (replace(row, c_nll=nll) for row, nll in zip(rows, (None, 2.0), strict=True))
-    assert column("c_nll").best([one, other]) == "2.0000"
-    assert column("c_nll").text(one) == "–"
+    three = [replace(rows[0], c_nll=nll) for nll in (None, 2.0, 3.0)]
+    assert column("c_nll").best(three) == "2.0000"
+    assert column("c_nll").text(three[0]) == "–"
 
 
 def test_only_runs_of_one_kind_compete(rows):
@@ -198,3 +198,15 @@ def test_corruptions_are_those_of_the_runs_own_test_set(full_runs):
     other = replace(own, means={})
     both = replace(run, results=replace(run.results, shift={"c-c": other, "cifar10-c": own}))
     assert make_rows([both])[0].c_accuracy == own.means["all19"].accuracy
+
+
+def test_where_one_run_only_was_measured_none_is_the_best(full_runs):
+    rows = [replace(row, kind="one-pass") for row in make_rows(full_runs)[:2]]
+    accuracy = column("c_accuracy")
+    assert sorted(mark_of(row, accuracy, rows) for row in rows) == ["", "best"]
+    pair = [rows[0], replace(rows[1], c_accuracy=None)]
+    assert [mark_of(row, accuracy, pair) for row in pair] == ["", ""]
+
+
+def test_a_score_that_is_no_number_is_a_dash(rows):
+    assert column("nll").text(replace(rows[0], nll=math.nan)) == "–"

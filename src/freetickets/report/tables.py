@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from .parts import ABSENT, Cell, Table
+from .parts import Cell, Table
 from .results import Shift
 from .run import RunSummary
 
@@ -139,14 +139,13 @@ class Column:
 
     def text(self, row: Row) -> str:
         """That number as it is shown."""
-        number = self.value(row)
-        return ABSENT if number is None else format(number, self.form)
+        return Cell.of(self.value(row), self.form).text
 
     def best(self, rows: Sequence[Row]) -> str | None:
-        """The best value as it is shown; None if the rows show no difference."""
-        values = [value for row in rows if (value := self.value(row)) is not None]
-        finite = list(filter(math.isfinite, values))
-        if len({self.text(row) for row in rows}) < 2 or not finite:
+        """The best value as it is shown; None if the rows that were measured do not differ."""
+        measured = {self.text(row): value for row in rows if (value := self.value(row)) is not None}
+        finite = list(filter(math.isfinite, measured.values()))
+        if len(measured) < 2 or not finite:
             return None
         return format(self.better(finite), self.form)
 

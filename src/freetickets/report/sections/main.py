@@ -51,9 +51,14 @@ def cost_section(comparison: Comparison) -> list[Section]:
     caption = (
         "Diamonds are ensembles (or single networks), circles the mean of their members; the line "
         f"between them is what combining the members brings. {flops_text(comparison.runs)} The "
-        "dashed line is one dense training; the stepped line is the front of the runs that no "
-        "other run beats in both cost and quality."
+        "dashed line is one dense training"
     )
+    if len(comparison.runs) > 1:
+        caption += (
+            "; the stepped line is the front of the runs that no other run beats in both cost and "
+            "quality"
+        )
+    caption += "."
     figure = Figure(cost_against_quality(comparison.runs), "cost")
     return [Section("Cost against quality", caption, figure, "cost", CHAPTER)]
 
