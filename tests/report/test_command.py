@@ -5,8 +5,13 @@ import json
 import sys
 from dataclasses import fields
 
+import numpy as np
+import pytest
+
 from freetickets.cli import main
 from freetickets.report import Row
+
+from .fake_runs import FAKES, write_fake
 
 
 def test_the_table_is_printed_and_the_page_written(folders, tmp_path, capsys):
@@ -91,3 +96,34 @@ def test_without_matplotlib_the_table_still_comes(folders, tmp_path, capsys, mon
     assert printed.err == (
         "freetickets: drawing figures needs an extra: pip install 'freetickets[report]'\n"
     )
+
+
+@pytest.mark.parametrize("command", ["report", "compare"])
+@pytest.mark.parametrize("changed", [{"info": np.array("{}")}, {"info": np.array("[1]")}])
+def test_predictions_that_are_damaged_are_one_line_and_code_2(
+    command, changed, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    folders = [write_fake(tmp_path, fake, 20, rich=False) for fake in FAKES[:2]]
+    path = folders[1] / "predictions" / "cifar10.npz"
+    np.savez(path, **{**np.load(path), **changed})
+    assert main([command, *map(str, folders)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"freetickets: {path} is damaged")
+    assert error.count("\n") == 1
+
+
+def test_predictions_of_another_shape_are_one_line_and_code_2(tmp_path, capsys):
+    folder = write_fake(tmp_path, FAKES[1], 20, rich=False)
+    path = folder / "predictions" / "cifar10.npz"
+    np.savez(path, **{**np.load(path), "log_probs": np.zeros((4, 20), np.float32)})
+    assert main(["compare", str(folder)]) == 2
+    assert "holds other predictions than metrics.json is of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", [".", ""])
+def test_a_page_that_would_be_a_folder_is_told_before_the_work(output, folders, capsys):
+    assert main(["report", *map(str, folders), "-o", output]) == 2
+    printed = capsys.readouterr()
+    assert printed.err == "freetickets: . is a folder: name a file, such as report.html\n"
+    assert printed.out == ""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,3 +104,17 @@ def test_every_table_of_a_page_becomes_three_files(tmp_path):
     ]
     assert all(path.read_text() for path in written)
     assert (tmp_path / "tables" / "one.tex").read_text().splitlines()[1] == "% One. How."
+
+
+def test_no_name_is_taken_for_an_option_of_the_row_before():
+    text = as_latex(Table(["ε"], [[Cell("a")], [Cell("[red]")], [Cell("*")]]))
+    assert r"$\varepsilon$ \\" in text
+    for before, line in itertools.pairwise(text.splitlines()):
+        assert not (before.endswith(r"\\") and line[0] in "[*")
+
+
+def test_tables_of_a_full_page_are_ascii_in_latex(full_page, tmp_path):
+    for path in write_tables(full_page, tmp_path):
+        if path.suffix == ".tex":
+            lines = [line for line in path.read_text().splitlines() if not line.startswith("%")]
+            assert "".join(lines).isascii(), path.name

@@ -438,3 +438,9 @@ def test_numbers_of_a_heat_map_can_be_read_on_light_and_dark_pages():
         for opacity in opacities(panel):
             shades = luminance(text), luminance(opacity * blue + (1 - opacity) * page)
             assert (max(shades) + 0.05) / (min(shades) + 0.05) >= 4.5
+
+
+def test_few_members_stand_two_in_a_panel_whatever_other_runs_have():
+    panels = disagreement_heatmaps({"a": np.eye(3), "b": np.eye(7), "c": np.eye(2), "d": np.eye(4)})
+    names = [re.search('aria-label="([^"]*)"', panel)[1].partition("of ")[2] for panel in panels]
+    assert names == ["a and c", "d", "b"]

@@ -6,7 +6,7 @@ import pytest
 
 from freetickets.errors import FreeTicketsError
 from freetickets.report import Comparison, find_reference, read_run, read_runs
-from freetickets.report.sections import main, members, robustness, uncertainty
+from freetickets.report.sections import diversity, main, members, robustness, training, uncertainty
 
 from .conftest import scores
 from .fake_runs import FAKES, write_fake
@@ -34,6 +34,7 @@ def test_the_reference_is_the_dense_model_or_the_first_run(full_runs):
     assert find_reference(full_runs[::-1]).name == "dense"
     assert find_reference(full_runs[2:]).name == "dst"
     assert find_reference(full_runs, "edst").name == "edst"
+    assert find_reference(full_runs, f"{full_runs[3].folder}/../edst").name == "edst"
     with pytest.raises(FreeTicketsError, match="none of the runs: give one of dense, dense-ens"):
         find_reference(full_runs, "mimo")
 
@@ -137,3 +138,66 @@ def test_natural_shifts_are_shown_in_both_ways(write_run):
     (section,) = main.main_section(comparison)
     assert "aAcc ↑" in section.body.header
     assert "ImageNet-A" in section.caption
+
+
+def with_results(run, **changed):
+    return replace(run, results=replace(run.results, **changed))
+
+
+def test_runs_of_other_severities_are_named_and_left_out(comparison, full_runs):
+    shift = full_runs[0].results.shift["cifar10-c"]
+    cut = {key: getattr(shift, key)[:1, :2] for key in ("accuracy", "nll", "ece")}
+    few = replace(shift, types=shift.types[:1], severities=(1, 2), **cut)
+    run = with_results(full_runs[0], shift={"cifar10-c": few})
+    mixed = Comparison([run, *full_runs[1:]], run, comparison.analyses)
+    (section,) = robustness.severity_section(mixed)
+    assert "over 19 types" in section.caption
+    assert section.caption.endswith("at other severities: dense.")
+    assert "of 3 runs" in section.body.panels[0]
+
+
+def test_corrupted_samples_of_other_sources_are_told(comparison, full_runs):
+    shift = full_runs[0].results.shift["cifar10-c"]
+    copied = replace(shift, source="folder", frost=None, samples=10_000)
+    run = with_results(full_runs[0], shift={"cifar10-c": copied})
+    mixed = Comparison([run, *full_runs[1:]], run, comparison.analyses)
+    told = "Not all runs saw the same corrupted samples"
+    caption = main.main_section(mixed)[0].caption
+    assert told in caption
+    assert "folder, 10,000 a set or generated, synthetic frost, 200 a set" in caption
+    assert told not in main.main_section(comparison)[0].caption
+
+
+def test_attacks_of_other_sizes_share_no_panel(comparison, full_runs):
+    weaker = replace(full_runs[3].results.attacks["fgsm"], epsilon=2 / 255)
+    run = with_results(full_runs[3], attacks={"fgsm": weaker})
+    mixed = Comparison([*full_runs[:3], run], full_runs[0], comparison.analyses)
+    for make in (robustness.attack_bars_section, robustness.transfer_section):
+        panels = make(mixed)[0].body.panels
+        assert [("ε 8/255" in panel, "ε 2/255" in panel) for panel in panels] == [
+            (True, False),
+            (False, True),
+        ]
+
+
+def test_an_attack_of_unknown_size_has_a_dash(comparison, full_runs):
+    unknown = replace(full_runs[3].results.attacks["fgsm"], epsilon=float("nan"), steps=None)
+    run = with_results(full_runs[3], attacks={"fgsm": unknown})
+    alone = Comparison([run], run, comparison.analyses)
+    (row,) = table_of(robustness.attacks_section(alone))
+    assert (row["ε"], row["steps"]) == ("–", "–")
+    assert len(robustness.attack_bars_section(alone)) == 1
+
+
+def test_the_number_behind_the_cost_of_a_phase_is_the_one_that_is_shown(comparison):
+    (section,) = training.phases_section(comparison)
+    column = list(section.body.header).index("FLOPs ×")
+    for row in section.body.rows:
+        assert row[column].text == f"{row[column].value:.3f}"
+
+
+def test_files_beside_a_trajectory_are_none(comparison, full_runs, tmp_path):
+    (tmp_path / "trajectory").mkdir()
+    (tmp_path / "trajectory" / "notes.npz").write_bytes(b"")
+    run = replace(full_runs[3], folder=tmp_path)
+    assert diversity.trajectories_section(Comparison([run], run, {})) == []

@@ -105,9 +105,9 @@ def test_what_is_not_finite_is_not_best(rows):
 
 
 def test_what_was_not_measured_is_not_best(rows):
-    one, other = (replace(row, c_nll=nll) for row, nll in zip(rows, (None, 2.0), strict=True))
-    assert column("c_nll").best([one, other]) == "2.0000"
-    assert column("c_nll").text(one) == "–"
+    three = [replace(rows[0], c_nll=nll) for nll in (None, 2.0, 3.0)]
+    assert column("c_nll").best(three) == "2.0000"
+    assert column("c_nll").text(three[0]) == "–"
 
 
 def test_only_runs_of_one_kind_compete(rows):
@@ -141,11 +141,11 @@ def test_rows_are_grouped_as_the_paper_does(write_run, method, passes, members, 
 
 
 def test_corruptions_are_those_of_the_set_that_most_runs_have(full_runs):
-    assert choose_corruptions(full_runs) == "all19"
+    assert choose_corruptions(full_runs).name == "all19"
     assert make_rows(full_runs)[0].corruptions == "all19"
     fewer = [_with_sets(run, ["common15"]) for run in full_runs[:3]]
-    assert choose_corruptions([*fewer, full_runs[3]]) == "common15"
-    assert choose_corruptions(fewer[:1]) == "common15"
+    assert choose_corruptions([*fewer, full_runs[3]]).name == "common15"
+    assert choose_corruptions(fewer[:1]).name == "common15"
     assert choose_corruptions([_with_sets(run, []) for run in full_runs]) is None
 
 
@@ -168,3 +168,45 @@ def _with_sets(run, names):
     shift = run.results.shift["cifar10-c"]
     kept = replace(shift, means={name: shift.means[name] for name in names})
     return replace(run, results=replace(run.results, shift={"cifar10-c": kept}))
+
+
+def _with_types(run, count, severities=5):
+    """The run as if it had been tested on other corruptions, in no set that has a name."""
+    shift = run.results.shift["cifar10-c"]
+    cut = {key: getattr(shift, key)[:count, :severities] for key in ("accuracy", "nll", "ece")}
+    given = replace(
+        shift,
+        types=shift.types[:count],
+        severities=shift.severities[:severities],
+        means={"given": shift.means["all19"]},
+        **cut,
+    )
+    return replace(run, results=replace(run.results, shift={"cifar10-c": given}))
+
+
+def test_means_over_different_corruptions_are_in_no_column_together(full_runs):
+    same = [_with_types(run, 3) for run in full_runs[:2]]
+    rows = make_rows([*same, _with_types(full_runs[2], 4), _with_types(full_runs[3], 3, 2)])
+    measured = {row.run: row.c_accuracy is not None for row in rows}
+    assert measured == {"dense": True, "dense-ensemble": True, "dst": False, "edst": False}
+    assert choose_corruptions(same).types == same[0].results.shift["cifar10-c"].types
+
+
+def test_corruptions_are_those_of_the_runs_own_test_set(full_runs):
+    run = full_runs[0]
+    own = run.results.shift["cifar10-c"]
+    other = replace(own, means={})
+    both = replace(run, results=replace(run.results, shift={"c-c": other, "cifar10-c": own}))
+    assert make_rows([both])[0].c_accuracy == own.means["all19"].accuracy
+
+
+def test_where_one_run_only_was_measured_none_is_the_best(full_runs):
+    rows = [replace(row, kind="one-pass") for row in make_rows(full_runs)[:2]]
+    accuracy = column("c_accuracy")
+    assert sorted(mark_of(row, accuracy, rows) for row in rows) == ["", "best"]
+    pair = [rows[0], replace(rows[1], c_accuracy=None)]
+    assert [mark_of(row, accuracy, pair) for row in pair] == ["", ""]
+
+
+def test_a_score_that_is_no_number_is_a_dash(rows):
+    assert column("nll").text(replace(rows[0], nll=math.nan)) == "–"

@@ -30,9 +30,9 @@ def run(parsed: argparse.Namespace) -> None:
         print_comparison(rows)
     found = {}
     if reference.has_predictions and len(runs) > 1:
-        base = reference.load_predictions()
+        base, labels = reference.load_ensemble(), reference.load_predictions().labels
         found = {
-            run.name: differences(run.load_predictions().ensemble(), base.ensemble(), base.labels)
+            run.name: differences(run.load_ensemble(), base, labels)
             for run in runs
             if run is not reference and run.has_predictions
         }

@@ -46,6 +46,9 @@ def print_differences(reference: str, differences: Mapping[str, Differences]) ->
     """Prints how each run differs from the reference, and how likely that is chance."""
     from rich.text import Text
 
+    from ..report.intervals import p_text
+    from ..report.parts import Cell
+
     table = _table(f"differences from {reference}, and their two-sided p-values")
     table.add_column("run", vertical="bottom", overflow="fold")
     titles = ("acc.", "p", "McNemar\np", "NLL", "p", "ECE", "p")
@@ -54,9 +57,9 @@ def print_differences(reference: str, differences: Mapping[str, Differences]) ->
     for run, found in differences.items():
         cells = []
         for key, score in found.scores.items():
-            cells += [format(score.value, _FORMS[key]), _p_text(score.p)]
+            cells += [Cell.of(score.value, _FORMS[key]).text, p_text(score.p)]
             if key == "accuracy":
-                cells.append(_p_text(found.mcnemar))
+                cells.append(p_text(found.mcnemar))
         table.add_row(Text(run), *cells)
     _console().print(table)
 
@@ -73,10 +76,6 @@ def without_nan(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [without_nan(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _p_text(p: float) -> str:
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _console() -> Console:

@@ -41,16 +41,23 @@ def add_reference(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> None:
     """Prints the main table and writes the page and its tables."""
+    from ..errors import FreeTicketsError
     from ..report import comparison_page, find_reference, make_rows, read_runs, write_tables
     from ..storage import write_atomic
     from .comparison import print_comparison, without_nan
 
+    output = Path(parsed.output)
+    # Mistakes are told before the work begins.
+    if output.is_dir():
+        raise FreeTicketsError(
+            f"{output} is a folder: name a file, such as {output / 'report.html'}"
+        )
     runs = read_runs(parsed.run_folders)
-    find_reference(runs, parsed.reference)  # a mistake is told before the work begins
+    find_reference(runs, parsed.reference)
     rows = make_rows(runs)
     if not parsed.json:
         print_comparison(rows)
-    page, output = comparison_page(runs, parsed.reference), Path(parsed.output)
+    page = comparison_page(runs, parsed.reference)
     tables = Path(parsed.tables or output.with_name(f"{output.stem}-tables"))
     write_atomic(output, page.html().encode())
     write_tables(page, tables)

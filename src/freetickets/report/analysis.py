@@ -14,7 +14,7 @@ from ..errors import FreeTicketsError
 from ..evaluation import Predictions
 from .figures import ClassScores, SizeCurve
 from .record import printable
-from .run import RunSummary
+from .run import RunSummary, reading
 
 Array = npt.NDArray[np.float64]
 
@@ -58,19 +58,20 @@ def analyse(run: RunSummary) -> Analysis | None:
     """Analyses the saved predictions of a run; None if it has none."""
     if not run.has_predictions:
         return None
-    predictions = run.load_predictions()
-    members, ensemble, labels = predictions.members(), predictions.ensemble(), predictions.labels
-    inside = metrics.novelty(ensemble)
-    return Analysis(
-        ensemble,
-        labels,
-        metrics.reliability(ensemble, labels),
-        metrics.risk_coverage(ensemble, labels),
-        _class_scores(members, ensemble, labels),
-        _size_curve(predictions, members) if len(members) > 1 else None,
-        inside,
-        {name: _unfamiliar(run, name, inside) for name in _unknown_sets(run)},
-    )
+    with reading(run.predictions_path):
+        predictions = run.load_predictions()
+        members, ensemble = predictions.members(), predictions.ensemble()
+        labels, inside = predictions.labels, metrics.novelty(ensemble)
+        return Analysis(
+            ensemble,
+            labels,
+            metrics.reliability(ensemble, labels),
+            metrics.risk_coverage(ensemble, labels),
+            _class_scores(members, ensemble, labels),
+            _size_curve(predictions, members) if len(members) > 1 else None,
+            inside,
+            {name: _unfamiliar(run, name, inside) for name in _unknown_sets(run)},
+        )
 
 
 def class_names(run: RunSummary, count: int) -> list[str]:
@@ -121,9 +122,11 @@ def _unknown_sets(run: RunSummary) -> list[str]:
 
 
 def _unfamiliar(run: RunSummary, name: str, inside: Array) -> Unfamiliar:
-    predictions = Predictions.load(run.folder / "predictions" / "ood" / f"{name}.npz")
-    outside = metrics.novelty(predictions.ensemble())
-    # Where only the first samples of a set were predicted, evaluate compares as many.
-    inside = inside[: predictions.info.get("samples")]
-    roc, area = metrics.roc_curve(inside, outside), metrics.auroc(inside, outside)
-    return Unfamiliar(inside, outside, roc, area)
+    path = run.folder / "predictions" / "ood" / f"{name}.npz"
+    with reading(path):
+        predictions = Predictions.load(path)
+        outside = metrics.novelty(predictions.ensemble())
+        # Where only the first samples of a set were predicted, evaluate compares as many.
+        inside = inside[: predictions.info.get("samples")]
+        roc, area = metrics.roc_curve(inside, outside), metrics.auroc(inside, outside)
+        return Unfamiliar(inside, outside, roc, area)

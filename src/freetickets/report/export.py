@@ -26,6 +26,10 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "Δ": r"$\Delta$",
+    "ε": r"$\varepsilon$",
+    # After the end of a row these would be taken for its options.
+    "[": "{[}",
+    "*": "{*}",
 }
 
 
@@ -176,7 +180,7 @@ def _emphasised(row: Sequence[Cell]) -> list[str]:
 
 
 def _markdown(text: str) -> str:
-    for sign in "\\|*_<`[":
+    for sign in "\\|*_<`[&~$":
         text = text.replace(sign, f"\\{sign}")
     return text
 

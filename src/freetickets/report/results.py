@@ -79,6 +79,11 @@ class Shift:
     ece: Array
     means: Mapping[str, ShiftMeans]
 
+    @property
+    def origin(self) -> str:
+        """Where the samples come from, in words."""
+        return f"{self.source}, synthetic frost" if self.frost == "synthetic" else self.source
+
 
 @dataclass(frozen=True)
 class Detection:
@@ -103,7 +108,7 @@ class Attack:
 
     Attributes:
         epsilon: How far a pixel may be moved, of 0 to 1.
-        steps: Of the attack.
+        steps: Of the attack; None where that was not saved.
         samples: How many were attacked.
         clean: The ensemble's accuracy on them untouched.
         min: The ensemble's accuracy under the attack made for the member that is worst for it.
@@ -113,7 +118,7 @@ class Attack:
     """
 
     epsilon: float
-    steps: int
+    steps: int | None
     samples: int
     clean: float
     min: float
@@ -213,7 +218,7 @@ def _unknown(values: Mapping[str, Any]) -> Unknown:
 def _attack(values: Mapping[str, Any]) -> Attack:
     return Attack(
         _number(values["epsilon"]),
-        int(values["steps"]),
+        None if values["steps"] is None else int(values["steps"]),
         int(values["samples"]),
         _number(values["clean"]),
         _number(values["min"]),

@@ -68,6 +68,11 @@ class RunSummary:
         """Reads the predictions of the test set; they are large, so this is not kept."""
         return Predictions.load(self.predictions_path)
 
+    def load_ensemble(self) -> npt.NDArray[np.float64]:
+        """The log-probabilities of the ensemble on the test set, (1, N, C)."""
+        with reading(self.predictions_path):
+            return self.load_predictions().ensemble()
+
 
 def read_run(folder: str | Path) -> RunSummary:
     """Reads a finished run.
@@ -148,7 +153,7 @@ def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
         (labels,) = read_arrays(path, "labels")
         header = read_headers(path).get("log_probs")
         shape = header.shape if header else ()
-        if shape[:2] != (len(run.members), run.samples):
+        if len(shape) != 3 or shape[:2] != (len(run.members), run.samples):
             raise FreeTicketsError(
                 f"{path} holds other predictions than metrics.json is of: run 'freetickets "
                 f"evaluate {run.folder}' again"
@@ -231,6 +236,18 @@ def _parse_ledger(values: Mapping[str, Any]) -> Ledger:
     if not (math.isfinite(ledger.relative_flops) and math.isfinite(ledger.relative_test_flops)):
         raise ValueError("costs that are no numbers")
     return ledger
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns what damaged predictions raise, whatever is wrong in them, into one line."""
+    try:
+        yield
+    except DAMAGE as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else error
+        raise DamagedFileError(
+            f"{path} is damaged ({reason}): remove it, or make it anew"
+        ) from error
 
 
 @contextmanager

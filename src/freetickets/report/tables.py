@@ -6,9 +6,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from .parts import ABSENT, Cell, Table
+from .parts import Cell, Table
 from .results import Shift
 from .run import RunSummary
 
@@ -23,6 +24,21 @@ _MARKS: dict[str, Literal["best", "second"]] = {"one-pass": "best", "multi-pass"
 
 # The sets of corruptions that columns can be of, best known first.
 _CORRUPTION_SETS = ("all19", "common15", "ub", "given")
+
+
+@dataclass(frozen=True)
+class CorruptionSet:
+    """What a mean over corruptions is over: only means over the same can be compared.
+
+    Attributes:
+        name: Of the set.
+        severities: Of each type.
+        types: Those that were asked for, where the set is "given"; other names say which.
+    """
+
+    name: str
+    severities: tuple[int, ...]
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,14 +139,13 @@ class Column:
 
     def text(self, row: Row) -> str:
         """That number as it is shown."""
-        number = self.value(row)
-        return ABSENT if number is None else format(number, self.form)
+        return Cell.of(self.value(row), self.form).text
 
     def best(self, rows: Sequence[Row]) -> str | None:
-        """The best value as it is shown; None if the rows show no difference."""
-        values = [value for row in rows if (value := self.value(row)) is not None]
-        finite = list(filter(math.isfinite, values))
-        if len({self.text(row) for row in rows}) < 2 or not finite:
+        """The best value as it is shown; None if the rows that were measured do not differ."""
+        measured = {self.text(row): value for row in rows if (value := self.value(row)) is not None}
+        finite = list(filter(math.isfinite, measured.values()))
+        if len(measured) < 2 or not finite:
             return None
         return format(self.better(finite), self.form)
 
@@ -210,12 +225,22 @@ def mark_of(row: Row, column: Column, rows: Sequence[Row]) -> Literal["", "best"
     return _MARKS[row.kind] if best == column.text(row) else ""
 
 
-def choose_corruptions(runs: Sequence[RunSummary]) -> str | None:
+def choose_corruptions(runs: Sequence[RunSummary]) -> CorruptionSet | None:
     """The set of corruptions that most runs have been tested on; None if none has."""
-    had = [set(shift.means) for run in runs if (shift := corrupted(run)) is not None]
-    counts = {name: sum(name in means for means in had) for name in _CORRUPTION_SETS}
-    best = max(counts, key=lambda name: counts[name])  # of equals, the first
-    return best if counts[best] else None
+    had = [found for run in runs for found in _corruption_sets(run)]
+    had.sort(key=lambda found: _CORRUPTION_SETS.index(found.name))
+    return max(had, key=had.count, default=None)  # of equals, the first
+
+
+def _corruption_sets(run: RunSummary) -> list[CorruptionSet]:
+    shift = corrupted(run)
+    if shift is None:
+        return []
+    return [
+        CorruptionSet(name, shift.severities, shift.types if name == "given" else ())
+        for name in _CORRUPTION_SETS
+        if name in shift.means
+    ]
 
 
 def kind_of(run: RunSummary) -> str:
@@ -228,12 +253,15 @@ def kind_of(run: RunSummary) -> str:
 
 def corrupted(run: RunSummary) -> Shift | None:
     """What a run scored on the corrupted samples of its own test set."""
-    return next(iter(run.results.shift.values()), None)
+    found = run.results.shift
+    return found.get(f"{Path(run.dataset).stem}-c", next(iter(found.values()), None))
 
 
-def _row(run: RunSummary, corruptions: str | None) -> Row:
+def _row(run: RunSummary, corruptions: CorruptionSet | None) -> Row:
     shift = corrupted(run)
-    means = shift.means.get(corruptions or "") if shift else None
+    means = None
+    if shift is not None and corruptions in _corruption_sets(run):
+        means = shift.means[corruptions.name]
     natural = run.results.natural.get("imagenet-a", {}).get("200-way")
     return Row(
         run=run.name,
@@ -252,7 +280,7 @@ def _row(run: RunSummary, corruptions: str | None) -> Row:
         accuracy=run.ensemble.accuracy,
         nll=run.ensemble.nll,
         ece=run.ensemble.ece,
-        corruptions=corruptions if means else None,
+        corruptions=corruptions.name if corruptions and means else None,
         c_accuracy=means.accuracy if means else None,
         c_nll=means.nll if means else None,
         c_ece=means.ece if means else None,

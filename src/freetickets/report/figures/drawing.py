@@ -60,6 +60,7 @@ def draw(name: str, description: str, height: float, paint: Callable[[Figure], N
     """
     try:
         import matplotlib.style
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("drawing figures", "report") from None
@@ -74,7 +75,8 @@ def draw(name: str, description: str, height: float, paint: Callable[[Figure], N
         # The SVG backend counts 72 dots an inch: with the same here, dots are points throughout.
         figure = Figure((WIDTH, height), dpi=72, layout="constrained", facecolor="none")
         paint(figure)
-        figure.savefig(file, format="svg")
+        # Figure.savefig would draw everything twice.
+        FigureCanvasSVG(figure).print_svg(file)  # type: ignore[no-untyped-call]
     return _inline(file.getvalue(), description)
 
 

@@ -65,7 +65,7 @@ def _paint(
         _steps(axes, outside, edges, looks[run].shade, 0.3)
         axes.set_yticks([])
         axes.set_ylim(bottom=0)
-        axes.margins(x=0, y=0.1)
+        axes.margins(x=0, y=0.4)  # room for the name
         axes.spines["left"].set_visible(False)
         axes.text(
             0.99,

@@ -38,7 +38,7 @@ def disagreement_heatmaps(
         what: The difference that it is.
 
     Returns:
-        The panels; runs of few members stand two in a panel.
+        The panels; runs of few members come first, two in a panel.
     """
     arrays = {name: finite(matrix) for name, matrix in matrices.items()}
     arrays = {name: array for name, array in arrays.items() if len(array) > 1}
@@ -55,7 +55,7 @@ def transfer_heatmaps(matrices: Mapping[str, ArrayLike], what: str = "attack") -
         what: The attack.
 
     Returns:
-        The panels; runs of few members stand two in a panel.
+        The panels; runs of few members come first, two in a panel.
     """
     arrays = {name: finite(matrix) for name, matrix in matrices.items()}
     scale = Scale.of(arrays.values())
@@ -66,32 +66,32 @@ def transfer_heatmaps(matrices: Mapping[str, ArrayLike], what: str = "attack") -
 def _maps(
     arrays: Mapping[str, Floats], what: str, scale: Scale, write: Writer, rows: str, columns: str
 ) -> list[str]:
-    most = max(map(len, arrays.values()), default=0)
-    abreast = 2 if most <= _FEW else 1
-    labels = shorten_all(list(arrays), 24 if abreast == 2 else 40)
-    named = [
-        (name, label, array) for (name, array), label in zip(arrays.items(), labels, strict=True)
-    ]
-    groups = [named[start : start + abreast] for start in range(0, len(named), abreast)]
-    height = WIDTH / abreast + (0.5 if most <= MOST_NUMBERED else 0.85)
-    return [
-        draw(
-            "pairs",
-            f"{what} between members of {' and '.join(name for name, _, _ in group)}",
-            height,
-            partial(
-                _paint,
-                maps=[(label, array) for _, label, array in group],
-                abreast=abreast,
-                what=what,
-                scale=scale,
-                write=write,
-                rows=rows,
-                columns=columns,
-            ),
+    labels = dict(zip(arrays, shorten_all(list(arrays), 24), strict=True))
+    few = [name for name, array in arrays.items() if len(array) <= _FEW]
+    groups = [few[start : start + 2] for start in range(0, len(few), 2)]
+    groups += [[name] for name in arrays if name not in few]
+    panels = []
+    for group in groups:
+        abreast = 2 if group[0] in few else 1
+        keyed = len(arrays[group[0]]) > MOST_NUMBERED
+        panels.append(
+            draw(
+                "pairs",
+                f"{what} between members of {' and '.join(group)}",
+                WIDTH / abreast + (0.85 if keyed else 0.5),
+                partial(
+                    _paint,
+                    maps=[(labels[name], arrays[name]) for name in group],
+                    abreast=abreast,
+                    what=what,
+                    scale=scale,
+                    write=write,
+                    rows=rows,
+                    columns=columns,
+                ),
+            )
         )
-        for group in groups
-    ]
+    return panels
 
 
 def _paint(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ...errors import FreeTicketsError
 from ..analysis import Analysis, analyse
@@ -48,7 +49,7 @@ def find_reference(runs: Sequence[RunSummary], wanted: str | None = None) -> Run
     if wanted is None:
         return next((run for run in runs if kind_of(run) == "dense"), runs[0])
     for run in runs:
-        if wanted.rstrip("/") in (run.name, str(run.folder).rstrip("/")):
+        if wanted == run.name or Path(wanted).resolve() == run.folder.resolve():
             return run
     raise FreeTicketsError(
         f"the reference {wanted!r} is none of the runs: give one of "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ...evaluation.trajectory import embed, read_trajectory, trajectory_files
 from ..analysis import class_names
 from ..figures import class_breakdown, disagreement_heatmaps, feature_curves, trajectories
 from ..parts import Cell, Figure, Section, Table
+from ..run import reading
 from .comparison import Comparison
 
 CHAPTER = "Diversity"
@@ -87,12 +89,13 @@ def features_section(comparison: Comparison) -> list[Section]:
 
 def trajectories_section(comparison: Comparison) -> list[Section]:
     """The ways that networks took while they trained."""
-    recorded = [run for run in comparison.runs if any((run.folder / "trajectory").glob("*.npz"))]
-    if not recorded:
+    embeddings = []
+    for run in comparison.runs:
+        if trajectory_files(run.folder):
+            with reading(run.folder / "trajectory"):
+                embeddings.append(embed({run.name: read_trajectory(run.folder)}))
+    if not embeddings:
         return []
-    from ...evaluation.trajectory import embed, read_trajectory
-
-    embeddings = [embed({run.name: read_trajectory(run.folder)}) for run in recorded]
     few = next((f" (of few, {each.note})" for each in embeddings if each.note), "")
     caption = (
         "What a network predicts of a fixed subset of test samples along its training, as "

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...metrics import Difference, Interval
 from ..figures import cost_against_quality
-from ..intervals import ECE_BINS, LEVEL, REPEATS, SCORES, differences, intervals
-from ..parts import ABSENT, Cell, Figure, Section, Table
+from ..intervals import ECE_BINS, LEVEL, REPEATS, SCORES, differences, intervals, p_text
+from ..parts import Cell, Figure, Section, Table
 from ..run import RunSummary
 from ..tables import MORE_COLUMNS, choose_corruptions, corrupted, main_table, make_rows
 from .comparison import Comparison, flops_text
@@ -51,9 +51,14 @@ def cost_section(comparison: Comparison) -> list[Section]:
     caption = (
         "Diamonds are ensembles (or single networks), circles the mean of their members; the line "
         f"between them is what combining the members brings. {flops_text(comparison.runs)} The "
-        "dashed line is one dense training; the stepped line is the front of the runs that no "
-        "other run beats in both cost and quality."
+        "dashed line is one dense training"
     )
+    if len(comparison.runs) > 1:
+        caption += (
+            "; the stepped line is the front of the runs that no other run beats in both cost and "
+            "quality"
+        )
+    caption += "."
     figure = Figure(cost_against_quality(comparison.runs), "cost")
     return [Section("Cost against quality", caption, figure, "cost", CHAPTER)]
 
@@ -91,8 +96,8 @@ def differences_section(comparison: Comparison) -> list[Section]:
         found = differences(analysis.ensemble, base.ensemble, base.labels)
         cells = []
         for key, score in found.scores.items():
-            cells += [*_cells(score, "+" + _FORMS[key]), p_cell(score.p)]
-        rows.append([Cell(name), *cells, p_cell(found.mcnemar)])
+            cells += [*_cells(score, "+" + _FORMS[key]), _p_cell(score.p)]
+        rows.append([Cell(name), *cells, _p_cell(found.mcnemar)])
     header = [
         "run",
         *(title for _ in SCORES for title in ("Δ", "low", "high", "p")),
@@ -109,16 +114,8 @@ def differences_section(comparison: Comparison) -> list[Section]:
     return [Section(title, caption, Table(header, rows, groups), "differences", CHAPTER)]
 
 
-def p_cell(p: float) -> Cell:
-    """A p-value as it is shown.
-
-    Example:
-        >>> p_cell(0.0004).text, p_cell(0.0312).text
-        ('<0.001', '0.031')
-    """
-    if math.isnan(p):
-        return Cell(ABSENT)
-    return Cell("<0.001" if p < 0.001 else f"{p:.3f}", p)
+def _p_cell(p: float) -> Cell:
+    return replace(Cell.of(p, "g"), text=p_text(p))
 
 
 def _cells(score: Interval | Difference, form: str) -> list[Cell]:
@@ -126,15 +123,22 @@ def _cells(score: Interval | Difference, form: str) -> list[Cell]:
 
 
 def _corruption_text(runs: Sequence[RunSummary]) -> str:
-    name = choose_corruptions(runs)
-    shifts = [shift for run in runs if (shift := corrupted(run)) is not None]
-    if name is None:
+    chosen = choose_corruptions(runs)
+    if chosen is None:
         return ""
-    sources = " and ".join(sorted({shift.source for shift in shifts}))
-    return (
-        f"cAcc, cNLL and cECE are the means over types and severities of corruptions (set {name}; "
-        f"samples: {sources}); pooled is the ECE of all corrupted samples together. "
+    types = ", ".join(chosen.types)
+    severities = ", ".join(map(str, chosen.severities))
+    shown = {row.run for row in make_rows(runs) if row.corruptions is not None}
+    shifts = [shift for run in runs if run.name in shown and (shift := corrupted(run)) is not None]
+    origins = sorted({f"{shift.origin}, {shift.samples:,} a set" for shift in shifts})
+    text = (
+        "cAcc, cNLL and cECE are the means over types and severities of corruptions (set "
+        f"{chosen.name}{f': {types}' if types else ''}; severities {severities}; samples: "
+        f"{' or '.join(origins)}); pooled is the ECE of all corrupted samples together. "
     )
+    if len(origins) > 1:
+        text += "Not all runs saw the same corrupted samples, so compare these columns with care. "
+    return text
 
 
 def _natural_text(runs: Sequence[RunSummary]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ..figures import (
     severity_curves,
     transfer_heatmaps,
 )
-from ..parts import Cell, Figure, Folded, Section, Table
+from ..parts import ABSENT, Cell, Figure, Folded, Section, Table
 from ..results import Array, Attack, Shift
 from ..tables import corrupted
 from .comparison import Comparison
@@ -28,7 +29,7 @@ def corruptions_section(comparison: Comparison) -> list[Section]:
         [
             Cell(name),
             Cell(of),
-            Cell(_source(shift)),
+            Cell(shift.origin),
             Cell(f"{shift.samples:,}", shift.samples),
             Cell.of(means.accuracy, ".2%"),
             Cell.of(means.nll, ".4f"),
@@ -56,13 +57,15 @@ def severity_section(comparison: Comparison) -> list[Section]:
     shifts = _shifts(comparison)
     if not shifts:
         return []
+    found = [shift.severities for shift in shifts.values()]
+    severities = max(found, key=found.count)  # of equals, the first
+    others = [name for name, shift in shifts.items() if shift.severities != severities]
+    shifts = {name: shift for name, shift in shifts.items() if name not in others}
     alike = [
         kind
         for kind in next(iter(shifts.values())).types
         if all(kind in shift.types for shift in shifts.values())
     ]
-    first = next(iter(shifts.values())).severities
-    shifts = {name: shift for name, shift in shifts.items() if shift.severities == first}
     if not alike:
         return []
     curves = {
@@ -77,7 +80,9 @@ def severity_section(comparison: Comparison) -> list[Section]:
         f"The mean over {len(alike)} types of corruption that all of these runs were tested on, "
         "by severity."
     )
-    figure = Figure(severity_curves(first, curves, comparison.names), "severity")
+    if others:
+        caption += f" Left out, for they were tested at other severities: {', '.join(others)}."
+    figure = Figure(severity_curves(severities, curves, comparison.names), "severity")
     return [Section("Corruptions by severity", caption, figure, "severity", CHAPTER)]
 
 
@@ -164,8 +169,8 @@ def attacks_section(comparison: Comparison) -> list[Section]:
         [
             Cell(run.name),
             Cell(kind),
-            Cell(_over_255(attack.epsilon), attack.epsilon),
-            Cell(str(attack.steps), attack.steps),
+            replace(Cell.of(attack.epsilon, "g"), text=_over_255(attack.epsilon)),
+            Cell.of(attack.steps, "d"),
             Cell(f"{attack.samples:,}", attack.samples),
             *(
                 Cell.of(value, ".2%")
@@ -189,37 +194,41 @@ def attacks_section(comparison: Comparison) -> list[Section]:
 def attack_bars_section(comparison: Comparison) -> list[Section]:
     """Accuracy under attack: the bars."""
     sections = []
-    for kind, attacks in _attacks(comparison).items():
-        bars = {
-            name: AttackBar(each.clean, each.min, each.mean, each.max)
-            for name, each in attacks.items()
-        }
+    for kind, settings in _attacks(comparison).items():
+        panels = []
+        for what, attacks in settings.items():
+            bars = {
+                name: AttackBar(each.clean, each.min, each.mean, each.max)
+                for name, each in attacks.items()
+            }
+            panels += attack_bars(bars, what, comparison.names)
         caption = (
             f"{kind.upper()}: accuracy of the ensemble on untouched samples, and its mean over the "
             "attacks made for each member, with whiskers from the lowest to the highest."
         )
         key = f"attack-{_slug(kind)}"
-        figure = Figure(attack_bars(bars, kind.upper(), comparison.names), key)
         title = f"Accuracy under {kind.upper()}"
-        sections.append(Section(title, caption, figure, key, CHAPTER))
+        sections.append(Section(title, caption, Figure(panels, key), key, CHAPTER))
     return sections
 
 
 def transfer_section(comparison: Comparison) -> list[Section]:
     """Whether what deceives one member deceives the others."""
     sections = []
-    for kind, attacks in _attacks(comparison).items():
-        matrices = {name: each.transfer for name, each in attacks.items() if len(each.transfer) > 1}
-        if not matrices:
+    for kind, settings in _attacks(comparison).items():
+        panels = []
+        for what, attacks in settings.items():
+            several = {name: it.transfer for name, it in attacks.items() if len(it.transfer) > 1}
+            panels += transfer_heatmaps(several, what)
+        if not panels:
             continue
         caption = (
             f"{kind.upper()}: accuracy of each member (columns) on the samples that were made to "
             "deceive another (rows); on the diagonal, itself."
         )
         key = f"transfer-{_slug(kind)}"
-        figure = Figure(transfer_heatmaps(matrices, kind.upper()), key)
         title = f"Transfer of {kind.upper()} between members"
-        sections.append(Section(title, caption, figure, key, CHAPTER))
+        sections.append(Section(title, caption, Figure(panels, key), key, CHAPTER))
     return sections
 
 
@@ -227,23 +236,22 @@ def _shifts(comparison: Comparison) -> dict[str, Shift]:
     return {run.name: shift for run in comparison.runs if (shift := corrupted(run)) is not None}
 
 
-def _attacks(comparison: Comparison) -> dict[str, dict[str, Attack]]:
-    """By kind of attack, then by run."""
-    kinds: dict[str, dict[str, Attack]] = {}
+def _attacks(comparison: Comparison) -> dict[str, dict[str, dict[str, Attack]]]:
+    """By kind of attack, then by how it was made, for only such can be compared, then by run."""
+    kinds: dict[str, dict[str, dict[str, Attack]]] = {}
     for run in comparison.runs:
         for kind, attack in run.results.attacks.items():
-            kinds.setdefault(kind, {})[run.name] = attack
+            what = f"{kind.upper()}, ε {_over_255(attack.epsilon)}"
+            if attack.steps is not None and attack.steps != 1:
+                what += f", {attack.steps} steps"
+            what += f", {attack.samples:,} samples"
+            kinds.setdefault(kind, {}).setdefault(what, {})[run.name] = attack
     return kinds
 
 
 def _mean(shift: Shift, scores: Array, types: list[str]) -> Array:
     mean: Array = scores[[shift.types.index(kind) for kind in types]].mean(0)
     return mean
-
-
-def _source(shift: Shift) -> str:
-    synthetic = shift.frost == "synthetic"
-    return f"{shift.source}, synthetic frost" if synthetic else shift.source
 
 
 def _slug(text: str) -> str:
@@ -257,5 +265,7 @@ def _over_255(epsilon: float) -> str:
         >>> _over_255(8 / 255), _over_255(0.1)
         ('8/255', '0.1')
     """
+    if not math.isfinite(epsilon):
+        return ABSENT
     steps = 255 * epsilon
     return f"{steps:.0f}/255" if math.isclose(steps, round(steps)) else f"{epsilon:.3g}"

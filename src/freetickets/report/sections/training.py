@@ -59,7 +59,7 @@ def phases_section(comparison: Comparison) -> list[Section]:
             Cell(f"{phase.steps:,}", phase.steps),
             Cell(f"{phase.sparsity:g}", phase.sparsity),
             Cell(f"{phase.explorations:,}", phase.explorations),
-            Cell(f"{phase.flops / run.ledger.dense_flops:.3f}", phase.flops),
+            Cell.of(phase.flops / run.ledger.dense_flops, ".3f"),
             Cell(f"{phase.seconds:,.1f}", phase.seconds),
         ]
         for run in comparison.runs

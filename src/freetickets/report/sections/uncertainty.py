@@ -109,7 +109,8 @@ def unknown_section(comparison: Comparison) -> list[Section]:
         "How well a score of the ensemble tells the samples of a set that holds none of its "
         "classes from test samples; those of the set count as positive. AUROC is exact, ties count "
         "half; AUPR is the average precision, and depends on the sizes of both sets; FPR95 is the "
-        "share of test samples flagged where 95% of the set are."
+        "share of test samples flagged where 95% of the set are. Where only the first samples of a "
+        "set were predicted, they are told from as many of the first test samples."
     )
     table = Table(header, rows, groups)
     return [Section("Out-of-distribution detection", caption, table, "ood", CHAPTER)]
@@ -148,8 +149,9 @@ def histograms_section(comparison: Comparison) -> list[Section]:
         runs=comparison.names,
     )
     caption = (
-        "How 1 − the highest probability of the ensemble is distributed, over the test samples "
-        "(inside) and over the samples of the set (outside)."
+        "How 1 − the highest probability of the ensemble is distributed, over the test samples and "
+        "over those of the set; the curves above compare the same samples. Heights are square "
+        "roots of shares, without which the many certain samples would hide the rest."
     )
     figure = Figure(panels, "novelty")
     return [Section("Novelty of known and unknown samples", caption, figure, "novelty", CHAPTER)]
