@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...evaluation.trajectory import embed, read_trajectory, trajectory_files
+from ...evaluation.trajectory import embed, read_trajectory
+from ...predictions import trajectory_files
 from ..analysis import class_names
 from ..figures import class_breakdown, disagreement_heatmaps, feature_curves, trajectories
 from ..parts import Cell, Figure, Section, Table
