@@ -15,7 +15,6 @@ import freetickets as ft
 from freetickets.data import corruptions
 from freetickets.errors import FreeTicketsError, StoppedError, UnknownNameError
 from freetickets.evaluation import (
-    PredictionProgress,
     Predictions,
     Request,
     adjust,
@@ -23,6 +22,7 @@ from freetickets.evaluation import (
     summarise,
 )
 from freetickets.evaluation.sets import EvaluationSet, Predictor
+from freetickets.progress import WorkProgress
 
 Count = list[str]
 
@@ -272,7 +272,7 @@ def test_everything_takes_what_is_here_and_says_what_is_not(
     run_folder: Path, ensemble: ft.Ensemble, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     request = Request(everything=True, samples=3)
-    progress = PredictionProgress()
+    progress = WorkProgress()
     scores = evaluate_run(run_folder, ensemble, str(tmp_path), request=request, progress=progress)
     assert set(scores["shift"]["bars-c"]["means"]) == {"all19", "common15", "ub"}
     assert set(scores["ood"]) == {"gaussian-noise", "additive-noise"}

@@ -30,7 +30,6 @@ from freetickets.methods import (
     Static,
     TreeNet,
 )
-from freetickets.training.progress import Reporter
 
 # Small ones, and how many members each has.
 SMALL: dict[str, tuple[Method, int]] = {
@@ -142,16 +141,12 @@ def test_it_works_on_a_transformer(name: str, features: tuple[Tensor, Tensor]) -
     assert not np.allclose(found[0], found[1])
 
 
-class Killed(BaseException):
-    """The process ends here; nothing may catch this."""
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_killed_again_and_again_it_ends_the_same(
     name: str,
     features: tuple[Tensor, Tensor],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    kill_every: Callable[[int, Callable[[], None]], int],
     digests: Callable[[Path], dict[str, str]],
 ) -> None:
     method, _ = SMALL[name]
@@ -161,22 +156,6 @@ def test_killed_again_and_again_it_ends_the_same(
         method.fit("mlp-8-8", features, output=tmp_path / folder, **settings)
 
     train("whole")
-    left = 0
-
-    def counted(*_: Any) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise Killed
-
-    monkeypatch.setattr(Reporter, "step", counted)
-    kills = 0
-    for _ in range(100):
-        left = 5
-        try:
-            train("killed")
-            break
-        except Killed:
-            kills += 1
+    kills = kill_every(5, lambda: train("killed"))
     assert kills >= 4
     assert digests(tmp_path / "killed" / "tickets") == digests(tmp_path / "whole" / "tickets")

@@ -20,7 +20,6 @@ from freetickets.models import create_model
 from freetickets.sparsity.structure import parse_structure
 from freetickets.ticket import Ticket
 from freetickets.training.ledger import Ledger, price
-from freetickets.training.progress import Reporter
 
 SETTINGS: dict[str, Any] = {
     # Not "auto": what is faster may differ from one run to the next, and so the bits.
@@ -87,17 +86,13 @@ def test_every_ticket_has_the_structure_also_after_an_escape(
     check_tickets(ensemble.tickets, structure, set(ensemble.tickets[0].topology))
 
 
-class Killed(BaseException):
-    """The process ends here; nothing may catch this."""
-
-
 @pytest.mark.parametrize("model", ["mlp-8-8", "cnn-4"])
 def test_killed_again_and_again_it_ends_the_same(
     model: str,
     features: tuple[Tensor, Tensor],
     images: tuple[Any, Any],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    kill_every: Callable[[int, Callable[[], None]], int],
     digests: Callable[[Path], dict[str, str]],
 ) -> None:
     method = DST(tickets=2, structure="2:4", interval=2)
@@ -108,23 +103,7 @@ def test_killed_again_and_again_it_ends_the_same(
         method.fit(model, data, output=tmp_path / folder, **settings)
 
     train("whole")
-    left = 0
-
-    def counted(*_: Any) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise Killed
-
-    monkeypatch.setattr(Reporter, "step", counted)
-    kills = 0
-    for _ in range(100):
-        left = 7
-        try:
-            train("killed")
-            break
-        except Killed:
-            kills += 1
+    kills = kill_every(7, lambda: train("killed"))
     assert kills >= 4
     assert digests(tmp_path / "killed" / "tickets") == digests(tmp_path / "whole" / "tickets")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,15 +110,17 @@ def _fill(
     corrupted: CorruptedSet, names: Sequence[str], images: int, workers: int, quiet: bool
 ) -> None:
     """Makes the corruptions one by one, until someone wants to stop."""
+    from ..progress import WorkProgress
     from ..training.interrupt import StopRequest
 
+    progress = WorkProgress("images", quiet)
     with (
         StopRequest() as stop,
         corrupted.workers(workers) as pool,
-        _Progress(len(names), images, quiet) as progress,
+        progress.over(len(names) * images),
     ):
         for number, name in enumerate(names):
-            progress.begin(number, name)
+            progress.begin(f"{name} ({number + 1}/{len(names)})")
             for count in corrupted.write(name, pool):
                 progress.advance(count)
                 if stop.made:
@@ -127,46 +128,4 @@ def _fill(
                         f"stopped: {number} of {len(names)} corruptions were made and are in "
                         f"{corrupted.folder}; run the same command again to go on"
                     )
-            progress.end(number, name)
-
-
-class _Progress:
-    """A bar on a terminal, a line for each corruption in a log."""
-
-    def __init__(self, corruptions: int, images: int, quiet: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._corruptions, self._quiet = corruptions, quiet
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total} images"),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-            disable=quiet or not self._console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=corruptions * images)
-        self._began = 0.0
-
-    def __enter__(self) -> _Progress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def begin(self, number: int, name: str) -> None:
-        self._began = time.monotonic()
-        self._bar.update(self._task, description=f"{name} ({number + 1}/{self._corruptions})")
-
-    def advance(self, images: int) -> None:
-        self._bar.advance(self._task, images)
-
-    def end(self, number: int, name: str) -> None:
-        if not self._quiet:
-            seconds = time.monotonic() - self._began
-            line = f"[{number + 1:2d}/{self._corruptions}] {name:18s} {seconds:6.1f} s"
-            self._console.print(line, markup=False)
+            progress.end(name)

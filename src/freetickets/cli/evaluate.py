@@ -91,7 +91,8 @@ def run(parsed: argparse.Namespace) -> None:
 def _predict(parsed: argparse.Namespace) -> dict[str, Any]:
     epsilon = _fraction(parsed.epsilon)
     from ..ensemble import load
-    from ..evaluation import PredictionProgress, Request, adjust, evaluate_run
+    from ..evaluation import Request, adjust, evaluate_run
+    from ..progress import WorkProgress
 
     folder = Path(parsed.run_folder)
     ensemble = load(folder, parsed.model, device=parsed.device)
@@ -111,7 +112,7 @@ def _predict(parsed: argparse.Namespace) -> dict[str, Any]:
         resize=parsed.resize,
         fresh=parsed.fresh,
     )
-    progress = PredictionProgress(parsed.quiet)
+    progress = WorkProgress(quiet=parsed.quiet)
     scores = evaluate_run(folder, ensemble, *options, adjusted, request, progress)
     if adjusted is not None and parsed.output:
         adjusted.save(parsed.output)
@@ -124,12 +125,12 @@ def _from_saved(parsed: argparse.Namespace) -> dict[str, Any]:
         raise FreeTicketsError(
             f"--saved predicts nothing: leave out --{asked[0].replace('_', '-')}, or --saved"
         )
-    from ..evaluation.progress import PredictionProgress
     from ..evaluation.summary import summarise
+    from ..progress import WorkProgress
     from ..storage import write_json
 
     folder = Path(parsed.run_folder)
-    scores = summarise(folder, tell=PredictionProgress(parsed.quiet).warn)
+    scores = summarise(folder, tell=WorkProgress(quiet=parsed.quiet).warn)
     write_json(folder / "metrics.json", scores)
     return scores
 

@@ -2,13 +2,11 @@
 
 from ..predictions import Predictions
 from .adjust import adjust
-from .progress import PredictionProgress
 from .request import Request
 from .run import describe_run, evaluate_run, predict_dataset
 from .summary import summarise
 
 __all__ = [
-    "PredictionProgress",
     "Predictions",
     "Request",
     "adjust",

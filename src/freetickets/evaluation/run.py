@@ -11,11 +11,11 @@ import numpy as np
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, StoppedError
 from ..predictions import Predictions, read_info
+from ..progress import WorkProgress
 from ..storage import write_json
 from .adjust import describe_adjustment
 from .home import Home
 from .novel import attack_sets, every_ood_set, ood_sets
-from .progress import PredictionProgress
 from .request import Request
 from .sets import EvaluationSet, Predictor
 from .shift import corruption_sets, natural_set, refuse_mixture
@@ -42,7 +42,7 @@ def evaluate_run(
     batch_size: int = 256,
     adjusted: Ensemble | None = None,
     request: Request | None = None,
-    progress: PredictionProgress | None = None,
+    progress: WorkProgress | None = None,
 ) -> dict[str, Any]:
     """Predicts a run's test set and what else is asked for, saves that, and returns all scores.
 
@@ -63,7 +63,7 @@ def evaluate_run(
         StoppedError: It was interrupted; what was predicted is saved.
     """
     folder, request = Path(folder), request or Request()
-    progress = progress or PredictionProgress(quiet=True)
+    progress = progress or WorkProgress(quiet=True)
     predictor = Predictor(ensemble, batch_size, progress, digest_tickets(folder))
     home = Home.of(ensemble, str(ensemble.info["dataset"]), data_dir, request.samples)
     wanted = _wanted(request, home, ensemble, progress.line)

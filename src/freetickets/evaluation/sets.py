@@ -13,7 +13,7 @@ from ..data import LazySplit, Split
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError
 from ..predictions import Predictions, read_info
-from .progress import PredictionProgress
+from ..progress import WorkProgress
 
 AnySplit = Split | LazySplit
 _AT_ONCE = 1024  # samples between two steps of a progress bar
@@ -32,7 +32,7 @@ class Predictor:
 
     ensemble: Ensemble
     batch_size: int = 256
-    progress: PredictionProgress = field(default_factory=lambda: PredictionProgress(quiet=True))
+    progress: WorkProgress = field(default_factory=lambda: WorkProgress(quiet=True))
     tickets: str | None = None
 
     def __post_init__(self) -> None:

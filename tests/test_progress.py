@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from freetickets.evaluation import PredictionProgress
+from freetickets.progress import WorkProgress
 
 
 def test_a_log_gets_one_line_for_each_set(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = PredictionProgress()
+    progress = WorkProgress()
     with progress.over(400):
         for name in ("first", "second"):
             progress.begin(name)
@@ -24,7 +24,7 @@ def test_a_log_gets_one_line_for_each_set(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_terminal_gets_a_bar_that_goes_away(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = PredictionProgress()
+    progress = WorkProgress()
     screen = io.StringIO()
     progress._console = Console(file=screen, force_terminal=True, width=100)
     with progress.over(200):
@@ -39,7 +39,7 @@ def test_a_terminal_gets_a_bar_that_goes_away(capsys: pytest.CaptureFixture[str]
 
 
 def test_quiet_leaves_warnings(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = PredictionProgress(quiet=True)
+    progress = WorkProgress(quiet=True)
     with progress.over(1):
         progress.advance(1)
         progress.end("first")

@@ -1,0 +1,122 @@
+"""What a person sees of long work: a live bar on a terminal, plain lines in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+
+class Display:
+    """Lines of news on the standard error stream and, on a terminal, a bar below them.
+
+    Args:
+        quiet: Show nothing but warnings.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+
+    def line(self, text: str) -> None:
+        """Prints a line of news."""
+        if not self._quiet:
+            self._console.print(text, markup=False)
+
+    def warn(self, text: str) -> None:
+        """Prints a line that matters even when quiet."""
+        self._console.print(f"warning: {text}", markup=False)
+
+    def stop(self) -> None:
+        """Removes the bar."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        sys.stderr.flush()
+
+    def _start_bar(self, unit: str, total: int, done: int = 0) -> None:
+        if self._quiet or not self._console.is_terminal:
+            return
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn(f"{{task.completed:,.0f}}/{{task.total:,.0f}} {unit}"),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[news]}"),
+            console=self._console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=total, completed=done, rate="", news="")
+        self._bar.start()
+
+    def _update_bar(self, done: int, rate: str, name: str | None = None, news: str = "") -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, description=name, rate=rate, news=news)
+
+
+class WorkProgress(Display):
+    """Shows how far several pieces of work are, by what all of them together count.
+
+    Args:
+        unit: What is counted.
+        quiet: Show nothing but warnings.
+    """
+
+    def __init__(self, unit: str = "samples", quiet: bool = False) -> None:
+        super().__init__(quiet)
+        self._unit = unit
+        self._total = self._done = 0
+        self._began = 0.0
+
+    @contextmanager
+    def over(self, total: int) -> Iterator[None]:
+        """Shows the work on so many units, of all pieces together."""
+        self._total, self._done, self._began = total, 0, time.monotonic()
+        self._start_bar(self._unit, total)
+        try:
+            yield
+        finally:
+            self.stop()
+
+    def begin(self, name: str) -> None:
+        """Says which piece comes next."""
+        self._update_bar(self._done, "", name)
+
+    def advance(self, count: int) -> None:
+        """Counts what has just been done."""
+        self._done += count
+        self._update_bar(self._done, self._rate_text)
+
+    def end(self, name: str) -> None:
+        """Says that a piece is done and saved."""
+        if self._bar is None and self._done:
+            left = (self._total - self._done) / self._rate
+            share = self._done / max(1, self._total)
+            self.line(f"[{share:4.0%}] {name}  {self._rate_text}  {duration(left)} left")
+
+    @property
+    def _rate(self) -> float:
+        return self._done / max(1e-9, time.monotonic() - self._began)
+
+    @property
+    def _rate_text(self) -> str:
+        return f"{self._rate:,.0f} {self._unit}/s"
+
+
+def duration(seconds: float) -> str:
+    """Says a time shortly.
+
+    Example:
+        >>> duration(59), duration(3725)
+        ('0:59', '1:02:05')
+    """
+    minutes, second = divmod(round(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
