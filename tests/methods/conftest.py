@@ -13,7 +13,7 @@ class Killed(BaseException):
 
 @pytest.fixture
 def kill_every(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], int]:
-    """Ends a training after so many steps and starts it again, until it is done; counts the ends."""
+    """Ends a training every so many steps and starts it again until it is done; counts that."""
 
     def train_to_the_end(steps: int, train: Callable[[], None]) -> int:
         left = 0
