@@ -112,6 +112,7 @@ def test_every_method_has_a_plan_for_every_recipe(kind: type[Method], recipe: ob
         (lambda: EDST(sparsity=0.0), "sparsity"),
         (lambda: DST(rate=1.5), "rate"),
         (lambda: EDST(escape_rate=-0.1), "escape_rate"),
+        (lambda: EDST(refinement=0.0), "refinement"),
         (lambda: DST(interval=0), "interval"),
         (lambda: Setting(get_recipe("cifar"), preset="papers"), "preset"),
         (lambda: Setting(get_recipe("cifar"), epochs=0), "epochs"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,6 +19,8 @@ class EDST(ExploringMethod):
 
     Attributes:
         escape_rate: The share of the active weights that an escape replaces (q).
+        refinement: The length of one refinement, as a share of the recipe's (for more or fewer
+            tickets in the same time).
     """
 
     name: ClassVar[str] = "edst"
@@ -25,10 +28,13 @@ class EDST(ExploringMethod):
     paper: ClassVar[str] = "Liu et al. 2022"
 
     escape_rate: float = 0.8
+    refinement: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_rate("escape_rate", self.escape_rate)
+        if not 0 < self.refinement < math.inf:
+            raise FreeTicketsError(f"refinement must be positive, not {self.refinement}")
         parts = sparse_method(self.explorer)
         if parts.reserve or parts.prune_scope == "threshold":
             raise FreeTicketsError(
@@ -39,7 +45,7 @@ class EDST(ExploringMethod):
     def plan(self, setting: Setting) -> Plan:
         """One run: explore, then M x (refine, collect), with an escape between two tickets."""
         recipe, lr = setting.recipe, setting.initial_lr
-        full = recipe.explore_epochs + self.tickets * recipe.refine_epochs
+        full = recipe.explore_epochs + self.tickets * self.refinement * recipe.refine_epochs
         scale = setting.scale(full)
         exploration = self.exploration(setting)
         explore = Phase(
@@ -52,7 +58,7 @@ class EDST(ExploringMethod):
         refinements = [
             Phase(
                 f"refine {ticket}",
-                recipe.refine_schedule(scale, lr),
+                recipe.refine_schedule(scale * self.refinement, lr),
                 self.sparsity,
                 exploration,
                 at_end=(setting.collect, Escape(self.escape_rate))
