@@ -1,0 +1,286 @@
+"""The paper's tables and figures: complete, corrected, and at the paper's cost."""
+
+import dataclasses
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import freetickets.report.sections
+from freetickets.config import Config
+from freetickets.data import get_spec
+from freetickets.data.class_names import CIFAR100
+from freetickets.data.corruptions import CORRUPTIONS
+from freetickets.data.ood import OOD_NAMES
+from freetickets.experiments import (
+    PARTS,
+    Cell,
+    Experiment,
+    Row,
+    cells,
+    experiment_names,
+    is_column,
+    load,
+    needed,
+)
+from freetickets.methods import DST, EDST, METHODS, Setting, get_recipe
+from freetickets.metrics.shift import CORRUPTION_SETS
+from freetickets.report import Row as ReportRow
+from freetickets.training.job import Job
+from freetickets.training.ledger import Ledger
+
+ALL = {name: load(name) for name in experiment_names()}
+
+
+# Rows as in the paper, a row of a table with two data sets counted for each.
+@pytest.mark.parametrize(
+    ("name", "place", "rows"),
+    [
+        ("cifar10", "Table 1", 12),
+        ("cifar100", "Table 2", 12),
+        ("imagenet", "Table 3", 8),
+        ("diversity", "Table 4", 2 * 6),
+        ("feature-maps", "Figure 2, left", 5),
+        ("diversity-all", "Figure 2, right", 7),
+        ("trajectories", "Figure 3", 4),
+        ("ablation", "Table 5", 2 * 4),
+        ("sparsity", "Figure 4", 4 * 6),
+        ("ensemble-size", "Figure 5", 1 + 7 + 7),
+        ("snapshot-fge", "Table 6", 2 * 5),
+        ("disagreement-cifar10", "Figure 6", 4),
+        ("disagreement-cifar100", "Figure 7", 4),
+        ("classes", "Table 7", 4),
+        ("correlation", "Table 8", 2 * 2),
+        ("escape-rate", "Table 9", 2 * 3),
+        ("growth", "Table 10", 2 * 2),
+        ("ood-cifar10", "Table 11", 9),
+        ("ood-cifar100", "Table 12", 9),
+        ("fgsm", "Table 13", 2 * 6),
+    ],
+)
+def test_every_table_and_figure_has_the_rows_of_the_paper(name: str, place: str, rows: int) -> None:
+    experiment = ALL[name]
+    assert (experiment.paper, len(experiment.rows)) == (place, rows)
+
+
+def test_all_tables_and_figures_with_results_are_there() -> None:
+    places = {experiment.paper.partition(",")[0] for experiment in ALL.values()}
+    # Figure 1 is a drawing of the idea.
+    assert places == {f"Table {n}" for n in range(1, 14)} | {f"Figure {n}" for n in range(2, 8)}
+
+
+@pytest.mark.parametrize("experiment", ALL.values(), ids=ALL)
+def test_a_table_has_a_number_in_each_row_and_a_figure_in_none(experiment: Experiment) -> None:
+    has_numbers = experiment.paper.startswith("Table") or experiment.name == "diversity-all"
+    assert all(bool(row.paper) == has_numbers for row in experiment.rows)
+    assert experiment.is_figure != has_numbers
+
+
+@pytest.mark.parametrize("experiment", ALL.values(), ids=ALL)
+def test_a_label_names_one_row_of_a_data_set(experiment: Experiment) -> None:
+    names = [(row.dataset, row.label) for row in experiment.rows]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("experiment", ALL.values(), ids=ALL)
+def test_what_a_row_shows_is_measured(experiment: Experiment) -> None:
+    needs, columns = experiment.needs, experiment.columns
+    assert {c.split(".")[1] for c in columns if c.startswith("ood.")} == set(needs.ood)
+    assert {c.split(".")[1] for c in columns if c.startswith("attacks.")} == set(needs.attacks)
+    assert any(c.startswith("c_") for c in columns) == bool(needs.corruptions)
+    assert any(c.startswith("a_") for c in columns) == needs.imagenet_a
+    assert ("features" in experiment.figures) == needs.features
+    assert ("trajectories" in experiment.figures) == needs.trajectory
+
+
+def test_needs_are_what_evaluate_knows() -> None:
+    for experiment in ALL.values():
+        assert set(experiment.needs.ood) <= set(OOD_NAMES)
+        assert set(experiment.needs.corruptions) <= {*CORRUPTION_SETS, *CORRUPTIONS}
+        for row in experiment.rows:
+            assert row.dataset not in experiment.needs.ood  # known samples are not new
+
+
+def test_columns_of_a_run_are_those_of_the_report() -> None:
+    words = {"run", "folder", "method", "description", "kind", "model", "dataset", "corruptions"}
+    numbers = {field.name for field in dataclasses.fields(ReportRow)} - words - {"samples"}
+    assert all(map(is_column, numbers))
+    used = {column for experiment in ALL.values() for column in experiment.columns}
+    assert {column for column in used if "." not in column} <= numbers
+
+
+def test_parts_are_sections_of_the_report() -> None:
+    folder = Path(freetickets.report.sections.__file__).parent
+    source = "".join(file.read_text() for file in folder.glob("*.py"))
+    fixed = set(re.findall(r'"([a-z-]+)", CHAPTER\)', source))
+    made = {prefix + "fgsm" for prefix in re.findall(r'key = f"([a-z]+-)\{_slug', source)}
+    assert set(PARTS) <= fixed | made
+
+
+def test_classes_are_the_first_ten_of_cifar100() -> None:
+    prefix = "diversity.disagreement_by_class."
+    experiment = ALL["classes"]
+    assert [column.removeprefix(prefix) for column in experiment.columns] == list(CIFAR100[:10])
+    # Of 100 images a class and 3 pairs, all numbers are multiples of 1/300.
+    for row in experiment.rows:
+        assert all(abs(300 * value - round(300 * value)) < 0.16 for value in row.paper.values())
+
+
+def test_shifted_class_names_are_noted() -> None:
+    found = {correction.used: correction.printed for correction in ALL["classes"].corrections}
+    assert len(found) == 9
+    assert (found["aquarium_fish"], found["baby"], found["bottle"]) == (
+        "Aquarium",
+        "Fish",
+        "Bicycle",
+    )
+
+
+def test_the_one_wrong_number_is_noted() -> None:
+    found = [
+        (experiment.name, row.dataset, row.label, correction.printed, correction.used)
+        for experiment in ALL.values()
+        for row in experiment.rows
+        for correction in row.corrections
+    ]
+    assert found == [("escape-rate", "cifar100", "q=0.5", 2.223, 0.223)]
+
+
+@pytest.mark.parametrize("experiment", ALL.values(), ids=ALL)
+def test_where_the_paper_is_silent_a_note_says_what_was_decided(experiment: Experiment) -> None:
+    assert experiment.notes
+    assert all(note.endswith(".") for note in experiment.notes)
+
+
+def test_main_tables_have_three_seeds() -> None:
+    several = {experiment.name for experiment in ALL.values() if experiment.seeds == 3}
+    assert several == {"cifar10", "cifar100", "imagenet"}
+
+
+def test_a_starred_mc_dropout_is_one_pass() -> None:
+    for name in ("cifar10", "cifar100"):
+        (row,) = (row for row in ALL[name].rows if row.method.name == "mc-dropout")
+        assert row.starred
+        assert row.cells[0].options["passes"] == 1
+
+
+def test_all_methods_have_a_row() -> None:
+    used = {row.method.name for experiment in ALL.values() for row in experiment.rows}
+    assert used == set(METHODS)
+
+
+def test_cells_that_tables_share_are_one() -> None:
+    edst = Cell("cifar10", "wrn-28-10", EDST())
+    shown = [name for name, experiment in ALL.items() if edst in cells(experiment)]
+    assert shown == [
+        "cifar10", "diversity", "feature-maps", "diversity-all", "trajectories", "ablation",
+        "sparsity", "ensemble-size", "snapshot-fge", "disagreement-cifar10", "correlation",
+        "escape-rate", "growth", "ood-cifar10", "fgsm",
+    ]  # fmt: skip
+    distinct = needed(ALL.values())
+    assert len(distinct) == 71
+    assert len({cell.name for cell in distinct}) == 71
+    needs = distinct[edst]
+    assert needs.corruptions == ("all19",)
+    assert needs.ood == ("svhn", "cifar100", "gaussian-noise")
+    assert needs.attacks == ("fgsm",)
+    assert needs.features
+    assert needs.trajectory
+
+
+@pytest.mark.parametrize(
+    "name", ["diversity", "feature-maps", "diversity-all", "trajectories", "classes", "fgsm"]
+)
+def test_analyses_train_nothing_new(name: str) -> None:
+    assert set(cells(ALL[name])) <= set(needed([ALL["cifar10"], ALL["cifar100"]]))
+
+
+def test_correlations_are_over_the_sweep() -> None:
+    assert set(cells(ALL["correlation"])) == set(cells(ALL["sparsity"]))
+
+
+def test_edst_of_any_size_takes_the_same_time() -> None:
+    recipe = get_recipe("cifar")
+    for row in ALL["ensemble-size"].rows:
+        if isinstance(row.method, EDST):
+            (run,) = row.method.plan(Setting(recipe)).runs
+            assert run.epochs == pytest.approx(450, abs=1e-3)
+            assert run.phases[0].epochs == 150
+
+
+def test_fewer_members_are_the_first_of_a_larger_ensemble() -> None:
+    """Of DST the first is a training of its own; of EDST it is the ticket of a shorter run."""
+    setting = Setting(get_recipe("cifar"))
+    assert DST(tickets=7).plan(setting).runs[:3] == DST(tickets=3).plan(setting).runs
+    (one,), (three,) = (EDST(tickets=n).plan(setting).runs for n in (1, 3))
+    assert [p.schedule for p in one.phases] == [p.schedule for p in three.phases[:2]]
+
+
+# --- costs -------------------------------------------------------------------------------------
+
+
+@cache
+def priced(cell: Cell) -> Ledger:
+    """What `freetickets plan` says of a cell."""
+    spec = get_spec(cell.dataset)
+    config = Config(
+        method=cell.method.name, options=cell.options, dataset=cell.dataset, model=cell.model
+    ).resolved(spec)
+
+    def nothing() -> None:
+        raise AssertionError("a price needs no data")
+
+    return Job(config, spec, nothing).price()  # type: ignore[arg-type]
+
+
+COSTS = {"train_flops": "relative_flops", "test_flops": "relative_test_flops"}
+COSTLY = [
+    pytest.param(row, column, id=f"{name}-{row.dataset}-{row.label}-{column}")
+    for name, experiment in ALL.items()
+    for row in experiment.rows
+    for column in COSTS
+    if column in row.paper
+]
+
+
+def distance(row: Row, column: str) -> float:
+    (cell,) = row.cells
+    return abs(getattr(priced(cell), COSTS[column]) - row.paper[column])
+
+
+@pytest.mark.parametrize(("row", "column"), COSTLY)
+def test_flops_are_the_papers_within_a_fiftieth_where_derivable(row: Row, column: str) -> None:
+    assert (distance(row, column) <= 0.02) == (column not in row.underivable)
+
+
+def test_which_costs_are_not_derivable() -> None:
+    found = {
+        (name, row.method.name)
+        for name, experiment in ALL.items()
+        for row in experiment.rows
+        if row.underivable
+    }
+    assert found == {
+        ("cifar10", "pf"),
+        ("cifar10", "batch-ensemble"),
+        ("cifar100", "pf"),
+        ("cifar100", "batch-ensemble"),
+        ("imagenet", "batch-ensemble"),
+        ("imagenet", "mimo"),
+        ("imagenet", "treenet"),
+    }
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "imagenet"])
+def test_training_runs_are_the_papers(name: str) -> None:
+    for row in ALL[name].rows:
+        (cell,) = row.cells
+        assert priced(cell).runs == row.paper["training_runs"], row.label
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "imagenet"])
+def test_the_unit_of_cost_is_the_papers_within_a_twentieth(name: str) -> None:
+    row = ALL[name].rows[0]
+    assert row.dense_flops is not None
+    assert priced(row.cells[0]).dense_flops == pytest.approx(row.dense_flops, rel=0.05)
