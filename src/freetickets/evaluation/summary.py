@@ -59,6 +59,37 @@ def summarise(
     return _finite(scores)
 
 
+def summarise_first(folder: str | Path, members: int, *, sets: bool = True) -> Scores:
+    """The scores of the first members of a run, from its saved predictions.
+
+    Args:
+        folder: The run's.
+        members: How many; without any temperature, which was found for all.
+        sets: Whether sets of no class and attacks are scored too. Attacks are those made for each
+            member of the run, among the first or not.
+
+    Returns:
+        The keys of metrics.json that these have.
+    """
+    folder = Path(folder)
+    test = _first(_test_predictions(folder), members)
+    scores = test.scores()
+    if members > 1:
+        scores["diversity"] = _diversity(test)
+    if sets:
+        files = _Files(folder, test, None, members)
+        parts = {"ood": _ood(files, test), "attacks": _attacks(files, test)}
+        scores.update({key: value for key, value in parts.items() if value})
+    return _finite(scores)
+
+
+def _first(saved: Predictions, members: int) -> Predictions:
+    most = len(saved.log_probs)
+    if not 1 <= members <= most:
+        raise FreeTicketsError(f"members must lie between 1 and {most}, not {members}")
+    return saved.adjusted(range(members), None)
+
+
 def _test_predictions(folder: Path) -> Predictions:
     files = sorted((folder / "predictions").glob("*.npz"))
     found = [(path, read_info(path)) for path in files]
@@ -86,8 +117,11 @@ def _test_predictions(folder: Path) -> Predictions:
 class _Files:
     """The saved predictions of a run that fit those of its test set."""
 
-    def __init__(self, folder: Path, test: Predictions, tell: Tell | None) -> None:
+    def __init__(
+        self, folder: Path, test: Predictions, tell: Tell | None, members: int | None = None
+    ) -> None:
         self.run = folder
+        self._members = members
         self._folder = folder / "predictions"
         self._test = test.info
         self._tell = tell
@@ -98,6 +132,10 @@ class _Files:
             for path in sorted(self._folder.glob(pattern))
             if (read_info(path) or {"kind": kind}).get("kind") == kind and self._fits(path)
         ]
+
+    def load(self, path: Path) -> Predictions:
+        saved = Predictions.load(path)
+        return saved if self._members is None else _first(saved, self._members)
 
     def folders(self, pattern: str) -> list[Path]:
         return sorted(path for path in self._folder.glob(pattern) if path.is_dir())
@@ -225,7 +263,7 @@ def _ood(files: _Files, test: Predictions) -> Scores:
     found = {}
     most = test.info.get("samples")
     for path in paths:
-        saved = Predictions.load(path)
+        saved = files.load(path)
         count = saved.info.get("samples")  # where only the first were predicted, those are compared
         if most is not None and (count is None or count > most):
             files.leave_out(path, f"is for more than the {most:,} test samples that are saved")
@@ -260,7 +298,7 @@ def _novelty(saved: Predictions) -> dict[str, npt.NDArray[np.float64]]:
 def _attacks(files: _Files, test: Predictions) -> Scores:
     found = {}
     for path in files.fitting("attacks/*.npz", "attack"):
-        saved = Predictions.load(path)
+        saved = files.load(path)
         parts = saved.parts
         labels = parts[0].labels
         if not np.array_equal(labels, test.labels[: len(labels)]):

@@ -6,6 +6,7 @@ One YAML file a table or figure lies in `paper/`. Importing this package does no
 from .cell import Cell
 from .experiment import Correction, Experiment, Needs, Row, cells, needed
 from .reading import experiment_names, load, parse
+from .results import Results
 from .vocabulary import CLAIMS, PARTS, is_column, is_percentage
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Correction",
     "Experiment",
     "Needs",
+    "Results",
     "Row",
     "cells",
     "experiment_names",

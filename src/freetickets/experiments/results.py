@@ -1,0 +1,285 @@
+"""Results: what was measured of each cell and seed, and the numbers that tables show of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..data.class_names import CIFAR100
+from ..errors import FreeTicketsError
+from ..metrics import pearson, spearman
+from .cell import Cell
+from .experiment import Row
+
+Record = Mapping[str, Any]
+
+VERSION = 1
+_DIGITS = 8  # of each number in a file: more than any test set can tell
+
+# Whose first k members are what the method with k of them would have made, at k shares of the cost.
+_INDEPENDENT = ("dst", "static", "dense-ensemble")
+# The sets of corruptions that a mean can be over, best known first.
+_CORRUPTION_SETS = ("all19", "common15", "ub", "given")
+_LEDGER_KEYS = {
+    "train_flops": "relative_flops",
+    "growth_flops": "relative_growth_flops",
+    "test_flops": "relative_test_flops",
+    "training_runs": "runs",
+    "seconds": "seconds",
+    "ticket_mb": "ticket_bytes",
+}
+_CSV_COLUMNS = (
+    "accuracy", "nll", "ece", "member_accuracy", "member_nll", "member_ece",
+    "c_accuracy", "c_nll", "c_ece", "c_ece_pooled", "a_accuracy", "a_nll", "a_ece",
+    "diversity.disagreement", "diversity.kl", "attacks.fgsm.min", "attacks.fgsm.mean",
+    "train_flops", "growth_flops", "test_flops", "training_runs",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was measured at one scale.
+
+    Attributes:
+        records: What each file of results says, by the name of the cell and the seed.
+        folder: Where the results and the folders of the runs lie; None for results in memory.
+    """
+
+    records: Mapping[tuple[str, int], Record] = field(default_factory=dict)
+    folder: Path | None = None
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Results:
+        """Reads all results of a scale from its folder, `<output>/<scale>`.
+
+        Raises:
+            FreeTicketsError: A file is damaged.
+        """
+        folder = Path(folder)
+        records = {}
+        for path in sorted((folder / "results").glob("*/*.json")):
+            record = read_record(path)
+            if record is None:
+                raise FreeTicketsError(
+                    f"{path} is damaged: remove it, and 'freetickets reproduce' makes it anew"
+                )
+            records[record["cell"], int(record["seed"])] = record
+        return cls(records, folder)
+
+    def get(self, cell: Cell, seed: int) -> Record | None:
+        """What was measured of a cell; None if nothing was."""
+        return self.records.get((cell.name, seed))
+
+    def seeds(self, cell: Cell) -> list[int]:
+        """The seeds that a cell was measured with."""
+        return sorted(seed for name, seed in self.records if name == cell.name)
+
+    def run_folder(self, cell: Cell, seed: int) -> Path | None:
+        """The folder of a run, with its predictions; None if it is not there."""
+        if self.folder is None:
+            return None
+        folder = run_folder(self.folder, cell, seed)
+        return folder if (folder / "metrics.json").is_file() else None
+
+    def value(self, row: Row, column: str, seed: int) -> float | None:
+        """A number of a row; None where it was not measured."""
+        cells = row.cells
+        if column.startswith("correlation."):
+            return self._correlation(cells, column, seed)
+        record = self.get(cells[0], seed)
+        if len(cells) > 1 or record is None:
+            return None
+        return value_of(record, column, row.members)
+
+    def by_seed(self, row: Row, column: str) -> dict[int, float]:
+        """A number of a row for each seed that it was measured with."""
+        seeds = sorted({seed for cell in row.cells for seed in self.seeds(cell)})
+        found = {seed: self.value(row, column, seed) for seed in seeds}
+        return {seed: value for seed, value in found.items() if value is not None}
+
+    def values(self, row: Row, column: str) -> list[float]:
+        """The same numbers alone, in the order of the seeds."""
+        return list(self.by_seed(row, column).values())
+
+    def _correlation(self, cells: Sequence[Cell], column: str, seed: int) -> float | None:
+        """Of the members' mean accuracy and the ensemble's over all cells of a row."""
+        records = [record for cell in cells if (record := self.get(cell, seed)) is not None]
+        if len(records) < max(3, len(cells)):
+            return None
+        members, ensembles = (
+            [value for each in records if (value := value_of(each, score)) is not None]
+            for score in ("member_accuracy", "accuracy")
+        )
+        if len({*members}) < 2 or len({*ensembles}) < 2 or len(members) != len(ensembles):
+            return None
+        correlate = {"pearson": pearson, "spearman": spearman}[column.partition(".")[2]]
+        return correlate(members, ensembles)
+
+
+def value_of(record: Record, column: str, members: int | None = None) -> float | None:
+    """A number of one run, or of its first members; None where it was not measured.
+
+    Example:
+        >>> record = {"metrics": {"ensemble": {"accuracy": 0.9}}, "ledger": {"members": 3},
+        ...     "first": {"1": {"accuracy": 0.8}}}
+        >>> value_of(record, "accuracy"), value_of(record, "accuracy", 1), value_of(record, "nll")
+        (0.9, 0.8, None)
+    """
+    size = int(record["ledger"]["members"])
+    if members == size:
+        members = None
+    if column == "tickets":
+        return float(members or size)
+    if column == "sparsity":
+        return float(record["options"].get("sparsity", 0.0))
+    if column in _LEDGER_KEYS:
+        return _cost(record, column, members)
+    if members is None:
+        return _number(_find(record["metrics"], _path(column, record)))
+    return _number(_find(record["first"].get(str(members), {}), _path_of_first(column, record)))
+
+
+def _cost(record: Record, column: str, members: int | None) -> float | None:
+    ledger = record["ledger"]
+    value = _number(ledger.get(_LEDGER_KEYS[column]))
+    if value is None:
+        return None
+    if column == "ticket_mb":
+        value /= 1e6
+    if members is None:
+        return value
+    divisible = column in ("test_flops", "ticket_mb") or record["method"] in _INDEPENDENT
+    return value * members / int(ledger["members"]) if divisible else None
+
+
+def _path(column: str, record: Record) -> list[str | int]:
+    """Where a number stands in metrics.json."""
+    kind, _, rest = column.partition("_")
+    if kind == "member":
+        return ["member_mean", rest]
+    if kind == "c":
+        sets: Mapping[str, Any] = record["metrics"].get("shift") or {}
+        name = next(iter(sets), "")
+        means = sets[name]["means"] if sets else {}
+        return ["shift", name, "means", next((s for s in _CORRUPTION_SETS if s in means), ""), rest]
+    if kind == "a":
+        return ["natural", "imagenet-a", "200-way", rest]
+    if "." not in column:
+        return ["ensemble", column]
+    return _dotted(column, record)
+
+
+def _path_of_first(column: str, record: Record) -> list[str | int]:
+    """Where a number of the first members stands."""
+    if column.startswith(("ood.", "attacks.")):
+        return _dotted(column, record)
+    return [column.removeprefix("diversity.")]
+
+
+def _dotted(column: str, record: Record) -> list[str | int]:
+    part, *words = column.split(".")
+    if part == "ood":
+        name, score = words
+        return ["ood", record.get("stands", {}).get(name, name), "max_probability", score]
+    if words[0] == "disagreement_by_class":
+        # Where other data stand for CIFAR-100, the class of the same number stands for its class.
+        return [part, words[0], CIFAR100.index(words[1])]
+    return [part, *words]
+
+
+def _find(values: Any, path: Iterable[str | int]) -> Any:
+    for key in path:
+        if isinstance(key, int):
+            values = values[key] if isinstance(values, list) and key < len(values) else None
+        else:
+            values = values.get(key) if isinstance(values, Mapping) else None
+    return values
+
+
+def _number(value: Any) -> float | None:
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def run_folder(folder: str | Path, cell: Cell, seed: int) -> Path:
+    """Where a scale keeps the run of a cell."""
+    return Path(folder) / "cells" / cell.name / str(seed)
+
+
+def record_path(folder: str | Path, cell: Cell | str, seed: int) -> Path:
+    """Where a scale keeps what was measured of a cell."""
+    name = cell if isinstance(cell, str) else cell.name
+    return Path(folder) / "results" / name / f"{seed}.json"
+
+
+def save(folder: str | Path, record: Record) -> Path:
+    """Writes what was measured of a cell, whole or not at all; returns where."""
+    from ..storage import write_atomic
+
+    path = record_path(folder, str(record["cell"]), int(record["seed"]))
+    values = _plain({"version": VERSION, **record})
+    lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in values.items())
+    write_atomic(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+    return path
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """What `save` wrote; None if it is not there, or damaged, or of another version."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    parts = ("cell", "seed", "method", "options", "ledger", "metrics", "first")
+    if not isinstance(values, dict) or values.get("version") != VERSION:
+        return None
+    return values if all(part in values for part in parts) else None
+
+
+def as_csv(results: Results) -> str:
+    """One line for each cell and seed with its main numbers; what was not measured is empty."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    names = ["cell", "seed", "data", "model", "method", "members", "sparsity", *_CSV_COLUMNS]
+    writer.writerow([*names, "training_seconds", "evaluation_seconds"])
+    for (cell, seed), record in sorted(results.records.items()):
+        seconds = record.get("seconds", {})
+        numbers = [
+            *(value_of(record, column) for column in ("tickets", "sparsity", *_CSV_COLUMNS)),
+            *(seconds.get(part) for part in ("training", "evaluation")),
+        ]
+        words = [cell, seed, record.get("data"), record.get("model"), record["method"]]
+        writer.writerow([*words, *("" if each is None else f"{each:.6g}" for each in numbers)])
+    return file.getvalue()
+
+
+def write_csv(results: Results, folder: str | Path) -> Path:
+    """Writes `cells.csv`; returns where."""
+    from ..storage import write_atomic
+
+    path = Path(folder) / "cells.csv"
+    write_atomic(path, as_csv(results).encode())
+    return path
+
+
+def _plain(value: Any) -> Any:
+    """The same values with numbers of no more digits than anyone needs, and None for NaN."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    return value
+
+
+def machine_seconds(records: Iterable[Record]) -> Iterator[float]:
+    """The time that each run took, training and evaluation together."""
+    for record in records:
+        yield math.fsum(record.get("seconds", {}).values())

@@ -1,0 +1,119 @@
+"""Invented results: numbers for a cell and a seed, as if it had been trained and evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from freetickets.experiments import Cell, Experiment, Results, cells
+from freetickets.experiments.results import VERSION
+
+Numbers = Callable[[Cell, int], Mapping[str, Any]]
+
+
+def members_of(cell: Cell) -> int:
+    return int(cell.options.get("tickets", cell.options.get("members", 1)))
+
+
+def invent(cell: Cell, seed: int = 1, **numbers: Any) -> dict[str, Any]:
+    """A record; `numbers` are columns with "__" for ".", the others are made up."""
+    given = {key.replace("__", "."): value for key, value in numbers.items()}
+    size = members_of(cell)
+    scores = {"accuracy": 0.9, "nll": 0.3, "ece": 0.02}
+    ensemble = {key: given.get(key, value) for key, value in scores.items()}
+    member = {key: given.get(f"member_{key}", ensemble[key]) for key in scores}
+    shifted = {key: given.get(f"c_{key}", value) for key, value in scores.items()}
+    kl = given.get("diversity.kl", 0.07)
+    differing = given.get("diversity.disagreement", 0.03)
+    detection = {
+        name: {
+            "samples": 50,
+            "max_probability": {
+                "auroc": given.get(f"ood.{name}.auroc", 0.9),
+                "aupr": 0.8,
+                "fpr95": 0.4,
+            },
+        }
+        for name in ("svhn", "cifar100", "cifar10", "gaussian-noise")
+    }
+    attack = {key: given.get(f"attacks.fgsm.{key}", 0.4) for key in ("min", "mean", "max")}
+    metrics: dict[str, Any] = {
+        "dataset": cell.dataset,
+        "samples": 100,
+        "members": [member] * size,
+        "member_mean": member,
+        "ensemble": ensemble,
+        "shift": {
+            f"{cell.dataset}-c": {
+                "means": {"given": {**shifted, "ece_pooled": shifted["ece"] / 2}},
+            }
+        },
+        "ood": detection,
+        "attacks": {"fgsm": {**attack, "clean": 0.9}},
+    }
+    if size > 1:
+        metrics["diversity"] = {
+            "disagreement": differing,
+            "kl": kl,
+            "kl_one_way": kl,
+            "disagreement_by_class": [differing + place / 100 for place in range(10)],
+        }
+    first = {
+        str(k): {
+            **ensemble,
+            "accuracy": given.get(f"first.{k}.accuracy", ensemble["accuracy"]),
+            "member_accuracy": member["accuracy"],
+            **({"disagreement": differing, "kl": kl} if k > 1 else {}),
+            "ood": {
+                name: {
+                    **found,
+                    "max_probability": {"auroc": given.get(f"first.{k}.auroc", 0.85)},
+                }
+                for name, found in detection.items()
+            },
+            "attacks": {
+                "fgsm": {key: given.get(f"first.{k}.fgsm", 0.35) for key in ("min", "mean", "max")}
+            },
+        }
+        for k in range(1, size + 1)
+    }
+    return {
+        "version": VERSION,
+        "scale": "smoke",
+        "cell": cell.name,
+        "dataset": cell.dataset,
+        "data": "fashion-mini",
+        "model": "mlp-16",
+        "method": cell.method.name,
+        "options": cell.options,
+        "seed": seed,
+        "fingerprint": "0",
+        "ledger": {
+            "relative_flops": given.get("train_flops", 0.5),
+            "relative_growth_flops": 0.001,
+            "relative_test_flops": given.get("test_flops", 0.2 * size),
+            "runs": 1,
+            "members": size,
+            "seconds": given.get("seconds", 10.0),
+            "dense_flops": 1e9,
+            "flops": 5e8,
+        },
+        "seconds": {"training": given.get("seconds", 10.0), "evaluation": 2.0},
+        "metrics": metrics,
+        "first": first,
+    }
+
+
+def invent_results(
+    experiments: Iterable[Experiment], numbers: Numbers, seeds: Iterable[int] = (1,)
+) -> Results:
+    """Results of all cells of some experiments; `numbers` tells those of a cell and a seed."""
+    seeds = list(seeds)
+    every = {cell for experiment in experiments for cell in cells(experiment)}
+    return Results(
+        {
+            (cell.name, seed): invent(cell, seed, **numbers(cell, seed))
+            for cell in every
+            for seed in seeds
+        }
+    )

@@ -1,0 +1,215 @@
+"""Results: what is saved is read back, and each column is the number that it says."""
+
+import csv
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from freetickets import metrics
+from freetickets.errors import FreeTicketsError
+from freetickets.evaluation import Predictions
+from freetickets.experiments import Results, Row, experiment_names, load, needed
+from freetickets.experiments.measure import measure
+from freetickets.experiments.results import as_csv, read_record, record_path, save, value_of
+from freetickets.methods import DST, EDST
+
+from .invented import invent, invent_results
+
+
+def edst(**options):
+    return Row("EDST", "cifar10", "wrn-28-10", EDST(), **options)
+
+
+def dst7(members):
+    return Row("DST", "cifar10", "wrn-28-10", DST(tickets=7), members=members)
+
+
+def results_of(row, seeds=(1,), **numbers):
+    return Results(
+        {(cell.name, seed): invent(cell, seed, **numbers) for cell in row.cells for seed in seeds}
+    )
+
+
+def test_what_is_saved_is_loaded(tmp_path):
+    row = edst()
+    record = invent(row.cells[0], 2, accuracy=1 / 3)
+    assert save(tmp_path, record) == record_path(tmp_path, row.cells[0], 2)
+    results = Results.load(tmp_path)
+    assert results.seeds(row.cells[0]) == [2]
+    assert results.value(row, "accuracy", 2) == pytest.approx(1 / 3, abs=1e-8)
+    assert results.get(row.cells[0], 1) is None
+    again = save(tmp_path, results.get(row.cells[0], 2)).read_bytes()
+    assert again == record_path(tmp_path, row.cells[0], 2).read_bytes()
+
+
+def test_a_number_that_json_has_no_word_for_is_not_measured(tmp_path):
+    row = edst()
+    save(tmp_path, invent(row.cells[0], 1, nll=float("inf")))
+    assert Results.load(tmp_path).values(row, "nll") == []
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    path = save(tmp_path, invent(edst().cells[0]))
+    path.write_text(path.read_text()[:50])
+    assert read_record(path) is None
+    with pytest.raises(FreeTicketsError, match=r"1\.json is damaged: remove it"):
+        Results.load(tmp_path)
+
+
+def test_a_folder_without_results_has_none(tmp_path):
+    assert Results.load(tmp_path).records == {}
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ("tickets", 3.0),
+        ("sparsity", 0.8),
+        ("accuracy", 0.91),
+        ("member_nll", 0.5),
+        ("c_nll", 1.5),
+        ("c_ece_pooled", 0.1),
+        ("a_nll", None),
+        ("diversity.kl", 0.123),
+        ("diversity.disagreement_by_class.apple", 0.03),
+        ("diversity.disagreement_by_class.bottle", 0.03 + 0.09),
+        ("ood.svhn.auroc", 0.77),
+        ("ood.gaussian-noise.fpr95", 0.4),
+        ("attacks.fgsm.min", 0.31),
+        ("train_flops", 0.61),
+        ("training_runs", 1.0),
+        ("seconds", 10.0),
+        ("ticket_mb", None),
+    ],
+)
+def test_a_column_is_its_number(column, expected):
+    numbers = {
+        "accuracy": 0.91,
+        "member_nll": 0.5,
+        "c_nll": 1.5,
+        "c_ece": 0.2,
+        "diversity__kl": 0.123,
+        "ood__svhn__auroc": 0.77,
+        "attacks__fgsm__min": 0.31,
+        "train_flops": 0.61,
+    }
+    found = results_of(edst(), **numbers).value(edst(), column, 1)
+    assert found is expected or found == pytest.approx(expected)
+
+
+def test_first_members_have_their_own_numbers_and_share_of_the_cost():
+    results = results_of(dst7(None), train_flops=2.1, first__2__accuracy=0.7, first__1__auroc=0.6)
+    assert results.value(dst7(2), "accuracy", 1) == 0.7
+    assert results.value(dst7(2), "tickets", 1) == 2
+    assert results.value(dst7(2), "train_flops", 1) == pytest.approx(0.6)
+    assert results.value(dst7(7), "train_flops", 1) == pytest.approx(2.1)
+    assert results.value(dst7(1), "ood.svhn.auroc", 1) == 0.6
+    assert results.value(dst7(1), "diversity.kl", 1) is None
+    assert results.value(dst7(1), "c_nll", 1) is None
+
+
+def test_the_cost_of_the_first_tickets_of_one_training_is_unknown():
+    assert results_of(edst()).value(edst(members=1), "train_flops", 1) is None
+
+
+def test_a_set_that_stands_for_another_is_found():
+    record = invent(edst().cells[0], ood__cifar10__auroc=0.66) | {"stands": {"svhn": "cifar10"}}
+    assert value_of(record, "ood.svhn.auroc") == 0.66
+
+
+def test_correlations_are_over_all_cells_of_a_seed():
+    row = edst(over={"sparsity": (0.5, 0.6, 0.8, 0.9)})
+    members, ensembles = (0.9, 0.91, 0.89, 0.8), (0.93, 0.92, 0.91, 0.85)
+    records = {
+        (cell.name, 1): invent(cell, 1, member_accuracy=member, accuracy=ensemble)
+        for cell, member, ensemble in zip(row.cells, members, ensembles, strict=True)
+    }
+    results = Results(records)
+    assert results.values(row, "correlation.pearson") == [
+        pytest.approx(np.corrcoef(members, ensembles)[0, 1])
+    ]
+    assert results.values(row, "correlation.spearman") == [pytest.approx(0.8)]
+    records.popitem()
+    assert Results(records).values(row, "correlation.pearson") == []
+
+
+def test_every_column_of_the_paper_is_found_but_imagenet_a():
+    experiments = [load(name) for name in experiment_names()]
+
+    def vary(cell, seed):
+        return {"accuracy": 0.9 + cell.options.get("sparsity", 0) / 100}
+
+    results = invent_results(experiments, vary)
+    missing = {
+        (experiment.name, column)
+        for experiment in experiments
+        for row in experiment.rows
+        for column in row.paper
+        if not results.values(row, column)
+    }
+    assert {column for _, column in missing} == {"a_accuracy", "a_nll", "a_ece"}
+    assert len(results.records) == len(needed(experiments))
+
+
+def test_the_csv_has_a_line_for_each_cell_and_seed():
+    lines = list(csv.DictReader(io.StringIO(as_csv(results_of(edst(), (2, 1), accuracy=0.91)))))
+    assert [(line["seed"], line["accuracy"], line["a_nll"]) for line in lines] == [
+        ("1", "0.91", ""),
+        ("2", "0.91", ""),
+    ]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of three members with an OoD set and an attack."""
+    draw = np.random.default_rng(0)
+
+    def predictions(samples, labels, **info):
+        logits = draw.normal(size=(3, samples, 4))
+        logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        info = {"dataset": "cifar10", "combine": "probabilities", **info}
+        return Predictions(logs.astype(np.float32), labels, info)
+
+    labels = draw.integers(4, size=50)
+    saved = {
+        "cifar10": predictions(50, labels),
+        "ood/svhn": predictions(40, np.full(40, -1), kind="ood"),
+        "attacks/fgsm": predictions(
+            150, np.tile(labels, 3), kind="attack", parts=["1", "2", "3"], epsilon=0.1
+        ),
+    }
+    for name, each in saved.items():
+        each.save(tmp_path / "predictions" / f"{name}.npz")
+    return tmp_path, saved
+
+
+def test_measure_scores_the_first_members_by_brute_force(run):
+    folder, saved = run
+    found = measure(folder, [1, None])
+    test, outside, attack = saved.values()
+    members, labels = test.members(), test.labels
+    assert list(found["first"]) == ["1", "2", "3"]
+    two = found["first"]["2"]
+    assert two["accuracy"] == metrics.accuracy(members[:2], labels)
+    assert two["kl"] == pytest.approx(metrics.kl(members[:2]))
+    assert two["member_accuracy"] == np.mean(
+        [metrics.accuracy(member[None], labels) for member in members[:2]]
+    )
+    assert "ood" not in two
+    one = found["first"]["1"]
+    assert "kl" not in one
+    novelty = [1 - np.exp(each.log_probs[0].astype(float)).max(-1) for each in (test, outside)]
+    auroc = np.mean(novelty[1][:, None] > novelty[0])
+    assert one["ood"]["svhn"]["max_probability"]["auroc"] == pytest.approx(auroc)
+    right = [np.mean(part.log_probs[0].argmax(-1) == labels) for part in attack.parts]
+    assert one["attacks"]["fgsm"]["min"] == pytest.approx(min(right))
+    assert one["attacks"]["fgsm"]["ensemble"] == pytest.approx(right)
+    assert found["metrics"]["ensemble"]["accuracy"] == found["first"]["3"]["accuracy"]
+
+
+def test_results_do_not_need_torch():
+    code = "import sys, freetickets.experiments.results; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
