@@ -16,7 +16,7 @@ from .. import __version__
 from ..config import Config, read_config
 from ..errors import UnknownNameError
 from ..methods import METHODS, get_method
-from . import bench, compare, corrupt, evaluate, lists, plan, predict, report, train
+from . import bench, compare, corrupt, evaluate, lists, plan, predict, report, reproduce, train
 
 _SHORT = {"batch_size": "-b", "workers": "-j", "output": "-o"}
 _NOT_FLAGS = ("method", "options", "model_options")
@@ -62,7 +62,7 @@ def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         command.add_argument("--config", metavar="FILE", help="YAML settings; flags win over them")
         _add_run_flags(command, method)
         module.add_flags(command)
-    for module in (evaluate, predict, compare, report, corrupt, bench):
+    for module in (evaluate, predict, compare, report, corrupt, reproduce, bench):
         module.add_flags(_add(commands, module))
     for name, run, text in lists.COMMANDS:
         command = commands.add_parser(name, help=text, description=text)

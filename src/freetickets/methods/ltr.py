@@ -18,6 +18,7 @@ class LTR(SparseMethod):
         rewind: The moment to go back to, as a share of the training.
         prune_from: When gradual pruning begins, as a share of what follows that moment.
         prune_until: When it ends.
+        interval: Steps between two prunings; the recipe's if not given.
     """
 
     name: ClassVar[str] = "ltr"
@@ -28,6 +29,7 @@ class LTR(SparseMethod):
     # The paper gives no schedule. Only the mask is used, so nothing has to recover after pruning.
     prune_from: float = 0.5
     prune_until: float = 1.0
+    interval: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,6 +44,8 @@ class LTR(SparseMethod):
                 f"prune_from must lie below prune_until, both within 0 to 1: {self.prune_from}, "
                 f"{self.prune_until}"
             )
+        if self.interval is not None and self.interval < 1:
+            raise FreeTicketsError(f"interval must be at least 1 step, not {self.interval}")
 
     def plan(self, setting: Setting) -> Plan:
         """One run that finds the mask, and one for each ticket; seeds and data orders differ."""
@@ -49,7 +53,8 @@ class LTR(SparseMethod):
         scale = setting.scale(recipe.dense_epochs)
         schedule = recipe.dense_schedule(scale, setting.initial_lr)
         early, late = cut(schedule, self.rewind * recipe.dense_epochs * scale)
-        pruning = PruningPlan(0.0, self.prune_from, self.prune_until, recipe.interval)
+        interval = self.interval or recipe.interval
+        pruning = PruningPlan(0.0, self.prune_from, self.prune_until, interval)
         search = Run(
             setting.seed,
             (

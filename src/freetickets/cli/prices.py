@@ -1,0 +1,51 @@
+"""The tables that a dry run of `reproduce` prints."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from rich.console import Console
+from rich.table import Table
+
+from ..experiments import load
+from ..experiments.pricing import Price, PriceList
+from ..progress import duration
+
+_COLUMNS = ("", "cell", "x dense", "paper", "difference", "FLOPs", "time", "finished")
+
+
+def print_prices(prices: PriceList) -> None:
+    """Prints a table for each experiment, and what is left to pay in all."""
+    console = Console(highlight=False)
+    for name, group in groupby(prices.prices, key=lambda price: price.experiment):
+        console.print(_table(name, list(group)))
+    done = f"{prices.finished} of {prices.tasks} trainings are finished"
+    time = "" if prices.seconds is None else f", about {duration(prices.seconds)} of training"
+    print(f"{done}; {prices.flops:.3g} FLOPs are left{time}")
+    if prices.seconds is None:
+        print("--throughput FLOPS estimates the time on a device, as 1e14 FLOPs a second")
+    if any(not price.derivable for price in prices.prices):
+        print("* can't be derived: the notes of the experiment say why")
+
+
+def _table(name: str, prices: list[Price]) -> Table:
+    experiment = load(name)
+    table = Table(title=f"{name}: {experiment.title} ({experiment.paper})")
+    for column in _COLUMNS:
+        left = column in ("", "cell")
+        table.add_column(column, justify="left" if left else "right", overflow="fold")
+    for price in prices:
+        far = price.difference
+        table.add_row(
+            price.label,
+            price.cell,
+            f"{price.relative_flops:.3f}",
+            "" if price.paper is None else f"{price.paper:.2f}",
+            "" if far is None else f"{far:+.3f}{'' if price.derivable else ' *'}",
+            f"{price.flops:.2e}",
+            "" if price.seconds is None else duration(price.seconds),
+            f"{price.finished} of {price.seeds}",
+        )
+    stands = sorted({f"{price.model} on {price.data}" for price in prices})
+    table.caption = "; ".join(stands)
+    return table

@@ -1,0 +1,166 @@
+"""Re-make the paper's tables and figures; run the same command again to go on.
+
+freetickets reproduce --list
+freetickets reproduce all --scale paper --dry-run --throughput 1e14
+freetickets reproduce cifar10 diversity --scale small --data-dir data
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ..errors import FreeTicketsError, UnknownNameError
+from ..experiments import Experiment, cells, experiment_names, load
+from ..experiments.scales import SCALES, get_scale
+from ..methods import METHODS
+
+if TYPE_CHECKING:
+    from ..experiments.results import Results
+    from ..experiments.runner import Runner
+    from ..experiments.tasks import Task
+
+_ALL = "all"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of this command."""
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of --list, or all")
+    sizes = "; ".join(f"{scale.name}: {scale.summary}" for scale in SCALES.values())
+    parser.add_argument("--scale", default="small", help=f"{sizes} (default: small)")
+    parser.add_argument("--list", action="store_true", help="show the experiments and stop")
+    parser.add_argument("--dry-run", action="store_true", help="show cells, FLOPs, time; and stop")
+    parser.add_argument(
+        "--throughput", type=float, metavar="FLOPS", help="a second, of a device: for --dry-run"
+    )
+    parser.add_argument("--output", "-o", default="runs/reproduce", help="(default: %(default)s)")
+    parser.add_argument("--data-dir", help="where data sets lie")
+    parser.add_argument("--seeds", type=int, metavar="N", help="trainings of each cell")
+    parser.add_argument("--only", nargs="+", default=[], metavar="METHOD", help="leave others out")
+    parser.add_argument("--device", default="auto", help="(default: %(default)s)")
+    parser.add_argument("-j", "--workers", type=int, default=0, help="that decode image files")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Lists, prices, or trains and measures."""
+    scale = get_scale(parsed.scale)
+    if parsed.list:
+        _print_list([load(name) for name in experiment_names()], parsed.json)
+        return 0
+    experiments = _chosen(parsed.names)
+    _check(parsed)
+
+    from ..experiments.runner import Runner
+    from ..experiments.tasks import make_tasks
+
+    runner = Runner(scale, parsed.output, parsed.data_dir, parsed.device, parsed.workers)
+    tasks = make_tasks(experiments, runner.scale, parsed.seeds, parsed.only)
+    if not tasks:
+        raise FreeTicketsError(f"none of these experiments has a cell of {', '.join(parsed.only)}")
+    if parsed.dry_run:
+        _print_dry_run(experiments, runner, tasks, parsed)
+        return 0
+    return _run(experiments, runner, tasks, parsed)
+
+
+def _chosen(names: list[str]) -> list[Experiment]:
+    known = experiment_names()
+    if not names:
+        raise FreeTicketsError("name experiments, or all: see freetickets reproduce --list")
+    for name in names:
+        if name not in (_ALL, *known):
+            raise UnknownNameError("experiment", name, [_ALL, *known])
+    return [load(name) for name in known if _ALL in names or name in names]
+
+
+def _check(parsed: argparse.Namespace) -> None:
+    for name in parsed.only:
+        if name not in METHODS:
+            raise UnknownNameError("method", name, METHODS)
+    if parsed.seeds is not None and parsed.seeds < 1:
+        raise FreeTicketsError(f"--seeds {parsed.seeds}: give 1 or more")
+    if parsed.throughput is not None and not parsed.throughput > 0:
+        raise FreeTicketsError(f"--throughput {parsed.throughput:g}: give FLOPs a second, as 1e14")
+    if parsed.throughput is not None and not parsed.dry_run:
+        raise FreeTicketsError("--throughput is for estimates: add --dry-run")
+
+
+def _run(
+    experiments: list[Experiment], runner: Runner, tasks: list[Task], parsed: argparse.Namespace
+) -> int:
+    from ..experiments.progress import CellProgress
+    from ..experiments.results import Results
+    from .measured import print_measured
+
+    progress = CellProgress(parsed.quiet)
+    for line in runner.missing_data:
+        progress.line(line)
+    failed = runner.run_all(tasks, progress)
+    results = Results.load(runner.folder)
+    _write_page(experiments, results, runner)
+    if parsed.json:
+        answer = {"output": str(runner.folder), "cells": len(tasks), "failed": failed}
+        print(json.dumps(answer, indent=2))
+    else:
+        for experiment in experiments:
+            print_measured(experiment, results)
+        print(f"saved in {runner.folder}")
+    if failed:
+        raise FreeTicketsError(
+            f"{len(failed)} of {len(tasks)} cells failed ({'; '.join(failed)}): the same command "
+            "tries them again"
+        )
+    return 0
+
+
+def _write_page(experiments: list[Experiment], results: Results, runner: Runner) -> None:
+    """Writes results.md and results.html."""
+    page = import_module("freetickets.experiments.page")  # drawing needs an extra
+    page.write(experiments, results, runner.folder)
+
+
+def _print_list(experiments: list[Experiment], as_json: bool) -> None:
+    if as_json:
+        told: list[dict[str, Any]] = [
+            {
+                "name": each.name,
+                "title": each.title,
+                "paper": each.paper,
+                "seeds": each.seeds,
+                "cells": [cell.name for cell in cells(each)],
+            }
+            for each in experiments
+        ]
+        print(json.dumps(told, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="the paper's tables and figures")
+    for column in ("name", "title", "in the paper", "cells", "new cells", "seeds"):
+        table.add_column(column, justify="right" if column.endswith(("cells", "seeds")) else "left")
+    seen: set[Any] = set()
+    for each in experiments:
+        own = set(cells(each))
+        numbers = (str(len(own)), str(len(own - seen)), str(each.seeds))
+        table.add_row(each.name, each.title, each.paper, *numbers)
+        seen |= own
+    Console(highlight=False).print(table)
+
+
+def _print_dry_run(
+    experiments: list[Experiment], runner: Runner, tasks: list[Task], parsed: argparse.Namespace
+) -> None:
+    from ..experiments.pricing import price_list
+    from .prices import print_prices
+
+    prices = price_list(experiments, runner, tasks, parsed.throughput)
+    if parsed.json:
+        print(json.dumps(prices.as_dict(), indent=2))
+        return
+    for line in runner.missing_data:
+        print(line)
+    print_prices(prices)

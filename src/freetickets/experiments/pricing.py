@@ -1,0 +1,144 @@
+"""Price lists: what experiments will cost, row by row, beside what the paper says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .cell import Cell
+from .estimate import Estimator
+from .experiment import Experiment, Row
+from .runner import Runner
+from .tasks import Task
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one cell of a row costs.
+
+    Attributes:
+        experiment: The table or figure.
+        label: The row.
+        cell: The name of the cell.
+        data: What stands for the data set.
+        model: The network.
+        relative_flops: Of training, as a multiple of one dense training.
+        paper: What the paper says of that; None if nothing.
+        derivable: Whether a count can equal the paper's.
+        flops: Of training.
+        seconds: That one training will take, as far as can be told.
+        seeds: How often the cell is trained.
+        finished: How often it was.
+    """
+
+    experiment: str
+    label: str
+    cell: str
+    data: str
+    model: str
+    relative_flops: float
+    paper: float | None
+    derivable: bool
+    flops: float
+    seconds: float | None
+    seeds: int
+    finished: int
+
+    @property
+    def difference(self) -> float | None:
+        """How far the count is above the paper's."""
+        return None if self.paper is None else self.relative_flops - self.paper
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """What experiments cost; a cell that several rows share stands in each, and is paid once.
+
+    Attributes:
+        scale: The name of the scale.
+        prices: One for each cell of each row.
+        tasks: How many trainings there are in all.
+        finished: How many of them are done.
+        flops: Of those that are left.
+        seconds: That those will take; None if nobody knows.
+    """
+
+    scale: str
+    prices: tuple[Price, ...]
+    tasks: int
+    finished: int
+    flops: float
+    seconds: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """All numbers as plain values, with stable keys."""
+        return {
+            **asdict(self),
+            "prices": [{**asdict(each), "difference": each.difference} for each in self.prices],
+        }
+
+
+def price_list(
+    experiments: Sequence[Experiment],
+    runner: Runner,
+    tasks: Sequence[Task],
+    throughput: float | None = None,
+) -> PriceList:
+    """Prices experiments without training, and without their data.
+
+    Args:
+        experiments: The tables and figures.
+        runner: Knows the settings and what is finished.
+        tasks: What has to be trained.
+        throughput: FLOPs a second of the device; if it is not given, finished cells and a short
+            measurement tell the time, but for the paper's own settings, which no device that could
+            be measured here is meant for.
+    """
+    records = {task: runner.result(task) for task in tasks}
+    found = [record for record in records.values() if record is not None]
+    guesses = throughput is not None or runner.scale.name != "paper"
+    estimator = Estimator(runner, throughput, found)
+    by_cell: dict[Cell, list[Task]] = {}
+    for task in tasks:
+        by_cell.setdefault(task.cell, []).append(task)
+    ledgers = {cell: runner.price(own[0]) for cell, own in by_cell.items()}
+    seconds = {
+        cell: estimator.seconds(own[0], ledgers[cell]) if guesses else None
+        for cell, own in by_cell.items()
+    }
+
+    def price(experiment: Experiment, row: Row, cell: Cell) -> Price:
+        own = by_cell[cell]
+        stand = runner.stand(own[0])
+        return Price(
+            experiment=experiment.name,
+            label=row.label,
+            cell=cell.name,
+            data=stand.data.text,
+            model=stand.model or cell.model,
+            relative_flops=ledgers[cell].relative_flops,
+            paper=row.paper.get("train_flops"),
+            derivable="train_flops" not in row.underivable,
+            flops=ledgers[cell].flops,
+            seconds=seconds[cell],
+            seeds=len(own),
+            finished=sum(records[task] is not None for task in own),
+        )
+
+    left = [task for task in tasks if records[task] is None]
+    times = [seconds[task.cell] or 0.0 for task in left]
+    return PriceList(
+        scale=runner.scale.name,
+        prices=tuple(
+            price(experiment, row, cell)
+            for experiment in experiments
+            for row in experiment.rows
+            for cell in row.cells
+            if cell in by_cell
+        ),
+        tasks=len(tasks),
+        finished=len(found),
+        flops=sum(ledgers[task.cell].flops for task in left),
+        seconds=sum(times) if guesses else None,
+    )

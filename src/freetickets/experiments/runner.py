@@ -1,0 +1,315 @@
+"""The runner: trains and measures tasks one after the other, and never twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..config import Config
+from ..errors import FreeTicketsError, StoppedError
+from .experiment import Needs
+from .measure import measure
+from .progress import CellProgress
+from .results import read_record, record_path, run_folder, save
+from .scales import MEASURED_BY, Scale, Stand
+from .stand_ins import StandIns, outline, settle
+from .tasks import Task, with_trajectory
+
+if TYPE_CHECKING:
+    from ..ensemble import Ensemble
+    from ..evaluation import Request
+    from ..training.job import Job
+    from ..training.ledger import Ledger
+
+# Where and how a run is made: no result depends on it.
+_FREE = ("dataset", "data_dir", "device", "workers", "output", "checkpoint_seconds", "trajectory")
+_LEDGER = (
+    "relative_flops",
+    "relative_growth_flops",
+    "relative_test_flops",
+    "flops",
+    "dense_flops",
+    "seconds",
+    "runs",
+    "tickets",
+    "members",
+    "ticket_bytes",
+)
+
+
+class Runner:
+    """Trains and measures the tasks of one scale, below one folder.
+
+    Args:
+        scale: How large.
+        output: Results go to `<output>/<scale>`.
+        data_dir: Where data sets lie.
+        device: Where to train and predict.
+        workers: Processes that decode image files.
+    """
+
+    def __init__(
+        self,
+        scale: Scale,
+        output: str | Path,
+        data_dir: str | None = None,
+        device: str = "auto",
+        workers: int = 0,
+    ) -> None:
+        self.scale, self.missing_data = settle(scale, data_dir)
+        self.folder = Path(output) / scale.name
+        self._data_dir = data_dir
+        self._device, self._workers = device, workers
+        self._stand_ins = StandIns(self.folder / "data", data_dir)
+
+    # ---- before anything is trained
+
+    def stand(self, task: Task) -> Stand:
+        """What stands for the task's data."""
+        return self.scale.stands[task.cell.dataset]
+
+    def config(self, task: Task) -> Config:
+        """The settings of a task, but for the file of its data."""
+        config = self.scale.config(
+            task.cell,
+            task.seed,
+            run_folder(self.folder, task.cell, task.seed),
+            data_dir=self._data_dir,
+            trajectory=task.seed == 0 and task.cell in self._recorded,
+        )
+        config = replace(config, device=self._device, workers=self._workers)
+        return config.resolved(outline(self.stand(task).data, self._data_dir))
+
+    @cached_property
+    def _recorded(self) -> set[Any]:
+        return with_trajectory()
+
+    def price(self, task: Task) -> Ledger:
+        """What a task will cost; the data is not read."""
+        from ..training.job import Job
+
+        def nothing() -> Any:
+            raise AssertionError("a price needs no data")
+
+        return Job(
+            self.config(task), outline(self.stand(task).data, self._data_dir), nothing
+        ).price()
+
+    def fingerprint(self, task: Task) -> str:
+        """A digest of all that the results of a task depend on, but for what is measured."""
+        config, stand = self.config(task), self.stand(task)
+        told = {name: value for name, value in asdict(config).items() if name not in _FREE}
+        told["data"] = asdict(stand.data)
+        told["measured by"] = {name: getattr(stand, name) for name in MEASURED_BY}
+        text = json.dumps(told, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def result(self, task: Task) -> dict[str, Any] | None:
+        """What was measured before, if that is all that the task asks for; None if not."""
+        found = self._earlier(task)
+        return (
+            found
+            if found is not None and _with_earlier(task, found) == _asked(found, task)
+            else None
+        )
+
+    def _earlier(self, task: Task) -> dict[str, Any] | None:
+        """What was measured before, by the same settings."""
+        found = read_record(record_path(self.folder, task.cell, task.seed))
+        fits = found is not None and found.get("fingerprint") == self.fingerprint(task)
+        return found if fits else None
+
+    # ---- training and measuring
+
+    def run_all(self, tasks: Iterable[Task], progress: CellProgress) -> dict[str, str]:
+        """Trains and measures what is not finished; returns what failed, with the reason.
+
+        Raises:
+            StoppedError: It was interrupted; the same call goes on.
+        """
+        tasks = list(tasks)
+        weights = [self._cost(task) for task in tasks]
+        done = [self.result(task) is not None for task in tasks]
+        failed: dict[str, str] = {}
+        with progress.over(weights, done):
+            for task, is_done in zip(tasks, done, strict=True):
+                if is_done:
+                    continue
+                progress.begin(task.name)
+                try:
+                    record = self.run(task, progress)
+                except (StoppedError, KeyboardInterrupt):
+                    raise StoppedError(
+                        f"stopped: {sum(done) + progress.finished} of {len(tasks)} cells are "
+                        "finished; the same command goes on"
+                    ) from None
+                except Exception as error:  # whatever it is: the other cells are worth having
+                    kind = (
+                        "" if isinstance(error, FreeTicketsError) else f"{type(error).__name__}: "
+                    )
+                    failed[task.name] = kind + (str(error).partition("\n")[0] or "no reason given")
+                    progress.fail(task.name, failed[task.name])
+                else:
+                    progress.end(task.name, _summary(record))
+        return failed
+
+    def _cost(self, task: Task) -> float:
+        try:
+            return self.price(task).flops
+        except FreeTicketsError:
+            return 0.0  # it will be told when its turn comes
+
+    def run(self, task: Task, progress: CellProgress | None = None) -> dict[str, Any]:
+        """Trains a task or goes on with it, measures it, writes its result and returns it."""
+        progress = progress or CellProgress(quiet=True)
+        earlier = self._earlier(task)
+        if earlier is not None:
+            task = _with_earlier(task, earlier)
+        from ..storage import read_json
+        from ..training.job import Job
+
+        stand, config = self.stand(task), self.config(task)
+        folder = Path(str(config.output))
+        config = replace(config, dataset=self._stand_ins.dataset(stand.data))
+        self._forget_others(folder, config)
+        job = self._job(Job, config)
+        tickets = job.train(progress.inside())
+        from ..ensemble import Ensemble
+
+        began = time.monotonic()
+        ensemble = Ensemble(tickets, job.build, device=config.device)
+        notes = self._evaluate(folder, ensemble, task)
+        parts = measure(folder, task.members)
+        ledger = read_json(folder / "ledger.json")
+        spent = time.monotonic() - began
+        if earlier is not None:
+            spent += earlier["seconds"]["evaluation"]
+        record = {
+            "scale": self.scale.name,
+            "cell": task.cell.name,
+            "seed": task.seed,
+            "dataset": task.cell.dataset,
+            "data": stand.data.text,
+            "model": config.model,
+            "method": task.cell.method.name,
+            "options": config.options,
+            "fingerprint": self.fingerprint(task),
+            "needs": asdict(task.needs),
+            "row_members": list(task.members),
+            "notes": notes,
+            "ledger": {key: ledger[key] for key in _LEDGER},
+            "seconds": {"training": ledger["seconds"], "evaluation": spent},
+            **parts,
+        }
+        save(self.folder, record)
+        return record
+
+    def _job(self, kind: type[Job], config: Config) -> Job:
+        from .. import data
+
+        spec = data.get_spec(config.dataset, config.data_dir)
+        return kind(config, spec, lambda: data.load(spec, "train", config.data_dir))
+
+    def _forget_others(self, folder: Path, config: Config) -> None:
+        """Removes a run with other settings: the scale has changed since."""
+        import shutil
+
+        try:
+            config.check_same(folder)
+        except FreeTicketsError:
+            shutil.rmtree(folder)
+
+    def _evaluate(self, folder: Path, ensemble: Ensemble, task: Task) -> list[str]:
+        """Predicts all that is needed; returns a line for each set that is not the paper's."""
+        from ..evaluation import evaluate_run
+
+        stand = self.stand(task)
+        root = self._stand_ins.root(stand.data)
+        requests, notes = self._requests(stand, task.needs, len(ensemble))
+        if not requests or stand.samples is not None:
+            evaluate_run(folder, ensemble, root)  # the whole test set
+        try:
+            if requests:
+                evaluate_run(folder, ensemble, root, request=_joined(requests))
+        except StoppedError:
+            raise
+        except FreeTicketsError:
+            for request in requests:  # one of them can't be had: which, and the others
+                try:
+                    evaluate_run(folder, ensemble, root, request=request)
+                except StoppedError:
+                    raise
+                except FreeTicketsError as error:
+                    notes.append(f"left out: {error}")
+        return notes
+
+    def _requests(
+        self, stand: Stand, needs: Needs, members: int
+    ) -> tuple[list[Request], list[str]]:
+        """What evaluation is asked for, set by set, and what is said of it."""
+        from ..evaluation import Request
+
+        limited = Request(samples=stand.samples, resize=True)
+        requests, notes = [], []
+        if needs.corruptions:
+            self._stand_ins.corrupt(stand, needs.corruptions)
+            requests.append(replace(limited, corruptions=needs.corruptions))
+        for name, (source, words) in self._stand_ins.ood(stand, needs.ood).items():
+            requests.append(replace(limited, ood=(source,)))
+            if words != name:
+                notes.append(f"{words} stands for {name}")
+        if needs.attacks:
+            requests.append(replace(limited, attacks=needs.attacks))
+        if needs.features and members > 1:
+            requests.append(replace(limited, features=True))
+        if needs.imagenet_a:
+            folder = self._stand_ins.natural(stand)
+            if folder is None:
+                notes.append("left out: imagenet-a, which is not in the data folder")
+            else:
+                requests.append(replace(limited, imagenet_a=str(folder)))
+                if not stand.data.is_whole:
+                    notes.append("turned test images of some classes stand for imagenet-a")
+        return requests, notes
+
+
+def _asked(record: Mapping[str, Any], task: Task) -> Task:
+    """The task that a result was measured for."""
+    needs = Needs(**{key: _tuple(value) for key, value in record["needs"].items()})
+    return replace(task, needs=needs, members=tuple(record["row_members"]))
+
+
+def _with_earlier(task: Task, record: Mapping[str, Any]) -> Task:
+    """A task that asks for what was measured before, too: no experiment takes from another."""
+    before = _asked(record, task)
+    members = tuple(sorted({*before.members, *task.members}))
+    return replace(task, needs=before.needs | task.needs, members=members)
+
+
+def _joined(requests: list[Request]) -> Request:
+    """One request for all."""
+    from ..evaluation import Request
+
+    joined: dict[str, Any] = {}
+    for each in fields(Request):
+        values = [getattr(request, each.name) for request in requests]
+        if isinstance(values[0], tuple):
+            joined[each.name] = tuple(part for value in values for part in value)
+        else:
+            joined[each.name] = next((value for value in values if value), values[0])
+    return Request(**joined)
+
+
+def _summary(record: Mapping[str, Any]) -> str:
+    scores, seconds = record["metrics"]["ensemble"], sum(record["seconds"].values())
+    return f"accuracy {scores['accuracy']:.1%}, NLL {scores['nll']:.3f}, {seconds:.0f} s"
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,271 @@
+"""Scales: which data, network and length stand for the paper's. No torch here.
+
+A scale keeps the paper's proportions: a cell's plan is that of the paper's recipe, shortened as a
+whole, so the shares of exploration and refinement and the points of decay stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ..config import Config
+from ..errors import UnknownNameError
+from ..methods import Setting, get_recipe
+from .cell import Cell
+from .experiment import Experiment
+
+# The seeds of a cell's trainings count up from the first: the next cell's must not meet them.
+_SEEDS_APART = 1000
+
+
+@dataclass(frozen=True)
+class Data:
+    """Images that a cell is trained and tested on: a data set, or a part of it.
+
+    Attributes:
+        source: The name of the data set.
+        train: How many training images, the first; None for all.
+        test: How many test images.
+        pool: The side of the squares of pixels that are averaged into one.
+
+    Example:
+        >>> Data("cifar10", train=2000, pool=2).text
+        'cifar10: the first 2,000 training images, pooled 2x2'
+    """
+
+    source: str
+    train: int | None = None
+    test: int | None = None
+    pool: int = 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the data set as it is."""
+        return (self.train, self.test, self.pool) == (None, None, 1)
+
+    @property
+    def file(self) -> str:
+        """The stem of the file that holds the part."""
+        words = [self.source, self.train or "all", self.test or "all", f"pool{self.pool}"]
+        return "-".join(map(str, words))
+
+    @property
+    def text(self) -> str:
+        """The data in a few words."""
+        parts = [f"the first {self.train:,} training images"] if self.train else []
+        parts += [f"the first {self.test:,} test images"] if self.test else []
+        parts += [f"pooled {self.pool}x{self.pool}"] if self.pool > 1 else []
+        return f"{self.source}: {', '.join(parts)}" if parts else self.source
+
+
+@dataclass(frozen=True)
+class Stand:
+    """What stands for one of the paper's data sets, and how it is trained.
+
+    Attributes:
+        data: The images.
+        recipe: Whose proportions the training has.
+        model: The network; None for the paper's.
+        dense_epochs: The length of one dense training; None for the recipe's.
+        batch_size: Samples a step; None for the recipe's.
+        lr: The initial learning rate; None for the recipe's.
+        interval: Steps between two explorations (ΔT); None for the recipe's.
+        augmentation: Of the training images; None for the data's own.
+        samples: How many images of each further set are predicted; None for all.
+        natural: Whether images that are turned stand for natural shift (ImageNet-A).
+        trajectory: Epochs between two points of a trajectory.
+        fallback: What stands in where the data is missing.
+    """
+
+    data: Data
+    recipe: str
+    model: str | None = None
+    dense_epochs: float | None = None
+    batch_size: int | None = None
+    lr: float | None = None
+    interval: int | None = None
+    augmentation: str | None = None
+    samples: int | None = None
+    natural: bool = False
+    trajectory: int = 1
+    fallback: Stand | None = None
+
+    def epochs(self, cell: Cell) -> float | None:
+        """The length of a cell's longest training, in the paper's proportions.
+
+        Example:
+            >>> from freetickets.methods import EDST
+            >>> stand = Stand(Data("fashion-mini"), "cifar", dense_epochs=25)
+            >>> stand.epochs(Cell("cifar10", "wrn-28-10", EDST(tickets=3)))
+            45.0
+        """
+        if self.dense_epochs is None:
+            return None
+        recipe = get_recipe(self.recipe)
+        whole = cell.method.plan(Setting(recipe)).runs[0].epochs
+        return whole * self.dense_epochs / recipe.dense_epochs
+
+    def options(self, cell: Cell) -> dict[str, Any]:
+        """The cell's options, with this stand's interval where the method has one."""
+        options = cell.options
+        if self.interval is not None and options.get("interval", 0) is None:
+            options["interval"] = self.interval
+        return options
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One size of all experiments.
+
+    Attributes:
+        name: What the command calls it.
+        summary: What it is for.
+        stands: What stands for each of the paper's data sets.
+        most_seeds: How often a cell is trained at most.
+    """
+
+    name: str
+    summary: str
+    stands: Mapping[str, Stand] = field(default_factory=dict)
+    most_seeds: int = 3
+
+    def seeds(self, experiment: Experiment) -> int:
+        """How often the cells of an experiment are trained."""
+        return min(experiment.seeds, self.most_seeds)
+
+    def config(
+        self,
+        cell: Cell,
+        seed: int,
+        output: str | Path | None = None,
+        *,
+        dataset: str | Path | None = None,
+        data_dir: str | None = None,
+        trajectory: bool = False,
+    ) -> Config:
+        """The settings of one training of a cell.
+
+        Args:
+            cell: Which.
+            seed: Counts the trainings of the cell, from 0.
+            output: The run's folder.
+            dataset: The file that holds the stand's data; None for its source.
+            data_dir: Where data sets lie.
+            trajectory: Whether the course of the training is recorded.
+
+        Example:
+            >>> from freetickets.methods import EDST
+            >>> paper = SCALES["paper"].config(Cell("cifar10", "wrn-28-10", EDST()), 0)
+            >>> paper.model, paper.epochs, paper.recipe
+            ('wrn-28-10', None, 'cifar')
+        """
+        stand = self.stands[cell.dataset]
+        return Config(
+            method=cell.method.name,
+            options=stand.options(cell),
+            dataset=str(dataset or stand.data.source),
+            data_dir=data_dir,
+            model=stand.model or cell.model,
+            recipe=stand.recipe,
+            epochs=stand.epochs(cell),
+            batch_size=stand.batch_size,
+            lr=stand.lr,
+            augmentation=stand.augmentation,
+            seed=seed * _SEEDS_APART,
+            output=None if output is None else str(output),
+            trajectory=stand.trajectory if trajectory else 0,
+        )
+
+
+def get_scale(name: str) -> Scale:
+    """Looks a scale up by its name.
+
+    Example:
+        >>> get_scale("smoke").most_seeds
+        2
+    """
+    if name not in SCALES:
+        raise UnknownNameError("scale", name, SCALES)
+    return SCALES[name]
+
+
+def _all_as(stand: Stand, **imagenet: Any) -> dict[str, Stand]:
+    """One stand for all three data sets; ImageNet's has a recipe of its own."""
+    return {
+        "cifar10": stand,
+        "cifar100": stand,
+        "imagenet": replace(stand, recipe="imagenet", **imagenet),
+    }
+
+
+# --- the numbers -------------------------------------------------------------------------------
+
+_SMOKE = Stand(
+    Data("fashion-mini", train=200, test=40, pool=2),
+    recipe="cifar",
+    model="cnn-4",
+    dense_epochs=3,
+    batch_size=8,  # a cycle of FGE is 1/57 of a dense training, and at least one step
+    lr=0.05,
+    interval=5,
+)
+
+_SMALL_FASHION = Stand(
+    Data("fashion-mini", train=2000),
+    recipe="cifar",
+    model="mlp-512-512",
+    dense_epochs=40,
+    batch_size=64,
+    lr=0.05,
+    interval=150,
+    samples=500,
+    trajectory=2,
+)
+
+_SMALL_CIFAR10 = Stand(
+    Data("cifar10", train=2000, pool=2),
+    recipe="cifar",
+    model="wrn-10-2",
+    dense_epochs=100,
+    batch_size=64,
+    lr=0.1,
+    interval=150,
+    augmentation="reflect-crop-flip",
+    samples=1000,
+    trajectory=4,
+    fallback=_SMALL_FASHION,
+)
+
+SCALES = {
+    scale.name: scale
+    for scale in (
+        Scale(
+            "smoke",
+            "seconds a cell, on embedded data: shows that everything runs, measures nothing",
+            _all_as(_SMOKE, natural=True),
+            most_seeds=2,
+        ),
+        Scale(
+            "small",
+            "hours on 2 CPU cores: a part of CIFAR-10, embedded data for the others",
+            {**_all_as(_SMALL_FASHION), "cifar10": _SMALL_CIFAR10},
+        ),
+        Scale(
+            "paper",
+            "the paper's own settings, for GPUs",
+            {
+                "cifar10": Stand(Data("cifar10"), "cifar"),
+                "cifar100": Stand(Data("cifar100"), "cifar"),
+                "imagenet": Stand(Data("imagenet"), "imagenet"),
+            },
+        ),
+    )
+}
+
+# Every field of a stand that a result depends on, beside the settings of its training.
+MEASURED_BY = tuple(
+    each.name for each in fields(Stand) if each.name in ("samples", "natural", "trajectory")
+)

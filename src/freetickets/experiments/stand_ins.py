@@ -1,0 +1,247 @@
+"""Stand-ins on disk: the images that a scale takes for the paper's, made once, then kept.
+
+They lie in one folder, laid out as a data root: the data set as an .npz, its corrupted twin, and
+the sets that are out of distribution, each called what it stands for.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import data
+from ..data import DatasetSpec, Split, get_spec
+from ..data.convert import match_shape
+from ..data.corruptions.names import SEVERITIES, chosen, set_name
+from ..data.root import data_root
+from ..errors import FreeTicketsError
+from ..storage import write_atomic
+from .scales import Data, Scale, Stand
+
+Images = npt.NDArray[np.uint8]
+
+
+def settle(scale: Scale, data_dir: str | None) -> tuple[Scale, list[str]]:
+    """The scale with what is really here, and a line for each data set that is missing."""
+    stands, said = {}, []
+    for key, stand in scale.stands.items():
+        while stand.fallback is not None and not is_here(stand.data.source, data_dir):
+            said.append(
+                f"{stand.data.source} is not in the data folder (--data-dir): "
+                f"{stand.fallback.data.source} stands for {key}"
+            )
+            stand = stand.fallback
+        stands[key] = stand
+    return replace(scale, stands=stands), said
+
+
+@lru_cache
+def is_here(name: str, data_dir: str | None, split: str = "test") -> bool:
+    """Whether a data set can be read without a download."""
+    try:
+        data.load(name, split, data_dir, download=False)  # type: ignore[arg-type]
+    except FreeTicketsError:
+        return False
+    return True
+
+
+def outline(part: Data, data_dir: str | None = None) -> DatasetSpec:
+    """What a stand-in will be, before it is made.
+
+    Example:
+        >>> outline(Data("fashion-mini", train=200, pool=2)).shape
+        (1, 14, 14)
+    """
+    spec = get_spec(part.source, data_dir)
+    channels, height, width = spec.shape
+    return replace(
+        spec,
+        shape=(channels, height // part.pool, width // part.pool),
+        train_size=min(part.train or spec.train_size, spec.train_size),
+        test_size=min(part.test or spec.test_size, spec.test_size),
+    )
+
+
+class StandIns:
+    """The stand-ins of a scale.
+
+    Args:
+        folder: Where they are kept.
+        data_dir: Where data sets lie.
+    """
+
+    def __init__(self, folder: Path, data_dir: str | None = None) -> None:
+        self.folder = Path(folder)
+        self._data_dir = data_dir
+
+    def dataset(self, part: Data) -> str:
+        """The name or the file of the data that a cell is trained on."""
+        if part.is_whole:
+            return part.source
+        path = self.folder / f"{part.file}.npz"
+        if not path.exists():
+            names = np.array(get_spec(part.source, self._data_dir).classes)
+            x_train, y_train = self._part(part, "train", part.train)
+            x_test, y_test = self._part(part, "test", part.test)
+            _save(
+                path,
+                x_train=x_train,
+                y_train=y_train,
+                x_test=x_test,
+                y_test=y_test,
+                classes=names,
+            )
+        return str(path)
+
+    def root(self, part: Data) -> str | None:
+        """The data root of what a cell is evaluated on."""
+        return self._data_dir if part.is_whole else str(self.folder)
+
+    def corrupt(self, stand: Stand, names: Iterable[str]) -> None:
+        """Makes the corrupted twin of a stand-in's test images."""
+        if stand.data.is_whole:
+            return
+        from ..data.corruptions.folder import CorruptedSet
+        from ..data.corruptions.frost import find_frost
+
+        inside = self._inside(stand)
+        images = np.ascontiguousarray(inside.inputs.numpy().transpose(0, 2, 3, 1))
+        twin = CorruptedSet(
+            self.folder / set_name(f"{stand.data.file}.npz"),
+            stand.data.file,
+            images[..., 0] if images.shape[3] == 1 else images,
+            inside.labels.numpy(),
+            SEVERITIES,
+            0,
+            find_frost(None, self._data_dir),
+        )
+        for name in chosen(list(names)):
+            if not twin.has(name):
+                for _ in twin.write(name):
+                    pass
+
+    def ood(self, stand: Stand, names: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """What stands for OoD sets: by name, what evaluation is to take, and what that is."""
+        if stand.data.is_whole:
+            return {name: (name, name) for name in names}
+        return {name: self._unknown(stand, name) for name in names}
+
+    def natural(self, stand: Stand) -> Path | None:
+        """The folder of ImageNet-A, or of what stands for it; None if nothing does."""
+        if stand.data.is_whole:
+            path = data_root(self._data_dir) / "imagenet-a"
+            return path if path.is_dir() else None
+        if not stand.natural:
+            return None
+        folder = self.folder / f"{stand.data.file}-turned" / "imagenet-a"
+        classes = get_spec(self.dataset(stand.data)).classes
+        inside = self._inside(stand)
+        # Some of the classes, as ImageNet-A has; a folder can't be called T-shirt/top.
+        few = [label for label, name in enumerate(classes) if "/" not in name][::2]
+        for number, (image, label) in enumerate(zip(inside.inputs, inside.labels, strict=True)):
+            path = folder / classes[int(label)] / f"{number}.png"
+            if int(label) in few and not path.exists():
+                _save_png(path, np.rot90(image.numpy(), axes=(1, 2)))
+        return folder
+
+    def _unknown(self, stand: Stand, name: str) -> tuple[str, str]:
+        if name == "gaussian-noise":
+            return name, name
+        source, change = self._choose(stand, name)
+        inside = self._inside(stand)
+        shape = tuple(inside.inputs.shape[1:])
+        words = source if change == "plain" else f"{change} of {source}"
+        path = self.folder / f"{stand.data.file}-ood" / change / source / f"{name}.npy"
+        if not path.exists():
+            split = data.load(source, "test", self._data_dir, download=False)
+            assert isinstance(split, Split)
+            images = _CHANGES[change](split.inputs[: stand.samples or len(inside)].numpy())
+            buffer = io.BytesIO()
+            np.save(buffer, match_shape(images, shape, source, resize=True).transpose(0, 2, 3, 1))
+            write_atomic(path, buffer.getvalue())
+        return str(path), words
+
+    def _choose(self, stand: Stand, name: str) -> tuple[str, str]:
+        """The real set where it is here, else embedded images, changed if they are known."""
+        known = stand.data.source
+        if name != known and is_here(name, self._data_dir):
+            return name, "plain"
+        if known != "fashion-mini" and name == "svhn":
+            return "fashion-mini", "plain"
+        return "fashion-mini", "negatives" if name == "svhn" else "shuffled tiles"
+
+    def _inside(self, stand: Stand) -> Split:
+        split = data.load(self.dataset(stand.data), "test", self._data_dir)
+        assert isinstance(split, Split)
+        count = stand.samples or len(split)
+        return Split(split.inputs[:count], split.labels[:count])
+
+    def _part(
+        self, part: Data, split: str, count: int | None
+    ) -> tuple[Images, npt.NDArray[np.int64]]:
+        whole = data.load(part.source, split, self._data_dir)  # type: ignore[arg-type]
+        assert isinstance(whole, Split)
+        images = pool(whole.inputs[:count].numpy(), part.pool)
+        return images.transpose(0, 2, 3, 1), whole.labels[:count].numpy()
+
+
+def pool(images: Images, side: int) -> Images:
+    """Averages squares of pixels of images (N, C, H, W), rounded to 8 bits.
+
+    Example:
+        >>> pool(np.array([[[[0, 4], [4, 10]]]], np.uint8), 2).tolist()
+        [[[[4]]]]
+    """
+    if side == 1:
+        return images
+    count, channels, height, width = images.shape
+    if height % side or width % side:
+        raise FreeTicketsError(f"images of {height}x{width} can't be pooled by {side}")
+    squares = images.reshape(count, channels, height // side, side, width // side, side)
+    means: Images = np.rint(squares.mean(axis=(3, 5), dtype=np.float64)).astype(np.uint8)
+    return means
+
+
+def _plain(images: Images) -> Images:
+    return images
+
+
+def _negatives(images: Images) -> Images:
+    return 255 - images
+
+
+def _tiles(images: Images) -> Images:
+    """Quarters of images in another order: the same pixels, and nothing that one could wear."""
+    top, bottom = np.split(images, 2, axis=2)
+    left, right = np.split(top, 2, axis=3)
+    third, fourth = np.split(bottom, 2, axis=3)
+    upper = np.concatenate([fourth, third], axis=3)
+    return np.concatenate([upper, np.concatenate([right, left], axis=3)], axis=2)
+
+
+_CHANGES: Mapping[str, Callable[[Images], Images]] = {
+    "plain": _plain,
+    "negatives": _negatives,
+    "shuffled tiles": _tiles,
+}
+
+
+def _save(path: Path, **arrays: npt.NDArray[np.generic]) -> None:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    write_atomic(path, buffer.getvalue())
+
+
+def _save_png(path: Path, image: Images) -> None:
+    from PIL import Image
+
+    pixels = np.ascontiguousarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    write_atomic(path, buffer.getvalue())
