@@ -1,0 +1,104 @@
+"""Stand-ins hold the images that they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from freetickets import data
+from freetickets.data.ood import load_ood
+from freetickets.errors import FreeTicketsError
+from freetickets.experiments.scales import SCALES, Data, Stand
+from freetickets.experiments.stand_ins import StandIns, outline, pool, settle
+
+PART = Data("fashion-mini", train=30, test=20, pool=2)
+STAND = Stand(PART, "cifar", natural=True, samples=12)
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path) -> StandIns:
+    return StandIns(tmp_path / "data", str(tmp_path / "empty"))
+
+
+def test_pooling_is_the_mean_of_squares() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (3, 2, 8, 6), dtype=np.uint8)
+    pooled = pool(images, 2)
+    for n, c, i, j in np.ndindex(*pooled.shape):
+        square = images[n, c, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2]
+        assert abs(pooled[n, c, i, j] - square.mean()) <= 0.5
+    with pytest.raises(FreeTicketsError, match="pooled"):
+        pool(images, 4)
+
+
+def test_a_part_is_the_first_images_pooled(stand_ins: StandIns) -> None:
+    path = stand_ins.dataset(PART)
+    spec = data.get_spec(path)
+    told = outline(PART)
+    assert (spec.shape, spec.train_size, spec.test_size, spec.classes) == (
+        told.shape,
+        told.train_size,
+        told.test_size,
+        told.classes,
+    )
+    whole = data.load("fashion-mini", "train")
+    part = data.load(path, "train")
+    assert part.labels.tolist() == whole.labels[:30].tolist()
+    assert np.array_equal(part.inputs.numpy(), pool(whole.inputs[:30].numpy(), 2))
+
+
+def test_a_part_is_made_once(stand_ins: StandIns) -> None:
+    path = Path(stand_ins.dataset(PART))
+    before = path.stat().st_mtime_ns
+    assert stand_ins.dataset(PART) == str(path)
+    assert path.stat().st_mtime_ns == before
+
+
+def test_whole_data_need_no_file(stand_ins: StandIns) -> None:
+    whole = Stand(Data("cifar10"), "cifar")
+    assert stand_ins.dataset(whole.data) == "cifar10"
+    assert stand_ins.ood(whole, ["svhn"]) == {"svhn": ("svhn", "svhn")}
+    assert stand_ins.natural(whole) is None
+
+
+def test_corruptions_are_made_of_the_samples_that_are_measured(stand_ins: StandIns) -> None:
+    stand_ins.corrupt(STAND, ["fog", "contrast"])
+    folder = stand_ins.folder / f"{PART.file}-C"
+    assert np.load(folder / "fog.npy").shape == (5 * 12, 14, 14)
+    assert {path.stem for path in folder.glob("*.npy")} == {"fog", "contrast", "labels"}
+    stand_ins.corrupt(STAND, ["fog"])  # nothing to do, nothing to complain of
+
+
+def test_ood_sets_are_called_what_they_stand_for(stand_ins: StandIns) -> None:
+    names = ("svhn", "cifar100", "gaussian-noise")
+    found = stand_ins.ood(STAND, names)
+    assert {name: words for name, (_, words) in found.items()} == {
+        "svhn": "negatives of fashion-mini",
+        "cifar100": "shuffled tiles of fashion-mini",
+        "gaussian-noise": "gaussian-noise",
+    }
+    inside = data.load(stand_ins.dataset(PART), "test")
+    for name in names[:2]:
+        path = Path(found[name][0])
+        assert path.stem == name
+        outside = load_ood(str(path), inside, (1, 14, 14))
+        assert len(outside) == 12
+        same = {row.numpy().tobytes() for row in outside.inputs}
+        assert not same & {row.numpy().tobytes() for row in inside.inputs}
+
+
+def test_turned_images_stand_for_natural_shift(stand_ins: StandIns) -> None:
+    folder = stand_ins.natural(STAND)
+    assert folder is not None
+    assert folder.name == "imagenet-a"
+    classes = {path.name for path in folder.iterdir()}
+    assert classes < set(data.get_spec("fashion-mini").classes)
+
+
+def test_missing_data_fall_back_and_are_told(tmp_path: Path) -> None:
+    settled, said = settle(SCALES["small"], str(tmp_path))
+    assert settled.stands["cifar10"].data.source == "fashion-mini"
+    assert len(said) == 1
+    assert "cifar10 is not in the data folder" in said[0]
+    assert settle(SCALES["smoke"], str(tmp_path)) == (SCALES["smoke"], [])
