@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUNS := runs/demo
 KERNELS := src/freetickets/kernels
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test smoke lint bench clean
 
 demo: $(VENV)/installed-all
 	$(BIN)/freetickets train edst --model mlp-512-512 --tickets 3 --sparsity 0.8 --trajectory 2 --output $(RUNS)/edst
@@ -16,6 +16,9 @@ demo: $(VENV)/installed-all
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2
+
+smoke: $(VENV)/installed-all
+	$(BIN)/freetickets reproduce all --scale smoke --output $(RUNS)/reproduce
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

@@ -92,6 +92,8 @@ ANSWERED = [
     "predict --help",
     "report --help",
     "bench --help",
+    "reproduce --help",
+    "reproduce --list",
     "methods",
     "datasets --json",
     "models --json",

@@ -76,6 +76,7 @@ def test_a_schedule_is_cut_anywhere() -> None:
         ({"prune_from": 1.0}, "prune_from"),
         ({"prune_until": 1.5}, "prune_until"),
         ({"sparsity": 1.0}, "sparsity"),
+        ({"interval": 0}, "interval"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(options: dict[str, float], word: str) -> None:
@@ -99,3 +100,11 @@ def test_what_is_remembered_leaves_with_the_last_run_that_starts_from_it(
     assert (1, ["early", "pruned"]) in shelves
     assert (2, ["early", "pruned"]) in shelves
     assert shelves[-1] == (3, [])
+
+
+def test_the_interval_of_pruning_is_the_recipes_unless_given() -> None:
+    setting = Setting(get_recipe("cifar"))
+    for ltr, steps in ((LTR(), get_recipe("cifar").interval), (LTR(interval=7), 7)):
+        pruning = ltr.plan(setting).runs[0].phases[1].pruning
+        assert pruning is not None
+        assert pruning.interval == steps

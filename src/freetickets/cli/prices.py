@@ -11,7 +11,7 @@ from ..experiments import load
 from ..experiments.pricing import Price, PriceList
 from ..progress import duration
 
-_COLUMNS = ("", "cell", "x dense", "paper", "difference", "FLOPs", "time", "finished")
+_COLUMNS = ("", "x dense", "paper", "differs", "FLOPs", "time", "done")
 
 
 def print_prices(prices: PriceList) -> None:
@@ -32,19 +32,17 @@ def _table(name: str, prices: list[Price]) -> Table:
     experiment = load(name)
     table = Table(title=f"{name}: {experiment.title} ({experiment.paper})")
     for column in _COLUMNS:
-        left = column in ("", "cell")
-        table.add_column(column, justify="left" if left else "right", overflow="fold")
+        table.add_column(column, justify="right" if column else "left")
     for price in prices:
         far = price.difference
         table.add_row(
-            price.label,
-            price.cell,
+            price.name,
             f"{price.relative_flops:.3f}",
             "" if price.paper is None else f"{price.paper:.2f}",
             "" if far is None else f"{far:+.3f}{'' if price.derivable else ' *'}",
             f"{price.flops:.2e}",
             "" if price.seconds is None else duration(price.seconds),
-            f"{price.finished} of {price.seeds}",
+            f"{price.finished}/{price.seeds}",
         )
     stands = sorted({f"{price.model} on {price.data}" for price in prices})
     table.caption = "; ".join(stands)

@@ -20,6 +20,7 @@ class Price:
     Attributes:
         experiment: The table or figure.
         label: The row.
+        choice: What tells the cell from others with the same label: its data, an option.
         cell: The name of the cell.
         data: What stands for the data set.
         model: The network.
@@ -34,6 +35,7 @@ class Price:
 
     experiment: str
     label: str
+    choice: str
     cell: str
     data: str
     model: str
@@ -44,6 +46,11 @@ class Price:
     seconds: float | None
     seeds: int
     finished: int
+
+    @property
+    def name(self) -> str:
+        """What people read: the row and what else its cell is."""
+        return self.label if self.choice == "" else f"{self.label}, {self.choice}"
 
     @property
     def difference(self) -> float | None:
@@ -114,6 +121,7 @@ def price_list(
         return Price(
             experiment=experiment.name,
             label=row.label,
+            choice=", ".join([*_datasets(experiment, cell), *_varied(row, cell)]),
             cell=cell.name,
             data=stand.data.text,
             model=stand.model or cell.model,
@@ -142,3 +150,12 @@ def price_list(
         flops=sum(ledgers[task.cell].flops for task in left),
         seconds=sum(times) if guesses else None,
     )
+
+
+def _datasets(experiment: Experiment, cell: Cell) -> list[str]:
+    several = {row.dataset for row in experiment.rows}
+    return [cell.dataset] if len(several) > 1 else []
+
+
+def _varied(row: Row, cell: Cell) -> list[str]:
+    return [f"{name} {cell.options[name]:g}" for name in row.over]

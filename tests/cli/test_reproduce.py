@@ -1,0 +1,133 @@
+"""The command that re-makes the paper's tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from freetickets.experiments import experiment_names, load
+
+Cli = Callable[..., Any]
+OneLine = Callable[[Any], str]
+
+
+@pytest.fixture
+def no_page(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Writing the page is another's business; what it would be of is noted."""
+    asked: list[list[str]] = []
+
+    def write(experiments: Any, results: Any, folder: Path) -> None:
+        asked.append([experiment.name for experiment in experiments])
+
+    page = SimpleNamespace(write=write)
+    monkeypatch.setitem(sys.modules, "freetickets.experiments.page", page)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("", "see freetickets reproduce --list"),
+        ("cifar11", "unknown experiment 'cifar11': did you mean 'cifar10'?"),
+        ("fgsm --scale smok", "unknown scale 'smok': did you mean 'smoke'?"),
+        ("fgsm --only edts", "unknown method 'edts': did you mean 'edst'?"),
+        ("fgsm --only mimo --dry-run", "none of these experiments has a cell of mimo"),
+        ("fgsm --seeds 0", "--seeds 0: give 1 or more"),
+        ("fgsm --dry-run --throughput 0", "--throughput 0: give FLOPs a second"),
+        ("fgsm --throughput 1e12", "add --dry-run"),
+    ],
+)
+def test_mistakes_are_one_line(cli: Cli, one_line: OneLine, command: str, words: str) -> None:
+    assert words in one_line(cli("reproduce", *command.split()))
+
+
+def test_the_list_has_all_tables_and_figures(cli: Cli) -> None:
+    told = json.loads(cli("reproduce", "--list", "--json").out)
+    assert [each["name"] for each in told] == experiment_names()
+    assert len({name for each in told for name in each["cells"]}) == 71
+    table = cli("reproduce", "--list").out
+    assert "Table 13" in table
+
+
+@pytest.mark.slow
+def test_costs_at_paper_scale_are_the_papers(cli: Cli, tmp_path: Path) -> None:
+    command = ("reproduce", "all", "--scale", "paper", "--dry-run", "--output", tmp_path)
+    told = json.loads(cli(*command, "--throughput", "1e14", "--json").out)
+    known = [price for price in told["prices"] if price["paper"] is not None]
+    rows = [row for name in experiment_names() for row in load(name).rows]
+    assert len(known) == sum("train_flops" in row.paper for row in rows)
+    for price in known:
+        assert (abs(price["difference"]) <= 0.02) == price["derivable"], price["label"]
+    (dense,) = {p["seconds"] for p in told["prices"] if p["cell"] == "cifar10-wrn-28-10-dense"}
+    assert dense == pytest.approx(3.54e17 / 1e14, rel=0.01)
+    assert (told["tasks"], told["finished"]) == (71 + 2 * 32, 0)
+    assert told["seconds"] == pytest.approx(told["flops"] / 1e14, rel=0.01)
+    assert not any(tmp_path.iterdir())  # dry means dry
+
+
+def test_without_a_throughput_no_time_is_told_at_paper_scale(cli: Cli, tmp_path: Path) -> None:
+    answer = cli("reproduce", "growth", "--scale", "paper", "--dry-run", "--output", tmp_path)
+    assert answer.code == 0
+    assert "--throughput FLOPS estimates the time" in answer.out
+    assert "0 of 4 trainings are finished" in answer.out
+
+
+def test_a_table_is_made_once_and_shown_beside_the_papers(
+    cli: Cli, tmp_path: Path, no_page: list[list[str]]
+) -> None:
+    options = ("--scale", "smoke", "--only", "dense", "--output", tmp_path)
+    first = cli("reproduce", "fgsm", *options)
+    assert first.code == 0, first.err
+    assert len([line for line in first.err.splitlines() if " left" in line]) == 2
+    assert "[2/2]" in first.err
+    paper = load("fgsm").rows[5].paper["attacks.fgsm.mean"]
+    assert f"({paper:.2f})" in first.out
+    again = cli("reproduce", "fgsm", *options)
+    assert again.code == 0
+    assert "2 of 2 cells are finished already" in again.err
+    assert again.out == first.out
+    assert no_page == [["fgsm"], ["fgsm"]]
+    priced = json.loads(cli("reproduce", "fgsm", *options, "--dry-run", "--json").out)
+    assert (priced["tasks"], priced["finished"], priced["flops"]) == (2, 2, 0)
+    assert all(price["seconds"] > 0 for price in priced["prices"])
+
+
+def test_failures_are_named_at_the_end(
+    cli: Cli, tmp_path: Path, no_page: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from freetickets.training.job import Job
+
+    def fail(self: Job, reporter: Any) -> Any:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(Job, "train", fail)
+    answer = cli("reproduce", "escape-rate", "--scale", "smoke", "--output", tmp_path, "--quiet")
+    assert answer.code == 2
+    last = answer.err.splitlines()[-1]
+    assert last.startswith("freetickets: 6 of 6 cells failed (cifar10-wrn-28-10-edst")
+    assert no_page == [["escape-rate"]]
+
+
+@pytest.mark.slow
+def test_every_kind_of_cell_and_of_measurement_works(
+    cli: Cli, tmp_path: Path, no_page: list[list[str]]
+) -> None:
+    """`make smoke` runs all; here are experiments with all methods and all that is measured."""
+    names = ("cifar10", "imagenet", "feature-maps", "trajectories", "snapshot-fge", "ood-cifar10")
+    options = ("--scale", "smoke", "--seeds", 1, "--output", tmp_path, "--json")
+    answer = cli("reproduce", *names, "fgsm", *options)
+    assert answer.code == 0, answer.err
+    told = json.loads(answer.out)
+    assert told["failed"] == {}
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("smoke/results/*/*.json")]
+    assert len(records) == told["cells"]
+    measured = {key for record in records for key in record["metrics"]}
+    assert {"shift", "natural", "ood", "attacks", "features", "diversity", "layers"} <= measured
+    assert {record["method"] for record in records} >= {"edst", "dst", "fge", "snapshot", "mimo"}
+    assert len(list(tmp_path.glob("smoke/cells/*/0/trajectory"))) == 4

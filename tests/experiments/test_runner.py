@@ -1,0 +1,187 @@
+"""Cells are trained and measured once, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from freetickets.errors import FreeTicketsError, StoppedError
+from freetickets.experiments import Cell, Needs, runner
+from freetickets.experiments.progress import CellProgress
+from freetickets.experiments.results import Results
+from freetickets.experiments.runner import Runner
+from freetickets.experiments.scales import Data, Scale, Stand
+from freetickets.experiments.stand_ins import StandIns
+from freetickets.experiments.tasks import Task
+from freetickets.methods import EDST, Dense
+from freetickets.training.job import Job
+
+STAND = Stand(
+    Data("fashion-mini", train=60, test=20, pool=2),
+    "cifar",
+    model="mlp-8",
+    dense_epochs=2,
+    batch_size=16,
+    lr=0.05,
+    interval=2,
+    samples=10,
+)
+SCALE = Scale("tiny", "for tests", {"cifar10": STAND})
+DENSE = Task(Cell("cifar10", "wrn-28-10", Dense()), 0)
+TWO = Task(Cell("cifar10", "wrn-28-10", EDST(tickets=2)), 0)
+EVERYTHING = Needs(
+    corruptions=("fog", "contrast"),
+    ood=("svhn", "cifar100", "gaussian-noise"),
+    attacks=("fgsm",),
+    features=True,
+    imagenet_a=True,
+)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Runner:
+    return Runner(SCALE, tmp_path, str(tmp_path / "no data"))
+
+
+def forbid_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Job, *_: Any) -> Any:
+        raise AssertionError("it was trained before")
+
+    monkeypatch.setattr(Job, "train", refuse)
+
+
+def test_a_result_says_all_that_tables_need(tiny: Runner) -> None:
+    task = replace(TWO, needs=EVERYTHING, members=(1,))
+    record = tiny.run(task)
+    metrics = record["metrics"]
+    assert metrics["samples"] == 20  # the whole test set, although other sets are cut
+    (shift,) = metrics["shift"].values()
+    assert (shift["samples"], sorted(shift["types"])) == (10, ["contrast", "fog"])
+    assert set(metrics["ood"]) == {"svhn", "cifar100", "gaussian-noise"}
+    assert metrics["attacks"]["fgsm"]["samples"] == 10
+    assert metrics["features"]
+    assert set(record["first"]) == {"1", "2"}
+    assert set(record["first"]["1"]["ood"]) == set(metrics["ood"])
+    assert record["data"] == STAND.data.text
+    assert record["model"] == "mlp-8"
+    assert record["ledger"]["relative_flops"] == tiny.price(task).relative_flops
+    assert record["notes"] == [
+        "negatives of fashion-mini stands for svhn",
+        "shuffled tiles of fashion-mini stands for cifar100",
+        "left out: imagenet-a, which is not in the data folder",
+    ]
+    found = Results.load(tiny.folder).get(task.cell, 0)
+    assert found is not None
+    assert found["metrics"]["ensemble"]["accuracy"] == pytest.approx(
+        metrics["ensemble"]["accuracy"]
+    )
+
+
+def test_a_finished_cell_is_not_repeated(tiny: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tiny.run_all([DENSE, TWO], CellProgress(quiet=True)) == {}
+    forbid_training(monkeypatch)
+    again = CellProgress(quiet=True)
+    assert tiny.run_all([DENSE, TWO], again) == {}
+    assert again.finished == 0
+
+
+def test_other_settings_are_another_result(tiny: Runner, tmp_path: Path) -> None:
+    before = tiny.run(DENSE)
+    stand = replace(STAND, dense_epochs=3.0)
+    longer = Runner(replace(SCALE, stands={"cifar10": stand}), tmp_path, str(tmp_path / "no data"))
+    assert tiny.result(DENSE) is not None
+    assert longer.result(DENSE) is None
+    after = longer.run(DENSE)
+    assert after["ledger"]["dense_flops"] == pytest.approx(1.5 * before["ledger"]["dense_flops"])
+    for changed in (replace(STAND, samples=9), replace(STAND, data=Data("fashion-mini", train=50))):
+        other = Runner(replace(SCALE, stands={"cifar10": changed}), tmp_path)
+        assert other.fingerprint(DENSE) != tiny.fingerprint(DENSE)
+
+
+def test_what_two_experiments_measure_is_kept_together(tiny: Runner) -> None:
+    attacked = replace(TWO, needs=Needs(attacks=("fgsm",)), members=(1,))
+    unknown = replace(TWO, needs=Needs(ood=("gaussian-noise",)))
+    tiny.run(attacked)
+    log = (tiny.folder / "cells" / TWO.cell.name / "0" / "log.csv").read_text()
+    assert tiny.result(unknown) is None
+    record = tiny.run(unknown)
+    assert {"ood", "attacks"} <= set(record["metrics"])
+    assert tiny.result(attacked) is not None
+    assert tiny.result(unknown) is not None
+    assert (tiny.folder / "cells" / TWO.cell.name / "0" / "log.csv").read_text() == log
+
+
+def test_a_cell_that_fails_is_told_and_the_others_go_on(
+    tiny: Runner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = Job.train
+
+    def fail(self: Job, reporter: Any) -> Any:
+        if self.config.method == "dense":
+            raise ZeroDivisionError("too small\nby far")
+        return train(self, reporter)
+
+    monkeypatch.setattr(Job, "train", fail)
+    failed = tiny.run_all([DENSE, TWO], CellProgress(quiet=True))
+    assert failed == {DENSE.name: "ZeroDivisionError: too small"}
+    assert tiny.result(TWO) is not None
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "[1/2] cifar10-wrn-28-10-dense, seed 0 failed: ZeroDivisionError: too small" in line
+
+
+def test_a_set_that_cannot_be_had_is_left_out_and_told(
+    tiny: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StandIns, "ood", lambda *_: {"svhn": ("nowhere/svhn.npy", "svhn")})
+    needs = Needs(ood=("svhn",), attacks=("fgsm",))
+    record = tiny.run(replace(TWO, needs=needs))
+    assert "attacks" in record["metrics"]
+    assert "ood" not in record["metrics"]
+    (note,) = record["notes"]
+    assert note.startswith("left out: nowhere/svhn.npy")
+
+
+def test_interrupted_it_goes_on_where_it_was(tiny: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "measure", interrupt)
+        with pytest.raises(StoppedError, match="0 of 2 cells are finished"):
+            tiny.run_all([DENSE, TWO], CellProgress(quiet=True))
+    log = tiny.folder / "cells" / DENSE.cell.name / "0" / "log.csv"
+    before = log.read_text()
+    assert tiny.run_all([DENSE, TWO], CellProgress(quiet=True)) == {}
+    assert log.read_text() == before  # with its seconds: nothing was trained again
+
+
+def test_a_damaged_result_is_made_anew(tiny: Runner) -> None:
+    record = tiny.run(DENSE)
+    path = tiny.folder / "results" / DENSE.cell.name / "0.json"
+    path.write_text(path.read_text()[:-40])
+    assert tiny.result(DENSE) is None
+    again = tiny.run(DENSE)
+    assert again["metrics"] == record["metrics"]
+    assert json.loads(path.read_text())["cell"] == DENSE.cell.name
+
+
+def test_a_price_that_cannot_be_told_fails_with_its_cell(
+    tiny: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Job, *_: Any) -> Any:
+        raise FreeTicketsError("less than a step")
+
+    monkeypatch.setattr(Job, "price", refuse)
+    assert tiny.run_all([DENSE], CellProgress(quiet=True)) == {DENSE.name: "less than a step"}
+
+
+def test_only_the_first_seed_is_recorded(tmp_path: Path) -> None:
+    tiny = Runner(SCALE, tmp_path)
+    shown = Task(Cell("cifar10", "wrn-28-10", EDST()), 0)
+    assert tiny.config(shown).trajectory == 1
+    assert tiny.config(replace(shown, seed=1)).trajectory == 0
+    assert tiny.config(DENSE).trajectory == 0
