@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -169,7 +169,9 @@ def _path(column: str, record: Record) -> list[str | int]:
         means = sets[name]["means"] if sets else {}
         return ["shift", name, "means", next((s for s in _CORRUPTION_SETS if s in means), ""), rest]
     if kind == "a":
-        return ["natural", "imagenet-a", "200-way", rest]
+        shifts: Mapping[str, Any] = record["metrics"].get("natural") or {}
+        name = "imagenet-a" if "imagenet-a" in shifts else next(iter(shifts), "")
+        return ["natural", name, "200-way", rest]
     if "." not in column:
         return ["ensemble", column]
     return _dotted(column, record)
@@ -277,9 +279,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
     return value
-
-
-def machine_seconds(records: Iterable[Record]) -> Iterator[float]:
-    """The time that each run took, training and evaluation together."""
-    for record in records:
-        yield math.fsum(record.get("seconds", {}).values())

@@ -1,0 +1,243 @@
+"""Evidence: the difference of two rows of a table, with its noise, and what that decides.
+
+Where both rows have several seeds in common, the noise is the standard error of the difference over
+these seeds. With one seed it is that over the test samples, if the predictions are there: it tells
+what other samples would change, not what another training would. Costs that are counted have none.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .experiment import Row
+from .headings import heading_of
+from .results import Results, value_of
+
+if TYPE_CHECKING:
+    from ..predictions import Predictions
+
+Outcome = Literal["supported", "undecided", "contradicted", "not measured"]
+Claimed = Literal["more", "not less", "alike"]
+
+ERRORS = 2.0  # how many standard errors decide
+
+# What is taken for equal where the paper says "as good" or "differ little": about what methods that
+# it calls equal differ by in its own tables.
+MARGINS = {"accuracy": 0.005, "nll": 0.02}
+
+_COUNTED = ("train_flops", "test_flops", "growth_flops", "training_runs")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One difference that bears on a claim; positive is what the paper says.
+
+    Attributes:
+        what: What is compared.
+        outcome: What it decides.
+        difference: Its mean over seeds; None if it was not measured.
+        error: Its standard error; None if it is not known.
+        noise: What the error is over, in words.
+        unit: What the difference is in, " points" for accuracies.
+    """
+
+    what: str
+    outcome: Outcome
+    difference: float | None = None
+    error: float | None = None
+    noise: str = ""
+    unit: str = ""
+
+    @property
+    def text(self) -> str:
+        """The finding in words.
+
+        Example:
+            >>> Finding("DST - dense, nll", "supported", 0.0412, 0.011, "3 seeds").text
+            'DST - dense, nll: +0.0412 ± 0.0110 (3 seeds)'
+        """
+        if self.difference is None:
+            return f"{self.what}: not measured"
+        scale, digits = (100, 2) if self.unit else (1, 4)
+        shown = f"{self.what}: {scale * self.difference:+.{digits}f}"
+        if self.error is not None:
+            shown += f" ± {scale * self.error:.{digits}f}"
+        return f"{shown}{self.unit} ({self.noise})"
+
+
+def decide(
+    difference: float, error: float, claimed: Claimed = "more", margin: float = 0.0
+) -> Outcome:
+    """What a difference and its standard error decide.
+
+    Example:
+        >>> decide(0.03, 0.01), decide(0.01, 0.01), decide(-0.03, 0.01)
+        ('supported', 'undecided', 'contradicted')
+        >>> decide(-0.001, 0.001, "not less", margin=0.005)
+        'supported'
+        >>> decide(0.02, 0.001, "alike", margin=0.005)
+        'contradicted'
+    """
+    low, high = difference - ERRORS * error, difference + ERRORS * error
+    if claimed == "more":
+        return "supported" if low > 0 else "contradicted" if high < 0 else "undecided"
+    if claimed == "not less":
+        return "supported" if low >= -margin else "contradicted" if high < -margin else "undecided"
+    if -margin <= low and high <= margin:
+        return "supported"
+    return "contradicted" if low > margin or high < -margin else "undecided"
+
+
+def compare(
+    results: Results,
+    one: Row,
+    other: Row,
+    column: str | Sequence[str],
+    claimed: Claimed = "more",
+) -> Finding:
+    """Compares two rows in a column, or in the mean of several; the better number is the larger."""
+    columns = [column] if isinstance(column, str) else list(column)
+    heading = heading_of(columns[0])
+    sign = heading.better
+    unit = " points" if heading.scale == 100 else ""
+    name = heading.title if len(columns) == 1 else _mean_name(columns)
+    saying = "" if sign > 0 else " less"
+    what = f"{_label(one)} against {_label(other)}, {name}{saying}"
+    mine, theirs = (_by_seed(results, row, columns) for row in (one, other))
+    shared = sorted(set(mine) & set(theirs))
+    if not shared:
+        return Finding(what, "not measured")
+    each = [sign * (mine[seed] - theirs[seed]) for seed in shared]
+    difference = statistics.fmean(each)
+    margin = MARGINS.get(columns[0], 0.0)
+    if columns[0] in _COUNTED:
+        return Finding(what, decide(difference, 0.0, claimed, margin), difference, None, "counted")
+    if len(shared) > 1:
+        error: float | None = statistics.stdev(each) / math.sqrt(len(shared))
+        noise = f"{len(shared)} seeds"
+    else:
+        error = _error_over_samples(results, one, other, columns, shared[0])
+        noise = "one seed" if error is None else "one seed; error over test samples"
+    outcome = "undecided" if error is None else decide(difference, error, claimed, margin)
+    return Finding(what, outcome, difference, error, noise, unit)
+
+
+def correlates(results: Results, row: Row) -> Finding:
+    """Whether members' and ensemble's accuracy correlate over the cells of a row.
+
+    With one seed, the error is Fisher's of the transformed coefficient.
+    """
+    what = f"{_label(row)}, Pearson's coefficient over {len(row.cells)} runs"
+    values = results.values(row, "correlation.pearson")
+    if not values:
+        return Finding(what, "not measured")
+    mean = statistics.fmean(values)
+    if len(values) > 1:
+        error = statistics.stdev(values) / math.sqrt(len(values))
+        return Finding(what, decide(mean, error), mean, error, f"{len(values)} seeds")
+    freedom = len(row.cells) - 3
+    if freedom < 1:
+        return Finding(what, "undecided", mean, None, "one seed")
+    z = math.copysign(math.inf, mean) if abs(mean) >= 1 else math.atanh(mean)
+    outcome = decide(z, 1 / math.sqrt(freedom))
+    return Finding(what, outcome, mean, None, f"one seed; Fisher's z = {z:.2f}")
+
+
+def _mean_name(columns: Sequence[str]) -> str:
+    return f"mean {columns[0].rpartition('.')[2].upper()} of {len(columns)} sets"
+
+
+def _label(row: Row) -> str:
+    if row.members is None or f"M={row.members}" in row.label:
+        return row.label
+    return f"{row.label}, first member" if row.members == 1 else f"{row.label}, {row.members} first"
+
+
+def _by_seed(results: Results, row: Row, columns: Sequence[str]) -> dict[int, float]:
+    found = [results.by_seed(row, column) for column in columns]
+    shared = set(found[0]).intersection(*found)
+    return {seed: statistics.fmean(each[seed] for each in found) for seed in shared}
+
+
+def _error_over_samples(
+    results: Results, one: Row, other: Row, columns: Sequence[str], seed: int
+) -> float | None:
+    """The standard error of a difference of means over the same test samples."""
+    if len(columns) > 1 or columns[0] not in _PER_SAMPLE:
+        return None
+    sides = [_saved(results, row, seed) for row in (one, other)]
+    if None in sides:
+        return None
+    mine, theirs = (side for side in sides if side is not None)
+    if not np.array_equal(mine.labels, theirs.labels) or len(mine.labels) < 2:
+        return None
+    samples = [_PER_SAMPLE[columns[0]](side) for side in (mine, theirs)]
+    differences = samples[0] - samples[1]
+    error = float(differences.std(ddof=1) / math.sqrt(len(differences)))
+    return error if math.isfinite(error) else None
+
+
+def _saved(results: Results, row: Row, seed: int) -> Predictions | None:
+    record, folder = results.get(row.cells[0], seed), results.run_folder(row.cells[0], seed)
+    if record is None or folder is None:
+        return None
+    path = folder / "predictions" / f"{Path(record['metrics']['dataset']).stem}.npz"
+    if not path.is_file():
+        return None
+    from ..predictions import Predictions
+
+    saved = Predictions.load(path)
+    # Those of other tickets than the results are of say nothing about them.
+    accuracy = value_of(record, "accuracy")
+    if accuracy is None or not math.isclose(_right(saved).mean(), accuracy, abs_tol=1e-6):
+        return None
+    return saved if row.members is None else saved.adjusted(range(row.members), None)
+
+
+Samples = npt.NDArray[np.float64]
+
+
+def _right(saved: Predictions) -> Samples:
+    return np.asarray(saved.ensemble()[0].argmax(-1) == saved.labels, dtype=np.float64)
+
+
+def _surprise(saved: Predictions) -> Samples:
+    return -saved.ensemble()[0, np.arange(len(saved.labels)), saved.labels]
+
+
+def _members_right(saved: Predictions) -> Samples:
+    right: Samples = (saved.members().argmax(-1) == saved.labels).mean(0)
+    return right
+
+
+def _differing(saved: Predictions) -> Samples:
+    chosen = saved.members().argmax(-1)
+    size = len(chosen)
+    differing: Samples = (chosen[:, None] != chosen).sum((0, 1)) / (size * (size - 1))
+    return differing
+
+
+def _divergence(saved: Predictions) -> Samples:
+    """The mean KL over ordered pairs: the sum over all pairs, for the diagonal adds nothing."""
+    logs = saved.members()
+    probabilities, size = np.exp(logs), len(logs)
+    own = size * (probabilities * logs).sum((0, 2))
+    crossed: Samples = own - (probabilities.sum(0) * logs.sum(0)).sum(-1)
+    return crossed / (size * (size - 1))
+
+
+_PER_SAMPLE: dict[str, Callable[[Predictions], Samples]] = {
+    "accuracy": _right,
+    "nll": _surprise,
+    "member_accuracy": _members_right,
+    "diversity.disagreement": _differing,
+    "diversity.kl": _divergence,
+}

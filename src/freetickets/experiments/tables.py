@@ -1,0 +1,144 @@
+"""Tables: what was measured beside what the paper says, and the footnotes to both."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+from ..report.parts import ABSENT, Cell, Table
+from .claims import Verdict
+from .experiment import Experiment, Row
+from .headings import Heading, heading_of
+from .results import Record, Results
+
+CORRECTED, UNDERIVABLE, STARRED = "†", "‡", "*"
+
+
+def measured_table(experiment: Experiment, results: Results) -> Table:
+    """A table of the paper with our own numbers; the paper's stand behind them in brackets."""
+    arrows = {1: " ↑", -1: " ↓"}
+    headings = {column: heading_of(column) for column in experiment.columns}
+    plain = ("tickets", "sparsity")
+    rows = [
+        [
+            Cell(f"{row.label} {STARRED}" if row.starred else row.label),
+            _seeds_cell(results, row),
+            *(_cell(results, row, column, headings[column]) for column in experiment.columns),
+        ]
+        for row in experiment.rows
+    ]
+    titles = [
+        heading.title + ("" if column in plain else arrows[heading.better])
+        for column, heading in headings.items()
+    ]
+    datasets = [
+        (name, len(list(alike)))
+        for name, alike in itertools.groupby(row.dataset for row in experiment.rows)
+    ]
+    several = len(datasets) > 1
+    return Table(["method", "seeds", *titles], rows, row_groups=datasets if several else ())
+
+
+def footnotes(experiment: Experiment) -> list[str]:
+    """What the signs of a table mean, and what is to be known of it."""
+    lines = []
+    if any(row.starred for row in experiment.rows):
+        lines.append(f"{STARRED} The paper took these numbers from another publication.")
+    reasons: dict[str, list[str]] = {}
+    for correction in experiment.corrections:
+        words = f'{heading_of(correction.column).title} (printed "{correction.printed}")'
+        reasons.setdefault(correction.why, []).append(words)
+    for row in experiment.rows:
+        for correction in row.corrections:
+            words = (
+                f"{row.label} on {row.dataset}, {heading_of(correction.column).title} "
+                f"(printed {correction.printed}, taken {correction.used})"
+            )
+            reasons.setdefault(correction.why, []).append(words)
+    lines += [
+        f"{CORRECTED} Corrected: {', '.join(where)}: {why}." for why, where in reasons.items()
+    ]
+    reasons = {}
+    for row in experiment.rows:
+        for column, why in row.underivable.items():
+            reasons.setdefault(why, []).append(f"{row.label}, {heading_of(column).title}")
+    lines += [
+        f"{UNDERIVABLE} Not to be had by our own count: {', '.join(where)}: {why}."
+        for why, where in reasons.items()
+    ]
+    return [*lines, *experiment.notes]
+
+
+def stands_table(experiments: Sequence[Experiment], results: Results) -> Table:
+    """Which data and network stood for the paper's, and what that took."""
+    models = {row.dataset: row.model for each in experiments for row in each.rows}
+    kinds: dict[tuple[str, str, str], list[Record]] = {}
+    for record in results.records.values():
+        if record.get("dataset") in models:
+            key = (record["dataset"], str(record.get("data")), str(record.get("model")))
+            kinds.setdefault(key, []).append(record)
+    rows = []
+    for (dataset, data, model), records in sorted(kinds.items()):
+        seconds = [record.get("seconds", {}) for record in records]
+        training, evaluation = (
+            math.fsum(each.get(part, 0.0) for each in seconds) / 3600
+            for part in ("training", "evaluation")
+        )
+        count = len({record["cell"] for record in records})
+        rows.append(
+            [
+                Cell(dataset),
+                Cell(models[dataset]),
+                Cell(data),
+                Cell(model),
+                Cell(str(count), count),
+                Cell(str(len(records)), len(records)),
+                Cell.of(training, ".2f"),
+                Cell.of(evaluation, ".2f"),
+            ]
+        )
+    header = ["paper's data", "paper's network", "data", "network", "cells", "runs"]
+    return Table([*header, "hours of training", "hours of evaluation"], rows)
+
+
+def verdict_table(verdicts: Iterable[tuple[Experiment, Verdict]]) -> Table:
+    """All claims, each with where it was checked and what came out."""
+    ordered = sorted(verdicts, key=lambda found: found[1].claim)  # stable: in the paper's order
+    rows = [
+        [
+            Cell(verdict.statement),
+            Cell(experiment.paper),
+            Cell(verdict.dataset),
+            Cell(verdict.outcome, mark="best" if verdict.outcome == "contradicted" else ""),
+        ]
+        for experiment, verdict in ordered
+    ]
+    return Table(["claim", "from", "data", "verdict"], rows)
+
+
+def _seeds_cell(results: Results, row: Row) -> Cell:
+    counts = {len(results.seeds(cell)) for cell in row.cells}
+    least = min(counts)
+    return Cell(str(least), least) if max(counts) else Cell(ABSENT)
+
+
+def _cell(results: Results, row: Row, column: str, heading: Heading) -> Cell:
+    values = results.values(row, column)
+    text, value = ABSENT, None
+    if values:
+        value = statistics.fmean(values)
+        text = heading.text(value)
+        if len(values) > 1 and not _is_count(column):
+            text += f" ± {heading.text(statistics.stdev(values))}"
+    printed = row.paper.get(column)
+    if printed is None:
+        return Cell(text, value)
+    sign = CORRECTED if column in {each.column for each in row.corrections} else ""
+    sign += UNDERIVABLE if column in row.underivable else ""
+    return Cell(f"{text} [{printed:g}{sign}]", value)
+
+
+def _is_count(column: str) -> bool:
+    return column in ("tickets", "sparsity", "training_runs") or column.endswith("flops")
