@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from freetickets.experiments import experiment_names, load
+from freetickets.experiments import experiment_names, load, page
 
 Cli = Callable[..., Any]
 OneLine = Callable[[Any], str]
@@ -22,11 +20,11 @@ def no_page(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Writing the page is another's business; what it would be of is noted."""
     asked: list[list[str]] = []
 
-    def write(experiments: Any, results: Any, folder: Path) -> None:
+    def write(experiments: Any, results: Any, folder: Path) -> list[Path]:
         asked.append([experiment.name for experiment in experiments])
+        return [folder / "results.md"]
 
-    page = SimpleNamespace(write=write)
-    monkeypatch.setitem(sys.modules, "freetickets.experiments.page", page)
+    monkeypatch.setattr(page, "write", write)
     return asked
 
 
@@ -87,7 +85,10 @@ def test_a_table_is_made_once_and_shown_beside_the_papers(
     assert len([line for line in first.err.splitlines() if " left" in line]) == 2
     assert "[2/2]" in first.err
     paper = load("fgsm").rows[5].paper["attacks.fgsm.mean"]
-    assert f"({paper:.2f})" in first.out
+    assert f"({paper:g}" in first.out
+    assert "ensembles-help-under-attack" not in first.out
+    assert "ensembles are more accurate under FGSM" in first.out
+    assert "results.md" in first.out
     again = cli("reproduce", "fgsm", *options)
     assert again.code == 0
     assert "2 of 2 cells are finished already" in again.err

@@ -1,49 +1,44 @@
-"""The tables that `reproduce` prints: measured beside the paper's."""
+"""The tables that `reproduce` prints: measured beside the paper's, and the verdicts."""
 
 from __future__ import annotations
 
-from statistics import mean, stdev
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from ..experiments import Experiment, Row, is_percentage
+from ..experiments import Experiment
+from ..experiments.claims import judge
 from ..experiments.results import Results
+from ..experiments.tables import measured_table, verdict_table
+from ..report.parts import Table as Part
+
+_WIDTH = 150  # where there is no terminal; the paper's main tables have nine columns
+_STYLES = {"": "", "best": "bold", "second": "bold blue"}
 
 
-def print_measured(experiment: Experiment, results: Results) -> None:
-    """Prints an experiment: for each number the mean and deviation over seeds, and the paper's."""
-    table = Table(title=f"{experiment.name}: {experiment.title} ({experiment.paper})")
-    table.add_column("")
-    for column in experiment.columns:
-        table.add_column(f"{_heading(column)}\n(paper)", justify="right")
-    for row in experiment.rows:
-        label = row.label if row.dataset in row.label else f"{row.label}, {row.dataset}"
-        numbers = [_number(row, column, results) for column in experiment.columns]
-        table.add_row(label, *numbers)
-    Console(highlight=False).print(table)
+def print_measured(experiments: Sequence[Experiment], results: Results) -> None:
+    """Prints each experiment, the mean and deviation over seeds, and what becomes of the claims."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH)
+    for experiment in experiments:
+        title = f"{experiment.name}: {experiment.title} ({experiment.paper})"
+        console.print(_table(title, measured_table(experiment, results)))
+    verdicts = [(each, verdict) for each in experiments for verdict in judge(each, results)]
+    if verdicts:
+        console.print(_table("claims of the paper", verdict_table(verdicts)))
 
 
-def _heading(column: str) -> str:
-    """The words of a column that tell it from its neighbours.
-
-    Example:
-        >>> _heading("ood.svhn.auroc"), _heading("c_nll")
-        ('svhn auroc', 'c_nll')
-    """
-    return " ".join(column.split(".")[-2:]) if column.startswith("ood") else column.split(".")[-1]
-
-
-def _number(row: Row, column: str, results: Results) -> str:
-    values = results.values(row, column)
-    paper = row.expected(column)
-    measured = "-"
-    if values:
-        measured = _text(mean(values), column)
-        if len(values) > 1:
-            measured += f" ± {_text(stdev(values), column)}"
-    return measured if paper is None else f"{measured}\n({_text(paper, column)})"
-
-
-def _text(value: float, column: str) -> str:
-    return f"{100 * value:.2f}" if is_percentage(column) else f"{value:.3f}"
+def _table(title: str, part: Part) -> Table:
+    table = Table(title=title)
+    for column, heading in enumerate(part.header):
+        table.add_column(heading, justify="right" if part.is_numeric(column) else "left")
+    for group, rows in part.parts():
+        if group:
+            table.add_row(Text(group, style="italic"))
+        for row in rows:
+            table.add_row(*(Text(cell.text, style=_STYLES[cell.mark]) for cell in row))
+        table.add_section()
+    return table

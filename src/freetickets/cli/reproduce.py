@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FreeTicketsError, UnknownNameError
@@ -18,7 +17,6 @@ from ..experiments.scales import SCALES, get_scale
 from ..methods import METHODS
 
 if TYPE_CHECKING:
-    from ..experiments.results import Results
     from ..experiments.runner import Runner
     from ..experiments.tasks import Task
 
@@ -91,6 +89,7 @@ def _check(parsed: argparse.Namespace) -> None:
 def _run(
     experiments: list[Experiment], runner: Runner, tasks: list[Task], parsed: argparse.Namespace
 ) -> int:
+    from ..experiments import page
     from ..experiments.progress import CellProgress
     from ..experiments.results import Results
     from .measured import print_measured
@@ -100,26 +99,19 @@ def _run(
         progress.line(line)
     failed = runner.run_all(tasks, progress)
     results = Results.load(runner.folder)
-    _write_page(experiments, results, runner)
+    written = page.write(experiments, results, runner.folder)
     if parsed.json:
         answer = {"output": str(runner.folder), "cells": len(tasks), "failed": failed}
         print(json.dumps(answer, indent=2))
     else:
-        for experiment in experiments:
-            print_measured(experiment, results)
-        print(f"saved in {runner.folder}")
+        print_measured(experiments, results)
+        print(f"saved in {', '.join(map(str, written))}")
     if failed:
         raise FreeTicketsError(
             f"{len(failed)} of {len(tasks)} cells failed ({'; '.join(failed)}): the same command "
             "tries them again"
         )
     return 0
-
-
-def _write_page(experiments: list[Experiment], results: Results, runner: Runner) -> None:
-    """Writes results.md and results.html."""
-    page = import_module("freetickets.experiments.page")  # drawing needs an extra
-    page.write(experiments, results, runner.folder)
 
 
 def _print_list(experiments: list[Experiment], as_json: bool) -> None:

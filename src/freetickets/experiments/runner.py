@@ -134,7 +134,8 @@ class Runner:
             StoppedError: It was interrupted; the same call goes on.
         """
         tasks = list(tasks)
-        weights = [self._cost(task) for task in tasks]
+        costs = {task.cell: self._cost(task) for task in tasks if task.seed == 0}
+        weights = [costs.get(task.cell) or self._cost(task) for task in tasks]
         done = [self.result(task) is not None for task in tasks]
         failed: dict[str, str] = {}
         with progress.over(weights, done):
