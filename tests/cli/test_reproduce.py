@@ -85,7 +85,7 @@ def test_a_table_is_made_once_and_shown_beside_the_papers(
     assert len([line for line in first.err.splitlines() if " left" in line]) == 2
     assert "[2/2]" in first.err
     paper = load("fgsm").rows[5].paper["attacks.fgsm.mean"]
-    assert f"({paper:g}" in first.out
+    assert f"[{paper:g}]" in first.out
     assert "ensembles-help-under-attack" not in first.out
     assert "ensembles are more accurate under FGSM" in first.out
     assert "results.md" in first.out

@@ -99,13 +99,13 @@ def _run(
         progress.line(line)
     failed = runner.run_all(tasks, progress)
     results = Results.load(runner.folder)
-    written = page.write(experiments, results, runner.folder)
+    page.write(experiments, results, runner.folder)
     if parsed.json:
         answer = {"output": str(runner.folder), "cells": len(tasks), "failed": failed}
         print(json.dumps(answer, indent=2))
     else:
         print_measured(experiments, results)
-        print(f"saved in {', '.join(map(str, written))}")
+        print(f"saved in {runner.folder}: results.html, results.md, cells.csv")
     if failed:
         raise FreeTicketsError(
             f"{len(failed)} of {len(tasks)} cells failed ({'; '.join(failed)}): the same command "

@@ -14,7 +14,7 @@ from .tasks import Task
 if TYPE_CHECKING:
     from ..training.ledger import Ledger
 
-_STEPS = 3  # that are timed
+_STEPS = 5  # that are timed
 
 
 class Estimator:
