@@ -128,6 +128,7 @@ def test_every_table_note_and_claim_is_in_both_pages(written):
             assert escape(note) in html
     for text in (markdown, html):
         assert "All of it is invented." in text
+        assert text.count("cifar10: turned images stand for svhn") == 1
         assert "supported" in text
         assert "contradicted" in text
     assert "This &lt;too&gt;." in html

@@ -104,6 +104,17 @@ def stands_table(experiments: Sequence[Experiment], results: Results) -> Table:
     return Table([*header, "hours of training", "hours of evaluation"], rows)
 
 
+def stand_notes(results: Results) -> list[str]:
+    """What runs say of sets that stood for others, or were left out, each once."""
+    records = sorted(results.records.items())
+    notes = dict.fromkeys(
+        f"{record.get('dataset')}: {note}"
+        for _, record in records
+        for note in record.get("notes", ())
+    )
+    return sorted(notes)
+
+
 def verdict_table(verdicts: Iterable[tuple[Experiment, Verdict]]) -> Table:
     """All claims, each with where it was checked and what came out."""
     order = list(CLAIMS)
