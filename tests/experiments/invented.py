@@ -88,6 +88,7 @@ def invent(cell: Cell, seed: int = 1, **numbers: Any) -> dict[str, Any]:
         "options": cell.options,
         "seed": seed,
         "fingerprint": "0",
+        "notes": ["turned images stand for svhn"],
         "ledger": {
             "relative_flops": given.get("train_flops", 0.5),
             "relative_growth_flops": 0.001,

@@ -218,7 +218,7 @@ def test_the_difference_and_its_error_are_those_over_seeds():
     differences = np.subtract(mine, theirs)
     assert finding.difference == pytest.approx(differences.mean())
     assert finding.error == pytest.approx(differences.std(ddof=1) / math.sqrt(3))
-    assert finding.text.endswith("Acc: +2.33 ± 0.88 points (3 seeds)")
+    assert finding.text.endswith("Acc higher by +2.33 ± 0.88 points (3 seeds)")
     assert finding.outcome == "supported"
 
 
@@ -338,3 +338,15 @@ def test_a_weak_correlation_of_six_runs_is_undecided():
     finding = correlates(results, replace(row, label="EDST"))
     assert finding.outcome == "undecided"
     assert finding.difference == pytest.approx(np.corrcoef(members, ensembles)[0, 1])
+
+
+def test_a_set_that_could_not_be_had_is_left_out():
+    table = load("ood-cifar10")
+    results = invent_results([table], lambda cell, seed: {}, (1, 2))
+    for record in results.records.values():
+        del record["metrics"]["ood"]["svhn"]
+        for first in record["first"].values():
+            del first["ood"]["svhn"]
+    (verdict,) = judge(table, results)
+    assert all("mean AUROC of 2 sets" in finding.text for finding in verdict.findings)
+    assert "not measured" not in verdict.text

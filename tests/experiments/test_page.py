@@ -86,7 +86,7 @@ def test_one_seed_has_no_deviation_and_none_a_dash():
     records = {(row.cells[0].name, 1): invent(row.cells[0], 1, accuracy=0.9)}
     shown = measured_table(table, Results(records))
     assert shown.rows[3][2].text == "90.00 [96.3]"
-    assert shown.rows[0][2].text == "– [96]"
+    assert shown.rows[0][2].text == "– [96.0]"
     assert shown.rows[0][1].text == "–"
 
 
@@ -95,7 +95,7 @@ def test_corrections_and_underivable_numbers_are_marked_and_explained():
     texts = [cell.text for row in measured_table(escape_rate, Results()).rows for cell in row]
     assert "– [0.223†]" in texts
     assert any("printed 2.223, taken 0.223" in note for note in footnotes(escape_rate))
-    assert "– [1.1‡]" in [
+    assert "– [1.10‡]" in [
         cell.text for row in measured_table(SOME[0], Results()).rows for cell in row
     ]
     assert any(note.startswith("‡") and "BatchEnsemble" in note for note in footnotes(SOME[0]))
@@ -128,6 +128,7 @@ def test_every_table_note_and_claim_is_in_both_pages(written):
             assert escape(note) in html
     for text in (markdown, html):
         assert "All of it is invented." in text
+        assert text.count("cifar10: turned images stand for svhn") == 1
         assert "supported" in text
         assert "contradicted" in text
     assert "This &lt;too&gt;." in html

@@ -131,8 +131,10 @@ def _ensembles_help_under_shift(results: Results, rows: Rows) -> Iterator[Findin
 
 
 def _ensembles_help_ood(results: Results, rows: Rows) -> Iterator[Finding]:
-    columns = list(dict.fromkeys(column for row in rows for column in row.paper))
     dense = _of(rows, "dense")
+    columns = list(dict.fromkeys(column for row in rows for column in row.paper))
+    # Where a set could not be had, the claim is about the others.
+    columns = [c for c in columns if any(results.values(row, c) for row in rows)] or columns
     for row in _of(rows, "static", "dst", "edst"):
         yield compare(results, row, replace(row, members=1), columns)
         for other in dense:

@@ -47,6 +47,7 @@ class Finding:
         error: Its standard error; None if it is not known.
         noise: What the error is over, in words.
         unit: What the difference is in, " points" for accuracies.
+        direction: How the number is read: "higher by" or "lower by".
     """
 
     what: str
@@ -55,19 +56,20 @@ class Finding:
     error: float | None = None
     noise: str = ""
     unit: str = ""
+    direction: str = "higher by"
 
     @property
     def text(self) -> str:
         """The finding in words.
 
         Example:
-            >>> Finding("DST - dense, nll", "supported", 0.0412, 0.011, "3 seeds").text
-            'DST - dense, nll: +0.0412 ± 0.0110 (3 seeds)'
+            >>> Finding("DST against dense, KL", "supported", 0.0412, 0.011, "3 seeds").text
+            'DST against dense, KL higher by +0.0412 ± 0.0110 (3 seeds)'
         """
         if self.difference is None:
             return f"{self.what}: not measured"
         scale, digits = (100, 2) if self.unit else (1, 4)
-        shown = f"{self.what}: {scale * self.difference:+.{digits}f}"
+        shown = f"{self.what} {self.direction} {scale * self.difference:+.{digits}f}"
         if self.error is not None:
             shown += f" ± {scale * self.error:.{digits}f}"
         return f"{shown}{self.unit} ({self.noise})"
@@ -109,8 +111,8 @@ def compare(
     sign = heading.better
     unit = " points" if heading.scale == 100 else ""
     name = heading.title if len(columns) == 1 else _mean_name(columns)
-    saying = "" if sign > 0 else " less"
-    what = f"{_label(one)} against {_label(other)}, {name}{saying}"
+    direction = "higher by" if sign > 0 else "lower by"
+    what = f"{_label(one)} against {_label(other)}, {name}"
     mine, theirs = (_by_seed(results, row, columns) for row in (one, other))
     shared = sorted(set(mine) & set(theirs))
     if not shared:
@@ -119,7 +121,8 @@ def compare(
     difference = statistics.fmean(each)
     margin = MARGINS.get(columns[0], 0.0)
     if columns[0] in _COUNTED:
-        return Finding(what, decide(difference, 0.0, claimed, margin), difference, None, "counted")
+        outcome = decide(difference, 0.0, claimed, margin)
+        return Finding(what, outcome, difference, None, "counted", unit, direction)
     if len(shared) > 1:
         error: float | None = statistics.stdev(each) / math.sqrt(len(shared))
         noise = f"{len(shared)} seeds"
@@ -127,7 +130,7 @@ def compare(
         error = _error_over_samples(results, one, other, columns, shared[0])
         noise = "one seed" if error is None else "one seed; error over test samples"
     outcome = "undecided" if error is None else decide(difference, error, claimed, margin)
-    return Finding(what, outcome, difference, error, noise, unit)
+    return Finding(what, outcome, difference, error, noise, unit, direction)
 
 
 def correlates(results: Results, row: Row) -> Finding:
@@ -142,13 +145,15 @@ def correlates(results: Results, row: Row) -> Finding:
     mean = statistics.fmean(values)
     if len(values) > 1:
         error = statistics.stdev(values) / math.sqrt(len(values))
-        return Finding(what, decide(mean, error), mean, error, f"{len(values)} seeds")
+        noise = f"{len(values)} seeds"
+        return Finding(what, decide(mean, error), mean, error, noise, direction="is")
     freedom = len(row.cells) - 3
     if freedom < 1:
-        return Finding(what, "undecided", mean, None, "one seed")
+        return Finding(what, "undecided", mean, None, "one seed", direction="is")
     z = math.copysign(math.inf, mean) if abs(mean) >= 1 else math.atanh(mean)
     outcome = decide(z, 1 / math.sqrt(freedom))
-    return Finding(what, outcome, mean, None, f"one seed; Fisher's z = {z:.2f}")
+    noise = f"one seed; Fisher's z = {z:.2f}"
+    return Finding(what, outcome, mean, None, noise, direction="is")
 
 
 def _mean_name(columns: Sequence[str]) -> str:

@@ -73,12 +73,23 @@ class Heading:
         """A number of the column as it is shown."""
         return f"{self.scale * value:.{self.digits}f}"
 
+    def printed(self, value: float) -> str:
+        """A number of the paper, with the digits that it is printed with.
+
+        Example:
+            >>> heading_of("accuracy").printed(96.0), heading_of("nll").printed(0.16)
+            ('96.0', '0.160')
+        """
+        digits = len(repr(float(value)).partition(".")[2])
+        least = 1 if self.scale == 100 else self.digits
+        return f"{value:.{max(digits, least) if least else 0}f}"
+
 
 def heading_of(column: str) -> Heading:
     """How a column is shown."""
     percentage = is_percentage(column)
     better = -1 if column.endswith(_LESS_IS_BETTER) else 1
-    digits = _DIGITS.get(column, 2 if percentage else 4)
+    digits = _DIGITS.get(column, 2 if percentage else 4 if column.startswith("ood.") else 3)
     return Heading(_title(column), 100 if percentage else 1, digits, better)
 
 

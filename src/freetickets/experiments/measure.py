@@ -17,6 +17,7 @@ def measure(folder: str | Path, row_members: Iterable[int | None] = ()) -> dict[
     from ..evaluation.summary import summarise, summarise_first
 
     metrics = summarise(folder)
+    metrics["dataset"] = Path(metrics["dataset"]).name  # where it lies is nobody's concern
     wanted = set(row_members)
     first = {}
     for size in range(1, len(metrics["members"]) + 1):

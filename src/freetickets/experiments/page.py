@@ -17,7 +17,7 @@ from .claims import Verdict, judge
 from .experiment import Experiment
 from .gallery import Gallery, standalone
 from .results import Results, write_csv
-from .tables import footnotes, measured_table, stands_table, verdict_table
+from .tables import footnotes, measured_table, stand_notes, stands_table, verdict_table
 
 _READING = (
     "Mean ± standard deviation over seeds; in brackets the paper's number. Accuracies are in per "
@@ -28,7 +28,9 @@ _RULE = (
     "errors on its side, contradicted where any is as far on the other, and undecided within "
     "noise. Errors are of differences over shared seeds; with one seed, over test samples, which "
     'does not show what another training would give. "As good" and "differ little" allow half a '
-    "point of accuracy and 0.02 of NLL."
+    "point of accuracy and 0.02 of NLL. Of few seeds this is weak evidence: where nothing differs, "
+    "chance takes a difference beyond two standard errors in 18 % of cases with three seeds and in "
+    "30 % with two, and a claim with many differences is easily contradicted by one of them."
 )
 
 
@@ -185,12 +187,15 @@ def _verdict_items(chapter: _Chapter) -> list[tuple[str, list[str]]]:
 
 def _page(summary: _Summary) -> Page:
     top: list[Part] = [_Paragraph(summary.comment)] if summary.comment else []
+    top.append(summary.stands)
+    notes = stand_notes(summary.results)
+    top += [_List([(note, ()) for note in notes])] if notes else []
     sections = [
         Section(
             "What stood for the paper's data and networks",
             "Each cell is one training of a table, shared by all tables that have it; runs are "
             "cells times seeds.",
-            _Stack([*top, summary.stands]),
+            _Stack(top),
             "stands",
             "Summary",
         ),
@@ -215,6 +220,8 @@ def _markdown(summary: _Summary) -> str:
     blocks = [f"# {summary.title}", _text(summary.lead)]
     blocks += [_text(summary.comment)] if summary.comment else []
     blocks += ["## What stood for the paper's data and networks", as_markdown(summary.stands)]
+    notes = stand_notes(summary.results)
+    blocks += ["\n".join(f"- {_text(note)}" for note in notes)] if notes else []
     blocks += ["## Verdicts on the paper's claims", _text(_RULE), as_markdown(summary.verdicts)]
     for chapter in summary.chapters:
         blocks += [f"## {_text(chapter.title)}", f"`{summary.command(chapter.experiment)}`"]

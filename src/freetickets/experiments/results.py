@@ -142,7 +142,7 @@ def value_of(record: Record, column: str, members: int | None = None) -> float |
         return _cost(record, column, members)
     if members is None:
         return _number(_find(record["metrics"], _path(column, record)))
-    return _number(_find(record["first"].get(str(members), {}), _path_of_first(column, record)))
+    return _number(_find(record["first"].get(str(members), {}), _path_of_first(column)))
 
 
 def _cost(record: Record, column: str, members: int | None) -> float | None:
@@ -174,21 +174,21 @@ def _path(column: str, record: Record) -> list[str | int]:
         return ["natural", name, "200-way", rest]
     if "." not in column:
         return ["ensemble", column]
-    return _dotted(column, record)
+    return _dotted(column)
 
 
-def _path_of_first(column: str, record: Record) -> list[str | int]:
+def _path_of_first(column: str) -> list[str | int]:
     """Where a number of the first members stands."""
     if column.startswith(("ood.", "attacks.")):
-        return _dotted(column, record)
+        return _dotted(column)
     return [column.removeprefix("diversity.")]
 
 
-def _dotted(column: str, record: Record) -> list[str | int]:
+def _dotted(column: str) -> list[str | int]:
     part, *words = column.split(".")
     if part == "ood":
         name, score = words
-        return ["ood", record.get("stands", {}).get(name, name), "max_probability", score]
+        return ["ood", name, "max_probability", score]
     if words[0] == "disagreement_by_class":
         # Where other data stand for CIFAR-100, the class of the same number stands for its class.
         return [part, words[0], CIFAR100.index(words[1])]

@@ -12,6 +12,7 @@ from .claims import Verdict
 from .experiment import Experiment, Row
 from .headings import Heading, heading_of
 from .results import Record, Results
+from .vocabulary import CLAIMS
 
 CORRECTED, UNDERIVABLE, STARRED = "†", "‡", "*"
 
@@ -103,9 +104,21 @@ def stands_table(experiments: Sequence[Experiment], results: Results) -> Table:
     return Table([*header, "hours of training", "hours of evaluation"], rows)
 
 
+def stand_notes(results: Results) -> list[str]:
+    """What runs say of sets that stood for others, or were left out, each once."""
+    records = sorted(results.records.items())
+    notes = dict.fromkeys(
+        f"{record.get('dataset')}: {note}"
+        for _, record in records
+        for note in record.get("notes", ())
+    )
+    return sorted(notes)
+
+
 def verdict_table(verdicts: Iterable[tuple[Experiment, Verdict]]) -> Table:
     """All claims, each with where it was checked and what came out."""
-    ordered = sorted(verdicts, key=lambda found: found[1].claim)  # stable: in the paper's order
+    order = list(CLAIMS)
+    ordered = sorted(verdicts, key=lambda found: order.index(found[1].claim))
     rows = [
         [
             Cell(verdict.statement),
@@ -132,12 +145,14 @@ def _cell(results: Results, row: Row, column: str, heading: Heading) -> Cell:
         text = heading.text(value)
         if len(values) > 1 and not _is_count(column):
             text += f" ± {heading.text(statistics.stdev(values))}"
+    if column == "train_flops" and row.dense_flops is not None:
+        return Cell(f"{text} [{row.dense_flops:.1e} FLOPs]", value)
     printed = row.paper.get(column)
     if printed is None:
         return Cell(text, value)
     sign = CORRECTED if column in {each.column for each in row.corrections} else ""
     sign += UNDERIVABLE if column in row.underivable else ""
-    return Cell(f"{text} [{printed:g}{sign}]", value)
+    return Cell(f"{text} [{heading.printed(printed)}{sign}]", value)
 
 
 def _is_count(column: str) -> bool:
