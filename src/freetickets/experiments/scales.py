@@ -227,6 +227,9 @@ _SMALL_FASHION = Stand(
     trajectory=2,
 )
 
+# Few images for a network of 300,000 weights, so that a fifth of the weights can do as well. Looked
+# for with 5,000 other training images in the test set's place, one seed: dense 55.6 % / NLL 1.65,
+# EDST 56.8 % / 1.44 with explorations every 50 steps, 56.1 % / 1.49 with every 150.
 _SMALL_CIFAR10 = Stand(
     Data("cifar10", train=2000, pool=2),
     recipe="cifar",
@@ -234,7 +237,7 @@ _SMALL_CIFAR10 = Stand(
     dense_epochs=100,
     batch_size=64,
     lr=0.1,
-    interval=150,
+    interval=50,
     augmentation="reflect-crop-flip",
     samples=1000,
     trajectory=4,
