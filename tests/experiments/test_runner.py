@@ -102,6 +102,20 @@ def test_other_settings_are_another_result(tiny: Runner, tmp_path: Path) -> None
         assert other.fingerprint(DENSE) != tiny.fingerprint(DENSE)
 
 
+def test_a_run_with_other_settings_is_moved_out_of_the_way_not_lost(
+    tiny: Runner, tmp_path: Path, capsys: pytest.CaptureFixture[str], digests: Any
+) -> None:
+    tiny.run(DENSE)
+    run = tiny.folder / "cells" / DENSE.cell.name / "0"
+    before = digests(run / "tickets")
+    for number, epochs in enumerate((3.0, 4.0), start=1):
+        stands = {"cifar10": replace(STAND, dense_epochs=epochs)}
+        Runner(replace(SCALE, stands=stands), tmp_path, str(tmp_path / "no data")).run(DENSE)
+        assert f"moved to {run.with_name(f'old-{number}')}" in capsys.readouterr().err
+    assert digests(run.with_name("old-1") / "tickets") == before
+    assert digests(run / "tickets") != before
+
+
 def test_what_two_experiments_measure_is_kept_together(tiny: Runner) -> None:
     attacked = replace(TWO, needs=Needs(attacks=("fgsm",)), members=(1,))
     unknown = replace(TWO, needs=Needs(ood=("gaussian-noise",)))

@@ -21,7 +21,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> None:
     """Prints the main table, and how the runs differ from the reference."""
     from ..report import differences, find_reference, make_rows, read_runs
-    from .comparison import print_comparison, print_differences, without_nan
+    from ..storage import without_nan
+    from .comparison import print_comparison, print_differences
 
     runs = read_runs(parsed.run_folders)
     reference = find_reference(runs, parsed.reference)

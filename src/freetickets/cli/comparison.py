@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,20 +61,6 @@ def print_differences(reference: str, differences: Mapping[str, Differences]) ->
                 cells.append(p_text(found.mcnemar))
         table.add_row(Text(run), *cells)
     _console().print(table)
-
-
-def without_nan(value: Any) -> Any:
-    """Plain values as JSON can say them: null for what is no finite number.
-
-    Example:
-        >>> without_nan({"nll": [float("nan"), 0.5]})
-        {'nll': [None, 0.5]}
-    """
-    if isinstance(value, dict):
-        return {key: without_nan(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_nan(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _console() -> Console:

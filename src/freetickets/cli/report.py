@@ -43,8 +43,8 @@ def run(parsed: argparse.Namespace) -> None:
     """Prints the main table and writes the page and its tables."""
     from ..errors import FreeTicketsError
     from ..report import comparison_page, find_reference, make_rows, read_runs, write_tables
-    from ..storage import write_atomic
-    from .comparison import print_comparison, without_nan
+    from ..storage import without_nan, write_atomic
+    from .comparison import print_comparison
 
     output = Path(parsed.output)
     # Mistakes are told before the work begins.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from .. import metrics
 from ..calibration import Temperature
 from ..errors import FreeTicketsError
 from ..predictions import Predictions, read_info
-from ..storage import DamagedFileError, read_json
+from ..storage import DamagedFileError, read_json, without_nan
 from .sets import one_set
 from .tickets import digest_tickets
 
@@ -56,7 +55,7 @@ def summarise(
         "adjusted": _adjusted(folder, test, adjusted),
     }
     scores.update({key: value for key, value in parts.items() if value})
-    return _finite(scores)
+    return without_nan(scores)
 
 
 def summarise_first(folder: str | Path, members: int, *, sets: bool = True) -> Scores:
@@ -80,7 +79,7 @@ def summarise_first(folder: str | Path, members: int, *, sets: bool = True) -> S
         files = _Files(folder, test, None, members)
         parts = {"ood": _ood(files, test), "attacks": _attacks(files, test)}
         scores.update({key: value for key, value in parts.items() if value})
-    return _finite(scores)
+    return without_nan(scores)
 
 
 def _first(saved: Predictions, members: int) -> Predictions:
@@ -367,14 +366,3 @@ def _adjusted(folder: Path, test: Predictions, given: Scores | None) -> Scores |
         "temperature": temperature,
         **{key: scores[key] for key in ("members", "member_mean", "ensemble")},
     }
-
-
-def _finite(value: Any) -> Any:
-    """The same values, with None for numbers that JSON has no word for."""
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

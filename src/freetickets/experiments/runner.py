@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import time
 from collections.abc import Iterable, Mapping
@@ -178,7 +179,7 @@ class Runner:
         stand, config = self.stand(task), self.config(task)
         folder = Path(str(config.output))
         config = replace(config, dataset=self._stand_ins.dataset(stand.data))
-        self._forget_others(folder, config)
+        self._set_aside(folder, config, progress)
         job = self._job(Job, config)
         tickets = job.train(progress.inside())
         from ..ensemble import Ensemble
@@ -217,14 +218,15 @@ class Runner:
         spec = data.get_spec(config.dataset, config.data_dir)
         return kind(config, spec, lambda: data.load(spec, "train", config.data_dir))
 
-    def _forget_others(self, folder: Path, config: Config) -> None:
-        """Removes a run with other settings: the scale has changed since."""
-        import shutil
-
+    def _set_aside(self, folder: Path, config: Config, progress: CellProgress) -> None:
+        """Moves a run with other settings out of the way: the scale has changed since."""
         try:
             config.check_same(folder)
         except FreeTicketsError:
-            shutil.rmtree(folder)
+            numbers = itertools.count(1)
+            aside = next(p for n in numbers if not (p := folder.with_name(f"old-{n}")).exists())
+            folder.rename(aside)
+            progress.warn(f"a run with other settings was moved to {aside}; it is trained anew")
 
     def _evaluate(self, folder: Path, ensemble: Ensemble, task: Task) -> list[str]:
         """Predicts all that is needed; returns a line for each set that is not the paper's."""
