@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetickets.data.augment import PAD, CropFlip, crop_flip
+from freetickets.data.augment import CropFlip, crop_flip, padding
 from freetickets.errors import FreeTicketsError
 
 
-def pixel_by_pixel(image, top, left, mirrored, reflect):
+def pixel_by_pixel(image, pad, top, left, mirrored, reflect):
     """One image, the slow way: look up where each pixel of the crop comes from."""
     channels, height, width = image.shape
     result = np.zeros_like(image)
     for c, y, x in np.ndindex(channels, height, width):
-        row, column = y + top - PAD, (width - 1 - x if mirrored else x) + left - PAD
+        row, column = y + top - pad, (width - 1 - x if mirrored else x) + left - pad
         if reflect:
             row, column = abs(row), abs(column)
             row = min(row, 2 * (height - 1) - row)
@@ -30,26 +30,27 @@ def pixel_by_pixel(image, top, left, mirrored, reflect):
     channels=st.integers(1, 3),
     height=st.integers(5, 9),
     width=st.integers(5, 9),
+    pad=st.integers(1, 4),
     name=st.sampled_from(["pad-crop-flip", "reflect-crop-flip"]),
 )
 def test_a_batch_is_augmented_like_its_images_one_by_one(
-    seed, count, channels, height, width, name
+    seed, count, channels, height, width, pad, name
 ):
     rng = np.random.default_rng(seed)
     images = rng.integers(0, 256, (count, channels, height, width), dtype=np.uint8)
-    draws = CropFlip.draw(rng, count)
+    draws = CropFlip.draw(rng, count, pad)
     result = crop_flip(images, draws, name)
     assert result.shape == images.shape
     assert result.dtype == np.uint8
     for i, image in enumerate(images):
         expected = pixel_by_pixel(
-            image, draws.top[i], draws.left[i], draws.mirrored[i], name.startswith("reflect")
+            image, pad, draws.top[i], draws.left[i], draws.mirrored[i], name.startswith("reflect")
         )
         assert np.array_equal(result[i], expected)
 
 
 def test_all_offsets_and_both_sides_are_drawn_evenly():
-    draws = CropFlip.draw(np.random.default_rng(0), 81_000)
+    draws = CropFlip.draw(np.random.default_rng(0), 81_000, 4)
     counts = np.bincount(draws.top * 9 + draws.left, minlength=81)
     assert counts.min() > 850
     assert counts.max() < 1150
@@ -57,6 +58,12 @@ def test_all_offsets_and_both_sides_are_drawn_evenly():
 
 
 def test_an_image_too_small_to_be_reflected_is_refused():
-    draws = CropFlip.draw(np.random.default_rng(0), 1)
+    draws = CropFlip.draw(np.random.default_rng(0), 1, 4)
     with pytest.raises(FreeTicketsError, match="more than 4 pixels"):
         crop_flip(np.zeros((1, 1, 4, 8), np.uint8), draws, "reflect-crop-flip")
+
+
+@pytest.mark.parametrize(("side", "pad"), [(32, 4), (28, 4), (16, 2), (14, 2), (8, 1), (3, 1)])
+def test_the_border_is_an_eighth_of_a_side(side, pad):
+    assert padding(side, side) == pad
+    assert padding(side, side + 30) == pad

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from ..errors import FreeTicketsError
-from .augment import PAD_MODES, CropFlip, crop_flip
+from .augment import PAD_MODES, CropFlip, crop_flip, padding
 from .decode import centre_crop, fit, open_image, pixels, random_crop
 from .split import LazySplit, Split
 
@@ -115,7 +115,8 @@ class Batches:
             if self.augmentation != "none":
                 rng = np.random.default_rng([self.seed, epoch, _CROP_FLIP, batch])
                 first = batch * self.batch_size
-                draws = CropFlip.draw(rng, size).part(mine.start - first, mine.stop - first)
+                draws = CropFlip.draw(rng, size, padding(*inputs.shape[2:]))
+                draws = draws.part(mine.start - first, mine.stop - first)
                 inputs = torch.from_numpy(crop_flip(inputs.numpy(), draws, self.augmentation))
             yield self._normalise(inputs), split.labels.index_select(0, indices)
 
