@@ -5,21 +5,20 @@ import io
 import json
 import re
 import shutil
-import statistics
 import subprocess
 from html import escape, unescape
 from xml.etree import ElementTree
 
 import pytest
 
+from freetickets.errors import UnknownNameError
 from freetickets.experiments import Results, experiment_names, load, needed
-from freetickets.experiments.gallery import Gallery, run_names
 from freetickets.experiments.page import write
 from freetickets.experiments.results import run_folder, save
-from freetickets.experiments.tables import footnotes, measured_table, stands_table
+from freetickets.experiments.scales import SCALES
 
 from ..report.fake_runs import Fake, write_fake
-from .invented import invent, invent_results, members_of
+from .invented import invent_results, members_of
 
 ALL = [load(name) for name in experiment_names()]
 SOME = [load(name) for name in ("cifar10", "diversity", "ood-cifar10", "fgsm", "escape-rate")]
@@ -65,58 +64,6 @@ def test_the_files_are_written(written):
     assert len(lines) == 3 * len(needed(ALL))
 
 
-def test_a_cell_shows_mean_deviation_and_the_papers_number():
-    table = SOME[0]
-    row = table.rows[3]
-    values = [0.961, 0.964, 0.959]
-    records = {
-        (row.cells[0].name, seed): invent(row.cells[0], seed, accuracy=value)
-        for seed, value in enumerate(values)
-    }
-    shown = measured_table(table, Results(records)).rows[3]
-    assert shown[1].text == "3"
-    percent = [100 * value for value in values]
-    mean, deviation = statistics.fmean(percent), statistics.stdev(percent)
-    assert shown[2].text == f"{mean:.2f} ± {deviation:.2f} [96.3]"
-    assert shown[2].value == pytest.approx(statistics.fmean(values))
-
-
-def test_one_seed_has_no_deviation_and_none_a_dash():
-    table, row = SOME[0], SOME[0].rows[3]
-    records = {(row.cells[0].name, 1): invent(row.cells[0], 1, accuracy=0.9)}
-    shown = measured_table(table, Results(records))
-    assert shown.rows[3][2].text == "90.00 [96.3]"
-    assert shown.rows[0][2].text == "– [96.0]"
-    assert shown.rows[0][1].text == "–"
-
-
-def test_corrections_and_underivable_numbers_are_marked_and_explained():
-    escape_rate = load("escape-rate")
-    texts = [cell.text for row in measured_table(escape_rate, Results()).rows for cell in row]
-    assert "– [0.223†]" in texts
-    assert any("printed 2.223, taken 0.223" in note for note in footnotes(escape_rate))
-    assert "– [1.10‡]" in [
-        cell.text for row in measured_table(SOME[0], Results()).rows for cell in row
-    ]
-    assert any(note.startswith("‡") and "BatchEnsemble" in note for note in footnotes(SOME[0]))
-    (headings,) = (note for note in footnotes(load("classes")) if note.startswith("†"))
-    assert 'aquarium fish (printed "Aquarium")' in headings
-
-
-def test_the_stands_say_what_was_really_used_and_what_it_took():
-    results = invent_results(SOME, numbers, (1, 2))
-    rows = stands_table(SOME, results).rows
-    assert [cell.text for cell in rows[0][:4]] == [
-        "cifar10",
-        "wrn-28-10",
-        "fashion-mini",
-        "mlp-16",
-    ]
-    runs = [record for record in results.records.values() if record["dataset"] == "cifar10"]
-    assert rows[0][5].value == len(runs)
-    assert rows[0][6].value == pytest.approx(10 * len(runs) / 3600)
-
-
 def test_every_table_note_and_claim_is_in_both_pages(written):
     folder, _ = written
     markdown, html = ((folder / f"results.{form}").read_text() for form in ("md", "html"))
@@ -144,12 +91,37 @@ def test_markdown_tables_have_as_many_cells_in_each_line(written):
         assert len(counts) == 1
 
 
+def test_findings_and_notes_are_folded_below_their_table(written):
+    html = (written[0] / "results.html").read_text()
+    sections = re.findall(r'<section id="result-[^"]*">.*?</section>', html, re.DOTALL)
+    assert len(sections) == len(ALL)
+    for experiment, section in zip(ALL, sections, strict=True):
+        summaries = re.findall("<details><summary>(.*?)</summary>", section)
+        assert [title.partition(":")[0] for title in summaries] == [
+            *["Claims"] * bool(experiment.claims),
+            *["Notes"] * ("Notes" in section),
+        ]
+        assert section.index("</table>") < section.index("<details>")
+
+
+def test_the_top_says_what_the_scale_is_for(written):
+    for form in ("md", "html"):
+        text = (written[0] / f"results.{form}").read_text()
+        assert 0 < text.index(SCALES["smoke"].summary) < text.index("What stood for")
+
+
+def test_every_check_is_counted_on_top(written):
+    text = (written[0] / "results.md").read_text()
+    checks, *counts = map(int, re.findall(r"\d+", re.search(r"\*\*Of .* checks: .*", text)[0]))
+    assert sum(counts) == checks == len(re.findall(r"^- \*\*\\?. \w.*\*\*", text, re.MULTILINE))
+
+
 def test_figures_are_drawn_of_the_runs_that_are_there(illustrated):
     folder, files = illustrated
     images = {file for file in files if file.suffix == ".svg"}
     linked = re.findall(r"\(images/([^)]*)\)", (folder / "results.md").read_text())
-    assert {file.name for file in images} == set(linked)
-    assert {re.sub(r"-\d+\.svg", "", name) for name in linked} == {
+    assert sorted(file.name for file in images) == sorted(linked)
+    assert {name.removesuffix(".svg") for name in linked} == {
         *(f"cifar10-{part}" for part in ("cost", "members", "reliability", "severity")),
         *(f"diversity-cifar10-{part}" for part in ("disagreement", "members")),
         *(f"ood-cifar10-{part}" for part in ("roc", "novelty")),
@@ -160,19 +132,20 @@ def test_figures_are_drawn_of_the_runs_that_are_there(illustrated):
         root = ElementTree.fromstring(file.read_text())
         assert root.get("width").endswith("pt")
         assert "var(" not in file.read_text()
-    assert (folder / "results.html").read_text().count("<svg") == len(images)
+    panels = sum(file.read_text().count("<svg x=") for file in images)
+    assert (folder / "results.html").read_text().count("<svg") == panels
 
 
-@pytest.mark.parametrize("experiment", ALL, ids=lambda experiment: experiment.name)
-def test_every_run_of_a_figure_has_a_name_of_its_own(experiment):
-    for dataset in {row.dataset for row in experiment.rows}:
-        cells = {c for row in experiment.rows if row.dataset == dataset for c in row.cells}
-        assert set(run_names(experiment, dataset).values()) == cells
-
-
-def test_without_run_folders_there_are_no_figures():
-    results = invent_results(SOME, numbers)
-    assert all(Gallery(results).sections(experiment) == [] for experiment in SOME)
+def test_only_the_figures_that_are_wanted_are_drawn(illustrated, tmp_path):
+    _, files = illustrated
+    root = illustrated[0].parent / "scale0"
+    results = Results.load(root)
+    kept = write(SOME, results, tmp_path, figures=["cost", "roc"])
+    names = {file.name for file in kept if file.suffix == ".svg"}
+    assert names == {"cifar10-cost.svg", "ood-cifar10-roc.svg"}
+    assert names < {file.name for file in files}
+    with pytest.raises(UnknownNameError, match="reliability"):
+        write(SOME, results, tmp_path, figures=["reliable"])
 
 
 def test_equal_results_give_equal_bytes(tmp_path):
@@ -213,6 +186,8 @@ def test_the_page_fits_phones_and_desks_and_nothing_complains(written, illustrat
               (part) => part.getBoundingClientRect().right > root.clientWidth + 1).length,
             lost: [...page.querySelectorAll("nav a")].filter((link) =>
               !page.getElementById(link.getAttribute("href").slice(1))).length,
+            scrolled: [...page.querySelectorAll("#result-cifar10 .scroll, #verdicts .scroll")].map(
+              (box) => box.scrollWidth > box.clientWidth),
           };
         }));
     });"""
@@ -234,3 +209,5 @@ def test_the_page_fits_phones_and_desks_and_nothing_complains(written, illustrat
     for shown in answers:
         assert shown["content"] <= shown["width"]
         assert (shown["outside"], shown["lost"]) == (0, 0)
+        # The paper's main table: whole on a desk; on a phone it scrolls, and not the page.
+        assert shown["scrolled"] == [shown["width"] == 390] * 2

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -19,13 +20,13 @@ def comparison(full_runs):
 
 def table_of(sections):
     (section,) = sections
-    table = getattr(section.body, "table", section.body)
+    table = getattr(section.body, "body", section.body)
     return [dict(zip(table.header, [cell.text for cell in row], strict=True)) for row in table.rows]
 
 
 def values_of(sections):
     (section,) = sections
-    table = getattr(section.body, "table", section.body)
+    table = getattr(section.body, "body", section.body)
     return [[cell.value for cell in row] for row in table.rows]
 
 
@@ -46,6 +47,13 @@ def test_differences_are_between_the_rows_of_the_main_table(comparison, full_run
         ours, base = run.ensemble, full_runs[0].ensemble
         expected = [ours.accuracy - base.accuracy, ours.nll - base.nll, ours.ece - base.ece]
         assert gaps == pytest.approx(expected)
+
+
+def test_a_unit_of_cost_that_differs_by_rounding_is_one(full_runs):
+    one, other = full_runs[:2]
+    ledger = replace(other.ledger, dense_flops=math.nextafter(one.ledger.dense_flops, math.inf))
+    (section,) = main.cost_section(Comparison.of([one, replace(other, ledger=ledger)]))
+    assert "can't be compared" not in section.caption
 
 
 def test_without_predictions_nothing_is_claimed_to_be_sure(runs):

@@ -1,4 +1,4 @@
-"""Evidence: the difference of two rows of a table, with its noise, and what that decides.
+"""Evidence: how two rows of a table differ, with the noise of that, and what it decides.
 
 Where both rows have several seeds in common, the noise is the standard error of the difference over
 these seeds. With one seed it is that over the test samples, if the predictions are there: it tells
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -26,6 +27,21 @@ if TYPE_CHECKING:
 
 Outcome = Literal["supported", "undecided", "contradicted", "not measured"]
 Claimed = Literal["more", "not less", "alike"]
+Form = Literal["difference", "points", "ratio", "coefficient"]
+
+SIGNS: dict[Outcome, str] = {
+    "supported": "✓",
+    "undecided": "~",
+    "contradicted": "✗",
+    "not measured": "–",
+}
+# What a value is multiplied by, its sign, its digits and its unit.
+_FORMS: dict[Form, tuple[int, str, int, str]] = {
+    "difference": (1, "+", 4, ""),
+    "points": (100, "+", 2, " points"),
+    "ratio": (1, "", 2, "x"),
+    "coefficient": (1, "", 3, ""),
+}
 
 ERRORS = 2.0  # how many standard errors decide
 
@@ -34,45 +50,69 @@ ERRORS = 2.0  # how many standard errors decide
 MARGINS = {"accuracy": 0.005, "nll": 0.02}
 
 _COUNTED = ("train_flops", "test_flops", "growth_flops", "training_runs")
+_COSTS = (*_COUNTED, "seconds")  # compared by their ratio
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One difference that bears on a claim; positive is what the paper says.
+    """One comparison that bears on a claim.
 
     Attributes:
-        what: What is compared.
+        what: What is compared, and in which number.
         outcome: What it decides.
-        difference: Its mean over seeds; None if it was not measured.
+        value: The difference with its natural sign (below 0: the first number is the smaller one),
+            the ratio or the coefficient; its mean over seeds. None if it was not measured.
         error: Its standard error; None if it is not known.
         noise: What the error is over, in words.
-        unit: What the difference is in, " points" for accuracies.
-        direction: How the number is read: "higher by" or "lower by".
+        form: How the value is written: "points" are shares in per cent.
     """
 
     what: str
     outcome: Outcome
-    difference: float | None = None
+    value: float | None = None
     error: float | None = None
     noise: str = ""
-    unit: str = ""
-    direction: str = "higher by"
+    form: Form = "difference"
 
     @property
     def text(self) -> str:
         """The finding in words.
 
         Example:
-            >>> Finding("DST against dense, KL", "supported", 0.0412, 0.011, "3 seeds").text
-            'DST against dense, KL higher by +0.0412 ± 0.0110 (3 seeds)'
+            >>> Finding("DST against dense: KL", "supported", 0.0412, 0.011, "3 seeds").text
+            'DST against dense: KL +0.0412 ± 0.0110 (3 seeds)'
+            >>> Finding("EDST against dense: seconds", "supported", 0.7, noise="counted",
+            ...     form="ratio").text
+            'EDST against dense: seconds 0.70x (counted)'
         """
-        if self.difference is None:
-            return f"{self.what}: not measured"
-        scale, digits = (100, 2) if self.unit else (1, 4)
-        shown = f"{self.what} {self.direction} {scale * self.difference:+.{digits}f}"
+        if self.value is None:
+            return self.what
+        scale, sign, digits, unit = _FORMS[self.form]
+        shown = f"{scale * self.value:{sign}.{digits}f}"
         if self.error is not None:
             shown += f" ± {scale * self.error:.{digits}f}"
-        return f"{shown}{self.unit} ({self.noise})"
+        return f"{self.what} {shown}{unit} ({self.noise})"
+
+
+def marked(outcome: Outcome) -> str:
+    """An outcome with its sign, so that it is seen at a glance and without colour.
+
+    Example:
+        >>> marked("supported"), marked("contradicted")
+        ('✓ supported', '✗ contradicted')
+    """
+    return f"{SIGNS[outcome]} {outcome}"
+
+
+def tally(outcomes: Iterable[Outcome]) -> str:
+    """How many there are of each outcome.
+
+    Example:
+        >>> tally(["contradicted", "supported", "supported"])
+        '2 supported, 1 contradicted'
+    """
+    counts = Counter(outcomes)
+    return ", ".join(f"{counts[each]} {each}" for each in SIGNS if counts[each])
 
 
 def decide(
@@ -105,32 +145,39 @@ def compare(
     column: str | Sequence[str],
     claimed: Claimed = "more",
 ) -> Finding:
-    """Compares two rows in a column, or in the mean of several; the better number is the larger."""
+    """Compares two rows in a column, or in the mean of several.
+
+    Whatever the sign of the difference, "more" and "not less" mean that the first row is better.
+    """
     columns = [column] if isinstance(column, str) else list(column)
     heading = heading_of(columns[0])
-    sign = heading.better
-    unit = " points" if heading.scale == 100 else ""
     name = heading.title if len(columns) == 1 else _mean_name(columns)
-    direction = "higher by" if sign > 0 else "lower by"
-    what = f"{_label(one)} against {_label(other)}, {name}"
+    what = f"{_label(one)} against {_label(other)}: {name}"
     mine, theirs = (_by_seed(results, row, columns) for row in (one, other))
     shared = sorted(set(mine) & set(theirs))
-    if not shared:
+    form: Form = "points" if heading.scale == 100 else "difference"
+    each = [mine[seed] - theirs[seed] for seed in shared]
+    alike = 0.0
+    if columns[0] in _COSTS:
+        form, alike = "ratio", 1.0
+        each = [mine[seed] / theirs[seed] for seed in shared if theirs[seed]]
+    if not each:
         return Finding(what, "not measured")
-    each = [sign * (mine[seed] - theirs[seed]) for seed in shared]
-    difference = statistics.fmean(each)
-    margin = MARGINS.get(columns[0], 0.0)
+    value = statistics.fmean(each)
     if columns[0] in _COUNTED:
-        outcome = decide(difference, 0.0, claimed, margin)
-        return Finding(what, outcome, difference, None, "counted", unit, direction)
-    if len(shared) > 1:
-        error: float | None = statistics.stdev(each) / math.sqrt(len(shared))
-        noise = f"{len(shared)} seeds"
+        error: float | None = None
+        noise = "counted"
+    elif len(each) > 1:
+        error = statistics.stdev(each) / math.sqrt(len(each))
+        noise = f"{len(each)} seeds"
     else:
         error = _error_over_samples(results, one, other, columns, shared[0])
         noise = "one seed" if error is None else "one seed; error over test samples"
-    outcome = "undecided" if error is None else decide(difference, error, claimed, margin)
-    return Finding(what, outcome, difference, error, noise, unit, direction)
+    outcome: Outcome = "undecided"
+    if error is not None or columns[0] in _COUNTED:
+        gain = heading.better * (value - alike)
+        outcome = decide(gain, error or 0.0, claimed, MARGINS.get(columns[0], 0.0))
+    return Finding(what, outcome, value, error, noise, form)
 
 
 def correlates(results: Results, row: Row) -> Finding:
@@ -138,7 +185,7 @@ def correlates(results: Results, row: Row) -> Finding:
 
     With one seed, the error is Fisher's of the transformed coefficient.
     """
-    what = f"{_label(row)}, Pearson's coefficient over {len(row.cells)} runs"
+    what = f"{_label(row)}: Pearson's coefficient over {len(row.cells)} runs"
     values = results.values(row, "correlation.pearson")
     if not values:
         return Finding(what, "not measured")
@@ -146,14 +193,13 @@ def correlates(results: Results, row: Row) -> Finding:
     if len(values) > 1:
         error = statistics.stdev(values) / math.sqrt(len(values))
         noise = f"{len(values)} seeds"
-        return Finding(what, decide(mean, error), mean, error, noise, direction="is")
+        return Finding(what, decide(mean, error), mean, error, noise, "coefficient")
     freedom = len(row.cells) - 3
     if freedom < 1:
-        return Finding(what, "undecided", mean, None, "one seed", direction="is")
+        return Finding(what, "undecided", mean, None, "one seed", "coefficient")
     z = math.copysign(math.inf, mean) if abs(mean) >= 1 else math.atanh(mean)
     outcome = decide(z, 1 / math.sqrt(freedom))
-    noise = f"one seed; Fisher's z = {z:.2f}"
-    return Finding(what, outcome, mean, None, noise, direction="is")
+    return Finding(what, outcome, mean, None, f"one seed; Fisher's z = {z:.2f}", "coefficient")
 
 
 def _mean_name(columns: Sequence[str]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ..errors import UnknownNameError
 from ..report.analysis import Analysis, analyse
 from ..report.colours import colour
 from ..report.parts import Figure, Section
@@ -38,12 +39,27 @@ _MAKERS: dict[str, Callable[[Comparison], list[Section]]] = {
     "layers": training.layers_section,
 }
 
+# How the panels of a figure stand in its file.
+_ABREAST, _GAP = 2, 18
+
 
 class Gallery:
-    """Draws the figures of tables; a run that several of them show is read and analysed once."""
+    """Draws the figures of tables; a run that several of them show is read and analysed once.
 
-    def __init__(self, results: Results) -> None:
+    Args:
+        results: The runs.
+        wanted: Which figures are drawn, by their keys; None for all.
+
+    Raises:
+        UnknownNameError: There is no such figure.
+    """
+
+    def __init__(self, results: Results, wanted: Collection[str] | None = None) -> None:
         self._results = results
+        for key in wanted or ():
+            if key not in _MAKERS:
+                raise UnknownNameError("figure", key, _MAKERS)
+        self._wanted = _MAKERS if wanted is None else wanted
         self._runs: dict[Path, RunSummary] = {}
         self._analyses: dict[Path, Analysis | None] = {}
 
@@ -55,15 +71,19 @@ class Gallery:
             comparison = self._compare(experiment, dataset)
             if comparison is None:
                 continue
-            title = f" ({dataset})" if len(datasets) > 1 else ""
+            where = [dataset] if len(datasets) > 1 else []
+            place = ", ".join([experiment.paper, *where])
             for key in experiment.figures:
-                for section in _MAKERS[key](comparison) if key in _MAKERS else ():
+                for section in _MAKERS[key](comparison) if self._draws(key) else ():
                     if section.key != key or not isinstance(section.body, Figure):
                         continue
-                    words = [experiment.name, *([dataset] if title else []), key]
-                    figure = replace(section.body, name="-".join(words))
-                    found.append(replace(section, title=section.title + title, body=figure, key=""))
+                    figure = replace(section.body, name="-".join([experiment.name, *where, key]))
+                    title = f"{section.title} ({place})"
+                    found.append(replace(section, title=title, body=figure, key=""))
         return found
+
+    def _draws(self, key: str) -> bool:
+        return key in _MAKERS and key in self._wanted
 
     def _compare(self, experiment: Experiment, dataset: str) -> Comparison | None:
         runs = []
@@ -93,31 +113,54 @@ class Gallery:
 
 
 def run_names(experiment: Experiment, dataset: str) -> dict[str, Cell]:
-    """The cells of a table by what it calls them: of several rows of one, the largest ensemble."""
+    """The cells of a table by what it calls them: of several rows of one, the largest ensemble.
+
+    Names are shorter than in the table, for figures have little room: "EDST (M=3, S=0.8)".
+    """
     names: dict[Cell, str] = {}
     rows = [row for row in experiment.rows if row.dataset == dataset]
     for row in sorted(rows, key=lambda row: row.members or 1000, reverse=True):
         for cell in row.cells:
             values = [f"{option}={cell.options[option]:g}" for option in row.over]
-            names.setdefault(cell, " ".join([row.label, *values]))
+            label = re.sub(" (Sparse )?Ensemble", "", row.label).replace(") (", ", ")
+            names.setdefault(cell, " ".join([label, *values]))
     order = list(dict.fromkeys(cell for row in rows for cell in row.cells))
     return {names[cell]: cell for cell in order}
 
 
-def standalone(panel: str) -> str:
-    """A panel as a file of its own, at its natural size and on white.
+def standalone(panels: Sequence[str]) -> str:
+    """The panels of a figure as one file: two side by side, at their natural size and on white.
 
     Example:
         >>> svg = '<svg viewBox="0 0 20 10"><path style="fill: var(--blue, #0072b2)"/></svg>'
-        >>> standalone(svg)[25:]
-        'width="20pt" height="10pt"><rect width="20" height="10" fill="#ffffff"/><path \
-style="fill: #0072b2"/></svg>'
+        >>> file = standalone([svg, svg, svg])
+        >>> file[:79]
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 58 38" width="58pt" height'
+        >>> file.count("<svg x="), "var(" in file
+        (3, False)
     """
-    plain = re.sub(r"var\(--[\w-]+, ([^()]*)\)", r"\1", panel)
-    box = re.search(r'viewBox="\S+ \S+ (\S+) (\S+)"', plain)
-    if box is None:
-        return plain
-    width, height = box.groups()
-    head, end, rest = plain.partition(">")
-    ground = f'<rect width="{width}" height="{height}" fill="{colour("page")}"/>'
-    return f'{head} width="{width}pt" height="{height}pt"{end}{ground}{rest}'
+    sizes = [_size(panel) for panel in panels]
+    placed, top = [], 0.0
+    for start in range(0, len(panels), _ABREAST):
+        row = slice(start, start + _ABREAST)
+        left = 0.0
+        for panel, (width, height) in zip(panels[row], sizes[row], strict=True):
+            place = f'x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}"'
+            placed.append(panel.replace("<svg ", f"<svg {place} ", 1))
+            left += width + _GAP
+        top += max(height for _, height in sizes[row]) + _GAP
+    columns = min(_ABREAST, len(panels))
+    whole = columns * (max(width for width, _ in sizes) + _GAP) - _GAP, top - _GAP
+    across, down = (f"{length:g}" for length in whole)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {across} {down}" '
+        f'width="{across}pt" height="{down}pt">'
+        f'<rect width="{across}" height="{down}" fill="{colour("page")}"/>'
+    )
+    return re.sub(r"var\(--[\w-]+, ([^()]*)\)", r"\1", f"{head}{''.join(placed)}</svg>")
+
+
+def _size(panel: str) -> tuple[float, float]:
+    box = re.search(r'viewBox="\S+ \S+ (\S+) (\S+)"', panel)
+    assert box is not None, "figures are drawn with a viewBox"
+    return float(box[1]), float(box[2])

@@ -9,23 +9,25 @@ from collections.abc import Iterable, Sequence
 
 from ..report.parts import ABSENT, Cell, Table
 from .claims import Verdict
+from .evidence import marked
 from .experiment import Experiment, Row
 from .headings import Heading, heading_of
 from .results import Record, Results
 from .vocabulary import CLAIMS
 
 CORRECTED, UNDERIVABLE, STARRED = "†", "‡", "*"
+_JOINED = "\N{NO-BREAK SPACE}"  # lest a line end where it reads badly
 
 
 def measured_table(experiment: Experiment, results: Results) -> Table:
-    """A table of the paper with our own numbers; the paper's stand behind them in brackets."""
-    arrows = {1: " ↑", -1: " ↓"}
+    """A table of the paper with our own numbers, and the paper's in brackets."""
+    arrows = {1: f"{_JOINED}↑", -1: f"{_JOINED}↓"}
     headings = {column: heading_of(column) for column in experiment.columns}
     plain = ("tickets", "sparsity")
     rows = [
         [
-            Cell(f"{row.label} {STARRED}" if row.starred else row.label),
-            _seeds_cell(results, row),
+            Cell(_label(row)),
+            _seeds_cell(results, row, experiment.columns),
             *(_cell(results, row, column, headings[column]) for column in experiment.columns),
         ]
         for row in experiment.rows
@@ -42,9 +44,9 @@ def measured_table(experiment: Experiment, results: Results) -> Table:
     return Table(["method", "seeds", *titles], rows, row_groups=datasets if several else ())
 
 
-def footnotes(experiment: Experiment) -> list[str]:
+def footnotes(experiment: Experiment, results: Results) -> list[str]:
     """What the signs of a table mean, and what is to be known of it."""
-    lines = []
+    lines = _class_notes(experiment, results)
     if any(row.starred for row in experiment.rows):
         lines.append(f"{STARRED} The paper took these numbers from another publication.")
     reasons: dict[str, list[str]] = {}
@@ -92,7 +94,7 @@ def stands_table(experiments: Sequence[Experiment], results: Results) -> Table:
             [
                 Cell(dataset),
                 Cell(models[dataset]),
-                Cell(data),
+                Cell(data, below=data.partition(": ")[2]),
                 Cell(model),
                 Cell(str(count), count),
                 Cell(str(len(records)), len(records)),
@@ -101,7 +103,7 @@ def stands_table(experiments: Sequence[Experiment], results: Results) -> Table:
             ]
         )
     header = ["paper's data", "paper's network", "data", "network", "cells", "runs"]
-    return Table([*header, "hours of training", "hours of evaluation"], rows)
+    return Table([*header, "training h", "evaluation h"], rows)
 
 
 def stand_notes(results: Results) -> list[str]:
@@ -117,24 +119,49 @@ def stand_notes(results: Results) -> list[str]:
 
 def verdict_table(verdicts: Iterable[tuple[Experiment, Verdict]]) -> Table:
     """All claims, each with where it was checked and what came out."""
-    order = list(CLAIMS)
-    ordered = sorted(verdicts, key=lambda found: order.index(found[1].claim))
+    found = list(verdicts)
+    datasets = list(dict.fromkeys(verdict.dataset for _, verdict in found))
+    lines: dict[str, dict[str, list[str]]] = {}
+    for experiment, verdict in sorted(found, key=lambda each: list(CLAIMS).index(each[1].claim)):
+        line = f"{experiment.paper}: {marked(verdict.outcome)}"
+        lines.setdefault(verdict.statement, {}).setdefault(verdict.dataset, []).append(line)
     rows = [
-        [
-            Cell(verdict.statement),
-            Cell(experiment.paper),
-            Cell(verdict.dataset),
-            Cell(verdict.outcome, mark="best" if verdict.outcome == "contradicted" else ""),
-        ]
-        for experiment, verdict in ordered
+        [Cell(statement), *(Cell("\n".join(where.get(dataset, ()))) for dataset in datasets)]
+        for statement, where in lines.items()
     ]
-    return Table(["claim", "from", "data", "verdict"], rows)
+    return Table(["claim", *datasets], rows)
 
 
-def _seeds_cell(results: Results, row: Row) -> Cell:
-    counts = {len(results.seeds(cell)) for cell in row.cells}
-    least = min(counts)
-    return Cell(str(least), least) if max(counts) else Cell(ABSENT)
+def _class_notes(experiment: Experiment, results: Results) -> list[str]:
+    """Of which classes the numbers are, where other data stand for those of the columns."""
+    if not any(
+        column.startswith("diversity.disagreement_by_class.") for column in experiment.columns
+    ):
+        return []
+    stands = {
+        (row.dataset, str(record.get("data")))
+        for row in experiment.rows
+        for cell in row.cells
+        for seed in results.seeds(cell)
+        if (record := results.get(cell, seed)) is not None
+    }
+    return [
+        f"Columns are named after the classes of {dataset}; what was measured is of the classes of "
+        f"the same numbers in {data}."
+        for dataset, data in sorted(stands)
+        if data != dataset
+    ]
+
+
+def _label(row: Row) -> str:
+    label = row.label.replace(") (", f"){_JOINED}(")
+    return f"{label}{_JOINED}{STARRED}" if row.starred else label
+
+
+def _seeds_cell(results: Results, row: Row, columns: Sequence[str]) -> Cell:
+    """How many seeds each number of a row has at least: not all are measured of every run."""
+    counts = [len(values) for column in columns if (values := results.values(row, column))]
+    return Cell(str(min(counts)), min(counts)) if counts else Cell(ABSENT)
 
 
 def _cell(results: Results, row: Row, column: str, heading: Heading) -> Cell:
@@ -145,14 +172,16 @@ def _cell(results: Results, row: Row, column: str, heading: Heading) -> Cell:
         text = heading.text(value)
         if len(values) > 1 and not _is_count(column):
             text += f" ± {heading.text(statistics.stdev(values))}"
-    if column == "train_flops" and row.dense_flops is not None:
-        return Cell(f"{text} [{row.dense_flops:.1e} FLOPs]", value)
     printed = row.paper.get(column)
-    if printed is None:
+    if column == "train_flops" and row.dense_flops is not None:
+        theirs = f"[{row.dense_flops:.1e} FLOPs]".replace("+", "")
+    elif printed is not None:
+        sign = CORRECTED if column in {each.column for each in row.corrections} else ""
+        sign += UNDERIVABLE if column in row.underivable else ""
+        theirs = f"[{heading.printed(printed)}{sign}]"
+    else:
         return Cell(text, value)
-    sign = CORRECTED if column in {each.column for each in row.corrections} else ""
-    sign += UNDERIVABLE if column in row.underivable else ""
-    return Cell(f"{text} [{heading.printed(printed)}{sign}]", value)
+    return Cell(f"{text} {theirs}", value, below=theirs)
 
 
 def _is_count(column: str) -> bool:

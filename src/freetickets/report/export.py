@@ -41,7 +41,7 @@ def write_tables(page: Page, folder: Path) -> list[Path]:
     """
     written = []
     for section in page.sections:
-        table = section.body.table if isinstance(section.body, Folded) else section.body
+        table = section.body.body if isinstance(section.body, Folded) else section.body
         if not isinstance(table, Table):
             continue
         texts = {
@@ -182,7 +182,7 @@ def _emphasised(row: Sequence[Cell]) -> list[str]:
 def _markdown(text: str) -> str:
     for sign in "\\|*_<`[&~$":
         text = text.replace(sign, f"\\{sign}")
-    return text
+    return text.replace("\n", "<br>")
 
 
 def _markdown_line(cells: Iterable[str], escape: bool = True) -> str:

@@ -11,6 +11,7 @@ from html import escape
 from typing import Literal, Protocol
 
 ABSENT = "–"  # what a table shows where nothing was measured
+_SENTENCE = 60  # signs: where rows have longer names, their column is wider
 
 
 class Part(Protocol):
@@ -28,11 +29,13 @@ class Cell:
         text: What is shown.
         value: The number behind it, by which its column is sorted; None for words.
         mark: "best" is bold, "second" bold and blue: the best of another group, as the paper does.
+        below: The end of the text, where a page shows it on a line of its own, small and grey.
     """
 
     text: str
     value: float | None = None
     mark: Literal["", "best", "second"] = ""
+    below: str = ""
 
     @classmethod
     def of(cls, value: float | None, form: str, mark: Literal["", "best", "second"] = "") -> Cell:
@@ -46,19 +49,28 @@ class Cell:
             return cls(ABSENT)
         return cls(format(value, form), value, mark)
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether nothing was measured; what stands below may be known all the same."""
+        return self.text.removesuffix(self.below).rstrip() == ABSENT
+
     def html(self) -> str:
         """The cell as HTML.
 
         Example:
             >>> Cell("79.50%", 0.795, "best").html()
             '<td class="number" data-value="0.795"><strong>79.50%</strong></td>'
+            >>> Cell("79.5 [81.0]", below="[81.0]").html()
+            '<td>79.5<small>[81.0]</small></td>'
         """
-        text = escape(self.text)
+        text = escape(self.text.removesuffix(self.below).rstrip()).replace("\n", "<br>")
         if self.mark:
             kind = ' class="second"' if self.mark == "second" else ""
             text = f"<strong{kind}>{text}</strong>"
+        if self.below:
+            text += f"<small>{escape(self.below)}</small>"
         if self.value is None:
-            return f'<td class="number">{text}</td>' if self.text == ABSENT else f"<td>{text}</td>"
+            return f'<td class="number">{text}</td>' if self.is_absent else f"<td>{text}</td>"
         value = repr(self.value).replace("inf", "Infinity")  # as JavaScript reads it
         return f'<td class="number" data-value="{value}">{text}</td>'
 
@@ -95,8 +107,10 @@ class Table:
             for i, title in enumerate(self.header)
         )
         bodies = "\n".join(self._body(title, rows) for title, rows in self.parts())
+        wordy = any(len(row[0].text) > _SENTENCE for row in self.rows)
+        kind = ' class="statements"' if wordy else ""
         return (
-            '<div class="scroll" tabindex="0"><table>\n'
+            f'<div class="scroll" tabindex="0"><table{kind}>\n'
             f"<thead>\n{head}<tr>{titles}</tr>\n</thead>\n{bodies}\n</table></div>"
         )
 
@@ -111,7 +125,7 @@ class Table:
     def is_numeric(self, column: int) -> bool:
         """Whether a column holds numbers, but for those that were not measured."""
         cells = [row[column] for row in self.rows]
-        return all(cell.value is not None or cell.text == ABSENT for cell in cells)
+        return all(cell.value is not None or cell.is_absent for cell in cells)
 
     def _body(self, title: str, rows: Sequence[Sequence[Cell]]) -> str:
         lines = [f"<tr>{''.join(cell.html() for cell in row)}</tr>" for row in rows]
@@ -127,19 +141,19 @@ class Table:
 
 @dataclass(frozen=True)
 class Folded:
-    """A long table that opens on demand.
+    """A long part, a table or a list, that opens on demand.
 
     Attributes:
         title: What stands there while it is closed.
-        table: What opens.
+        body: What opens.
     """
 
     title: str
-    table: Table
+    body: Part
 
     def html(self) -> str:
-        """The table as HTML."""
-        return f"<details><summary>{escape(self.title)}</summary>\n{self.table.html()}</details>"
+        """The part as HTML."""
+        return f"<details><summary>{escape(self.title)}</summary>\n{self.body.html()}</details>"
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,8 @@ def flops_text(runs: Sequence[RunSummary]) -> str:
     """What FLOPs count, and what they are a multiple of."""
     counted = "FLOPs are counted as RigL does (3 × forward a sample, each layer by its density)"
     ledger, model = runs[0].ledger, runs[0].config.model
-    if len({run.ledger.dense_flops for run in runs}) == 1:
+    # A product of fractions of epochs: its last digits depend on the plan.
+    if len({f"{run.ledger.dense_flops:.6g}" for run in runs}) == 1:
         return (
             f"{counted}, as multiples of one dense training of {model} for "
             f"{ledger.dense_epochs:g} epochs ({ledger.dense_flops:.2g} FLOPs)."

@@ -1,0 +1,130 @@
+"""Tables: measured beside the paper, what stood for its data, verdicts on its claims."""
+
+import statistics
+
+import pytest
+
+from freetickets.experiments import CLAIMS, Results, experiment_names, load
+from freetickets.experiments.claims import judge
+from freetickets.experiments.evidence import SIGNS
+from freetickets.experiments.tables import (
+    footnotes,
+    measured_table,
+    stands_table,
+    verdict_table,
+)
+
+from .invented import invent, invent_results
+
+MAIN = load("cifar10")
+SOME = [MAIN, load("diversity"), load("fgsm")]
+
+
+def nothing(cell, seed):
+    """No number of a cell is special."""
+    return {}
+
+
+def test_a_cell_shows_mean_deviation_and_the_papers_number():
+    table = MAIN
+    row = table.rows[3]
+    values = [0.961, 0.964, 0.959]
+    records = {
+        (row.cells[0].name, seed): invent(row.cells[0], seed, accuracy=value)
+        for seed, value in enumerate(values)
+    }
+    shown = measured_table(table, Results(records)).rows[3]
+    assert shown[1].text == "3"
+    percent = [100 * value for value in values]
+    mean, deviation = statistics.fmean(percent), statistics.stdev(percent)
+    assert shown[2].text == f"{mean:.2f} ± {deviation:.2f} [96.3]"
+    assert shown[2].value == pytest.approx(statistics.fmean(values))
+    assert f"{mean:.2f} ± {deviation:.2f}<small>[96.3]</small>" in shown[2].html()
+
+
+def test_one_seed_has_no_deviation_and_none_a_dash():
+    table, row = MAIN, MAIN.rows[3]
+    records = {(row.cells[0].name, 1): invent(row.cells[0], 1, accuracy=0.9)}
+    shown = measured_table(table, Results(records))
+    assert shown.rows[3][2].text == "90.00 [96.3]"
+    assert shown.rows[0][2].text == "– [96.0]"
+    assert shown.rows[0][1].text == "–"
+    assert shown.is_numeric(2)  # a number of the paper makes no words of a dash
+
+
+def test_corrections_and_underivable_numbers_are_marked_and_explained():
+    escape_rate = load("escape-rate")
+    texts = [cell.text for row in measured_table(escape_rate, Results()).rows for cell in row]
+    assert "– [0.223†]" in texts
+    assert any("printed 2.223, taken 0.223" in note for note in footnotes(escape_rate, Results()))
+    assert "– [1.10‡]" in [
+        cell.text for row in measured_table(MAIN, Results()).rows for cell in row
+    ]
+    assert any(
+        note.startswith("‡") and "BatchEnsemble" in note for note in footnotes(MAIN, Results())
+    )
+    (headings,) = (note for note in footnotes(load("classes"), Results()) if note.startswith("†"))
+    assert 'aquarium fish (printed "Aquarium")' in headings
+
+
+def test_the_stands_say_what_was_really_used_and_what_it_took():
+    results = invent_results(SOME, nothing, (1, 2))
+    rows = stands_table(SOME, results).rows
+    assert [cell.text for cell in rows[0][:4]] == [
+        "cifar10",
+        "wrn-28-10",
+        "fashion-mini",
+        "mlp-16",
+    ]
+    runs = [record for record in results.records.values() if record["dataset"] == "cifar10"]
+    assert rows[0][5].value == len(runs)
+    assert rows[0][6].value == pytest.approx(10 * len(runs) / 3600)
+
+
+def test_the_seeds_are_those_that_a_table_has_numbers_of():
+    table = load("ood-cifar10")
+    results = invent_results([table], nothing, (1, 2, 3))
+    for (_, seed), record in results.records.items():
+        if seed > 1:  # the further sets are predicted by the first run only
+            record["metrics"]["ood"] = {}
+            for first in record["first"].values():
+                first["ood"] = {}
+    assert {row[1].text for row in measured_table(table, results).rows} == {"1"}
+    assert {row[1].text for row in measured_table(MAIN, results).rows if row[1].value} == {"3"}
+
+
+@pytest.mark.parametrize(("data", "notes"), [("fashion-mini: pooled 2x2", 1), ("cifar100", 0)])
+def test_classes_of_other_data_are_said_to_be_others(data, notes):
+    table = load("classes")
+    results = invent_results([table], nothing, (1, 2))
+    for record in results.records.values():
+        record["data"] = data
+    found = [note for note in footnotes(table, results) if "of the same numbers" in note]
+    assert len(found) == notes
+    assert all("cifar100" in note and data in note for note in found)
+
+
+def test_only_columns_of_classes_are_noted():
+    for name in experiment_names():
+        table = load(name)
+        results = invent_results([table], nothing)
+        told = any("of the same numbers" in note for note in footnotes(table, results))
+        assert told == (name == "classes")
+
+
+def test_every_verdict_stands_in_the_row_of_its_claim_and_the_column_of_its_data():
+    tables = [load(name) for name in experiment_names()]
+    results = invent_results(tables, nothing, (1, 2))
+    found = [(table, verdict) for table in tables for verdict in judge(table, results)]
+    shown = verdict_table(found)
+    assert [row[0].text for row in shown.rows] == list(CLAIMS.values())
+    lines = [
+        line for row in shown.rows for cell in row[1:] for line in cell.text.split("\n") if line
+    ]
+    assert len(lines) == len(found)
+    for table, verdict in found:
+        row = shown.rows[list(CLAIMS).index(verdict.claim)]
+        cell = row[list(shown.header).index(verdict.dataset)]
+        line = f"{table.paper}: {SIGNS[verdict.outcome]} {verdict.outcome}"
+        assert line in cell.text.split("\n")
+        assert line in cell.html().replace("<td>", "").replace("</td>", "").split("<br>")
