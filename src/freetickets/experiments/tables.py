@@ -123,7 +123,7 @@ def verdict_table(verdicts: Iterable[tuple[Experiment, Verdict]]) -> Table:
     datasets = list(dict.fromkeys(verdict.dataset for _, verdict in found))
     lines: dict[str, dict[str, list[str]]] = {}
     for experiment, verdict in sorted(found, key=lambda each: list(CLAIMS).index(each[1].claim)):
-        line = f"{experiment.paper}: {marked(verdict.outcome)}"
+        line = f"{experiment.paper}: {marked(verdict.outcome)}".replace(" ", _JOINED)
         lines.setdefault(verdict.statement, {}).setdefault(verdict.dataset, []).append(line)
     rows = [
         [Cell(statement), *(Cell("\n".join(where.get(dataset, ()))) for dataset in datasets)]
@@ -171,7 +171,7 @@ def _cell(results: Results, row: Row, column: str, heading: Heading) -> Cell:
         value = statistics.fmean(values)
         text = heading.text(value)
         if len(values) > 1 and not _is_count(column):
-            text += f" ± {heading.text(statistics.stdev(values))}"
+            text += f" ±{_JOINED}{heading.text(statistics.stdev(values))}"
     printed = row.paper.get(column)
     if column == "train_flops" and row.dense_flops is not None:
         theirs = f"[{row.dense_flops:.1e} FLOPs]".replace("+", "")
