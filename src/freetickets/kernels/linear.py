@@ -159,7 +159,7 @@ def linear_weight_gradient(
     """The gradient of `linear` for its values."""
     if is_dense(dense, WEIGHT_GRADIENT, x):
         with full_precision():
-            return (gradient.t() @ x).flatten()[indices.long()]
+            return (gradient.t() @ x).flatten().index_select(0, indices)
     inputs, outputs = _map(x, lanes), _map(gradient, lanes)
     result = x.new_empty(indices.numel())
     call(

@@ -280,7 +280,7 @@ def conv2d_weight_gradient(
     """The gradient of `conv2d` for its values: nothing is computed where the weight is zero."""
     if is_dense(dense, WEIGHT_GRADIENT, x):
         full = dense_weight_gradient(x, gradient, shape, stride, padding)
-        return full.flatten()[indices.long()]
+        return full.flatten().index_select(0, indices)
     x, gradient = ready(x), ready(gradient)
     result = x.new_empty(indices.numel())
     call(
