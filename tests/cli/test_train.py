@@ -46,7 +46,7 @@ def test_the_keys_of_json_are_stable(trained: Any) -> None:
     assert list(printed) == ["output", "scores", "ledger"]
     scores = printed["scores"]
     keys = ["dataset", "samples", "members", "member_mean", "ensemble"]
-    assert list(scores) == [*keys, "more", "diversity", "layers"]
+    assert list(scores) == [*keys, "settings", "more", "diversity", "layers"]
     assert scores["samples"] == 45
     assert len(scores["members"]) == 2
     for row in (*scores["members"], scores["member_mean"], scores["ensemble"]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -30,7 +31,8 @@ DAMAGE = (
     TypeError,
     OverflowError,
     MemoryError,
-    SyntaxError,  # of NumPy's headers
+    SyntaxError,  # NumPy's headers are Python's words
+    tokenize.TokenError,
     RuntimeError,  # zipfile's word for an encrypted member; NotImplementedError for odd formats
     zipfile.BadZipFile,
     zlib.error,

@@ -17,6 +17,7 @@ from ..config import Config, read_run_config
 from ..data.npz import read_arrays, read_headers
 from ..errors import FreeTicketsError
 from ..evaluation import Predictions, describe_run
+from ..predictions import read_info
 from ..storage import DAMAGE, DamagedFileError, read_json
 from ..training.ledger import Ledger, PhaseCost
 from .log import LogRow, read_log
@@ -156,7 +157,9 @@ def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
         (labels,) = read_arrays(path, "labels")
         header = read_headers(path).get("log_probs")
         shape = header.shape if header else ()
-        if len(shape) != 3 or shape[:2] != (len(run.members), run.samples):
+        told = (read_info(path) or {}).get("settings")
+        alien = told not in (None, run.config.identity)
+        if alien or len(shape) != 3 or shape[:2] != (len(run.members), run.samples):
             raise FreeTicketsError(
                 f"{path} holds other predictions than metrics.json is of: run 'freetickets "
                 f"evaluate {run.folder}' again"
