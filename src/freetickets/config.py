@@ -28,6 +28,7 @@ BACKENDS = ("auto", "sparse", "masked")
 OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop")
 
 _LARGEST = 1 << 20  # bytes of a file of settings
+_DEEPEST = 20  # maps and lists within one another
 
 
 @dataclass(frozen=True)
@@ -201,10 +202,17 @@ class Config:
 class _Loader(yaml.SafeLoader):
     """Plain values only; no aliases, by which a small file says more than memory holds."""
 
+    _depth = 0
+
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases (*) have no place in settings")
-        return super().compose_node(parent, index)
+        if self._depth > _DEEPEST:
+            raise yaml.YAMLError("it is nested too deeply")
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 def _one_line(error: Exception) -> str:
