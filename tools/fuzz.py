@@ -1,7 +1,8 @@
 """Damages files of every kind that FreeTickets loads, and looks at what loading them comes to.
 
 Each must be refused with one line, or load to exactly what was written. Whatever has no checksum of
-its own (a raw array, a JPEG) may also load to other content. A process of its own loads them, with
+its own (a raw array, a JPEG) may also load to other content: "changed". "Whole other" is an intact
+file of another run in the place of one that does not say whose it is. A process of its own loads them, with
 5 seconds for each and 1 GB of memory above what it has when it starts.
 
 python tools/fuzz.py --seconds 600 --kind ticket run --seed 1
@@ -23,7 +24,18 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from fuzzing.kinds import KINDS
-from fuzzing.trial import CHANGED, CRASH, FAILURES, HANG, MEMORY, REFUSED, SAME, Bench, Outcome
+from fuzzing.trial import (
+    CHANGED,
+    CRASH,
+    FAILURES,
+    HANG,
+    MEMORY,
+    OTHER,
+    REFUSED,
+    SAME,
+    Bench,
+    Outcome,
+)
 
 _SECONDS = 5.0
 _MEMORY = 1 << 30
@@ -69,7 +81,7 @@ def _keep(folder: Path | None, name: str, data: bytes) -> None:
 
 
 def _report(counts: dict[str, Counter[str]]) -> int:
-    words = (REFUSED, SAME, CHANGED, *FAILURES)
+    words = (REFUSED, SAME, CHANGED, OTHER, *FAILURES)
     print("kind".ljust(14), *(word.rjust(14) for word in ("trials", *words)))
     total = sum(counts.values(), Counter[str]())
     for kind, found in (*counts.items(), ("all", total)):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from fuzzing.kinds import TRAINING, trained
 from PIL import Image
 
 import freetickets as ft
@@ -21,33 +22,26 @@ from freetickets.report import read_run
 from freetickets.training.checkpoint import Checkpoints
 
 Cli = Callable[..., Any]
-FLAGS = "--model mlp-8 --epochs 2 --tickets 2 --interval 4 --batch-size 16 --backend masked --quiet"
-
-
-@pytest.fixture(scope="module")
-def _finished(images_npz: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from freetickets.cli import main
-
-    root = tmp_path_factory.mktemp("changed")
-    shutil.copy(images_npz, root / "bars.npz")
-    command = ["train", "edst", "--dataset", str(root / "bars.npz"), *FLAGS.split()]
-    for seed in (0, 1):
-        assert main([*command, "--seed", str(seed), "-o", str(root / f"run-{seed}")]) == 0
-    return root
 
 
 @pytest.fixture
-def root(_finished: Path) -> Path:
+def root(home: Path) -> Iterator[Path]:
     """Two finished runs and their data; each file may be changed, and is put back after it."""
-    content = {path: path.read_bytes() for path in _finished.rglob("*") if path.is_file()}
-    yield _finished
+    for number in (1, 2):
+        trained(home, number)
+    content = {path: path.read_bytes() for path in home.glob("run-*/**/*") if path.is_file()}
+    content[home / "data.npz"] = (home / "data.npz").read_bytes()
+    yield home
+    for path in home.glob("run-*/**/*"):
+        if path.is_file() and path not in content:
+            path.unlink()
     for path, data in content.items():
         path.write_bytes(data)
 
 
 def train(cli: Cli, root: Path, *flags: object) -> Any:
-    data = ("--dataset", root / "bars.npz", *FLAGS.split())
-    return cli("train", "edst", *data, "-o", root / "run-0", *flags)
+    data = ("--dataset", root / "data.npz", *TRAINING.split())
+    return cli("train", "edst", *data, "--quiet", "-o", root / "run-1", *("--seed", 1, *flags))
 
 
 def assert_refused(answer: Any, *words: str) -> None:
@@ -62,24 +56,24 @@ def test_a_run_goes_on_with_the_data_it_began_with(cli: Cli, root: Path) -> None
 
 @pytest.mark.parametrize("key", ["x_train", "y_train"])
 def test_data_that_changed_since_the_start_is_refused(cli: Cli, root: Path, key: str) -> None:
-    content = dict(np.load(root / "bars.npz"))
+    content = dict(np.load(root / "data.npz"))
     content[key][0] = (content[key][0] + 1) % 3
-    np.savez(root / "bars.npz", **content)
+    np.savez(root / "data.npz", **content)
     assert_refused(train(cli, root), "was started with other training data", "another --output")
 
 
 def test_settings_that_were_edited_in_the_folder_are_refused(cli: Cli, root: Path) -> None:
-    file = root / "run-0" / "config.yaml"
-    file.write_text(file.read_text().replace("seed: 0", "seed: 5"))
+    file = root / "run-1" / "config.yaml"
+    file.write_text(file.read_text().replace("seed: 1", "seed: 5"))
     assert_refused(train(cli, root, "--seed", 5), "was changed since the run began", "--config")
     with pytest.raises(FreeTicketsError, match="was changed since the run began"):
-        read_run(root / "run-0")
+        read_run(root / "run-1")
 
 
 def test_edited_settings_without_their_seal_are_refused_by_the_checkpoint(
     cli: Cli, root: Path
 ) -> None:
-    file = root / "run-0" / "config.yaml"
+    file = root / "run-1" / "config.yaml"
     text = file.read_text().partition("\n")[2]
     file.write_text(text.replace("batch_size: 16", "batch_size: 24"))
     answer = train(cli, root, "--batch-size", 24)
@@ -87,30 +81,30 @@ def test_edited_settings_without_their_seal_are_refused_by_the_checkpoint(
 
 
 def test_edited_settings_may_be_given_as_settings(cli: Cli, root: Path, tmp_path: Path) -> None:
-    file = root / "run-0" / "config.yaml"
-    file.write_text(file.read_text().replace("seed: 0", "seed: 5"))
+    file = root / "run-1" / "config.yaml"
+    file.write_text(file.read_text().replace("seed: 1", "seed: 5"))
     answer = cli("train", "--config", file, "-o", tmp_path / "new", "--quiet")
     assert (answer.code, answer.err) == (0, "")
 
 
 def test_a_checkpoint_of_another_run_is_refused(cli: Cli, root: Path) -> None:
-    shutil.rmtree(root / "run-0" / "checkpoint")
-    shutil.copytree(root / "run-1" / "checkpoint", root / "run-0" / "checkpoint")
+    for path in (root / "run-2" / "checkpoint").iterdir():
+        shutil.copy(path, root / "run-1" / "checkpoint" / path.name)
     assert_refused(train(cli, root), "was started with another plan")
 
 
 def test_tickets_of_two_runs_make_no_ensemble_by_accident(root: Path, tmp_path: Path) -> None:
     name = Path("tickets") / "02.safetensors"
-    shutil.copy(root / "run-1" / name, root / "run-0" / name)
+    shutil.copy(root / "run-2" / name, root / "run-1" / name)
     with pytest.raises(FreeTicketsError, match="are of different runs"):
-        ft.load(root / "run-0")
-    tickets = [ft.Ticket.load(root / f"run-{n}" / name) for n in (0, 1)]
+        ft.load(root / "run-1")
+    tickets = [ft.Ticket.load(root / f"run-{n}" / name) for n in (1, 2)]
     ft.Ensemble(tickets).save(tmp_path)  # but on purpose
     assert len(ft.load(tmp_path)) == 2
 
 
 def test_a_run_from_before_there_were_seals_is_read(root: Path) -> None:
-    folder, expected = root / "run-0", read_run(root / "run-0")
+    folder, expected = root / "run-1", read_run(root / "run-1")
     settings = folder / "config.yaml"
     settings.write_text(settings.read_text().partition("\n")[2])
     for name in ("ledger.json", "metrics.json"):
@@ -123,7 +117,7 @@ def test_a_run_from_before_there_were_seals_is_read(root: Path) -> None:
 
 
 def test_a_checkpoint_from_before_there_were_digests_is_resumed(cli: Cli, root: Path) -> None:
-    checkpoints = Checkpoints(root / "run-0" / "checkpoint", lambda _: None)
+    checkpoints = Checkpoints(root / "run-1" / "checkpoint", lambda _: None)
     tree = checkpoints.load()
     assert tree is not None
     checkpoints.save({key: value for key, value in tree.items() if key not in ("settings", "data")})

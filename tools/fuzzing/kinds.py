@@ -29,7 +29,7 @@ from freetickets.report.run import read_runs
 from freetickets.ticket import Ticket
 from freetickets.training.checkpoint import Checkpoints
 
-_TRAINING = "--model mlp-8 --epochs 2 --tickets 2 --interval 4 --batch-size 16 --backend masked"
+TRAINING = "--model mlp-8 --epochs 2 --tickets 2 --interval 4 --batch-size 16 --backend masked"
 _CIFAR_IMAGES = 4
 
 
@@ -83,11 +83,11 @@ def _load_npz(folder: Path) -> Any:
 
 
 @cache
-def _trained(home: Path, number: int) -> Path:
-    """A real run, trained once for all kinds."""
+def trained(home: Path, number: int) -> Path:
+    """A real run below a home, trained once for all kinds; its data is `data.npz` there."""
     folder = home / f"run-{number}"
     _make_npz(home, number=7)
-    command = ["train", "edst", "--dataset", str(home / "data.npz"), *_TRAINING.split()]
+    command = ["train", "edst", "--dataset", str(home / "data.npz"), *TRAINING.split()]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         code = main([*command, "--seed", str(number), "--quiet", "--output", str(folder)])
     assert code == 0
@@ -97,7 +97,7 @@ def _trained(home: Path, number: int) -> Path:
 
 
 def _make_run(folder: Path, number: int) -> None:
-    shutil.copytree(_trained(folder.parents[1], number), folder, dirs_exist_ok=True)
+    shutil.copytree(trained(folder.parents[1], number), folder, dirs_exist_ok=True)
 
 
 def _make_ensemble(folder: Path, number: int) -> None:

@@ -16,7 +16,7 @@ from .kinds import KINDS, Kind
 from .mutations import mutate
 
 # What is as it should be, and what is not.
-REFUSED, SAME, CHANGED = "refused", "same", "changed"
+REFUSED, SAME, CHANGED, OTHER = "refused", "same", "changed", "whole other"
 WRONG, TRACEBACK, MEMORY, HANG, CRASH = "silently wrong", "traceback", "memory", "hang", "crash"
 FAILURES = (WRONG, TRACEBACK, MEMORY, HANG, CRASH)
 
@@ -75,10 +75,9 @@ class Bench:
             return Outcome(WRONG, f"{file} of another run was accepted")
         if found == self.expected:
             return Outcome(SAME)
-        # The content of a whole other file, with a byte of no meaning changed, is no damage:
-        # only files that name their run can tell.
-        whole = found == self._alien[file] and file not in self.kind.owned
-        return Outcome(WRONG if self.kind.sealed and not whole else CHANGED)
+        if found == self._alien[file] and file not in self.kind.owned:
+            return Outcome(OTHER)  # a good file in the wrong place: only an owned one can tell
+        return Outcome(WRONG if self.kind.sealed else CHANGED)
 
     def _with_other(self, file: str) -> str:
         """What the folder holds with a file of the other one; nothing, if that is refused."""

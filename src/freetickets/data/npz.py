@@ -59,7 +59,6 @@ def read_headers(path: Path) -> dict[str, Header]:
         return {
             info.filename[: -len(".npy")]: _read_header(archive, info, path)
             for info in archive.infolist()
-            if info.filename.endswith(".npy")
         }
 
 
@@ -130,6 +129,9 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
     if len(set(names)) < len(names):
         raise FreeTicketsError(f"{path} is damaged: it holds two arrays of one name")
     for info in archive.infolist():
+        # A damaged name would hide an array, and some may be missing without a fault.
+        if not info.filename.endswith(".npy"):
+            raise FreeTicketsError(f"{path} is damaged: {info.filename!r} in it is no array")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FreeTicketsError(f"{path}: {info.filename} is not packed as NumPy packs arrays")
         packed = info.file_size if info.compress_type == zipfile.ZIP_STORED else info.compress_size
