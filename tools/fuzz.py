@@ -2,8 +2,8 @@
 
 Each must be refused with one line, or load to exactly what was written. Whatever has no checksum of
 its own (a raw array, a JPEG) may also load to other content: "changed". "Whole other" is an intact
-file of another run in the place of one that does not say whose it is. A process of its own loads them, with
-5 seconds for each and 1 GB of memory above what it has when it starts.
+file of another run in the place of one that does not say whose it is. A process of its own loads
+them, with 5 seconds for each and 1 GB of memory above what it has when it starts.
 
 python tools/fuzz.py --seconds 600 --kind ticket run --seed 1
 """

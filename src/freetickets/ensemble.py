@@ -319,6 +319,10 @@ def load(
             f"{folder} has {len(tickets)} of {info['tickets']} tickets: the run is still training, "
             "or was stopped; run its train command again to finish it"
         )
+    for file, ticket in zip(files, tickets, strict=True):
+        number = ticket.info.get("number")
+        if number is not None and file != ticket_path(folder, number):
+            raise FreeTicketsError(f"{file} is ticket {number}: give it its own name again")
     if len({ticket.info.get("settings") for ticket in tickets}) > 1:
         raise FreeTicketsError(
             f"the tickets in {folder} are of different runs: load each run from a folder of its own"

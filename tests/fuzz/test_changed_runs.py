@@ -103,6 +103,13 @@ def test_tickets_of_two_runs_make_no_ensemble_by_accident(root: Path, tmp_path: 
     assert len(ft.load(tmp_path)) == 2
 
 
+def test_one_ticket_can_not_stand_for_two(root: Path) -> None:
+    folder = root / "run-1" / "tickets"
+    shutil.copy(folder / "01.safetensors", folder / "02.safetensors")
+    with pytest.raises(FreeTicketsError, match=r"02\.safetensors is ticket 1"):
+        ft.load(root / "run-1")
+
+
 def test_a_run_from_before_there_were_seals_is_read(root: Path) -> None:
     folder, expected = root / "run-1", read_run(root / "run-1")
     settings = folder / "config.yaml"
