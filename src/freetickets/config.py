@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import math
 import types
 import typing
@@ -16,6 +18,7 @@ import yaml
 from .data.spec import DatasetSpec
 from .errors import FreeTicketsError, UnknownNameError
 from .methods import Method, Recipe, Setting, get_method, get_recipe
+from .seal import BrokenSealError, open_text
 
 # What may change between the start of a run and its resumption: where and how, not what.
 _FREE = ("data_dir", "device", "workers", "output", "checkpoint_seconds", "trajectory")
@@ -23,6 +26,9 @@ _FREE = ("data_dir", "device", "workers", "output", "checkpoint_seconds", "traje
 BACKENDS = ("auto", "sparse", "masked")
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop")
+
+_LARGEST = 1 << 20  # bytes of a file of settings
+_DEEPEST = 20  # maps and lists within one another
 
 
 @dataclass(frozen=True)
@@ -160,6 +166,17 @@ class Config:
         text: str = yaml.safe_dump(plain, sort_keys=False)
         return text
 
+    @property
+    def identity(self) -> str:
+        """A digest of all that changes what is trained; every file of the run bears it."""
+        default = _flat(asdict(Config()))
+        told = {
+            name: value
+            for name, value in _flat(_plain(asdict(self))).items()
+            if name not in _FREE and value != default.get(name)  # so new settings change nothing
+        }
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
     def differences(self, other: Config) -> list[str]:
         """What another run would do otherwise than this one, as "name: mine -> other's"."""
         mine, theirs = _flat(asdict(self)), _flat(asdict(other))
@@ -174,12 +191,32 @@ class Config:
         file = folder / "config.yaml"
         if not file.exists() or not any((folder / "checkpoint").glob("*.safetensors")):
             return  # nothing to resume: a mistake that was noticed at once may be mended
-        changed = Config(**read_config(file)).differences(self)
+        changed = read_run_config(folder).differences(self)
         if changed:
             raise FreeTicketsError(
                 f"{folder} holds a run with other settings ({'; '.join(changed)}): use the same "
                 "settings to resume it, or another --output"
             )
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values only; no aliases, by which a small file says more than memory holds."""
+
+    _depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*) have no place in settings")
+        if self._depth > _DEEPEST:
+            raise yaml.YAMLError("it is nested too deeply")
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,13 +233,42 @@ def read_config(path: str | Path) -> dict[str, Any]:
         FreeTicketsError: The file can't be read, or is not a map of known settings, each of its
             own type.
     """
+    return _parse(_read(path), path)
+
+
+def read_run_config(folder: Path) -> Config:
+    """Reads the settings that a run saved in its folder, and checks that nobody changed them.
+
+    Raises:
+        FreeTicketsError: They are damaged, or were edited since.
+    """
+    path = folder / "config.yaml"
     try:
-        values = yaml.safe_load(Path(path).read_text())
+        return Config(**_parse(open_text(_read(path)), path))
+    except BrokenSealError as error:
+        raise FreeTicketsError(
+            f"{path} was changed since the run began: undo that, or give a copy of it as --config "
+            "with another --output"
+        ) from error
+
+
+def _read(path: str | Path) -> str:
+    try:
+        size = Path(path).stat().st_size
+        if size > _LARGEST:
+            raise FreeTicketsError(f"{path} has {size:,} bytes: it can't be a file of settings")
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise FreeTicketsError(f"can't read {path}: {error}") from error
+
+
+def _parse(text: str, path: str | Path) -> dict[str, Any]:
+    try:
+        values = yaml.load(text, _Loader)
+    except (ValueError, RecursionError) as error:  # a date or a number that is none; nesting
+        raise FreeTicketsError(f"{path} is not valid YAML: {_one_line(error)}") from error
     except yaml.YAMLError as error:
-        reason = str(error).replace("\n", " ")
-        raise FreeTicketsError(f"{path} is not valid YAML: {reason}") from error
+        raise FreeTicketsError(f"{path} is not valid YAML: {_one_line(error)}") from error
     if not isinstance(values, Mapping):
         raise FreeTicketsError(f"{path} must hold settings such as 'method: edst', one a line")
     known = {f.name for f in fields(Config)}

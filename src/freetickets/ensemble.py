@@ -284,6 +284,7 @@ class Ensemble:
             calibration.unlink()
         for number, ticket in enumerate(self.tickets, start=1):
             info = {**ticket.info, "number": number, "tickets": len(self.tickets)}
+            info.pop("settings", None)  # members of several runs may be brought together
             replace(ticket, info=info).save(ticket_path(folder, number))
         for file in _ticket_files(folder)[len(self.tickets) :]:
             file.unlink()
@@ -317,6 +318,14 @@ def load(
         raise FreeTicketsError(
             f"{folder} has {len(tickets)} of {info['tickets']} tickets: the run is still training, "
             "or was stopped; run its train command again to finish it"
+        )
+    for file, ticket in zip(files, tickets, strict=True):
+        number = ticket.info.get("number")
+        if number is not None and file != ticket_path(folder, number):
+            raise FreeTicketsError(f"{file} is ticket {number}: give it its own name again")
+    if len({ticket.info.get("settings") for ticket in tickets}) > 1:
+        raise FreeTicketsError(
+            f"the tickets in {folder} are of different runs: load each run from a folder of its own"
         )
     build = bind(_create, {**info, "model": model}) if isinstance(model, str) else model
     ensemble = Ensemble(tickets, build, device)

@@ -59,7 +59,7 @@ class Predictions:
             log_probs, labels, text = read_arrays(path, "log_probs", "labels", "info")
             info = json.loads(str(text))
             _check(log_probs, labels, info)
-        except (FreeTicketsError, ValueError) as error:
+        except (FreeTicketsError, ValueError, RecursionError) as error:
             raise DamagedFileError(f"{path} is damaged ({error}): remove it") from error
         return cls(log_probs, labels, info)
 
@@ -122,7 +122,7 @@ def read_info(path: Path) -> dict[str, Any] | None:
     try:
         (info,) = read_arrays(path, "info")
         found = json.loads(str(info))
-    except (FreeTicketsError, ValueError):
+    except (FreeTicketsError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -142,9 +142,16 @@ def _check(log_probs: npt.NDArray[Any], labels: npt.NDArray[Any], info: Any) -> 
         raise ValueError("it does not say what made it")
     if log_probs.ndim != 3 or labels.shape != log_probs.shape[1:2]:
         raise ValueError(f"predictions {log_probs.shape} of labels {labels.shape}")
+    if log_probs.dtype.kind != "f" or labels.dtype.kind not in "iu":
+        raise ValueError(f"predictions are {log_probs.dtype}, labels {labels.dtype}")
+    if not (log_probs < np.inf).all():  # minus infinity is what a class may get
+        raise ValueError("log-probabilities that are no numbers")
     names = info.get("parts")
-    if names is not None and (not names or len(labels) % len(names)):
-        raise ValueError(f"{len(labels)} samples in {len(names)} parts")
+    if names is not None:
+        if not isinstance(names, list) or not names:
+            raise ValueError("parts without names")
+        if len(labels) % len(names):
+            raise ValueError(f"{len(labels)} samples in {len(names)} parts")
 
 
 def _scores(log_probs: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> dict[str, float]:

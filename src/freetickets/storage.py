@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from .errors import FreeTicketsError
+from .seal import open_values, seal_values
 
 # safetensors keeps metadata in an unordered map: with a single key, equal content is equal bytes.
 _METADATA_KEY = "freetickets"
@@ -71,14 +72,15 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes plain values as JSON that people can read."""
-    write_atomic(path, (json.dumps(value, indent=2) + "\n").encode())
+    """Writes plain values as JSON that people can read; a map is sealed."""
+    sealed = seal_values(value) if isinstance(value, Mapping) else value
+    write_atomic(path, (json.dumps(sealed, indent=2) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
-    """Reads what `write_json` wrote."""
+    """Reads what `write_json` wrote, and checks its seal if it has one."""
     try:
-        return json.loads(path.read_text())
+        return open_values(path.read_text())
     except OSError as error:
         raise FreeTicketsError(f"can't read {path}: {error.strerror or error}") from error
     except ValueError as error:

@@ -10,6 +10,7 @@ import pytest
 
 import freetickets as ft
 from freetickets.evaluation import Predictions
+from freetickets.storage import read_json
 
 Cli = Callable[..., Any]
 OneLine = Callable[[Any], str]
@@ -20,7 +21,7 @@ def test_it_gives_what_train_printed(cli: Cli, trained: Any) -> None:
     answer = cli("evaluate", trained.folder, "--json")
     assert (answer.code, answer.err) == (0, "")
     assert json.loads(answer.out) == trained.printed["scores"]
-    assert json.loads((trained.folder / "metrics.json").read_text()) == trained.printed["scores"]
+    assert read_json(trained.folder / "metrics.json") == trained.printed["scores"]
     table = cli("evaluate", trained.folder, "-b", 7).out
     assert f"{trained.printed['scores']['ensemble']['nll']:.4f}" in table
     assert "member 2" in table
@@ -115,7 +116,7 @@ def test_adjustments_are_fitted_on_what_training_held_out_and_scored_on_the_test
     answer = cli("evaluate", trained.folder, "--json", *flags)
     assert (answer.code, answer.err) == (0, "")
     scores = json.loads(answer.out)
-    assert json.loads((trained.folder / "metrics.json").read_text()) == scores
+    assert read_json(trained.folder / "metrics.json") == scores
     adjusted = scores.pop("adjusted")
     assert scores == trained.printed["scores"]
 
@@ -152,7 +153,7 @@ def test_the_table_and_the_report_show_what_they_did_and_the_table_the_adjusted(
     before = json.loads(cli("report", trained.folder, "-o", page, "--json").out)
     plain = cli("evaluate", trained.folder).out
     answer = cli("evaluate", trained.folder, "--temperature", "members")
-    adjusted = json.loads((trained.folder / "metrics.json").read_text())["adjusted"]
+    adjusted = read_json(trained.folder / "metrics.json")["adjusted"]
     assert set(plain.splitlines()[2:-1]) <= set(answer.out.splitlines())
     assert f"{adjusted['ensemble']['nll']:.4f}" in answer.out
     (line,) = (line for line in answer.out.splitlines() if line.startswith("adjusted on"))
@@ -248,7 +249,7 @@ def test_every_set_has_its_table_and_its_key(
     command = ["evaluate", trained.folder, "--data-dir", tmp_path, *flags, "--epsilon", "16/255"]
     answer = cli(*command)
     assert answer.code == 0
-    scores = json.loads((trained.folder / "metrics.json").read_text())
+    scores = read_json(trained.folder / "metrics.json")
     for text in (
         f"{scores['ensemble']['nll']:.4f}",
         f"{scores['shift']['bars-c']['means']['given']['ece_pooled']:.4f}",
@@ -290,7 +291,7 @@ def test_saved_scores_need_no_model_and_no_data(
     answer = cli("evaluate", trained.folder, "--saved", "--json")
     assert (answer.code, answer.err) == (0, "")
     assert json.loads(answer.out) == scores
-    assert json.loads((trained.folder / "metrics.json").read_text()) == scores
+    assert read_json(trained.folder / "metrics.json") == scores
     line = one_line(cli("evaluate", trained.folder, "--saved", "--ood", "svhn"))
     assert "--saved predicts nothing: leave out --ood" in line
     (trained.folder / "tickets" / "01.safetensors").unlink()

@@ -51,9 +51,9 @@ def test_files_are_read_in_order(fake, tmp_path, name, train):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"labels": (0, 1, 2, 10)}, "the label 10, but only 10 classes"),
+        ({"labels": (0, 1, 2, 10)}, "does not hold 4 labels from 0 to 9"),
         ({"labels": (0, 1, 2)}, "does not hold 4 labels"),
-        ({"labels": (0, 1, 2, 3.0)}, "does not hold 4 labels"),
+        ({"labels": (0, 1, 2, 3.0)}, "BINFLOAT has no place in a file of CIFAR"),
         ({"count": 3}, "does not hold 4 images"),
     ],
 )

@@ -41,6 +41,13 @@ def test_a_terminal_gets_a_bar(address, tmp_path, capsys, monkeypatch):
     assert "1.3/1.3 MB" in capsys.readouterr().err
 
 
+def test_a_file_without_end_is_given_up_and_leaves_nothing(address, tmp_path, monkeypatch):
+    monkeypatch.setattr("freetickets.data.download._LARGEST", len(CONTENT) - 1)
+    with pytest.raises(FreeTicketsError, match="far larger than any file that is offered"):
+        fetch(f"{address}/file.bin", tmp_path / "new" / "file.bin", md5=MD5)
+    assert leftovers(tmp_path / "new" / "file.bin") == []
+
+
 @pytest.mark.parametrize(("md5", "sha256"), [("0" * 32, None), (MD5, "0" * 64)])
 def test_a_wrong_checksum_leaves_nothing_behind(address, tmp_path, md5, sha256):
     target = tmp_path / "new" / "file.bin"

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from freetickets.data.images import list_images, read_images
+from freetickets.data.images import list_images, read_images, read_inputs
 from freetickets.errors import FreeTicketsError
 
 SHAPE = (3, 8, 6)
@@ -82,3 +82,12 @@ def test_damaged_missing_and_empty_are_one_line_each(tmp_path, picture):
             read_images(tmp_path / name, SHAPE)
     with pytest.raises(FreeTicketsError, match="no images were given"):
         read_images([], SHAPE)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
+def test_values_that_are_no_finite_numbers_are_counted(tmp_path, value):
+    features = np.zeros((3, 4))
+    features[0, :2] = value
+    np.save(tmp_path / "a.npy", features)
+    with pytest.raises(FreeTicketsError, match=r"a\.npy has 2 values that are no finite"):
+        read_inputs([tmp_path / "a.npy"], (4, 1, 1))

@@ -81,7 +81,7 @@ def test_the_spec_says_what_is_wrong(write, change, message):
     ("change", "message"),
     [
         ({"y_test": np.array([0, 1, 2, 3])}, "the label 3, but only 3 classes"),
-        ({"x_test": np.full((4, 5), np.nan)}, "not finite"),
+        ({"x_test": np.full((4, 5), np.nan)}, r"mine\.npz: x_test has 20 values"),
     ],
 )
 def test_loading_says_what_is_wrong(write, change, message):

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 import torch
 
 from freetickets.data import load
-from freetickets.errors import FreeTicketsError, MissingExtraError
+from freetickets.data.mat import read_mat
+from freetickets.errors import FreeTicketsError
 
 io = pytest.importorskip("scipy.io")
 
@@ -44,10 +43,20 @@ def test_a_damaged_file_is_refused(tmp_path):
         load("svhn", "test", tmp_path)
 
 
-def test_without_scipy_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy.io", None)
-    with pytest.raises(MissingExtraError, match=r"freetickets\[svhn\]"):
-        load("svhn", "test", tmp_path)
+@pytest.mark.parametrize("packed", [False, True])
+def test_arrays_of_numbers_are_those_that_scipy_reads(tmp_path, rng, packed):
+    content = {
+        "X": rng.integers(0, 256, (32, 32, 3, 7), dtype=np.uint8),
+        "y": np.array([[1.0], [300.0]]),
+        "tiny": np.array([[3]], np.int16),
+        "wide": rng.normal(size=(5, 3)).astype(np.float32),
+        "text": "left out",
+    }
+    io.savemat(tmp_path / "a.mat", content, do_compression=packed)
+    found, expected = read_mat(tmp_path / "a.mat"), io.loadmat(tmp_path / "a.mat")
+    assert set(found) == {"X", "y", "tiny", "wide"}
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, expected[name], strict=True)
 
 
 def test_real_house_numbers_have_all_digits_and_mostly_ones(real_data):

@@ -25,6 +25,7 @@ class Layout:
         folder: Folder of the files, the same in the archive and below the data root.
         files: The files of each split, in order.
         labels: Name of the labels in a file.
+        classes: How many of them there are.
         images: Number of images in each file, by split.
         archive: The file to download.
     """
@@ -32,6 +33,7 @@ class Layout:
     folder: str
     files: dict[str, tuple[str, ...]]
     labels: str
+    classes: int
     images: dict[str, int]
     archive: Remote
 
@@ -44,6 +46,7 @@ LAYOUTS = {
             "test": ("test_batch",),
         },
         labels="labels",
+        classes=10,
         images={"train": 10_000, "test": 10_000},
         archive=Remote(
             "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
@@ -54,6 +57,7 @@ LAYOUTS = {
         folder="cifar-100-python",
         files={"train": ("train",), "test": ("test",)},
         labels="fine_labels",
+        classes=100,
         images={"train": 50_000, "test": 10_000},
         archive=Remote(
             "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
@@ -90,9 +94,11 @@ def _read(path: Path, layout: Layout, count: int) -> tuple[np.ndarray, list[int]
     if (
         not isinstance(labels, list)
         or len(labels) != count
-        or not all(type(x) is int for x in labels)
+        or not all(type(x) is int and 0 <= x < layout.classes for x in labels)
     ):
-        raise FreeTicketsError(f"{path} does not hold {count:,} {layout.labels}")
+        raise FreeTicketsError(
+            f"{path} does not hold {count:,} {layout.labels} from 0 to {layout.classes - 1}"
+        )
     return data.reshape(count, 3, 32, 32), labels
 
 
@@ -112,8 +118,9 @@ def _unpack(layout: Layout, root: Path, download: bool) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with tarfile.open(archive) as tar:
             for file in (file for files in layout.files.values() for file in files):
-                member = tar.extractfile(tar.getmember(f"{layout.folder}/{file}"))
-                if member is None:
+                found = tar.getmember(f"{layout.folder}/{file}")
+                member = tar.extractfile(found) if found.isreg() else None
+                if member is None:  # a link, a folder, a device
                     raise FreeTicketsError(f"{archive}: {file} is no file")
                 with member, write_whole(folder / file) as target:
                     while chunk := member.read(1 << 20):

@@ -20,11 +20,14 @@ _RATIO = (3 / 4, 4 / 3)
 _TRIES = 10
 _MODES = {1: "L", 3: "RGB"}
 _GREY = ("1", "L", "LA", "I;16")
+# Pillow knows more, some of which start other programs (EPS) or fetch other files.
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+_MOST_PIXELS = 64_000_000  # a quarter of a gigabyte, decoded
 
 
 def image_size_and_channels(path: Path) -> tuple[tuple[int, int], int]:
     """Return ((height, width), channels) of an image from its header: 1 channel if grey, else 3."""
-    with _one_line(path), Image.open(path) as image:
+    with _one_line(path), _open(path) as image:
         return (image.height, image.width), 1 if image.mode in _GREY else 3
 
 
@@ -36,7 +39,7 @@ def open_image(path: Path, channels: int) -> Image.Image:
     """
     if channels not in _MODES:
         raise FreeTicketsError(f"image files have 1 or 3 channels, not {channels}: use an array")
-    with _one_line(path), Image.open(path) as image:
+    with _one_line(path), _open(path) as image:
         image.load()
         if image.mode.startswith("I;16"):  # Pillow would clip, not scale, 16 bits to 8
             return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert(
@@ -47,6 +50,15 @@ def open_image(path: Path, channels: int) -> Image.Image:
         if "transparency" in image.info:  # a palette with alpha converts without loss by RGBA only
             return image.convert("RGBA").convert(_MODES[channels])
         return image.convert(_MODES[channels])
+
+
+def _open(path: Path) -> Image.Image:
+    """Opens an image by its header; nothing is decoded."""
+    image = Image.open(path, formats=_FORMATS)
+    if image.width * image.height > _MOST_PIXELS:
+        image.close()
+        raise Image.DecompressionBombError
+    return image
 
 
 def fit(image: Image.Image, height: int, width: int) -> Image.Image:

@@ -22,6 +22,7 @@ from .root import first_existing
 
 _CHUNK = 1 << 18
 _TIMEOUT = 30.0  # seconds without a byte
+_LARGEST = 1 << 30  # bytes; the largest file that is fetched has 182 MB
 _NETWORK = (
     urllib.error.URLError,
     http.client.HTTPException,
@@ -167,6 +168,8 @@ def _transfer(url: str, file: IO[bytes], on_chunk: Callable[[bytes], None]) -> N
                 file.write(chunk)
                 on_chunk(chunk)
                 received += len(chunk)
+                if received > _LARGEST:
+                    raise urllib.error.URLError("it is far larger than any file that is offered")
                 advance(len(chunk))
     if received < total:  # a connection that breaks looks like an end
         raise urllib.error.URLError(f"the transfer broke off after {received:,} of {total:,} bytes")

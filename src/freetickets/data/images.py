@@ -13,7 +13,7 @@ import torch
 from ..errors import FreeTicketsError
 from .decode import fit, open_image, pixels
 from .layout import channels_first, image_shape
-from .npz import read_arrays, read_headers
+from .npz import DAMAGE, check_finite, read_arrays, read_headers
 from .tree import image_files
 
 _ARRAYS = (".npy", ".npz")
@@ -100,8 +100,7 @@ def _read_features(path: Path, shape: tuple[int, ...]) -> torch.Tensor | None:
         array = array[:, :, None, None]
     if array.shape[1:] != shape:
         raise FreeTicketsError(f"{path} holds samples of {array.shape[1:]}, not {shape}")
-    if not np.isfinite(array).all():
-        raise FreeTicketsError(f"{path} holds values that are not finite")
+    check_finite(array, str(path))
     return torch.from_numpy(np.array(array, dtype=np.float32))
 
 
@@ -134,7 +133,7 @@ def open_array(path: Path) -> npt.NDArray[Any]:
         return _read_npz(path)
     try:  # mapped, so that a header is checked before memory is taken
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, EOFError, ValueError) as error:
+    except DAMAGE as error:
         raise FreeTicketsError(f"{path} is no readable .npy: {error}") from error
     return array
 

@@ -9,7 +9,7 @@ from ..errors import FreeTicketsError
 from .cifar import load_cifar
 from .fashion import load_fashion, load_mini
 from .folder import load_folder, load_imagenet
-from .npz import read_arrays
+from .npz import check_finite, read_arrays
 from .root import data_root
 from .spec import DatasetSpec, get_spec
 from .split import LazySplit, Split, arrays
@@ -72,6 +72,7 @@ def _read(
     if Path(spec.name).is_dir():
         return load_folder(spec, split)
     x, y = read_arrays(Path(spec.name), f"x_{split}", f"y_{split}")
+    check_finite(x, f"{spec.name}: x_{split}")
     if x.ndim == 2:  # features, in the shape that the spec gives them
         x = x.reshape(len(x), *spec.shape)
     return arrays(x, y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -19,11 +20,19 @@ from ..errors import FreeTicketsError
 from .layout import image_shape
 from .spec import DatasetSpec
 
+# zlib packs nothing tighter than 1 : 1032, and no data that anyone would train on beyond 1 : 200.
+_BOMB_RATIO = 200
+_BOMB_BYTES = 1 << 28
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
-_DAMAGE = (
+DAMAGE = (
     OSError,
     EOFError,
     ValueError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+    SyntaxError,  # NumPy's headers are Python's words
+    tokenize.TokenError,
     RuntimeError,  # zipfile's word for an encrypted member; NotImplementedError for odd formats
     zipfile.BadZipFile,
     zlib.error,
@@ -46,10 +55,10 @@ def read_headers(path: Path) -> dict[str, Header]:
         FreeTicketsError: The file is no .npz, is damaged, or holds Python objects.
     """
     with _one_line(path), zipfile.ZipFile(path) as archive:
+        _check_members(archive, path)
         return {
             info.filename[: -len(".npy")]: _read_header(archive, info, path)
             for info in archive.infolist()
-            if info.filename.endswith(".npy")
         }
 
 
@@ -61,6 +70,27 @@ def read_arrays(path: Path, *keys: str) -> list[npt.NDArray[Any]]:
             raise FreeTicketsError(f"{path} has no array {key!r}, only: {', '.join(headers)}")
     with _one_line(path), np.load(path, allow_pickle=False) as file:
         return [file[key] for key in keys]
+
+
+def check_finite(array: npt.NDArray[Any], what: str) -> None:
+    """Refuses NaN and infinity, and says how many there are.
+
+    Example:
+        >>> check_finite(np.array([1.0, np.nan]), "mine.npz: x_train")
+        Traceback (most recent call last):
+        ...
+        freetickets.errors.FreeTicketsError: mine.npz: x_train has 1 value that is no finite \
+number: remove or replace it
+    """
+    if array.dtype.kind != "f":
+        return
+    with np.errstate(over="ignore"):  # what float32 can't hold is infinite there
+        count = int(np.count_nonzero(~np.isfinite(array.astype(np.float32, copy=False))))
+    if count:
+        words = "value that is no finite number: remove or replace it"
+        if count > 1:
+            words = "values that are no finite numbers: remove or replace them"
+        raise FreeTicketsError(f"{what} has {count:,} {words}")
 
 
 def npz_spec(path: Path) -> DatasetSpec:
@@ -90,6 +120,26 @@ def npz_spec(path: Path) -> DatasetSpec:
         recipe="small",
         source="your own",
     )
+
+
+def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
+    """Refuses an archive that would unpack to far more than it is, before anything is unpacked."""
+    held = path.stat().st_size
+    names = archive.namelist()
+    if len(set(names)) < len(names):
+        raise FreeTicketsError(f"{path} is damaged: it holds two arrays of one name")
+    for info in archive.infolist():
+        # A damaged name would hide an array, and some may be missing without a fault.
+        if not info.filename.endswith(".npy"):
+            raise FreeTicketsError(f"{path} is damaged: {info.filename!r} in it is no array")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise FreeTicketsError(f"{path}: {info.filename} is not packed as NumPy packs arrays")
+        packed = info.file_size if info.compress_type == zipfile.ZIP_STORED else info.compress_size
+        if packed > held or info.file_size > max(_BOMB_BYTES, _BOMB_RATIO * packed):
+            raise FreeTicketsError(
+                f"{path}: {info.filename} would unpack to {info.file_size:,} bytes, which can't be "
+                "meant: it was not opened"
+            )
 
 
 def _read_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Header:
@@ -140,5 +190,5 @@ def _one_line(path: Path) -> Iterator[None]:
     """Whatever a damaged file makes zipfile and NumPy raise, the user reads one sentence."""
     try:
         yield
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise FreeTicketsError(f"{path} is no readable .npz: {error}") from error

@@ -14,6 +14,7 @@ from ..errors import FreeTicketsError
 from ..storage import read_json
 from .corruptions.names import SEVERITIES, set_name
 from .layout import channels_first
+from .npz import DAMAGE
 from .split import LazySplit, Split
 from .tree import image_files
 
@@ -156,6 +157,8 @@ def _open(path: Path) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError as error:
         raise FreeTicketsError(f"{path} is missing: the folder is not complete") from error
-    except (OSError, EOFError, ValueError) as error:
+    except DAMAGE as error:
         raise FreeTicketsError(f"{path} is no readable .npy: {error}") from error
+    if array.ndim == 0:
+        raise FreeTicketsError(f"{path} holds a single number, not one for each sample")
     return array

@@ -7,8 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from ..errors import FreeTicketsError, MissingExtraError
+from ..errors import FreeTicketsError
 from .download import Remote, find_or_fetch
+from .mat import read_mat
 from .split import Split, arrays
 
 REMOTES = {
@@ -29,21 +30,11 @@ def load_svhn(split: Literal["train", "test"], root: Path, download: bool) -> Sp
 
     Raises:
         FreeTicketsError: The file is missing or not one of SVHN.
-        MissingExtraError: SciPy, which reads MATLAB's format, is not installed.
     """
-    try:
-        from scipy.io import loadmat
-    except ImportError as error:
-        raise MissingExtraError("reading SVHN", "svhn") from error
     remote = REMOTES[split]
     places = [f"{folder}{remote.filename}" for folder in ("", "svhn/", "SVHN/")]
     path = find_or_fetch(root, places, remote.filename, remote, download)
-    try:
-        content = loadmat(path, variable_names=["X", "y"])
-    except Exception as error:  # SciPy raises whatever its parser stumbles over
-        raise FreeTicketsError(
-            f"{path} is damaged ({error}): delete it and get it again"
-        ) from error
+    content = read_mat(path)
     images, labels = content.get("X"), content.get("y")
     if images is None or images.dtype != np.uint8 or images.shape[:-1] != (32, 32, 3):
         raise FreeTicketsError(f"{path} does not hold images of 32 x 32 x 3 bytes")

@@ -74,6 +74,7 @@ def image_files(folder: Path) -> list[Path]:
             for entry in entries
             if os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES
             and not entry.name.startswith(".")
+            and entry.is_file()  # or a link to one: opening a pipe or a device might never end
         )
 
 

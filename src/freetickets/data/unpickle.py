@@ -2,12 +2,16 @@
 
 A pickle may name any function to be called. Those of CIFAR name three, all of NumPy, to rebuild
 one array of bytes. Here these names stand for harmless stand-ins, and every other is refused.
+Before that the instructions are looked through: only those that CIFAR's files need are carried out,
+and none that asks for more memory than the file has bytes.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import pickle
+import pickletools
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +30,21 @@ _DAMAGE = (
     AttributeError,
     OverflowError,
     MemoryError,
+    RecursionError,
 )
+_LARGEST = 1 << 30  # bytes; the largest file of CIFAR has 155 MB
+_PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
+_GETS = {"GET", "BINGET", "LONG_BINGET"}
+_RECALLABLE = {
+    "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE",
+    "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "GLOBAL", "STACK_GLOBAL", "REDUCE",
+}  # fmt: skip
+_OTHERS = {
+    "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1",
+    "BININT2", "LONG", "LONG1", "BUILD", "EMPTY_LIST", "LIST", "APPEND", "APPENDS", "EMPTY_TUPLE",
+    "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_DICT", "DICT", "SETITEM", "SETITEMS",
+}  # fmt: skip
+_ALLOWED = _PUTS | _GETS | _RECALLABLE | _OTHERS
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
@@ -38,17 +56,43 @@ def read_pickle(path: Path) -> dict[str, Any]:
         FreeTicketsError: The file is damaged, or asks for anything else.
     """
     try:
-        with path.open("rb") as file:
-            content = _DataUnpickler(file, path).load()
+        if path.stat().st_size > _LARGEST:
+            raise FreeTicketsError(f"{path} is too large: it is no file of CIFAR")
+        data = path.read_bytes()
+        _look_through(data)
+        content = _DataUnpickler(io.BytesIO(data), path).load()
+        if isinstance(content, dict):
+            return {_text(key): _plain(value) for key, value in content.items()}
     except OSError as error:
         raise FreeTicketsError(f"cannot read {path}: {error.strerror or error}") from error
     except _DAMAGE as error:
         raise FreeTicketsError(
             f"{path} is damaged ({error}): delete it and get it again"
         ) from error
-    if not isinstance(content, dict):
-        raise FreeTicketsError(f"{path} holds no dictionary: it is no file of CIFAR")
-    return {_text(key): _plain(value) for key, value in content.items()}
+    raise FreeTicketsError(f"{path} holds no dictionary: it is no file of CIFAR")
+
+
+def _look_through(data: bytes) -> None:
+    """Refuses instructions by which a small pickle takes endless memory or time."""
+    before = ""
+    puts = 0
+    recallable: set[int] = set()
+    for code, argument, _ in pickletools.genops(data):  # this checks that texts are in the file
+        if code.name not in _ALLOWED:
+            raise pickle.UnpicklingError(f"{code.name} has no place in a file of CIFAR")
+        if code.name in _PUTS:
+            place = puts if code.name == "MEMOIZE" else int(argument or 0)
+            if place > len(data):
+                raise pickle.UnpicklingError("a memory that is larger than the file")
+            puts += 1
+            # Lists of lists, each recalled twice, would double at every step.
+            if before in _RECALLABLE:
+                recallable.add(place)
+            else:
+                recallable.discard(place)
+        elif code.name in _GETS and argument not in recallable:
+            raise pickle.UnpicklingError("it recalls more than texts")
+        before = code.name if code.name not in _PUTS else before
 
 
 class _DataUnpickler(pickle.Unpickler):
@@ -71,9 +115,11 @@ class _Ndarray:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, dtype, is_fortran, data = state
+        if not isinstance(shape, tuple) or not all(type(side) is int for side in shape):
+            raise pickle.UnpicklingError("an array without a shape")
         if not isinstance(dtype, _Dtype) or not isinstance(data, bytes):
             raise pickle.UnpicklingError("an array of something else than bytes")
-        if is_fortran or math.prod(shape) != len(data):
+        if is_fortran or min(shape, default=0) < 0 or math.prod(shape) != len(data):
             raise pickle.UnpicklingError(f"{len(data)} bytes for an array of shape {shape}")
         self.array = np.frombuffer(data, np.uint8).reshape(shape)
 
@@ -102,8 +148,13 @@ _STAND_INS = {
 
 
 def _plain(value: Any) -> npt.NDArray[np.uint8] | Any:
-    return value.array if isinstance(value, _Ndarray) else value
+    # An array that was never filled is none.
+    return getattr(value, "array", None) if isinstance(value, _Ndarray) else value
 
 
 def _text(value: Any) -> str:
-    return value.decode("latin1") if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return value.decode("latin1")
+    if not isinstance(value, str):
+        raise pickle.UnpicklingError(f"a {type(value).__name__} instead of a text")
+    return value

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import data
 from ..calibration import check_scope
-from ..config import Config, read_config
+from ..config import read_run_config
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError
 
@@ -39,7 +39,7 @@ def adjust(
             f"{folder} has no config.yaml to say which data its training held out: give the folder "
             "that train saved in"
         )
-    share = Config(**read_config(settings)).validation
+    share = read_run_config(folder).validation
     if not share:
         raise FreeTicketsError(
             f"{folder} held no data out to choose members or fit a temperature on: train it with "

@@ -41,7 +41,7 @@ class Predictor:
     @property
     def info(self) -> dict[str, Any]:
         """What every file of predictions says of the ensemble."""
-        keys = ("method", "model", "combine", "sparsity")
+        keys = ("method", "model", "combine", "sparsity", "settings")
         return {
             **{key: self.ensemble.info.get(key) for key in keys},
             "tickets": self.tickets,

@@ -43,6 +43,8 @@ def summarise(
     test = _test_predictions(folder)
     files = _Files(folder, test, tell)
     scores = test.scores()
+    if test.info.get("settings"):
+        scores["settings"] = test.info["settings"]
     scores["more"] = _more(test)
     if len(test.log_probs) > 1:
         scores["diversity"] = _diversity(test)

@@ -14,6 +14,7 @@ from typing import Any
 from ..data.class_names import CIFAR100
 from ..errors import FreeTicketsError
 from ..metrics import pearson, spearman
+from ..seal import open_values, seal_values
 from .cell import Cell
 from .experiment import Row
 
@@ -68,6 +69,11 @@ class Results:
             if record is None:
                 raise FreeTicketsError(
                     f"{path} is damaged: remove it, and 'freetickets reproduce' makes it anew"
+                )
+            if path != record_path(folder, str(record["cell"]), record["seed"]):
+                raise FreeTicketsError(
+                    f"{path} is the result of another cell or seed ({record['cell']}, "
+                    f"{record['seed']}): remove it, and 'freetickets reproduce' makes it anew"
                 )
             records[record["cell"], int(record["seed"])] = record
         return cls(records, folder)
@@ -226,7 +232,7 @@ def save(folder: str | Path, record: Record) -> Path:
     from ..storage import write_atomic
 
     path = record_path(folder, str(record["cell"]), int(record["seed"]))
-    values = _plain({"version": VERSION, **record})
+    values = seal_values(_plain({"version": VERSION, **record}))
     lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in values.items())
     write_atomic(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
     return path
@@ -235,7 +241,7 @@ def save(folder: str | Path, record: Record) -> Path:
 def read_record(path: Path) -> dict[str, Any] | None:
     """What `save` wrote; None if it is not there, or damaged, or of another version."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = open_values(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     parts = ("cell", "seed", "method", "options", "ledger", "metrics", "first")

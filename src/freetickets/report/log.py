@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..seal import open_table
 from .record import fill
 
 
@@ -32,15 +33,19 @@ class LogRow:
         return event in self.events.split()
 
 
-def read_log(path: Path) -> tuple[LogRow, ...]:
+def read_log(path: Path, settings: str = "") -> tuple[LogRow, ...]:
     """Reads the rows of a log.
+
+    Args:
+        path: The file.
+        settings: The identity of the run's settings, which the seal of the log must fit to.
 
     Raises:
         OSError: The file can't be read.
         ValueError, KeyError, TypeError: It is not a log.
     """
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = tuple(fill(LogRow, row) for row in csv.DictReader(file))
+    text = open_table(path.read_text(encoding="utf-8"), settings)
+    rows = tuple(fill(LogRow, row) for row in csv.DictReader(text.splitlines()))
     if not rows:
         raise ValueError("no rows")
     reached = (0, 0.0)

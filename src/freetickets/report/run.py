@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..config import Config, read_config
+from ..config import Config, read_run_config
 from ..data.npz import read_arrays, read_headers
 from ..errors import FreeTicketsError
 from ..evaluation import Predictions, describe_run
+from ..predictions import read_info
 from ..storage import DAMAGE, DamagedFileError, read_json
 from ..training.ledger import Ledger, PhaseCost
 from .log import LogRow, read_log
@@ -85,9 +86,12 @@ def read_run(folder: str | Path) -> RunSummary:
     _check_finished(folder)
     config, description = _read_settings(folder / "config.yaml")
     with _mendable(folder / "ledger.json") as path:
-        ledger = _parse_ledger(read_json(path))
+        costs = read_json(path)
+        ledger = _parse_ledger(costs)
+        _check_owner(costs, config)
     with _mendable(folder / "metrics.json") as path:
         scores = read_json(path)
+        _check_owner(scores, config)
         members = tuple(parse_scores(member) for member in scores["members"])
         if not members:
             raise ValueError("no members")
@@ -96,7 +100,7 @@ def read_run(folder: str | Path) -> RunSummary:
         results = parse_results(scores)
         saved = folder / "predictions" / f"{Path(scores['dataset']).stem}.npz"
     with _mendable(folder / "log.csv") as path:
-        log = read_log(path)
+        log = read_log(path, config.identity)
     return RunSummary(
         printable(folder.resolve().name),
         folder,
@@ -153,7 +157,9 @@ def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
         (labels,) = read_arrays(path, "labels")
         header = read_headers(path).get("log_probs")
         shape = header.shape if header else ()
-        if len(shape) != 3 or shape[:2] != (len(run.members), run.samples):
+        told = (read_info(path) or {}).get("settings")
+        alien = told not in (None, run.config.identity)
+        if alien or len(shape) != 3 or shape[:2] != (len(run.members), run.samples):
             raise FreeTicketsError(
                 f"{path} holds other predictions than metrics.json is of: run 'freetickets "
                 f"evaluate {run.folder}' again"
@@ -220,12 +226,17 @@ def _is_trained(folder: Path) -> bool:
 def _read_settings(path: Path) -> tuple[Config, str]:
     """The settings of a run, and the same in a few words."""
     try:
-        config = Config(**read_config(path))
+        config = read_run_config(path.parent)
         return config, printable(describe_run(asdict(config)))
     except (FreeTicketsError, AttributeError, TypeError, ValueError) as error:
         raise DamagedFileError(
             f"{path} is damaged ({error}): restore it, or leave this run out"
         ) from error
+
+
+def _check_owner(values: Mapping[str, Any], config: Config) -> None:
+    if values.get("settings") not in (None, config.identity):
+        raise ValueError("it belongs to a run with other settings than config.yaml says")
 
 
 def _parse_ledger(values: Mapping[str, Any]) -> Ledger:

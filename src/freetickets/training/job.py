@@ -14,9 +14,11 @@ from torch.overrides import TorchFunctionMode
 
 from ..config import Config
 from ..data import Batches, DatasetSpec, LazySplit, Split, hold_out
+from ..data.digest import digest_split
 from ..errors import FreeTicketsError
 from ..methods import Plan
 from ..models import create_model
+from ..seal import seal_text
 from ..storage import write_atomic, write_json
 from ..ticket import Ticket
 from .ledger import Ledger, price
@@ -128,19 +130,19 @@ class Job:
             label_smoothing=config.label_smoothing or 0.0,
             backend=config.backend,
             output=output,
-            describe=self.describe(),
+            describe={**self.describe(), "data": digest_split(data)},
             reporter=reporter,
             checkpoint_seconds=config.checkpoint_seconds,
             recorder=make_recorder(config, self.spec, self.plan.combine),
         )
         if output is not None:
-            write_atomic(output / "config.yaml", config.as_yaml().encode())
+            write_atomic(output / "config.yaml", seal_text(config.as_yaml()).encode())
         try:
             return trainer.train()
         finally:
             if output is not None and trainer.seconds:
                 spent = ledger.with_seconds(trainer.seconds)
-                write_json(output / "ledger.json", spent.as_dict())
+                write_json(output / "ledger.json", {**spent.as_dict(), "settings": config.identity})
 
     def describe(self) -> dict[str, Any]:
         """What each ticket says of its model and data."""
@@ -155,6 +157,7 @@ class Job:
             "std": list(spec.std),
             "dataset": spec.name,
             "image_size": config.image_size,
+            "settings": config.identity,
         }
 
 

@@ -22,6 +22,7 @@ from ..errors import FreeTicketsError, StoppedError
 from ..methods.plan import Collect, Escape, Phase, Plan, Prune, Remember, Run
 from ..methods.timeline import Span, Timeline
 from ..predictions import trajectory_files
+from ..seal import seal_table
 from ..seeds import derive
 from ..sparsity.criteria import initial_topology
 from ..sparsity.topology import Topology, unpack_mask
@@ -344,6 +345,7 @@ class Trainer:
             self._checkpoints.save(
                 {
                     "plan": _fingerprint(self._plan),
+                    **{key: self._describe.get(key) for key in ("settings", "data")},
                     "state": state.pack(),
                     "session": session.state_dict() if session is not None else None,
                 }
@@ -372,6 +374,12 @@ class Trainer:
                 f"{self._output} was started with another plan: use the same settings to go on, or "
                 "another --output to start anew"
             )
+        for key, what in (("settings", "other settings"), ("data", "other training data")):
+            if saved.get(key) not in (None, self._describe.get(key)):
+                raise FreeTicketsError(
+                    f"{self._output} was started with {what}: restore what was there then to go "
+                    "on, or use another --output to start anew"
+                )
         self._state = state = State.unpack(saved["state"])
         numbers = range(1, state.tickets + 1)
         self._tickets = [Ticket.load(ticket_path(self._output, number)) for number in numbers]
@@ -395,7 +403,8 @@ class Trainer:
         writer = csv.DictWriter(text, LOG_COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(self._state.rows)
-        write_atomic(self._output / "log.csv", text.getvalue().encode())
+        sealed = seal_table(text.getvalue(), self._describe.get("settings", ""))
+        write_atomic(self._output / "log.csv", sealed.encode())
 
 
 def _selects_best(phase: Phase) -> bool:

@@ -1,0 +1,141 @@
+"""Seals: a digest inside a text file, which tells when the file was altered.
+
+Tickets and checkpoints carry their digest already, and an .npz a checksum of each array. Here are
+seals for the texts of a run, which people and other programs read: JSON has one more key, CSV one
+more column, YAML a comment at its top. A file without any is accepted: it was written before there
+were seals, or by hand. Each seal stands where damage can't take it away unseen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+NAME = "sha256"
+_BROKEN = "its content does not match its checksum"
+
+
+class BrokenSealError(ValueError):
+    """A text is not as it was written."""
+
+    def __init__(self) -> None:
+        super().__init__(_BROKEN)
+
+
+def seal_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a JSON file with their seal.
+
+    Example:
+        >>> list(seal_values({"accuracy": 0.5}))
+        ['sha256', 'accuracy']
+    """
+    return {NAME: _digest_of(values), **values}
+
+
+def open_values(text: str) -> Any:
+    """What a JSON text says, without its seal.
+
+    Raises:
+        BrokenSealError: The seal does not fit.
+        ValueError: It is no JSON.
+
+    Example:
+        >>> text = json.dumps(seal_values({"accuracy": 0.5}))
+        >>> open_values(text)
+        {'accuracy': 0.5}
+        >>> open_values(text.replace("0.5", "0.9"))
+        Traceback (most recent call last):
+        ...
+        freetickets.seal.BrokenSealError: its content does not match its checksum
+    """
+    try:
+        values = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if isinstance(values, dict) and NAME in values:
+        expected = values.pop(NAME)
+        if expected != _digest_of(values):
+            raise BrokenSealError
+        return values
+    if f'"{NAME}"' in text or _begins_with_digest(values):
+        raise BrokenSealError  # there was a seal, but its place or its name is damaged
+    return values
+
+
+def seal_text(text: str) -> str:
+    """A text, such as YAML, with its seal as a comment above it."""
+    return f"# {NAME} {_digest(text)} of what is below, as it was written\n{text}"
+
+
+def open_text(text: str) -> str:
+    r"""A text without its seal.
+
+    Raises:
+        BrokenSealError: The seal does not fit.
+
+    Example:
+        >>> open_text(seal_text("seed: 0\n"))
+        'seed: 0\n'
+    """
+    _, _, content = text.partition("\n")
+    if text == seal_text(content):
+        return content
+    if text.startswith("#") or f"# {NAME} " in text:
+        raise BrokenSealError
+    return text
+
+
+def seal_table(text: str, settings: str = "") -> str:
+    r"""A CSV text with its seal: one more column, which only the last row fills.
+
+    Args:
+        text: A line of names and at least one row; no value has a line break.
+        settings: What the table belongs to; the seal fits to nothing else.
+
+    Example:
+        >>> seal_table("step,loss\n1,0.7\n2,0.5\n")[:38]
+        'step,loss,sha256\n1,0.7,\n2,0.5,045074f8'
+    """
+    names, *rows = text.splitlines()
+    if not rows:
+        return text
+    ends = [""] * (len(rows) - 1) + [_digest(settings + text)]
+    return "\n".join([f"{names},{NAME}", *map(",".join, zip(rows, ends, strict=True)), ""])
+
+
+def open_table(text: str, settings: str = "") -> str:
+    r"""A CSV text without its seal.
+
+    Raises:
+        BrokenSealError: The seal does not fit, or belongs to other settings.
+
+    Example:
+        >>> open_table(seal_table("step,loss\n1,0.7\n2,0.5\n"))
+        'step,loss\n1,0.7\n2,0.5\n'
+    """
+    names, _, _ = text.partition("\n")
+    if not names.endswith(f",{NAME}"):
+        if NAME in text:
+            raise BrokenSealError
+        return text
+    content = "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines())
+    if text != seal_table(content, settings):
+        raise BrokenSealError
+    return content
+
+
+def _begins_with_digest(values: Any) -> bool:
+    first = next(iter(values.values()), None) if isinstance(values, dict) else None
+    return isinstance(first, str) and len(first) > 60 and " " not in first
+
+
+def _digest_of(values: Mapping[str, Any]) -> str:
+    # As it will be read: JSON knows no tuples, and only texts as keys.
+    plain = json.loads(json.dumps(values))
+    return _digest(json.dumps(plain, sort_keys=True))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,318 @@
+"""Files made with intent: each is refused before it takes memory, time, or anything else."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import freetickets as ft
+from freetickets.config import read_config
+from freetickets.data import cifar, decode, npz
+from freetickets.data.download import Remote
+from freetickets.data.images import list_images, read_images
+from freetickets.data.mat import read_mat
+from freetickets.data.npz import read_arrays
+from freetickets.data.unpickle import read_pickle
+from freetickets.experiments.results import read_record
+from freetickets.predictions import Predictions
+from freetickets.storage import DamagedFileError, read_json, save_tree
+from freetickets.ticket import Ticket
+
+Refused = Callable[..., None]
+
+
+# ---- .npz
+
+
+def header(shape: tuple[int, ...], kind: str = "<f4") -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": kind, "fortran_order": False, "shape": shape}
+    )
+    return file.getvalue()
+
+
+def write_zip(path: Path, content: bytes, method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("x.npy", content)
+    return path
+
+
+def test_a_header_that_claims_a_million_million_numbers(refused: Refused, tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "a.npz", header((10**12,)) + bytes(64))
+    refused(read_arrays, path, "x", match="not as long as it says")
+
+
+def test_an_archive_that_backs_such_a_claim_in_its_directory(
+    refused: Refused, tmp_path: Path
+) -> None:
+    path = write_zip(tmp_path / "a.npz", header((10**9,)) + bytes(64))
+    content = path.read_bytes()
+    (real,) = {info.file_size for info in zipfile.ZipFile(path).infolist()}
+    claimed = struct.pack("<I", real - 64 + 4 * 10**9)
+    path.write_bytes(content.replace(struct.pack("<I", real), claimed))
+    refused(read_arrays, path, "x", match="would unpack to")
+
+
+def test_zeros_that_unpack_to_a_thousand_times_their_size(
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(npz, "_BOMB_BYTES", 1 << 20)
+    path = write_zip(tmp_path / "a.npz", header((1 << 20,)) + bytes(4 << 20))
+    refused(read_arrays, path, "x", match="would unpack to 4,194,")
+
+
+def test_packing_that_numpy_never_uses(refused: Refused, tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "a.npz", header((16,)) + bytes(64), zipfile.ZIP_LZMA)
+    refused(read_arrays, path, "x", match="not packed as NumPy packs")
+
+
+def test_two_arrays_of_one_name(refused: Refused, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("x.npy", header((1,)) + bytes(4))
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("x.npy", header((1,)) + bytes(4))
+    refused(read_arrays, tmp_path / "a.npz", "x", match="two arrays of one name")
+
+
+@pytest.mark.parametrize("text", ["(" * 200, "{" * 3000, "[" * 9000, "'descr': " * 500])
+def test_a_header_that_is_no_header(refused: Refused, tmp_path: Path, text: str) -> None:
+    content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
+    path = write_zip(tmp_path / "a.npz", content)
+    refused(read_arrays, path, "x", match="no readable .npz")
+    (tmp_path / "a.npy").write_bytes(content)
+    refused(read_images, tmp_path / "a.npy", (1, 8, 8), match="no readable .npy")
+
+
+def test_predictions_that_hold_python_objects(refused: Refused, tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", log_probs=np.array([{}], object), labels=[0], info="{}")
+    refused(Predictions.load, tmp_path / "a.npz", match="Python objects, which could run")
+
+
+@pytest.mark.parametrize(
+    ("log_probs", "labels", "info", "match"),
+    [
+        (np.full((1, 2, 2), np.nan, "f4"), [0, 1], {}, "no numbers"),
+        (np.zeros((1, 2, 2), "f4"), [0.5, 1.0], {}, "labels float64"),
+        (np.zeros((1, 2, 2), "f4"), [0, 1], {"parts": 2}, "parts without names"),
+        (np.zeros((1, 2, 2), "f4"), [0, 1], [], "does not say what made it"),
+    ],
+)
+def test_predictions_that_predict_nothing(
+    refused: Refused, tmp_path: Path, log_probs: Any, labels: Any, info: Any, match: str
+) -> None:
+    np.savez(tmp_path / "a.npz", log_probs=log_probs, labels=labels, info=json.dumps(info))
+    refused(Predictions.load, tmp_path / "a.npz", match=match)
+
+
+# ---- pickles
+
+
+DOUBLING = (
+    b"\x80\x02"
+    + b")q\x00"
+    + b"".join(b"h" + bytes([n]) + b"h" + bytes([n]) + b"\x86q" + bytes([n + 1]) for n in range(60))
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (b"\x80\x04\x8e" + struct.pack("<Q", 1 << 40) + b"abc.", "is damaged"),  # a long text
+        (b"\x80\x02}r\xff\xff\xff\x7f.", "larger than the file"),  # a far place in its memory
+        (DOUBLING + b".", "recalls more than texts"),  # tuples of tuples of tuples
+        (b"\x80\x02}2.", "DUP has no place"),
+        (b"\x80\x02U\x01aQ.", "BINPERSID has no place"),
+        (b"\x80\x02\x82\x01.", "EXT1 has no place"),
+        (b"\x80\x02}K\x01K\x01s.", "int instead of a text"),
+        (b"(" * 100_000 + b".", "is damaged"),
+    ],
+)
+def test_a_pickle_that_takes_more_than_it_is(
+    refused: Refused, tmp_path: Path, content: bytes, match: str
+) -> None:
+    (tmp_path / "a").write_bytes(content)
+    refused(read_pickle, tmp_path / "a", match=match)
+
+
+def test_a_pickle_of_negative_sides(refused: Refused, tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            state = (1, (-2, -3), np.dtype("u1"), False, b"sixsix")
+            return np.array([], "u1").__reduce__()[0], (np.ndarray, (0,), b"b"), state
+
+    (tmp_path / "a").write_bytes(pickle.dumps({"data": Evil()}, protocol=4))
+    refused(read_pickle, tmp_path / "a", match=r"6 bytes for an array of shape \(-2, -3\)")
+
+
+# ---- MATLAB files
+
+
+def mat(*elements: bytes) -> bytes:
+    return b"MATLAB 5.0".ljust(124) + b"\x00\x01IM" + b"".join(elements)
+
+
+def packed(content: bytes) -> bytes:
+    data = zlib.compress(content)
+    return struct.pack("<II", 15, len(data)) + data
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (mat(struct.pack("<II", 14, 0xFFFFFFFF)), "4,294,967,295 bytes are promised"),
+        (mat(packed(struct.pack("<II", 14, 0xFFFFFFF0))), "an array of 4,294,967,288 bytes"),
+        (mat(packed(struct.pack("<II", 14, 8) + bytes(1 << 24))), "another length than promised"),
+        (mat(packed(struct.pack("<II", 14, 16) + struct.pack("<IIII", 6, 8, 6, 0))), "numbers"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(600), "no header"),
+    ],
+)
+def test_a_mat_file_that_promises_what_it_does_not_hold(
+    refused: Refused, tmp_path: Path, content: bytes, match: str
+) -> None:
+    (tmp_path / "a.mat").write_bytes(content)
+    refused(read_mat, tmp_path / "a.mat", match=match)
+
+
+# ---- images
+
+
+def png(width: int, height: int) -> bytes:
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
+
+    size = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    pixels = chunk(b"IDAT", zlib.compress(bytes(1 << 16)))
+    return b"\x89PNG\r\n\x1a\n" + size + pixels + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("side", [9_000, 60_000])
+def test_an_image_of_too_many_pixels(refused: Refused, tmp_path: Path, side: int) -> None:
+    (tmp_path / "a.png").write_bytes(png(side, side))
+    refused(read_images, tmp_path / "a.png", (3, 8, 8), True, match="too many pixels")
+
+
+def test_an_image_that_another_program_would_have_to_draw(refused: Refused, tmp_path: Path) -> None:
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.eps")
+    (tmp_path / "a.eps").rename(tmp_path / "a.png")
+    refused(decode.open_image, tmp_path / "a.png", 3, match="is no image that can be read")
+
+
+def test_a_pipe_among_the_images_is_passed_over(tmp_path: Path) -> None:
+    Image.new("RGB", (4, 4)).save(tmp_path / "real.png")
+    os.mkfifo(tmp_path / "pipe.png")  # opening it would wait for ever
+    (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere")
+    assert [path.name for path in list_images(tmp_path)] == ["real.png"]
+
+
+# ---- archives
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+def test_an_archive_with_a_link_in_place_of_a_file(
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: bytes
+) -> None:
+    import hashlib
+
+    layout = cifar.LAYOUTS["cifar100"]
+    path = tmp_path / "cifar-100-python.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name in ("../../escaped", "/absolute", f"{layout.folder}/train"):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "/etc/passwd"
+            archive.addfile(member)
+    remote = Remote(layout.archive.url, hashlib.md5(path.read_bytes()).hexdigest())
+    monkeypatch.setitem(cifar.LAYOUTS, "cifar100", replace(layout, archive=remote))
+    refused(cifar.load_cifar, "cifar100", "train", tmp_path, False, match="train is no file")
+    assert {each.name for each in tmp_path.rglob("*")} == {path.name, layout.folder}
+
+
+# ---- texts
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("method: !!python/object/apply:os.mkdir [run]", "not valid YAML"),
+        ("a: &a [1]\nb: *a", "aliases"),
+        ("seed: " + "[" * 600, "nested too deeply"),
+        ("seed: 2020-99-99", "not valid YAML"),
+        ("#" * (1 << 20) + "\nseed: 1", "can't be a file of settings"),
+        ("seed: " + "9" * 5000, "seed must be|not valid YAML"),
+    ],
+)
+def test_settings_that_are_more_than_settings(
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, match: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_text(text)
+    refused(read_config, tmp_path / "a.yaml", match=match)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "9" * 10_000])
+def test_json_that_is_nested_or_long_without_end(
+    refused: Refused, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "a.json").write_text(text)
+    refused(read_json, tmp_path / "a.json", match="is damaged")
+    assert read_record(tmp_path / "a.json") is None
+
+
+# ---- tickets
+
+
+def test_a_ticket_whose_header_claims_more_than_there_is(refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(struct.pack("<Q", 1 << 60) + b"{}")
+    refused(Ticket.load, tmp_path / "a", match="damaged or not a FreeTickets file")
+
+
+@pytest.mark.parametrize("shape", [[1 << 40], [-8], [0], ["8"], [1 << 62, 4]])
+def test_a_ticket_with_a_good_checksum_and_a_bad_shape(
+    refused: Refused, tmp_path: Path, shape: list[Any]
+) -> None:
+    part = {"shape": shape, "topology": torch.zeros(1, dtype=torch.uint8), "values": torch.ones(0)}
+    tree = {"info": {}, "order": ["w"], "sparse": {"w": part}, "dense": {}, "same": {}}
+    save_tree(tmp_path / "a", tree, "freetickets-ticket")
+    refused(Ticket.load, tmp_path / "a", match="is damaged")
+
+
+def test_a_ticket_can_not_choose_code_to_run(refused: Refused, tmp_path: Path) -> None:
+    ticket = Ticket({"w": torch.ones(1)}, {}, {"model": "os:getcwd", "method": "dense"})
+    ticket.save(tmp_path / "tickets" / "01.safetensors")
+    refused(ft.load, tmp_path, match="is your own")
+
+
+def test_a_pickle_in_the_place_of_a_ticket_or_an_array(refused: Refused, tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "run"),)
+
+    torch.save(Evil(), tmp_path / "a")
+    refused(Ticket.load, tmp_path / "a", match="not a FreeTickets file")
+    (tmp_path / "a.npy").write_bytes(pickle.dumps(Evil()))
+    refused(read_images, tmp_path / "a.npy", (1, 8, 8), match="no readable .npy")
+    assert not (tmp_path / "run").exists()
+
+
+def test_damage_is_told_apart_from_other_mistakes(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(DamagedFileError):
+        read_json(tmp_path / "a.json")

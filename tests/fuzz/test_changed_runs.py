@@ -1,0 +1,152 @@
+"""What changed between two commands on one run: settings, data, files of other runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fuzzing.kinds import TRAINING, trained
+from PIL import Image
+
+import freetickets as ft
+from freetickets.data import load
+from freetickets.data.digest import digest_split
+from freetickets.data.split import LazySplit
+from freetickets.errors import FreeTicketsError
+from freetickets.report import read_run
+from freetickets.training.checkpoint import Checkpoints
+
+Cli = Callable[..., Any]
+
+
+@pytest.fixture
+def root(home: Path) -> Iterator[Path]:
+    """Two finished runs and their data; each file may be changed, and is put back after it."""
+    for number in (1, 2):
+        trained(home, number)
+    content = {path: path.read_bytes() for path in home.glob("run-*/**/*") if path.is_file()}
+    content[home / "data.npz"] = (home / "data.npz").read_bytes()
+    yield home
+    for path in home.glob("run-*/**/*"):
+        if path.is_file() and path not in content:
+            path.unlink()
+    for path, data in content.items():
+        path.write_bytes(data)
+
+
+def train(cli: Cli, root: Path, *flags: object) -> Any:
+    data = ("--dataset", root / "data.npz", *TRAINING.split())
+    return cli("train", "edst", *data, "--quiet", "-o", root / "run-1", *("--seed", 1, *flags))
+
+
+def assert_refused(answer: Any, *words: str) -> None:
+    assert (answer.code, answer.out) == (2, "")
+    (line,) = answer.err.splitlines()
+    assert all(word in line for word in words), line
+
+
+def test_a_run_goes_on_with_the_data_it_began_with(cli: Cli, root: Path) -> None:
+    assert train(cli, root).code == 0
+
+
+@pytest.mark.parametrize("key", ["x_train", "y_train"])
+def test_data_that_changed_since_the_start_is_refused(cli: Cli, root: Path, key: str) -> None:
+    content = dict(np.load(root / "data.npz"))
+    content[key][0] = (content[key][0] + 1) % 3
+    np.savez(root / "data.npz", **content)
+    assert_refused(train(cli, root), "was started with other training data", "another --output")
+
+
+def test_settings_that_were_edited_in_the_folder_are_refused(cli: Cli, root: Path) -> None:
+    file = root / "run-1" / "config.yaml"
+    file.write_text(file.read_text().replace("seed: 1", "seed: 5"))
+    assert_refused(train(cli, root, "--seed", 5), "was changed since the run began", "--config")
+    with pytest.raises(FreeTicketsError, match="was changed since the run began"):
+        read_run(root / "run-1")
+
+
+def test_edited_settings_without_their_seal_are_refused_by_the_checkpoint(
+    cli: Cli, root: Path
+) -> None:
+    file = root / "run-1" / "config.yaml"
+    text = file.read_text().partition("\n")[2]
+    file.write_text(text.replace("batch_size: 16", "batch_size: 24"))
+    answer = train(cli, root, "--batch-size", 24)
+    assert_refused(answer, "was started with other settings")
+
+
+def test_edited_settings_may_be_given_as_settings(cli: Cli, root: Path, tmp_path: Path) -> None:
+    file = root / "run-1" / "config.yaml"
+    file.write_text(file.read_text().replace("seed: 1", "seed: 5"))
+    answer = cli("train", "--config", file, "-o", tmp_path / "new", "--quiet")
+    assert (answer.code, answer.err) == (0, "")
+
+
+def test_a_checkpoint_of_another_run_is_refused(cli: Cli, root: Path) -> None:
+    for path in (root / "run-2" / "checkpoint").iterdir():
+        shutil.copy(path, root / "run-1" / "checkpoint" / path.name)
+    assert_refused(train(cli, root), "was started with another plan")
+
+
+def test_tickets_of_two_runs_make_no_ensemble_by_accident(root: Path, tmp_path: Path) -> None:
+    name = Path("tickets") / "02.safetensors"
+    shutil.copy(root / "run-2" / name, root / "run-1" / name)
+    with pytest.raises(FreeTicketsError, match="are of different runs"):
+        ft.load(root / "run-1")
+    tickets = [ft.Ticket.load(root / f"run-{n}" / name) for n in (1, 2)]
+    ft.Ensemble(tickets).save(tmp_path)  # but on purpose
+    assert len(ft.load(tmp_path)) == 2
+
+
+def test_one_ticket_can_not_stand_for_two(root: Path) -> None:
+    folder = root / "run-1" / "tickets"
+    shutil.copy(folder / "01.safetensors", folder / "02.safetensors")
+    with pytest.raises(FreeTicketsError, match=r"02\.safetensors is ticket 1"):
+        ft.load(root / "run-1")
+
+
+def test_a_run_from_before_there_were_seals_is_read(root: Path) -> None:
+    folder, expected = root / "run-1", read_run(root / "run-1")
+    settings = folder / "config.yaml"
+    settings.write_text(settings.read_text().partition("\n")[2])
+    for name in ("ledger.json", "metrics.json"):
+        lines = (folder / name).read_text().splitlines()
+        unsealed = [line for line in lines if '"sha256"' not in line and '"settings"' not in line]
+        (folder / name).write_text("\n".join(unsealed).replace(",\n}", "\n}"))
+    log = folder / "log.csv"
+    log.write_text("".join(f"{x.rpartition(',')[0]}\n" for x in log.read_text().splitlines()))
+    assert read_run(folder) == expected
+
+
+def test_a_checkpoint_from_before_there_were_digests_is_resumed(cli: Cli, root: Path) -> None:
+    checkpoints = Checkpoints(root / "run-1" / "checkpoint", lambda _: None)
+    tree = checkpoints.load()
+    assert tree is not None
+    checkpoints.save({key: value for key, value in tree.items() if key not in ("settings", "data")})
+    assert train(cli, root).code == 0
+
+
+def test_the_digest_of_data_sees_every_value_and_their_order(images_npz: Path) -> None:
+    split = load(images_npz, "train")
+    turned = split.subset(torch.arange(len(split)).flip(0))
+    assert digest_split(split) == digest_split(load(images_npz, "train"))
+    assert digest_split(split) != digest_split(turned)
+
+
+def test_photos_are_told_apart_by_name_size_and_label(tmp_path: Path) -> None:
+    def digest(root: Path, labels: tuple[int, int], width: int = 8) -> str:
+        (root / "cat").mkdir(parents=True, exist_ok=True)
+        paths = tuple(root / "cat" / f"{n}.bmp" for n in (1, 2))
+        for path in paths:
+            Image.new("RGB", (width, 8)).save(path)
+        return digest_split(LazySplit(paths, torch.tensor(labels), (3, 8, 8)))
+
+    first = digest(tmp_path / "a", (0, 1))
+    assert first == digest(tmp_path / "moved", (0, 1))
+    assert first != digest(tmp_path / "a", (1, 0))
+    assert first != digest(tmp_path / "a", (0, 1), width=16)

@@ -1,0 +1,60 @@
+"""A small budget of what `tools/fuzz.py` does for hours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fuzzing.kinds import KINDS
+from fuzzing.trial import CHANGED, FAILURES, REFUSED, SAME, WRONG, Bench
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+CORPUS = sorted((Path(__file__).parent / "corpus").glob("*/*"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_damaged_loads_again_as_it_was(home: Path, kind: str) -> None:
+    bench = Bench(kind, home)
+    for file in bench.kind.files:
+        assert bench.load(file, (bench.folder / file).read_bytes()).word == SAME
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_file_is_refused_in_one_line_or_loads_as_it_was(home: Path, kind: str) -> None:
+    bench = Bench(kind, home)
+
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.integers(0, 1 << 32))
+    def check(seed: int) -> None:
+        outcome = bench.load(*bench.damage(str(seed)))
+        assert outcome.word not in FAILURES, (outcome, seed)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("kind", "file"), [(name, file) for name, kind in KINDS.items() for file in kind.owned]
+)
+def test_a_file_of_another_run_is_refused(home: Path, kind: str, file: str) -> None:
+    bench = Bench(kind, home)
+    assert bench.load(file, (bench.other / file).read_bytes(), refuse=True).word == REFUSED
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_what_once_failed_is_refused(home: Path, path: Path) -> None:
+    """Files of the corpus are `<kind>/<number>-<file>`; each broke a loader when it was found."""
+    bench = Bench(path.parent.name, home)
+    name = path.name.partition("-")[2]
+    (file,) = (file for file in bench.kind.files if Path(file).name == name)
+    assert bench.load(file, path.read_bytes()).word == REFUSED
+
+
+def test_the_judge_tells_a_loader_that_lets_damage_pass(home: Path) -> None:
+    bench = Bench("idx", home)
+    data = bytearray((bench.folder / "raw").read_bytes())
+    data[-1] ^= 1
+    assert bench.load("raw", bytes(data)).word == CHANGED  # nothing in the format can tell
+    bench.kind = replace(bench.kind, sealed=True)
+    assert bench.load("raw", bytes(data)).word == WRONG

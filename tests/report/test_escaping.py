@@ -1,0 +1,105 @@
+"""Pages from runs whose every name is an attack: text stays text, in HTML and in SVG."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from freetickets.experiments import load
+from freetickets.experiments.page import write
+from freetickets.report import comparison_page, read_runs
+
+from ..experiments.invented import invent_results
+from .fake_runs import FAKES, write_fake
+
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&]]>"
+
+
+class Found(HTMLParser):
+    """The tags and attributes of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+def assert_harmless(html: str, scripts: int) -> None:
+    found = Found(html)
+    assert found.tags.count("script") == scripts
+    assert not {"img", "iframe", "object", "embed", "form", "base"} & {*found.tags}
+    assert [name for name, _ in found.attributes if name.startswith("on")] == []
+    assert not any("javascript:" in (value or "") for _, value in found.attributes)
+
+
+def poison(value: Any, names: tuple[str, ...]) -> Any:
+    """Puts the attack into every text of a tree, and into the keys of some maps."""
+    if isinstance(value, dict):
+        return {
+            key: {f"{name}{EVIL}": poison(each, names) for name, each in inner.items()}
+            if key in names
+            else poison(inner, names)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [poison(each, names) for each in value]
+    return f"{value}{EVIL}" if isinstance(value, str) else value
+
+
+@pytest.fixture(scope="module")
+def evil_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    root = tmp_path_factory.mktemp("evil")
+    folders = []
+    for fake in FAKES[2:]:
+        # A folder's name may hold all but a slash.
+        name = f"{fake.name}{EVIL.replace('/', '')}"
+        folder = write_fake(root, replace(fake, name=name), samples=60)
+        for test in (folder / "predictions").glob("*.npz"):
+            test.rename(test.with_name(f"{Path(f'cifar10{EVIL}').stem}.npz"))
+        metrics = json.loads((folder / "metrics.json").read_text())
+        (folder / "metrics.json").write_text(json.dumps(poison(metrics, ("shift", "ood"))))
+        ledger = json.loads((folder / "ledger.json").read_text())
+        (folder / "ledger.json").write_text(json.dumps(poison(ledger, ())))
+        settings = (folder / "config.yaml").read_text()
+        evil = json.dumps(f"wrn{EVIL}")
+        (folder / "config.yaml").write_text(settings.replace("model: wrn-28-10", f"model: {evil}"))
+        folders.append(folder)
+    return folders
+
+
+@pytest.mark.slow
+def test_no_name_in_the_files_of_runs_becomes_markup(evil_runs: list[Path]) -> None:
+    page = comparison_page(read_runs(evil_runs))
+    html = page.html()
+    assert_harmless(html, scripts=1)
+    shown = re.sub("<script>.*?</script>", "", html, count=1, flags=re.DOTALL)
+    assert "<script" not in shown
+    assert "alert(1)" in html  # the names are on the page, as text
+
+
+def test_no_note_or_comment_of_results_becomes_markup(tmp_path: Path) -> None:
+    experiments = [load("cifar10")]
+    results = invent_results(experiments, lambda cell, seed: {"accuracy": 0.9}, (1,))
+    for record in results.records.values():
+        record.update({"notes": [f"left out: {EVIL}"], "data": EVIL, "model": EVIL})  # type: ignore[attr-defined]
+    write(experiments, results, tmp_path, {"": EVIL, "cifar10": EVIL}, figures=())
+    html = (tmp_path / "results.html").read_text()
+    assert_harmless(html, scripts=1)
+    assert "&lt;script&gt;alert(1)" in html
+    markdown = (tmp_path / "results.md").read_text()
+    for unescaped in re.findall(
+        r"(?<!\\)<(?!/?(?:details|summary)\b|br>|sub>|small>)\w+", markdown
+    ):
+        raise AssertionError(f"{unescaped} is markup in results.md")

@@ -1,0 +1,1 @@
+"""What `tools/fuzz.py` and the tests in `tests/fuzz` have in common."""

@@ -1,0 +1,271 @@
+"""The kinds of files that FreeTickets loads: how a valid one is made, and what loads it."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import pickle
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+import freetickets as ft
+from freetickets.cli import main
+from freetickets.config import Config, read_config, read_run_config
+from freetickets.data import cifar, get_spec, load
+from freetickets.data.fashion import read_idx
+from freetickets.data.images import read_images, read_inputs
+from freetickets.evaluation import Predictions
+from freetickets.evaluation.summary import summarise
+from freetickets.experiments import results
+from freetickets.report.run import read_runs
+from freetickets.ticket import Ticket
+from freetickets.training.checkpoint import Checkpoints
+
+TRAINING = "--model mlp-8 --epochs 2 --tickets 2 --interval 4 --batch-size 16 --backend masked"
+_CIFAR_IMAGES = 4
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of files.
+
+    Attributes:
+        make: Writes a valid folder, given its number: two of them differ.
+        files: Which files of the folder are damaged.
+        load: Reads the folder and returns all that is in it.
+        sealed: Whether the files carry a checksum, so that no change may pass unseen.
+        owned: Those of the files that say which run they are of: with the same file of another
+            folder in their place, the folder must be refused.
+    """
+
+    make: Callable[[Path, int], None]
+    files: tuple[str, ...]
+    load: Callable[[Path], Any]
+    sealed: bool = True
+    owned: tuple[str, ...] = ()
+
+
+# ---- what a run leaves behind
+
+
+def _samples(number: int, count: int = 48) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(number)
+    return rng.integers(0, 256, (count, 6, 6), dtype=np.uint8), np.arange(count) % 3
+
+
+def _make_npz(folder: Path, number: int) -> None:
+    (x_train, y_train), (x_test, y_test) = _samples(number), _samples(number + 100, 24)
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(
+        folder / "data.npz",
+        x_train=x_train,
+        y_train=y_train,
+        x_test=x_test,
+        y_test=y_test,
+        classes=np.array(["a", "b", "c"]),
+    )
+
+
+def _load_npz(folder: Path) -> Any:
+    spec = get_spec(folder / "data.npz")
+    return spec, *(
+        (split.inputs, split.labels)  # type: ignore[union-attr]
+        for split in (load(spec, "train"), load(spec, "test"))
+    )
+
+
+@cache
+def trained(home: Path, number: int) -> Path:
+    """A real run below a home, trained once for all kinds; its data is `data.npz` there."""
+    folder = home / f"run-{number}"
+    _make_npz(home, number=7)
+    command = ["train", "edst", "--dataset", str(home / "data.npz"), *TRAINING.split()]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        code = main([*command, "--seed", str(number), "--quiet", "--output", str(folder)])
+    assert code == 0
+    images, labels = _samples(number)
+    ft.load(folder).calibrate(images[:, None], labels).save(home / f"ensemble-{number}")
+    return folder
+
+
+def _make_run(folder: Path, number: int) -> None:
+    shutil.copytree(trained(folder.parents[1], number), folder, dirs_exist_ok=True)
+
+
+def _make_ensemble(folder: Path, number: int) -> None:
+    _make_run(folder, number)
+    source = folder.parents[1] / f"ensemble-{number}"
+    shutil.copy(source / "calibration.json", folder / "calibration.json")
+
+
+def _load_run(folder: Path) -> Any:
+    runs = read_runs([folder])
+    return runs, [run.load_predictions() for run in runs], runs[0].results
+
+
+def _load_ensemble(folder: Path) -> Any:
+    ensemble = ft.load(folder)
+    return ensemble.tickets, ensemble.temperature
+
+
+def _make_record(folder: Path, number: int) -> None:
+    record = {
+        "cell": "some-cell",
+        "seed": number,
+        "method": "edst",
+        "options": {"sparsity": 0.8},
+        "ledger": {"members": 2, "relative_flops": 0.5 + number},
+        "metrics": {"ensemble": {"accuracy": 0.75, "nll": 0.25 * number}},
+        "first": {"1": {"accuracy": 0.5}},
+    }
+    results.save(folder, record)
+
+
+# ---- data of others
+
+
+def _make_cifar(folder: Path, number: int) -> None:
+    rng = np.random.default_rng(number)
+    content = {
+        "data": rng.integers(0, 256, (_CIFAR_IMAGES, 3072), dtype=np.uint8),
+        "labels": rng.integers(0, 10, _CIFAR_IMAGES).tolist(),
+        "filenames": [f"{i}.png" for i in range(_CIFAR_IMAGES)],
+    }
+    place = folder / "cifar-10-batches-py"
+    place.mkdir(parents=True)
+    (place / "test_batch").write_bytes(pickle.dumps(content, protocol=4))
+
+
+def _load_cifar(folder: Path) -> Any:
+    whole = cifar.LAYOUTS["cifar10"]
+    images = {"train": _CIFAR_IMAGES, "test": _CIFAR_IMAGES}
+    cifar.LAYOUTS["cifar10"] = replace(whole, images=images)
+    try:
+        split = load("cifar10", "test", folder, download=False)
+    finally:
+        cifar.LAYOUTS["cifar10"] = whole
+    return split.inputs, split.labels  # type: ignore[union-attr]
+
+
+def _make_svhn(folder: Path, number: int, packed: bool = True) -> None:
+    from scipy.io import savemat
+
+    rng = np.random.default_rng(number)
+    content = {
+        "X": rng.integers(0, 256, (32, 32, 3, 3), dtype=np.uint8),
+        "y": rng.integers(1, 11, (3, 1)),
+    }
+    folder.mkdir(parents=True)
+    savemat(folder / "test_32x32.mat", content, do_compression=packed)
+
+
+def _load_svhn(folder: Path) -> Any:
+    split = load("svhn", "test", folder, download=False)
+    return split.inputs, split.labels  # type: ignore[union-attr]
+
+
+def _make_idx(folder: Path, number: int) -> None:
+    images, _ = _samples(number, 10)
+    header = bytes((0, 0, 8, 3)) + np.array(images.shape, ">i4").tobytes()
+    folder.mkdir(parents=True)
+    (folder / "raw").write_bytes(header + images.tobytes())
+    (folder / "packed.gz").write_bytes(gzip.compress(header + images.tobytes(), mtime=0))
+
+
+def _make_images(folder: Path, number: int) -> None:
+    image = Image.fromarray(np.random.default_rng(number).integers(0, 256, (9, 8, 3), np.uint8))
+    folder.mkdir(parents=True)
+    for suffix in ("png", "jpg", "gif", "bmp", "webp", "tif", "ppm"):
+        image.save(folder / f"image.{suffix}")
+
+
+def _make_npy(folder: Path, number: int) -> None:
+    folder.mkdir(parents=True)
+    np.save(folder / "x.npy", np.random.default_rng(number).normal(size=(5, 4)).astype("f4"))
+
+
+def _make_config(folder: Path, number: int) -> None:
+    folder.mkdir(parents=True)
+    config = Config(seed=number, epochs=3, options={"tickets": 2, "sparsity": 0.8})
+    (folder / "mine.yaml").write_text(config.as_yaml())
+
+
+def _no_warning(_: str) -> None:
+    """A damaged checkpoint is passed over aloud; here there is only one."""
+
+
+_RUN = ("config.yaml", "ledger.json", "metrics.json", "log.csv", "predictions/data.npz")
+
+KINDS = {
+    "ticket": Kind(
+        _make_run, ("tickets/01.safetensors",), lambda f: Ticket.load(f / "tickets/01.safetensors")
+    ),
+    "checkpoint": Kind(
+        lambda folder, number: _make_checkpoint(folder, number),
+        ("checkpoint/000001.safetensors",),
+        lambda f: Checkpoints(f / "checkpoint", _no_warning).load(),
+    ),
+    "predictions": Kind(
+        _make_run,
+        ("predictions/data.npz",),
+        lambda f: Predictions.load(f / "predictions/data.npz"),
+    ),
+    "run": Kind(_make_run, _RUN, _load_run, owned=_RUN),
+    "settings": Kind(_make_run, ("config.yaml",), read_run_config),
+    "summary": Kind(
+        _make_run,
+        ("predictions/data.npz", "predictions/networks.json"),
+        summarise,
+        owned=("predictions/data.npz",),
+    ),
+    "ensemble": Kind(
+        _make_ensemble,
+        ("tickets/01.safetensors", "tickets/02.safetensors", "calibration.json"),
+        _load_ensemble,
+        owned=("tickets/01.safetensors",),
+    ),
+    "record": Kind(
+        _make_record,
+        ("results/some-cell/1.json",),
+        lambda f: results.Results.load(f).records,
+    ),
+    "npz": Kind(_make_npz, ("data.npz",), _load_npz),
+    "cifar": Kind(_make_cifar, ("cifar-10-batches-py/test_batch",), _load_cifar, sealed=False),
+    "svhn": Kind(_make_svhn, ("test_32x32.mat",), _load_svhn),
+    "svhn-unpacked": Kind(
+        lambda folder, number: _make_svhn(folder, number, packed=False),
+        ("test_32x32.mat",),
+        _load_svhn,
+        sealed=False,
+    ),
+    "idx": Kind(_make_idx, ("raw",), lambda f: read_idx(f / "raw", (10, 6, 6)), sealed=False),
+    "idx-gz": Kind(_make_idx, ("packed.gz",), lambda f: read_idx(f / "packed.gz", (10, 6, 6))),
+    "image": Kind(
+        _make_images,
+        tuple(f"image.{suffix}" for suffix in ("png", "jpg", "gif", "bmp", "webp", "tif", "ppm")),
+        lambda f: read_images(f, (3, 9, 8), resize=True),
+        sealed=False,
+    ),
+    "npy": Kind(
+        _make_npy, ("x.npy",), lambda f: read_inputs([f / "x.npy"], (4, 1, 1)), sealed=False
+    ),
+    "config": Kind(
+        _make_config, ("mine.yaml",), lambda f: read_config(f / "mine.yaml"), sealed=False
+    ),
+}
+
+
+def _make_checkpoint(folder: Path, number: int) -> None:
+    _make_run(folder, number)
+    files = sorted((folder / "checkpoint").iterdir())
+    files[-1].replace(folder / "checkpoint" / "000001.safetensors")
+    for file in files[:-1]:
+        file.unlink(missing_ok=True)

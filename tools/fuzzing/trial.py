@@ -1,0 +1,111 @@
+"""One trial: a folder with a damaged file is loaded, and what happens is judged."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from freetickets.errors import FreeTicketsError
+
+from .content import digest
+from .kinds import KINDS, Kind
+from .mutations import mutate
+
+# What is as it should be, and what is not.
+REFUSED, SAME, CHANGED, OTHER = "refused", "same", "changed", "whole other"
+WRONG, TRACEBACK, MEMORY, HANG, CRASH = "silently wrong", "traceback", "memory", "hang", "crash"
+FAILURES = (WRONG, TRACEBACK, MEMORY, HANG, CRASH)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a load came to; `told` is the message or the fault."""
+
+    word: str
+    told: str = ""
+
+
+class Bench:
+    """Valid folders of one kind, to damage one file of them at a time.
+
+    Args:
+        name: The kind.
+        home: Where the folders lie; made if they are not there.
+    """
+
+    def __init__(self, name: str, home: Path) -> None:
+        self.name = name
+        self.kind: Kind = KINDS[name]
+        self.folder, self.other = home / name / "1", home / name / "2"
+        for number, folder in ((1, self.folder), (2, self.other)):
+            if not folder.exists():
+                self.kind.make(folder, number)
+        self.expected = digest(self.kind.load(self.folder))
+        self._alien = {file: self._with_other(file) for file in self.kind.files}
+
+    def damage(self, seed: str) -> tuple[str, bytes, bool]:
+        """A file, what damage makes of it, and whether it must be refused, all by the seed."""
+        draw = random.Random(f"{self.name} {seed}")
+        file = draw.choice(self.kind.files)
+        own, others = ((folder / file) for folder in (self.folder, self.other))
+        other = others.read_bytes() if others.exists() else b""
+        if file in self.kind.owned and draw.random() < 0.02:
+            return file, other, True
+        return file, mutate(own.read_bytes(), other, draw), False
+
+    def load(self, file: str, data: bytes, refuse: bool = False) -> Outcome:
+        """Loads the folder with other bytes in one of its files, and judges what comes of it."""
+        with self._replaced(file, data):
+            try:
+                found = digest(self.kind.load(self.folder))
+            except FreeTicketsError as error:
+                if _wanted_memory(error):
+                    return Outcome(MEMORY, str(error))
+                several = "\n" in str(error)
+                return Outcome(TRACEBACK if several else REFUSED, str(error))
+            except MemoryError as error:
+                return Outcome(MEMORY, repr(error))
+            except Exception as error:  # any other is what is looked for
+                return Outcome(TRACEBACK, f"{type(error).__name__}: {error}"[:300])
+        if refuse:
+            return Outcome(WRONG, f"{file} of another run was accepted")
+        if found == self.expected:
+            return Outcome(SAME)
+        if found == self._alien[file] and file not in self.kind.owned:
+            return Outcome(OTHER)  # a good file in the wrong place: only an owned one can tell
+        return Outcome(WRONG if self.kind.sealed else CHANGED)
+
+    def _with_other(self, file: str) -> str:
+        """What the folder holds with a file of the other one; nothing, if that is refused."""
+        other = self.other / file
+        if not other.exists():
+            return ""
+        with self._replaced(file, other.read_bytes()):
+            try:
+                return digest(self.kind.load(self.folder))
+            except FreeTicketsError:
+                return ""
+
+    @contextmanager
+    def _replaced(self, file: str, data: bytes) -> Iterator[None]:
+        path = self.folder / file
+        kept = path.with_name(f"{path.name}.kept")
+        if not kept.exists():
+            shutil.copy(path, kept)
+        path.write_bytes(data)
+        try:
+            yield
+        finally:
+            kept.replace(path)
+
+
+def _wanted_memory(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
