@@ -125,7 +125,7 @@ def _make(folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FreeTicketsError(f"can't make {folder}: {error.strerror or error}") from error
+        raise FreeTicketsError(f"can't write to {folder}: {error.strerror or error}") from error
     return missing
 
 
