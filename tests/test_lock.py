@@ -87,6 +87,21 @@ def test_the_folder_of_a_killed_process_is_free_at_once(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_dead_process_that_its_parent_has_not_noticed_is_dead(
+    tmp_path: Path, holding: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(lock.fcntl, "lockf", no_locks)  # so that its number is looked at
+    process, _ = holding(tmp_path)
+    assert process_start(process.pid)
+    process.kill()  # and not waited for: a zombie
+    told: list[str] = []
+    with hold(tmp_path, told.append, wait=60):
+        assert f"process {process.pid} on" in told[0]
+
+
 def test_a_number_that_is_now_another_programs_is_no_holder(tmp_path: Path) -> None:
     write_holder(tmp_path, process=os.getppid(), host=socket.gethostname(), start="boot 1")
     told: list[str] = []

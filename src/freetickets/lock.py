@@ -109,14 +109,16 @@ def process_start(process: int) -> str | None:
     """
     try:
         # The name, in brackets, may hold spaces; the 22nd field is the start since the boot.
-        text = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2]
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {text.split()[19]}"
+        state, *values = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        start = Path("/proc/sys/kernel/random/boot_id").read_text().strip() + " " + values[18]
     except OSError:
         if Path("/proc/self/stat").exists():
             return None
-    command = ["ps", "-o", "lstart=", "-p", str(process)]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        command = ["ps", "-o", "stat=", "-o", "lstart=", "-p", str(process)]
+        told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        state, _, start = told.strip().partition(" ")
+    # What is dead but not yet buried by its parent (Z) still has its number.
+    return start.strip() if state and state[0] not in "ZX" else None
 
 
 def _make(folder: Path) -> list[Path]:

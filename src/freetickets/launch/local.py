@@ -51,6 +51,7 @@ def launch(
                     if code is None:
                         continue
                     running.remove(process)
+                    process.end()
                     if stop.made and code != 0:
                         continue  # it has saved
                     news = process.log.end(code, process.lost, retries)
@@ -65,7 +66,7 @@ def launch(
         raise
     finally:
         for process in running:
-            process.ask_to_stop()
+            process.ask_to_stop()  # all, before the first is waited for
         for process in running:
             process.end()
 
@@ -93,6 +94,7 @@ class _Process:
             self._process.stdin.close()
 
     def end(self) -> None:
+        self.ask_to_stop()
         try:
             self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
@@ -111,6 +113,11 @@ def cores() -> int:
 def _environment(jobs: int) -> dict[str, str]:
     found = dict(os.environ)
     found.setdefault("OMP_NUM_THREADS", str(max(1, cores() // max(1, jobs))))
-    source = str(Path(__file__).parents[2])  # the same code, wherever it was found
-    found["PYTHONPATH"] = os.pathsep.join(filter(None, [source, found.get("PYTHONPATH")]))
+    found["PYTHONPATH"] = source_path()
     return found
+
+
+def source_path() -> str:
+    """The `PYTHONPATH` with which another process finds the same code as this one."""
+    source = str(Path(__file__).parents[2])
+    return os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
