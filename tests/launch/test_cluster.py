@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
@@ -79,3 +81,21 @@ def test_a_lost_machine_does_not_change_the_run(
     assert lost
     assert "its process was lost" in answer.err
     assert_same(run, serial("dst", long))
+
+
+@pytest.mark.slow
+def test_ctrl_c_lets_tasks_save(command: Command, long: str, part: GetPart, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'freetickets[ray]'")
+    run = tmp_path / "run"
+    arguments = [*command("dst", long), "--epochs", "400", "-o", str(run), "--launcher", "ray"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "freetickets", *arguments], stderr=subprocess.PIPE, text=True
+    )
+    part(run, 1).wait(lambda part: part.epochs >= 3)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=240)
+    assert process.returncode == 130
+    assert said.splitlines()[-1].startswith("freetickets: stopped; all is saved")
+    # Left as a stopped run is: by itself, not by a kill that would leave its lock behind.
+    assert not list(run.rglob(".lock"))
+    assert "stopped in run 1 after step" in (run / "parts" / "1.txt").read_text()
