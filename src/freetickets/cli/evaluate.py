@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -81,9 +80,12 @@ def _add_sets(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> None:
     """Predicts, saves the predictions, and prints the scores."""
     _check_output(parsed)
+    from ..progress import Display
+
     folder = Path(parsed.run_folder)
     # A folder that is not there is answered by who reads it.
-    with hold(folder, _tell) if folder.is_dir() else contextlib.nullcontext():
+    tell = Display(parsed.quiet).line
+    with hold(folder, tell) if folder.is_dir() else contextlib.nullcontext():
         scores = _from_saved(parsed) if parsed.saved else _predict(parsed)
     if parsed.json:
         print(json.dumps(scores, indent=2))
@@ -139,10 +141,6 @@ def _from_saved(parsed: argparse.Namespace) -> dict[str, Any]:
     scores = summarise(folder, tell=WorkProgress(quiet=parsed.quiet).warn)
     write_json(folder / "metrics.json", scores)
     return scores
-
-
-def _tell(line: str) -> None:
-    print(f"warning: {line}", file=sys.stderr)
 
 
 def _fraction(text: str) -> float:

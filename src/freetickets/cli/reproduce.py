@@ -71,7 +71,7 @@ def run(parsed: argparse.Namespace) -> int:
     if parsed.cell is not None:
         _run_cell(runner, next(task for task in tasks if task.name == parsed.cell))
         return 0
-    with hold(runner.folder, CellProgress(parsed.quiet).warn):
+    with hold(runner.folder, CellProgress(parsed.quiet).line):
         return _run(experiments, runner, tasks, parsed)
 
 

@@ -48,10 +48,10 @@ def run(parsed: argparse.Namespace) -> None:
     reporter = Reporter(parsed.quiet)
     job = Job(config, spec, lambda: data.load(spec, "train", config.data_dir))
     if parsed.part is not None:
-        with hold(folder, reporter.warn, WAIT):
+        with hold(folder, reporter.line, WAIT):
             job.train(reporter, parsed.part)
         return
-    with hold(folder, reporter.warn):
+    with hold(folder, reporter.line):
         from ..ensemble import Ensemble
         from ..evaluation import evaluate_run
         from ..launch import parts

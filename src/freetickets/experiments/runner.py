@@ -202,8 +202,10 @@ class Runner:
                 elif news.kind == "failed":
                     failed[name] = news.text
                     progress.fail(name, news.text)
-                else:
+                elif news.kind == "again" or news.text.startswith("warning: "):
                     progress.warn(f"{name}: {news.text.removeprefix('warning: ')}")
+                else:
+                    progress.line(f"{name}: {news.text}")
         with contextlib.suppress(OSError):
             (self.folder / _LOGS).rmdir()
         return failed
@@ -228,7 +230,7 @@ class Runner:
         with self._data_to_itself():
             config = replace(config, dataset=self._stand_ins.dataset(stand.data))
         self._set_aside(folder, config, progress)
-        with hold(folder, progress.warn, WAIT):
+        with hold(folder, progress.line, WAIT):
             return self._train(task, config, earlier, progress)
 
     def _train(

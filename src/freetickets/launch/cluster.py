@@ -12,11 +12,10 @@ from typing import Any
 
 from ..errors import FreeTicketsError, MissingExtraError, StoppedError
 from ..training.interrupt import StopRequest
-from .piece import RETRIES, Log, News, Piece
+from .piece import MISTAKE, RETRIES, Log, News, Piece
 
 _POLL = 0.2
 _GRACE = 60.0  # seconds for tasks to save and end
-_STOPPED = 130
 
 
 def check_ray() -> None:
@@ -72,7 +71,7 @@ def launch(
                     yield from log.news()
                 for reference in ended:
                     log, lost = running.pop(reference)
-                    code = _exit_code(ray, reference)
+                    code, log.error = _outcome(ray, reference)
                     yield from log.news()
                     news = log.end(code, lost, retries)
                     if news.kind == "again":
@@ -106,12 +105,14 @@ def _connect(ray: Any, address: str | None) -> None:
         raise FreeTicketsError(f"can't reach a Ray cluster at {address}: {line}") from error
 
 
-def _exit_code(ray: Any, reference: Any) -> int:
-    """The exit code of a task that has ended; 1 if its process or machine was lost."""
+def _outcome(ray: Any, reference: Any) -> tuple[int, str]:
+    """How a task ended: as what exit code, and by which error, if that is not in its log."""
     try:
-        return int(ray.get(reference))
-    except ray.exceptions.RayError:
-        return 1
+        return int(ray.get(reference)), ""
+    except ray.exceptions.RayTaskError as error:  # not even its log could be written
+        return MISTAKE, f"{type(error.cause).__name__}: {error.cause}".partition("\n")[0]
+    except ray.exceptions.RayError:  # its process or machine was lost
+        return 1, ""
 
 
 def _stop(ray: Any, references: list[Any]) -> None:

@@ -16,7 +16,7 @@ RETRIES = 3
 # How long a piece waits for its folder: what it follows may have died on another machine.
 WAIT = 1.5 * STALE
 
-_MISTAKE = 2  # the exit code of what would only fail again
+MISTAKE = 2  # the exit code of what would only fail again
 _ERROR = "freetickets: "
 
 
@@ -54,7 +54,7 @@ class Log:
     def __init__(self, piece: Piece) -> None:
         self.piece = piece
         self._place = piece.log.stat().st_size if piece.log.exists() else 0
-        self._error = ""
+        self.error = ""
 
     def news(self) -> Iterator[News]:
         """The lines since the last call; an error is kept for the end."""
@@ -68,7 +68,7 @@ class Log:
         self._place += len(whole)
         for line in whole.decode(errors="replace").splitlines():
             if line.startswith(_ERROR):
-                self._error = line.removeprefix(_ERROR)
+                self.error = line.removeprefix(_ERROR)
             elif line.strip():
                 yield News(self.piece, "line", line)
 
@@ -76,9 +76,9 @@ class Log:
         """What an exit code means for a piece that was lost so many times before."""
         if code == 0:
             return News(self.piece, "done")
-        if code == _MISTAKE:
+        if code == MISTAKE:
             return News(
-                self.piece, "failed", self._error or f"no reason given: see {self.piece.log}"
+                self.piece, "failed", self.error or f"no reason given: see {self.piece.log}"
             )
         what = f"its process was lost ({describe_exit(code)})"
         if lost < retries:

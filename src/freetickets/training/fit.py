@@ -81,7 +81,7 @@ def fit(
         _check_factory(model)
         job.model = model
     reporter = Reporter(quiet)
-    with hold(output, reporter.warn) if output is not None else contextlib.nullcontext():
+    with hold(output, reporter.line) if output is not None else contextlib.nullcontext():
         return Ensemble(job.train(reporter), job.model)
 
 
