@@ -194,7 +194,8 @@ def test_only_whole_lines_are_told_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_cells_side_by_side_measure_what_they_do_one_by_one(cli: Cli, tmp_path: Path) -> None:
-    command = ("reproduce", "growth", "--scale", "smoke", "--quiet", "--json")
+    # Dense ones: of sparse layers each process measures which kernels are faster, and bits differ.
+    command = ("reproduce", "fgsm", "--only", "dense", "--scale", "smoke", "--quiet", "--json")
     found = []
     for name, more in (("serial", ()), ("jobs", ("--jobs", 2))):
         answer = cli(*command, "--output", tmp_path / name, *more)
@@ -207,5 +208,5 @@ def test_cells_side_by_side_measure_what_they_do_one_by_one(cli: Cli, tmp_path: 
         found.append(records)
         assert not (folder / "logs").exists()
         assert not list(folder.rglob(".*"))
-    assert len(found[0]) == 4
+    assert len(found[0]) == 2
     assert found[0] == found[1]
