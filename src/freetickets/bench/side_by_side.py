@@ -19,8 +19,8 @@ _MEMBERS = 2
 
 def members(settings: Settings) -> Iterator[Ratio | str]:
     """Two members of a small network, which alone can't fill two cores."""
-    model, batch = settings.tiny("cnn"), settings.batch_or(64)
-    epochs = 1 if settings.small else 8
+    model, batch = settings.tiny("cnn"), settings.batch or 64
+    epochs = 0.2 if settings.small else 8
     command = f"train dst --model {model} --tickets {_MEMBERS} --epochs {epochs} --quiet --json"
     command += f" --batch-size {batch} --backend masked"  # "auto" would measure, in each process
 
