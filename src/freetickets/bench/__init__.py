@@ -6,6 +6,7 @@ NAMES = {
     "train": ("masks", "loader", "exploration", "edst", "small-nets", "memory"),
     "infer": ("ensemble", "members", "latency"),
     "metrics": ("scores", "ood", "saved"),
+    "side-by-side": ("members",),
 }
 
 # These take long and have no bar: they are measured only if they are named.

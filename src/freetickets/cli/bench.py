@@ -90,7 +90,8 @@ def run(parsed: argparse.Namespace) -> None:
         print(_HEADER, flush=True)
     ratios: list[Ratio] = []
     notes: list[str] = []
-    measurements = importlib.import_module(f"freetickets.bench.{parsed.what}").MEASUREMENTS
+    module = parsed.what.replace("-", "_")
+    measurements = importlib.import_module(f"freetickets.bench.{module}").MEASUREMENTS
     for name in names:
         for result in measurements[name](settings):
             if isinstance(result, Ratio):

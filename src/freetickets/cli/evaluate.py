@@ -8,12 +8,14 @@ freetickets evaluate runs/edst --select 3 --temperature ensemble --output runs/b
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from ..errors import FreeTicketsError
+from ..lock import hold
 
 _SETS = ("corruptions", "ood", "attack", "features", "imagenet_a", "all", "samples", "fresh")
 
@@ -78,7 +80,13 @@ def _add_sets(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> None:
     """Predicts, saves the predictions, and prints the scores."""
     _check_output(parsed)
-    scores = _from_saved(parsed) if parsed.saved else _predict(parsed)
+    from ..progress import Display
+
+    folder = Path(parsed.run_folder)
+    # A folder that is not there is answered by who reads it.
+    tell = Display(parsed.quiet).line
+    with hold(folder, tell) if folder.is_dir() else contextlib.nullcontext():
+        scores = _from_saved(parsed) if parsed.saved else _predict(parsed)
     if parsed.json:
         print(json.dumps(scores, indent=2))
         return

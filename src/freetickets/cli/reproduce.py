@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 from ..errors import FreeTicketsError, UnknownNameError
 from ..experiments import Experiment, cells, experiment_names, load
 from ..experiments.scales import SCALES, get_scale
+from ..launch.options import add_flags as add_launch_flags
+from ..launch.options import launcher_from
+from ..lock import hold
 from ..methods import METHODS
 
 if TYPE_CHECKING:
@@ -40,6 +43,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="(default: %(default)s)")
     parser.add_argument("-j", "--workers", type=int, default=0, help="that decode image files")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    # Of the processes that the runner starts: one cell.
+    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    add_launch_flags(parser, "cells")
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -51,6 +57,7 @@ def run(parsed: argparse.Namespace) -> int:
     experiments = _chosen(parsed.names)
     _check(parsed)
 
+    from ..experiments.progress import CellProgress
     from ..experiments.runner import Runner
     from ..experiments.tasks import make_tasks
 
@@ -61,7 +68,11 @@ def run(parsed: argparse.Namespace) -> int:
     if parsed.dry_run:
         _print_dry_run(experiments, runner, tasks, parsed)
         return 0
-    return _run(experiments, runner, tasks, parsed)
+    if parsed.cell is not None:
+        _run_cell(runner, next(task for task in tasks if task.name == parsed.cell))
+        return 0
+    with hold(runner.folder, CellProgress(parsed.quiet).line):
+        return _run(experiments, runner, tasks, parsed)
 
 
 def _chosen(names: list[str]) -> list[Experiment]:
@@ -78,6 +89,7 @@ def _check(parsed: argparse.Namespace) -> None:
     for name in parsed.only:
         if name not in METHODS:
             raise UnknownNameError("method", name, METHODS)
+    launcher_from(parsed)
     if parsed.seeds is not None and parsed.seeds < 1:
         raise FreeTicketsError(f"--seeds {parsed.seeds}: give 1 or more")
     if parsed.throughput is not None and not parsed.throughput > 0:
@@ -97,7 +109,7 @@ def _run(
     progress = CellProgress(parsed.quiet)
     for line in runner.missing_data:
         progress.line(line)
-    failed = runner.run_all(tasks, progress)
+    failed = runner.run_all(tasks, progress, launcher_from(parsed), _cell_command(parsed))
     results = Results.load(runner.folder)
     page.write(experiments, results, runner.folder)
     if parsed.json:
@@ -112,6 +124,30 @@ def _run(
             "tries them again"
         )
     return 0
+
+
+def _run_cell(runner: Runner, task: Task) -> None:
+    from ..experiments.runner import reason
+
+    try:
+        runner.run(task)
+    except FreeTicketsError:
+        raise
+    except Exception as error:  # it would fail again: the launcher need not try
+        raise FreeTicketsError(reason(error)) from error
+
+
+def _cell_command(parsed: argparse.Namespace) -> list[str]:
+    """The arguments that, with a name behind them, run one cell as this command would."""
+    command = ["reproduce", *parsed.names, "--scale", parsed.scale, "--output", parsed.output]
+    command += ["--device", parsed.device, "--workers", str(parsed.workers), "--quiet"]
+    if parsed.data_dir is not None:
+        command += ["--data-dir", parsed.data_dir]
+    if parsed.seeds is not None:
+        command += ["--seeds", str(parsed.seeds)]
+    if parsed.only:
+        command += ["--only", *parsed.only]
+    return [*command, "--cell"]
 
 
 def _print_list(experiments: list[Experiment], as_json: bool) -> None:

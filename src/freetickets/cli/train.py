@@ -1,6 +1,7 @@
 """Train an ensemble; run the same command again to resume.
 
 freetickets train edst --dataset cifar10 --model wrn-28-10 --sparsity 0.8 --output runs/edst
+freetickets train dst --dataset cifar10 --model wrn-28-10 --tickets 4 --jobs 2
 """
 
 from __future__ import annotations
@@ -11,18 +12,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..data import get_spec
+from ..launch.options import add_flags as add_launch_flags
+from ..launch.options import launcher_from, local
+from ..launch.piece import WAIT
+from ..lock import hold
 from ..models import check_name
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that only this command has."""
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    # Of the processes that `launch.parts` starts: one run of the plan.
+    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
+    add_launch_flags(parser, "independent runs")
 
 
 def run(parsed: argparse.Namespace) -> None:
     """Trains, evaluates on the test set, and prints the table."""
     from .parser import config_from
 
+    launcher = launcher_from(parsed)
     config = config_from(parsed)
     check_name(config.model)
     spec = get_spec(config.dataset, config.data_dir, config.image_size)
@@ -33,18 +42,29 @@ def run(parsed: argparse.Namespace) -> None:
     folder = Path(str(config.output))
 
     from .. import data
-    from ..ensemble import Ensemble
-    from ..evaluation import evaluate_run
-    from ..storage import read_json
     from ..training.job import Job
     from ..training.progress import Reporter
-    from .tables import print_cost, print_scores
 
     reporter = Reporter(parsed.quiet)
     job = Job(config, spec, lambda: data.load(spec, "train", config.data_dir))
-    tickets = job.train(reporter)
-    scores = evaluate_run(folder, Ensemble(tickets, job.build), config.data_dir)
-    ledger = read_json(folder / "ledger.json")
+    if parsed.part is not None:
+        with hold(folder, reporter.line, WAIT):
+            job.train(reporter, parsed.part)
+        return
+    with hold(folder, reporter.line):
+        from ..ensemble import Ensemble
+        from ..evaluation import evaluate_run
+        from ..launch import parts
+        from ..storage import read_json
+        from .tables import print_cost, print_scores
+
+        if launcher is not None and len(job.plan.runs) == 1:
+            reporter.warn(f"{config.method} is one run: there is nothing to train side by side")
+        elif launcher is not None or parts.are_there(folder):
+            parts.train_in_parts(job, launcher or local(1), reporter)
+        tickets = job.train(reporter)
+        scores = evaluate_run(folder, Ensemble(tickets, job.build), config.data_dir)
+        ledger = read_json(folder / "ledger.json")
     if parsed.json:
         print(json.dumps({"output": str(folder), "scores": scores, "ledger": ledger}, indent=2))
         return

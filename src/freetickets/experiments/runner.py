@@ -1,12 +1,13 @@
-"""The runner: trains and measures tasks one after the other, and never twice."""
+"""The runner: trains and measures tasks, one after the other or side by side, and never twice."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import Config
 from ..errors import FreeTicketsError, StoppedError
+from ..launch.piece import WAIT, Launcher, Piece
+from ..lock import hold
 from .experiment import Needs
 from .measure import measure
 from .progress import CellProgress
@@ -23,6 +26,7 @@ from .stand_ins import StandIns, outline, settle
 from .tasks import Task, with_trajectory
 
 if TYPE_CHECKING:
+    from ..data import LazySplit, Split
     from ..ensemble import Ensemble
     from ..evaluation import Request
     from ..training.job import Job
@@ -42,6 +46,10 @@ _LEDGER = (
     "members",
     "ticket_bytes",
 )
+
+
+_LOGS = "logs"  # of cells that run side by side, while they run
+_DATA_WAIT = 3600.0  # seconds; the longest download or corruption of a data set
 
 
 class Runner:
@@ -128,8 +136,20 @@ class Runner:
 
     # ---- training and measuring
 
-    def run_all(self, tasks: Iterable[Task], progress: CellProgress) -> dict[str, str]:
+    def run_all(
+        self,
+        tasks: Iterable[Task],
+        progress: CellProgress,
+        launch: Launcher | None = None,
+        command: Sequence[str] = (),
+    ) -> dict[str, str]:
         """Trains and measures what is not finished; returns what failed, with the reason.
+
+        Args:
+            tasks: What to train and measure.
+            progress: Where progress is shown.
+            launch: Does tasks side by side; None for one after the other, in this process.
+            command: The arguments of `freetickets` that, with a task's name behind them, run it.
 
         Raises:
             StoppedError: It was interrupted; the same call goes on.
@@ -138,28 +158,60 @@ class Runner:
         costs = {task.cell: self._cost(task) for task in tasks if task.seed == 0}
         weights = [costs.get(task.cell) or self._cost(task) for task in tasks]
         done = [self.result(task) is not None for task in tasks]
-        failed: dict[str, str] = {}
+        left = [task for task, is_done in zip(tasks, done, strict=True) if not is_done]
         with progress.over(weights, done):
-            for task, is_done in zip(tasks, done, strict=True):
-                if is_done:
-                    continue
-                progress.begin(task.name)
-                try:
-                    record = self.run(task, progress)
-                except (StoppedError, KeyboardInterrupt):
-                    raise StoppedError(
-                        f"stopped: {sum(done) + progress.finished} of {len(tasks)} cells are "
-                        "finished; the same command goes on"
-                    ) from None
-                except Exception as error:  # whatever it is: the other cells are worth having
-                    kind = (
-                        "" if isinstance(error, FreeTicketsError) else f"{type(error).__name__}: "
-                    )
-                    failed[task.name] = kind + (str(error).partition("\n")[0] or "no reason given")
-                    progress.fail(task.name, failed[task.name])
-                else:
-                    progress.end(task.name, _summary(record))
+            try:
+                if launch is None:
+                    return self._one_by_one(left, progress)
+                return self._side_by_side(left, progress, launch, command)
+            except (StoppedError, KeyboardInterrupt):
+                raise StoppedError(
+                    f"stopped: {sum(done) + progress.finished} of {len(tasks)} cells are "
+                    "finished; the same command goes on"
+                ) from None
+
+    def _one_by_one(self, tasks: Iterable[Task], progress: CellProgress) -> dict[str, str]:
+        failed: dict[str, str] = {}
+        for task in tasks:
+            progress.begin(task.name)
+            try:
+                record = self.run(task, progress)
+            except StoppedError:
+                raise
+            except Exception as error:  # whatever it is: the other cells are worth having
+                failed[task.name] = reason(error)
+                progress.fail(task.name, failed[task.name])
+            else:
+                progress.end(task.name, _summary(record))
         return failed
+
+    def _side_by_side(
+        self, tasks: list[Task], progress: CellProgress, launch: Launcher, command: Sequence[str]
+    ) -> dict[str, str]:
+        failed: dict[str, str] = {}
+        by_name = {task.name: task for task in tasks}
+        pieces = [Piece(name, (*command, name), self._log(by_name[name])) for name in by_name]
+        with contextlib.closing(launch(pieces)) as told:
+            for news in told:
+                name = news.piece.name
+                if news.kind == "done":
+                    news.piece.log.unlink(missing_ok=True)
+                    record = self._earlier(by_name[name])
+                    assert record is not None
+                    progress.end(name, _summary(record))
+                elif news.kind == "failed":
+                    failed[name] = news.text
+                    progress.fail(name, news.text)
+                elif news.kind == "again" or news.text.startswith("warning: "):
+                    progress.warn(f"{name}: {news.text.removeprefix('warning: ')}")
+                else:
+                    progress.line(f"{name}: {news.text}")
+        with contextlib.suppress(OSError):
+            (self.folder / _LOGS).rmdir()
+        return failed
+
+    def _log(self, task: Task) -> Path:
+        return self.folder / _LOGS / f"{task.cell.name}-{task.seed}.txt"
 
     def _cost(self, task: Task) -> float:
         try:
@@ -173,13 +225,25 @@ class Runner:
         earlier = self._earlier(task)
         if earlier is not None:
             task = _with_earlier(task, earlier)
+        stand, config = self.stand(task), self.config(task)
+        folder = Path(str(config.output))
+        with self._data_to_itself():
+            config = replace(config, dataset=self._stand_ins.dataset(stand.data))
+        self._set_aside(folder, config, progress)
+        with hold(folder, progress.line, WAIT):
+            return self._train(task, config, earlier, progress)
+
+    def _train(
+        self,
+        task: Task,
+        config: Config,
+        earlier: Mapping[str, Any] | None,
+        progress: CellProgress,
+    ) -> dict[str, Any]:
         from ..storage import read_json
         from ..training.job import Job
 
-        stand, config = self.stand(task), self.config(task)
-        folder = Path(str(config.output))
-        config = replace(config, dataset=self._stand_ins.dataset(stand.data))
-        self._set_aside(folder, config, progress)
+        stand, folder = self.stand(task), Path(str(config.output))
         job = self._job(Job, config)
         tickets = job.train(progress.inside())
         from ..ensemble import Ensemble
@@ -216,7 +280,18 @@ class Runner:
         from .. import data
 
         spec = data.get_spec(config.dataset, config.data_dir)
-        return kind(config, spec, lambda: data.load(spec, "train", config.data_dir))
+
+        def read() -> Split | LazySplit:
+            with self._data_to_itself():  # it may have to be downloaded
+                return data.load(spec, "train", config.data_dir)
+
+        return kind(config, spec, read)
+
+    @contextlib.contextmanager
+    def _data_to_itself(self) -> Iterator[None]:
+        """Waits for others that make or fetch data for the cells of this folder."""
+        with hold(self._stand_ins.folder, wait=_DATA_WAIT):
+            yield
 
     def _set_aside(self, folder: Path, config: Config, progress: CellProgress) -> None:
         """Moves a run with other settings out of the way: the scale has changed since."""
@@ -234,7 +309,8 @@ class Runner:
 
         stand = self.stand(task)
         root = self._stand_ins.root(stand.data)
-        requests, notes = self._requests(stand, task.needs, len(ensemble))
+        with self._data_to_itself():
+            requests, notes = self._requests(stand, task.needs, len(ensemble))
         if not requests or stand.samples is not None:
             evaluate_run(folder, ensemble, root)  # the whole test set
         try:
@@ -307,6 +383,17 @@ def _joined(requests: list[Request]) -> Request:
         else:
             joined[each.name] = next((value for value in values if value), values[0])
     return Request(**joined)
+
+
+def reason(error: Exception) -> str:
+    r"""Why a task failed, in one line.
+
+    Example:
+        >>> reason(FreeTicketsError("lower --lr")), reason(ValueError("odd\nand long"))
+        ('lower --lr', 'ValueError: odd')
+    """
+    kind = "" if isinstance(error, FreeTicketsError) else f"{type(error).__name__}: "
+    return kind + (str(error).partition("\n")[0] or "no reason given")
 
 
 def _summary(record: Mapping[str, Any]) -> str:

@@ -202,5 +202,9 @@ class Plan:
     @property
     def tickets(self) -> int:
         """How many networks the plan collects; one of them may hold several members."""
-        events = [event for run in self.runs for phase in run.phases for event in phase.at_end]
-        return sum(isinstance(event, Collect) for event in events)
+        return self.tickets_before(len(self.runs))
+
+    def tickets_before(self, run: int) -> int:
+        """How many networks are collected before a run, counted from 0, begins."""
+        phases = [phase for each in self.runs[:run] for phase in each.phases]
+        return sum(isinstance(event, Collect) for phase in phases for event in phase.at_end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from ..config import Config
 from ..data import DatasetSpec, LazySplit, Split
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, UnknownNameError
+from ..lock import hold
 from ..methods import Method
 from .job import Job
 from .progress import Reporter
@@ -78,7 +80,9 @@ def fit(
     elif not isinstance(model, str):
         _check_factory(model)
         job.model = model
-    return Ensemble(job.train(Reporter(quiet)), job.model)
+    reporter = Reporter(quiet)
+    with hold(output, reporter.line) if output is not None else contextlib.nullcontext():
+        return Ensemble(job.train(reporter), job.model)
 
 
 def _training_data(

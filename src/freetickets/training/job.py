@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 AnySplit = Split | LazySplit
 
+# Below a run's folder: where runs that are trained side by side lie until all are done.
+PARTS = "parts"
+
 
 @dataclass
 class Job:
@@ -88,8 +91,13 @@ class Job:
                 dense_epochs=config.dense_epochs,
             )
 
-    def train(self, reporter: Reporter) -> list[Ticket]:
-        """Trains, or goes on where the output folder says, and returns the tickets."""
+    def train(self, reporter: Reporter, only: int | None = None) -> list[Ticket]:
+        """Trains, or goes on where the output folder says, and returns the tickets.
+
+        Args:
+            reporter: Shows the progress.
+            only: The one run of the plan to train: see `Trainer`.
+        """
         # Fabric takes a second or two to import: pricing a plan should not wait for it.
         from .optimizer import OptimizerOptions
         from .trainer import Trainer
@@ -100,6 +108,7 @@ class Job:
         output = Path(config.output) if config.output else None
         if output is not None:
             config.check_same(output)
+            _check_whole(output)
         data = self.load()
         _check_labels(data, self.spec)
         train, held_out = hold_out(data, config.validation or 0.0)
@@ -134,6 +143,7 @@ class Job:
             reporter=reporter,
             checkpoint_seconds=config.checkpoint_seconds,
             recorder=make_recorder(config, self.spec, self.plan.combine),
+            only=only,
         )
         if output is not None:
             write_atomic(output / "config.yaml", seal_text(config.as_yaml()).encode())
@@ -159,6 +169,13 @@ class Job:
             "image_size": config.image_size,
             "settings": config.identity,
         }
+
+
+def _check_whole(output: Path) -> None:
+    if (output / PARTS).exists():
+        raise FreeTicketsError(
+            f"{output} was begun side by side: go on with freetickets train --jobs 1, or more"
+        )
 
 
 def _outline(build: Callable[[], nn.Module]) -> nn.Module:

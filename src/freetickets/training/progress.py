@@ -34,3 +34,19 @@ class Reporter(Display):
             f"loss {row['train_loss']:.3f} / {row['train_accuracy']:.1%}{validation}  "
             f"{duration(clock.seconds_left)} left"
         )
+
+    def start_parts(self, total: int, done: int) -> None:
+        """Begins to show runs that are trained side by side, of which some may be done already."""
+        self._parts, self._parts_done = total, done
+        self._start_bar("runs", total, done)
+
+    def part(self, name: str, kind: str, text: str) -> None:
+        """Shows news of one of them."""
+        if kind == "again" or text.startswith("warning: "):
+            self.warn(f"{name}: {text.removeprefix('warning: ')}")
+        elif kind == "done":
+            self._parts_done += 1
+            self._update_bar(self._parts_done, "")
+            self.line(f"{name}: done ({self._parts_done} of {self._parts})")
+        else:
+            self.line(f"{name}: {text}")

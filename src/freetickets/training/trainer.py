@@ -64,6 +64,8 @@ class Trainer:
         reporter: Shows the progress.
         checkpoint_seconds: At most this much work is lost when the process is killed.
         recorder: Stores the trajectory, if one is wanted.
+        only: The one run of the plan to train, counted from 0, in a folder of its own whose first
+            checkpoint says what came before; None for all.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Trainer:
         reporter: Reporter | None = None,
         checkpoint_seconds: float = 60.0,
         recorder: Recorder | None = None,
+        only: int | None = None,
     ) -> None:
         if validation is None and any(
             _selects_best(phase) for run in plan.runs for phase in run.phases
@@ -102,6 +105,8 @@ class Trainer:
         self._reporter = reporter or Reporter(quiet=True)
         self._checkpoint_seconds = checkpoint_seconds
         self._recorder = recorder
+        self._only = only
+        self._end = len(plan.runs) if only is None else only + 1
         self._checkpoints = (
             Checkpoints(output / "checkpoint", self._reporter.warn) if output is not None else None
         )
@@ -129,7 +134,7 @@ class Trainer:
         saved = self._resume()
         with self._stop, torch.random.fork_rng(devices=[]):
             try:
-                while self._state.run < len(self._plan.runs):
+                while self._state.run < self._end:
                     self._train_run(saved)
                     saved = None
             finally:
@@ -162,8 +167,11 @@ class Trainer:
         )
         if saved is not None:
             session.load_state_dict(saved)
-        lengths = [Timeline(each, len(batches)).steps for each in self._plan.runs]
-        clock = Clock(sum(lengths[: state.run]) + state.step, sum(lengths))
+        first = self._only or 0
+        lengths = [
+            Timeline(each, len(batches)).steps for each in self._plan.runs[first : self._end]
+        ]
+        clock = Clock(sum(lengths[: state.run - first]) + state.step, sum(lengths))
         self._reporter.start(clock.done, clock.total)
         while state.step < timeline.steps:
             epoch, first = divmod(state.step, len(batches))
@@ -344,14 +352,14 @@ class Trainer:
         if self._checkpoints is not None:
             self._checkpoints.save(
                 {
-                    "plan": _fingerprint(self._plan),
+                    "plan": plan_fingerprint(self._plan),
                     **{key: self._describe.get(key) for key in ("settings", "data")},
                     "state": state.pack(),
                     "session": session.state_dict() if session is not None else None,
                 }
             )
         self._last_save = time.monotonic()
-        if self._stop.made and state.run < len(self._plan.runs):
+        if self._stop.made and state.run < self._end:
             raise StoppedError(
                 f"stopped in run {state.run + 1} after step {state.step}; "
                 + (
@@ -369,7 +377,7 @@ class Trainer:
         if saved is None:
             forget_trajectory(self._output)  # of a run that was here before and can't be resumed
             return None
-        if saved["plan"] != _fingerprint(self._plan):
+        if saved["plan"] != plan_fingerprint(self._plan):
             raise FreeTicketsError(
                 f"{self._output} was started with another plan: use the same settings to go on, or "
                 "another --output to start anew"
@@ -381,10 +389,11 @@ class Trainer:
                     "on, or use another --output to start anew"
                 )
         self._state = state = State.unpack(saved["state"])
-        numbers = range(1, state.tickets + 1)
+        numbers = range(self._plan.tickets_before(self._only or 0) + 1, state.tickets + 1)
         self._tickets = [Ticket.load(ticket_path(self._output, number)) for number in numbers]
         self._write_log()
-        if state.run < len(self._plan.runs):
+        begins = self._only is not None and saved["session"] is None
+        if state.run < self._end and not begins:
             self._reporter.line(
                 f"resuming run {state.run + 1} after step {state.step}, "
                 f"{state.tickets} of {self._plan.tickets} tickets collected"
@@ -411,5 +420,6 @@ def _selects_best(phase: Phase) -> bool:
     return Collect("best") in phase.at_end
 
 
-def _fingerprint(plan: Plan) -> str:
+def plan_fingerprint(plan: Plan) -> str:
+    """What a checkpoint says of its plan."""
     return json.dumps(asdict(plan), sort_keys=True)

@@ -1,0 +1,52 @@
+"""Members trained side by side against one after the other: whole commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import FreeTicketsError
+from ..launch.local import source_path
+from .settings import Measurement, Settings
+from .timing import Ratio, ratio
+
+_MEMBERS = 2
+
+
+def members(settings: Settings) -> Iterator[Ratio | str]:
+    """Two members of a small network, which alone can't fill two cores."""
+    model, batch = settings.tiny("cnn"), settings.batch or 64
+    epochs = 0.2 if settings.small else 8
+    command = f"train dst --model {model} --tickets {_MEMBERS} --epochs {epochs} --quiet --json"
+    command += f" --batch-size {batch} --backend masked"  # "auto" would measure, in each process
+
+    def train(*more: str) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            output = ("--output", str(Path(folder) / "run"))
+            _run([*command.split(), *output, *more])
+
+    yield ratio(
+        f"{_MEMBERS} members side by side / one after the other "
+        f"({model}, batch {batch}, {epochs} epochs, {os.cpu_count()} cores)",
+        ("side by side", lambda: train("--jobs", str(_MEMBERS))),
+        ("one after the other", train),
+        bar=0.75,
+        repeats=settings.few_repeats,
+    )
+
+
+def _run(arguments: list[str]) -> None:
+    # Each side has all cores: what the caller has set for itself must not be shared out.
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    environment["PYTHONPATH"] = source_path()
+    command = [sys.executable, "-m", "freetickets", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise FreeTicketsError(f"the training failed: {done.stderr.strip().rpartition(chr(10))[2]}")
+
+
+MEASUREMENTS: dict[str, Measurement] = {"members": members}

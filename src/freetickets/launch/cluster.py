@@ -1,0 +1,126 @@
+"""Pieces as tasks of a Ray cluster, whose machines share the output folder."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import FreeTicketsError, MissingExtraError, StoppedError
+from ..training.interrupt import StopRequest
+from .piece import MISTAKE, RETRIES, Log, News, Piece
+
+_POLL = 0.2
+_GRACE = 60.0  # seconds for tasks to save and end
+
+
+def check_ray() -> None:
+    """Raises if Ray is not installed."""
+    if importlib.util.find_spec("ray") is None:
+        raise MissingExtraError("--launcher ray", "ray")
+
+
+def launch(
+    pieces: Sequence[Piece],
+    address: str | None = None,
+    cpus: float = 1.0,
+    gpus: float = 0.0,
+    retries: int = RETRIES,
+) -> Generator[News, None, None]:
+    """Does pieces wherever the cluster has room; tells of them until all have ended.
+
+    If it is left before the end, the tasks save and stop.
+
+    Args:
+        pieces: What to do.
+        address: Of the cluster; None for `RAY_ADDRESS`, or a new one on this machine.
+        cpus: Cores that Ray reserves for a piece, and its number of threads.
+        gpus: Devices that Ray reserves for a piece.
+        retries: How often a piece whose process or machine is lost starts again.
+
+    Raises:
+        StoppedError: Ctrl-C or SIGTERM; all pieces have saved.
+    """
+    check_ray()
+    import ray
+
+    ours = not ray.is_initialized()
+    if ours:
+        _connect(ray, address)
+    task = ray.remote(_work).options(num_cpus=cpus, num_gpus=gpus, max_retries=0)
+    running: dict[Any, tuple[Log, int]] = {}
+
+    def start(piece: Piece, lost: int) -> None:
+        piece.log.parent.mkdir(parents=True, exist_ok=True)
+        threads = max(1, int(cpus))
+        where = os.getcwd()
+        reference = task.remote(piece.arguments, str(piece.log.resolve()), where, threads)
+        running[reference] = Log(piece), lost
+
+    try:
+        with StopRequest() as stop:
+            for piece in pieces:
+                start(piece, 0)
+            while running and not stop.made:
+                ended, _ = ray.wait(list(running), timeout=_POLL)
+                for log, _ in running.values():
+                    yield from log.news()
+                for reference in ended:
+                    log, lost = running.pop(reference)
+                    code, log.error = _outcome(ray, reference)
+                    yield from log.news()
+                    news = log.end(code, lost, retries)
+                    if news.kind == "again":
+                        start(news.piece, lost + 1)
+                    yield news
+            if stop.made:
+                raise StoppedError("stopped; all is saved: run the same command again to go on")
+    finally:
+        _stop(ray, list(running))
+        if ours:
+            ray.shutdown()
+
+
+def _work(arguments: Sequence[str], log: str, where: str, threads: int) -> int:
+    """Does a piece, in a process of Ray's; returns its exit code."""
+    import torch
+
+    from ..cli import main
+
+    os.chdir(where)  # paths may be relative to where the command was given
+    torch.set_num_threads(threads)
+    with Path(log).open("a", buffering=1) as file, contextlib.redirect_stderr(file):
+        return main(arguments)
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="error")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        line = str(error).strip().partition("\n")[0]
+        raise FreeTicketsError(f"can't reach a Ray cluster at {address}: {line}") from error
+
+
+def _outcome(ray: Any, reference: Any) -> tuple[int, str]:
+    """How a task ended: as what exit code, and by which error, if that is not in its log."""
+    try:
+        return int(ray.get(reference)), ""
+    except ray.exceptions.RayTaskError as error:  # not even its log could be written
+        return MISTAKE, f"{type(error.cause).__name__}: {error.cause}".partition("\n")[0]
+    except ray.exceptions.RayError:  # its process or machine was lost
+        return 1, ""
+
+
+def _stop(ray: Any, references: list[Any]) -> None:
+    """Asks tasks to save and end, as Ctrl-C would; those that don't are ended."""
+    for reference in references:
+        ray.cancel(reference)
+    deadline = time.monotonic() + _GRACE
+    while references and time.monotonic() < deadline:
+        _, references = ray.wait(references, num_returns=len(references), timeout=_POLL)
+    for reference in references:
+        ray.cancel(reference, force=True)

@@ -1,0 +1,123 @@
+"""Pieces as processes of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+from ..errors import StoppedError
+from ..training.interrupt import StopRequest
+from .piece import RETRIES, Log, News, Piece
+
+_POLL = 0.05
+_GRACE = 60.0  # seconds for a process to save and end
+
+
+def launch(
+    pieces: Sequence[Piece], jobs: int, retries: int = RETRIES
+) -> Generator[News, None, None]:
+    """Does pieces, so many at a time, each in a process; tells of them until all have ended.
+
+    If it is left before the end, the processes save and stop.
+
+    Args:
+        pieces: What to do.
+        jobs: How many at a time; they share the cores unless `OMP_NUM_THREADS` is set.
+        retries: How often a piece whose process is lost starts again.
+
+    Raises:
+        StoppedError: Ctrl-C or SIGTERM; all pieces have saved.
+    """
+    waiting = deque((piece, 0) for piece in pieces)
+    running: list[_Process] = []
+    environment = _environment(min(jobs, len(pieces)))
+    try:
+        with StopRequest() as stop:
+            while running or (waiting and not stop.made):
+                while waiting and len(running) < jobs and not stop.made:
+                    running.append(_Process(*waiting.popleft(), environment))
+                time.sleep(_POLL)
+                for process in list(running):
+                    if stop.made:
+                        process.ask_to_stop()
+                    code = process.poll()
+                    yield from process.log.news()
+                    if code is None:
+                        continue
+                    running.remove(process)
+                    process.end()
+                    if stop.made and code != 0:
+                        continue  # it has saved
+                    news = process.log.end(code, process.lost, retries)
+                    if news.kind == "again":
+                        waiting.appendleft((process.piece, process.lost + 1))
+                    yield news
+            if stop.made:
+                raise StoppedError("stopped; all is saved: run the same command again to go on")
+    except KeyboardInterrupt:  # the second one
+        for process in running:
+            process.kill()
+        raise
+    finally:
+        for process in running:
+            process.ask_to_stop()  # all, before the first is waited for
+        for process in running:
+            process.end()
+
+
+class _Process:
+    def __init__(self, piece: Piece, lost: int, environment: dict[str, str]) -> None:
+        self.piece, self.lost, self.log = piece, lost, Log(piece)
+        piece.log.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", f"{__package__}.worker", *piece.arguments]
+        with piece.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for the launcher, which asks all to stop
+            )
+        self.poll = self._process.poll
+        self.kill = self._process.kill
+
+    def ask_to_stop(self) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+
+    def end(self) -> None:
+        self.ask_to_stop()
+        try:
+            self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # nothing breaks: it goes on from its last checkpoint
+            self._process.wait()
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
+
+
+def _environment(jobs: int) -> dict[str, str]:
+    found = dict(os.environ)
+    found.setdefault("OMP_NUM_THREADS", str(max(1, cores() // max(1, jobs))))
+    found["PYTHONPATH"] = source_path()
+    return found
+
+
+def source_path() -> str:
+    """The `PYTHONPATH` with which another process finds the same code as this one."""
+    source = str(Path(__file__).parents[2])
+    return os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))

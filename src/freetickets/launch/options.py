@@ -1,0 +1,73 @@
+"""The flags that say how work is launched. No torch here."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Generator, Sequence
+
+from ..errors import FreeTicketsError, UnknownNameError
+from .piece import Launcher, News, Piece
+
+LAUNCHERS = ("local", "ray")
+_OF_RAY = ("address", "cpus_per_task", "gpus_per_task")
+
+
+def add_flags(parser: argparse.ArgumentParser, what: str) -> None:
+    """Adds the flags to a command that does such things side by side."""
+    group = parser.add_argument_group(f"{what} side by side")
+    group.add_argument(
+        "--launcher",
+        metavar="NAME",
+        help="local: processes of this machine; ray: a Ray cluster (default: local with --jobs)",
+    )
+    group.add_argument("--jobs", type=int, metavar="N", help="local: how many at a time")
+    group.add_argument("--address", help="ray: of the cluster (default: a new one on this machine)")
+    group.add_argument("--cpus-per-task", type=float, metavar="N", help="ray: (default: 1)")
+    group.add_argument("--gpus-per-task", type=float, metavar="N", help="ray: (default: 0)")
+
+
+def launcher_from(parsed: argparse.Namespace) -> Launcher | None:
+    """The launcher that flags ask for; None for one after the other, in this process."""
+    name = parsed.launcher or ("local" if parsed.jobs is not None else None)
+    if name is not None and name not in LAUNCHERS:
+        raise UnknownNameError("launcher", name, LAUNCHERS)
+    if parsed.jobs is not None and parsed.jobs < 1:
+        raise FreeTicketsError(f"--jobs {parsed.jobs}: give 1 or more")
+    if name == "ray":
+        if parsed.jobs is not None:
+            raise FreeTicketsError("--jobs is for --launcher local: Ray counts --cpus-per-task")
+        return _ray(parsed)
+    for flag in _OF_RAY:
+        if getattr(parsed, flag) is not None:
+            raise FreeTicketsError(f"--{flag.replace('_', '-')} is for --launcher ray")
+    return None if name is None else local(parsed.jobs)
+
+
+def local(jobs: int | None) -> Launcher:
+    """Processes of this machine: so many at a time, or one for each core."""
+
+    def launch(pieces: Sequence[Piece]) -> Generator[News, None, None]:
+        from .local import cores
+        from .local import launch as launch_here
+
+        return launch_here(pieces, jobs or cores())
+
+    return launch
+
+
+def _ray(parsed: argparse.Namespace) -> Launcher:
+    cpus = 1.0 if parsed.cpus_per_task is None else parsed.cpus_per_task
+    gpus = parsed.gpus_per_task or 0.0
+    for flag, value in (("cpus", cpus), ("gpus", gpus)):
+        if value < 0:
+            raise FreeTicketsError(f"--{flag}-per-task {value:g}: give 0 or more")
+    from .cluster import check_ray
+
+    check_ray()
+
+    def launch(pieces: Sequence[Piece]) -> Generator[News, None, None]:
+        from .cluster import launch as launch_there
+
+        return launch_there(pieces, parsed.address, cpus, gpus)
+
+    return launch

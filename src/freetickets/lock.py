@@ -1,0 +1,226 @@
+"""One process an output folder: a lock that vanishes with the process that holds it.
+
+The operating system holds the lock, so a killed process never leaves one behind. The file says who
+holds it, for the message, and for file systems whose locks don't reach other machines: there a
+holder is believed dead once it has not touched the file for a while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .errors import FreeTicketsError
+
+NAME = ".lock"
+
+# Seconds between two signs of life, and after how many without one a holder elsewhere is dead.
+_BEAT = 10.0
+STALE = 60.0
+
+_held: set[Path] = set()  # by this process: a record lock does not keep out its own process
+_guard = threading.Lock()
+
+
+class FolderInUseError(FreeTicketsError):
+    """Another process works in the folder."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a folder; `start` tells a process from a later one with the same number."""
+
+    process: int
+    host: str
+    start: str
+
+    @classmethod
+    def this(cls) -> Holder:
+        """This process."""
+        return cls(os.getpid(), socket.gethostname(), process_start(os.getpid()) or "")
+
+
+@contextlib.contextmanager
+def hold(
+    folder: str | Path, tell: Callable[[str], None] = lambda line: None, wait: float = 0.0
+) -> Iterator[None]:
+    """Keeps other processes out of a folder, which is made if it is not there.
+
+    Args:
+        folder: What is held.
+        tell: Told, in one line, when the folder of a process that died is taken over.
+        wait: Seconds to wait for another process to leave.
+
+    Raises:
+        FolderInUseError: Another process holds it.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as folder, hold(folder):
+        ...     try:
+        ...         with hold(folder):
+        ...             pass
+        ...     except FolderInUseError as error:
+        ...         print("in use by process" in str(error))
+        True
+    """
+    folder = Path(folder)
+    made = _make(folder)
+    key, path = folder.resolve(), folder / NAME
+    deadline = time.monotonic() + wait
+    try:
+        while True:
+            try:
+                descriptor = _take(key, path, tell)
+                break
+            except FolderInUseError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(min(0.2, wait))
+        over = threading.Event()
+        threading.Thread(target=_beat, args=(descriptor, over), daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+            _leave(key, path, descriptor)
+    finally:
+        with contextlib.suppress(OSError):
+            for each in made:  # where nothing was written
+                each.rmdir()
+
+
+def process_start(process: int) -> str | None:
+    """When a process of this machine began, reboots told apart; None if there is none.
+
+    Example:
+        >>> process_start(os.getpid()) == process_start(os.getpid()) != process_start(os.getppid())
+        True
+    """
+    try:
+        # The name, in brackets, may hold spaces; the 22nd field is the start since the boot.
+        state, *values = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        start = Path("/proc/sys/kernel/random/boot_id").read_text().strip() + " " + values[18]
+    except OSError:
+        if Path("/proc/self/stat").exists():
+            return None
+        command = ["ps", "-o", "stat=", "-o", "lstart=", "-p", str(process)]
+        told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        state, _, start = told.strip().partition(" ")
+    # What is dead but not yet buried by its parent (Z) still has its number.
+    return start.strip() if state and state[0] not in "ZX" else None
+
+
+def _make(folder: Path) -> list[Path]:
+    """Makes a folder, and returns what had to be made, innermost first."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FreeTicketsError(f"can't write to {folder}: {error.strerror or error}") from error
+    return missing
+
+
+def _take(key: Path, path: Path, tell: Callable[[str], None]) -> int:
+    """Takes the lock; returns the open file that holds it."""
+    with _guard:
+        if key in _held:
+            raise _in_use(path, Holder.this())
+        while True:
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            except OSError as error:
+                raise FreeTicketsError(f"can't write {path}: {error.strerror or error}") from error
+            try:
+                locked = _lock(descriptor)
+                if not _is_at(descriptor, path):  # its holder has just left and removed it
+                    os.close(descriptor)
+                    continue
+                holder = _read(descriptor)
+                if not locked or (holder is not None and _lives(holder, descriptor, path.parent)):
+                    raise _in_use(path, holder)
+                if holder is not None:
+                    tell(
+                        f"process {holder.process} on {holder.host} died while it worked in "
+                        f"{path.parent}: its lock is taken over"
+                    )
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, json.dumps(asdict(Holder.this())).encode(), 0)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            _held.add(key)
+            return descriptor
+
+
+def _leave(key: Path, path: Path, descriptor: int) -> None:
+    with _guard, contextlib.suppress(OSError):
+        _held.discard(key)
+        try:
+            if _is_at(descriptor, path):
+                path.unlink()  # still locked: who waits for this file sees that it is gone
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Asks the operating system for the lock; True also where the file system has none to give.
+
+    A record lock, not flock: data loaders fork, and what they inherit must not outlive the process.
+    """
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            return False
+    return True
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _read(descriptor: int) -> Holder | None:
+    try:
+        return Holder(**json.loads(os.pread(descriptor, 4096, 0)))
+    except (ValueError, TypeError):  # empty, or half written by a machine that lost its power
+        return None
+
+
+def _lives(holder: Holder, descriptor: int, folder: Path) -> bool:
+    """Whether a holder that the operating system knows no lock of works all the same."""
+    if holder.host != socket.gethostname():
+        with tempfile.TemporaryFile(dir=folder) as now:  # by the clock of the file system
+            age = os.fstat(now.fileno()).st_mtime - os.fstat(descriptor).st_mtime
+        return age < STALE
+    return holder.process != os.getpid() and process_start(holder.process) == holder.start
+
+
+def _in_use(path: Path, holder: Holder | None) -> FolderInUseError:
+    if holder is None:
+        return FolderInUseError(f"{path.parent} is in use by another process: wait until it ends")
+    message = f"{path.parent} is in use by process {holder.process} on {holder.host}: "
+    if holder.host == socket.gethostname():
+        return FolderInUseError(message + "wait until it ends, or stop it")
+    return FolderInUseError(
+        message + f"wait until it ends; if it is dead, try again in {STALE:.0f} s"
+    )
+
+
+def _beat(descriptor: int, over: threading.Event) -> None:
+    while not over.wait(_BEAT):
+        with contextlib.suppress(OSError):
+            os.utime(descriptor)

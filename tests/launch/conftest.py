@@ -1,0 +1,154 @@
+"""Runs side by side, beside the same runs one after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import time
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from freetickets.cli import main
+from freetickets.kernels.library import available
+from freetickets.launch import News, Piece
+from freetickets.launch.piece import RETRIES, Log
+from freetickets.lock import NAME
+
+FLAGS = "--model mlp-8 --epochs 4 --tickets 2 --batch-size 16 --quiet --validation 0.1"
+# Not "auto": what is faster may differ from one run to the next, and so the bits.
+FLAGS += f" --backend {'sparse' if available() else 'masked'}"
+# Many epochs: long enough to be met while it works.
+LONG = f"{FLAGS} --epochs 60 --checkpoint-seconds 0.05"
+EXPLORES = ("dst", "edst")
+
+
+@pytest.fixture(scope="session")
+def long() -> str:
+    """Flags of a run that takes a while."""
+    return LONG
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bits depend on the number of threads, so all have as many as this process."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session")
+def command(images_npz: Path) -> Callable[..., list[str]]:
+    """The arguments that train a method."""
+
+    def make(method: str, flags: str = FLAGS) -> list[str]:
+        more = ["--interval", "4"] if method in EXPLORES else []
+        return ["train", method, "--dataset", str(images_npz), *flags.split(), *more]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def serial(
+    command: Callable[..., list[str]], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """The folder of a run that was trained by one process; made once."""
+    made: dict[tuple[str, str], Path] = {}
+
+    def train(method: str, flags: str = FLAGS) -> Path:
+        key = (method, flags)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("serial") / method
+            with contextlib.redirect_stdout(io.StringIO()):
+                assert main([*command(method, flags), "--output", str(made[key])]) == 0
+        return made[key]
+
+    return train
+
+
+def _without_seconds(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_seconds(each) for key, each in value.items() if key != "seconds"}
+    return [_without_seconds(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.fixture
+def assert_same(digests: Callable[[Path], dict[str, str]]) -> Callable[[Path, Path], None]:
+    """Fails if two runs differ in more than the time that they took."""
+
+    def check(folder: Path, expected: Path) -> None:
+        assert digests(folder / "tickets") == digests(expected / "tickets")
+        assert digests(folder / "trajectory") == digests(expected / "trajectory")
+        logs = [
+            list(csv.DictReader((each / "log.csv").read_text().splitlines()))
+            for each in (folder, expected)
+        ]
+        assert _without_seconds(logs[0]) == _without_seconds(logs[1])
+        seconds = [float(row["seconds"]) for row in logs[0]]
+        assert seconds == sorted(seconds)
+        for name in ("ledger.json", "metrics.json"):
+            ours, theirs = (json.loads((each / name).read_text()) for each in (folder, expected))
+            assert _without_seconds(ours) == _without_seconds(theirs)
+        names = [
+            sorted(file.name for file in each.iterdir() if file.name != "checkpoint")
+            for each in (folder, expected)
+        ]
+        assert names[0] == names[1]  # no parts, no lock, no log of a worker
+
+    return check
+
+
+def here(pieces: Sequence[Piece]) -> Generator[News, None, None]:
+    """A launcher that does pieces in this process, the last first: quick, and no order is safe."""
+    for piece in reversed(pieces):
+        log = Log(piece)
+        with piece.log.open("a") as file, contextlib.redirect_stderr(file):
+            code = main(piece.arguments)
+        yield from log.news()
+        yield log.end(code, RETRIES, RETRIES)
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets --jobs do its pieces one after the other, in this process."""
+    from freetickets.launch import local
+
+    monkeypatch.setattr(local, "launch", lambda pieces, *_: here(pieces))
+
+
+class Part:
+    """A part of a run that trains in another process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def holder(self) -> int | None:
+        """The process that works in it."""
+        try:
+            return int(json.loads((self.folder / NAME).read_text())["process"])
+        except (OSError, ValueError):
+            return None
+
+    @property
+    def epochs(self) -> int:
+        """How many have been trained."""
+        try:
+            return len((self.folder / "log.csv").read_text().splitlines()) - 1
+        except FileNotFoundError:
+            return 0
+
+    def wait(self, fact: Callable[[Part], bool], seconds: float = 120) -> None:
+        """Waits for something that must happen."""
+        end = time.monotonic() + seconds
+        while not fact(self):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def part() -> Callable[[Path, int], Part]:
+    """A part of a run, by its number from 1."""
+    return lambda output, number: Part(output / "parts" / str(number))

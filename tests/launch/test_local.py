@@ -1,0 +1,212 @@
+"""Real processes: they are lost, stopped and killed, and the run ends as if they were not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from freetickets.launch import News, Piece, local
+from freetickets.launch.piece import Log
+
+Cli = Callable[..., Any]
+Command = Callable[..., list[str]]
+Serial = Callable[..., Path]
+Same = Callable[[Path, Path], None]
+GetPart = Callable[[Path, int], Any]
+
+
+def start(arguments: Sequence[object], **more: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "freetickets", *map(str, arguments)]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, **pipes, **more)
+
+
+def test_two_members_side_by_side_equal_the_serial_run(
+    cli: Cli, command: Command, serial: Serial, assert_same: Same, tmp_path: Path
+) -> None:
+    answer = cli(*command("dst"), "-o", tmp_path / "run", "--launcher", "local", "--jobs", 2)
+    assert (answer.code, answer.err) == (0, "")
+    assert_same(tmp_path / "run", serial("dst"))
+
+
+@pytest.mark.slow
+def test_a_killed_worker_starts_again_and_ends_the_same(
+    cli: Cli,
+    command: Command,
+    serial: Serial,
+    long: str,
+    assert_same: Same,
+    part: GetPart,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, killed, launch = tmp_path / "run", [], local.launch
+
+    def with_a_kill(pieces: Sequence[Piece], jobs: int) -> Generator[News, None, None]:
+        told = launch(pieces, jobs)
+        for news in told:
+            if not killed and part(run, 2).epochs >= 5:
+                killed.append(part(run, 2).holder)
+                os.kill(killed[0], signal.SIGKILL)
+            yield news
+
+    monkeypatch.setattr(local, "launch", with_a_kill)
+    arguments = [each for each in command("dst", long) if each != "--quiet"]
+    answer = cli(*arguments, "-o", run, "--jobs", 2)
+    assert answer.code == 0
+    assert "warning: run 2 of 2: its process was lost (SIGKILL): it starts again" in answer.err
+    assert f"process {killed[0]} on" in answer.err  # its lock was taken over
+    assert "run 2 of 2: resuming run 2 after step" in answer.err
+    assert_same(run, serial("dst", long))
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_and_saves_all_and_a_serial_command_goes_on(
+    cli: Cli,
+    command: Command,
+    serial: Serial,
+    long: str,
+    assert_same: Same,
+    part: GetPart,
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    process = start([*command("dst", long), "-o", run, "--jobs", 2])
+    for number in (1, 2):
+        part(run, number).wait(lambda part: part.epochs >= 3)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert said == "freetickets: stopped; all is saved: run the same command again to go on\n"
+    assert [part(run, number).holder for number in (1, 2)] == [None, None]
+    assert cli(*command("dst", long), "-o", run).code == 0  # without --jobs
+    assert_same(run, serial("dst", long))
+
+
+@pytest.mark.slow
+def test_when_the_launcher_is_killed_its_workers_save_and_stop(
+    cli: Cli,
+    command: Command,
+    serial: Serial,
+    long: str,
+    assert_same: Same,
+    part: GetPart,
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    process = start([*command("dst", long), "-o", run, "--jobs", 2])
+    for number in (1, 2):
+        part(run, number).wait(lambda part: part.epochs >= 3)
+    process.kill()
+    process.communicate()
+    for number in (1, 2):
+        part(run, number).wait(lambda part: part.holder is None)  # released, not left behind
+    assert cli(*command("dst", long), "-o", run, "--jobs", 2).code == 0
+    assert_same(run, serial("dst", long))
+
+
+def test_a_second_command_on_the_folder_is_refused_in_one_line(
+    cli: Cli, command: Command, tmp_path: Path
+) -> None:
+    from freetickets.lock import hold
+
+    with hold(tmp_path / "run"):
+        answers = [
+            start([*command("dst"), "-o", tmp_path / "run"]),
+            start(["evaluate", tmp_path / "run"]),
+        ]
+        for process in answers:
+            _, said = process.communicate(timeout=120)
+            assert process.returncode == 2
+            (line,) = said.splitlines()
+            assert f"is in use by process {os.getpid()} on " in line
+
+
+def test_a_mistake_is_not_tried_again(cli: Cli, command: Command, tmp_path: Path) -> None:
+    answer = cli(*command("dst"), "-o", tmp_path, "--jobs", 2, "--lr", "1e30")
+    assert answer.code == 2
+    (line,) = answer.err.splitlines()
+    assert line.startswith("freetickets: run ")
+    assert "is not finite" in line
+
+
+CRASH = """
+import os
+def build(): os._exit(3)
+"""
+
+
+def test_a_process_that_is_always_lost_is_given_up(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "crashing.py").write_text(CRASH)
+    monkeypatch.chdir(tmp_path)
+    arguments = (*command("dst"), "--model", "crashing:build", "-o", "run", "--part", "0")
+    piece = Piece("one", arguments, tmp_path / "log.txt")
+    told = list(local.launch([piece], jobs=1, retries=1))
+    ends = [news for news in told if news.kind != "line"]
+    assert [news.kind for news in ends] == ["again", "failed"]
+    assert ends[-1].text == f"its process was lost (exit code 3) 2 times: see {piece.log}"
+
+
+def test_what_is_left_early_leaves_no_process(
+    command: Command, long: str, part: GetPart, tmp_path: Path
+) -> None:
+    arguments = (*command("dst", long), "-o", str(tmp_path / "parts" / "1"), "--part", "0")
+    piece = Piece("one", tuple(each for each in arguments if each != "--quiet"), tmp_path / "log")
+    told = local.launch([piece], jobs=1)
+    assert next(told).kind == "line"
+    process = part(tmp_path, 1).holder
+    told.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+    checkpoints = list((tmp_path / "parts" / "1" / "checkpoint").iterdir())
+    assert checkpoints  # it has saved
+
+
+def test_cores_are_shared_unless_threads_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "cores", lambda: 8)
+    assert local._environment(3)["OMP_NUM_THREADS"] == "1"  # the fixture's
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert [local._environment(jobs)["OMP_NUM_THREADS"] for jobs in (1, 3, 9)] == ["8", "2", "1"]
+
+
+def test_only_whole_lines_are_told_once(tmp_path: Path) -> None:
+    piece = Piece("one", (), tmp_path / "log")
+    piece.log.write_text("of an earlier life\n")
+    log = Log(piece)
+    with piece.log.open("a") as file:
+        for text in ("a\nb", "c\n\nfreetickets: no\n", ""):
+            file.write(text)
+            file.flush()
+            told = [news.text for news in log.news()]
+            assert told == {"a\nb": ["a"], "": []}.get(text, ["bc"])
+    assert log.end(2, 0, 3) == News(piece, "failed", "no")
+
+
+@pytest.mark.slow
+def test_cells_side_by_side_measure_what_they_do_one_by_one(cli: Cli, tmp_path: Path) -> None:
+    # Dense ones: of sparse layers each process measures which kernels are faster, and bits differ.
+    command = ("reproduce", "fgsm", "--only", "dense", "--scale", "smoke", "--quiet", "--json")
+    found = []
+    for name, more in (("serial", ()), ("jobs", ("--jobs", 2))):
+        answer = cli(*command, "--output", tmp_path / name, *more)
+        assert answer.code == 0
+        assert json.loads(answer.out)["failed"] == {}
+        folder = tmp_path / name / "smoke"
+        records = [json.loads(f.read_text()) for f in sorted((folder / "results").rglob("*.json"))]
+        for record in records:
+            del record["seconds"], record["ledger"]["seconds"]
+        found.append(records)
+        assert not (folder / "logs").exists()
+        assert not list(folder.rglob(".*"))
+    assert len(found[0]) == 2
+    assert found[0] == found[1]

@@ -1,0 +1,181 @@
+"""A plan that is trained in parts ends like one that is not, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from freetickets.launch.parts import waves
+from freetickets.methods import METHODS, Setting, get_recipe
+from freetickets.storage import load_tree
+from freetickets.training.progress import Reporter
+
+Cli = Callable[..., Any]
+Command = Callable[..., list[str]]
+Serial = Callable[..., Path]
+Same = Callable[[Path, Path], None]
+
+SEVERAL = ("dst", "static", "dense-ensemble", "pf", "ltr")
+
+
+class Killed(BaseException):
+    """The process ends here; nothing may catch this."""
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("method", SEVERAL)
+def test_each_method_in_parts_equals_the_serial_run(
+    cli: Cli, command: Command, serial: Serial, assert_same: Same, tmp_path: Path, method: str
+) -> None:
+    assert cli(*command(method), "-o", tmp_path / "run", "--jobs", 2).code == 0
+    assert_same(tmp_path / "run", serial(method))
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_the_last_checkpoint_is_that_of_the_serial_run(
+    cli: Cli, command: Command, serial: Serial, tmp_path: Path, same: Callable[[Any, Any], bool]
+) -> None:
+    assert cli(*command("dst"), "-o", tmp_path, "--jobs", 2).code == 0
+
+    def last(folder: Path) -> Any:
+        tree = load_tree(max((folder / "checkpoint").iterdir()), "freetickets-checkpoint")
+        for row in tree["state"]["rows"]:
+            row["seconds"] = 0
+        tree["state"]["seconds"] = dict.fromkeys(tree["state"]["seconds"], 0)
+        return tree
+
+    assert same(last(tmp_path), last(serial("dst")))
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_trajectory_is_gathered(
+    cli: Cli, command: Command, assert_same: Same, tmp_path: Path
+) -> None:
+    for name, more in (("serial", []), ("parts", ["--jobs", 2])):
+        flags = ["--trajectory", 2, "-o", tmp_path / name, *more]
+        assert cli(*command("dst"), *flags).code == 0
+    assert len(list((tmp_path / "parts" / "trajectory").iterdir())) == 4
+    assert_same(tmp_path / "parts", tmp_path / "serial")
+
+
+def stop_at_step(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Sends this process Ctrl-C at a step, counted from now on."""
+    count = 0
+
+    def counted(*_: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Reporter, "step", counted)
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("method", ["dst", "ltr"])
+@pytest.mark.parametrize("steps", [5, 40])
+def test_a_stopped_serial_run_goes_on_in_parts(
+    cli: Cli,
+    command: Command,
+    serial: Serial,
+    assert_same: Same,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    steps: int,
+) -> None:
+    expected = serial(method)
+    stop_at_step(monkeypatch, steps)
+    assert cli(*command(method), "-o", tmp_path / "run").code == 130
+    assert cli(*command(method), "-o", tmp_path / "run", "--jobs", 2).code == 0
+    assert_same(tmp_path / "run", expected)
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_killed_around_any_write_it_ends_the_same(
+    cli: Cli,
+    command: Command,
+    serial: Serial,
+    assert_same: Same,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected, run, replace = serial("dst"), tmp_path / "run", os.replace
+    for number in range(1, 200, 3):
+        left = number
+
+        def counted(*paths: Any) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Killed
+            replace(*paths)
+
+        monkeypatch.setattr(os, "replace", counted)
+        try:
+            code = cli(*command("dst"), "-o", run, "--jobs", 2).code
+        except Killed:
+            continue
+        assert code == 0
+        break
+    else:
+        raise AssertionError("it never ended")
+    assert number > 3
+    assert_same(run, expected)
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_other_settings_are_refused_while_parts_are_there(
+    cli: Cli, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        stop_at_step(patch, 5)
+        assert cli(*command("dst"), "-o", tmp_path, "--jobs", 2).code == 2
+    assert (tmp_path / "parts").exists()
+    answer = cli(*command("dst"), "-o", tmp_path, "--jobs", 2, "--lr", 0.01)
+    assert answer.code == 2
+    assert f"{tmp_path} holds a run with other settings (lr: 0.05 -> 0.01)" in answer.err
+
+
+def test_what_one_run_is_says_that_nothing_is_side_by_side(
+    cli: Cli, command: Command, tmp_path: Path
+) -> None:
+    answer = cli(*command("edst"), "-o", tmp_path, "--jobs", 2)
+    assert answer.code == 0
+    assert answer.err == "warning: edst is one run: there is nothing to train side by side\n"
+
+
+def test_a_run_waits_for_what_it_starts_from() -> None:
+    setting = Setting(get_recipe("small"))
+    for name, kind in METHODS.items():
+        plan = kind().plan(setting)
+        order = waves(plan)
+        assert sorted(run for wave in order for run in wave) == list(range(len(plan.runs)))
+        for wave in order:
+            started = [plan.runs[run].start is not None for run in wave]
+            assert all(started) or not any(started), name
+    assert waves(METHODS["ltr"](tickets=2).plan(setting)) == [[0], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--jobs 0", "--jobs 0: give 1 or more"),
+        ("--launcher locl", "unknown launcher 'locl': did you mean 'local'?"),
+        ("--launcher ray --jobs 2", "--jobs is for --launcher local"),
+        ("--jobs 2 --address auto", "--address is for --launcher ray"),
+        ("--gpus-per-task 1", "--gpus-per-task is for --launcher ray"),
+        ("--launcher ray --cpus-per-task -1", "--cpus-per-task -1: give 0 or more"),
+    ],
+)
+@pytest.mark.parametrize("what", ["train dst", "reproduce fgsm"])
+def test_mistakes_are_one_line(cli: Cli, what: str, flags: str, words: str) -> None:
+    answer = cli(*what.split(), *flags.split())
+    assert (answer.code, answer.out) == (2, "")
+    (line,) = answer.err.splitlines()
+    assert words in line
