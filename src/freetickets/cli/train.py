@@ -37,12 +37,15 @@ def run(parsed: argparse.Namespace) -> None:
     from ..evaluation import evaluate_run
     from ..storage import read_json
     from ..training.job import Job
+    from ..training.parallel import rank
     from ..training.progress import Reporter
     from .tables import print_cost, print_scores
 
     reporter = Reporter(parsed.quiet)
     job = Job(config, spec, lambda: data.load(spec, "train", config.data_dir))
     tickets = job.train(reporter)
+    if rank() > 0:
+        return
     scores = evaluate_run(folder, Ensemble(tickets, job.build), config.data_dir)
     ledger = read_json(folder / "ledger.json")
     if parsed.json:
