@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, distributed, nn
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import FreeTicketsError
@@ -125,11 +126,34 @@ def prepare(network: nn.Module) -> None:
     )
 
 
+def reduce_one_by_one(model: nn.Module) -> None:
+    """Has gradients reduced parameter by parameter, so that a resumed run does it the same way.
+
+    The wrapper packs them anew after its first step; with more than two ranks, the order in which
+    an element is summed, and so its last bit, would depend on where it lies in the pack.
+    """
+    for wrapper in _wrappers(model):
+        wrapper.register_comm_hook(None, _reduce_each)
+
+
 def release(model: nn.Module) -> None:
     """Has a data-parallel wrapper let go of its network, so that another can take it."""
-    for module in model.modules():
-        if isinstance(module, DistributedDataParallel):
-            module._remove_autograd_hooks()  # type: ignore[no-untyped-call]
+    for wrapper in _wrappers(model):
+        wrapper._remove_autograd_hooks()  # type: ignore[no-untyped-call]
+
+
+def _wrappers(model: nn.Module) -> list[DistributedDataParallel]:
+    return [module for module in model.modules() if isinstance(module, DistributedDataParallel)]
+
+
+def _reduce_each(_: None, bucket: Any) -> Future[Tensor]:
+    world = distributed.get_world_size()
+    works = [
+        distributed.all_reduce(gradient.div_(world), async_op=True)
+        for gradient in bucket.gradients()
+    ]
+    done = torch.futures.collect_all([work.get_future() for work in works])
+    return done.then(lambda _: bucket.buffer())
 
 
 def synchronise_norms(network: nn.Module, device: torch.device) -> nn.Module:

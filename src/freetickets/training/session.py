@@ -20,7 +20,7 @@ from ..sparsity.criteria import initial_topology
 from ..sparsity.sparsifier import Sparsifier
 from ..sparsity.topology import Topology
 from .optimizer import OptimizerOptions, make_optimizer
-from .parallel import Ranks, prepare, release
+from .parallel import Ranks, prepare, reduce_one_by_one, release
 
 
 class Session:
@@ -76,6 +76,8 @@ class Session:
         if self._ranks.world > 1:
             prepare(self.network)
         self._model, self._optimizer = self._fabric.setup(self.network, self._raw_optimizer)
+        if self._fabric.device.type == "cpu":  # where a resumed run ends with the same bits
+            reduce_one_by_one(self._model)
 
     def _sparsify(self, topology: Topology | None) -> None:
         sparse, first = self._sparse, self.run.phases[0]
