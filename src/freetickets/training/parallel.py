@@ -133,7 +133,8 @@ def reduce_one_by_one(model: nn.Module) -> None:
     an element is summed, and so its last bit, would depend on where it lies in the pack.
     """
     for wrapper in _wrappers(model):
-        wrapper.register_comm_hook(None, _reduce_each)
+        # A lambda: PyTorch refuses annotations that are strings, as all are here.
+        wrapper.register_comm_hook(None, lambda _, bucket: _reduce_each(bucket))
 
 
 def release(model: nn.Module) -> None:
@@ -146,7 +147,7 @@ def _wrappers(model: nn.Module) -> list[DistributedDataParallel]:
     return [module for module in model.modules() if isinstance(module, DistributedDataParallel)]
 
 
-def _reduce_each(_: None, bucket: Any) -> Future[Tensor]:
+def _reduce_each(bucket: Any) -> Future[Tensor]:
     world = distributed.get_world_size()
     works = [
         distributed.all_reduce(gradient.div_(world), async_op=True)
