@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -22,6 +23,9 @@ T = TypeVar("T")
 
 # How long a process waits for the others before it gives up: longer than any checkpoint takes.
 TIMEOUT = timedelta(minutes=10)
+
+# PyTorch has no exception of its own for this: what gloo and NCCL say when a process has gone.
+_WORDS_OF_LOSS = ("gloo", "nccl", "connection", "peer", "pair closure", "timed out", "timeout")
 
 
 class Ranks:
@@ -199,14 +203,15 @@ def lost_ranks_in_one_line() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        text = str(error)
-        if not isinstance(error, distributed.DistError) and not any(
-            engine in text.lower() for engine in ("gloo", "nccl")
-        ):
+        reason = re.sub(r"^\[[^]]*\] *", "", str(error).partition("\n")[0])[:80]
+        lost = isinstance(error, distributed.DistError) or any(
+            word in str(error).lower() for word in _WORDS_OF_LOSS
+        )
+        if not (lost and distributed.is_initialized()):
             raise
         raise FreeTicketsError(
-            f"rank {os.environ.get('RANK', '0')} lost contact with another rank, which may have "
-            "died: run the same command again to go on from the last checkpoint"
+            f"rank {rank()} lost contact with another rank, which may have died ({reason}): run "
+            "the same command again to go on from the last checkpoint"
         ) from error
 
 
