@@ -209,14 +209,17 @@ def test_a_run_can_be_resumed_with_another_number_of_ranks(
 # ---- what needs no second process
 
 
-def test_batch_norm_is_synchronised_on_accelerators_only(cli: Callable[..., Any]) -> None:
-    answer = cli(*COMMAND, "--sync-batchnorm", "--output", "unused")
+def test_batch_norm_is_synchronised_on_accelerators_only(
+    cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    answer = cli(*COMMAND, "--sync-batchnorm", "--output", tmp_path / "run")
     assert answer.code == 2
     assert "--sync-batchnorm" in answer.err
     assert answer.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
     network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
     keys = list(network.state_dict())
-    converted = parallel.synchronise_norms(network, torch.device("cuda"))
+    converted = parallel.synchronise_norms(network)
     assert isinstance(converted[1], nn.SyncBatchNorm)
     assert list(converted.state_dict()) == keys
 

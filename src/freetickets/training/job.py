@@ -91,7 +91,7 @@ class Job:
         """Trains, or goes on where the output folder says, and returns the tickets."""
         # Fabric takes a second or two to import: pricing a plan should not wait for it.
         from .optimizer import OptimizerOptions
-        from .parallel import lost_ranks_in_one_line, synchronise_norms
+        from .parallel import check_synchronisable, lost_ranks_in_one_line, synchronise_norms
         from .trainer import Trainer
         from .trajectory import make_recorder
 
@@ -103,7 +103,8 @@ class Job:
         fabric = make_fabric(config.device, config.amp)
         build = self.build_transformed
         if config.sync_batchnorm:
-            build = lambda: synchronise_norms(self.build_transformed(), fabric.device)  # noqa: E731
+            check_synchronisable(fabric.device)
+            build = lambda: synchronise_norms(self.build_transformed())  # noqa: E731
         with lost_ranks_in_one_line(), fabric.rank_zero_first(local=True):
             data = self.load()  # which may have to be fetched, once a machine
         _check_labels(data, self.spec)

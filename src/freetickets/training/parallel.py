@@ -161,19 +161,23 @@ def _reduce_each(bucket: Any) -> Future[Tensor]:
     return done.then(lambda _: bucket.buffer())
 
 
-def synchronise_norms(network: nn.Module, device: torch.device) -> nn.Module:
-    """Has BatchNorm normalise by the statistics of the whole batch, not of a rank's slice.
-
-    Example:
-        >>> network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-        >>> type(synchronise_norms(network, torch.device("cuda"))[1]).__name__
-        'SyncBatchNorm'
-    """
+def check_synchronisable(device: torch.device) -> None:
+    """Raises where PyTorch has no synchronised BatchNorm."""
     if device.type == "cpu":
         raise FreeTicketsError(
             "PyTorch synchronises BatchNorm on accelerators only: leave out --sync-batchnorm, or "
             "use another --device"
         )
+
+
+def synchronise_norms(network: nn.Module) -> nn.Module:
+    """Has BatchNorm normalise by the statistics of the whole batch, not of a rank's slice.
+
+    Example:
+        >>> network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+        >>> type(synchronise_norms(network)[1]).__name__
+        'SyncBatchNorm'
+    """
     converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
     return converted
 
