@@ -232,6 +232,9 @@ def test_an_environment_that_torchrun_did_not_make_starts_nothing(
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert parallel.launched_ranks() == (2, 2)
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(FreeTicketsError, match="equally many on each machine"):
+        parallel.launched_ranks()
     monkeypatch.setenv("WORLD_SIZE", "many")
     with pytest.raises(FreeTicketsError, match="must be numbers"):
         parallel.launched_ranks()

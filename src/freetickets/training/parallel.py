@@ -193,6 +193,10 @@ def launched_ranks() -> tuple[int, int]:
         ) from error
     if not distributed.is_torchelastic_launched():
         return 1, 1
+    if world % local:
+        raise FreeTicketsError(
+            f"{world} ranks, {local} of them here: start equally many on each machine"
+        )
     return local, world // local
 
 
