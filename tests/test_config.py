@@ -60,7 +60,7 @@ def test_differences_name_what_changes_the_result_and_nothing_else() -> None:
     assert config.differences(replace(config, lr=0.7)) == ["lr: 0.05 -> 0.7"]
     for field in fields(Config):
         if field.name not in free:
-            other = {"amp": True, "model_options": {"dropout": 0.3}}
+            other = {"amp": True, "sync_batchnorm": True, "model_options": {"dropout": 0.3}}
             other["options"] = {**config.options, "rate": 0.1}
             text = {"method": "dst", "optimizer": "adam", "preset": "paper", "recipe": "cifar"}
             text["backend"] = "masked"

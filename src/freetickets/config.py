@@ -57,6 +57,7 @@ class Config:
         preset: robust or paper.
         seed: The first run's; further runs count up.
         amp: Mixed precision.
+        sync_batchnorm: BatchNorm over all processes of a data-parallel run; accelerators only.
         device: auto, cpu, cuda, mps.
         backend: Kernels that skip the zeros (sparse: CPU only), dense ones (masked), or the faster
             of both (auto).
@@ -88,6 +89,7 @@ class Config:
     preset: str = "robust"
     seed: int = 0
     amp: bool = False
+    sync_batchnorm: bool = False
     device: str = "auto"
     backend: str = "auto"
     workers: int = 0

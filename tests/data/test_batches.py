@@ -73,14 +73,28 @@ def test_the_ranks_share_the_batch_of_one_rank(count, size, world, shuffle):
     alone = list(Batches(split, size, **options).epoch(1))
     ranks = [Batches(split, size, rank=r, world=world, **options) for r in range(world)]
     parts = [list(rank.epoch(1)) for rank in ranks]
+    if shuffle and 2 <= count % size < 2 * world:  # too few for BatchNorm: all have them all
+        assert all(same([part.pop()], alone[-1:]) for part in parts)
+        alone.pop()
     joined = [
         tuple(torch.cat(tensors) for tensors in zip(*step, strict=True))
         for step in zip(*parts, strict=True)
     ]
-    assert same(joined, alone[: len(joined)])
-    # Only a rest too small for two samples a rank may be missing.
-    rest = count % size
-    assert len(joined) == len(alone) or (shuffle and rest < 2 * world)
+    assert same(joined, alone)
+
+
+@settings(deadline=None, max_examples=30)
+@given(count=st.integers(16, 60), size=st.integers(8, 20), world=st.integers(1, 4))
+def test_the_mean_over_ranks_is_the_mean_over_the_batch(count, size, world):
+    split = Split(torch.rand(count, 1, dtype=torch.float64), torch.zeros(count).long())
+    alone = Batches(split, size, seed=3)
+    ranks = [Batches(split, size, seed=3, rank=r, world=world) for r in range(world)]
+    assert {len(rank) for rank in ranks} == {len(alone)}
+    for number, (x, _) in enumerate(alone.epoch(0)):
+        parts = [(next(rank.epoch(0, number))[0], rank.factor(number)) for rank in ranks]
+        mean = sum(part.mean() * factor for part, factor in parts) / world
+        torch.testing.assert_close(mean, x.mean())
+        assert ranks[0].size(number) == len(x) == len(next(ranks[-1].whole().epoch(0, number))[0])
 
 
 def test_epochs_and_seeds_differ_in_order_and_crops():

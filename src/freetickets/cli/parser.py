@@ -19,6 +19,7 @@ from ..methods import METHODS, get_method
 from . import bench, compare, corrupt, evaluate, lists, plan, predict, report, reproduce, train
 
 _SHORT = {"batch_size": "-b", "workers": "-j", "output": "-o"}
+_SWITCHES = ("--json", "--quiet", "--amp", "--sync-batchnorm")
 _NOT_FLAGS = ("method", "options", "model_options")
 
 
@@ -95,7 +96,7 @@ def _method_in(arguments: Sequence[str]) -> str:
     """The method that a command line means, as far as can be told before it is parsed."""
     for before, argument in itertools.pairwise(arguments):
         # The word after a flag is the flag's value, but for the flags that have none.
-        has_value = before.startswith("-") and before not in ("--json", "--quiet", "--amp")
+        has_value = before.startswith("-") and before not in _SWITCHES
         if argument in METHODS and not has_value:
             return argument
     early = _Parser(add_help=False)

@@ -43,6 +43,7 @@ def run(parsed: argparse.Namespace) -> None:
 
     from .. import data
     from ..training.job import Job
+    from ..training.parallel import rank
     from ..training.progress import Reporter
 
     reporter = Reporter(parsed.quiet)
@@ -50,6 +51,9 @@ def run(parsed: argparse.Namespace) -> None:
     if parsed.part is not None:
         with hold(folder, reporter.line, WAIT):
             job.train(reporter, parsed.part)
+        return
+    if rank() > 0:  # the first one holds the folder, and does what is done once
+        job.train(reporter)
         return
     with hold(folder, reporter.line):
         from ..ensemble import Ensemble

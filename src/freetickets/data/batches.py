@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -85,10 +86,35 @@ class Batches:
 
     def __len__(self) -> int:
         full, rest = divmod(len(self.split), self.batch_size)
-        # BatchNorm cannot train on one sample, so a rest that leaves a rank with less than two
-        # is left out of training.
-        smallest = 2 * self.world if self.shuffle else 1
-        return full + (rest >= smallest)
+        # BatchNorm cannot train on one sample, so such a rest is left out of training.
+        return full + (rest >= (2 if self.shuffle else 1))
+
+    def size(self, batch: int) -> int:
+        """The samples of a batch over all ranks."""
+        return min(self.batch_size, len(self.split) - batch * self.batch_size)
+
+    def factor(self, batch: int) -> float:
+        """What this rank's mean over a batch counts, where the mean over all ranks is taken.
+
+        With it that is the mean over the batch of all ranks, however unevenly they share it.
+
+        Example:
+            >>> split = Split(torch.zeros(5, 2), torch.arange(5))
+            >>> [Batches(split, 5, rank=rank, world=2).factor(0) for rank in (0, 1)]
+            [0.8, 1.2]
+        """
+        part = self._slice(batch)
+        return (
+            1.0
+            if self._is_shared(batch)
+            else self.world * (part.stop - part.start) / self.size(batch)
+        )
+
+    def whole(self) -> Batches:
+        """The same batches, not divided over ranks."""
+        batches = copy.copy(self)
+        batches.rank, batches.world = 0, 1
+        return batches
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Give the batches of an epoch, from batch number `start` on.
@@ -109,20 +135,20 @@ class Batches:
     def _in_memory(self, split: Split, epoch: int, start: int) -> Iterator[Batch]:
         order = self._order(epoch)
         for batch in range(start, len(self)):
-            size, mine = self._slice(batch)
+            mine = self._slice(batch)
             indices = torch.from_numpy(order[mine])
             inputs = split.inputs.index_select(0, indices)
             if self.augmentation != "none":
                 rng = np.random.default_rng([self.seed, epoch, _CROP_FLIP, batch])
                 first = batch * self.batch_size
-                draws = CropFlip.draw(rng, size, padding(*inputs.shape[2:]))
+                draws = CropFlip.draw(rng, self.size(batch), padding(*inputs.shape[2:]))
                 draws = draws.part(mine.start - first, mine.stop - first)
                 inputs = torch.from_numpy(crop_flip(inputs.numpy(), draws, self.augmentation))
             yield self._normalise(inputs), split.labels.index_select(0, indices)
 
     def _from_disk(self, split: LazySplit, epoch: int, start: int) -> Iterator[Batch]:
         order = self._order(epoch)
-        parts = [order[self._slice(batch)[1]].tolist() for batch in range(start, len(self))]
+        parts = [order[self._slice(batch)].tolist() for batch in range(start, len(self))]
         key = (self.seed, epoch) if self.augmentation == "imagenet" else None
         loader: DataLoader[Any] = DataLoader(
             _Decoder(split, key),
@@ -142,14 +168,18 @@ class Batches:
             return np.arange(len(self.split))
         return np.random.default_rng([self.seed, epoch, _ORDER]).permutation(len(self.split))
 
-    def _slice(self, batch: int) -> tuple[int, slice]:
-        """Return the size of the whole batch, and where this rank's part lies in the order."""
-        first = batch * self.batch_size
-        size = min(self.batch_size, len(self.split) - first)
-        part = slice(
+    def _slice(self, batch: int) -> slice:
+        """Return where this rank's part of a batch lies in the order."""
+        first, size = batch * self.batch_size, self.size(batch)
+        if self._is_shared(batch):
+            return slice(first, first + size)
+        return slice(
             first + size * self.rank // self.world, first + size * (self.rank + 1) // self.world
         )
-        return size, part
+
+    def _is_shared(self, batch: int) -> bool:
+        """Whether all ranks get the whole batch: a rest too small for two samples for each."""
+        return self.shuffle and self.size(batch) < min(self.batch_size, 2 * self.world)
 
     def _normalise(self, inputs: torch.Tensor) -> torch.Tensor:
         if inputs.dtype != torch.uint8:

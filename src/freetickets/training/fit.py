@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import hashlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from ..errors import FreeTicketsError, UnknownNameError
 from ..lock import hold
 from ..methods import Method
 from .job import Job
+from .parallel import rank
 from .progress import Reporter
 
 # What `fit` is told by keyword; its other arguments stand for the rest of a Config.
@@ -81,7 +82,8 @@ def fit(
         _check_factory(model)
         job.model = model
     reporter = Reporter(quiet)
-    with hold(output, reporter.line) if output is not None else contextlib.nullcontext():
+    held = hold(output, reporter.line) if output is not None and rank() == 0 else nullcontext()
+    with held:
         return Ensemble(job.train(reporter), job.model)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -100,6 +101,7 @@ class Job:
         """
         # Fabric takes a second or two to import: pricing a plan should not wait for it.
         from .optimizer import OptimizerOptions
+        from .parallel import check_synchronisable, lost_ranks_in_one_line, synchronise_norms
         from .trainer import Trainer
         from .trajectory import make_recorder
 
@@ -109,13 +111,21 @@ class Job:
         if output is not None:
             config.check_same(output)
             _check_whole(output)
-        data = self.load()
+        fabric = make_fabric(config.device, config.amp)
+        build = self.build_transformed
+        if config.sync_batchnorm:
+            check_synchronisable(fabric.device)
+            build = lambda: synchronise_norms(self.build_transformed())  # noqa: E731
+        with lost_ranks_in_one_line(), fabric.rank_zero_first(local=True):
+            data = self.load()  # which may have to be fetched, once a machine
         _check_labels(data, self.spec)
         train, held_out = hold_out(data, config.validation or 0.0)
         options: dict[str, Any] = {
             "mean": self.spec.mean,
             "std": self.spec.std,
             "workers": config.workers,
+            "rank": fabric.global_rank,
+            "world": fabric.world_size,
         }
         batch_size, augmentation = config.batch_size, config.augmentation or "none"
         validation = (
@@ -124,12 +134,12 @@ class Job:
         ledger = self.price(len(train))
         trainer = Trainer(
             self.plan,
-            self.build_transformed,
+            build,
             lambda seed: Batches(
                 train, batch_size, augmentation=augmentation, seed=seed, **options
             ),
             validation,
-            fabric=make_fabric(config.device, config.amp),
+            fabric=fabric,
             optimizer=OptimizerOptions(
                 config.optimizer,
                 config.momentum or 0.0,
@@ -145,14 +155,17 @@ class Job:
             recorder=make_recorder(config, self.spec, self.plan.combine),
             only=only,
         )
-        if output is not None:
-            write_atomic(output / "config.yaml", seal_text(config.as_yaml()).encode())
+        written = output if fabric.is_global_zero else None
+        if written is not None:
+            write_atomic(written / "config.yaml", seal_text(config.as_yaml()).encode())
         try:
-            return trainer.train()
+            with lost_ranks_in_one_line():
+                return trainer.train()
         finally:
-            if output is not None and trainer.seconds:
+            if written is not None and trainer.seconds:
                 spent = ledger.with_seconds(trainer.seconds)
-                write_json(output / "ledger.json", {**spent.as_dict(), "settings": config.identity})
+                costs = {**spent.as_dict(), "settings": config.identity}
+                write_json(written / "ledger.json", costs)
 
     def describe(self) -> dict[str, Any]:
         """What each ticket says of its model and data."""
@@ -199,15 +212,25 @@ class _NoInitialisation(TorchFunctionMode):
 
 
 def make_fabric(device: str, amp: bool) -> Fabric:
-    """Chooses the device and the precision."""
+    """Chooses the device and the precision, and meets the other processes, if there are any."""
     from lightning_fabric import Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
 
+    from .parallel import TIMEOUT, launched_ranks
+
+    local, nodes = launched_ranks()
+    options: dict[str, Any] = {"devices": local}
+    if local * nodes > 1:
+        logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it would announce itself
+        options.update(num_nodes=nodes, strategy=DDPStrategy(timeout=TIMEOUT))
     precision: Any = "32-true"
     try:
         if amp:
             on_cuda = device in ("cuda", "gpu") or (device == "auto" and torch.cuda.is_available())
             precision = "16-mixed" if on_cuda else "bf16-mixed"
-        return Fabric(accelerator=device, devices=1, precision=precision)
+        fabric = Fabric(accelerator=device, precision=precision, **options)
+        fabric.launch()
+        return fabric
     except (ValueError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise FreeTicketsError(f"can't use --device {device}: {reason}") from error

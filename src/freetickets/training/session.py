@@ -20,6 +20,7 @@ from ..sparsity.criteria import initial_topology
 from ..sparsity.sparsifier import Sparsifier
 from ..sparsity.topology import Topology
 from .optimizer import OptimizerOptions, make_optimizer
+from .parallel import Ranks, prepare, reduce_one_by_one, release
 
 
 class Session:
@@ -36,6 +37,7 @@ class Session:
         backend: How sparse layers are computed: see `Sparsifier`.
         combine: How the members that a network may hold are combined.
         topology: What the network starts with, if not with a random topology.
+        ranks: The processes that train it; made of the fabric if not given.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class Session:
         backend: str,
         combine: str = "probabilities",
         topology: Topology | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         self.run = run
         self.timeline = timeline
         self.network = network
         self.sparsifier: Sparsifier | None = None
         self._fabric = fabric
+        self._ranks = ranks or Ranks(fabric)
         self._sparse = sparse
         self._label_smoothing = label_smoothing
         self._backend = backend
@@ -65,8 +69,15 @@ class Session:
         prunes = any(phase.pruning is not None for phase in run.phases)
         if topology is not None or run.phases[0].sparsity > 0 or prunes:
             self._sparsify(topology)
+        self._wrap()
+
+    def _wrap(self) -> None:
         # After the sparsifier, which may replace layers: a wrapper must see the new ones.
-        self._model, self._optimizer = fabric.setup(network, self._raw_optimizer)
+        if self._ranks.world > 1:
+            prepare(self.network)
+        self._model, self._optimizer = self._fabric.setup(self.network, self._raw_optimizer)
+        if self._fabric.device.type == "cpu":  # where a resumed run ends with the same bits
+            reduce_one_by_one(self._model)
 
     def _sparsify(self, topology: Topology | None) -> None:
         sparse, first = self._sparse, self.run.phases[0]
@@ -95,41 +106,52 @@ class Session:
             backend=cast(Any, backend),
             seed=derive(self.run.seed, "topology"),
         )
+        self._ranks.check_same(self.topology)
 
-    def step(self, step: int, inputs: Tensor, labels: Tensor, *, keep_gradients: bool) -> Tensor:
-        """Takes one training step, and returns its loss and its number of correct answers.
+    def step(
+        self,
+        step: int,
+        inputs: Tensor,
+        labels: Tensor,
+        *,
+        keep_gradients: bool,
+        factor: float = 1.0,
+    ) -> Tensor:
+        """Takes one training step, and returns its mean loss and accuracy, times the factor.
 
         Args:
             step: Its number in the run, from 1.
             inputs: A batch.
             labels: Its labels.
             keep_gradients: Whether an escape follows, which needs the dense gradients.
+            factor: What this rank's mean counts in the mean over all ranks: see `Batches.factor`.
         """
         for group in self._raw_optimizer.param_groups:
             group["lr"] = self.timeline.lr(step)
         # Dropout and the like draw by the step's number, so a resumed run draws the same.
-        _seed(derive(self.run.seed, "step", step), self._fabric.device)
+        place = ("step", step) if self._ranks.first else ("step", step, self._ranks.rank)
+        _seed(derive(self.run.seed, *place), self._fabric.device)
         if self.sparsifier is not None and keep_gradients:
             self.sparsifier.keep_gradients()
         self.network.train()
-        samples = len(labels)
         if isinstance(self.network, MemberNetwork):
             logits, labels = self._model(inputs, labels)
         else:
             logits = self._model(inputs)
-        loss = _cross_entropy(logits, labels, label_smoothing=self._label_smoothing)
+        loss = _cross_entropy(logits, labels, label_smoothing=self._label_smoothing) * factor
         self._optimizer.zero_grad()
         self._fabric.backward(loss)
         self._optimizer.step()
-        if self.sparsifier is not None:
-            self.sparsifier.step()
+        if self.sparsifier is not None and self.sparsifier.step():
+            self._ranks.check_same(self.topology)
         correct = (logits.detach().argmax(-1) == labels).double().mean()
-        return torch.stack([loss.detach().double(), correct]) * samples
+        return torch.stack([loss.detach().double(), correct * factor])
 
     def escape(self, rate: float) -> None:
         """Explores once at a large rate; a dense network has no topology to leave."""
         if self.sparsifier is not None:
             self.sparsifier.explore(rate)
+            self._ranks.check_same(self.topology)
 
     def prune(self, sparsity: float, step: int) -> None:
         """Makes a dense network sparse: the smallest of all its weights go."""
@@ -137,15 +159,16 @@ class Session:
             "magnitude", self.network, sparsity, (), distribution="global",
             exclude=self._sparse.exclude,
         )  # fmt: skip
+        release(self._model)
         self._sparsify(topology)
+        self._wrap()
         assert self.sparsifier is not None
         self.sparsifier.steps = step
 
     @torch.no_grad()
     def score(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """Returns the summed loss and the number of correct answers of a batch."""
-        self.network.eval()
-        logits = self._model(inputs)
+        logits = self._predict(inputs)
         if isinstance(self.network, MemberNetwork):
             logits = joint_log_probs(logits, self._combine)
         loss = _cross_entropy(logits, labels, reduction="sum")
@@ -157,11 +180,18 @@ class Session:
 
         Members in one network speak together.
         """
-        self.network.eval()
-        logits = self._model(inputs.to(self._fabric.device)).double()
+        logits = self._predict(inputs.to(self._fabric.device)).double()
         if isinstance(self.network, MemberNetwork):
             return joint_log_probs(logits, self._combine).cpu()
         return logits.log_softmax(-1).cpu()
+
+    def _predict(self, inputs: Tensor) -> Tensor:
+        # Past the data-parallel wrapper, which all ranks would have to call equally often.
+        self.network.eval()
+        precision = self._fabric.strategy.precision
+        with precision.forward_context():
+            logits: Tensor = self.network(precision.convert_input(inputs))
+        return cast(Tensor, precision.convert_output(logits))
 
     @property
     def finite(self) -> bool:

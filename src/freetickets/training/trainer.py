@@ -31,6 +31,7 @@ from ..ticket import Ticket, ticket_path
 from .checkpoint import Checkpoints
 from .interrupt import StopRequest
 from .optimizer import OptimizerOptions
+from .parallel import Ranks
 from .progress import Reporter
 from .session import Session, load_weights
 from .state import Clock, Score, State, Tally
@@ -54,7 +55,8 @@ class Trainer:
         build: Returns a freshly initialised network; called once a run, with torch seeded.
         batches: Returns the training batches of a run, given its seed.
         validation: Batches of held-out samples, or None.
-        fabric: The device, the precision and the processes.
+        fabric: The device, the precision and the processes, already launched. Each rank gives its
+            own slices of the batches; the first one reads and writes the output folder.
         optimizer: How weights are updated.
         label_smoothing: Of the cross-entropy.
         backend: How sparse layers are computed: see `Sparsifier`.
@@ -97,12 +99,13 @@ class Trainer:
         self._batches = batches
         self._validation = validation
         self._fabric = fabric or Fabric(accelerator="cpu", devices=1)
+        self._ranks = Ranks(self._fabric)
         self._optimizer = optimizer or OptimizerOptions()
         self._label_smoothing = label_smoothing
         self._backend = backend
         self._output = output
         self._describe = dict(describe or {})
-        self._reporter = reporter or Reporter(quiet=True)
+        self._reporter = reporter if reporter and self._ranks.first else Reporter(quiet=True)
         self._checkpoint_seconds = checkpoint_seconds
         self._recorder = recorder
         self._only = only
@@ -153,6 +156,7 @@ class Trainer:
             load_weights(network, saved["network"])  # before its topology: it may be another one's
         elif run.start is not None:
             network.load_state_dict(self._remembered(run.start.weights).state)
+        self._ranks.share_network(network.to(self._fabric.device))
         session = Session(
             run,
             timeline,
@@ -164,6 +168,7 @@ class Trainer:
             self._backend,
             self._plan.combine,
             self._first_topology(run, network, batches, saved),
+            self._ranks,
         )
         if saved is not None:
             session.load_state_dict(saved)
@@ -175,16 +180,16 @@ class Trainer:
         self._reporter.start(clock.done, clock.total)
         while state.step < timeline.steps:
             epoch, first = divmod(state.step, len(batches))
-            for inputs, labels in batches.epoch(epoch, start=first):
-                span = timeline.span(state.step + 1)
-                self._train_step(session, span, inputs, labels)
-                clock.tick(len(labels))
+            for number, (inputs, labels) in enumerate(batches.epoch(epoch, start=first), first):
+                span, samples = timeline.span(state.step + 1), batches.size(number)
+                self._train_step(session, span, inputs, labels, samples, batches.factor(number))
+                clock.tick(samples)
                 self._reporter.step(clock, span.phase.name, state.tally)
                 if state.step == span.end or state.step % len(batches) == 0:
                     self._close_epoch(session, span, clock)
                 if state.step == timeline.steps:
                     break
-                if self._stop.made or self._save_is_due():
+                if self._ranks.any(self._stop.made or self._save_is_due()):
                     self._save(session)
         state.run, state.step = state.run + 1, 0
         if all(later.start is None for later in self._plan.runs[state.run :]):
@@ -212,7 +217,7 @@ class Trainer:
             sparse.criterion,
             network,
             sparsity,
-            list(itertools.islice(batches.epoch(0), _CRITERION_BATCHES)),
+            list(itertools.islice(batches.whole().epoch(0), _CRITERION_BATCHES)),
             distribution=sparse.distribution,
             exclude=sparse.exclude,
             seed=derive(run.seed, "topology"),
@@ -222,18 +227,28 @@ class Trainer:
     def _remembered(self, name: str) -> Ticket:
         return Ticket.unpack(self._state.shelf[name])
 
-    def _train_step(self, session: Session, span: Span, inputs: Tensor, labels: Tensor) -> None:
+    def _train_step(
+        self,
+        session: Session,
+        span: Span,
+        inputs: Tensor,
+        labels: Tensor,
+        samples: int,
+        factor: float,
+    ) -> None:
+        """Takes a step with this rank's slice of a batch of so many samples."""
         state, device = self._state, self._fabric.device
         began = time.perf_counter()
         ends = state.step + 1 == span.end
-        sums = session.step(
+        means = session.step(
             state.step + 1,
             inputs.to(device, non_blocking=True),
             labels.to(device, non_blocking=True),
             keep_gradients=ends and any(isinstance(e, Escape) for e in span.phase.at_end),
+            factor=factor,
         )
         state.step += 1
-        state.tally.add(sums, len(labels))
+        state.tally.add(self._ranks.sum(means) * (samples / self._ranks.world), samples)
         # On an accelerator, looking at the loss would wait for the device at every step.
         if device.type == "cpu" or state.step % 50 == 0:
             self._check_finite(session, math.isfinite(state.tally.loss))
@@ -252,6 +267,7 @@ class Trainer:
     def _close_epoch(self, session: Session, span: Span, clock: Clock) -> None:
         """Validates, handles the events of a phase that ends here, and writes the log's row."""
         state, ends = self._state, self._state.step == span.end
+        self._ranks.share_buffers(session.network)
         score = self._validate(session)
         losses = (state.tally.loss, score.loss or 0.0)
         self._check_finite(session, all(map(math.isfinite, losses)) and session.finite)
@@ -263,7 +279,8 @@ class Trainer:
             state.best = self._take(session, span, score).pack()
             state.best_accuracy = score.accuracy or 0.0
         if self._recorder is not None:  # before an escape or a pruning changes the network
-            self._recorder.close_epoch(session, span, state, chosen)
+            record = self._recorder.close_epoch
+            self._ranks.from_first(lambda: record(session, span, state, chosen))
         events = span.phase.at_end if ends else ()
         for event in events:
             if isinstance(event, Collect):
@@ -305,7 +322,10 @@ class Trainer:
         device = self._fabric.device
         tally = Tally()
         for inputs, labels in self._validation.epoch(0):
-            tally.add(session.score(inputs.to(device), labels.to(device)), len(labels))
+            if len(labels):  # else the batch is smaller than the number of ranks
+                tally.add(session.score(inputs.to(device), labels.to(device)), len(labels))
+        sums, samples = self._ranks.sum(tally.sums.to(device)), len(self._validation.split)
+        tally = Tally(sums, samples)
         return Score(tally.loss, tally.accuracy)
 
     # ---- tickets
@@ -338,28 +358,23 @@ class Trainer:
         ticket.info["number"] = state.tickets
         self._tickets.append(ticket)
         if self._output is not None:
-            ticket.save(ticket_path(self._output, state.tickets))
+            path = ticket_path(self._output, state.tickets)
+            self._ranks.from_first(lambda: ticket.save(path))
         self._reporter.line(f"ticket {state.tickets} of {self._plan.tickets} collected")
 
     # ---- saving and going on
 
     def _save_is_due(self) -> bool:
-        return time.monotonic() - self._last_save > self._checkpoint_seconds
+        return self._ranks.first and time.monotonic() - self._last_save > self._checkpoint_seconds
 
     def _save(self, session: Session | None) -> None:
         """Writes a checkpoint; if someone asked to stop, this is the moment."""
         state = self._state
         if self._checkpoints is not None:
-            self._checkpoints.save(
-                {
-                    "plan": plan_fingerprint(self._plan),
-                    **{key: self._describe.get(key) for key in ("settings", "data")},
-                    "state": state.pack(),
-                    "session": session.state_dict() if session is not None else None,
-                }
-            )
+            checkpoints, tree = self._checkpoints, self._tree
+            self._ranks.from_first(lambda: checkpoints.save(tree(session)))
         self._last_save = time.monotonic()
-        if self._stop.made and state.run < self._end:
+        if self._ranks.any(self._stop.made) and state.run < self._end:
             raise StoppedError(
                 f"stopped in run {state.run + 1} after step {state.step}; "
                 + (
@@ -369,14 +384,31 @@ class Trainer:
                 )
             )
 
+    def _tree(self, session: Session | None) -> dict[str, Any]:
+        return {
+            "plan": plan_fingerprint(self._plan),
+            **{key: self._describe.get(key) for key in ("settings", "data")},
+            "state": self._state.pack(),
+            "session": session.state_dict() if session is not None else None,
+        }
+
     def _resume(self) -> Mapping[str, Any] | None:
+        """Takes up the newest checkpoint, if there is one, which the first rank reads."""
+        saved, self._tickets = self._ranks.from_first(self._read)
+        if saved is None:
+            return None
+        self._state = State.unpack(saved["state"])
+        session: Mapping[str, Any] | None = saved["session"]
+        return session
+
+    def _read(self) -> tuple[Mapping[str, Any] | None, list[Ticket]]:
         """Reads the newest checkpoint, if there is one, and the tickets collected before it."""
         saved = self._checkpoints.load() if self._checkpoints is not None else None
         if self._output is None:
-            return None
+            return None, []
         if saved is None:
             forget_trajectory(self._output)  # of a run that was here before and can't be resumed
-            return None
+            return None, []
         if saved["plan"] != plan_fingerprint(self._plan):
             raise FreeTicketsError(
                 f"{self._output} was started with another plan: use the same settings to go on, or "
@@ -390,7 +422,7 @@ class Trainer:
                 )
         self._state = state = State.unpack(saved["state"])
         numbers = range(self._plan.tickets_before(self._only or 0) + 1, state.tickets + 1)
-        self._tickets = [Ticket.load(ticket_path(self._output, number)) for number in numbers]
+        tickets = [Ticket.load(ticket_path(self._output, number)) for number in numbers]
         self._write_log()
         begins = self._only is not None and saved["session"] is None
         if state.run < self._end and not begins:
@@ -402,11 +434,10 @@ class Trainer:
             self._reporter.warn(
                 "the run is finished, so no trajectory is stored: train with another --output"
             )
-        session: Mapping[str, Any] | None = saved["session"]
-        return session
+        return saved, tickets
 
     def _write_log(self) -> None:
-        if self._output is None:
+        if self._output is None or not self._ranks.first:
             return
         text = io.StringIO()
         writer = csv.DictWriter(text, LOG_COLUMNS, lineterminator="\n")

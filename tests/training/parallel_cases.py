@@ -1,0 +1,271 @@
+"""What the ranks of `test_parallel.py` do: each trains all cases and leaves its results in a file.
+
+`python parallel_cases.py FOLDER COMMAND...` forks 2 and then 3 ranks, as PyTorch takes seconds to
+import, with the environment that torchrun would give them. Those of a world of N work in FOLDER/N.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+import freetickets as ft
+from freetickets.cli import main
+from freetickets.data import Batches, Split
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels.library import available
+from freetickets.methods.plan import Collect, Phase, Plan, Run, Stretch
+from freetickets.seeds import derive
+from freetickets.sparsity.sparsifier import Sparsifier
+from freetickets.training import parallel
+from freetickets.training.job import make_fabric
+from freetickets.training.optimizer import OptimizerOptions
+from freetickets.training.session import Session
+from freetickets.training.trainer import Trainer
+
+OPTIMIZERS = {"sgd": 0.02, "adam": 1e-3, "adamw": 1e-3, "rmsprop": 1e-4}
+BACKENDS = ("masked", "sparse") if available() else ("masked",)
+
+
+def images(count: int = 60) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(count) % 3
+    inputs = torch.randn(count, 1, 8, 8, generator=generator)
+    inputs[torch.arange(count), 0, 2 * labels] += 1
+    return inputs, labels
+
+
+def network(norm: bool = False) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3, padding=1),
+        nn.BatchNorm2d(6) if norm else nn.Identity(),
+        nn.Tanh(),
+        nn.AvgPool2d(2),
+        nn.Conv2d(6, 8, 3, padding=1),
+        nn.BatchNorm2d(8) if norm else nn.Identity(),
+        nn.Tanh(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32, 12),
+        nn.Tanh(),
+        nn.Linear(12, 3),
+    )
+
+
+def overflowing() -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+@contextmanager
+def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def fit(
+    method: ft.methods.Method,
+    model: Callable[[], nn.Module] = network,
+    data: tuple[Tensor, Tensor] | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Trains 54 steps, a third of them with a batch that no two ranks share evenly."""
+    digests: list[str] = []
+    explore = Sparsifier.explore
+
+    def noted(self: Sparsifier, rate: float) -> None:
+        explore(self, rate)
+        digests.append(self.digest)
+
+    options = {"batch_size": 10, "epochs": 9, "quiet": True, "device": "cpu", **settings}
+    with patched(Sparsifier, "explore", noted):
+        ensemble = method.fit(model, data or images(), **options)
+    return {
+        "digests": digests,
+        "tickets": [ticket.state for ticket in ensemble.tickets],
+        "topologies": [ticket.topology for ticket in ensemble.tickets],
+        "scores": [ticket.info["validation_loss"] for ticket in ensemble.tickets],
+    }
+
+
+def edst(**options: Any) -> ft.EDST:
+    # The first step of Adam moves all weights that were just grown by the same: an exploration
+    # right after the escape, at step 39, would choose between them by rounding.
+    return ft.EDST(tickets=2, interval=9, **options)
+
+
+def same_as_one_process(world: int) -> dict[str, Any]:
+    """All that must not depend on the number of ranks; with 3 of them, half of it."""
+    results = {}
+    for number, (optimizer, lr) in enumerate(OPTIMIZERS.items()):
+        for backend in BACKENDS if world == 2 else BACKENDS[number % len(BACKENDS) :][:1]:
+            results[f"{optimizer}, {backend}"] = fit(
+                edst(), optimizer=optimizer, lr=lr, backend=backend
+            )
+    if world == 2:
+        for backend in BACKENDS:
+            pruned = ft.PruneFineTune(tickets=1)
+            results[f"pruned, {backend}"] = fit(pruned, lr=0.02, backend=backend, epochs=2)
+        momentum = ft.DST(tickets=1, interval=4, grow="momentum")
+        results["momentum"] = fit(momentum, lr=0.02, backend=BACKENDS[-1], epochs=3)
+    else:
+        snip = ft.Static(tickets=1, criterion="snip")
+        results["snip"] = fit(snip, lr=0.02, backend="masked", epochs=2)
+        reserve = ft.DST(tickets=1, interval=4, explorer="top-kast")
+        results["reserve"] = fit(reserve, lr=0.02, backend="masked", epochs=3)
+    return results
+
+
+def normalised() -> dict[str, Any]:
+    """A network with BatchNorm, sparse by us, and dense by us and by PyTorch alone."""
+    torch.manual_seed(0)
+    fabric = make_fabric("cpu", amp=False)
+    options = {"rank": fabric.global_rank, "world": fabric.world_size, "seed": 0}
+    batches = Batches(Split(*images()), 12, **options)
+    phase = Phase("train", (Stretch(4.0, 0.05),), at_end=(Collect(),))
+    (ticket,) = Trainer(
+        Plan("dense", (Run(0, (phase,)),), dense_epochs=4.0),
+        lambda: network(norm=True),
+        lambda seed: batches,
+        fabric=fabric,
+        optimizer=OptimizerOptions("sgd", 0.9, weight_decay=1e-3),
+    ).train()
+    torch.manual_seed(derive(0, "init"))
+    model = network(norm=True)
+    wrapped = DistributedDataParallel(model) if fabric.world_size > 1 else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3)
+    for epoch in range(4):
+        for inputs, labels in batches.epoch(epoch):
+            optimizer.zero_grad()
+            cross_entropy(wrapped(inputs), labels).backward()
+            optimizer.step()
+    return {
+        "sparse": fit(edst(), lambda: network(norm=True), lr=0.02, backend=BACKENDS[-1]),
+        "ours": ticket.state,
+        "theirs": {name: tensor.clone() for name, tensor in model.state_dict().items()},
+    }
+
+
+def troubles(folder: Path) -> dict[str, Any]:
+    """What goes wrong on the last rank only, and what each rank makes of it."""
+    last = parallel.rank() == int(os.environ["WORLD_SIZE"]) - 1
+    errors = {}
+    explore, step = Sparsifier.explore, Session.step
+
+    def diverging(self: Sparsifier, rate: float) -> None:
+        if last:
+            self._generator.manual_seed(99)
+        explore(self, rate)
+
+    with patched(Sparsifier, "explore", diverging):
+        errors["topology"] = error_of(lambda: edst(grow="random"))
+    inputs, labels = images()
+    inputs[7] = 1e38  # overflows in one rank's slice
+    errors["nan"] = error_of(edst, model=overflowing, data=(inputs, labels), validation=0.0)
+
+    def interrupted(self: Session, number: int, *args: Any, **kwargs: Any) -> Tensor:
+        if last and number == 8:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, number, *args, **kwargs)
+
+    with patched(Session, "step", interrupted):
+        errors["stopped"] = error_of(edst, output=folder / "stopped", backend="masked", lr=0.02)
+    resumed = fit(edst(), output=folder / "stopped", backend="masked", lr=0.02)
+    errors["small"] = error_of(edst, batch_size=1)
+    return {"errors": errors, "resumed": resumed}
+
+
+def hanging() -> dict[str, Any]:
+    """The last rank sleeps: the others do not wait forever."""
+    distributed.destroy_process_group()
+    os.environ["MASTER_PORT"] = os.environ["SECOND_PORT"]
+    last, step = parallel.rank() == int(os.environ["WORLD_SIZE"]) - 1, Session.step
+
+    def asleep(self: Session, number: int, *args: Any, **kwargs: Any) -> Tensor:
+        if last and number == 5:
+            time.sleep(6)
+        return step(self, number, *args, **kwargs)
+
+    with (
+        patched(parallel, "TIMEOUT", timedelta(seconds=2)),
+        patched(Session, "step", asleep),
+    ):
+        return {"error": error_of(edst)}
+
+
+def error_of(method: Callable[[], ft.methods.Method], **settings: Any) -> str:
+    try:
+        fit(method(), **settings)
+    except FreeTicketsError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def run(folder: Path, command: list[str]) -> None:
+    torch.set_num_threads(1)
+    world = int(os.environ["WORLD_SIZE"])
+    results: dict[str, Any] = {"same": same_as_one_process(world)}
+    results["code"] = main([*command, "--output", str(folder / "resumed")])
+    if world == 2:
+        results["peaceful code"] = main([*command, "--output", str(folder / "peaceful")])
+        results["normalised"] = normalised()
+        results["hanging"] = hanging()
+    else:
+        results["troubles"] = troubles(folder)
+    torch.save(results, folder / f"{parallel.rank()}.pt")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def fork(world: int, folder: Path, command: list[str]) -> None:
+    shared = {
+        "TORCHELASTIC_RUN_ID": "test",
+        "GROUP_RANK": "0",
+        "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "SECOND_PORT": str(free_port()),
+    }
+    children = []
+    for rank in range(world):
+        child = os.fork()
+        if child:
+            children.append(child)
+            continue
+        os.environ.update(shared, RANK=str(rank), LOCAL_RANK=str(rank))
+        try:
+            run(folder / str(world), command)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(0)
+    for child in children:
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    for world in (2, 3):
+        fork(world, Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,245 @@
+"""Several processes train like one: real processes, real signals, a real torchrun."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import freetickets as ft
+from freetickets.errors import FreeTicketsError
+from freetickets.training import parallel
+
+CASES = Path(__file__).with_name("parallel_cases.py")
+COMMAND = [
+    *("train", "edst", "--dataset", "fashion-mini", "--model", "mlp-16", "--epochs", "1"),
+    *("--tickets", "2", "--interval", "6", "--batch-size", "300", "--device", "cpu"),
+    *("--backend", "masked", "--checkpoint-seconds", "0", "--quiet"),
+]
+PATIENCE = 240  # seconds until a test that hangs is given up
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cases() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("parallel_cases", CASES)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def environment() -> dict[str, str]:
+    path = os.pathsep.join([str(Path(ft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+
+
+@pytest.fixture(scope="module")
+def killed(
+    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
+) -> tuple[Path, str]:
+    """A run that torchrun has started with 2 ranks, one of which was killed; what it said."""
+    folder = tmp_path_factory.mktemp("killed") / "run"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    torchrun += ["--nproc-per-node", "2", "-m", "freetickets", *COMMAND, "--output", str(folder)]
+    process = subprocess.Popen(torchrun, env=environment, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + PATIENCE
+    while not any(int(file.stem) >= 10 for file in folder.glob("checkpoint/0*.safetensors")):
+        if process.poll() is not None or time.monotonic() > until:
+            process.kill()
+            pytest.fail(process.communicate()[1] or "torchrun hangs")
+        time.sleep(0.005)
+    ranks = subprocess.check_output(["pgrep", "-P", str(process.pid)], text=True).split()
+    os.kill(int(ranks[-1]), signal.SIGKILL)
+    said = process.communicate(timeout=PATIENCE)[1]
+    return folder, said
+
+
+@pytest.fixture(scope="module")
+def results(
+    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str], killed: tuple[Path, str]
+) -> tuple[Path, dict[int, list[dict[str, Any]]]]:
+    """What each rank of 2 and of 3 has to tell, and the folder in which they worked."""
+    folder = tmp_path_factory.mktemp("ranks")
+    for world in (2, 3):
+        shutil.copytree(killed[0], folder / str(world) / "resumed")
+    script = [sys.executable, str(CASES), str(folder), *COMMAND]
+    done = subprocess.run(
+        script, env=environment, timeout=PATIENCE, capture_output=True, text=True, check=True
+    )
+    files = {w: [folder / str(w) / f"{rank}.pt" for rank in range(w)] for w in (2, 3)}
+    assert all(file.exists() for world in files.values() for file in world), done.stderr
+    return folder, {
+        world: [torch.load(file, weights_only=True) for file in files[world]] for world in files
+    }
+
+
+def read_log(folder: Path) -> list[dict[str, str]]:
+    with (folder / "log.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_any_number_of_ranks_trains_like_one_process(
+    results: tuple[Path, dict[int, list[dict[str, Any]]]], cases: ModuleType, world: int
+) -> None:
+    alone = cases.same_as_one_process(world)
+    assert {name.split(",")[0] for name in alone} >= {"sgd", "adam", "adamw", "rmsprop"}
+    for rank in results[1][world]:
+        for name, one in alone.items():
+            several = rank["same"][name]
+            assert several["digests"] == one["digests"], name
+            for mine, other in zip(several["tickets"], one["tickets"], strict=True):
+                torch.testing.assert_close(mine, other, rtol=0, atol=1e-4)
+            assert several["scores"] == pytest.approx(one["scores"], abs=1e-4), name
+        assert len(rank["same"]["sgd, masked"]["digests"]) == 5
+
+
+def test_batch_norm_has_the_statistics_of_pytorchs_own_data_parallel_training(
+    results: tuple[Path, dict[int, list[dict[str, Any]]]],
+    same: Callable[[Any, Any], bool],
+) -> None:
+    first, second = (rank["normalised"] for rank in results[1][2])
+    torch.testing.assert_close(first["ours"], first["theirs"], rtol=0, atol=1e-6)
+    # PyTorch leaves the second rank with statistics of its own; our tickets are the same on all.
+    assert not torch.allclose(second["theirs"]["1.running_var"], first["ours"]["1.running_var"])
+    assert same(dict(first["ours"]), dict(second["ours"]))
+    assert len(first["sparse"]["digests"]) == 5
+    assert same(first["sparse"]["digests"], second["sparse"]["digests"])
+    assert same(first["sparse"]["topologies"], second["sparse"]["topologies"])
+
+
+def test_a_rank_with_another_topology_is_named_on_all_ranks(
+    results: tuple[Path, dict[int, list[dict[str, Any]]]],
+) -> None:
+    errors = [rank["troubles"]["errors"]["topology"] for rank in results[1][3]]
+    assert len(set(errors)) == 1
+    assert "rank 2 and rank 0 have different topologies in '0.weight'" in errors[0]
+
+
+def test_a_loss_that_explodes_on_one_rank_ends_all(
+    results: tuple[Path, dict[int, list[dict[str, Any]]]],
+) -> None:
+    errors = [rank["troubles"]["errors"]["nan"] for rank in results[1][3]]
+    assert len(set(errors)) == 1
+    assert "not finite at step" in errors[0]
+
+
+def test_sigterm_on_one_rank_stops_all_and_the_run_goes_on_to_the_same_tickets(
+    results: tuple[Path, dict[int, list[dict[str, Any]]]],
+    same: Callable[[Any, Any], bool],
+) -> None:
+    ranks = results[1][3]
+    errors = [rank["troubles"]["errors"]["stopped"] for rank in ranks]
+    assert len(set(errors)) == 1
+    assert errors[0].startswith("StoppedError: stopped in run 1 after step 8; all is saved")
+    for rank in ranks:
+        assert same(rank["troubles"]["resumed"]["tickets"], rank["same"]["sgd, masked"]["tickets"])
+
+
+def test_a_batch_smaller_than_the_number_of_ranks_is_refused(
+    results: tuple[Path, dict[int, list[dict[str, Any]]]],
+) -> None:
+    for rank in results[1][3]:
+        assert "a batch needs a sample for each rank" in rank["troubles"]["errors"]["small"]
+
+
+def test_ranks_do_not_wait_forever_for_one_that_hangs(
+    results: tuple[Path, dict[int, list[dict[str, Any]]]],
+) -> None:
+    for number, rank in enumerate(results[1][2]):
+        assert f"rank {number} lost contact with another rank" in rank["hanging"]["error"]
+
+
+def test_when_a_rank_is_killed_the_other_says_so_in_one_line(killed: tuple[Path, str]) -> None:
+    said = [line for line in killed[1].splitlines() if "freetickets: " in line]
+    assert len(said) == 1, killed[1]
+    assert said[0].startswith("freetickets: rank 0 lost contact with another rank")
+    assert "[rank0]: Traceback" not in killed[1]
+    assert not (killed[0] / "metrics.json").exists()
+
+
+def test_a_killed_run_ends_with_the_same_bytes_when_resumed_with_as_many_ranks(
+    results: tuple[Path, dict[int, list[dict[str, Any]]]],
+    digests: Callable[[Path], dict[str, str]],
+) -> None:
+    folder, worlds = results
+    assert [(rank["code"], rank["peaceful code"]) for rank in worlds[2]] == [(0, 0), (0, 0)]
+    peaceful = digests(folder / "2" / "peaceful" / "tickets")
+    assert sorted(peaceful) == ["01.safetensors", "02.safetensors"]
+    assert digests(folder / "2" / "resumed" / "tickets") == peaceful
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_a_run_can_be_resumed_with_another_number_of_ranks(
+    results: tuple[Path, dict[int, list[dict[str, Any]]]],
+    killed: tuple[Path, str],
+    tmp_path: Path,
+    cli: Callable[..., Any],
+    world: int,
+) -> None:
+    folder = results[0] / "3" / "resumed"
+    if world == 1:
+        folder = tmp_path / "run"
+        shutil.copytree(killed[0], folder)
+        assert cli(*COMMAND, "--output", folder).code == 0
+    rows, expected = read_log(folder), read_log(results[0] / "2" / "peaceful")
+    assert [row["step"] for row in rows] == [row["step"] for row in expected]
+    for column in ("train_loss", "validation_loss"):
+        losses = [float(row[column]) for row in rows]
+        assert losses == pytest.approx([float(row[column]) for row in expected], rel=1e-2)
+
+
+# ---- what needs no second process
+
+
+def test_batch_norm_is_synchronised_on_accelerators_only(
+    cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    answer = cli(*COMMAND, "--sync-batchnorm", "--output", tmp_path / "run")
+    assert answer.code == 2
+    assert "--sync-batchnorm" in answer.err
+    assert answer.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
+    keys = list(network.state_dict())
+    converted = parallel.synchronise_norms(network)
+    assert isinstance(converted[1], nn.SyncBatchNorm)
+    assert list(converted.state_dict()) == keys
+
+
+def test_an_environment_that_torchrun_did_not_make_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert parallel.launched_ranks() == (1, 1)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert parallel.launched_ranks() == (2, 2)
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(FreeTicketsError, match="equally many on each machine"):
+        parallel.launched_ranks()
+    monkeypatch.setenv("WORLD_SIZE", "many")
+    with pytest.raises(FreeTicketsError, match="must be numbers"):
+        parallel.launched_ranks()
+
+
+def test_an_error_that_is_not_about_ranks_stays_as_it_is() -> None:
+    with pytest.raises(RuntimeError, match="shapes"), parallel.lost_ranks_in_one_line():
+        raise RuntimeError("shapes do not match")
