@@ -38,8 +38,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"cifar10-{args.images}.npz"
         save_part(path, args.images, args.data_dir)
-        shared = ["--dataset", str(path), "--model", args.model, "--recipe", "cifar", *options]
-        shared += ["--augmentation", "reflect-crop-flip", "--output"]
+        shared = ["--dataset", str(path), "--model", args.model, "--recipe", "cifar"]
+        shared += ["--augmentation", "reflect-crop-flip", *options, "--output"]
         for method, epochs, own in (
             ("dense", args.epochs, []),
             ("edst", longer * args.epochs, ["--tickets", "3", "--interval", args.interval]),

@@ -229,8 +229,8 @@ _SMALL_FASHION = Stand(
 
 # Few images for a network of 1,800,000 weights, so that a fifth of them can do as well, and small
 # batches, for new weights need some hundred steps; the rate goes with the root of the batch. Looked
-# for with 10,000 other training images in the test set's place: docs/results.md has the search, and
-# why it is no convolutional network, which 2 cores can't train long enough.
+# for with 10,000 other training images in the test set's place until EDST beat the dense network:
+# docs/reproduce.md has the search, what it can't show, and convolutional networks that decide less.
 _SMALL_CIFAR10 = Stand(
     Data("cifar10", train=4000, pool=2),
     recipe="cifar",
