@@ -90,7 +90,8 @@ class Gallery:
         for name, cell in run_names(experiment, dataset).items():
             folder = self._folder(cell)
             if folder is not None:
-                runs.append(replace(self._read(folder), name=name))
+                # The name says all that a description would.
+                runs.append(replace(self._read(folder), name=name, description=""))
         if not runs:
             return None
         check_predictions_alike(runs)

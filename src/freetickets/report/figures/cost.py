@@ -102,14 +102,14 @@ def _paint(figure: Figure, marks: Sequence[_Mark], quality: Quality, legend: _Le
     right = 1.12 * max([1.0, *(mark.cost for mark in marks)])
     axes.set_xlim(0, right)
     axes.margins(y=0.14)
-    _draw_front(axes, marks, quality, right)
+    front = _draw_front(axes, marks, quality, right)
     axes.axvline(1, color=colour("muted"), linewidth=0.8, linestyle=_DASH, zorder=1)
     axes.set_xlabel("training FLOPs, × one dense model")
     axes.set_ylabel(quality.label)
     quality.format_axis(axes.yaxis)
     handles = [Line2D([], [], **style) for style, _ in legend]
     add_legend(figure, handles, [label for _, label in legend])
-    _name(figure, axes, marks)
+    _name(figure, axes, marks, front)
 
 
 def pareto_front(costs: Sequence[float], scores: Sequence[float], rising: bool = True) -> list[int]:
@@ -136,15 +136,23 @@ def pareto_front(costs: Sequence[float], scores: Sequence[float], rising: bool =
     return front
 
 
-def _draw_front(axes: Axes, marks: Sequence[_Mark], quality: Quality, right: float) -> None:
-    """A line in steps: from each ensemble of the front to the next that is better."""
+def _draw_front(
+    axes: Axes, marks: Sequence[_Mark], quality: Quality, right: float
+) -> list[tuple[float, float, float]]:
+    """A line in steps, from each ensemble of the front to the next that is better.
+
+    Returns:
+        From where to where each step goes, and its height.
+    """
     costs, scores = [mark.cost for mark in marks], [mark.ensemble for mark in marks]
     front = pareto_front(costs, scores, quality.rising)
     if len(marks) < 2:
-        return
+        return []
+    ends = [*(costs[number] for number in front), right]
+    heights = [scores[number] for number in front]
     axes.step(
-        [*(costs[number] for number in front), right],
-        [*(scores[number] for number in front), scores[front[-1]]],
+        ends,
+        [*heights, heights[-1]],
         where="post",
         color=colour("muted"),
         linewidth=3,
@@ -152,6 +160,7 @@ def _draw_front(axes: Axes, marks: Sequence[_Mark], quality: Quality, right: flo
         solid_capstyle="butt",
         zorder=1,
     )
+    return list(zip(ends[:-1], ends[1:], heights, strict=True))
 
 
 def _legend(marks: Sequence[_Mark]) -> _Legend:
@@ -176,7 +185,12 @@ def _legend(marks: Sequence[_Mark]) -> _Legend:
     return entries
 
 
-def _name(figure: Figure, axes: Axes, marks: Sequence[_Mark]) -> None:
+def _name(
+    figure: Figure,
+    axes: Axes,
+    marks: Sequence[_Mark],
+    front: Sequence[tuple[float, float, float]],
+) -> None:
     """Names the marks once the layout is settled, for only then is it known where they are."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
@@ -192,6 +206,9 @@ def _name(figure: Figure, axes: Axes, marks: Sequence[_Mark]) -> None:
             Box.around(x, other, other, reach=3),
             Box.around(x, min(y, other), max(y, other), reach=1),
         ]
+    for left, right, height in front:
+        (x, y), (end, _) = axes.transData.transform([(left, height), (right, height)])
+        covered.append(Box(x, y - 2, end, y + 2))
     frame = axes.get_window_extent()
     places = place_labels(
         points,

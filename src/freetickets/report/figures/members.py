@@ -39,7 +39,7 @@ def _paint(figure: Figure, runs: Sequence[RunSummary], quality: Quality) -> None
         axes.text(
             0,
             line - 0.3,
-            f"{label} · {shorten(run.description, 28)}",
+            " · ".join(filter(None, [label, shorten(run.description, 28)])),
             transform=axes.get_yaxis_transform(),
             color=colour("muted"),
             fontsize=FONT_SIZE - 1,

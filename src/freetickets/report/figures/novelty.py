@@ -65,17 +65,9 @@ def _paint(
         _steps(axes, outside, edges, looks[run].shade, 0.3)
         axes.set_yticks([])
         axes.set_ylim(bottom=0)
-        axes.margins(x=0, y=0.4)  # room for the name
+        axes.margins(x=0, y=0.05)
         axes.spines["left"].set_visible(False)
-        axes.text(
-            0.99,
-            0.92,
-            looks[run].label,
-            transform=axes.transAxes,
-            ha="right",
-            va="top",
-            fontsize=FONT_SIZE - 1,
-        )
+        axes.set_title(looks[run].label, loc="right", fontsize=FONT_SIZE - 1, pad=2)
     add_title(panels[0], name)
     panels[-1].set_xlabel(f"{what} (higher is more unknown)")
     shade = next(iter(looks.values())).shade if len(looks) == 1 else colour("text")

@@ -33,7 +33,7 @@ def roc_curves(sets: Mapping[str, Curves], runs: Sequence[str] = ()) -> list[str
     for name, curves in sets.items():
         if not curves:
             continue
-        looks = series(curves, runs, length=18)
+        looks = series(curves, runs, length=19)
         labels = [f"{looks[run].label} {area:.4f}" for run, (_, area) in curves.items()]
         panels.append(
             draw(
