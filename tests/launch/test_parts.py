@@ -179,3 +179,21 @@ def test_mistakes_are_one_line(cli: Cli, what: str, flags: str, words: str) -> N
     assert (answer.code, answer.out) == (2, "")
     (line,) = answer.err.splitlines()
     assert words in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("train dst --jobs 2", "use one of the two"),
+        ("reproduce all --scale smoke", "start it without torchrun"),
+    ],
+)
+def test_torchrun_and_side_by_side_exclude_each_other(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: str, says: str
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some")
+    answer = cli(*arguments.split(), "--output", tmp_path / "run")
+    assert answer.code == 2
+    (line,) = answer.err.splitlines()
+    assert says in line
+    assert not (tmp_path / "run").exists()

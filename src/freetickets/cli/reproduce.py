@@ -15,7 +15,7 @@ from ..errors import FreeTicketsError, UnknownNameError
 from ..experiments import Experiment, cells, experiment_names, load
 from ..experiments.scales import SCALES, get_scale
 from ..launch.options import add_flags as add_launch_flags
-from ..launch.options import launcher_from
+from ..launch.options import launcher_from, under_torchrun
 from ..lock import hold
 from ..methods import METHODS
 
@@ -89,6 +89,11 @@ def _check(parsed: argparse.Namespace) -> None:
     for name in parsed.only:
         if name not in METHODS:
             raise UnknownNameError("method", name, METHODS)
+    if under_torchrun():
+        raise FreeTicketsError(
+            "reproduce trains each cell with one process: start it without torchrun, with --jobs "
+            "or --launcher ray for several cells at a time"
+        )
     launcher_from(parsed)
     if parsed.seeds is not None and parsed.seeds < 1:
         raise FreeTicketsError(f"--seeds {parsed.seeds}: give 1 or more")

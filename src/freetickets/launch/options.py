@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Generator, Sequence
 
 from ..errors import FreeTicketsError, UnknownNameError
@@ -33,6 +34,11 @@ def launcher_from(parsed: argparse.Namespace) -> Launcher | None:
         raise UnknownNameError("launcher", name, LAUNCHERS)
     if parsed.jobs is not None and parsed.jobs < 1:
         raise FreeTicketsError(f"--jobs {parsed.jobs}: give 1 or more")
+    if name is not None and under_torchrun():
+        raise FreeTicketsError(
+            "torchrun trains one network with all its processes, a launcher several networks side "
+            "by side: use one of the two"
+        )
     if name == "ray":
         if parsed.jobs is not None:
             raise FreeTicketsError("--jobs is for --launcher local: Ray counts --cpus-per-task")
@@ -41,6 +47,11 @@ def launcher_from(parsed: argparse.Namespace) -> Launcher | None:
         if getattr(parsed, flag) is not None:
             raise FreeTicketsError(f"--{flag.replace('_', '-')} is for --launcher ray")
     return None if name is None else local(parsed.jobs)
+
+
+def under_torchrun() -> bool:
+    """Whether torchrun has started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def local(jobs: int | None) -> Launcher:
