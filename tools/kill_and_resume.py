@@ -1,7 +1,8 @@
 """Kill trainings again and again, and check that they end like ones that were never killed.
 
-Each method trains twice: once in peace, once killed by SIGKILL and resumed by the same command until
-it is done. Every ticket must be the same file, byte for byte, and the log the same but for times.
+Each method trains twice: once in peace, once killed by SIGKILL and resumed by the same command
+until it is done. Every ticket must be the same file, byte for byte, and the log the same but for
+times.
 
 The kills go through all phases of a training. They fall at random moments, in turns: in its steps;
 into the write of a file, which is made slow for that; and into its start-up.
@@ -19,6 +20,7 @@ import hashlib
 import itertools
 import mmap
 import os
+import platform
 import random
 import subprocess
 import sys
@@ -27,10 +29,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from freetickets.errors import FreeTicketsError
+from freetickets.progress import duration
 from freetickets.storage import load_tree, read_json
 
 METHODS = ("edst", "dst", "dense-ensemble", "pf", "ltr", "snapshot")
@@ -55,18 +59,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("flags", nargs="*", help="flags of the trainings instead, after --")
     parsed = parser.parse_args(arguments)
     draw, moments = random.Random(parsed.seed), itertools.cycle(MOMENTS)
-    outcomes = []
+    outcomes, began = [], time.monotonic()
     with contextlib.ExitStack() as stack:
         folder = parsed.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         log = stack.enter_context(parsed.log.open("w")) if parsed.log else None
+        tell = teller(log)
+        tell(f"{' '.join(sys.argv)}: {versions()}")
         for place, method in enumerate(parsed.methods):
             kills = (parsed.kills + place) // len(parsed.methods)
             short = ["--model", "mlp-16", "--epochs", str(max(3, kills // 3))]
             flags = [*(parsed.flags or (*short, *OPTIONS.get(method, ())))]
             flags += ["--backend", parsed.backend]
             chosen = list(itertools.islice(moments, kills))
-            outcomes.append(compare(folder / method, method, flags, chosen, draw, teller(log)))
-        teller(log)(summary(outcomes))
+            outcomes.append(compare(folder / method, method, flags, chosen, draw, tell))
+        tell(f"{summary(outcomes)}; all in {duration(time.monotonic() - began)}")
     return int(not all(outcome.good for outcome in outcomes))
 
 
@@ -78,6 +84,12 @@ def teller(log: IO[str] | None) -> Callable[[str], None]:
             print(line, file=file, flush=True)
 
     return tell
+
+
+def versions() -> str:
+    """The versions that the outcome depends on."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("freetickets", "torch"))
+    return f"{packages}, Python {platform.python_version()}"
 
 
 # ---- what a watched training tells
@@ -111,6 +123,7 @@ def watched(board: Board, arguments: Sequence[str]) -> int:
     from freetickets.cli import main as freetickets
     from freetickets.training.checkpoint import Checkpoints
     from freetickets.training.progress import Reporter
+    from freetickets.training.state import Clock
 
     def after(owner: type, name: str, note: Callable[..., None]) -> None:
         original = getattr(owner, name)
@@ -124,12 +137,12 @@ def watched(board: Board, arguments: Sequence[str]) -> int:
     def saved(*_: object) -> None:
         board[Board.SAVED_AT] = time.monotonic_ns()
 
-    def stepped(_: object, clock: object, *__: object) -> None:
-        board[Board.LAST] = done = int(clock.done)  # type: ignore[attr-defined]
+    def stepped(_: object, clock: Clock, *__: object) -> None:
+        board[Board.LAST] = clock.done
         board[Board.LAST_AT] = time.monotonic_ns()
-        board[Board.FIRST] = board[Board.FIRST] or done
+        board[Board.FIRST] = board[Board.FIRST] or clock.done
 
-    def slow_sync(descriptor: int) -> None:
+    def slow_sync(descriptor: Any) -> None:
         if board[Board.SLOW]:
             time.sleep(SLOW_WRITE)
         sync(descriptor)
@@ -141,9 +154,7 @@ def watched(board: Board, arguments: Sequence[str]) -> int:
     return freetickets(list(arguments))
 
 
-def start(
-    output: Path, method: str, flags: Sequence[str]
-) -> tuple[subprocess.Popen[bytes], Board]:
+def start(output: Path, method: str, flags: Sequence[str]) -> tuple[subprocess.Popen[bytes], Board]:
     """Starts the training, or goes on with it."""
     output.parent.mkdir(parents=True, exist_ok=True)
     path = output.with_suffix(".board")
@@ -192,7 +203,9 @@ class Course:
 
     def count(self, saved: Position) -> int:
         """The steps of all runs up to a position."""
-        return max((end for end, _, run in self._phases if run <= saved.run), default=0) + saved.step
+        return (
+            max((end for end, _, run in self._phases if run <= saved.run), default=0) + saved.step
+        )
 
 
 def temporaries(output: Path) -> set[Path]:
@@ -347,7 +360,7 @@ def describe(board: Board, course: Course, saved: Position, torn: Sequence[Path]
 
 def line(method: str, number: int, course: Course, kill: Kill) -> str:
     """The line of one kill."""
-    at = min(kill.done + kill.repeated + (kill.place == "step"), course.steps)
+    at = min(kill.done + kill.repeated + (kill.place != "write"), course.steps)
     return (
         f"{method}, kill {number}: {course.name(at)}, {kill.detail}; saved at step {kill.done} of "
         f"{course.steps} with {kill.saved.tickets} tickets, {kill.repeated} steps "
