@@ -142,10 +142,10 @@ def watched(board: Board, arguments: Sequence[str]) -> int:
         board[Board.LAST_AT] = time.monotonic_ns()
         board[Board.FIRST] = board[Board.FIRST] or clock.done
 
-    def slow_sync(descriptor: Any) -> None:
+    def slow_sync(fd: Any) -> None:
         if board[Board.SLOW]:
             time.sleep(SLOW_WRITE)
-        sync(descriptor)
+        sync(fd)
 
     after(Checkpoints, "save", saved)
     after(Reporter, "start", saved)  # it is called when a run begins or goes on
