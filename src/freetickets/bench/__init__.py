@@ -7,6 +7,7 @@ NAMES = {
     "infer": ("ensemble", "members", "latency"),
     "metrics": ("scores", "ood", "saved"),
     "side-by-side": ("members",),
+    "checkpoint": ("overhead",),
 }
 
 # These take long and have no bar: they are measured only if they are named.

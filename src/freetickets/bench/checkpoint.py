@@ -1,0 +1,118 @@
+"""What checkpoints cost beside the training that they save, at the default interval.
+
+They are written where temporary files are: TMPDIR names another disk.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+
+from ..config import Config
+from ..data import get_spec
+from ..methods.timeline import Timeline
+from ..models import create_model
+from ..ticket import Ticket
+from ..training.checkpoint import Checkpoints
+from ..training.job import Job
+from ..training.optimizer import OptimizerOptions
+from ..training.session import Session
+from ..training.state import State
+from ..training.trainer import LOG_COLUMNS, plan_fingerprint
+from .settings import Measurement, Settings
+from .timing import Pair, Ratio, Timing, interleave
+
+_MODEL = "wrn-16-4"
+
+
+def overhead(settings: Settings) -> Iterator[Ratio | str]:
+    """The checkpoints of an epoch of EDST on CIFAR-10 against the steps of that epoch."""
+    training = Training(settings.tiny(_MODEL), settings.batch_or(128))
+    every = Config().checkpoint_seconds
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoints = Checkpoints(Path(folder), print)
+        sides = {"save": lambda: checkpoints.save(training.tree()), "step": training.step}
+        timings = interleave(sides, settings.repeats)
+        size = max(file.stat().st_size for file in Path(folder).iterdir())
+    save, step = timings["save"], timings["step"]
+    epoch = Timing(*(training.steps_per_epoch * seconds for seconds in step))
+    saves = Timing(*(whole / every * one for whole, one in zip(epoch, save, strict=True)))
+    yield Pair(("saves", saves), ("steps", epoch)).ratio(
+        f"checkpoints every {every:g} s / the epoch that they save ({training.model}, CIFAR-10, "
+        f"batch {training.batch}, EDST, masked)",
+        settings.repeats,
+        bar=0.02,
+    )
+    yield (
+        f"a save takes {save.median:.4g} s (best {save.fastest:.4g}) and {size / 1e6:.4g} MB; an "
+        f"epoch of {training.steps_per_epoch} steps, {step.median:.4g} s each, takes "
+        f"{epoch.median:.4g} s and has {epoch.median / every:.4g} saves"
+    )
+
+
+class Training:
+    """EDST in its last epoch, on images of noise, with all that a checkpoint then holds.
+
+    Tickets that were collected are files of their own, written once. The best ticket of the phase,
+    which the paper's preset keeps, is in every checkpoint.
+
+    Args:
+        model: The network's name.
+        batch: The samples of a batch.
+    """
+
+    def __init__(self, model: str, batch: int) -> None:
+        spec = get_spec("cifar10")
+        config = Config(dataset=spec.name, model=model, preset="paper", batch_size=batch)
+        self.model, self.batch = model, batch
+        self.steps_per_epoch = math.ceil(spec.train_size / batch)
+        self._plan = Job(config.resolved(spec), spec, _no_data).plan
+        run = self._plan.runs[0]
+        torch.manual_seed(0)
+        self._inputs = torch.randn(batch, *spec.shape)
+        self._labels = torch.randint(len(spec.classes), (batch,))
+        timeline = Timeline(run, self.steps_per_epoch)
+        self._session = Session(
+            run,
+            timeline,
+            create_model(model, spec.shape, len(spec.classes)),
+            Fabric(accelerator="cpu", devices=1),
+            OptimizerOptions(),
+            self._plan.sparse,
+            0.0,
+            "masked",
+        )
+        self._last_step = timeline.steps
+        self.step()  # which makes the momentum
+        best = Ticket.of(self._session.network.state_dict(), self._session.topology, {})
+        self._state = State(
+            step=self._last_step,
+            tickets=self._plan.tickets - 1,
+            best=best.pack(),
+            rows=[dict.fromkeys(LOG_COLUMNS, 1 / 3)] * math.ceil(run.epochs),
+        )
+
+    def step(self) -> None:
+        """Takes one step."""
+        self._session.step(self._last_step, self._inputs, self._labels, keep_gradients=False)
+
+    def tree(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
+        return {
+            "plan": plan_fingerprint(self._plan),
+            "state": self._state.pack(),
+            "session": self._session.state_dict(),
+        }
+
+
+def _no_data() -> Any:
+    raise AssertionError("a plan needs no data")
+
+
+MEASUREMENTS: dict[str, Measurement] = {"overhead": overhead}
