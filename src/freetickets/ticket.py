@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .sparsity.topology import Topology, pack_mask, unpack_mask
+from .errors import is_out_of_memory
 from .storage import DAMAGE, DamagedFileError, load_tree, save_tree
 
 _KIND = "freetickets-ticket"
@@ -57,6 +58,8 @@ class Ticket:
         try:
             return cls.unpack(load_tree(path, _KIND))
         except DAMAGE as error:
+            if is_out_of_memory(error):
+                raise
             raise DamagedFileError(f"{path} is damaged: {error}") from error
 
     def pack(self) -> dict[str, Any]:
