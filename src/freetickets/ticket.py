@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .sparsity.topology import Topology, pack_mask, unpack_mask
 from .errors import is_out_of_memory
+from .sparsity.topology import Topology, pack_mask, unpack_mask
 from .storage import DAMAGE, DamagedFileError, load_tree, save_tree
 
 _KIND = "freetickets-ticket"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -74,7 +75,7 @@ def child(
         )
         process.start()
         said = []
-        for reading, writing in pipes:
+        for _, writing in pipes:
             writing.close()
         for reading, _ in pipes:
             said.append(_read(reading))
@@ -163,8 +164,6 @@ def assert_whole() -> Callable[[Path], None]:
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """Mounts a disk of its own, where that is allowed."""
-    import subprocess
-
     folder = tmp_path / "disk"
     folder.mkdir()
     disks: list[Path] = []

@@ -1,4 +1,4 @@
-"""What runs in a process of its own: a command of freetickets, and a fault that really happens to it.
+"""What runs in a process of its own: a command, and a fault that really happens to it.
 
 A fault is a function that is called before the command; `functools.partial` gives it its arguments.
 """
@@ -12,6 +12,7 @@ import os
 import random
 import resource
 import signal
+import stat
 import sys
 import tempfile
 import threading
@@ -26,7 +27,9 @@ Fault = Callable[[], None]
 STAGES = ("opened", "half written", "written", "renamed", "safe")
 
 
-def run(arguments: Sequence[str], out: Connection, err: Connection, faults: Sequence[Fault]) -> None:
+def run(
+    arguments: Sequence[str], out: Connection, err: Connection, faults: Sequence[Fault]
+) -> None:
     """Runs a command with faults, and ends the process with its exit code."""
     import torch
 
@@ -126,7 +129,7 @@ def killed_in_write(pattern: str, stage: str, number: int = 1) -> None:
 
     def safe(descriptor: int) -> None:
         fsync(descriptor)
-        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             die()
 
     def prepare() -> None:

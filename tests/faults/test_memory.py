@@ -92,6 +92,7 @@ def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hungry")
 def test_a_worker_without_memory_says_so_through_the_command_that_started_it(
     cli: Callable[..., Any], command: Command
@@ -105,6 +106,7 @@ def test_a_worker_without_memory_says_so_through_the_command_that_started_it(
     assert "fewer --jobs" in line
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hungry")
 def test_a_worker_that_the_kernel_kills_is_tried_again_and_then_named(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +92,8 @@ def test_a_disk_that_is_mounted_read_only_is_one_line(
     assert digests(disk) == before
 
 
-def test_a_run_that_is_protected_can_be_reported_and_predicts(
-    child: Child, read_only: Path, images_npz: Path, tmp_path: Path
+def test_a_run_that_is_protected_can_be_reported_and_compared(
+    child: Child, read_only: Path, tmp_path: Path
 ) -> None:
     report = ("report", read_only / "run", "-o", tmp_path / "report.html")
     assert child(*report, faults=OBEY).code == 0
@@ -108,8 +109,6 @@ def test_a_folder_that_becomes_protected_while_a_run_writes_is_one_line(
     assert_same_tickets: Callable[[Path, Path], None],
     tmp_path: Path,
 ) -> None:
-    from functools import partial
-
     run = tmp_path / "run"
     faults = (*OBEY, partial(fault_child.protect, str(run / "checkpoint"), 7))
     answer = child(*command(), "-o", run, faults=faults)
