@@ -39,3 +39,22 @@ class MissingExtraError(FreeTicketsError):
 
 class StoppedError(FreeTicketsError):
     """The work was interrupted on purpose; everything is saved and it can go on."""
+
+
+# PyTorch has no exception of its own for this: what its allocators and C++ say.
+_WORDS_OF_SHORTAGE = ("allocate memory", "out of memory", "bad_alloc", "start new thread")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that there is no memory left.
+
+    Example:
+        >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+        True
+    """
+    if isinstance(error, MemoryError):
+        return True
+    said = str(error).lower()
+    return isinstance(error, (OSError, RuntimeError)) and any(
+        words in said for words in _WORDS_OF_SHORTAGE
+    )

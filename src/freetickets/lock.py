@@ -88,8 +88,8 @@ def hold(
                     raise
                 time.sleep(min(0.2, wait))
         over = threading.Event()
-        threading.Thread(target=_beat, args=(descriptor, over), daemon=True).start()
         try:
+            threading.Thread(target=_beat, args=(descriptor, over), daemon=True).start()
             yield
         finally:
             over.set()
@@ -154,13 +154,22 @@ def _take(key: Path, path: Path, tell: Callable[[str], None]) -> int:
                         f"process {holder.process} on {holder.host} died while it worked in "
                         f"{path.parent}: its lock is taken over"
                     )
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, json.dumps(asdict(Holder.this())).encode(), 0)
+                _sign(descriptor, path)
             except BaseException:
                 os.close(descriptor)
                 raise
             _held.add(key)
             return descriptor
+
+
+def _sign(descriptor: int, path: Path) -> None:
+    """Writes who holds the lock into its file, which is removed if there is no room for that."""
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(asdict(Holder.this())).encode(), 0)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise FreeTicketsError(f"can't write {path}: {error.strerror or error}") from error
 
 
 def _leave(key: Path, path: Path, descriptor: int) -> None:
@@ -205,6 +214,8 @@ def _lives(holder: Holder, descriptor: int, folder: Path) -> bool:
     if holder.host != socket.gethostname():
         with tempfile.TemporaryFile(dir=folder) as now:  # by the clock of the file system
             age = os.fstat(now.fileno()).st_mtime - os.fstat(descriptor).st_mtime
+        if age < 0:  # the clock was put back since: it has as long from now on to give another
+            os.utime(descriptor)
         return age < STALE
     return holder.process != os.getpid() and process_start(holder.process) == holder.start
 

@@ -22,7 +22,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from .errors import FreeTicketsError
+from .errors import FreeTicketsError, is_out_of_memory
 from .seal import open_values, seal_values
 
 # safetensors keeps metadata in an unordered map: with a single key, equal content is equal bytes.
@@ -94,6 +94,7 @@ def save_tree(path: Path, tree: Any, kind: str) -> None:
     header = {"kind": kind, "version": 1, "tree": skeleton}
     header["sha256"] = _digest(header, tensors)
     metadata = {_METADATA_KEY: json.dumps(header, sort_keys=True)}
+    _check_memory(3 * sum(tensor.nbytes for tensor in tensors.values()))  # as many copies
     write_atomic(path, safetensors.torch.save(tensors, metadata))
 
 
@@ -107,6 +108,7 @@ def load_tree(path: Path, kind: str) -> Any:
         data = path.read_bytes()
     except OSError as error:
         raise FreeTicketsError(f"can't read {path}: {error.strerror or error}") from error
+    _check_memory(2 * len(data))
     try:
         tensors = safetensors.torch.load(data)
         length = int.from_bytes(data[:8], "little")
@@ -115,12 +117,19 @@ def load_tree(path: Path, kind: str) -> Any:
         intact = _digest(header, tensors) == expected
         tree = _unflatten(header["tree"], tensors) if intact and found == kind else None
     except (safetensors.SafetensorError, *DAMAGE) as error:
+        if is_out_of_memory(error):
+            raise  # nothing is wrong with the file
         raise DamagedFileError(f"{path} is damaged or not a FreeTickets file: {error}") from error
     if not intact:
         raise DamagedFileError(f"{path} is damaged: its content does not match its checksum")
     if found != kind:
         raise DamagedFileError(f"{path} is a {found}, not a {kind}")
     return tree
+
+
+def _check_memory(size: int) -> None:
+    """Raises MemoryError where safetensors, for want of so many bytes, would end the process."""
+    bytearray(size)  # which costs no time: what is never written to is never really given
 
 
 def _digest(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:

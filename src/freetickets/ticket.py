@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .errors import is_out_of_memory
 from .sparsity.topology import Topology, pack_mask, unpack_mask
 from .storage import DAMAGE, DamagedFileError, load_tree, save_tree
 
@@ -57,6 +58,8 @@ class Ticket:
         try:
             return cls.unpack(load_tree(path, _KIND))
         except DAMAGE as error:
+            if is_out_of_memory(error):
+                raise
             raise DamagedFileError(f"{path} is damaged: {error}") from error
 
     def pack(self) -> dict[str, Any]:

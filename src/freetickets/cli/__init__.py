@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
 from collections.abc import Sequence
 
-from ..errors import FreeTicketsError, StoppedError
+from ..errors import FreeTicketsError, StoppedError, is_out_of_memory
 from .parser import make_parser
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_MEMORY = (
+    "out of memory; what was saved is untouched: free some and run the same command again, or use "
+    "a smaller --batch-size, a smaller --model or fewer --jobs"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,12 +27,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except FreeTicketsError as error:
-        print(f"freetickets: {error}", file=sys.stderr)
-        return 130 if isinstance(error, StoppedError) else 2
+        return _fail(str(error), 130 if isinstance(error, StoppedError) else 2)
     except KeyboardInterrupt:
-        print("freetickets: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        # The reader has gone (`| head`): what is left to flush has nowhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _fail("interrupted", 130)
+    except BrokenPipeError:  # the reader has gone (`| head`)
+        _give_up_output()
         return 0
+    except (MemoryError, OSError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            return _fail(_NO_MEMORY)
+        # All files but this one are written by `storage`, which says it in its own words.
+        if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+            _give_up_output()
+            return _fail(f"can't print: {error.strerror}")
+        raise
+
+
+def _fail(reason: str, code: int = 2) -> int:
+    with contextlib.suppress(OSError):  # where nothing can be said, the code still can
+        print(f"freetickets: {reason}", file=sys.stderr)
+    return code
+
+
+def _give_up_output() -> None:
+    """What is left to flush has nowhere to go: Python would try it again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -71,8 +71,12 @@ def _read(
             return load_imagenet(spec, split, root)
     if Path(spec.name).is_dir():
         return load_folder(spec, split)
-    x, y = read_arrays(Path(spec.name), f"x_{split}", f"y_{split}")
+    path = Path(spec.name)
+    x, y = read_arrays(path, f"x_{split}", f"y_{split}")
     check_finite(x, f"{spec.name}: x_{split}")
+    if split == "train" and x.dtype.kind == "f":  # told now, not after hours of training
+        (x_test,) = read_arrays(path, "x_test")
+        check_finite(x_test, f"{spec.name}: x_test")
     if x.ndim == 2:  # features, in the shape that the spec gives them
         x = x.reshape(len(x), *spec.shape)
     return arrays(x, y)

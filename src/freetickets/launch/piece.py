@@ -83,6 +83,8 @@ class Log:
         what = f"its process was lost ({describe_exit(code)})"
         if lost < retries:
             return News(self.piece, "again", f"{what}: it starts again from its last checkpoint")
+        if code == -signal.SIGKILL:  # nobody else kills the same work again and again
+            what += ", as by a machine that is out of memory,"
         return News(self.piece, "failed", f"{what} {lost + 1} times: see {self.piece.log}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ class Checkpoints:
         number = int(files[-1].stem) + 1 if files else 1
         save_tree(self._folder / f"{number:06d}.safetensors", tree, _KIND)
         for old in files[: 1 - _KEEP]:
-            old.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # one too many does no harm
+                old.unlink(missing_ok=True)
 
     def load(self) -> Any | None:
         """Returns the newest checkpoint that is whole; None if there is none at all.

@@ -42,6 +42,8 @@ LOG_COLUMNS = (
     "validation_accuracy", "itop_rate", "events", "seconds",
 )  # fmt: skip
 
+# What checkpoints and tickets say of the run that they are of, and what to call it if it differs.
+_IDENTITY = {"settings": "other settings", "data": "other training data"}
 
 # Training batches that a criterion looks at, to choose a topology before any training.
 _CRITERION_BATCHES = 4
@@ -387,7 +389,7 @@ class Trainer:
     def _tree(self, session: Session | None) -> dict[str, Any]:
         return {
             "plan": plan_fingerprint(self._plan),
-            **{key: self._describe.get(key) for key in ("settings", "data")},
+            **{key: self._describe.get(key) for key in _IDENTITY},
             "state": self._state.pack(),
             "session": session.state_dict() if session is not None else None,
         }
@@ -414,7 +416,7 @@ class Trainer:
                 f"{self._output} was started with another plan: use the same settings to go on, or "
                 "another --output to start anew"
             )
-        for key, what in (("settings", "other settings"), ("data", "other training data")):
+        for key, what in _IDENTITY.items():
             if saved.get(key) not in (None, self._describe.get(key)):
                 raise FreeTicketsError(
                     f"{self._output} was started with {what}: restore what was there then to go "
@@ -422,19 +424,32 @@ class Trainer:
                 )
         self._state = state = State.unpack(saved["state"])
         numbers = range(self._plan.tickets_before(self._only or 0) + 1, state.tickets + 1)
-        tickets = [Ticket.load(ticket_path(self._output, number)) for number in numbers]
+        tickets = [self._load_ticket(number) for number in numbers]
         self._write_log()
         begins = self._only is not None and saved["session"] is None
-        if state.run < self._end and not begins:
-            self._reporter.line(
-                f"resuming run {state.run + 1} after step {state.step}, "
-                f"{state.tickets} of {self._plan.tickets} tickets collected"
-            )
+        if state.run < self._end:
+            if not begins:
+                self._reporter.line(
+                    f"resuming run {state.run + 1} after step {state.step}, "
+                    f"{state.tickets} of {self._plan.tickets} tickets collected"
+                )
         elif self._recorder is not None and not trajectory_files(self._output):
             self._reporter.warn(
                 "the run is finished, so no trajectory is stored: train with another --output"
             )
         return saved, tickets
+
+    def _load_ticket(self, number: int) -> Ticket:
+        assert self._output is not None
+        path = ticket_path(self._output, number)
+        ticket = Ticket.load(path)
+        expected = {"number": number, **{key: self._describe.get(key) for key in _IDENTITY}}
+        if any(ticket.info.get(key) not in (None, value) for key, value in expected.items()):
+            raise FreeTicketsError(
+                f"{path} is of another run, or another ticket of this one: put the run's own back, "
+                "or use another --output to start anew"
+            )
+        return ticket
 
     def _write_log(self) -> None:
         if self._output is None or not self._ranks.first:

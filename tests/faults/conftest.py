@@ -1,0 +1,183 @@
+"""Commands in processes of their own, to which something really happens."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from freetickets.cli import main
+from freetickets.kernels.library import available
+from freetickets.launch.local import source_path
+from freetickets.methods import METHODS
+from freetickets.ticket import Ticket
+from freetickets.training.checkpoint import Checkpoints
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import fault_child
+
+FLAGS = "--model mlp-8 --epochs 4 --batch-size 16 --validation 0.1 --quiet --trajectory 2"
+# Not "auto": what is faster may differ from one run to the next, and so the bits.
+FLAGS += f" --backend {'sparse' if available() else 'masked'} --checkpoint-seconds 0"
+_PATIENCE = 120  # seconds until a command that hangs is given up
+
+
+class Answer(NamedTuple):
+    """How a process ended, a signal as a negative code, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def line(self) -> str:
+        """The message of a command that failed as it should: code 2, and one line."""
+        assert self.code == 2, self
+        (line,) = self.err.splitlines()
+        assert line.startswith("freetickets: ")
+        return line
+
+
+Child = Callable[..., Answer]
+
+
+@pytest.fixture(scope="session")
+def _context() -> multiprocessing.context.ForkServerContext:
+    """Processes that have torch already: one server loads it, and is copied for each."""
+    context = multiprocessing.get_context("forkserver")
+    modules = ("cli.train", "training.trainer", "evaluation", "launch.parts", "report")
+    context.set_forkserver_preload(["torch", *(f"freetickets.{name}" for name in modules)])
+    return context
+
+
+@pytest.fixture
+def child(
+    _context: multiprocessing.context.ForkServerContext, monkeypatch: pytest.MonkeyPatch
+) -> Child:
+    """Runs a command of freetickets in a process of its own, to which faults happen."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHONPATH", source_path())
+
+    def run(*arguments: object, faults: tuple[fault_child.Fault, ...] = ()) -> Answer:
+        pipes = [_context.Pipe(duplex=False) for _ in range(2)]
+        process = _context.Process(
+            target=fault_child.run,
+            args=([str(each) for each in arguments], pipes[0][1], pipes[1][1], faults),
+        )
+        process.start()
+        said = []
+        for _, writing in pipes:
+            writing.close()
+        for reading, _ in pipes:
+            said.append(_read(reading))
+            reading.close()
+        process.join(_PATIENCE)
+        if process.exitcode is None:
+            process.kill()
+            pytest.fail("the command hangs")
+        return Answer(process.exitcode, *said)
+
+    return run
+
+
+def _read(connection: Connection) -> str:
+    parts = []
+    while connection.poll(_PATIENCE) and (part := os.read(connection.fileno(), 1 << 16)):
+        parts.append(part)
+    return b"".join(parts).decode()
+
+
+@pytest.fixture(scope="session")
+def command(images_npz: Path) -> Callable[..., list[str]]:
+    """The arguments that train a method."""
+
+    def make(method: str = "edst", *more: object) -> list[str]:
+        flags = [*FLAGS.split(), *map(str, more)]
+        options = {field.name for field in fields(METHODS[method])}
+        for name, value in (("tickets", 2), ("interval", 4)):
+            flags += [f"--{name}", str(value)] if name in options else []
+        return ["train", method, "--dataset", str(images_npz), *flags]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def peaceful(
+    command: Callable[..., list[str]], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """The folder of a run that nothing happened to; made once."""
+    made: dict[str, Path] = {}
+
+    def train(method: str = "edst") -> Path:
+        if method not in made:
+            folder = tmp_path_factory.mktemp("peaceful") / method
+            assert main([*command(method), "--output", str(folder)]) == 0
+            made[method] = folder
+        return made[method]
+
+    return train
+
+
+@pytest.fixture
+def assert_same_tickets(digests: Callable[[Path], dict[str, str]]) -> Callable[[Path, Path], None]:
+    """Fails unless two runs have the same tickets, byte for byte, and no file that is hidden."""
+
+    def check(folder: Path, expected: Path) -> None:
+        assert digests(folder / "tickets") == digests(expected / "tickets")
+        assert digests(folder / "trajectory") == digests(expected / "trajectory")
+        assert digests(folder / "tickets")
+        assert not hidden(folder)
+
+    return check
+
+
+def hidden(folder: Path) -> list[Path]:
+    """What is there that should not be: temporary files and locks."""
+    return [file for file in folder.rglob(".*") if file.is_file()]
+
+
+@pytest.fixture
+def assert_whole() -> Callable[[Path], None]:
+    """Fails if a file of a run is damaged, or one is left that is none of a run."""
+
+    def check(folder: Path) -> None:
+        def fail(line: str) -> None:
+            raise AssertionError(line)
+
+        Checkpoints(folder / "checkpoint", fail).load()
+        for file in folder.glob("tickets/*"):
+            Ticket.load(file)
+        assert not hidden(folder)
+
+    return check
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mounts a disk of its own, where that is allowed."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    disks: list[Path] = []
+
+    def mount(options: str) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        if sys.platform != "linux" or os.geteuid() != 0:
+            pytest.skip("only root may mount a disk")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
+        disks.append(folder)
+        return folder
+
+    yield mount
+    for disk in disks:
+        subprocess.run(["umount", "-l", str(disk)], check=True)

@@ -1,0 +1,268 @@
+"""What runs in a process of its own: a command, and a fault that really happens to it.
+
+A fault is a function that is called before the command; `functools.partial` gives it its arguments.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fnmatch
+import os
+import random
+import resource
+import signal
+import stat
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+Fault = Callable[[], None]
+
+STAGES = ("opened", "half written", "written", "renamed", "safe")
+
+
+def run(
+    arguments: Sequence[str], out: Connection, err: Connection, faults: Sequence[Fault]
+) -> None:
+    """Runs a command with faults, and ends the process with its exit code."""
+    import torch
+
+    from freetickets.cli import main
+
+    # Pipes, not files: what is said must not be lost where files can't be written.
+    os.dup2(out.fileno(), 1)
+    os.dup2(err.fileno(), 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+    torch.set_num_threads(1)
+    for fault in faults:
+        fault()
+    code = 1
+    try:
+        code = main(list(arguments))
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def die() -> None:
+    """As the kernel ends a process: nothing is cleaned up."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+# ---- writing
+
+
+def when_writing(pattern: str, number: int, action: Callable[[], None]) -> None:
+    """Acts when a file whose path fits is about to be written for the given time, from 1 on."""
+    make, left = tempfile.mkstemp, number
+
+    def counted(*, dir: Path, prefix: str) -> tuple[int, str]:  # noqa: A002
+        nonlocal left
+        made = make(dir=dir, prefix=prefix)
+        if fnmatch.fnmatch(str(dir / prefix.strip(".")), f"*/{pattern}"):
+            left -= 1
+            if left == 0:
+                action()
+        return made
+
+    tempfile.mkstemp = counted  # type: ignore[assignment]
+
+
+def no_room(pattern: str, number: int = 1) -> None:
+    """From a write on, the kernel refuses all files beyond 64 bytes."""
+    when_writing(pattern, number, limit_files)
+
+
+def limit_files() -> None:
+    """The kernel refuses what would make a file larger than 64 bytes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def full_disk(pattern: str, filler: str, number: int = 1) -> None:
+    """From a write on, the disk is full."""
+    when_writing(pattern, number, lambda: fill(filler))
+
+
+def fill(filler: str) -> None:
+    """Fills a disk to the last byte."""
+    descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT)
+    size = 1 << 16
+    while size:
+        try:
+            os.write(descriptor, bytes(size))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            size //= 2
+    os.close(descriptor)
+
+
+def killed_in_write(pattern: str, stage: str, number: int = 1) -> None:
+    """SIGKILL inside the write of a file, at one of `STAGES`."""
+    fdopen, fsync, replace = os.fdopen, os.fsync, os.replace
+
+    def half(*arguments: Any, **options: Any) -> Any:
+        file = fdopen(*arguments, **options)
+        write = file.write
+
+        def write_half(data: bytes) -> None:
+            write(data[: len(data) // 2])
+            file.flush()
+            die()
+
+        return _With(file, write_half)
+
+    def renamed(*paths: Any) -> None:
+        replace(*paths)
+        die()
+
+    def safe(descriptor: int) -> None:
+        fsync(descriptor)
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            die()
+
+    def prepare() -> None:
+        if stage == "opened":
+            die()
+        elif stage == "half written":
+            os.fdopen = half
+        elif stage == "written":
+            os.replace = lambda *_: die()  # type: ignore[assignment]
+        elif stage == "renamed":
+            os.replace = renamed  # type: ignore[assignment]
+        else:
+            os.fsync = safe  # type: ignore[assignment]
+
+    when_writing(pattern, number, prepare)
+
+
+class _With:
+    """A file that writes in another way."""
+
+    def __init__(self, file: Any, write: Callable[[bytes], None]) -> None:
+        self._file, self.write = file, write
+
+    def __enter__(self) -> _With:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+# ---- training
+
+
+def at_step(step: int, action: Callable[[], None]) -> None:
+    """Acts after a step, counted in this life, and after each later one."""
+    from freetickets.training.progress import Reporter
+
+    show, count = Reporter.step, 0
+
+    def counted(self: Reporter, *news: Any) -> None:
+        nonlocal count
+        show(self, *news)
+        count += 1
+        if count >= step:
+            action()
+
+    Reporter.step = counted  # type: ignore[method-assign]
+
+
+def killed_in_phase(run: int, phase: str, step: int, seed: int) -> None:
+    """SIGKILL at a random moment after a step of a phase, and not later than two steps after it."""
+    from freetickets.training.trainer import Trainer
+
+    train, draw, seen = Trainer._train_step, random.Random(seed), 0
+
+    def watched(self: Any, session: Any, span: Any, *more: Any) -> None:
+        nonlocal seen
+        train(self, session, span, *more)
+        state = self._state
+        if (state.run, span.phase.name) != (run, phase) and not seen:
+            return
+        seen += 1
+        if seen == step:
+            threading.Timer(draw.uniform(0, 0.01), die).start()
+        if seen == step + 2:
+            die()
+
+    Trainer._train_step = watched  # type: ignore[method-assign]
+
+
+def little_memory(step: int, more: int = 0) -> None:
+    """After a step the kernel gives this process no more than so many bytes."""
+    done = False
+
+    def limit() -> None:
+        nonlocal done
+        if not done:
+            done = True
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            size = pages * resource.getpagesize() + more
+            resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+
+    if step:
+        at_step(step, limit)
+    else:
+        limit()
+
+
+def clock_goes_back(step: int, seconds: float) -> None:
+    """After a step, the time of day is that of the past; it jumps further back with each step."""
+    real, behind = time.time, 0.0
+
+    def earlier() -> None:
+        nonlocal behind
+        behind += seconds
+
+    time.time = lambda: real() - behind
+    at_step(step, earlier)
+
+
+# ---- rights
+
+
+def obey_permissions() -> None:
+    """Root gives up the right to ignore the permission bits of files; others have none."""
+    if os.geteuid() != 0:
+        return
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3, this process
+    rights = (ctypes.c_uint32 * 6)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.capget(header, rights) != 0:
+        raise OSError(ctypes.get_errno(), "capget")
+    for number in (1, 2, 3):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
+        rights[0] &= ~(1 << number)
+    if libc.capset(header, rights) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+def standard_output_to(path: str) -> None:
+    """What is printed goes to a file."""
+    descriptor = os.open(path, os.O_WRONLY)
+    os.dup2(descriptor, 1)
+
+
+def protect(folder: str, number: int) -> None:
+    """Takes the right to write to a folder away when so many files have been written there."""
+    replace, left = os.replace, number
+
+    def counted(*paths: Any) -> None:
+        nonlocal left
+        replace(*paths)
+        left -= Path(paths[1]).parent == Path(folder)
+        if left == 0:
+            os.chmod(folder, 0o555)
+
+    os.replace = counted  # type: ignore[assignment]

@@ -1,0 +1,151 @@
+"""A disk without room: one line, nothing half written, and with room again the same end."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fault_child
+import pytest
+
+Child = Callable[..., Any]
+Command = Callable[..., list[str]]
+Check = Callable[..., None]
+
+# What a training writes, in order, and of what is written again and again a later time.
+WRITES = [
+    ("config.yaml", 1),
+    ("checkpoint/*", 1),
+    ("checkpoint/*", 7),
+    ("trajectory/*", 1),
+    ("tickets/01.safetensors", 1),
+    ("tickets/02.safetensors", 1),
+    ("log.csv", 3),
+    ("ledger.json", 1),
+    ("predictions/bars.npz", 1),
+    ("metrics.json", 1),
+]
+
+
+@pytest.mark.parametrize(("file", "number"), WRITES, ids=[f"{f}-{n}" for f, n in WRITES])
+def test_a_training_without_room_ends_in_one_line_and_goes_on_the_same(
+    child: Child,
+    command: Command,
+    peaceful: Callable[[], Path],
+    assert_whole: Check,
+    assert_same_tickets: Check,
+    tmp_path: Path,
+    file: str,
+    number: int,
+) -> None:
+    run = tmp_path / "run"
+    answer = child(*command(), "-o", run, faults=(partial(fault_child.no_room, file, number),))
+    assert "can't write " in answer.line
+    assert "File too large; what was saved before is untouched" in answer.line
+    assert answer.out == ""
+    assert_whole(run)
+    assert child(*command(), "-o", run).code == 0
+    assert_same_tickets(run, peaceful())
+
+
+@pytest.mark.parametrize("file", ["checkpoint/*", "tickets/02.safetensors", "predictions/*"])
+def test_a_real_disk_that_is_full_does_the_same(
+    child: Child,
+    command: Command,
+    peaceful: Callable[[], Path],
+    assert_whole: Check,
+    assert_same_tickets: Check,
+    mounted: Callable[[str], Path],
+    file: str,
+) -> None:
+    disk = mounted("size=2m")
+    fault = partial(fault_child.full_disk, file, str(disk / "filler"))
+    answer = child(*command(), "-o", disk / "run", faults=(fault,))
+    assert "No space left on device; what was saved before is untouched" in answer.line
+    assert_whole(disk / "run")
+    (disk / "filler").unlink()
+    assert child(*command(), "-o", disk / "run").code == 0
+    assert_same_tickets(disk / "run", peaceful())
+
+
+def test_a_disk_that_is_full_from_the_start_is_one_line(
+    child: Child, command: Command, mounted: Callable[[str], Path]
+) -> None:
+    disk = mounted("size=1m")
+    fault_child.fill(str(disk / "filler"))
+    answer = child(*command(), "-o", disk / "run")
+    assert "No space left on device" in answer.line
+    assert [file.name for file in disk.iterdir()] == ["filler"]
+
+
+def test_without_any_room_not_even_the_lock_is_left(
+    child: Child, command: Command, tmp_path: Path
+) -> None:
+    answer = child(*command(), "-o", tmp_path / "run", faults=(fault_child.limit_files,))
+    assert "can't write " in answer.line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("file", ["predictions/bars.npz", "predictions/ood/*", "metrics.json"])
+def test_an_evaluation_without_room_leaves_the_old_one(
+    child: Child,
+    peaceful: Callable[[], Path],
+    digests: Callable[[Path], dict[str, str]],
+    tmp_path: Path,
+    file: str,
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(peaceful(), run)
+    before = digests(run)
+    evaluate = ("evaluate", run, "--fresh", "--ood", "gaussian-noise", "--quiet")
+    answer = child(*evaluate, faults=(partial(fault_child.no_room, file),))
+    assert "what was saved before is untouched" in answer.line
+    after = digests(run)
+    assert {name: after.get(name) for name in before} == before
+    assert not [name for name in after if Path(name).name.startswith(".")]
+    assert child(*evaluate).code == 0
+    assert "predictions/ood/gaussian-noise.npz" in digests(run)
+
+
+@pytest.mark.parametrize("file", ["report.html", "report-tables/*"])
+def test_a_report_without_room_leaves_the_old_page(
+    child: Child, peaceful: Callable[[], Path], tmp_path: Path, file: str
+) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("old")
+    report = ("report", peaceful(), "-o", page)
+    answer = child(*report, faults=(partial(fault_child.no_room, file),))
+    assert "what was saved before is untouched" in answer.line
+    if file == page.name:
+        assert page.read_text() == "old"
+    assert not list(tmp_path.rglob(".*"))
+    assert child(*report).code == 0
+    assert page.read_text().endswith("</html>\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["results/*/0.json", "results.html"])
+def test_a_reproduction_without_room_goes_on_with_what_is_missing(
+    child: Child, tmp_path: Path, digests: Callable[[Path], dict[str, str]], file: str
+) -> None:
+    reproduce = ("reproduce", "fgsm", "--only", "dense", "--scale", "smoke", "--seeds", "1")
+    reproduce += ("--quiet", "--output", str(tmp_path))
+    answer = child(*reproduce, faults=(partial(fault_child.no_room, file),))
+    assert answer.code == 2
+    assert "freetickets: " in answer.err.splitlines()[-1]
+    assert "Traceback" not in answer.err
+    assert not [name for name in digests(tmp_path) if Path(name).name.startswith(".")]
+    assert child(*reproduce).code == 0
+    records = [name for name in digests(tmp_path) if name.endswith("/0.json")]
+    assert len(records) == 2
+
+
+def test_an_answer_that_can_not_be_printed_is_one_line(
+    child: Child, peaceful: Callable[[], Path], tmp_path: Path
+) -> None:
+    fault = partial(fault_child.standard_output_to, "/dev/full")
+    answer = child("compare", peaceful(), "--json", faults=(fault,))
+    assert answer.line == "freetickets: can't print: No space left on device"

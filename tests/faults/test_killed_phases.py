@@ -1,0 +1,67 @@
+"""SIGKILL at random moments of each phase of each method; see also tools/kill_and_resume.py."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fault_child
+import pytest
+
+from freetickets.config import read_run_config
+from freetickets.methods import METHODS
+from freetickets.training.checkpoint import Checkpoints
+
+Child = Callable[..., Any]
+Command = Callable[..., list[str]]
+
+# Every phase of the first run that has it; phases that repeat, such as cycles, for the first two.
+PHASES = {
+    "edst": ["explore", "refine 1", "refine 2"],
+    "dst": ["train"],
+    "static": ["train"],
+    "ltr": ["begin", "prune", "retrain"],
+    "pf": ["train", "fine-tune"],
+    "dense": ["train"],
+    "dense-ensemble": ["train"],
+    "snapshot": ["cycle 1", "cycle 2"],
+    "fge": ["pretrain", "cycle 1", "cycle 2"],
+    "mc-dropout": ["train"],
+    "mimo": ["train"],
+    "batch-ensemble": ["train"],
+    "treenet": ["train"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_killed_in_each_phase_it_ends_the_same(
+    child: Child,
+    command: Command,
+    peaceful: Callable[[str], Path],
+    assert_same_tickets: Callable[[Path, Path], None],
+    tmp_path: Path,
+    method: str,
+) -> None:
+    run, expected = tmp_path / "run", peaceful(method)
+    config = read_run_config(expected)
+    plan = config.make_method().plan(config.setting())
+    first: dict[str, int] = {}
+    for number, each in enumerate(plan.runs):
+        for phase in each.phases:
+            first.setdefault(phase.name, number)
+    assert list(first) == PHASES[method]
+    moments = [(number, phase) for phase, number in first.items()]
+    last = len(plan.runs) - 1
+    moments += [(last, plan.runs[-1].phases[-1].name)] if last > max(first.values()) else []
+    for seed, (number, phase) in enumerate(moments):
+        draw = random.Random(f"{method} {seed}")
+        fault = partial(fault_child.killed_in_phase, number, phase, draw.randint(1, 4), seed)
+        assert child(*command(method), "-o", run, faults=(fault,)).code == -9, (number, phase)
+        saved = Checkpoints(run / "checkpoint", lambda _: None).load()
+        assert (saved["state"]["run"] if saved else 0) == number
+    assert child(*command(method), "-o", run).code == 0
+    assert_same_tickets(run, expected)

@@ -1,0 +1,125 @@
+"""No memory left: one line, and what was saved is kept."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fault_child
+import pytest
+
+from freetickets.cli import main
+from freetickets.launch import Piece, local
+from freetickets.training.checkpoint import Checkpoints
+
+Child = Callable[..., Any]
+Command = Callable[..., list[str]]
+Digests = Callable[[Path], dict[str, str]]
+
+WIDE = ("--model", "mlp-1500-1500", "--epochs", "1")  # 9 MB of weights
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="only Linux limits the memory of a process"
+)
+
+
+@pytest.fixture(scope="module")
+def wide(command: Command, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run with large files."""
+    folder = tmp_path_factory.mktemp("wide") / "run"
+    assert main([*command("dense"), *WIDE, "-o", str(folder)]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("megabytes", [0, 8, 16, 24, 32, 40])
+def test_a_training_without_memory_is_one_line_and_goes_on_the_same(
+    child: Child,
+    command: Command,
+    wide: Path,
+    assert_whole: Callable[[Path], None],
+    assert_same_tickets: Callable[[Path, Path], None],
+    tmp_path: Path,
+    megabytes: int,
+) -> None:
+    train = (*command("dense"), *WIDE, "-o", tmp_path / "run")
+    answer = child(*train, faults=(partial(fault_child.little_memory, 3, megabytes << 20),))
+    assert "out of memory; what was saved is untouched" in answer.line
+    assert "smaller --batch-size" in answer.line
+    assert_whole(tmp_path / "run")
+    saved = Checkpoints(tmp_path / "run" / "checkpoint", lambda _: None).load()
+    assert saved is not None
+    assert saved["state"]["step"] >= 2
+    assert child(*train).code == 0
+    assert_same_tickets(tmp_path / "run", wide)
+
+
+def test_no_file_is_called_damaged_where_memory_is_missing(
+    child: Child, command: Command, wide: Path, digests: Digests, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(wide, run)
+    before = {name: digests(run / name) for name in ("checkpoint", "tickets")}
+    codes = []
+    for megabytes in range(0, 144, 12):
+        fault = partial(fault_child.little_memory, 0, megabytes << 20)
+        answer = child(*command("dense"), *WIDE, "-o", run, faults=(fault,))
+        codes.append(answer.code)
+        if answer.code != 0:
+            assert "out of memory" in answer.line, megabytes
+        assert {name: digests(run / name) for name in before} == before
+        assert not (run / ".lock").exists()
+    assert codes == sorted(codes, reverse=True)  # too little first, enough at last
+    assert {codes[0], codes[-1]} == {2, 0}
+
+
+HUNGRY = """
+import os, signal, torch
+def build():
+    wide = 1 << 40
+    layers = torch.nn.Linear(64, wide), torch.nn.Linear(wide, 3)
+    return torch.nn.Sequential(torch.nn.Flatten(), *layers)
+def killed(): os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks that no machine can hold: one asks in vain, with one the kernel ends the process."""
+    (tmp_path / "hungry.py").write_text(HUNGRY)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("hungry")
+def test_a_worker_without_memory_says_so_through_the_command_that_started_it(
+    cli: Callable[..., Any], command: Command
+) -> None:
+    train = [*command("dense-ensemble"), "--model", "hungry:build", "-o", "run", "--jobs", "2"]
+    answer = cli(*train)
+    assert answer.code == 2
+    (line,) = answer.err.splitlines()
+    assert line.startswith("freetickets: run ")
+    assert "of 2: out of memory" in line
+    assert "fewer --jobs" in line
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("hungry")
+def test_a_worker_that_the_kernel_kills_is_tried_again_and_then_named(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    train = (*command("dense-ensemble"), "--model", "hungry:killed", "-o", "run", "--part", "0")
+    piece = Piece("run 1 of 2", train, tmp_path / "log.txt")
+    told = [n for n in local.launch([piece], jobs=1, retries=1) if n.kind != "line"]
+    assert [news.kind for news in told] == ["again", "failed"]
+    assert told[0].text == (
+        "its process was lost (SIGKILL): it starts again from its last checkpoint"
+    )
+    assert told[1].text == (
+        "its process was lost (SIGKILL), as by a machine that is out of memory, 2 times: "
+        f"see {piece.log}"
+    )
