@@ -9,7 +9,7 @@ import pytest
 from freetickets.errors import FreeTicketsError
 from freetickets.report import read_run, read_runs
 from freetickets.report.log import LogRow
-from freetickets.training.trainer import LOG_COLUMNS
+from freetickets.training.folder import LOG_COLUMNS
 
 from .conftest import log_rows
 

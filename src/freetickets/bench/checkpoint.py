@@ -20,11 +20,11 @@ from ..methods.timeline import Timeline
 from ..models import create_model
 from ..ticket import Ticket
 from ..training.checkpoint import Checkpoints
+from ..training.folder import LOG_COLUMNS, plan_fingerprint
 from ..training.job import Job
 from ..training.optimizer import OptimizerOptions
 from ..training.session import Session
 from ..training.state import State
-from ..training.trainer import LOG_COLUMNS, plan_fingerprint
 from .settings import Measurement, Settings
 from .timing import Pair, Ratio, Timing, interleave
 

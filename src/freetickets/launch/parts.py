@@ -21,10 +21,10 @@ from ..seal import seal_text
 from ..storage import write_atomic
 from ..ticket import ticket_path
 from ..training.checkpoint import Checkpoints
+from ..training.folder import plan_fingerprint
 from ..training.job import PARTS, Job
 from ..training.progress import Reporter
 from ..training.state import State
-from ..training.trainer import plan_fingerprint
 from ..training.trajectory import forget_trajectory
 from .piece import Launcher, Piece
 

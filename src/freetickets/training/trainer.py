@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +18,11 @@ from ..errors import FreeTicketsError, StoppedError
 from ..methods.plan import Collect, Escape, Phase, Plan, Prune, Remember, Run
 from ..methods.timeline import Span, Timeline
 from ..predictions import trajectory_files
-from ..seal import seal_table
 from ..seeds import derive
 from ..sparsity.criteria import initial_topology
 from ..sparsity.topology import Topology, unpack_mask
-from ..storage import write_atomic
-from ..ticket import Ticket, ticket_path
-from .checkpoint import Checkpoints
+from ..ticket import Ticket
+from .folder import RunFolder
 from .interrupt import StopRequest
 from .optimizer import OptimizerOptions
 from .parallel import Ranks
@@ -36,14 +30,6 @@ from .progress import Reporter
 from .session import Session, load_weights
 from .state import Clock, Score, State, Tally
 from .trajectory import Recorder, forget_trajectory
-
-LOG_COLUMNS = (
-    "run", "phase", "epoch", "step", "lr", "train_loss", "train_accuracy", "validation_loss",
-    "validation_accuracy", "itop_rate", "events", "seconds",
-)  # fmt: skip
-
-# What checkpoints and tickets say of the run that they are of, and what to call it if it differs.
-_IDENTITY = {"settings": "other settings", "data": "other training data"}
 
 # Training batches that a criterion looks at, to choose a topology before any training.
 _CRITERION_BATCHES = 4
@@ -105,15 +91,16 @@ class Trainer:
         self._optimizer = optimizer or OptimizerOptions()
         self._label_smoothing = label_smoothing
         self._backend = backend
-        self._output = output
         self._describe = dict(describe or {})
         self._reporter = reporter if reporter and self._ranks.first else Reporter(quiet=True)
         self._checkpoint_seconds = checkpoint_seconds
         self._recorder = recorder
         self._only = only
         self._end = len(plan.runs) if only is None else only + 1
-        self._checkpoints = (
-            Checkpoints(output / "checkpoint", self._reporter.warn) if output is not None else None
+        self._folder = (
+            RunFolder(output, plan, self._describe, self._reporter.warn)
+            if output is not None
+            else None
         )
         self._last_save = time.monotonic()
         self._stop = StopRequest()
@@ -314,7 +301,8 @@ class Trainer:
         state.rows.append(row)
         state.tally = Tally()
         self._reporter.epoch(row, clock)
-        self._write_log()
+        if self._folder is not None and self._ranks.first:
+            self._folder.write_log(state.rows)
         if ends:
             self._save(session)
 
@@ -359,9 +347,9 @@ class Trainer:
         state.tickets += 1
         ticket.info["number"] = state.tickets
         self._tickets.append(ticket)
-        if self._output is not None:
-            path = ticket_path(self._output, state.tickets)
-            self._ranks.from_first(lambda: ticket.save(path))
+        if self._folder is not None:
+            save = self._folder.save_ticket
+            self._ranks.from_first(lambda: save(ticket))
         self._reporter.line(f"ticket {state.tickets} of {self._plan.tickets} collected")
 
     # ---- saving and going on
@@ -372,100 +360,50 @@ class Trainer:
     def _save(self, session: Session | None) -> None:
         """Writes a checkpoint; if someone asked to stop, this is the moment."""
         state = self._state
-        if self._checkpoints is not None:
-            checkpoints, tree = self._checkpoints, self._tree
-            self._ranks.from_first(lambda: checkpoints.save(tree(session)))
+        if self._folder is not None:
+            save = self._folder.save
+            self._ranks.from_first(lambda: save(state, session.state_dict() if session else None))
         self._last_save = time.monotonic()
         if self._ranks.any(self._stop.made) and state.run < self._end:
             raise StoppedError(
                 f"stopped in run {state.run + 1} after step {state.step}; "
                 + (
-                    f"all is saved in {self._output}: run the same command again to go on"
-                    if self._output is not None
+                    f"all is saved in {self._folder.path}: run the same command again to go on"
+                    if self._folder is not None
                     else "without an output folder nothing is saved"
                 )
             )
 
-    def _tree(self, session: Session | None) -> dict[str, Any]:
-        return {
-            "plan": plan_fingerprint(self._plan),
-            **{key: self._describe.get(key) for key in _IDENTITY},
-            "state": self._state.pack(),
-            "session": session.state_dict() if session is not None else None,
-        }
-
     def _resume(self) -> Mapping[str, Any] | None:
         """Takes up the newest checkpoint, if there is one, which the first rank reads."""
-        saved, self._tickets = self._ranks.from_first(self._read)
-        if saved is None:
-            return None
-        self._state = State.unpack(saved["state"])
-        session: Mapping[str, Any] | None = saved["session"]
+        self._state, session, self._tickets = self._ranks.from_first(self._read)
         return session
 
-    def _read(self) -> tuple[Mapping[str, Any] | None, list[Ticket]]:
+    def _read(self) -> tuple[State, Mapping[str, Any] | None, list[Ticket]]:
         """Reads the newest checkpoint, if there is one, and the tickets collected before it."""
-        saved = self._checkpoints.load() if self._checkpoints is not None else None
-        if self._output is None:
-            return None, []
+        folder = self._folder
+        if folder is None:
+            return State(), None, []
+        saved = folder.load()
         if saved is None:
-            forget_trajectory(self._output)  # of a run that was here before and can't be resumed
-            return None, []
-        if saved["plan"] != plan_fingerprint(self._plan):
-            raise FreeTicketsError(
-                f"{self._output} was started with another plan: use the same settings to go on, or "
-                "another --output to start anew"
-            )
-        for key, what in _IDENTITY.items():
-            if saved.get(key) not in (None, self._describe.get(key)):
-                raise FreeTicketsError(
-                    f"{self._output} was started with {what}: restore what was there then to go "
-                    "on, or use another --output to start anew"
-                )
-        self._state = state = State.unpack(saved["state"])
+            forget_trajectory(folder.path)  # of a run that was here before and can't be resumed
+            return State(), None, []
+        state, session = saved
         numbers = range(self._plan.tickets_before(self._only or 0) + 1, state.tickets + 1)
-        tickets = [self._load_ticket(number) for number in numbers]
-        self._write_log()
-        begins = self._only is not None and saved["session"] is None
+        tickets = [folder.load_ticket(number) for number in numbers]
+        folder.write_log(state.rows)
         if state.run < self._end:
-            if not begins:
+            if self._only is None or session is not None:  # else it is only about to begin
                 self._reporter.line(
                     f"resuming run {state.run + 1} after step {state.step}, "
                     f"{state.tickets} of {self._plan.tickets} tickets collected"
                 )
-        elif self._recorder is not None and not trajectory_files(self._output):
+        elif self._recorder is not None and not trajectory_files(folder.path):
             self._reporter.warn(
                 "the run is finished, so no trajectory is stored: train with another --output"
             )
-        return saved, tickets
-
-    def _load_ticket(self, number: int) -> Ticket:
-        assert self._output is not None
-        path = ticket_path(self._output, number)
-        ticket = Ticket.load(path)
-        expected = {"number": number, **{key: self._describe.get(key) for key in _IDENTITY}}
-        if any(ticket.info.get(key) not in (None, value) for key, value in expected.items()):
-            raise FreeTicketsError(
-                f"{path} is of another run, or another ticket of this one: put the run's own back, "
-                "or use another --output to start anew"
-            )
-        return ticket
-
-    def _write_log(self) -> None:
-        if self._output is None or not self._ranks.first:
-            return
-        text = io.StringIO()
-        writer = csv.DictWriter(text, LOG_COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self._state.rows)
-        sealed = seal_table(text.getvalue(), self._describe.get("settings", ""))
-        write_atomic(self._output / "log.csv", sealed.encode())
+        return state, session, tickets
 
 
 def _selects_best(phase: Phase) -> bool:
     return Collect("best") in phase.at_end
-
-
-def plan_fingerprint(plan: Plan) -> str:
-    """What a checkpoint says of its plan."""
-    return json.dumps(asdict(plan), sort_keys=True)
