@@ -30,6 +30,8 @@ bench: $(VENV)/installed-all,bench
 	$(BIN)/freetickets bench train
 	$(BIN)/freetickets bench infer
 	$(BIN)/freetickets bench metrics
+	$(BIN)/freetickets bench side-by-side
+	$(BIN)/freetickets bench checkpoint
 
 clean:
 	rm -rf $(VENV) $(RUNS) build $(KERNELS)/_native.so
