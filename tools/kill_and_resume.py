@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tell(f"{' '.join(sys.argv)}: {versions()}")
         for place, method in enumerate(parsed.methods):
             kills = (parsed.kills + place) // len(parsed.methods)
-            short = ["--model", "mlp-16", "--epochs", str(max(3, kills // 4))]
+            short = ["--model", "mlp-16", "--epochs", str(max(3, kills // 2))]
             flags = [*(parsed.flags or (*short, *OPTIONS.get(method, ())))]
             flags += ["--backend", parsed.backend]
             chosen = list(itertools.islice(moments, kills))
