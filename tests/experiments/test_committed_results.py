@@ -1,0 +1,61 @@
+"""What docs/results.md shows is what results/small says, and its main table keeps its promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from freetickets.experiments import experiment_names, load
+from freetickets.experiments.claims import judge
+from freetickets.experiments.results import Results, as_csv
+from freetickets.experiments.tables import measured_table
+from freetickets.report.export import as_markdown
+
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / "results" / "small"
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return Results.load(KEPT)
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_the_page_shows_the_committed_numbers_of_each_table(results: Results, name: str) -> None:
+    page = (ROOT / "docs" / "results.md").read_text()
+    assert as_markdown(measured_table(load(name), results)).rstrip() in page
+
+
+def test_each_cell_of_each_table_was_measured(results: Results) -> None:
+    missing = {
+        cell.name
+        for name in experiment_names()
+        for row in load(name).rows
+        for cell in row.cells
+        if not results.seeds(cell)
+    }
+    assert not missing
+
+
+def test_the_main_table_has_three_seeds_of_all_methods(results: Results) -> None:
+    rows = load("cifar10").rows
+    assert len({cell for row in rows for cell in row.cells}) == 12
+    for row in rows:
+        assert results.seeds(row.cells[0]) == [0, 1, 2], row.label
+
+
+def test_edst_beats_the_dense_model_beyond_noise_at_a_fraction_of_its_flops(
+    results: Results,
+) -> None:
+    verdict = next(v for v in judge(load("cifar10"), results) if v.statement.startswith("EDST and"))
+    for score in ("Acc", "NLL"):
+        found = next(f for f in verdict.findings if "(M=3)" in f.what and f.what.endswith(score))
+        assert found.outcome == "supported"
+        assert found.noise == "3 seeds"
+    edst = next(row for row in load("cifar10").rows if row.label.startswith("EDST Ensemble (M=3)"))
+    assert max(results.values(edst, "train_flops")) <= 0.62
+
+
+def test_the_table_of_cells_is_that_of_the_records(results: Results) -> None:
+    assert (KEPT / "cells.csv").read_text() == as_csv(results)
