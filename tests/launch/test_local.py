@@ -29,6 +29,14 @@ def start(arguments: Sequence[object], **more: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, text=True, **pipes, **more)
 
 
+def start_two(arguments: Sequence[object], part: GetPart, run: Path) -> subprocess.Popen[str]:
+    """Starts two members side by side, and returns when both are under way."""
+    process = start([*arguments, "--jobs", 2])
+    for number in (1, 2):
+        part(run, number).wait(lambda part: part.epochs >= 3)
+    return process
+
+
 def test_two_members_side_by_side_equal_the_serial_run(
     cli: Cli, command: Command, serial: Serial, assert_same: Same, tmp_path: Path
 ) -> None:
@@ -79,9 +87,7 @@ def test_ctrl_c_stops_and_saves_all_and_a_serial_command_goes_on(
     tmp_path: Path,
 ) -> None:
     run = tmp_path / "run"
-    process = start([*command("dst", long), "-o", run, "--jobs", 2])
-    for number in (1, 2):
-        part(run, number).wait(lambda part: part.epochs >= 3)
+    process = start_two([*command("dst", long), "-o", run], part, run)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130
@@ -102,9 +108,7 @@ def test_when_the_launcher_is_killed_its_workers_save_and_stop(
     tmp_path: Path,
 ) -> None:
     run = tmp_path / "run"
-    process = start([*command("dst", long), "-o", run, "--jobs", 2])
-    for number in (1, 2):
-        part(run, number).wait(lambda part: part.epochs >= 3)
+    process = start_two([*command("dst", long), "-o", run], part, run)
     process.kill()
     process.communicate()
     for number in (1, 2):
