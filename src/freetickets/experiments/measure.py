@@ -17,7 +17,9 @@ def measure(folder: str | Path, row_members: Iterable[int | None] = ()) -> dict[
     from ..evaluation.summary import summarise, summarise_first
 
     metrics = summarise(folder)
-    metrics["dataset"] = Path(metrics["dataset"]).name  # where it lies is nobody's concern
+    # Where the data lies is nobody's concern, nor is a digest of that.
+    metrics["dataset"] = Path(metrics["dataset"]).name
+    metrics.pop("settings", None)
     wanted = set(row_members)
     first = {}
     for size in range(1, len(metrics["members"]) + 1):
