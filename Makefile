@@ -14,8 +14,9 @@ demo: $(VENV)/installed-all
 	$(BIN)/freetickets evaluate $(RUNS)/dense --all --samples 500
 	$(BIN)/freetickets report $(RUNS)/edst $(RUNS)/dense --output $(RUNS)/report.html
 
+# One worker more than most CI machines have cores, for many tests wait for processes of their own.
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3
 
 smoke: $(VENV)/installed-all
 	$(BIN)/freetickets reproduce all --scale smoke --output $(RUNS)/reproduce
