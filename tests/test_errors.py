@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from freetickets import FreeTicketsError
@@ -11,7 +14,7 @@ from freetickets.storage import DamagedFileError
     "error",
     [
         UnknownNameError("model", "x", ["a"]),
-        MissingExtraError("reading SVHN", "svhn"),
+        MissingExtraError("drawing figures", "report"),
         StoppedError("stopped"),
         DamagedFileError("damaged"),
     ],
@@ -33,4 +36,17 @@ def test_an_unknown_name_offers_the_nearest_or_all() -> None:
 
 
 def test_a_missing_extra_says_how_to_install_it() -> None:
-    assert "pip install 'freetickets[svhn]'" in str(MissingExtraError("reading SVHN", "svhn"))
+    assert "pip install 'freetickets[ray]'" in str(MissingExtraError("--launcher ray", "ray"))
+
+
+def test_every_extra_that_a_user_is_told_to_install_exists() -> None:
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
+    root = Path(__file__).parents[1]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    named = {
+        name
+        for file in (root / "src").rglob("*.py")
+        for name in re.findall(r'MissingExtraError\("[^"]*", "([^"]*)"\)', file.read_text())
+    }
+    assert named == {"report", "corruptions", "ray"}
+    assert named <= set(extras["optional-dependencies"])
