@@ -56,9 +56,9 @@ class Config:
         validation: The share of the training data held out.
         preset: robust or paper.
         seed: The first run's; further runs count up.
-        amp: Mixed precision.
+        amp: Mixed precision; the sparse kernels stay in single precision.
         sync_batchnorm: BatchNorm over all processes of a data-parallel run; accelerators only.
-        device: auto, cpu, cuda, mps.
+        device: cpu, cuda or another of PyTorch's, or auto: cuda if there is one.
         backend: Kernels that skip the zeros (sparse: CPU only), dense ones (masked), or the faster
             of both (auto).
         workers: Processes that decode image files.

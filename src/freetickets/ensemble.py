@@ -17,6 +17,7 @@ from torch import nn
 from .calibration import Temperature, check_scope, fit_temperature
 from .config import Config
 from .data import Batches, LazySplit, Split
+from .device import find_device
 from .errors import FreeTicketsError
 from .methods.members import MemberNetwork
 from .metrics import ensemble_log_probs
@@ -93,7 +94,7 @@ class Ensemble:
         if not tickets:
             raise FreeTicketsError("an ensemble needs at least one ticket")
         self.tickets = list(tickets)
-        self._device = _find_device(device)
+        self._device = find_device(device)
         self._networks = [_member(ticket, build).to(self._device).eval() for ticket in tickets]
         if len(set(self._networks)) < len(tickets):
             raise FreeTicketsError("the factory must return a new network each time it is called")
@@ -346,16 +347,6 @@ def _calibration_file(folder: Path) -> Path:
 
 def _ticket_files(folder: Path) -> list[Path]:
     return sorted((folder / "tickets").glob("[0-9]*.safetensors"))
-
-
-def _find_device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:  # the latter: torch is built without it
-        reason = str(error).partition("\n")[0]
-        raise FreeTicketsError(f"can't use --device {name}: {reason}") from error
 
 
 def _labels(y: npt.ArrayLike) -> npt.ArrayLike:

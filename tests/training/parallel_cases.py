@@ -32,7 +32,7 @@ from freetickets.methods.plan import Collect, Phase, Plan, Run, Stretch
 from freetickets.seeds import derive
 from freetickets.sparsity.sparsifier import Sparsifier
 from freetickets.training import parallel
-from freetickets.training.job import make_fabric
+from freetickets.training.compute import make_compute
 from freetickets.training.optimizer import OptimizerOptions
 from freetickets.training.session import Session
 from freetickets.training.trainer import Trainer
@@ -136,20 +136,20 @@ def same_as_one_process(world: int) -> dict[str, Any]:
 def normalised() -> dict[str, Any]:
     """A network with BatchNorm, sparse by us, and dense by us and by PyTorch alone."""
     torch.manual_seed(0)
-    fabric = make_fabric("cpu", amp=False)
-    options = {"rank": fabric.global_rank, "world": fabric.world_size, "seed": 0}
+    compute = make_compute("cpu", amp=False)
+    options = {"rank": compute.ranks.rank, "world": compute.ranks.world, "seed": 0}
     batches = Batches(Split(*images()), 12, **options)
     phase = Phase("train", (Stretch(4.0, 0.05),), at_end=(Collect(),))
     (ticket,) = Trainer(
         Plan("dense", (Run(0, (phase,)),), dense_epochs=4.0),
         lambda: network(norm=True),
         lambda seed: batches,
-        fabric=fabric,
+        compute=compute,
         optimizer=OptimizerOptions("sgd", 0.9, weight_decay=1e-3),
     ).train()
     torch.manual_seed(derive(0, "init"))
     model = network(norm=True)
-    wrapped = DistributedDataParallel(model) if fabric.world_size > 1 else model
+    wrapped = DistributedDataParallel(model) if compute.ranks.world > 1 else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3)
     for epoch in range(4):
         for inputs, labels in batches.epoch(epoch):

@@ -228,16 +228,18 @@ def test_an_environment_that_torchrun_did_not_make_starts_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "4")
-    assert parallel.launched_ranks() == (1, 1)
+    assert parallel.meet(torch.device("cpu")).world == 1
+
+
+def test_ranks_that_can_not_meet_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert parallel.launched_ranks() == (2, 2)
-    monkeypatch.setenv("WORLD_SIZE", "3")
-    with pytest.raises(FreeTicketsError, match="equally many on each machine"):
-        parallel.launched_ranks()
-    monkeypatch.setenv("WORLD_SIZE", "many")
-    with pytest.raises(FreeTicketsError, match="must be numbers"):
-        parallel.launched_ranks()
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(
+        FreeTicketsError, match=r"rank 3 can't reach the other ranks: .*MASTER_ADDR"
+    ):
+        parallel.meet(torch.device("cpu"))
 
 
 def test_an_error_that_is_not_about_ranks_stays_as_it_is() -> None:

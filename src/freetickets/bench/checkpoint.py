@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 
 from ..config import Config
 from ..data import get_spec
@@ -20,6 +19,7 @@ from ..methods.timeline import Timeline
 from ..models import create_model
 from ..ticket import Ticket
 from ..training.checkpoint import Checkpoints
+from ..training.compute import Compute
 from ..training.folder import LOG_COLUMNS, plan_fingerprint
 from ..training.job import Job
 from ..training.optimizer import OptimizerOptions
@@ -82,7 +82,7 @@ class Training:
             run,
             timeline,
             create_model(model, spec.shape, len(spec.classes)),
-            Fabric(accelerator="cpu", devices=1),
+            Compute(),
             OptimizerOptions(),
             self._plan.sparse,
             0.0,

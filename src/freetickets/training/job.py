@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,8 +24,6 @@ from ..ticket import Ticket
 from .ledger import Ledger, price
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
     from .progress import Reporter
 
 AnySplit = Split | LazySplit
@@ -99,7 +96,8 @@ class Job:
             reporter: Shows the progress.
             only: The one run of the plan to train: see `Trainer`.
         """
-        # Fabric takes a second or two to import: pricing a plan should not wait for it.
+        # Optimizers take a second or two to import: pricing a plan should not wait for them.
+        from .compute import make_compute
         from .optimizer import OptimizerOptions
         from .parallel import check_synchronisable, lost_ranks_in_one_line, synchronise_norms
         from .trainer import Trainer
@@ -111,12 +109,12 @@ class Job:
         if output is not None:
             config.check_same(output)
             _check_whole(output)
-        fabric = make_fabric(config.device, config.amp)
+        compute = make_compute(config.device, config.amp)
         build = self.build_transformed
         if config.sync_batchnorm:
-            check_synchronisable(fabric.device)
+            check_synchronisable(compute.device)
             build = lambda: synchronise_norms(self.build_transformed())  # noqa: E731
-        with lost_ranks_in_one_line(), fabric.rank_zero_first(local=True):
+        with lost_ranks_in_one_line(), compute.ranks.one_before_the_others():
             data = self.load()  # which may have to be fetched, once a machine
         _check_labels(data, self.spec)
         train, held_out = hold_out(data, config.validation or 0.0)
@@ -124,8 +122,8 @@ class Job:
             "mean": self.spec.mean,
             "std": self.spec.std,
             "workers": config.workers,
-            "rank": fabric.global_rank,
-            "world": fabric.world_size,
+            "rank": compute.ranks.rank,
+            "world": compute.ranks.world,
         }
         batch_size, augmentation = config.batch_size, config.augmentation or "none"
         validation = (
@@ -139,7 +137,7 @@ class Job:
                 train, batch_size, augmentation=augmentation, seed=seed, **options
             ),
             validation,
-            fabric=fabric,
+            compute=compute,
             optimizer=OptimizerOptions(
                 config.optimizer,
                 config.momentum or 0.0,
@@ -155,7 +153,7 @@ class Job:
             recorder=make_recorder(config, self.spec, self.plan.combine),
             only=only,
         )
-        written = output if fabric.is_global_zero else None
+        written = output if compute.ranks.first else None
         if written is not None:
             write_atomic(written / "config.yaml", seal_text(config.as_yaml()).encode())
         try:
@@ -209,31 +207,6 @@ class _NoInitialisation(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return args[0] if func in self._FILLERS else func(*args, **(kwargs or {}))
-
-
-def make_fabric(device: str, amp: bool) -> Fabric:
-    """Chooses the device and the precision, and meets the other processes, if there are any."""
-    from lightning_fabric import Fabric
-    from lightning_fabric.strategies.ddp import DDPStrategy
-
-    from .parallel import TIMEOUT, launched_ranks
-
-    local, nodes = launched_ranks()
-    options: dict[str, Any] = {"devices": local}
-    if local * nodes > 1:
-        logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it would announce itself
-        options.update(num_nodes=nodes, strategy=DDPStrategy(timeout=TIMEOUT))
-    precision: Any = "32-true"
-    try:
-        if amp:
-            on_cuda = device in ("cuda", "gpu") or (device == "auto" and torch.cuda.is_available())
-            precision = "16-mixed" if on_cuda else "bf16-mixed"
-        fabric = Fabric(accelerator=device, precision=precision, **options)
-        fabric.launch()
-        return fabric
-    except (ValueError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise FreeTicketsError(f"can't use --device {device}: {reason}") from error
 
 
 def _check_labels(data: AnySplit, spec: DatasetSpec) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, distributed, nn
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
@@ -34,15 +36,12 @@ class Ranks:
     Whatever one of them calls here, all must call, in the same order.
 
     Args:
-        fabric: Already launched, if there are several processes.
-
-    Attributes:
         rank: The number of this process.
-        world: How many there are.
+        world: How many there are; if several, they have met.
     """
 
-    def __init__(self, fabric: Fabric) -> None:
-        self.rank, self.world = fabric.global_rank, fabric.world_size
+    def __init__(self, rank: int = 0, world: int = 1) -> None:
+        self.rank, self.world = rank, world
         # Decisions are agreed on between CPUs: an accelerator would have to be waited for.
         self._cpu = None
         if self.world > 1 and distributed.get_backend() != "gloo":
@@ -84,6 +83,22 @@ class Ranks:
             raise failure or FreeTicketsError(answer[1])
         return cast(T, answer[0])
 
+    @contextmanager
+    def one_before_the_others(self) -> Iterator[None]:
+        """Lets one rank of each machine do some work before the others, which find it done."""
+        if self.world == 1:
+            yield
+            return
+        # However long it takes: data may have to be fetched.
+        group = distributed.new_group(backend="gloo", timeout=timedelta(days=30))
+        leads = int(os.environ.get("LOCAL_RANK", "0")) == 0
+        if not leads:
+            distributed.barrier(group)
+        yield
+        if leads:
+            distributed.barrier(group)
+        distributed.destroy_process_group(group)
+
     def share_network(self, network: nn.Module) -> None:
         """Gives all ranks the first one's parameters and buffers."""
         if self.world > 1:
@@ -123,32 +138,27 @@ def unsaved_buffers(network: nn.Module) -> set[str]:
     return {name for name, _ in network.named_buffers()} - network.state_dict().keys()
 
 
-def prepare(network: nn.Module) -> None:
+def ignore_unsaved_buffers(network: nn.Module) -> None:
     """Tells the data-parallel wrapper to come what not to send at each step."""
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
         network, sorted(unsaved_buffers(network))
     )
 
 
-def reduce_one_by_one(model: nn.Module) -> None:
+def reduce_one_by_one(wrapper: DistributedDataParallel) -> None:
     """Has gradients reduced parameter by parameter, so that a resumed run does it the same way.
 
     The wrapper packs them anew after its first step; with more than two ranks, the order in which
     an element is summed, and so its last bit, would depend on where it lies in the pack.
     """
-    for wrapper in _wrappers(model):
-        # A lambda: PyTorch refuses annotations that are strings, as all are here.
-        wrapper.register_comm_hook(None, lambda _, bucket: _reduce_each(bucket))
+    # A lambda: PyTorch refuses annotations that are strings, as all are here.
+    wrapper.register_comm_hook(None, lambda _, bucket: _reduce_each(bucket))
 
 
 def release(model: nn.Module) -> None:
     """Has a data-parallel wrapper let go of its network, so that another can take it."""
-    for wrapper in _wrappers(model):
-        wrapper._remove_autograd_hooks()  # type: ignore[no-untyped-call]
-
-
-def _wrappers(model: nn.Module) -> list[DistributedDataParallel]:
-    return [module for module in model.modules() if isinstance(module, DistributedDataParallel)]
+    if isinstance(model, DistributedDataParallel):
+        model._remove_autograd_hooks()  # type: ignore[no-untyped-call]
 
 
 def _reduce_each(bucket: Any) -> Future[Tensor]:
@@ -182,22 +192,23 @@ def synchronise_norms(network: nn.Module) -> nn.Module:
     return converted
 
 
-def launched_ranks() -> tuple[int, int]:
-    """The processes that torchrun has started on this machine, and the number of machines."""
-    try:
-        world = int(os.environ.get("WORLD_SIZE", "1"))
-        local = int(os.environ.get("LOCAL_WORLD_SIZE", world))
-    except ValueError as error:
-        raise FreeTicketsError(
-            f"WORLD_SIZE and LOCAL_WORLD_SIZE must be numbers: {error}"
-        ) from error
-    if not distributed.is_torchelastic_launched():
-        return 1, 1
-    if world % local:
-        raise FreeTicketsError(
-            f"{world} ranks, {local} of them here: start equally many on each machine"
-        )
-    return local, world // local
+def meet(device: torch.device) -> Ranks:
+    """Meets the other processes that torchrun has started, if it has."""
+    world = int(os.environ.get("WORLD_SIZE", "1")) if distributed.is_torchelastic_launched() else 1
+    if world == 1:
+        return Ranks()
+    if not distributed.is_initialized():
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        try:
+            distributed.init_process_group(backend, timeout=TIMEOUT)
+        except (RuntimeError, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            raise FreeTicketsError(
+                f"rank {rank()} can't reach the other ranks: {reason}"
+            ) from error
+        if backend == "nccl":  # which complains where it is left open
+            atexit.register(distributed.destroy_process_group)
+    return Ranks(rank(), world)
 
 
 def rank() -> int:
@@ -217,6 +228,9 @@ def lost_ranks_in_one_line() -> Iterator[None]:
         )
         if not (lost and distributed.is_initialized()):
             raise
+        if threading.current_thread() is threading.main_thread():
+            # torchrun ends the ranks that are left; they have little to do, and say why first.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise FreeTicketsError(
             f"rank {rank()} lost contact with another rank, which may have died ({reason}): run "
             "the same command again to go on from the last checkpoint"

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from ..errors import FreeTicketsError
@@ -19,8 +18,9 @@ from ..seeds import derive
 from ..sparsity.criteria import initial_topology
 from ..sparsity.sparsifier import Sparsifier
 from ..sparsity.topology import Topology
+from .compute import Compute
 from .optimizer import OptimizerOptions, make_optimizer
-from .parallel import Ranks, prepare, reduce_one_by_one, release
+from .parallel import release
 
 
 class Session:
@@ -30,14 +30,13 @@ class Session:
         run: What to train.
         timeline: The run in steps.
         network: A freshly initialised network.
-        fabric: The device, the precision and the processes.
+        compute: The device, the precision and the processes.
         optimizer: How weights are updated.
         sparse: How the network is made sparse, if the plan asks for it.
         label_smoothing: Of the cross-entropy.
         backend: How sparse layers are computed: see `Sparsifier`.
         combine: How the members that a network may hold are combined.
         topology: What the network starts with, if not with a random topology.
-        ranks: The processes that train it; made of the fabric if not given.
     """
 
     def __init__(
@@ -45,39 +44,31 @@ class Session:
         run: Run,
         timeline: Timeline,
         network: nn.Module,
-        fabric: Fabric,
+        compute: Compute,
         optimizer: OptimizerOptions,
         sparse: SparseOptions,
         label_smoothing: float,
         backend: str,
         combine: str = "probabilities",
         topology: Topology | None = None,
-        ranks: Ranks | None = None,
     ) -> None:
         self.run = run
         self.timeline = timeline
         self.network = network
         self.sparsifier: Sparsifier | None = None
-        self._fabric = fabric
-        self._ranks = ranks or Ranks(fabric)
+        self._compute = compute
+        self._ranks = compute.ranks
         self._sparse = sparse
         self._label_smoothing = label_smoothing
         self._backend = backend
         self._combine = combine
-        network.to(fabric.device)
-        self._raw_optimizer = make_optimizer(network, optimizer)
+        network.to(compute.device)
+        self._optimizer = make_optimizer(network, optimizer)
         prunes = any(phase.pruning is not None for phase in run.phases)
         if topology is not None or run.phases[0].sparsity > 0 or prunes:
             self._sparsify(topology)
-        self._wrap()
-
-    def _wrap(self) -> None:
         # After the sparsifier, which may replace layers: a wrapper must see the new ones.
-        if self._ranks.world > 1:
-            prepare(self.network)
-        self._model, self._optimizer = self._fabric.setup(self.network, self._raw_optimizer)
-        if self._fabric.device.type == "cpu":  # where a resumed run ends with the same bits
-            reduce_one_by_one(self._model)
+        self._model = compute.wrap(network)
 
     def _sparsify(self, topology: Topology | None) -> None:
         sparse, first = self._sparse, self.run.phases[0]
@@ -89,7 +80,7 @@ class Session:
         backend = "masked" if changes else self._backend
         self.sparsifier = Sparsifier(
             self.network,
-            self._raw_optimizer,
+            self._optimizer,
             sparsity,
             topology=topology,
             distribution=sparse.distribution,
@@ -126,22 +117,22 @@ class Session:
             keep_gradients: Whether an escape follows, which needs the dense gradients.
             factor: What this rank's mean counts in the mean over all ranks: see `Batches.factor`.
         """
-        for group in self._raw_optimizer.param_groups:
+        for group in self._optimizer.param_groups:
             group["lr"] = self.timeline.lr(step)
         # Dropout and the like draw by the step's number, so a resumed run draws the same.
         place = ("step", step) if self._ranks.first else ("step", step, self._ranks.rank)
-        _seed(derive(self.run.seed, *place), self._fabric.device)
+        _seed(derive(self.run.seed, *place), self._compute.device)
         if self.sparsifier is not None and keep_gradients:
             self.sparsifier.keep_gradients()
         self.network.train()
-        if isinstance(self.network, MemberNetwork):
-            logits, labels = self._model(inputs, labels)
-        else:
-            logits = self._model(inputs)
+        with self._compute.autocast():
+            if isinstance(self.network, MemberNetwork):
+                logits, labels = self._model(inputs, labels)
+            else:
+                logits = self._model(inputs)
+        logits = self._compute.single(logits)
         loss = _cross_entropy(logits, labels, label_smoothing=self._label_smoothing) * factor
-        self._optimizer.zero_grad()
-        self._fabric.backward(loss)
-        self._optimizer.step()
+        self._compute.update(loss, self._optimizer)
         if self.sparsifier is not None and self.sparsifier.step():
             self._ranks.check_same(self.topology)
         correct = (logits.detach().argmax(-1) == labels).double().mean()
@@ -161,7 +152,7 @@ class Session:
         )  # fmt: skip
         release(self._model)
         self._sparsify(topology)
-        self._wrap()
+        self._model = self._compute.wrap(self.network)
         assert self.sparsifier is not None
         self.sparsifier.steps = step
 
@@ -180,7 +171,7 @@ class Session:
 
         Members in one network speak together.
         """
-        logits = self._predict(inputs.to(self._fabric.device)).double()
+        logits = self._predict(inputs.to(self._compute.device)).double()
         if isinstance(self.network, MemberNetwork):
             return joint_log_probs(logits, self._combine).cpu()
         return logits.log_softmax(-1).cpu()
@@ -188,10 +179,9 @@ class Session:
     def _predict(self, inputs: Tensor) -> Tensor:
         # Past the data-parallel wrapper, which all ranks would have to call equally often.
         self.network.eval()
-        precision = self._fabric.strategy.precision
-        with precision.forward_context():
-            logits: Tensor = self.network(precision.convert_input(inputs))
-        return cast(Tensor, precision.convert_output(logits))
+        with self._compute.autocast():
+            logits = self.network(inputs)
+        return self._compute.single(logits)
 
     @property
     def finite(self) -> bool:
@@ -207,21 +197,21 @@ class Session:
         """Returns all that a resumed run needs."""
         return {
             "network": self.network.state_dict(),
-            "optimizer": self._raw_optimizer.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
             "sparsifier": self.sparsifier.state_dict() if self.sparsifier else None,
-            "precision": self._fabric.strategy.precision.state_dict(),
+            "precision": self._compute.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a `state_dict`."""
         load_weights(self.network, state["network"])
         try:
-            self._raw_optimizer.load_state_dict(state["optimizer"])
+            self._optimizer.load_state_dict(state["optimizer"])
         except ValueError as error:
             raise _other_network(error) from error
         if self.sparsifier is not None:
             self.sparsifier.load_state_dict(state["sparsifier"])
-        self._fabric.strategy.precision.load_state_dict(state["precision"])
+        self._compute.load_state_dict(state["precision"])
 
 
 def _seed(seed: int, device: torch.device) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from ..data.batches import Batches
@@ -22,10 +21,10 @@ from ..seeds import derive
 from ..sparsity.criteria import initial_topology
 from ..sparsity.topology import Topology, unpack_mask
 from ..ticket import Ticket
+from .compute import Compute
 from .folder import RunFolder
 from .interrupt import StopRequest
 from .optimizer import OptimizerOptions
-from .parallel import Ranks
 from .progress import Reporter
 from .session import Session, load_weights
 from .state import Clock, Score, State, Tally
@@ -43,7 +42,7 @@ class Trainer:
         build: Returns a freshly initialised network; called once a run, with torch seeded.
         batches: Returns the training batches of a run, given its seed.
         validation: Batches of held-out samples, or None.
-        fabric: The device, the precision and the processes, already launched. Each rank gives its
+        compute: The device, the precision and the processes, which have met. Each rank gives its
             own slices of the batches; the first one reads and writes the output folder.
         optimizer: How weights are updated.
         label_smoothing: Of the cross-entropy.
@@ -65,7 +64,7 @@ class Trainer:
         batches: Callable[[int], Batches],
         validation: Batches | None = None,
         *,
-        fabric: Fabric | None = None,
+        compute: Compute | None = None,
         optimizer: OptimizerOptions | None = None,
         label_smoothing: float = 0.0,
         backend: str = "auto",
@@ -86,8 +85,8 @@ class Trainer:
         self._build = build
         self._batches = batches
         self._validation = validation
-        self._fabric = fabric or Fabric(accelerator="cpu", devices=1)
-        self._ranks = Ranks(self._fabric)
+        self._compute = compute or Compute()
+        self._ranks = self._compute.ranks
         self._optimizer = optimizer or OptimizerOptions()
         self._label_smoothing = label_smoothing
         self._backend = backend
@@ -145,19 +144,18 @@ class Trainer:
             load_weights(network, saved["network"])  # before its topology: it may be another one's
         elif run.start is not None:
             network.load_state_dict(self._remembered(run.start.weights).state)
-        self._ranks.share_network(network.to(self._fabric.device))
+        self._ranks.share_network(network.to(self._compute.device))
         session = Session(
             run,
             timeline,
             network,
-            self._fabric,
+            self._compute,
             self._optimizer,
             self._plan.sparse,
             self._label_smoothing,
             self._backend,
             self._plan.combine,
             self._first_topology(run, network, batches, saved),
-            self._ranks,
         )
         if saved is not None:
             session.load_state_dict(saved)
@@ -226,7 +224,7 @@ class Trainer:
         factor: float,
     ) -> None:
         """Takes a step with this rank's slice of a batch of so many samples."""
-        state, device = self._state, self._fabric.device
+        state, device = self._state, self._compute.device
         began = time.perf_counter()
         ends = state.step + 1 == span.end
         means = session.step(
@@ -309,7 +307,7 @@ class Trainer:
     def _validate(self, session: Session) -> Score:
         if self._validation is None:
             return Score()
-        device = self._fabric.device
+        device = self._compute.device
         tally = Tally()
         for inputs, labels in self._validation.epoch(0):
             if len(labels):  # else the batch is smaller than the number of ranks

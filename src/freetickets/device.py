@@ -1,0 +1,26 @@
+"""Where networks are computed."""
+
+from __future__ import annotations
+
+import torch
+
+from .errors import FreeTicketsError
+
+
+def find_device(name: str) -> torch.device:
+    """Returns a device that is there, by PyTorch's name for it, or "auto".
+
+    Raises:
+        FreeTicketsError: It is not there.
+
+    Example:
+        >>> find_device("cpu")
+        device(type='cpu')
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:  # the latter: torch is built without it
+        reason = str(error).partition("\n")[0]
+        raise FreeTicketsError(f"can't use --device {name}: {reason}") from error
