@@ -15,8 +15,9 @@ demo: $(VENV)/installed-all
 	$(BIN)/freetickets report $(RUNS)/edst $(RUNS)/dense --output $(RUNS)/report.html
 
 # One worker more than most CI machines have cores, for many tests wait for processes of their own.
+# An idle worker takes tests from others: slow tests stand side by side in files.
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 smoke: $(VENV)/installed-all
 	$(BIN)/freetickets reproduce all --scale smoke --output $(RUNS)/reproduce

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from freetickets import data
 from freetickets.data.corruptions import COMMON15, CORRUPTIONS, SEVERITIES, corrupt
 from freetickets.data.corruptions.names import chosen
 from freetickets.errors import FreeTicketsError, MissingExtraError
@@ -115,6 +116,7 @@ def test_names_and_sets_of_names() -> None:
 def test_without_scipy_the_extra_is_named(
     photos: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(data, "corruptions", data.corruptions)  # as it is again after this test
     for module in [name for name in sys.modules if name.startswith("freetickets.data.corruptions")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "scipy", None)
