@@ -1,13 +1,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor, nn
 
 from freetickets import FreeTicketsError
-from freetickets.errors import MissingExtraError, StoppedError, UnknownNameError
+from freetickets.errors import (
+    MissingExtraError,
+    StoppedError,
+    UnknownNameError,
+    is_out_of_memory,
+)
+from freetickets.methods import MIMO, TreeNet
 from freetickets.storage import DamagedFileError
+from freetickets.training import session
+from freetickets.training.flops import count_macs
 
 
 @pytest.mark.parametrize(
@@ -50,3 +61,35 @@ def test_every_extra_that_a_user_is_told_to_install_exists() -> None:
     }
     assert named == {"report", "corruptions", "ray"}
     assert named <= set(extras["optional-dependencies"])
+
+
+class Hungry(nn.Sequential):
+    """A network for which there is no memory."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 9 bytes")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda network: count_macs(network, (4,)),
+        lambda network: MIMO(members=2).transform(network)(torch.randn(2, 4)),
+        lambda network: TreeNet(members=2).transform(network),
+    ],
+    ids=["flops", "mimo", "treenet"],
+)
+def test_a_network_is_not_blamed_for_a_lack_of_memory(use: Callable[[nn.Module], object]) -> None:
+    with pytest.raises(RuntimeError, match="can't allocate memory") as caught:
+        use(Hungry(nn.Linear(4, 4), nn.Linear(4, 2)))
+    assert is_out_of_memory(caught.value)
+    assert not isinstance(caught.value, FreeTicketsError)
+
+
+def test_a_loss_is_not_blamed_for_a_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(session.F, "cross_entropy", fail)
+    with pytest.raises(RuntimeError, match=r"^DefaultCPUAllocator"):
+        session._cross_entropy(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64))

@@ -55,7 +55,9 @@ def _context() -> multiprocessing.context.ForkServerContext:
     """Processes that have torch already: one server loads it, and is copied for each."""
     context = multiprocessing.get_context("forkserver")
     modules = ("cli.train", "training.trainer", "evaluation", "launch.parts", "report")
-    context.set_forkserver_preload(["torch", *(f"freetickets.{name}" for name in modules)])
+    # Optimizers load the compiler of torch when the first is made.
+    preload = ["torch", "torch._dynamo", *(f"freetickets.{name}" for name in modules)]
+    context.set_forkserver_preload(preload)
     return context
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..errors import FreeTicketsError
+from ..errors import FreeTicketsError, is_out_of_memory
 
 _TOO_LARGE_TO_COPY = 20_000_000  # parameters
 
@@ -74,12 +74,17 @@ def count_macs(
     first, second = ("meta", "cpu") if large else ("cpu", "meta")
     try:
         return _count(model, inputs, first)
-    except Exception:  # whatever it is, the second attempt shows whether the model is at fault
+    except Exception as first_error:
+        if is_out_of_memory(first_error):
+            raise
+        # Whatever else it is, the second attempt shows whether the model is at fault.
         try:
             return _count(model, inputs, second)
         except FreeTicketsError:  # such as MIMO's, which says itself what does not suit it
             raise
         except Exception as error:
+            if is_out_of_memory(error):
+                raise
             shapes = ", ".join(str(tuple(each.shape)) for each in inputs)
             raise FreeTicketsError(
                 f"cannot count the FLOPs of {type(model).__name__} on a sample of shape {shapes}: "

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import FreeTicketsError
+from ..errors import FreeTicketsError, is_out_of_memory
 from ..methods.members import MemberNetwork
 from ..methods.plan import Run, SparseOptions
 from ..methods.timeline import Timeline
@@ -256,6 +256,8 @@ def _cross_entropy(logits: Tensor, labels: Tensor, **options: Any) -> Tensor:
     try:
         return F.cross_entropy(logits, labels, **options)
     except (IndexError, RuntimeError, ValueError) as error:
+        if is_out_of_memory(error):
+            raise
         raise FreeTicketsError(
             f"the network's outputs have the shape {tuple(logits.shape)}, for {len(labels)} labels "
             f"up to {int(labels.max())}: it must return one score for each sample and class"

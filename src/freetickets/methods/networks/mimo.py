@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ...errors import FreeTicketsError
+from ...errors import FreeTicketsError, is_out_of_memory
 from ..members import (
     MemberNetwork,
     WeightLayer,
@@ -84,6 +84,8 @@ class MIMONetwork(MemberNetwork):
         try:
             logits: Tensor = self.network(x)
         except Exception as error:  # whatever its own code says of an input that does not fit
+            if is_out_of_memory(error):
+                raise
             reason = str(error).partition("\n")[0]
             raise FreeTicketsError(
                 f"MIMO: {self.members} inputs side by side do not fit {name}, whose first layer "

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from torch import Tensor, fx, nn
 
-from ...errors import FreeTicketsError
+from ...errors import FreeTicketsError, is_out_of_memory
 from ..members import evaluating
 
 
@@ -123,6 +123,8 @@ def _trace(root: _Root) -> fx.Graph:
         with evaluating(root):
             in_evaluation = str(_Tracer().trace(root))
     except Exception as error:  # tracing runs the network's own code, which may do anything
+        if is_out_of_memory(error):
+            raise
         reason = str(error).partition("\n")[0]
         raise FreeTicketsError(f"TreeNet can't find the stages of {name}: {reason}") from error
     if str(graph) != in_evaluation:
