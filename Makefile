@@ -14,10 +14,10 @@ demo: $(VENV)/installed-all
 	$(BIN)/freetickets evaluate $(RUNS)/dense --all --samples 500
 	$(BIN)/freetickets report $(RUNS)/edst $(RUNS)/dense --output $(RUNS)/report.html
 
-# One worker more than most CI machines have cores, for many tests wait for processes of their own.
+# Twice as many workers as CI machines have cores, for many tests wait for processes of their own.
 # An idle worker takes tests from others: slow tests stand side by side in files.
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 4 --dist worksteal
 
 smoke: $(VENV)/installed-all
 	$(BIN)/freetickets reproduce all --scale smoke --output $(RUNS)/reproduce
