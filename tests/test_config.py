@@ -11,6 +11,7 @@ from freetickets.config import Config, read_config
 from freetickets.data import get_spec
 from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.methods import DST, EDST, METHODS, RECIPES
+from freetickets.seal import seal_text
 
 FASHION = get_spec("fashion-mini")
 
@@ -134,7 +135,7 @@ def test_a_run_may_begin_with_other_settings_until_it_has_saved_something(tmp_pa
     config = Config().resolved(FASHION)
     other = replace(config, lr=0.3)
     config.check_same(tmp_path)
-    (tmp_path / "config.yaml").write_text(config.as_yaml())
+    (tmp_path / "config.yaml").write_text(seal_text(config.as_yaml()))
     other.check_same(tmp_path)
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "000001.safetensors").touch()

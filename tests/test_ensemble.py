@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from freetickets.data import LazySplit, Split
 from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.metrics import nll
 from freetickets.metrics.predictive import RULES
+from freetickets.seal import seal_values
 from freetickets.selection import select_members
 from freetickets.storage import DamagedFileError
 
@@ -410,33 +413,43 @@ def test_a_temperature_is_saved_with_the_ensemble_and_comes_back_exactly(
     assert ft.load(tmp_path).temperature is None
 
 
-GOOD = '{"values": [1.5], "scope": "ensemble", "combine": "probabilities"}'
+GOOD = {"values": [1.5], "scope": "ensemble", "combine": "probabilities"}
+
+
+SEALED = json.dumps(seal_values(GOOD))
 
 
 @pytest.mark.parametrize(
     "content",
     [
         b"",
-        GOOD[:-1].encode(),
-        b"\xff" + GOOD.encode(),
+        SEALED[:-1].encode(),
+        b"\xff" + SEALED.encode(),
         b"[1.5]",
-        GOOD.replace("[1.5]", "[NaN]").encode(),
-        GOOD.replace("[1.5]", "[-1.5]").encode(),
-        GOOD.replace("[1.5]", "[]").encode(),
-        GOOD.replace("[1.5]", '["1.5"]').encode(),
-        GOOD.replace("[1.5]", "[1.5, 1.5]").encode(),
-        GOOD.replace("ensemble", "members").encode(),
-        GOOD.replace("ensemble", "forest").encode(),
-        GOOD.replace("probabilities", "logits").encode(),
-        GOOD.replace('"scope"', '"range"').encode(),
+        SEALED.replace("1.5", "1.6").encode(),
+        json.dumps(GOOD).encode(),
+        *(
+            json.dumps(seal_values({**GOOD, **changes})).encode()
+            for changes in (
+                {"values": [math.nan]},
+                {"values": [-1.5]},
+                {"values": []},
+                {"values": ["1.5"]},
+                {"values": [1.5, 1.5]},
+                {"scope": "members"},
+                {"scope": "forest"},
+                {"combine": "logits"},
+                {"range": "ensemble"},
+            )
+        ),
     ],
-    ids=range(13),
+    ids=range(15),
 )
 def test_a_damaged_calibration_is_one_line_that_names_it(
     ensemble: ft.Ensemble, tmp_path: Path, content: bytes
 ) -> None:
     ensemble.save(tmp_path)
-    (tmp_path / "calibration.json").write_text(GOOD)
+    (tmp_path / "calibration.json").write_text(SEALED)
     assert ft.load(tmp_path).temperature == Temperature((1.5,))
     (tmp_path / "calibration.json").write_bytes(content)
     with pytest.raises(DamagedFileError, match=r"calibration\.json can't be used \(") as caught:

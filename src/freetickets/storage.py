@@ -71,14 +71,13 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Writes plain values as JSON that people can read; a map is sealed."""
-    sealed = seal_values(value) if isinstance(value, Mapping) else value
-    write_atomic(path, (json.dumps(sealed, indent=2) + "\n").encode())
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Writes plain values as JSON that people can read, with a seal."""
+    write_atomic(path, (json.dumps(seal_values(values), indent=2) + "\n").encode())
 
 
-def read_json(path: Path) -> Any:
-    """Reads what `write_json` wrote, and checks its seal if it has one."""
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads what `write_json` wrote, and checks its seal."""
     try:
         return open_values(path.read_text())
     except OSError as error:

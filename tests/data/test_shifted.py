@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from freetickets.data.shifted import (
     shifted_folder,
 )
 from freetickets.errors import FreeTicketsError
+from freetickets.storage import write_json
 
 CLASSES = ("n01", "n02", "n03")
 
@@ -102,7 +102,7 @@ def test_the_folder_and_its_frost_are_known(tmp_path: Path) -> None:
     assert shifted_folder("cifar100", tmp_path) == tmp_path / "CIFAR-100-C"
     assert shifted_folder("/my/bars.npz", tmp_path) == tmp_path / "bars-C"
     assert frost_of(tmp_path) is None
-    (tmp_path / "corruptions.json").write_text(json.dumps({"frost": "synthetic"}))
+    write_json(tmp_path / "corruptions.json", {"frost": "synthetic"})
     assert frost_of(tmp_path) == "synthetic"
 
 

@@ -23,6 +23,7 @@ from freetickets.evaluation import (
 )
 from freetickets.evaluation.sets import EvaluationSet, Predictor
 from freetickets.progress import WorkProgress
+from freetickets.storage import write_json
 
 Count = list[str]
 
@@ -88,7 +89,7 @@ def test_a_corrupted_folder_below_the_data_root_is_preferred(
     assert "frost" not in saved.info
     expected = ensemble.member_log_proba((test["x_test"] // 4)[:, None])
     np.testing.assert_allclose(saved.parts[3].log_probs, expected, atol=1e-4)
-    (folder / "corruptions.json").write_text(json.dumps({"frost": "files"}))
+    write_json(folder / "corruptions.json", {"frost": "files"})
     scores = evaluate_run(run_folder, ensemble, str(tmp_path), request=request)
     assert scores["shift"]["bars-c"]["frost"] == "files"
     with pytest.raises(FreeTicketsError, match=r"lacks gaussian_noise.npy"):
@@ -463,7 +464,7 @@ def test_ood_folders_keep_what_follows_a_dot_in_their_names(
     assert list(scores["ood"]) == ["v1.0", "v1.1"]
 
 
-@pytest.mark.parametrize("content", ["{", "[]"])
+@pytest.mark.parametrize("content", ["{", "[]", "{}"])
 @pytest.mark.parametrize("name", ["metrics.json", "predictions/networks.json"])
 def test_a_damaged_file_of_values_is_written_anew(
     run_folder: Path, ensemble: ft.Ensemble, name: str, content: str

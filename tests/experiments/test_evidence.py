@@ -12,6 +12,7 @@ from freetickets.experiments import Results, load
 from freetickets.experiments.evidence import MARGINS, compare, correlates, decide, marked, tally
 from freetickets.experiments.headings import heading_of
 from freetickets.experiments.results import run_folder, save
+from freetickets.storage import write_json
 
 from .invented import invent
 
@@ -139,7 +140,7 @@ def two_runs(tmp_path):
         predictions = Predictions(logs.astype(np.float32), labels, info)
         folder = run_folder(tmp_path, row.cells[0], 1)
         predictions.save(folder / "predictions" / "cifar10.npz")
-        (folder / "metrics.json").write_text("{}")
+        write_json(folder / "metrics.json", {})
         scores = predictions.scores()
         members = predictions.members()
         numbers = {

@@ -147,13 +147,15 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(
     assert "[1/2] cifar10-wrn-28-10-dense, seed 0 failed: ZeroDivisionError: too small" in line
 
 
+@pytest.mark.parametrize("attacks", [("fgsm",), ()])
 def test_a_set_that_cannot_be_had_is_left_out_and_told(
-    tiny: Runner, monkeypatch: pytest.MonkeyPatch
+    tiny: Runner, monkeypatch: pytest.MonkeyPatch, attacks: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(StandIns, "ood", lambda *_: {"svhn": ("nowhere/svhn.npy", "svhn")})
-    needs = Needs(ood=("svhn",), attacks=("fgsm",))
+    needs = Needs(ood=("svhn",), attacks=attacks)
     record = tiny.run(replace(TWO, needs=needs))
-    assert "attacks" in record["metrics"]
+    assert record["metrics"]["ensemble"]
+    assert ("attacks" in record["metrics"]) == bool(attacks)
     assert "ood" not in record["metrics"]
     (note,) = record["notes"]
     assert note.startswith("left out: nowhere/svhn.npy")

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -10,8 +8,10 @@ import pytest
 import yaml
 
 from freetickets.report import Page, RunSummary, comparison_page, read_runs
+from freetickets.seal import seal_text
+from freetickets.storage import write_json
 
-from .fake_runs import FAKES, write_fake
+from .fake_runs import FAKES, write_fake, write_log
 
 PHASES = (("explore", 2, ""), ("refine 1", 1, "collect escape"), ("refine 2", 1, "collect"))
 DENSE = 1000.0  # FLOPs of one dense training
@@ -47,13 +47,6 @@ def log_rows(
                 }
                 rows.append({**row, **changed})
     return rows
-
-
-def write_log(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 CONFIG: dict[str, Any] = {
@@ -111,10 +104,11 @@ def run_writer(root: Path) -> WriteRun:
     ) -> Path:
         folder = root / name
         folder.mkdir(parents=True)
-        (folder / "config.yaml").write_text(yaml.safe_dump({**CONFIG, **(config or {})}))
-        (folder / "metrics.json").write_text(json.dumps({**METRICS, **(metrics or {})}))
-        (folder / "ledger.json").write_text(json.dumps({**LEDGER, **(ledger or {})}))
-        write_log(folder / "log.csv", log or log_rows())
+        settings = yaml.safe_dump({**CONFIG, **(config or {})})
+        (folder / "config.yaml").write_text(seal_text(settings))
+        write_json(folder / "metrics.json", {**METRICS, **(metrics or {})})
+        write_json(folder / "ledger.json", {**LEDGER, **(ledger or {})})
+        write_log(folder, log or log_rows())
         return folder
 
     return write

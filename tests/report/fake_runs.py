@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import csv
-import json
+import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ import numpy as np
 import yaml
 
 from freetickets import metrics
+from freetickets.config import read_run_config
 from freetickets.evaluation import Predictions
+from freetickets.seal import seal_table, seal_text
+from freetickets.storage import write_json
 
 DENSE_FLOPS = 3.6e17
 ALL19 = metrics.CORRUPTION_SETS["all19"]
@@ -67,10 +70,10 @@ def write_fake(
         "model": "wrn-28-10",
         "seed": fake.seed,
     }
-    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    (folder / "config.yaml").write_text(seal_text(yaml.safe_dump(config)))
     phases = _phases(fake)
-    (folder / "ledger.json").write_text(json.dumps(_ledger(fake, phases)))
-    _write_log(folder / "log.csv", fake, phases)
+    write_json(folder / "ledger.json", _ledger(fake, phases))
+    write_log(folder, _log(fake, phases))
     predictions = _predict(fake, samples, classes, 1.0)
     predictions.save(folder / "predictions" / "cifar10.npz")
     scores = predictions.scores()
@@ -80,7 +83,7 @@ def write_fake(
         if fake.members > 1:
             scores |= _pairs(predictions)
             _write_trajectory(folder, fake, classes)
-    (folder / "metrics.json").write_text(json.dumps(scores))
+    write_json(folder / "metrics.json", scores)
     return folder
 
 
@@ -270,8 +273,19 @@ def _ledger(fake: Fake, phases: Sequence[tuple[int, str, int, str]]) -> dict[str
     }
 
 
-def _write_log(path: Path, fake: Fake, phases: Sequence[tuple[int, str, int, str]]) -> None:
-    rows, before = [], (0, 0)
+def write_log(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes a log that belongs to the settings in the folder."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    sealed = seal_table(text.getvalue(), read_run_config(folder).identity)
+    (folder / "log.csv").write_text(sealed)
+
+
+def _log(fake: Fake, phases: Sequence[tuple[int, str, int, str]]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    before = (0, 0)
     for run, name, epochs, events in phases:
         start = before[1] if before[0] == run else 0
         for epoch in range(start + 1, start + epochs + 1):
@@ -294,10 +308,7 @@ def _write_log(path: Path, fake: Fake, phases: Sequence[tuple[int, str, int, str
                 }
             )
         before = (run, start + epochs)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    return rows
 
 
 def _write_trajectory(folder: Path, fake: Fake, classes: int, samples: int = 40) -> None:

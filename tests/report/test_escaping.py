@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from freetickets.config import read_run_config
 from freetickets.experiments import load
 from freetickets.experiments.page import write
 from freetickets.report import comparison_page, read_runs
+from freetickets.seal import open_table, open_text, seal_table, seal_text
+from freetickets.storage import read_json, write_json
 
 from ..experiments.invented import invent_results
 from .fake_runs import FAKES, write_fake
@@ -68,13 +71,15 @@ def evil_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         folder = write_fake(root, replace(fake, name=name), samples=60)
         for test in (folder / "predictions").glob("*.npz"):
             test.rename(test.with_name(f"{Path(f'cifar10{EVIL}').stem}.npz"))
-        metrics = json.loads((folder / "metrics.json").read_text())
-        (folder / "metrics.json").write_text(json.dumps(poison(metrics, ("shift", "ood"))))
-        ledger = json.loads((folder / "ledger.json").read_text())
-        (folder / "ledger.json").write_text(json.dumps(poison(ledger, ())))
-        settings = (folder / "config.yaml").read_text()
+        metrics = read_json(folder / "metrics.json")
+        write_json(folder / "metrics.json", poison(metrics, ("shift", "ood")))
+        write_json(folder / "ledger.json", poison(read_json(folder / "ledger.json"), ()))
+        settings = open_text((folder / "config.yaml").read_text())
         evil = json.dumps(f"wrn{EVIL}")
-        (folder / "config.yaml").write_text(settings.replace("model: wrn-28-10", f"model: {evil}"))
+        settings = settings.replace("model: wrn-28-10", f"model: {evil}")
+        log = open_table((folder / "log.csv").read_text(), read_run_config(folder).identity)
+        (folder / "config.yaml").write_text(seal_text(settings))
+        (folder / "log.csv").write_text(seal_table(log, read_run_config(folder).identity))
         folders.append(folder)
     return folders
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -8,6 +7,8 @@ import pytest
 
 from freetickets.errors import FreeTicketsError
 from freetickets.report import Results, read_run
+from freetickets.seal import open_values
+from freetickets.storage import write_json
 
 from .fake_runs import ALL19, FAKES, LAYERS, write_fake
 
@@ -23,13 +24,13 @@ def change(folder, tmp_path):
     text = (folder / "metrics.json").read_text()
 
     def read(path, value):
-        content = json.loads(text)
+        content = open_values(text)
         *above, last = path
         place = content
         for key in above:
             place = place[key]
         place[last] = value
-        (folder / "metrics.json").write_text(json.dumps(content))
+        write_json(folder / "metrics.json", content)
         return read_run(folder)
 
     yield read

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 
 import pytest
@@ -9,6 +8,8 @@ import pytest
 from freetickets.errors import FreeTicketsError
 from freetickets.report import read_run, read_runs
 from freetickets.report.log import LogRow
+from freetickets.seal import seal_text
+from freetickets.storage import read_json, write_json
 from freetickets.training.folder import LOG_COLUMNS
 
 from .conftest import log_rows
@@ -101,8 +102,7 @@ def test_a_missing_file_is_named_with_what_mends_it(write_run, file):
 )
 def test_a_value_that_cannot_be_meant_is_damage(write_run, file, key, value):
     folder = write_run()
-    content = json.loads((folder / file).read_text())
-    (folder / file).write_text(json.dumps({**content, key: value}))
+    write_json(folder / file, {**read_json(folder / file), key: value})
     fails_with(folder, str(folder / file), "damaged")
 
 
@@ -124,7 +124,7 @@ def test_a_truncated_log_is_damage(write_run):
 )
 def test_damaged_settings_are_named(write_run, content):
     folder = write_run()
-    (folder / "config.yaml").write_text(content)
+    (folder / "config.yaml").write_text(seal_text(content))
     fails_with(folder, "config.yaml", "leave this run out")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from freetickets.errors import FreeTicketsError
 
@@ -44,7 +45,9 @@ class Bench:
         for number, folder in ((1, self.folder), (2, self.other)):
             if not folder.exists():
                 self.kind.make(folder, number)
-        self.expected = digest(self.kind.load(self.folder))
+        own = self.kind.load(self.folder)
+        self.expected = digest(own)
+        self._parts = _digests(own), _digests(self.kind.load(self.other))
         self._alien = {file: self._with_other(file) for file in self.kind.files}
 
     def damage(self, seed: str) -> tuple[str, bytes, bool]:
@@ -61,7 +64,8 @@ class Bench:
         """Loads the folder with other bytes in one of its files, and judges what comes of it."""
         with self._replaced(file, data):
             try:
-                found = digest(self.kind.load(self.folder))
+                content = self.kind.load(self.folder)
+                found = digest(content)
             except FreeTicketsError as error:
                 if _wanted_memory(error):
                     return Outcome(MEMORY, str(error))
@@ -75,9 +79,16 @@ class Bench:
             return Outcome(WRONG, f"{file} of another run was accepted")
         if found == self.expected:
             return Outcome(SAME)
-        if found == self._alien[file] and file not in self.kind.owned:
+        if file not in self.kind.owned and (found == self._alien[file] or self._is_mixed(content)):
             return Outcome(OTHER)  # a good file in the wrong place: only an owned one can tell
         return Outcome(WRONG if self.kind.sealed else CHANGED)
+
+    def _is_mixed(self, content: Any) -> bool:
+        """Whether each part is whole, of this folder or of the other: a file ties no parts."""
+        parts = _digests(content)
+        return bool(parts) and all(
+            part in both for part, *both in zip(parts, *self._parts, strict=True)
+        )
 
     def _with_other(self, file: str) -> str:
         """What the folder holds with a file of the other one; nothing, if that is refused."""
@@ -101,6 +112,11 @@ class Bench:
             yield
         finally:
             kept.replace(path)
+
+
+def _digests(content: Any) -> list[str]:
+    """Of the arrays of a data set, one by one."""
+    return [digest(part) for part in content] if isinstance(content, tuple) else []
 
 
 def _wanted_memory(error: BaseException | None) -> bool:

@@ -18,9 +18,12 @@ _MEMBERS = 2
 
 
 def members(settings: Settings) -> Iterator[Ratio | str]:
-    """Two members of a small network, which alone can't fill two cores."""
-    model, batch = settings.tiny("cnn"), settings.batch or 64
-    epochs = 0.2 if settings.small else 8
+    """Two members of a network so small that a second core hardly helps a step of it.
+
+    Whole commands are compared, and two more processes take seconds to start: hence many epochs.
+    """
+    model, batch = settings.tiny("cnn-8"), settings.batch or 16
+    epochs = 0.2 if settings.small else 16
     command = f"train dst --model {model} --tickets {_MEMBERS} --epochs {epochs} --quiet --json"
     command += f" --batch-size {batch} --backend masked"  # "auto" would measure, in each process
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import lzma
 import math
+import os
+import struct
 import tokenize
 import zipfile
 import zlib
@@ -126,6 +128,9 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
     """Refuses an archive that would unpack to far more than it is, before anything is unpacked."""
     held = path.stat().st_size
     names = archive.namelist()
+    # An entry that says it is longer than it is swallows the next one, and zipfile does not mind.
+    if len(names) != _promised_members(archive, path):
+        raise FreeTicketsError(f"{path} is damaged: it does not hold as many arrays as it says")
     if len(set(names)) < len(names):
         raise FreeTicketsError(f"{path} is damaged: it holds two arrays of one name")
     for info in archive.infolist():
@@ -140,6 +145,14 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
                 f"{path}: {info.filename} would unpack to {info.file_size:,} bytes, which can't be "
                 "meant: it was not opened"
             )
+
+
+def _promised_members(archive: zipfile.ZipFile, path: Path) -> int:
+    """The number of members that the last record of an archive gives."""
+    with path.open("rb") as file:
+        file.seek(-22 - len(archive.comment), os.SEEK_END)
+        (count,) = struct.unpack_from("<H", file.read(22), 10)
+    return int(count)
 
 
 def _read_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Header:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from ... import __version__
 from ...errors import FreeTicketsError
+from ...seal import open_values, seal_values
 from ..download import write_whole
 from .apply import corrupt
 from .frost import frost_source
@@ -111,7 +112,7 @@ class CorruptedSet:
                 f"{self.folder} holds files of another origin: choose another --output"
             )
         with _replace(note) as file:
-            text = json.dumps({**wanted, "freetickets": __version__}, indent=2)
+            text = json.dumps(seal_values({**wanted, "freetickets": __version__}), indent=2)
             file.write(text.encode() + b"\n")
 
     def has(self, name: str) -> bool:
@@ -210,7 +211,6 @@ def _replace(path: Path) -> Iterator[Any]:
 
 def _read_note(path: Path) -> dict[str, Any]:
     try:
-        note = json.loads(path.read_text())
+        return open_values(path.read_text())
     except (OSError, ValueError) as error:
         raise FreeTicketsError(f"can't read {path} ({error}): choose another --output") from error
-    return note if isinstance(note, dict) else {}
