@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from ..device import find_device
-from .parallel import Ranks, ignore_unsaved_buffers, meet, reduce_one_by_one
+from .parallel import Ranks, ignore_unsaved_buffers, local_rank, meet, reduce_one_by_one
 
 
 class Compute:
@@ -83,10 +82,12 @@ def make_compute(device: str, amp: bool) -> Compute:
         device: Its name, as `find_device` takes it.
         amp: Whether to compute in 16 bits where that is safe.
     """
+    on_gpus = distributed.is_torchelastic_launched() and torch.cuda.is_available()
+    if on_gpus and device in ("auto", "cuda"):
+        device = f"cuda:{local_rank()}"  # from the start: a first touch takes memory of a device
     found = find_device(device)
-    ranks = meet(found)
-    if ranks.world > 1 and found.type == "cuda":
-        found = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    if found.type == "cuda":
         torch.cuda.set_device(found)
+    ranks = meet(found)
     sixteen = torch.float16 if found.type == "cuda" else torch.bfloat16
     return Compute(found, sixteen if amp else None, ranks)

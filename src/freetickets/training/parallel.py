@@ -91,7 +91,7 @@ class Ranks:
             return
         # However long it takes: data may have to be fetched.
         group = distributed.new_group(backend="gloo", timeout=timedelta(days=30))
-        leads = int(os.environ.get("LOCAL_RANK", "0")) == 0
+        leads = local_rank() == 0
         if not leads:
             distributed.barrier(group)
         yield
@@ -214,6 +214,11 @@ def meet(device: torch.device) -> Ranks:
 def rank() -> int:
     """The number that torchrun has given to this process; 0 without torchrun."""
     return int(os.environ.get("RANK", "0")) if distributed.is_torchelastic_launched() else 0
+
+
+def local_rank() -> int:
+    """The number that torchrun has given to this process among those of its machine."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
 
 
 @contextmanager

@@ -1,0 +1,107 @@
+"""Devices, precisions and updates, beside PyTorch's own words for them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from freetickets.errors import FreeTicketsError
+from freetickets.training import compute
+from freetickets.training.compute import Compute, make_compute
+from freetickets.training.parallel import Ranks
+
+
+@pytest.fixture
+def network() -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(4, 3)
+
+
+@pytest.fixture
+def inputs() -> Tensor:
+    return torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
+
+
+def sgd(network: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(network.parameters(), lr=0.1)
+
+
+def test_alone_in_single_precision_it_is_a_plain_step(network: nn.Linear, inputs: Tensor) -> None:
+    ours = Compute()
+    assert ours.wrap(network) is network
+    with ours.autocast():
+        output = network(inputs)
+    assert ours.single(output) is output
+    gradient = torch.autograd.grad(output.square().mean(), network.weight)[0]
+    before = network.weight.detach().clone()
+    ours.update(network(inputs).square().mean(), sgd(network))
+    torch.testing.assert_close(network.weight.detach(), before - 0.1 * gradient)
+    assert ours.state_dict() == {}
+    ours.load_state_dict({})
+
+
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
+def test_another_precision_is_left_again_behind_the_network(
+    network: nn.Linear, inputs: Tensor, precision: torch.dtype
+) -> None:
+    ours = Compute(precision=precision)
+    with ours.autocast():
+        output = network(inputs)
+    assert output.dtype == precision
+    assert ours.single(output).dtype == torch.float32
+    assert torch.equal(ours.single(output), output.float())
+
+
+def test_gradients_of_half_precision_are_scaled_and_a_step_that_overflows_is_left_out(
+    network: nn.Linear, inputs: Tensor
+) -> None:
+    ours, plain = Compute(precision=torch.float16), Compute(precision=torch.bfloat16)
+    assert plain.state_dict() == {}
+    state = ours.state_dict()
+    optimizer = sgd(network)
+    before = network.weight.detach().clone()
+    ours.update(network(inputs).square().mean() * 1e38, optimizer)  # infinite once scaled
+    assert torch.equal(network.weight.detach(), before)
+    smaller = ours.state_dict()
+    assert smaller["scale"] == state["scale"] / 2
+    ours.update(network(inputs).square().mean(), optimizer)
+    assert not torch.equal(network.weight.detach(), before)
+    resumed = Compute(precision=torch.float16)
+    resumed.load_state_dict(ours.state_dict())
+    assert resumed.state_dict() == ours.state_dict() != state
+
+
+def test_a_device_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(FreeTicketsError, match="can't use --device warp: "):
+        make_compute("warp", amp=False)
+    assert make_compute("cpu", amp=True).device == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("device", "launched", "expected"),
+    [
+        ("auto", True, "cuda:2"),
+        ("cuda", True, "cuda:2"),
+        ("cuda:1", True, "cuda:1"),
+        ("cpu", True, "cpu"),
+        ("auto", False, "auto"),
+    ],
+)
+def test_each_rank_of_a_machine_takes_its_own_gpu(
+    monkeypatch: pytest.MonkeyPatch, device: str, launched: bool, expected: str
+) -> None:
+    asked: list[str] = []
+
+    def find(name: str) -> torch.device:
+        asked.append(name)
+        return torch.device("cpu")
+
+    monkeypatch.setattr(compute, "find_device", find)
+    monkeypatch.setattr(compute, "meet", lambda _: Ranks())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    if launched:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+    make_compute(device, amp=False)
+    assert asked == [expected]
