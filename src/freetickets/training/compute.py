@@ -86,8 +86,8 @@ def make_compute(device: str, amp: bool) -> Compute:
     if on_gpus and device in ("auto", "cuda"):
         device = f"cuda:{local_rank()}"  # from the start: a first touch takes memory of a device
     found = find_device(device)
-    if found.type == "cuda":
-        torch.cuda.set_device(found)
+    if on_gpus and found.type == "cuda":
+        torch.cuda.set_device(found)  # where NCCL keeps its own memory
     ranks = meet(found)
     sixteen = torch.float16 if found.type == "cuda" else torch.bfloat16
     return Compute(found, sixteen if amp else None, ranks)

@@ -96,7 +96,7 @@ class Job:
             reporter: Shows the progress.
             only: The one run of the plan to train: see `Trainer`.
         """
-        # Optimizers take a second or two to import: pricing a plan should not wait for them.
+        # Pricing a plan should not wait for what only training needs.
         from .compute import make_compute
         from .optimizer import OptimizerOptions
         from .parallel import check_synchronisable, lost_ranks_in_one_line, synchronise_norms
