@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from freetickets.data.unpickle import read_pickle
@@ -56,6 +56,7 @@ def test_a_pickle_of_something_else_and_no_file_are_refused(tmp_path, write_pick
     cut=st.integers(0, 150),
     flips=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),
 )
+@example(cut=0, flips=[(18, 92)])  # an escape in a text that is none
 def test_a_damaged_pickle_is_one_clear_error_or_data(tmp_path, write_pickle, cut, flips):
     path = tmp_path / "a"
     write_pickle(path, CONTENT)
