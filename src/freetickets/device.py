@@ -20,7 +20,10 @@ def find_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return torch.empty(0, device=name).device
+        found = torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:  # the latter: torch is built without it
         reason = str(error).partition("\n")[0]
         raise FreeTicketsError(f"can't use --device {name}: {reason}") from error
+    if found.type == "meta":
+        raise FreeTicketsError(f"can't use --device {name}: it has shapes, but no numbers")
+    return found

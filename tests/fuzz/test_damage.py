@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fuzzing.kinds import KINDS
-from fuzzing.trial import CHANGED, FAILURES, REFUSED, SAME, WRONG, Bench
+from fuzzing.trial import CHANGED, FAILURES, OTHER, REFUSED, SAME, WRONG, Bench
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -49,6 +51,20 @@ def test_what_once_failed_is_refused(home: Path, path: Path) -> None:
     name = path.name.partition("-")[2]
     (file,) = (file for file in bench.kind.files if Path(file).name == name)
     assert bench.load(file, path.read_bytes()).word == REFUSED
+
+
+def test_the_judge_tells_a_whole_array_of_another_set_from_a_changed_one(home: Path) -> None:
+    bench = Bench("npz", home)
+    own, other = (dict(np.load(folder / "data.npz")) for folder in (bench.folder, bench.other))
+
+    def word(**changed: np.ndarray) -> str:
+        file = io.BytesIO()
+        np.savez(file, **{**own, **changed})
+        return bench.load("data.npz", file.getvalue()).word
+
+    assert word() == SAME
+    assert word(x_train=other["x_train"]) == OTHER
+    assert word(x_train=255 - own["x_train"]) == WRONG
 
 
 def test_the_judge_tells_a_loader_that_lets_damage_pass(home: Path) -> None:

@@ -73,8 +73,9 @@ def test_gradients_of_half_precision_are_scaled_and_a_step_that_overflows_is_lef
 
 
 def test_a_device_that_is_not_there_is_one_line() -> None:
-    with pytest.raises(FreeTicketsError, match="can't use --device warp: "):
-        make_compute("warp", amp=False)
+    for name in ("warp", "meta"):
+        with pytest.raises(FreeTicketsError, match=f"can't use --device {name}: "):
+            make_compute(name, amp=False)
     assert make_compute("cpu", amp=True).device == torch.device("cpu")
 
 

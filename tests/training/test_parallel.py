@@ -242,6 +242,22 @@ def test_ranks_that_can_not_meet_are_one_line(monkeypatch: pytest.MonkeyPatch) -
         parallel.meet(torch.device("cpu"))
 
 
+def test_a_rank_that_lost_another_is_not_ended_before_it_has_said_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with (
+            pytest.raises(FreeTicketsError, match="rank 0 lost contact with another rank"),
+            parallel.lost_ranks_in_one_line(),
+        ):
+            raise RuntimeError("Connection closed by peer")
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN  # torchrun sends it
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_an_error_that_is_not_about_ranks_stays_as_it_is() -> None:
     with pytest.raises(RuntimeError, match="shapes"), parallel.lost_ranks_in_one_line():
         raise RuntimeError("shapes do not match")

@@ -319,7 +319,7 @@ class Runner:
         except StoppedError:
             raise
         except FreeTicketsError:
-            evaluate_run(folder, ensemble, root)
+            evaluate_run(folder, ensemble, root)  # the test set, whatever else is missing
             for request in requests:  # one of them can't be had: which, and the others
                 try:
                     evaluate_run(folder, ensemble, root, request=request)
