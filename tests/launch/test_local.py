@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,36 @@ def test_when_the_launcher_is_killed_its_workers_save_and_stop(
         part(run, number).wait(lambda part: part.holder is None)  # released, not left behind
     assert cli(*command("dst", long), "-o", run, "--jobs", 2).code == 0
     assert_same(run, serial("dst", long))
+
+
+SLEEPY = """
+import time, torch
+from pathlib import Path
+def build():
+    if Path("run/.lock").exists():
+        Path("asleep").touch()
+        time.sleep(100)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+"""
+
+
+def test_a_worker_that_is_stopped_outside_of_training_leaves_no_lock(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sleepy.py").write_text(SLEEPY)
+    monkeypatch.chdir(tmp_path)
+    arguments = [*command("dense"), "--model", "sleepy:build", "-o", "run"]
+    worker = [sys.executable, "-m", "freetickets.launch.worker", *arguments]
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(worker, text=True, **pipes)
+    until = time.monotonic() + 120
+    while not Path("asleep").exists():
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    _, said = process.communicate(timeout=60)  # which ends its input
+    assert (process.returncode, said) == (130, "freetickets: interrupted\n")
+    assert not Path("run/.lock").exists()
 
 
 def test_a_second_command_on_the_folder_is_refused_in_one_line(

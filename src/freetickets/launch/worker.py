@@ -21,5 +21,7 @@ def _stop_with_input() -> None:
 
 
 if __name__ == "__main__":
+    # Training saves and stops by itself; before and after it, too, a lock must not be left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     threading.Thread(target=_stop_with_input, daemon=True).start()
     sys.exit(main())
