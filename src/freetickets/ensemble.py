@@ -107,16 +107,14 @@ class Ensemble:
     def __len__(self) -> int:
         return self._members
 
-    def compile(self, batch_size: int = 256) -> Ensemble:
+    def compile(self) -> Ensemble:
         """Returns the same ensemble, made to predict fast on the CPU.
 
         The zeros of sparse members are skipped, BatchNorm is folded into the convolutions, ReLU and
-        additions are fused, and each layer runs sparse or dense, whichever is faster here. On other
-        devices, and where the kernels are not built, the ensemble stays as it is.
-
-        Args:
-            batch_size: The most samples that will be predicted at a time: up to 4 are computed in
-                another way than more. Any number works.
+        additions are fused, and each layer runs sparse or dense, whichever is faster here. A
+        member is compiled when it first meets inputs of a new shape, and compared with the plain
+        network on them; where the two differ, the plain one is used, and a warning says so. On
+        other devices, and where the kernels are not built, the ensemble stays as it is.
         """
         if self._device.type != "cpu":
             return self
@@ -124,7 +122,7 @@ class Ensemble:
 
         compiled = copy.copy(self)
         compiled._predictors = [
-            compile_network(member, ticket.topology, batch_size)
+            compile_network(member, ticket.topology)
             for member, ticket in zip(self._networks, self.tickets, strict=True)
         ]
         return compiled

@@ -98,6 +98,6 @@ def test_a_side_that_predicts_otherwise_is_refused():
 
 
 def test_a_network_that_is_not_compiled_is_no_member(monkeypatch):
-    monkeypatch.setattr(infer, "compile_network", lambda network, topology, batch: network)
+    monkeypatch.setattr(infer, "compile_network", lambda network, topology: network)
     with pytest.raises(FreeTicketsError, match="wrn-10-1 can't be compiled"):
         infer.member_side("wrn-10-1", 0.8, torch.randn(2, 3, 32, 32))

@@ -7,7 +7,7 @@ from freetickets.bench import NAMES, kernels
 from freetickets.bench.curve import Point
 from freetickets.bench.kernels import Conv, LinearNetwork, conv_sides
 from freetickets.bench.timing import Ratio, Timing
-from freetickets.kernels import ops
+from freetickets.kernels.groups import from_groups
 from freetickets.kernels.library import available
 
 pytestmark = pytest.mark.skipif(not available(), reason="the kernels are not built")
@@ -108,7 +108,7 @@ def test_all_sides_of_a_convolution_compute_the_same(conv):
         if direction == "weight gradient":
             sparse = sparse.view(conv.geometry.shape)
         else:
-            sparse = ops.from_groups(sparse, batch)
+            sparse = from_groups(sparse, batch)
         torch.testing.assert_close(contiguous, last, atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(sparse, contiguous, atol=1e-4, rtol=1e-4)
 

@@ -239,7 +239,7 @@ def test_a_compiled_ensemble_is_attacked_by_its_own_gradients(
     ensemble: ft.Ensemble, test_set: Split
 ) -> None:
     plain = attack_predictions(ensemble, test_set)
-    compiled = attack_predictions(ensemble.compile(16), test_set)
+    compiled = attack_predictions(ensemble.compile(), test_set)
     np.testing.assert_allclose(compiled.log_probs, plain.log_probs, atol=2e-4)
 
 

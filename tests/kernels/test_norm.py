@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.kernels import library, norm, ops
-from freetickets.kernels.norm import BatchNormReLU, batch_norm, batch_norm_backward, scale
+from freetickets.kernels import library, norm
+from freetickets.kernels.groups import from_groups, to_groups
+from freetickets.kernels.layout import BatchNormReLU
+from freetickets.kernels.norm import batch_norm, batch_norm_backward, scale
 
 Error = Callable[[Tensor, Tensor], float]
 
@@ -36,7 +38,7 @@ def reference(channels: int, seed: int = 0) -> nn.BatchNorm2d:
 
 
 def grouped_norm(x: Tensor, weight: Tensor, bias: Tensor, bn: nn.BatchNorm2d, relu: bool) -> Tensor:
-    groups, batch = ops.to_groups(x, library.lanes()), len(x)
+    groups, batch = to_groups(x, library.lanes()), len(x)
     if bn.training:
         y = batch_norm(groups, weight, bias, batch, EPS, relu)[0]
     else:
@@ -44,7 +46,7 @@ def grouped_norm(x: Tensor, weight: Tensor, bias: Tensor, bn: nn.BatchNorm2d, re
         y = scale(groups, weight, bias, mean, variance, batch, EPS, relu)
     if batch % library.lanes():
         assert not y[-1, ..., batch % library.lanes() :].any()  # empty lanes stay empty
-    return ops.from_groups(y, batch)
+    return from_groups(y, batch)
 
 
 def directions(function: Callable[..., Tensor], *leaves: Tensor) -> list[Tensor]:
@@ -85,7 +87,7 @@ def test_batch_norm_and_its_gradients_are_pytorchs(
 def test_statistics_are_those_of_the_samples_alone(error: Error) -> None:
     x = maps(11, 5, 4, 3)
     weight, bias = torch.ones(5), torch.zeros(5)
-    _, mean, variance = batch_norm(ops.to_groups(x, library.lanes()), weight, bias, 11, EPS, False)
+    _, mean, variance = batch_norm(to_groups(x, library.lanes()), weight, bias, 11, EPS, False)
     expected_variance, expected_mean = torch.var_mean(x.double(), (0, 2, 3), correction=0)
     assert error(mean, expected_mean) < 1e-6
     assert error(variance, expected_variance) < 1e-5
@@ -95,7 +97,7 @@ def test_a_far_mean_does_not_swallow_the_variance(error: Error) -> None:
     """The sum of squares minus the square of the sum would have no digit left."""
     x = maps(16, 3, 8, 8) * 0.01 + 1000
     ones, zeros = torch.ones(3), torch.zeros(3)
-    y, _, variance = batch_norm(ops.to_groups(x, library.lanes()), ones, zeros, 16, EPS, False)
+    y, _, variance = batch_norm(to_groups(x, library.lanes()), ones, zeros, 16, EPS, False)
     expected = torch.var(x.double(), (0, 2, 3), correction=0)
     assert error(variance, expected) < 1e-2
     assert y.isfinite().all()
@@ -142,18 +144,18 @@ def test_a_nan_is_not_lost_in_relu(instructions: str) -> None:
     """Whoever watches the loss must see that something is wrong."""
     x, ones, zeros = maps(5, 3, 4, 4), torch.ones(3), torch.zeros(3)
     x[0, 1, 2, 3] = torch.nan
-    groups = ops.to_groups(x, library.lanes())
+    groups = to_groups(x, library.lanes())
     y = scale(groups, ones, zeros, zeros, ones, 5, EPS, True)
-    assert ops.from_groups(y, 5).isnan().nonzero().tolist() == [[0, 1, 2, 3]]
+    assert from_groups(y, 5).isnan().nonzero().tolist() == [[0, 1, 2, 3]]
     y, _, _ = batch_norm(groups, ones, zeros, 5, EPS, True)
-    assert ops.from_groups(y, 5)[:, 1].isnan().all()
+    assert from_groups(y, 5)[:, 1].isnan().all()
 
 
 def test_maps_of_other_channels_are_refused() -> None:
     x, ones = torch.zeros(1, 4, 2, 2, 8), torch.ones(3)
-    with pytest.raises(FreeTicketsError, match="BatchNorm of 3 channels can't take 4"):
+    with pytest.raises(FreeTicketsError, match="BatchNorm of 3 channels can't take maps of 4"):
         batch_norm(x, ones, ones, 8, EPS, False)
-    with pytest.raises(FreeTicketsError, match="BatchNorm of 3 channels can't take 4"):
+    with pytest.raises(FreeTicketsError, match="BatchNorm of 3 channels can't take maps of 4"):
         scale(x, ones, ones, ones, ones, 8, EPS, False)
 
 
@@ -172,7 +174,7 @@ def test_the_module_is_batch_norm_and_relu() -> None:
 @pytest.mark.parametrize("relu", [True, False])
 @pytest.mark.parametrize("batch", [5, 16])
 def test_batch_norm_keeps_the_rules_of_operators(batch: int, relu: bool) -> None:
-    x = ops.to_groups(maps(batch, 3, 4, 5), library.lanes()).requires_grad_()
+    x = to_groups(maps(batch, 3, 4, 5), library.lanes()).requires_grad_()
     weight, bias = (torch.rand(3).requires_grad_() for _ in range(2))
     mean, variance = torch.rand(3), torch.rand(3) + 0.5
     torch.library.opcheck(batch_norm, (x, weight, bias, batch, EPS, relu))

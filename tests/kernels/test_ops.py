@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from freetickets.errors import FreeTicketsError
-from freetickets.kernels import library, linear, ops
+from freetickets.kernels import groups, library, linear, ops
+from freetickets.kernels.groups import from_groups, to_groups
 from freetickets.kernels.library import Geometry
 
 Error = Callable[[Tensor, Tensor], float]
@@ -104,10 +105,10 @@ def directions(function: Callable[..., Tensor], *leaves: Tensor | None) -> list[
 
 def sparse_conv2d(layer: Layer, dense: int = SPARSE) -> Callable[..., Tensor]:
     def run(x: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-        grouped = ops.to_groups(x, library.lanes())
+        grouped = to_groups(x, library.lanes())
         y = ops.conv2d(grouped, values, layer.indices, layer.plan, bias, *layer.settings, dense)
         assert not y.isnan().any()  # in the empty lanes neither
-        return ops.from_groups(y, len(x))
+        return from_groups(y, len(x))
 
     return run
 
@@ -195,14 +196,14 @@ def test_a_fused_convolution_is_pytorchs_in_either_layout(
     skip = torch.randn(wanted.shape, generator=generator)
     if residual:
         wanted = wanted + skip
-    x = ops.to_groups(layer.x, lanes)
+    x = to_groups(layer.x, lanes)
     y = ops.fused_conv2d(
         x, layer.values, layer.plan, case.geometry, layer.bias,
-        ops.to_groups(skip, lanes) if residual else None, relu,
+        to_groups(skip, lanes) if residual else None, relu,
         ops.prepare(x, layer.values, layer.plan, case.geometry) if prepared else None, scaling,
     )  # fmt: skip
     assert not y.isnan().any()
-    found = ops.from_groups(y, case.batch)
+    found = from_groups(y, case.batch)
     assert error(found, wanted.relu() if relu else wanted) < 1e-4
 
 
@@ -210,11 +211,11 @@ def test_a_fused_convolution_is_pytorchs_in_either_layout(
 def test_a_nan_is_not_lost_in_relu(instructions: str, lanes: int | None) -> None:
     layer = make(Case(5, Geometry((3, 2, 1, 1)), (3, 7), 1.0, False, 1))
     layer.x[2, 1, 0, 6] = torch.nan
-    x = ops.to_groups(layer.x, lanes or library.lanes())
+    x = to_groups(layer.x, lanes or library.lanes())
     scaling = ops.Scaling(torch.ones(2), torch.ones(2), True)
     for arguments in ({"relu": True}, {"scaling": scaling}):
         y = ops.fused_conv2d(x, layer.values, layer.plan, Geometry((3, 2, 1, 1)), **arguments)
-        found = ops.from_groups(y, 5).isnan().nonzero().tolist()
+        found = from_groups(y, 5).isnan().nonzero().tolist()
         assert found == [[2, channel, 0, 6] for channel in range(3)]
 
 
@@ -242,9 +243,9 @@ def test_any_direction_may_run_dense(error: Error, dense: int, case: Case) -> No
 @settings(max_examples=40, deadline=None)
 def test_groups_lead_back_and_their_empty_lanes_are_zero(batch, channels, height, width, lanes):
     x = torch.randn(batch, channels, height, width)
-    grouped = ops.to_groups(x, lanes)
+    grouped = to_groups(x, lanes)
     assert grouped.shape == (-(-batch // lanes), channels, height, width, lanes)
-    assert torch.equal(ops.from_groups(grouped, batch), x)
+    assert torch.equal(from_groups(grouped, batch), x)
     padded = F.pad(x, (0, 0, 0, 0, 0, 0, 0, grouped.shape[0] * lanes - batch))
     regrouped = padded.view(-1, lanes, channels, height, width).permute(0, 2, 3, 4, 1)
     assert torch.equal(grouped, regrouped)
@@ -413,7 +414,8 @@ def test_the_kernels_run_on_as_many_threads_as_pytorch_has(
         asked.setdefault(function, set()).add(arguments[-1])
         call(function, *arguments)
 
-    monkeypatch.setattr(ops, "call", noted)
+    for module in (ops, groups):
+        monkeypatch.setattr(module, "call", noted)
     for count in (1, 2):
         threads(count)
         for case, run in ((CONV, sparse_conv2d), (LINEAR, sparse_linear)):
@@ -439,7 +441,7 @@ def check(operator: Any, *arguments: Any) -> None:
 @pytest.mark.parametrize("batch", [5, 16])
 def test_conv2d_keeps_the_rules_of_operators(dense: int, batch: int) -> None:
     x, values, indices, plan, bias, parts = make(CONV._replace(batch=batch))
-    grouped = ops.to_groups(x, library.lanes())
+    grouped = to_groups(x, library.lanes())
     leaves = grouped.requires_grad_(), values.requires_grad_()
     check(ops.conv2d, *leaves, indices, plan, bias.requires_grad_(), *parts, dense)
     check(ops.conv2d, *leaves, indices, plan, None, *parts, dense)
@@ -448,7 +450,7 @@ def test_conv2d_keeps_the_rules_of_operators(dense: int, batch: int) -> None:
 @pytest.mark.parametrize("batch", [5, 16])
 def test_the_gradients_of_conv2d_keep_the_rules_of_operators(dense: int, batch: int) -> None:
     x, values, indices, plan, _, parts = make(CONV._replace(batch=batch))
-    grouped = ops.to_groups(x, library.lanes())
+    grouped = to_groups(x, library.lanes())
     y = ops.conv2d(grouped, values, indices, plan, None, *parts, dense)
     gradient, size = torch.randn_like(y), list(x.shape[2:])
     check(ops.conv2d_input_gradient, gradient, values, indices, plan, size, *parts, dense)
@@ -494,5 +496,5 @@ def test_columns_are_the_same_numbers_in_another_order() -> None:
 @pytest.mark.parametrize("batch", [5, 16])
 def test_the_ways_in_and_out_of_groups_keep_the_rules_of_operators(batch: int) -> None:
     x = torch.randn(batch, 3, 4, 5)
-    check(ops.to_groups, x.requires_grad_(), library.lanes())
-    check(ops.from_groups, ops.to_groups(x.detach(), library.lanes()).requires_grad_(), batch)
+    check(to_groups, x.requires_grad_(), library.lanes())
+    check(from_groups, to_groups(x.detach(), library.lanes()).requires_grad_(), batch)

@@ -126,7 +126,7 @@ def member_side(model: str, sparsity: float, x: Tensor) -> Predict:
         FreeTicketsError: It can't be compiled, or predicts something else then.
     """
     network, topology = make_network(model, sparsity)
-    compiled = compile_network(network, topology, len(x))
+    compiled = compile_network(network, topology)
     if compiled is network:
         raise FreeTicketsError(
             f"{model} can't be compiled for prediction: are the sparse kernels built?"

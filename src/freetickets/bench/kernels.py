@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..kernels import linear as linear_ops
 from ..kernels import ops
+from ..kernels.groups import to_groups
 from ..kernels.library import Geometry, lanes
 from ..kernels.operator import run
 from ..sparsity.topology import random_mask
@@ -243,7 +244,7 @@ def _sparse_sides(
     indices = mask.flatten().nonzero().flatten().int()
     values, plan = weight[mask], ops.make_plan(indices, geometry)
     size, (shape, stride, padding) = list(x.shape[2:]), map(list, geometry)
-    x, gradient = ops.to_groups(x, lanes()), ops.to_groups(gradient, lanes())
+    x, gradient = to_groups(x, lanes()), to_groups(gradient, lanes())
     layer = (shape, stride, padding, 0)
     return [
         lambda: run(ops.conv2d, x, values, indices, plan, None, *layer),

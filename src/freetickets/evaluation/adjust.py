@@ -48,7 +48,7 @@ def adjust(
     spec = data.get_spec(str(ensemble.info["dataset"]), data_dir, ensemble.info.get("image_size"))
     _, held_out = data.hold_out(data.load(spec, "train", data_dir), share)
     assert held_out is not None
-    adjusted = ensemble.compile(batch_size)
+    adjusted = ensemble.compile()
     if size is not None:
         adjusted = adjusted.select(held_out, held_out.labels, size, batch_size)
     if scope is not None:

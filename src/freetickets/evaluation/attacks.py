@@ -72,7 +72,7 @@ def attack_predictions(
         for member in range(network.members if isinstance(network, MemberNetwork) else 1)
     ]
     mean, std = ensemble.info["mean"], ensemble.info["std"]
-    predictor = ensemble.compile(batch_size).with_temperature(None)
+    predictor = ensemble.compile().with_temperature(None)
     found: list[list[np.ndarray]] = [[] for _ in sources]
     first = 0
     for pixels in ensemble.batches(split, batch_size, normalised=False):

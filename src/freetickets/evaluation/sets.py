@@ -50,7 +50,7 @@ class Predictor:
     def predict(self, parts: Iterable[AnySplit], info: dict[str, Any]) -> Predictions:
         """Predicts samples, part after part, as members do before any temperature."""
         if self._fast is None:
-            self._fast = self.ensemble.compile(self.batch_size).with_temperature(None)
+            self._fast = self.ensemble.compile().with_temperature(None)
         logs, labels = [], []
         for split in parts:
             labels.append(split.labels.numpy())

@@ -105,8 +105,8 @@ def _conv2d_trials(layer: SparseLayer, size: tuple[int, int, int]) -> dict[int, 
     samples, height, width = size
     geometry, width_of_group = layer.geometry, lanes()
     groups = -(-samples // width_of_group)
-    x = _noise(groups, geometry.shape[1], height, width, width_of_group)
-    gradient = _noise(
+    x = noise(groups, geometry.shape[1], height, width, width_of_group)
+    gradient = noise(
         groups, geometry.shape[0], *geometry.output_size(height, width), width_of_group
     )
     values, indices, plan = layer.values.detach(), layer.indices, layer.plan
@@ -122,7 +122,7 @@ def _conv2d_trials(layer: SparseLayer, size: tuple[int, int, int]) -> dict[int, 
 
 def _linear_trials(layer: SparseLayer, size: tuple[int, int, int]) -> dict[int, tuple[_Way, _Way]]:
     outputs, inputs = layer.geometry.shape[:2]
-    x, gradient = _noise(size[0], inputs), _noise(size[0], outputs)
+    x, gradient = noise(size[0], inputs), noise(size[0], outputs)
     values, indices, plan = layer.values.detach(), layer.indices, layer.plan
     settings: Any = ([outputs, inputs], lanes())
     return _both_ways(
@@ -132,7 +132,7 @@ def _linear_trials(layer: SparseLayer, size: tuple[int, int, int]) -> dict[int, 
     )
 
 
-def _noise(*shape: int) -> Tensor:
+def noise(*shape: int) -> Tensor:
     """Something to compute with; the global generator belongs to the training."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(0))
 

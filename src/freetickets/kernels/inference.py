@@ -1,415 +1,277 @@
-"""Networks for prediction only: BatchNorm folded into convolutions, additions and ReLU fused."""
+"""Networks that only predict, on the CPU, but fast; or as they are, where that can't be right."""
 
 from __future__ import annotations
 
 import copy
-import functools
+import inspect
 import operator
-from collections.abc import Mapping
-from typing import Any, cast
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_flatten
 
-from . import ops
 from .choice import dense_is_faster
-from .layers import can_be_sparse, geometry_of
-from .library import Geometry, available, lanes
-from .linear import linear
-from .norm import BatchNormReLU, scale
-from .operator import run
+from .compiler import FEW_SAMPLES, Parts, compile_graph
+from .layout import BatchNormReLU
+from .library import available
+from .maps import in_transform
 
-# Up to this many samples, vectors lie along the rows of a map; from there on, across samples.
-_FEW_SAMPLES = 4
+# How far a compiled network may be from the plain one, as a share of the largest output.
+_TOLERANCE = 1e-4
+# Beyond so many kinds of inputs a network is called with ever new ones: they are not worth it.
+_MOST_KINDS = 256
 
-_ADDITIONS = (operator.add, operator.iadd, torch.add)
-_RELU_FUNCTIONS = (F.relu, torch.relu)
-_POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)
+_Inputs = tuple[Any, ...]
 
 
 class CompiledNetwork(nn.Module):
-    """A network that can only predict, on the CPU, but fast.
+    """A network that predicts what another does, but faster.
+
+    For each new shape of its inputs it is rewritten, and compared with the plain network on these
+    inputs; if the two differ, or something fails, the plain network answers all such inputs, and a
+    warning says so. It may be called from several threads at once.
 
     Args:
-        model: The network, in evaluation mode; it is not changed.
+        model: The network, in evaluation mode; it is not changed, and later changes of it are not
+            seen.
         topology: Its sparse weights.
-        batch_size: The most samples of a call that it is made for; any number works.
+
+    Attributes:
+        fallbacks: Why the plain network is used, for each kind of inputs for which it is.
     """
 
-    def __init__(self, model: nn.Module, topology: Mapping[str, Tensor], batch_size: int) -> None:
+    def __init__(self, model: nn.Module, topology: Mapping[str, Tensor]) -> None:
         super().__init__()
-        self._state = _State(1 if batch_size <= _FEW_SAMPLES else lanes())
+        self.fallbacks: dict[_Inputs, str] = {}
         self._original = model
-        self._use_original: bool | None = None
-        model = copy.deepcopy(model).eval().requires_grad_(False)
-        graph = _Tracer().trace(model)
-        self._network = _Compiler(model, graph, topology, self._state).compile()
+        self._parts = Parts(copy.deepcopy(model).requires_grad_(False), topology)
+        self._graphs: dict[_Inputs, fx.Graph] = {}
+        self._ways: dict[_Inputs, Callable[..., Any]] = {}
+        self._pays: dict[Any, bool] = {}
+        self._lock = threading.RLock()
 
-    @torch.no_grad()
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, *inputs: Any, **options: Any) -> Any:
         """Returns what the network returns."""
-        self._state.batch = len(x)
-        if self._use_original is None:
-            # Each layer takes its faster way; whether that pays as a whole, one more look tells.
-            self._network(x)
-            self._use_original = dense_is_faster(
-                None, lambda: self._network(x), lambda: self._original(x)
+        kind = None if options else _kind(inputs)
+        if kind is None:
+            return self._original(*inputs, **options)
+        with torch.no_grad():
+            way = self._ways.get(kind)
+            if way is None:
+                return self._first(kind, inputs)
+            if way is self._original:
+                return way(*inputs)
+            try:
+                return way(*inputs)
+            except Exception as error:  # shapes within the network depend on numbers, say
+                self._fall_back(kind, error)
+                return self._original(*inputs)
+
+    def _first(self, kind: _Inputs, inputs: _Inputs) -> Any:
+        """Finds the way for a new kind of inputs, and answers the first of them."""
+        with self._lock:
+            if kind in self._ways:  # another thread was faster
+                return self(*inputs)
+            if len(self._ways) >= _MOST_KINDS:
+                return self._original(*inputs)
+            kept = _copy(inputs)  # a network may write to its inputs
+            wanted = self._original(*inputs)  # what it refuses, it refuses here
+            try:
+                # Not the module itself, which prints where an error occurs.
+                way = compile_graph(self._parts, self._graph(kept), kept).forward
+                found = way(*_copy(kept))
+                if not agree(found, wanted):
+                    raise ValueError("it answers something else")
+            except _NotTracedError as error:
+                self.fallbacks[kind] = str(error)
+                self._ways[kind] = self._original
+            except Exception as error:  # the network's own code runs, and may do anything
+                self._fall_back(kind, error)
+            else:
+                self._ways[kind] = way if self._does_pay(way, kept) else self._original
+                if self._ways[kind] is way:
+                    return found
+            return wanted
+
+    def _graph(self, inputs: _Inputs) -> fx.Graph:
+        """What the network does, for inputs of these types."""
+        key = tuple(None if isinstance(x, Tensor) else (x,) for x in inputs)
+        if key not in self._graphs:
+            try:
+                self._graphs[key] = _trace(self._parts.model, inputs)
+            except Exception as error:
+                raise _NotTracedError(f"{type(error).__name__}: {error}") from error
+        return self._graphs[key]
+
+    def _does_pay(self, way: Callable[..., Any], inputs: _Inputs) -> bool:
+        """Whether the whole is faster than the plain network; its layers are, each by itself."""
+        key = tuple((x.shape[1:], len(x) <= FEW_SAMPLES) for x in inputs if _has_samples(x))
+        if key not in self._pays:
+            self._pays[key] = not dense_is_faster(
+                None, lambda: way(*inputs), lambda: self._original(*inputs)
             )
-        return cast(Tensor, self._original(x) if self._use_original else self._network(x))
+        return self._pays[key]
+
+    def _fall_back(self, kind: _Inputs, error: Exception) -> None:
+        """Has the plain network answer such inputs, from now on."""
+        self._ways[kind] = self._original
+        self.fallbacks[kind] = f"{type(error).__name__}: {error}"
+        shapes = ", ".join(str(list(part[0])) for part in kind if isinstance(part, tuple))
+        reason = str(error).strip().split("\n")[0]
+        warnings.warn(
+            f"the compiled network can't answer inputs of {shapes}: {reason}; "
+            "the plain one does, which is right, but slower",
+            stacklevel=4,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out what can't be copied, and can be made again."""
+        made: dict[str, Any] = {"_lock": None, "_ways": {}, "_graphs": {}}
+        return {**self.__dict__, **made}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._lock = threading.RLock()
 
 
-def compile_network(model: nn.Module, topology: Mapping[str, Tensor], batch_size: int) -> nn.Module:
-    """Returns a network that predicts the same, faster; the network itself if there is no way.
+def compile_network(model: nn.Module, topology: Mapping[str, Tensor]) -> nn.Module:
+    """Returns a network that predicts the same, faster; the network itself if it is dense.
 
-    That is a dense network, or one whose code can't be traced (it branches on its inputs, say).
+    Args:
+        model: The network, in evaluation mode.
+        topology: Its sparse weights.
     """
-    if not available() or not topology:
+    if not available() or not topology or any(module.training for module in model.modules()):
         return model
-    try:
-        return CompiledNetwork(model, topology, batch_size)
-    except Exception:  # tracing runs the network's own code, which may do anything
-        return model
+    return CompiledNetwork(model, topology)
 
 
-class _State:
-    """What the parts of a compiled network share."""
+def agree(found: Any, wanted: Any) -> bool:
+    """Whether two outputs are the same, but for rounding."""
+    (mine, mine_tree), (theirs, theirs_tree) = tree_flatten(found), tree_flatten(wanted)
+    return mine_tree == theirs_tree and all(map(_agree, mine, theirs))
 
-    def __init__(self, width: int) -> None:
-        self.lanes = width
-        self.batch = 0
+
+def _agree(found: Any, wanted: Any) -> bool:
+    if not isinstance(wanted, Tensor) or not isinstance(found, Tensor):
+        return type(found) is type(wanted) and bool(found == wanted)
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return False
+    if not wanted.is_floating_point():
+        return torch.equal(found, wanted)
+    finite = wanted.isfinite()
+    if not torch.equal(finite, found.isfinite()):
+        return False
+    if not torch.equal(found[~finite].nan_to_num(), wanted[~finite].nan_to_num()):
+        return False
+    found, wanted = found[finite], wanted[finite]
+    limit = _TOLERANCE * wanted.abs().max() if wanted.numel() else 0.0
+    return bool(((found - wanted).abs() <= limit).all())
+
+
+# ---- inputs
+
+
+def _kind(inputs: _Inputs) -> _Inputs | None:
+    """What inputs are but for their numbers; None if only the plain network can answer them."""
+    if torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling() or in_transform():
+        return None
+    found: list[Any] = []
+    for x in inputs:
+        if type(x) in (Tensor, nn.Parameter):
+            if x.device.type != "cpu" or (x.requires_grad and torch.is_grad_enabled()):
+                return None
+            found.append((x.shape, x.dtype))
+        elif x is None or type(x) in _CONSTANTS:
+            found.append(x)
+        else:
+            return None
+    return tuple(found)
+
+
+_CONSTANTS = (bool, int, float, str)
+
+
+def _has_samples(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.dim() > 0
+
+
+def _copy(inputs: _Inputs) -> _Inputs:
+    return tuple(x.clone() if isinstance(x, Tensor) else x for x in inputs)
+
+
+# ---- tracing
+
+
+class _NotTracedError(Exception):
+    """A network's code can't be traced: it branches on its inputs, say."""
+
+
+_tracing = threading.Lock()
+
+
+def _trace(model: nn.Module, inputs: _Inputs) -> fx.Graph:
+    """What a network does, in terms of PyTorch's own modules and functions."""
+    fixed: dict[str, Any] = {}
+    for place, (name, parameter) in enumerate(inspect.signature(model.forward).parameters.items()):
+        given = inputs[place] if place < len(inputs) else parameter.default
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.KEYWORD_ONLY):
+            raise TypeError(f"its input {name} is not given by its place")
+        if parameter.kind is not parameter.VAR_KEYWORD and not isinstance(given, Tensor):
+            fixed[name] = given
+    with _tracing:
+        return _Tracer().trace(model, fixed or None)
+
+
+class _Proxy(fx.Proxy):
+    """Stands for a tensor, and knows what works in place: fx takes `x += y` for `x = x + y`."""
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        self.tracer.create_proxy("call_function", operator.setitem, (self, place, value), {})
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    function = getattr(operator, name)
+
+    def traced(self: _Proxy, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    return traced
+
+
+for _name in (
+    "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior",
+    "ixor", "ilshift", "irshift",
+):  # fmt: skip
+    setattr(_Proxy, f"__{_name}__", _in_place(_name))
 
 
 class _Tracer(fx.Tracer):
-    """Traces through a network's own modules down to those of PyTorch."""
+    """Traces through a network's own modules down to those of PyTorch.
+
+    While it traces, all modules of the process call it: those of other threads must not notice.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return isinstance(m, BatchNormReLU) or super().is_leaf_module(m, module_qualified_name)
 
+    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        if threading.get_ident() != self._thread:
+            return forward(*args, **kwargs)
+        return super().call_module(m, forward, args, kwargs)
 
-# ---- the parts of a compiled network: maps come and go grouped
-
-
-class _Enter(nn.Module):
-    def __init__(self, state: _State) -> None:
-        super().__init__()
-        self._state = state
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self._state.lanes == 1:
-            return x.contiguous().unsqueeze(-1)
-        return run(ops.to_groups, x, self._state.lanes)
-
-
-class _Leave(nn.Module):
-    def __init__(self, state: _State) -> None:
-        super().__init__()
-        self._state = state
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self._state.lanes == 1:
-            return x.squeeze(-1)
-        return cast(Tensor, run(ops.from_groups, x, self._state.batch))
-
-
-class _FusedConv2d(nn.Module):
-    """relu?(convolution + bias + residual), by the faster way, which the first call finds.
-
-    Attributes:
-        relu: Whether ReLU follows.
-        scale: The BatchNorm that comes before it.
-    """
-
-    def __init__(self, weight: Tensor, bias: Tensor, geometry: Geometry, mask: Tensor) -> None:
-        super().__init__()
-        self.geometry = geometry
-        self.relu = False
-        self.scale: _Scale | None = None
-        indices = mask.flatten().nonzero().flatten().int()
-        self.register_buffer("weight", weight)
-        self.register_buffer("bias", bias)
-        self.register_buffer("values", weight.flatten()[indices.long()])
-        self.register_buffer("plan", ops.make_plan(indices, geometry))
-        self._entries: dict[tuple[int, ...], Tensor | None] = {}
-
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        size = (*x.shape[2:], torch.get_num_threads())
-        if size not in self._entries:
-            self._entries[size] = self._choose(x)
-        entries = self._entries[size]
-        return self._dense(x, residual) if entries is None else self._sparse(x, residual, entries)
-
-    def _choose(self, x: Tensor) -> Tensor | None:
-        """The prepared weights, or None if dense is faster."""
-        values, plan = cast(Tensor, self.values), cast(Tensor, self.plan)
-        entries = ops.prepare(x, values, plan, self.geometry)
-        few = x[:4]  # groups enough to tell
-        key = (
-            f"fused {self.geometry} {values.numel()} {tuple(few.shape)} "
-            f"{self.scale is not None} x{torch.get_num_threads()}"
-        )
-        dense = dense_is_faster(
-            key, lambda: self._sparse(few, None, entries), lambda: self._dense(few, None)
-        )
-        return None if dense else entries
-
-    def _sparse(self, x: Tensor, residual: Tensor | None, entries: Tensor) -> Tensor:
-        values, plan, bias = (cast(Tensor, t) for t in (self.values, self.plan, self.bias))
-        return ops.fused_conv2d(
-            x, values, plan, self.geometry, bias, residual, self.relu, entries,
-            None if self.scale is None else self.scale.scaling,
-        )  # fmt: skip
-
-    def _dense(self, x: Tensor, residual: Tensor | None) -> Tensor:
-        if self.scale is not None:
-            x = self.scale(x)
-        groups, width = x.shape[0], x.shape[4]
-        plain = x.squeeze(-1) if width == 1 else run(ops.from_groups, x, groups * width)
-        weight, bias = cast(Tensor, self.weight), cast(Tensor, self.bias)
-        y = F.conv2d(plain, weight, bias, self.geometry.stride, self.geometry.padding)
-        grouped = y.contiguous().unsqueeze(-1) if width == 1 else run(ops.to_groups, y, width)
-        if residual is not None:
-            grouped += residual
-        return grouped.relu_() if self.relu else grouped
-
-
-class _Scale(nn.Module):
-    """A BatchNorm that the convolution before it could not take in, with ReLU or without."""
-
-    def __init__(self, bn: nn.BatchNorm2d, state: _State) -> None:
-        super().__init__()
-        self._bn, self._state = bn, state
-        self.relu = isinstance(bn, BatchNormReLU)
-
-    @functools.cached_property
-    def scaling(self) -> ops.Scaling:
-        """What it does, in the form that a convolution can do it to its input."""
-        factor, shift = _factor_and_shift(self._bn)
-        return ops.Scaling(factor, shift, self.relu)
-
-    def forward(self, x: Tensor) -> Tensor:
-        bn = self._bn
-        weight, bias = cast(Tensor, bn.weight), cast(Tensor, bn.bias)
-        mean, variance = cast(Tensor, bn.running_mean), cast(Tensor, bn.running_var)
-        if x.shape[4] > 1:
-            batch = x.shape[0] * x.shape[4]
-            return run(scale, x, weight, bias, mean, variance, batch, bn.eps, self.relu)
-        y = F.batch_norm(x.squeeze(-1), mean, variance, weight, bias, eps=bn.eps)
-        return (y.relu_() if self.relu else y).unsqueeze(-1)
-
-
-def _factor_and_shift(bn: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """What a BatchNorm multiplies by and adds, when it predicts."""
-    factor = bn.weight / torch.sqrt(cast(Tensor, bn.running_var) + bn.eps)
-    return factor, bn.bias - cast(Tensor, bn.running_mean) * factor
-
-
-class _Pool(nn.Module):
-    def __init__(self, pool: nn.Module) -> None:
-        super().__init__()
-        self._pool = pool
-
-    def forward(self, x: Tensor) -> Tensor:
-        groups, channels, height, width, width_of_group = x.shape
-        maps = x.reshape(groups * channels, height, width, width_of_group).permute(0, 3, 1, 2)
-        y = self._pool(maps).permute(0, 2, 3, 1).contiguous()
-        return cast(Tensor, y.view(groups, channels, *y.shape[1:3], width_of_group))
-
-
-class _SparseLinear(nn.Module):
-    """A linear layer for plain inputs, sparse or dense: the faster, found at the first call."""
-
-    def __init__(self, layer: nn.Linear, mask: Tensor) -> None:
-        super().__init__()
-        self._layer = layer
-        self._shape = [layer.out_features, layer.in_features]
-        indices = mask.flatten().nonzero().flatten().int()
-        self.register_buffer("indices", indices)
-        self.register_buffer("values", layer.weight.detach().flatten()[indices.long()])
-        self.register_buffer("plan", ops.make_plan(indices, geometry_of(layer)))
-        self._dense: dict[tuple[int, int], bool] = {}
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.dim() != 2:
-            return cast(Tensor, self._layer(x))
-        key = (len(x), torch.get_num_threads())
-        if key not in self._dense:
-            name = f"linear {self._shape} {cast(Tensor, self.values).numel()} {key}"
-            self._dense[key] = dense_is_faster(
-                name, lambda: self._sparse(x), lambda: self._layer(x)
-            )
-        return cast(Tensor, self._layer(x)) if self._dense[key] else self._sparse(x)
-
-    def _sparse(self, x: Tensor) -> Tensor:
-        values, indices, plan = (cast(Tensor, t) for t in (self.values, self.indices, self.plan))
-        return run(linear, x, values, indices, plan, self._layer.bias, self._shape, lanes(), 0)
-
-
-# ---- the compiler
-
-
-class _Compiler:
-    """Rewrites a traced network."""
-
-    def __init__(
-        self, model: nn.Module, graph: fx.Graph, topology: Mapping[str, Tensor], state: _State
-    ) -> None:
-        self._model, self._graph, self._state = model, graph, state
-        self._topology = topology
-        self._grouped: set[fx.Node] = set()
-        self._modules = dict(model.named_modules())
-        self._added = 0
-
-    def compile(self) -> fx.GraphModule:
-        """Fuses what can be fused, and puts conversions where layouts meet."""
-        for node in list(self._graph.nodes):
-            if self._is(node, nn.Dropout, nn.Identity):
-                node.replace_all_uses_with(node.args[0])
-                self._graph.erase_node(node)
-        for node in list(self._graph.nodes):
-            if self._is(node, nn.Conv2d) and can_be_sparse(self._module(node)):
-                self._fuse(node)
-        for node in self._graph.nodes:  # not a copy: a node may erase the one that follows it
-            self._convert(node)
-        for node in list(self._graph.nodes):
-            if self._is(node, _Scale):
-                self._move_on(node)
-        self._erase_unused()
-        self._graph.lint()
-        return fx.GraphModule(self._model, self._graph)
-
-    # -- fusing
-
-    def _fuse(self, node: fx.Node) -> None:
-        """Replaces a convolution and what follows it by one fused convolution."""
-        conv = cast(nn.Conv2d, self._module(node))
-        weight = conv.weight.detach()
-        bias = torch.zeros(conv.out_channels) if conv.bias is None else conv.bias.detach().clone()
-        last, residual, relu = node, None, False
-        bn_node = self._only_user(node)
-        if bn_node is not None and self._scales(bn_node):
-            bn = cast(nn.BatchNorm2d, self._module(bn_node))
-            factor, shift = _factor_and_shift(bn)
-            weight = weight * factor[:, None, None, None]
-            bias = bias * factor + shift
-            last, relu = bn_node, isinstance(bn, BatchNormReLU)
-        if not relu:
-            addition = self._only_user(last)
-            if addition is not None and self._adds_maps(addition):
-                (other,) = (a for a in addition.args if a is not last)
-                residual, last = cast(fx.Node, other), addition
-            rectifier = self._only_user(last)
-            if rectifier is not None and self._rectifies(rectifier):
-                last, relu = rectifier, True
-        mask = self._topology.get(f"{node.target}.weight")
-        mask = torch.ones_like(weight, dtype=torch.bool) if mask is None else mask
-        fused = _FusedConv2d(weight.detach(), bias.detach(), geometry_of(conv), mask)
-        fused.relu = relu
-        arguments = (node.args[0],) if residual is None else (node.args[0], residual)
-        # In the place of the last: what it adds must have been computed by then.
-        new = self._insert(last, fused, arguments)
-        last.replace_all_uses_with(new)
-        self._erase_unused()
-
-    def _move_on(self, node: fx.Node) -> None:
-        """Has convolutions scale what they read, if nothing else reads what is scaled."""
-        if all(self._is(user, _FusedConv2d) and node not in user.args[1:] for user in node.users):
-            for user in list(node.users):
-                cast(_FusedConv2d, self._module(user)).scale = cast(_Scale, self._module(node))
-                user.replace_input_with(node, cast(fx.Node, node.args[0]))
-
-    def _scales(self, node: fx.Node) -> bool:
-        """Whether a node is a BatchNorm with weights, and with statistics of its own."""
-        if not self._is(node, nn.BatchNorm2d):
-            return False
-        bn = cast(nn.BatchNorm2d, self._module(node))
-        return bn.affine and bn.running_mean is not None
-
-    def _adds_maps(self, node: fx.Node) -> bool:
-        """Whether a node adds two different maps."""
-        return (
-            node.op == "call_function"
-            and node.target in _ADDITIONS
-            and not node.kwargs
-            and len(set(node.args)) == 2
-            and all(isinstance(argument, fx.Node) for argument in node.args)
-        )
-
-    def _rectifies(self, node: fx.Node) -> bool:
-        is_function = node.op == "call_function" and node.target in _RELU_FUNCTIONS
-        is_method = node.op == "call_method" and node.target in ("relu", "relu_")
-        return is_function or is_method or self._is(node, nn.ReLU)
-
-    # -- layouts
-
-    def _convert(self, node: fx.Node) -> None:
-        """Decides in which layout a node works, and has its inputs converted."""
-        if node.op in ("placeholder", "get_attr"):
-            return
-        inputs = node.all_input_nodes
-        if self._is(node, _FusedConv2d):
-            wants_groups = True
-        elif self._scales(node):
-            wants_groups = inputs[0] in self._grouped
-            if wants_groups:
-                scaled = _Scale(cast(nn.BatchNorm2d, self._module(node)), self._state)
-                user = self._only_user(node)
-                node.target = self._register(scaled)
-                if user is not None and self._rectifies(user) and not scaled.relu:
-                    scaled.relu = True
-                    user.replace_all_uses_with(node)
-                    self._erase_unused()
-        elif self._is(node, *_POOLS):
-            wants_groups = inputs[0] in self._grouped
-            if wants_groups:
-                node.target = self._register(_Pool(self._module(node)))
-        elif self._adds_maps(node) or self._rectifies(node):
-            wants_groups = all(argument in self._grouped for argument in inputs)
-        else:
-            wants_groups = False
-        for argument in inputs:
-            if wants_groups and argument not in self._grouped:
-                entered = self._insert(node, _Enter(self._state), (argument,), before=True)
-                self._grouped.add(entered)
-                node.replace_input_with(argument, entered)
-            elif not wants_groups and argument in self._grouped:
-                left = self._insert(node, _Leave(self._state), (argument,), before=True)
-                node.replace_input_with(argument, left)
-        if wants_groups:
-            self._grouped.add(node)
-        elif self._is(node, nn.Linear):
-            mask = self._topology.get(f"{node.target}.weight")
-            if mask is not None and can_be_sparse(self._module(node)):
-                layer = cast(nn.Linear, self._module(node))
-                node.target = self._register(_SparseLinear(layer, mask))
-
-    # -- the graph
-
-    def _erase_unused(self) -> None:
-        for node in reversed(list(self._graph.nodes)):
-            if not node.users and node.op not in ("placeholder", "output"):
-                self._graph.erase_node(node)
-
-    def _module(self, node: fx.Node) -> nn.Module:
-        return self._modules[str(node.target)]
-
-    def _is(self, node: fx.Node, *kinds: type[nn.Module]) -> bool:
-        return node.op == "call_module" and isinstance(self._module(node), kinds)
-
-    def _only_user(self, node: fx.Node) -> fx.Node | None:
-        users = list(node.users)
-        return users[0] if len(users) == 1 else None
-
-    def _register(self, module: nn.Module) -> str:
-        self._added += 1
-        name = f"_compiled_{self._added}"
-        self._model.add_module(name, module)
-        self._modules[name] = module
-        return name
-
-    def _insert(
-        self, at: fx.Node, module: nn.Module, arguments: Any, before: bool = False
-    ) -> fx.Node:
-        name = self._register(module)
-        with self._graph.inserting_before(at) if before else self._graph.inserting_after(at):
-            return self._graph.call_module(name, arguments)
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        if threading.get_ident() != self._thread:
+            return attr_val
+        return super().getattr(attr, attr_val, parameter_proxy_cache)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import FreeTicketsError
@@ -13,6 +14,7 @@ from . import ops
 from .choice import Choices
 from .library import Geometry, lanes
 from .linear import columns, lies_in_columns, linear
+from .maps import Maps, as_autocast, enter, give, in_transform, kernels_take
 from .operator import run
 
 
@@ -82,19 +84,36 @@ class SparseLayer(nn.Module):
                 lambda gradient: self._add_gradient(x, gradient)
             )
 
-    @torch.no_grad()
     def _add_gradient(self, x: Tensor, gradient: Tensor) -> None:
+        with torch.no_grad():
+            self._add_dense_gradient(self.dense_gradient(x, gradient.detach()))
+
+    @torch.no_grad()
+    def _add_dense_gradient(self, dense: Tensor) -> None:
         # Gradients that were set to zero without a step (an overflow) count no more.
         this_pass = torch._C._current_graph_task_id()
         if this_pass != self._pass and (self.values.grad is None or not self.values.grad.any()):
             self.gradient = None
         self._pass = this_pass
-        dense = self.dense_gradient(x, gradient.detach())
-        self.gradient = dense if self.gradient is None else self.gradient + dense
+        self.gradient = dense.detach() if self.gradient is None else self.gradient + dense
 
     def dense_gradient(self, x: Tensor, gradient: Tensor) -> Tensor:
         """The gradient for the whole weight."""
         raise NotImplementedError
+
+    def takes(self, x: Tensor) -> bool:
+        """Whether the kernels can do it; if not, PyTorch's do, with the dense weight.
+
+        That is a network in another precision or on another device, and `torch.func`.
+        """
+        return kernels_take(x, self.values)
+
+    def dense_weight(self) -> Tensor:
+        """The dense weight for PyTorch's kernels; it keeps its gradient if that is wanted."""
+        weight = self.weight
+        if self.keep_gradient and weight.requires_grad and not in_transform():
+            weight.register_hook(self._add_dense_gradient)  # type: ignore[no-untyped-call]
+        return weight
 
     def check_ready(self) -> None:
         """Refuses to compute with a weight that does not fit the topology."""
@@ -126,7 +145,13 @@ class SparseLayer(nn.Module):
 
 
 class SparseConv2d(SparseLayer, nn.Conv2d):  # type: ignore[override]
-    """A convolution with an unstructured sparse weight."""
+    """A convolution with an unstructured sparse weight.
+
+    Attributes:
+        keeps_groups: Whether its result stays in groups, as `Maps`.
+    """
+
+    keeps_groups: bool = False
 
     def __init__(self, layer: nn.Conv2d, mask: Tensor, choices: Choices) -> None:
         nn.Module.__init__(self)
@@ -138,30 +163,19 @@ class SparseConv2d(SparseLayer, nn.Conv2d):  # type: ignore[override]
         self.train(layer.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Convolves maps, in either layout: the result comes in the layout of the input."""
+        """Convolves maps (N, C, H, W) or (C, H, W)."""
         self.check_ready()
-        if x.dim() == 3:
-            return self.forward(x.unsqueeze(0)).squeeze(0)
-        if x.dim() == 4:
-            grouped = self.forward(run(ops.to_groups, x.float(), lanes()))
-            return run(ops.from_groups, grouped, x.shape[0])
-        x = x.float()
-        dense = self.choices.conv2d(self, x)
+        if (type(x) is not Maps and x.dim() != 4) or not self.takes(x):
+            return F.conv2d(x, self.dense_weight(), self.bias, self.stride, self.padding)
+        groups = enter(x)
+        dense = self.choices.conv2d(self, groups)
         shape, stride, padding = map(list, self.geometry)
-        y = run(
-            ops.conv2d,
-            x,
-            self.values,
-            self.indices,
-            self.plan,
-            self.bias,
-            shape,
-            stride,
-            padding,
-            dense,
-        )
-        self.record(x, y)
-        return y
+        y: Tensor = run(
+            ops.conv2d, groups, self.values, self.indices, self.plan, self.bias,
+            shape, stride, padding, dense,
+        )  # fmt: skip
+        self.record(groups, y)
+        return give(y, x, keep=self.keeps_groups)
 
     def dense_gradient(self, x: Tensor, gradient: Tensor) -> Tensor:
         """The gradient for the whole weight."""
@@ -183,7 +197,10 @@ class SparseLinear(SparseLayer, nn.Linear):  # type: ignore[override]
     def forward(self, x: Tensor) -> Tensor:
         """Maps (..., in_features) to (..., out_features)."""
         self.check_ready()
-        flat = x.float().reshape(-1, x.shape[-1]) if x.dim() != 2 else x.float()
+        if x.dim() == 0 or x.shape[-1] != self.in_features or not self.takes(x):
+            return F.linear(x, self.dense_weight(), self.bias)
+        flat = x if x.dtype == torch.float32 else x.float()
+        flat = flat if x.dim() == 2 else flat.reshape(-1, self.in_features)
         dense = self.choices.linear(self, flat)
         if dense != ops.ALL and not lies_in_columns(flat, lanes()):
             flat = run(columns, flat, lanes())  # once, for the forward pass and the gradient
@@ -193,7 +210,8 @@ class SparseLinear(SparseLayer, nn.Linear):  # type: ignore[override]
             shape, lanes(), dense,
         )  # fmt: skip
         self.record(flat, y)
-        return y if x.dim() == 2 else y.reshape(*x.shape[:-1], self.out_features)
+        y = y if x.dim() == 2 else y.reshape(*x.shape[:-1], self.out_features)
+        return as_autocast(y)
 
     def dense_gradient(self, x: Tensor, gradient: Tensor) -> Tensor:
         """The gradient for the whole weight."""

@@ -6,6 +6,7 @@ results of a layer lie so already.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,12 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import FreeTicketsError
+from .groups import check
 from .library import Geometry, NormStruct, call, empty, ready
-from .operator import differentiate, form, operator
+from .operator import again, differentiate, form, operator
 from .ops import (
     FORWARD,
     INPUT_GRADIENT,
     WEIGHT_GRADIENT,
+    check_weights,
     full_precision,
     is_dense,
     keep_inputs,
@@ -48,6 +51,7 @@ def _is_aligned(x: Tensor) -> bool:
 @operator
 def columns(x: Tensor, lanes: int) -> Tensor:
     """The same (samples, features), feature by feature in memory."""
+    check(x, 2, "samples")
     batch, features = x.shape
     y = x.new_empty_strided((batch, features), (1, batch))
     call(
@@ -62,6 +66,7 @@ def columns(x: Tensor, lanes: int) -> Tensor:
 
 @columns.register_fake
 def _(x: Tensor, lanes: int) -> Tensor:
+    check(x, 2, "samples")
     return x.new_empty_strided(tuple(x.shape), (1, x.shape[0]))
 
 
@@ -94,8 +99,8 @@ def linear(
 
     The result lies in memory feature by feature, which is how the next sparse layer wants it.
     """
-    if x.shape[1] != shape[1]:
-        raise FreeTicketsError(f"a linear layer of {shape[1]} inputs can't take {x.shape[1]}")
+    _check(x, shape[1], lanes, "inputs")
+    check_weights(values, indices, bias, shape)
     if is_dense(dense, FORWARD, x):
         with full_precision():
             return F.linear(x, scatter(values, indices, shape), bias)
@@ -127,6 +132,8 @@ def linear_input_gradient(
     dense: int,
 ) -> Tensor:
     """The gradient of `linear` for its inputs."""
+    _check(gradient, shape[0], lanes, "outputs")
+    check_weights(values, indices, None, shape)
     if is_dense(dense, INPUT_GRADIENT, gradient):
         with full_precision():
             return gradient @ scatter(values, indices, shape)
@@ -157,6 +164,7 @@ def linear_weight_gradient(
     dense: int,
 ) -> Tensor:
     """The gradient of `linear` for its values."""
+    _check_gradient(x, gradient, shape, lanes)
     if is_dense(dense, WEIGHT_GRADIENT, x):
         with full_precision():
             return (gradient.t() @ x).flatten().index_select(0, indices)
@@ -181,6 +189,8 @@ def _(
     x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None,
     shape: _Ints, lanes: int, dense: int,
 ) -> Tensor:  # fmt: skip
+    _check(x, shape[1], lanes, "inputs")
+    check_weights(values, indices, bias, shape)
     return _fake_rows(x, shape[0], lanes, bool(dense & FORWARD))
 
 
@@ -189,6 +199,8 @@ def _(
     gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor,
     shape: _Ints, lanes: int, dense: int,
 ) -> Tensor:  # fmt: skip
+    _check(gradient, shape[0], lanes, "outputs")
+    check_weights(values, indices, None, shape)
     return _fake_rows(gradient, shape[1], lanes, bool(dense & INPUT_GRADIENT))
 
 
@@ -197,6 +209,7 @@ def _(
     x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor,
     shape: _Ints, lanes: int, dense: int,
 ) -> Tensor:  # fmt: skip
+    _check_gradient(x, gradient, shape, lanes)
     return x.new_empty(indices.numel())
 
 
@@ -204,9 +217,13 @@ def _linear_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     x, values, indices, plan = ctx.saved_tensors
     for_x, for_values, _, _, for_bias = ctx.needs_input_grad[:5]
     _, lanes, dense = ctx.settings
-    if dense & GRADIENTS != GRADIENTS and not lies_in_columns(gradient, lanes):
-        gradient = form(ctx, columns)(gradient, lanes)
     dx = dvalues = dbias = None
+    if torch.is_grad_enabled():
+        reference = partial(_linear_reference, indices, ctx.settings[0])
+        dx, dvalues = again(reference, (x, values), (for_x, for_values), gradient)
+        for_x = for_values = False
+    elif dense & GRADIENTS != GRADIENTS and not lies_in_columns(gradient, lanes):
+        gradient = form(ctx, columns)(gradient, lanes)
     if for_x:
         dx = form(ctx, linear_input_gradient)(gradient, values, indices, plan, *ctx.settings)
     if for_values:
@@ -216,7 +233,30 @@ def _linear_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     return dx, dvalues, None, None, dbias, None, None, None
 
 
+def _linear_reference(indices: Tensor, shape: _Ints, x: Tensor, values: Tensor) -> Tensor:
+    """The layer, without its bias, by PyTorch's own operations."""
+    return F.linear(x, scatter(values, indices, shape))
+
+
 differentiate(linear, keep_inputs, _linear_backward)
+
+
+# ---- what is refused
+
+
+def _check(x: Tensor, features: int, lanes: int, what: str) -> None:
+    check(x, 2, "a linear layer")
+    if x.shape[1] != features:
+        raise FreeTicketsError(f"a linear layer of {features} {what} can't take {x.shape[1]}")
+    if lanes < 1:
+        raise FreeTicketsError(f"groups have at least one lane, not {lanes}")
+
+
+def _check_gradient(x: Tensor, gradient: Tensor, shape: _Ints, lanes: int) -> None:
+    _check(x, shape[1], lanes, "inputs")
+    _check(gradient, shape[0], lanes, "outputs")
+    if x.shape[0] != gradient.shape[0]:
+        raise FreeTicketsError(f"{x.shape[0]} samples can't have gradients of {gradient.shape[0]}")
 
 
 # ---- forms of a tensor

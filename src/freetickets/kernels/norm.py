@@ -6,26 +6,24 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import FreeTicketsError
-from .library import NormStruct, call, empty, ready
-from .operator import differentiate, form, operator
+from .groups import as_groups, as_samples, check, check_groups, norm_struct
+from .library import call, empty, ready
+from .operator import again, differentiate, form, operator
 
 
-class BatchNormReLU(nn.BatchNorm2d):
-    """BatchNorm and ReLU in one module, so that they can be computed in one pass."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalizes maps and sets what is negative to zero."""
-        return F.relu(super().forward(x), inplace=True)
-
-
-def _norm(x: Tensor, bias: Tensor, batch: int) -> NormStruct:
-    groups, channels, height, width, lanes = x.shape
-    if channels != bias.numel():
-        raise FreeTicketsError(f"BatchNorm of {bias.numel()} channels can't take {channels}")
-    return NormStruct(batch, groups, lanes, channels, height * width)
+def _check(x: Tensor, batch: int, *parameters: Tensor) -> None:
+    """Refuses groups that a BatchNorm with these parameters can't take."""
+    channels = parameters[0].numel()
+    check_groups(x, channels, "BatchNorm", batch)
+    for parameter in parameters:
+        check(parameter, 1, "BatchNorm")
+        if parameter.numel() != channels:
+            raise FreeTicketsError(
+                f"BatchNorm of {channels} channels can't use {parameter.numel()}"
+            )
 
 
 @operator
@@ -42,9 +40,10 @@ def batch_norm(
         eps: Added to the variance.
         relu: Whether ReLU follows.
     """
+    _check(x, batch, weight, bias)
     x = ready(x)
     y, mean, variance = empty(*x.shape), torch.empty_like(bias), torch.empty_like(bias)
-    call("ft_normalize", _norm(x, bias, batch), x, weight, bias, eps, relu, y,
+    call("ft_normalize", norm_struct(x, batch), x, weight, bias, eps, relu, y,
         mean, variance, torch.get_num_threads(),
     )  # fmt: skip
     return y, mean, variance
@@ -54,6 +53,7 @@ def batch_norm(
 def _(
     x: Tensor, weight: Tensor, bias: Tensor, batch: int, eps: float, relu: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
+    _check(x, batch, weight, bias)
     return x.new_empty(x.shape), torch.empty_like(bias), torch.empty_like(bias)
 
 
@@ -63,9 +63,10 @@ def scale(
     batch: int, eps: float, relu: bool,
 ) -> Tensor:  # fmt: skip
     """Normalizes each channel by a mean and a variance that are given."""
+    _check(x, batch, weight, bias, mean, variance)
     x = ready(x)
     y = empty(*x.shape)
-    call("ft_scale", _norm(x, bias, batch), x, weight, bias, mean,
+    call("ft_scale", norm_struct(x, batch), x, weight, bias, mean,
         variance, eps, relu, y, torch.get_num_threads(),
     )  # fmt: skip
     return y
@@ -76,6 +77,7 @@ def _(
     x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, variance: Tensor,
     batch: int, eps: float, relu: bool,
 ) -> Tensor:  # fmt: skip
+    _check(x, batch, weight, bias, mean, variance)
     return x.new_empty(x.shape)
 
 
@@ -85,9 +87,11 @@ def batch_norm_backward(
     batch: int, eps: float, relu: bool, training: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients for x, weight and bias; `training`: mean and variance are those of x."""
+    _check(x, batch, weight, bias, mean, variance)
+    _check_gradient(x, gradient)
     x, gradient = ready(x), ready(gradient)
     dx, dweight, dbias = empty(*x.shape), torch.empty_like(bias), torch.empty_like(bias)
-    call("ft_normalize_backward", _norm(x, bias, batch), x, gradient, weight, bias,
+    call("ft_normalize_backward", norm_struct(x, batch), x, gradient, weight, bias,
         mean, variance, eps, relu, training, dx, dweight,
         dbias, torch.get_num_threads(),
     )  # fmt: skip
@@ -99,7 +103,19 @@ def _(
     x: Tensor, gradient: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, variance: Tensor,
     batch: int, eps: float, relu: bool, training: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    _check(x, batch, weight, bias, mean, variance)
+    _check_gradient(x, gradient)
     return x.new_empty(x.shape), torch.empty_like(bias), torch.empty_like(bias)
+
+
+def _check_gradient(x: Tensor, gradient: Tensor) -> None:
+    if gradient.shape != x.shape:
+        raise FreeTicketsError(
+            f"maps of {tuple(x.shape)} can't have a gradient of {tuple(gradient.shape)}"
+        )
+
+
+# ---- gradients
 
 
 def _keep_batch_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -109,9 +125,8 @@ def _keep_batch_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ..
 
 
 def _batch_norm_backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    x, *rest = ctx.saved_tensors
-    found = form(ctx, batch_norm_backward)(x, gradient, *rest, *ctx.settings, True)
-    return *found, None, None, None
+    x, weight, bias, *statistics = ctx.saved_tensors
+    return *_gradients(ctx, gradient, (x, weight, bias), statistics, True), None, None, None
 
 
 def _keep_scale(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -120,9 +135,31 @@ def _keep_scale(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _scale_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-    x, *rest = ctx.saved_tensors
-    found = form(ctx, batch_norm_backward)(x, gradient, *rest, *ctx.settings, False)
-    return *found, None, None, None, None, None
+    x, weight, bias, *statistics = ctx.saved_tensors
+    return *_gradients(ctx, gradient, (x, weight, bias), statistics, False), *[None] * 5
+
+
+def _gradients(
+    ctx: Any,
+    gradient: Tensor,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    statistics: list[Tensor],
+    training: bool,
+) -> list[Tensor | None]:
+    """The gradients for x, weight and bias."""
+    if not torch.is_grad_enabled():
+        operator = form(ctx, batch_norm_backward)
+        return list(
+            operator(inputs[0], gradient, *inputs[1:], *statistics, *ctx.settings, training)
+        )
+
+    def reference(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        batch, eps, relu = ctx.settings
+        mean, variance = (None, None) if training else statistics
+        y = F.batch_norm(as_samples(x)[:batch], mean, variance, weight, bias, training, 0.0, eps)
+        return as_groups(F.relu(y) if relu else y, x.shape[4])
+
+    return again(reference, inputs, ctx.needs_input_grad[:3], gradient)
 
 
 differentiate(batch_norm, _keep_batch_norm, _batch_norm_backward)

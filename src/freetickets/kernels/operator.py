@@ -8,12 +8,12 @@ computed, and the formulas of the gradients, are the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._library.custom_ops import CustomOpDef
-from torch.autograd.function import once_differentiable
 
 _plain: dict[CustomOpDef, Callable[..., Any]] = {}
 _eager: dict[CustomOpDef, Any] = {}
@@ -35,7 +35,8 @@ def differentiate(
     Args:
         operator: The operator.
         keep: Is given a context, the inputs and the output, and keeps what the gradient needs.
-        backward: Is given the context and the gradients of the outputs.
+        backward: Is given the context and the gradients of the outputs. Where gradients are to be
+            differentiated in their turn, it runs with gradients enabled: see `differentiable`.
     """
     operator.register_autograd(backward, setup_context=keep)
     plain = _plain[operator]
@@ -49,7 +50,6 @@ def differentiate(
             return output
 
         @staticmethod
-        @once_differentiable
         def backward(ctx: Any, *gradients: Tensor) -> Any:
             return backward(ctx, *gradients)
 
@@ -58,7 +58,29 @@ def differentiate(
 
 def form(ctx: Any, operator: CustomOpDef) -> Callable[..., Any]:
     """What a backward formula should call: the bare function within `run`, else the operator."""
-    return _plain[operator] if getattr(ctx, "is_eager", False) else operator
+    if not getattr(ctx, "is_eager", False):
+        return operator
+    return partial(run, operator) if torch.is_grad_enabled() else _plain[operator]
+
+
+def again(
+    reference: Callable[..., Tensor], inputs: tuple[Tensor, ...], wanted: Any, gradient: Tensor
+) -> list[Tensor | None]:
+    """The gradients for inputs, by PyTorch's own operations: they can be differentiated again.
+
+    Args:
+        reference: Computes with those operations what the operator does.
+        inputs: Its inputs.
+        wanted: Of which a gradient is wanted.
+        gradient: That of the output.
+    """
+    chosen = [x for x, needed in zip(inputs, wanted, strict=True) if needed]
+    found = iter(
+        torch.autograd.grad(reference(*inputs), chosen, gradient, create_graph=True)
+        if chosen
+        else ()
+    )
+    return [next(found) if needed else None for needed in wanted]
 
 
 def run(operator: CustomOpDef, x: Tensor, *inputs: Any) -> Any:

@@ -1,12 +1,12 @@
 """Convolutions as PyTorch operators: with shapes known to the compiler, and with gradients.
 
-Maps are five-dimensional here: (groups, channels, height, width, lanes), `lanes` samples side by
-side, the last group filled up with zeros. `to_groups` and `from_groups` lead in and out.
+Maps come and go in groups (groups, channels, height, width, lanes): see `groups`.
 """
 
 from __future__ import annotations
 
 import functools
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,17 +15,9 @@ from torch import Tensor
 from torch.nn.grad import conv2d_input, conv2d_weight
 
 from ..errors import FreeTicketsError
-from .library import (
-    Geometry,
-    LayerStruct,
-    MapsStruct,
-    NormStruct,
-    call,
-    empty,
-    native,
-    ready,
-)
-from .operator import differentiate, form, operator
+from .groups import as_groups, as_samples, check_groups, from_groups, to_groups
+from .library import Geometry, LayerStruct, MapsStruct, call, empty, native, ready
+from .operator import again, differentiate, form, operator
 
 # Which directions run dense: bits of the operators' argument `dense`.
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, ALL = 1, 2, 4, 7
@@ -59,63 +51,6 @@ def maps_struct(x: Tensor) -> MapsStruct:
     return MapsStruct(groups, lanes, height, width)
 
 
-def _norm(x: Tensor, batch: int) -> NormStruct:
-    groups, channels, height, width, lanes = x.shape
-    return NormStruct(batch, groups, lanes, channels, height * width)
-
-
-# ---- layout
-
-
-@operator
-def to_groups(x: Tensor, lanes: int) -> Tensor:
-    """(N, C, H, W) to (N / lanes, C, H, W, lanes); empty lanes are zero."""
-    batch, channels, height, width = x.shape
-    groups = -(-batch // lanes)
-    y = empty(groups, channels, height, width, lanes)
-    call("ft_to_groups", _norm(y, batch), ready(x), y, torch.get_num_threads())
-    return y
-
-
-@to_groups.register_fake
-def _(x: Tensor, lanes: int) -> Tensor:
-    batch, channels, height, width = x.shape
-    return x.new_empty((-(-batch // lanes), channels, height, width, lanes))
-
-
-@operator
-def from_groups(x: Tensor, batch: int) -> Tensor:
-    """Undoes `to_groups` for a batch of so many samples."""
-    y = empty(batch, *x.shape[1:4])
-    call("ft_from_groups", _norm(x, batch), ready(x), y, torch.get_num_threads())
-    return y
-
-
-@from_groups.register_fake
-def _(x: Tensor, batch: int) -> Tensor:
-    return x.new_empty((batch, *x.shape[1:4]))
-
-
-def _keep_batch(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.batch = inputs[0].shape[0]
-
-
-def _keep_lanes(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.lanes = inputs[0].shape[4]
-
-
-def _to_groups_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-    return form(ctx, from_groups)(gradient, ctx.batch), None
-
-
-def _from_groups_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-    return form(ctx, to_groups)(gradient, ctx.lanes), None
-
-
-differentiate(to_groups, _keep_batch, _to_groups_backward)
-differentiate(from_groups, _keep_lanes, _from_groups_backward)
-
-
 # ---- convolution
 
 
@@ -133,13 +68,14 @@ def conv2d(
 ) -> Tensor:
     """A convolution whose weight of `shape` is `values` at `indices` and zero elsewhere."""
     geometry = _geometry(shape, stride, padding)
-    _check_maps(x, geometry)
+    result_shape = _result_shape(x, geometry)
+    check_weights(values, indices, bias, shape)
     if is_dense(dense, FORWARD, x):
         with full_precision():
             weight = scatter(values, indices, shape)
             return _grouped(F.conv2d(_plain(x), weight, bias, geometry.stride, geometry.padding), x)
     x = ready(x)
-    y = empty(x.shape[0], shape[0], *geometry.output_size(*x.shape[2:4]), x.shape[4])
+    y = empty(*result_shape)
     call(
         "ft_forward",
         layer_struct(geometry),
@@ -187,9 +123,12 @@ def fused_conv2d(
         entries: What `prepare` made of the values for maps of this size.
         scaling: What is done to x first.
     """
-    _check_maps(x, geometry)
     x = ready(x)
-    y = empty(x.shape[0], geometry.shape[0], *geometry.output_size(*x.shape[2:4]), x.shape[4])
+    y = empty(*_result_shape(x, geometry))
+    if residual is not None and residual.shape != y.shape:
+        raise FreeTicketsError(
+            f"maps of {tuple(residual.shape)} can't be added to maps of {tuple(y.shape)}"
+        )
     if y.numel() == 0:
         return y
     if entries is None:
@@ -241,20 +180,22 @@ def conv2d_input_gradient(
     dense: int,
 ) -> Tensor:
     """The gradient of `conv2d` for maps of this size (height, width)."""
-    groups, lanes = gradient.shape[0], gradient.shape[4]
+    geometry = _geometry(shape, stride, padding)
+    result_shape = _source_shape(gradient, geometry, size)
+    check_weights(values, indices, None, shape)
     if is_dense(dense, INPUT_GRADIENT, gradient):
         with full_precision():
             weight = scatter(values, indices, shape)
-            wanted = [groups * lanes, shape[1], *size]
+            wanted = [gradient.shape[0] * gradient.shape[4], shape[1], *size]
             plain = conv2d_input(  # type: ignore[no-untyped-call]
                 wanted, weight, _plain(gradient), stride, padding
             )
             return _grouped(plain, gradient)
     gradient = ready(gradient)
-    result = empty(groups, shape[1], *size, lanes)
+    result = empty(*result_shape)
     call(
         "ft_input_gradient",
-        layer_struct(_geometry(shape, stride, padding)),
+        layer_struct(geometry),
         maps_struct(result),
         gradient,
         ready(values),
@@ -278,6 +219,8 @@ def conv2d_weight_gradient(
     dense: int,
 ) -> Tensor:
     """The gradient of `conv2d` for its values: nothing is computed where the weight is zero."""
+    geometry = _geometry(shape, stride, padding)
+    _check_gradient(x, gradient, geometry)
     if is_dense(dense, WEIGHT_GRADIENT, x):
         full = dense_weight_gradient(x, gradient, shape, stride, padding)
         return full.flatten().index_select(0, indices)
@@ -285,7 +228,7 @@ def conv2d_weight_gradient(
     result = x.new_empty(indices.numel())
     call(
         "ft_weight_gradient",
-        layer_struct(_geometry(shape, stride, padding)),
+        layer_struct(geometry),
         maps_struct(x),
         x,
         gradient,
@@ -312,8 +255,8 @@ def _(
     x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None,
     shape: _Ints, stride: _Ints, padding: _Ints, dense: int,
 ) -> Tensor:  # fmt: skip
-    size = _geometry(shape, stride, padding).output_size(x.shape[2], x.shape[3])
-    return x.new_empty((x.shape[0], shape[0], *size, x.shape[4]))
+    check_weights(values, indices, bias, shape)
+    return x.new_empty(_result_shape(x, _geometry(shape, stride, padding)))
 
 
 @conv2d_input_gradient.register_fake
@@ -321,7 +264,8 @@ def _(
     gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor, size: _Ints,
     shape: _Ints, stride: _Ints, padding: _Ints, dense: int,
 ) -> Tensor:  # fmt: skip
-    return gradient.new_empty((gradient.shape[0], shape[1], *size, gradient.shape[4]))
+    check_weights(values, indices, None, shape)
+    return gradient.new_empty(_source_shape(gradient, _geometry(shape, stride, padding), size))
 
 
 @conv2d_weight_gradient.register_fake
@@ -329,6 +273,7 @@ def _(
     x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor,
     shape: _Ints, stride: _Ints, padding: _Ints, dense: int,
 ) -> Tensor:  # fmt: skip
+    _check_gradient(x, gradient, _geometry(shape, stride, padding))
     return x.new_empty(indices.numel())
 
 
@@ -343,6 +288,10 @@ def _conv2d_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     for_x, for_values, _, _, for_bias = ctx.needs_input_grad[:5]
     gradient = gradient.contiguous()
     dx = dvalues = dbias = None
+    if torch.is_grad_enabled():
+        reference = partial(_conv2d_reference, indices, *ctx.settings[:3])
+        dx, dvalues = again(reference, (x, values), (for_x, for_values), gradient)
+        for_x = for_values = False
     if for_x:
         dx = form(ctx, conv2d_input_gradient)(
             gradient, values, indices, plan, list(x.shape[2:4]), *ctx.settings
@@ -352,6 +301,14 @@ def _conv2d_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     if for_bias:
         dbias = gradient.sum((0, 2, 3, 4))
     return dx, dvalues, None, None, dbias, None, None, None, None
+
+
+def _conv2d_reference(
+    indices: Tensor, shape: _Ints, stride: _Ints, padding: _Ints, x: Tensor, values: Tensor
+) -> Tensor:
+    """The convolution, without its bias, by PyTorch's own operations."""
+    y = F.conv2d(as_samples(x), scatter(values, indices, shape), None, stride, padding)
+    return as_groups(y, x.shape[4])
 
 
 differentiate(conv2d, keep_inputs, _conv2d_backward)
@@ -376,20 +333,49 @@ def full_precision() -> torch.autocast:
     return torch.autocast("cpu", enabled=False)
 
 
-def _check_maps(x: Tensor, geometry: Geometry) -> None:
-    """Refuses maps beyond which the kernels would read or write."""
-    if x.shape[1] != geometry.shape[1]:
+def check_weights(values: Tensor, indices: Tensor, bias: Tensor | None, shape: _Ints) -> None:
+    """Refuses weights that are not those of a layer of this shape."""
+    if values.dim() != 1 or values.shape != indices.shape or indices.dtype != torch.int32:
         raise FreeTicketsError(
-            f"a convolution of {geometry.shape[1]} channels can't take maps of {x.shape[1]}"
+            f"a sparse layer has a place for each value, not {tuple(indices.shape)} "
+            f"({indices.dtype}) for {tuple(values.shape)}"
         )
-    if min(geometry.output_size(x.shape[2], x.shape[3])) < 1:
+    if bias is not None and tuple(bias.shape) != (shape[0],):
+        raise FreeTicketsError(f"a layer of {shape[0]} outputs can't add {tuple(bias.shape)}")
+
+
+def _result_shape(x: Tensor, geometry: Geometry) -> tuple[int, ...]:
+    """The shape of what a convolution makes of groups; refuses those that it can't take."""
+    check_groups(x, geometry.shape[1], "a convolution")
+    size = geometry.output_size(x.shape[2], x.shape[3])
+    if min(size) < 1:
         raise FreeTicketsError(
             f"a convolution by {geometry.shape[2]}x{geometry.shape[3]} can't take maps of "
             f"{x.shape[2]}x{x.shape[3]}: they are too small"
         )
+    return x.shape[0], geometry.shape[0], *size, x.shape[4]
+
+
+def _source_shape(gradient: Tensor, geometry: Geometry, size: _Ints) -> tuple[int, ...]:
+    """The shape of what a convolution has made this of; refuses gradients that can't be that."""
+    check_groups(gradient, geometry.shape[0], "the gradient of a convolution")
+    if len(size) != 2 or geometry.output_size(size[0], size[1]) != tuple(gradient.shape[2:4]):
+        raise FreeTicketsError(
+            f"a convolution makes no maps of {tuple(gradient.shape[2:4])} from maps of {size}"
+        )
+    return gradient.shape[0], geometry.shape[1], *size, gradient.shape[4]
+
+
+def _check_gradient(x: Tensor, gradient: Tensor, geometry: Geometry) -> None:
+    if tuple(gradient.shape) != _result_shape(x, geometry):
+        raise FreeTicketsError(
+            f"maps of {tuple(x.shape)} can't have a gradient of {tuple(gradient.shape)}"
+        )
 
 
 def _geometry(shape: _Ints, stride: _Ints, padding: _Ints) -> Geometry:
+    if [len(shape), len(stride), len(padding)] != [4, 2, 2]:
+        raise FreeTicketsError(f"this is no convolution: {shape}, {stride}, {padding}")
     return Geometry(
         (shape[0], shape[1], shape[2], shape[3]),
         (stride[0], stride[1]),

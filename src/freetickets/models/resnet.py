@@ -8,7 +8,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..kernels.norm import BatchNormReLU
+from ..kernels.layout import BatchNormReLU
 
 
 class BasicBlock(nn.Module):

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from torch import Tensor, nn
 
-from ..kernels.norm import BatchNormReLU
+from ..kernels.layout import BatchNormReLU
 
 
 class Block(nn.Module):

@@ -1,0 +1,373 @@
+"""Rewrites a traced network for inputs of one shape, so that it predicts fast.
+
+Nothing is assumed of the network: what is fused is fused because of the shapes that were seen, and
+what works in place keeps its place.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from .fused import Enter, FoldedConv2d, FusedConv2d, FusedLinear, Leave, Pool, Scale
+from .layers import can_be_sparse, has_hooks
+from .layout import BatchNormReLU
+from .library import lanes
+from .observation import Observation, observe
+
+# Up to this many samples, vectors lie along the rows of a map; from there on, across samples.
+FEW_SAMPLES = 4
+
+_ADDITIONS: tuple[Any, ...] = (operator.add, torch.add)
+# Of functions and methods that work in place, those that do not.
+_FUNCTIONAL: dict[Any, Any] = {
+    operator.iadd: operator.add, torch.relu_: torch.relu, "add_": "add", "relu_": "relu",
+}  # fmt: skip
+_NORMS = (nn.BatchNorm2d, BatchNormReLU)
+_POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)
+
+
+class Parts:
+    """A network and what all of its compiled forms share: folded weights, plans.
+
+    Args:
+        model: The network, in evaluation mode.
+        topology: Its sparse weights.
+    """
+
+    def __init__(self, model: nn.Module, topology: Mapping[str, Tensor]) -> None:
+        self.model = model
+        self._topology = topology
+        self._convs: dict[tuple[str, str | None], FoldedConv2d] = {}
+        self._linears: dict[str, FusedLinear] = {}
+
+    def conv(self, name: str, norm: str | None) -> FoldedConv2d:
+        """A convolution with the BatchNorm that follows it, by their names."""
+        if (name, norm) not in self._convs:
+            self._convs[name, norm] = FoldedConv2d(
+                cast(nn.Conv2d, self.model.get_submodule(name)),
+                None if norm is None else cast(nn.BatchNorm2d, self.model.get_submodule(norm)),
+                self._topology.get(f"{name}.weight"),
+            )
+        return self._convs[name, norm]
+
+    def linear(self, name: str) -> FusedLinear | None:
+        """A sparse linear layer; None if this one is not."""
+        mask = self._topology.get(f"{name}.weight")
+        layer = self.model.get_submodule(name)
+        if mask is None or type(layer) is not nn.Linear or not can_be_sparse(layer):
+            return None
+        if name not in self._linears:
+            self._linears[name] = FusedLinear(layer, mask)
+        return self._linears[name]
+
+
+def compile_graph(parts: Parts, graph: fx.Graph, inputs: Sequence[Any]) -> fx.GraphModule:
+    """Returns a module that does what a traced network does, for inputs of these shapes."""
+    return _Compiler(parts, copy.deepcopy(graph), inputs).compile()
+
+
+class _Compiler:
+    def __init__(self, parts: Parts, graph: fx.Graph, inputs: Sequence[Any]) -> None:
+        self._parts, self._graph = parts, graph
+        self._modules: dict[str, Any] = dict(parts.model.named_modules())
+        self._seen: Observation = observe(parts.model, graph, inputs)
+        self._order = {node: place for place, node in enumerate(graph.nodes)}
+        # Nodes whose memory is written to: they stay what they are, where they are.
+        self._fixed: set[fx.Node] = set()
+        self._grouped: set[fx.Node] = set()
+        self._entered: dict[fx.Node, fx.Node] = {}
+        self._left: dict[fx.Node, fx.Node] = {}
+        self._gone: set[fx.Node] = set()
+
+    def compile(self) -> fx.GraphModule:
+        """Fuses what can be fused, and puts conversions where layouts meet."""
+        self._settle_numbers()
+        for node in list(self._graph.nodes):
+            if node in self._seen.changes:
+                self._settle_changes(node)
+        for node in list(self._graph.nodes):
+            if self._is(node, nn.Dropout, nn.Identity) and len(node.args) == 1:
+                self._replace(node, node.args[0])
+        convs = [node for node in self._graph.nodes if self._convolves(node)]
+        most = max((self._seen.shape(node.args[0])[0] for node in convs), default=0)
+        self._lanes = 1 if most <= FEW_SAMPLES else lanes()
+        for node in convs:
+            self._fuse(node)
+        for node in list(self._graph.nodes):
+            if node not in self._gone and not self._is(node, Leave):
+                self._convert(node)
+        for node in list(self._graph.nodes):
+            if self._is(node, Scale):
+                self._move_on(node)
+        for node in self._graph.nodes:
+            self._choose(node)
+        return fx.GraphModule(self._used(), self._graph)
+
+    # -- what is known before anything is fused
+
+    def _settle_numbers(self) -> None:
+        """Puts in numbers that follow from shapes: nobody need ask a map for its shape."""
+        for node, value in self._seen.constants.items():
+            if node.op != "output" and _is_number(value):
+                for user in list(node.users):
+                    _put(value, node, user)
+                if node.op != "placeholder":
+                    self._erase(node)
+
+    def _settle_changes(self, node: fx.Node) -> None:
+        """Has a node that works in place make something new instead, or fixes what it touches."""
+        seen = self._seen
+        for changed in seen.changes[node]:
+            sharing = seen.sharing(changed)
+            read_later = [
+                other
+                for other in sharing
+                if other is not node
+                and any(self._order[u] > self._order[node] for u in other.users)
+            ]
+            # All of them are the tensor that the node returns.
+            same = all(seen.places.get(n) == seen.places.get(node) for n in (changed, *read_later))
+            own = all(n.op not in ("placeholder", "get_attr") for n in sharing)
+            floats = all(seen.is_float(n) for n in node.all_input_nodes)
+            if same and own and floats and node in sharing and self._make_functional(node):
+                for other in read_later:
+                    for user in list(other.users):
+                        if self._order[user] > self._order[node]:
+                            user.replace_input_with(other, node)
+            else:
+                self._fixed.update(sharing)
+
+    def _make_functional(self, node: fx.Node) -> bool:
+        """Has a node work out of place; tells whether there is such a form of it."""
+        if self._is(node, nn.ReLU):
+            node.op, node.target, node.args, node.kwargs = (
+                "call_function",
+                F.relu,
+                node.args[:1],
+                {},
+            )
+        elif node.target is F.relu:
+            node.args, node.kwargs = node.args[:1], {}
+        elif node.op in ("call_function", "call_method") and node.target in _FUNCTIONAL:
+            node.target = _FUNCTIONAL[node.target]
+        else:
+            return False
+        return True
+
+    # -- fusing
+
+    def _fuse(self, node: fx.Node) -> None:
+        """Replaces a convolution and what follows it by one fused convolution."""
+        chain, norm, residual, relu = [node], None, None, False
+        # Where it is fused, it reads its input later: that must still be the same.
+        if cast(fx.Node, node.args[0]) not in self._fixed:
+            follower = self._follower(chain[-1])
+            if follower is not None and self._scales(follower):
+                chain.append(follower)
+                norm = str(follower.target)
+                relu = type(self._modules[norm]) is BatchNormReLU
+            follower = None if relu else self._follower(chain[-1])
+            if follower is not None and self._adds_maps(follower):
+                (residual,) = (a for a in follower.args if a is not chain[-1])
+                chain.append(follower)
+            follower = None if relu else self._follower(chain[-1])
+            if follower is not None and self._rectifies(follower):
+                chain.append(follower)
+                relu = True
+        fused = FusedConv2d(self._parts.conv(str(node.target), norm), relu)
+        arguments = (node.args[0],) if residual is None else (node.args[0], residual)
+        # In the place of the last: what it adds must have been computed by then.
+        new = self._insert_after(chain[-1], fused, arguments, like=chain[-1])
+        self._grouped.add(new)
+        if chain[-1] in self._fixed:
+            new = self._leave(new)
+            self._fixed.add(new)
+        for old in reversed(chain):
+            self._replace(old, new)
+
+    def _follower(self, node: fx.Node) -> fx.Node | None:
+        """The node that alone reads another, if these two can become one."""
+        users = list(node.users)
+        return users[0] if len(users) == 1 and node not in self._fixed else None
+
+    def _move_on(self, node: fx.Node) -> None:
+        """Has convolutions scale what they read, if nothing else reads what is scaled."""
+        if all(self._is(user, FusedConv2d) and node not in user.args[1:] for user in node.users):
+            for user in list(node.users):
+                self._modules[str(user.target)].scale = self._modules[str(node.target)]
+            self._replace(node, node.args[0])
+
+    def _choose(self, node: fx.Node) -> None:
+        if self._is(node, FusedConv2d):
+            samples, *rest = self._seen.shape(node.all_input_nodes[0])
+            shape = (-(-samples // self._lanes), *rest, self._lanes)
+            self._modules[str(node.target)].choose(shape)
+
+    # -- what a node does
+
+    def _is(self, node: fx.Node, *kinds: type[nn.Module]) -> bool:
+        """Whether a node calls a module of just this kind, which nobody watches."""
+        if node.op != "call_module":
+            return False
+        module = self._modules[str(node.target)]
+        return type(module) in kinds and not has_hooks(module)
+
+    def _takes_one(self, node: fx.Node) -> bool:
+        """Whether a node makes maps of one batch of maps, and is told nothing else."""
+        return (
+            len(node.args) == 1
+            and set(node.kwargs) <= {"inplace"}  # F.relu's; what works in place is settled
+            and self._seen.is_map(node.args[0])
+            and self._seen.is_map(node)
+        )
+
+    def _convolves(self, node: fx.Node) -> bool:
+        return (
+            self._is(node, nn.Conv2d)
+            and can_be_sparse(self._modules[str(node.target)])
+            and self._takes_one(node)
+        )
+
+    def _scales(self, node: fx.Node) -> bool:
+        """Whether a node is a BatchNorm with weights, and with statistics of its own."""
+        if not self._is(node, *_NORMS) or not self._takes_one(node):
+            return False
+        bn = cast(nn.BatchNorm2d, self._modules[str(node.target)])
+        return bn.affine and bn.running_mean is not None and bn.weight.dtype == torch.float32
+
+    def _adds_maps(self, node: fx.Node) -> bool:
+        """Whether a node adds two different maps of the same shape."""
+        is_function = node.op == "call_function" and node.target in _ADDITIONS
+        is_method = node.op == "call_method" and node.target == "add"
+        return (
+            (is_function or is_method)
+            and not node.kwargs
+            and len(node.args) == len(set(node.args)) == 2
+            and all(self._seen.is_map(a) for a in (*node.args, node))
+            and len({self._seen.shape(cast(fx.Node, a)) for a in node.args}) == 1
+        )
+
+    def _rectifies(self, node: fx.Node) -> bool:
+        is_function = node.op == "call_function" and node.target in (F.relu, torch.relu)
+        is_method = node.op == "call_method" and node.target == "relu"
+        return (is_function or is_method or self._is(node, nn.ReLU)) and self._takes_one(node)
+
+    # -- layouts
+
+    def _convert(self, node: fx.Node) -> None:
+        """Decides in which layout a node works, and has its inputs converted."""
+        inputs = node.all_input_nodes
+        wants_groups = node in self._grouped  # a fused convolution
+        if inputs and node not in self._fixed and all(a in self._grouped for a in inputs):
+            if self._scales(node):
+                wants_groups = True
+                self._scale(node)
+            elif self._is(node, *_POOLS) and self._takes_one(node):
+                wants_groups = True
+                node.target = self._register(Pool(self._modules[str(node.target)]))
+            elif self._adds_maps(node) or self._rectifies(node):
+                wants_groups = True
+        for argument in inputs:
+            if wants_groups and argument not in self._grouped:
+                node.replace_input_with(argument, self._enter(argument, node))
+            elif not wants_groups and argument in self._grouped:
+                node.replace_input_with(argument, self._leave(argument))
+        if wants_groups:
+            self._grouped.add(node)
+        elif self._is(node, nn.Linear) and self._seen.is_float(inputs[0]):
+            layer = self._parts.linear(str(node.target))
+            if layer is not None and len(self._seen.shape(inputs[0])) == 2:
+                layer.choose(self._seen.shape(inputs[0])[0])
+                node.target = self._register(layer)
+
+    def _scale(self, node: fx.Node) -> None:
+        scaled = Scale(self._modules[str(node.target)])
+        node.target = self._register(scaled)
+        follower = None if scaled.relu else self._follower(node)
+        if follower is not None and follower not in self._fixed and self._rectifies(follower):
+            scaled.relu = True
+            self._replace(follower, node)
+
+    def _enter(self, node: fx.Node, reader: fx.Node) -> fx.Node:
+        """The node's maps in groups."""
+        if node not in self._entered:
+            module = Enter(self._seen.shape(node), self._lanes)
+            with self._graph.inserting_before(reader):
+                entered = self._graph.call_module(self._register(module), (node,))
+            self._know(entered, node)
+            self._grouped.add(entered)
+            if node in self._fixed:
+                return entered  # the next reader may find something else there
+            self._entered[node] = entered
+        return self._entered[node]
+
+    def _leave(self, node: fx.Node) -> fx.Node:
+        """The node's maps as PyTorch has them: the same ones for all who read them."""
+        if node not in self._left:
+            module = Leave(self._seen.shape(node)[0])
+            self._left[node] = self._insert_after(node, module, (node,), like=node)
+        return self._left[node]
+
+    # -- the graph
+
+    def _replace(self, node: fx.Node, new: Any) -> None:
+        node.replace_all_uses_with(new)
+        self._erase(node)
+
+    def _erase(self, node: fx.Node) -> None:
+        if not node.users:
+            self._graph.erase_node(node)
+            self._gone.add(node)
+
+    def _register(self, module: nn.Module) -> str:
+        name = f"_compiled_{len(self._modules)}"
+        self._modules[name] = module
+        return name
+
+    def _insert_after(
+        self, at: fx.Node, module: nn.Module, arguments: Any, like: fx.Node
+    ) -> fx.Node:
+        with self._graph.inserting_after(at):
+            new = self._graph.call_module(self._register(module), arguments)
+        self._know(new, like)
+        return new
+
+    def _know(self, new: fx.Node, like: fx.Node) -> None:
+        """Notes that a new node's maps are those of another."""
+        self._seen.places[new], self._seen.dtypes[new] = (
+            self._seen.places[like],
+            self._seen.dtypes[like],
+        )
+        self._order[new] = self._order[like]
+
+    def _used(self) -> dict[str, Any]:
+        """The modules and tensors that the graph names."""
+        found: dict[str, Any] = {}
+        for node in self._graph.nodes:
+            if node.op == "call_module":
+                found[node.target] = self._modules[node.target]
+            elif node.op == "get_attr":
+                found[node.target] = operator.attrgetter(node.target)(self._parts.model)
+        return found
+
+
+def _put(value: Any, node: fx.Node, user: fx.Node) -> None:
+    """Gives a node's user a value in its place."""
+
+    def put(argument: fx.Node) -> Any:
+        return value if argument is node else argument
+
+    user.args, user.kwargs = fx.map_arg(user.args, put), fx.map_arg(user.kwargs, put)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_number, value))
+    return isinstance(value, (int, float, torch.dtype))

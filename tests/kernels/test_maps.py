@@ -1,0 +1,420 @@
+"""Maps in groups pass for PyTorch's own, whatever a network does with them."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels import maps
+from freetickets.kernels.library import lanes
+from freetickets.kernels.maps import Maps
+from freetickets.sparsity import Sparsifier
+
+Error = Callable[[Tensor, Tensor], float]
+
+
+def conv(inputs: int, outputs: int, **options: Any) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, 3, padding=1, **options)
+
+
+def plain_and_maps(samples: int = 5, channels: int = 8) -> tuple[Tensor, Tensor, Maps, Tensor]:
+    """Ordinary maps, `Maps` of the same numbers, and the leaf of each."""
+    source = torch.Generator().manual_seed(samples)
+    mine, theirs = (torch.randn(samples, channels, 6, 6, generator=source) for _ in range(2))
+    theirs.copy_(mine)
+    mine.requires_grad_()
+    theirs.requires_grad_()
+    return theirs * 1, theirs, Maps(maps.enter(mine), samples), mine
+
+
+# ---- any operation gives what it gives ordinary maps
+
+OPERATIONS: dict[str, Callable[[Any], Any]] = {
+    "relu": F.relu,
+    "relu method": lambda x: x.relu(),
+    "in place": lambda x: F.relu(x, inplace=True) + x,
+    "in place method": lambda x: x.relu_() * x,
+    "sum in place": lambda x: x.add_(2 * x) + x,
+    "sum of an older name": lambda x: (x.mul_(2), x)[1],
+    "gelu": lambda x: F.gelu(x, approximate="tanh"),
+    "others": lambda x: F.silu(x) + F.elu(x) - F.hardswish(x) * torch.tanh(x) + F.relu6(x),
+    "leaky": lambda x: F.leaky_relu(x, 0.3),
+    "sigmoid": torch.sigmoid,
+    "negative": lambda x: -x,
+    "numbers": lambda x: 2 * x + 1 - 3,
+    "number first": lambda x: 1 - x,
+    "with alpha": lambda x: torch.add(x, x, alpha=3),
+    "channels": lambda x: x * torch.arange(8.0).view(1, 8, 1, 1),
+    "channels without samples": lambda x: x + torch.arange(8.0).view(8, 1, 1),
+    "positions": lambda x: x + torch.arange(6.0 * 6 * 8).view(1, 8, 6, 6),
+    "a row": lambda x: x + torch.arange(6.0),
+    "samples": lambda x: x * torch.arange(float(len(x))).view(-1, 1, 1, 1),
+    "doubles": lambda x: x * torch.ones(8, 1, 1, dtype=torch.float64),
+    "a number as a tensor": lambda x: x * torch.tensor(2.0),
+    "mean": lambda x: x - x.mean((2, 3), keepdim=True),
+    "gate": lambda x: x * torch.sigmoid(F.adaptive_avg_pool2d(x, 1)),
+    "one channel": lambda x: x + x[:, :1],
+    "concatenation": lambda x: torch.cat([x, F.relu(x)], 1),
+    "concatenation of rows": lambda x: torch.cat([x, x], dim=2),
+    "concatenation of samples": lambda x: torch.cat([x, x]),
+    "stack": lambda x: torch.stack([x, x]),
+    "max pool": lambda x: F.max_pool2d(x, 3, 2, 1),
+    "max pool with places": lambda x: F.max_pool2d(x, 2, return_indices=True),
+    "average pool": lambda x: F.avg_pool2d(x, (3, 2), stride=1, padding=1),
+    "adaptive pools": lambda x: F.adaptive_max_pool2d(x, 3) + F.adaptive_avg_pool2d(x, (3, 1)),
+    "max pool by name": lambda x: F.max_pool2d(input=x, kernel_size=2),
+    "flatten": lambda x: x.flatten(1),
+    "view": lambda x: x.view(len(x), -1).sum(1),
+    "size": lambda x: x.reshape(x.size(0), x.shape[1] * x.size()[2], -1),
+    "permute": lambda x: x.permute(0, 2, 3, 1).contiguous(),
+    "norms": lambda x: F.layer_norm(x, x.shape[1:]) + F.group_norm(x, 2),
+    "index": lambda x: x[1:, ::2, 0],
+    "chunks": lambda x: torch.cat(x.chunk(2, 1)[::-1], 1),
+    "unbound": lambda x: sum(x.unbind(1)),
+    "a view that is written to": lambda x: (x[:, :2].mul_(3), x * 2)[1],
+    "a slice that is written to": lambda x: (x.__setitem__((slice(None), 0), 7.0), F.relu(x))[1],
+    "a view from before": lambda x: ((v := x.flatten(2)), x.relu_(), v)[2],
+    "written to twice": lambda x: ((v := x[:, :1]), x.mul_(3), v.add_(1), x * 2)[3],
+    "written through detached": lambda x: (x.detach().zero_(), x + 1)[1],
+    "out": lambda x: (torch.mul(x.detach(), 2, out=torch.empty(0)), x)[1],
+    "where": lambda x: torch.where(x > 0, x, 0.1 * x),
+    "interpolate": lambda x: F.interpolate(x, scale_factor=2),
+    "conv": lambda x: F.conv2d(x, torch.ones(4, 8, 1, 1)),
+    "batch norm": lambda x: F.batch_norm(x, None, None, None, None, True),
+    "batch norm of others": lambda x: F.batch_norm(x, torch.ones(8), torch.ones(8) * 2),
+    "dropout that drops nothing": lambda x: F.dropout(x, 0.0) + F.dropout(x, 0.5, False),
+    "to": lambda x: x.to(torch.float64) + x.double(),
+    "einsum": lambda x: torch.einsum("nchw,dc->ndhw", x, torch.ones(3, 8)),
+    "matmul": lambda x: x @ x.transpose(-1, -2),
+    "compared": lambda x: (x > 0).float() * x,
+    "linear": lambda x: F.linear(x, torch.ones(2, 6)),
+    "list": lambda x: x.sum().item() * x,
+    "no samples": lambda x: x[:0],
+}  # fmt: skip
+
+
+def tensors(result: Any) -> list[Tensor]:
+    return [maps.leave(x) for x in (result if isinstance(result, tuple) else (result,))]
+
+
+@pytest.mark.parametrize("samples", [1, 5, 16])
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_operations_and_gradients_are_those_of_ordinary_maps(
+    operation: Callable[[Any], Any], samples: int, error: Error
+) -> None:
+    plain, leaf, grouped, grouped_leaf = plain_and_maps(samples)
+    expected, found = tensors(operation(plain)), tensors(operation(grouped))
+    assert len(expected) == len(found)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert type(mine) is Tensor
+        assert mine.dtype == theirs.dtype
+        assert error(mine, theirs) < 1e-6
+        assert mine.requires_grad == theirs.requires_grad
+    # What was read is what it was, or was written to in the same way.
+    assert error(maps.leave(grouped), plain) < 1e-6
+    total, mine_total = (
+        sum(t.square().sum() for t in some if t.requires_grad) for some in (expected, found)
+    )
+    if isinstance(total, Tensor):
+        total.backward()
+        mine_total.backward()
+        assert error(grouped_leaf.grad, leaf.grad) < 1e-5
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_operations_without_gradients_are_those_of_ordinary_maps(
+    operation: Callable[[Any], Any], error: Error
+) -> None:
+    for mode in (torch.no_grad, torch.inference_mode):
+        plain, _, grouped, leaf = plain_and_maps()
+        with mode():
+            # Made there, or made elsewhere and only read there.
+            made = Maps(maps.enter(leaf.detach().clone()), 5)
+            for one, other in ((made, plain.detach().clone()), (grouped, plain.clone())):
+                if one is grouped and mode is torch.inference_mode:
+                    continue  # nothing may be written to it there
+                found, expected = tensors(operation(one)), tensors(operation(other))
+                for mine, theirs in zip(found, expected, strict=True):
+                    assert error(mine, theirs) < 1e-6
+
+
+def test_what_it_says_of_itself_is_what_ordinary_maps_say() -> None:
+    plain, _, grouped, _ = plain_and_maps()
+    for ask in (
+        lambda x: x.shape, lambda x: x.size(), lambda x: x.size(1), lambda x: x.dim(), len,
+        lambda x: x.ndim, lambda x: x.numel(), lambda x: x.stride(), lambda x: x.dtype,
+        lambda x: x.device, lambda x: x.is_contiguous(), lambda x: x.requires_grad,
+        lambda x: x.is_leaf, lambda x: x.is_floating_point(), torch.is_tensor, repr,
+        lambda x: isinstance(x, Tensor), lambda x: x.type(), lambda x: x.tolist(),
+        lambda x: x.detach().numpy().tobytes(), lambda x: np.asarray(x.detach()).tobytes(),
+        lambda x: bool(x.sum() > 0), lambda x: x.storage_offset(),
+    ):  # fmt: skip
+        mine, theirs = ask(grouped), ask(plain)
+        assert mine == theirs or (ask is repr and mine[:200] == theirs[:200])
+    assert grouped.grad_fn is not None
+    for twin in (pickle.loads(pickle.dumps(grouped.detach())), copy.deepcopy(grouped.detach())):
+        assert type(twin) is Tensor
+        assert torch.equal(twin, plain)
+    file = io.BytesIO()
+    torch.save(grouped.detach(), file)
+
+
+def test_gradients_of_maps_are_those_of_ordinary_ones(error: Error) -> None:
+    found = []
+    for which in (0, 2):
+        x = plain_and_maps()[which]
+        seen: list[Tensor] = []
+        y = F.relu(x)  # read before the hook was there, too
+        x.register_hook(seen.append)
+        x.register_hook(lambda g: 2 * g)
+        x.retain_grad()
+        loss = (y * 3 + x.mean((2, 3), keepdim=True)).square().sum()
+        (asked,) = torch.autograd.grad(loss, x, retain_graph=True)
+        loss.backward()
+        found.append((seen[0], x.grad, asked))
+    for theirs, mine in zip(*found, strict=True):
+        assert error(mine, theirs) < 1e-5
+
+
+# ---- in networks
+
+
+class Drop(nn.Module):
+    """A residual block that is left out for some samples, at a rate that may change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn, self.rate = conv(8, 8), nn.BatchNorm2d(8), 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.bn(self.conv(x)))
+        if self.training and self.rate > 0:
+            kept = (torch.rand(x.shape[0], 1, 1, 1) >= self.rate).float()
+            y = y * kept / (1 - self.rate)
+        return x + y
+
+
+class Straight(torch.autograd.Function):
+    """A sign whose gradient is let through."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient
+
+
+class Same(torch.autograd.Function):
+    """Does nothing, as the function that PyTorch puts in for a backward hook."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient
+
+
+class Hiding(nn.Module):
+    """Reaches custom functions in a way that nobody sees beforehand."""
+
+    def __init__(self, apply: Any) -> None:
+        super().__init__()
+        self.conv, self.apply_it = conv(3, 8), apply
+
+    # Code whose globals hold no custom function.
+    exec_globals: dict[str, Any] = {}  # noqa: RUF012
+    exec("def forward(self, x):\n    return self.apply_it(self.conv(x)).mean((2, 3))", exec_globals)
+    forward = exec_globals["forward"]
+
+
+def images(samples: int) -> Tensor:
+    return torch.randn(samples, 3, 6, 6, generator=torch.Generator().manual_seed(samples))
+
+
+def made(build: Callable[[], nn.Module], backend: Any) -> tuple[nn.Module, Sparsifier]:
+    torch.manual_seed(0)
+    network = build()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    return network, Sparsifier(
+        network, optimizer, 0.6, distribution="uniform", exploration=None, backend=backend
+    )
+
+
+def losses(build: Callable[[], nn.Module], change: Callable[[Any], None]) -> list[float]:
+    """Of a masked and of a sparse network, after the network was changed."""
+    found = []
+    for backend in ("masked", "sparse"):
+        network, _ = made(build, backend)
+        network(images(5)).sum().backward()
+        change(network)
+        torch.manual_seed(1)
+        loss = network(images(12)).square().mean()
+        loss.backward()
+        found.append(float(loss.detach()))
+    return found
+
+
+def blocks() -> nn.Module:
+    return nn.Sequential(conv(3, 8), Drop(), Drop(), nn.Flatten(), nn.Linear(288, 10))
+
+
+def test_code_may_take_another_path_later() -> None:
+    """Once a wrong loss, without a word: drop-path that was 0 when the sparsifier was made."""
+
+    def raise_rate(network: Any) -> None:
+        network[1].rate = network[2].rate = 0.3
+
+    masked, sparse = losses(blocks, raise_rate)
+    assert sparse == pytest.approx(masked, rel=1e-5)
+
+
+def test_a_method_may_be_exchanged_later() -> None:
+    def exchange(network: Any) -> None:
+        network[1].forward = lambda x: x.roll(1, 0).flip(2)
+
+    masked, sparse = losses(blocks, exchange)
+    assert sparse == pytest.approx(masked, rel=1e-5)
+
+
+def test_hooks_may_come_later(error: Error) -> None:
+    """On what goes forward and on what comes back; the last one changes what it sees."""
+    seen: dict[str, list[Tensor]] = {"masked": [], "sparse": []}
+    for backend, found in seen.items():
+        network, _ = made(blocks, backend)
+        network(images(5)).sum().backward()
+        network[0].register_forward_hook(lambda _, __, y, found=found: found.append(y.clone()))
+        network[2].bn.register_full_backward_hook(
+            lambda _, before, after, found=found: found.extend([*before, *after])
+        )
+        network[1].register_full_backward_hook(lambda _, before, __: (2 * before[0],))
+        network(images(12)).square().mean().backward()
+        found.append(network[0].bias.grad)
+    assert len(seen["sparse"]) == 4
+    for mine, theirs in zip(seen["sparse"], seen["masked"], strict=True):
+        assert error(mine, theirs) < 1e-4
+
+
+@pytest.mark.parametrize("function", [Straight, Same])
+def test_custom_functions_of_the_network_work(function: Any, error: Error) -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = conv(3, 8), conv(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second(function.apply(self.first(x))).mean((2, 3))
+
+    results = []
+    for backend in ("masked", "sparse"):
+        network, _ = made(Own, backend)
+        y = network(images(5))
+        y.square().sum().backward()
+        results.append((y, network.first.bias.grad))
+    for theirs, mine in zip(*results, strict=True):
+        assert error(mine, theirs) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "apply",
+    [Straight.apply, Same.apply, lambda x: checkpoint(torch.tanh, x, use_reentrant=True)],
+    ids=["straight", "same", "checkpoint"],
+)
+def test_custom_functions_that_nobody_saw_coming_are_refused(apply: Any) -> None:
+    network, _ = made(lambda: Hiding(apply), "sparse")
+    with pytest.raises(FreeTicketsError, match=r"custom autograd\.Function .* backend='masked'"):
+        network(images(5))
+
+
+def test_checkpoints_of_the_newer_kind_work(error: Error) -> None:
+    results = []
+    for backend in ("masked", "sparse"):
+        network, _ = made(
+            lambda: Hiding(lambda x: checkpoint(torch.tanh, x, use_reentrant=False)), backend
+        )
+        y = network(images(5))
+        y.square().sum().backward()
+        results.append((y, network.conv.bias.grad))
+    for theirs, mine in zip(*results, strict=True):
+        assert error(mine, theirs) < 1e-5
+
+
+def test_a_sequence_may_be_called_part_by_part(error: Error) -> None:
+    """BatchNorm and ReLU are one pass in a row, and two where somebody looks between them."""
+
+    class Layers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(conv(3, 8), nn.BatchNorm2d(8), nn.ReLU(), conv(8, 8))
+            self.between = False
+
+        def forward(self, x: Tensor) -> Tensor:
+            if not self.between:
+                return self.layers(x).mean((2, 3))
+            seen = []
+            for layer in self.layers:
+                x = layer(x)
+                seen.append(x.mean((2, 3)))
+            return torch.cat(seen, 1)
+
+    def look(network: Any) -> None:
+        network.between = True
+
+    masked, sparse = losses(Layers, look)
+    assert sparse == pytest.approx(masked, rel=1e-5)
+
+
+def test_what_a_network_returns_is_ordinary() -> None:
+    network, _ = made(lambda: nn.Sequential(conv(3, 8), nn.ReLU()), "sparse")
+    assert type(network(images(3))) is Tensor
+    assert type(network[0](images(3))) is Maps  # a part of it may keep its groups
+
+
+def test_second_derivatives_pass_through_maps(error: Error) -> None:
+    results = []
+    for backend in ("masked", "sparse"):
+        network, _ = made(blocks, backend)
+        x = images(5).requires_grad_()
+        (gradient,) = torch.autograd.grad(network(x).pow(3).sum(), x, create_graph=True)
+        gradient.square().sum().backward()
+        results.append((gradient, x.grad, network[0].bias.grad, network[1].bn.weight.grad))
+    for theirs, mine in zip(*results, strict=True):
+        assert error(mine, theirs) < 1e-3
+
+
+def test_autocast_gives_half_precision(error: Error) -> None:
+    results = []
+    for backend in ("masked", "sparse"):
+        network, _ = made(blocks, backend)
+        with torch.autocast("cpu"):
+            y = network(images(5))
+        assert y.dtype == torch.bfloat16
+        y.float().square().sum().backward()
+        results.append((y, network[1].bn.weight.grad))
+    for theirs, mine in zip(*results, strict=True):
+        assert error(mine, theirs) < 5e-2
+
+
+def test_groups_are_never_taken_for_maps() -> None:
+    """A tensor of groups is larger than the maps in it, and can't be had by mistake."""
+    _, _, grouped, _ = plain_and_maps(3)
+    assert grouped.shape == (3, 8, 6, 6)
+    assert grouped._groups is not None
+    assert grouped._groups.shape == (-(-3 // lanes()), 8, 6, 6, lanes())
+    with torch._C.DisableTorchFunctionSubclass():  # as code does that is not Python's
+        assert type(grouped.detach() * 1) is Tensor
+        assert (grouped.detach() * 1).shape == (3, 8, 6, 6)
