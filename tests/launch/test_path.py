@@ -72,6 +72,14 @@ def test_workers_import_nothing_from_the_current_folder_but_a_model_that_is_name
     assert len(list(Path("run/tickets").iterdir())) == 2
 
 
+@pytest.mark.slow
+def test_nor_do_tasks_of_ray(train: Train) -> None:
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'freetickets[ray]'")
+    done = train("--model own_nets:build --launcher ray")
+    assert done.returncode == 0, done.stderr
+    assert len(list(Path("run/tickets").iterdir())) == 2
+
+
 @pytest.mark.usefixtures("marker")
 def test_nor_does_the_process_whose_memory_is_measured() -> None:
     with pytest.raises(FreeTicketsError, match="unknown model 'nothing'"):
