@@ -16,7 +16,6 @@ import pytest
 
 from freetickets.cli import main
 from freetickets.kernels.library import available
-from freetickets.launch.local import source_path
 from freetickets.methods import METHODS
 from freetickets.ticket import Ticket
 from freetickets.training.checkpoint import Checkpoints
@@ -67,7 +66,8 @@ def child(
 ) -> Child:
     """Runs a command of freetickets in a process of its own, to which faults happen."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("PYTHONPATH", source_path())
+    # The server loads torch and freetickets before it is given the path of this process.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
 
     def run(*arguments: object, faults: tuple[fault_child.Fault, ...] = ()) -> Answer:
         pipes = [_context.Pipe(duplex=False) for _ in range(2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -172,3 +173,43 @@ def test_a_factory_that_does_not_fit_is_refused(
 def test_a_module_that_is_not_there_is_named(own: str) -> None:
     with pytest.raises(FreeTicketsError, match="cannot import owl_nets"):
         create_model("owl_nets:build", (5,), 3)
+
+
+@pytest.fixture
+def namesake(own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module of Python, and files of the current directory that have its name."""
+    for file in ("colorsys.py", "wsgiref/own.py"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(OWN)
+    for module in ("colorsys", "wsgiref", "wsgiref.own"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    return own
+
+
+def test_the_current_directory_hides_no_module(namesake: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        create_model(f"{namesake}:takes_nothing", (5,), 3)
+    assert sys.path.count(str(tmp_path)) == 1
+    assert not hasattr(importlib.import_module("colorsys"), "takes_nothing")
+
+
+@pytest.mark.usefixtures("namesake")
+@pytest.mark.parametrize("module", ["colorsys", "wsgiref.own"])
+def test_a_module_of_the_current_directory_that_is_hidden_is_named(module: str) -> None:
+    package = module.partition(".")[0]
+    words = f"{package} is not that of the current directory.*, but .*{package}.*: give yours "
+    with pytest.raises(FreeTicketsError, match=words):
+        create_model(f"{module}:takes_nothing", (5,), 3)
+
+
+@pytest.mark.usefixtures("namesake")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("wsgiref.util:application_url", "did you mean 'application_uri'"),
+        ("wsgiref.utils:application_uri", "cannot import wsgiref.utils"),
+    ],
+)
+def test_a_folder_that_only_has_the_name_of_a_module_is_no_reason(name: str, words: str) -> None:
+    with pytest.raises(FreeTicketsError, match=words):
+        create_model(name, (5,), 3)

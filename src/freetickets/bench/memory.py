@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from ..errors import FreeTicketsError
+from ..launch.local import python
 from .step import Step
 
 _STEPS = 2
@@ -22,12 +23,8 @@ _TINY = "wrn-10-1"
 def measure(model: str, batch: int, sparsity: float, threads: int) -> int:
     """Returns the bytes that training adds at its peak to those of Python and PyTorch."""
     arguments = [model, str(batch), str(sparsity), str(threads)]
-    done = subprocess.run(
-        [sys.executable, "-m", "freetickets.bench.memory", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = python("freetickets.bench.memory", arguments)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise FreeTicketsError(f"the memory of {model} can't be measured: {lines[-1]}")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import FreeTicketsError
-from ..launch.local import source_path
+from ..launch.local import python
 from .settings import Measurement, Settings
 from .timing import Ratio, ratio
 
@@ -45,8 +44,7 @@ def members(settings: Settings) -> Iterator[Ratio | str]:
 def _run(arguments: list[str]) -> None:
     # Each side has all cores: what the caller has set for itself must not be shared out.
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
-    environment["PYTHONPATH"] = source_path()
-    command = [sys.executable, "-m", "freetickets", *arguments]
+    command = python("freetickets", arguments)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise FreeTicketsError(f"the training failed: {done.stderr.strip().rpartition(chr(10))[2]}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +52,14 @@ def launch(
     ours = not ray.is_initialized()
     if ours:
         _connect(ray, address)
-    task = ray.remote(_work).options(num_cpus=cpus, num_gpus=gpus, max_retries=0)
+    where = os.getcwd()
+    task = ray.remote(_task(where)).options(num_cpus=cpus, num_gpus=gpus, max_retries=0)
     running: dict[Any, tuple[Log, int]] = {}
 
     def start(piece: Piece, lost: int) -> None:
         piece.log.parent.mkdir(parents=True, exist_ok=True)
         threads = max(1, int(cpus))
-        where = os.getcwd()
-        reference = task.remote(piece.arguments, str(piece.log.resolve()), where, threads)
+        reference = task.remote(piece.arguments, str(piece.log.resolve()), threads)
         running[reference] = Log(piece), lost
 
     try:
@@ -83,6 +84,24 @@ def launch(
         _stop(ray, list(running))
         if ours:
             ray.shutdown()
+
+
+def _task(where: str) -> Callable[[Sequence[str], str, int], int]:
+    """A function for Ray, which does a piece in a folder."""
+    is_on_path = not {"", where}.isdisjoint(sys.path)
+
+    def work(arguments: Sequence[str], log: str, threads: int) -> int:
+        # Ray has put the folder of the command first on the path of this process: a `yaml.py` that
+        # lies there would run. No code of ours may be imported before the folder is out of the way.
+        # So this is a function within a function: Ray sends it whole, and not its name alone.
+        sys.path[:] = [each for each in sys.path if each != where]
+        if is_on_path:
+            sys.path.append(where)
+        from freetickets.launch.cluster import _work
+
+        return _work(arguments, log, where, threads)
+
+    return work
 
 
 def _work(arguments: Sequence[str], log: str, where: str, threads: int) -> int:

@@ -75,7 +75,7 @@ class _Process:
     def __init__(self, piece: Piece, lost: int, environment: dict[str, str]) -> None:
         self.piece, self.lost, self.log = piece, lost, Log(piece)
         piece.log.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", f"{__package__}.worker", *piece.arguments]
+        command = python(f"{__package__}.worker", piece.arguments)
         with piece.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -113,11 +113,13 @@ def cores() -> int:
 def _environment(jobs: int) -> dict[str, str]:
     found = dict(os.environ)
     found.setdefault("OMP_NUM_THREADS", str(max(1, cores() // max(1, jobs))))
-    found["PYTHONPATH"] = source_path()
     return found
 
 
-def source_path() -> str:
-    """The `PYTHONPATH` with which another process finds the same code as this one."""
-    source = str(Path(__file__).parents[2])
-    return os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+def python(module: str, arguments: Sequence[str]) -> list[str]:
+    """The command that runs a module as `python -m` does, but with the `sys.path` of this process.
+
+    So it finds the same code as this one, and nothing in the current folder that this one does not.
+    """
+    start = str(Path(__file__).with_name("start.py"))
+    return [sys.executable, start, module, str(len(sys.path)), *sys.path, *arguments]

@@ -1,4 +1,4 @@
-"""A process that does one piece: `python -m freetickets.launch.worker ARGUMENTS`.
+"""A process that does one piece: `freetickets.launch.worker ARGUMENTS`, which `start.py` runs.
 
 It stops, and saves, when its standard input ends. So it does when the process that started it dies,
 however that happens.

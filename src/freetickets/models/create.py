@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import inspect
 import os
 import sys
@@ -27,8 +28,8 @@ def create_model(
 
     Args:
         name: A name that `model_names` describes, or `package.module:function` for a factory of
-            your own, also from the current directory. It is given `input_shape` and `classes` if
-            it has parameters of these names.
+            your own, also from the current directory, which is looked through last. It is given
+            `input_shape` and `classes` if it has parameters of these names.
         input_shape: The shape of one sample, `(channels, height, width)` for images.
         classes: How many outputs.
         **options: What else the network takes, such as `dropout=0.1`.
@@ -47,9 +48,10 @@ def create_model(
     arguments: dict[str, Any] = {}
     if ":" in name:
         builder = name
-        # An installed command, unlike `python -m`, does not look in the current directory.
+        # An installed command, unlike `python -m`, does not look in the current directory. It comes
+        # last: first, a file there would be taken for any module that is imported from now on.
         if os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())
+            sys.path.append(os.getcwd())
     else:
         architecture, arguments = parse(name)
         _check_shape(name, architecture, input_shape)
@@ -85,12 +87,33 @@ def _load(name: str, target: str) -> Callable[..., Any]:
     try:
         found: Any = importlib.import_module(module_name)
     except ImportError as error:
+        _check_not_hidden(name, module_name)
         raise FreeTicketsError(f"model {name!r}: cannot import {module_name}: {error}") from error
     for part in path.split("."):
         if not hasattr(found, part):
+            _check_not_hidden(name, module_name)
             raise UnknownNameError(f"name in {module_name}", part, _public(found))
         found = getattr(found, part)
     return found
+
+
+def _check_not_hidden(name: str, module_name: str) -> None:
+    """Raises if the current directory has the module, but another one of its name came first."""
+    folders, here = [os.getcwd()], []
+    for part in module_name.split("."):
+        spec = importlib.machinery.PathFinder.find_spec(part, folders)
+        if spec is None:
+            return
+        here.append(spec.origin)
+        folders = list(spec.submodule_search_locations or [])
+    package = module_name.partition(".")[0]
+    origin = getattr(getattr(sys.modules.get(package), "__spec__", None), "origin", None)
+    # What has no origin is a mere folder, perhaps of data.
+    if here[-1] is not None and origin not in (None, here[0]):
+        raise FreeTicketsError(
+            f"model {name!r}: {package} is not that of the current directory, which is looked "
+            f"through last, but {origin}: give yours another name"
+        )
 
 
 def _public(found: object) -> list[str]:
