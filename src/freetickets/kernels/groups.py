@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import FreeTicketsError
-from .library import NormStruct, call, empty, ready
+from .library import NormStruct, call, empty, lanes, ready
 from .operator import differentiate, form, operator
 
 
@@ -37,10 +37,16 @@ def check_groups(x: Tensor, channels: int, what: str, batch: int | None = None) 
         )
 
 
+def check_lanes(x: Tensor, what: str) -> None:
+    """Refuses groups that are not made of whole vectors."""
+    if x.shape[4] % lanes():
+        raise FreeTicketsError(f"{what}: groups have {lanes()} lanes here, not {x.shape[4]}")
+
+
 def norm_struct(x: Tensor, batch: int) -> NormStruct:
     """Groups that hold so many samples, as the kernels take them."""
-    groups, channels, height, width, lanes = x.shape
-    return NormStruct(batch, groups, lanes, channels, height * width)
+    groups, channels, height, width, width_of_group = x.shape
+    return NormStruct(batch, groups, width_of_group, channels, height * width)
 
 
 # ---- the ways in and out
@@ -109,10 +115,10 @@ differentiate(from_groups, _keep_lanes, _from_groups_backward)
 
 def pooled(pool: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """A pool of groups. It takes no notice of what a channel is: lanes may stand for channels."""
-    groups, channels, height, width, lanes = x.shape
-    maps = x.reshape(groups * channels, height, width, lanes).permute(0, 3, 1, 2)
+    groups, channels, height, width, width_of_group = x.shape
+    maps = x.reshape(groups * channels, height, width, width_of_group).permute(0, 3, 1, 2)
     y = pool(maps).permute(0, 2, 3, 1).contiguous()
-    return y.view(groups, channels, *y.shape[1:3], lanes)
+    return y.view(groups, channels, *y.shape[1:3], width_of_group)
 
 
 # ---- the same by PyTorch's own operations, which can be differentiated as often as one likes

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import FreeTicketsError
-from .groups import as_groups, as_samples, check, check_groups, norm_struct
+from .groups import as_groups, as_samples, check, check_groups, check_lanes, norm_struct
 from .library import call, empty, ready
 from .operator import again, differentiate, form, operator
 
@@ -18,6 +18,7 @@ def _check(x: Tensor, batch: int, *parameters: Tensor) -> None:
     """Refuses groups that a BatchNorm with these parameters can't take."""
     channels = parameters[0].numel()
     check_groups(x, channels, "BatchNorm", batch)
+    check_lanes(x, "BatchNorm")
     for parameter in parameters:
         check(parameter, 1, "BatchNorm")
         if parameter.numel() != channels:
@@ -109,6 +110,7 @@ def _(
 
 
 def _check_gradient(x: Tensor, gradient: Tensor) -> None:
+    check(gradient, 5, "the gradient of BatchNorm")
     if gradient.shape != x.shape:
         raise FreeTicketsError(
             f"maps of {tuple(x.shape)} can't have a gradient of {tuple(gradient.shape)}"

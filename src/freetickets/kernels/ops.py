@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.grad import conv2d_input, conv2d_weight
 
 from ..errors import FreeTicketsError
-from .groups import as_groups, as_samples, check_groups, from_groups, to_groups
+from .groups import as_groups, as_samples, check, check_groups, check_lanes, from_groups, to_groups
 from .library import Geometry, LayerStruct, MapsStruct, call, empty, native, ready
 from .operator import again, differentiate, form, operator
 
@@ -335,18 +335,23 @@ def full_precision() -> torch.autocast:
 
 def check_weights(values: Tensor, indices: Tensor, bias: Tensor | None, shape: _Ints) -> None:
     """Refuses weights that are not those of a layer of this shape."""
-    if values.dim() != 1 or values.shape != indices.shape or indices.dtype != torch.int32:
+    check(values, 1, "a sparse layer's values")
+    if values.shape != indices.shape or indices.dtype != torch.int32:
         raise FreeTicketsError(
             f"a sparse layer has a place for each value, not {tuple(indices.shape)} "
             f"({indices.dtype}) for {tuple(values.shape)}"
         )
-    if bias is not None and tuple(bias.shape) != (shape[0],):
-        raise FreeTicketsError(f"a layer of {shape[0]} outputs can't add {tuple(bias.shape)}")
+    if bias is not None:
+        check(bias, 1, "a bias")
+        if bias.shape[0] != shape[0]:
+            raise FreeTicketsError(f"a layer of {shape[0]} outputs can't add {bias.shape[0]}")
 
 
 def _result_shape(x: Tensor, geometry: Geometry) -> tuple[int, ...]:
     """The shape of what a convolution makes of groups; refuses those that it can't take."""
     check_groups(x, geometry.shape[1], "a convolution")
+    if x.shape[4] != 1:  # then vectors lie along rows
+        check_lanes(x, "a convolution")
     size = geometry.output_size(x.shape[2], x.shape[3])
     if min(size) < 1:
         raise FreeTicketsError(
@@ -359,6 +364,7 @@ def _result_shape(x: Tensor, geometry: Geometry) -> tuple[int, ...]:
 def _source_shape(gradient: Tensor, geometry: Geometry, size: _Ints) -> tuple[int, ...]:
     """The shape of what a convolution has made this of; refuses gradients that can't be that."""
     check_groups(gradient, geometry.shape[0], "the gradient of a convolution")
+    check_lanes(gradient, "the gradient of a convolution")
     if len(size) != 2 or geometry.output_size(size[0], size[1]) != tuple(gradient.shape[2:4]):
         raise FreeTicketsError(
             f"a convolution makes no maps of {tuple(gradient.shape[2:4])} from maps of {size}"
@@ -367,6 +373,8 @@ def _source_shape(gradient: Tensor, geometry: Geometry, size: _Ints) -> tuple[in
 
 
 def _check_gradient(x: Tensor, gradient: Tensor, geometry: Geometry) -> None:
+    check(gradient, 5, "the gradient of a convolution")
+    check_lanes(gradient, "the gradient of a convolution")
     if tuple(gradient.shape) != _result_shape(x, geometry):
         raise FreeTicketsError(
             f"maps of {tuple(x.shape)} can't have a gradient of {tuple(gradient.shape)}"

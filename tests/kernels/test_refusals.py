@@ -1,0 +1,156 @@
+"""Operators refuse what they can't take, whether they compute or only say what would come out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels import groups, linear, norm, ops
+from freetickets.kernels.library import Geometry, lanes
+
+SHAPE, STRIDE, PADDING = [4, 3, 3, 3], [1, 1], [1, 1]
+COUNT = 30
+
+
+def valid() -> dict[str, tuple[Any, list[Any]]]:
+    """Each operator with arguments that it takes."""
+    width = lanes()
+    indices = torch.arange(0, 2 * COUNT, 2, dtype=torch.int32)
+    flat_indices = torch.arange(12, dtype=torch.int32)
+    plan = ops.make_plan(indices, Geometry((4, 3, 3, 3), (1, 1), (1, 1)))
+    flat_plan = ops.make_plan(flat_indices, Geometry((4, 3, 1, 1)))
+    x, gradient = torch.randn(2, 3, 6, 6, width), torch.randn(2, 4, 6, 6, width)
+    values, flat_values = torch.randn(COUNT), torch.randn(12)
+    settings = [SHAPE, STRIDE, PADDING, 0]
+    channels = [torch.ones(3) for _ in range(4)]
+    batch = 2 * width - 1
+    return {
+        "to_groups": (groups.to_groups, [torch.randn(5, 3, 6, 6), width]),
+        "from_groups": (groups.from_groups, [x, batch]),
+        "conv2d": (ops.conv2d, [x, values, indices, plan, torch.ones(4), *settings]),
+        "conv2d_input_gradient": (
+            ops.conv2d_input_gradient, [gradient, values, indices, plan, [6, 6], *settings],
+        ),
+        "conv2d_weight_gradient": (
+            ops.conv2d_weight_gradient, [x, gradient, indices, plan, *settings],
+        ),
+        "columns": (linear.columns, [torch.randn(width, 3), width]),
+        "linear": (
+            linear.linear,
+            [torch.randn(5, 3), flat_values, flat_indices, flat_plan, None, [4, 3], width, 0],
+        ),
+        "linear_input_gradient": (
+            linear.linear_input_gradient,
+            [torch.randn(5, 4), flat_values, flat_indices, flat_plan, [4, 3], width, 0],
+        ),
+        "linear_weight_gradient": (
+            linear.linear_weight_gradient,
+            [torch.randn(5, 3), torch.randn(5, 4), flat_indices, flat_plan, [4, 3], width, 0],
+        ),
+        "batch_norm": (norm.batch_norm, [x, *channels[:2], batch, 1e-5, False]),
+        "scale": (norm.scale, [x, *channels, batch, 1e-5, False]),
+        "batch_norm_backward": (
+            norm.batch_norm_backward, [x, x, *channels, batch, 1e-5, False, True],
+        ),
+    }  # fmt: skip
+
+
+def changed(tensor: Tensor) -> Iterator[Tensor]:
+    """The tensor with another rank, another precision, other sizes."""
+    yield tensor[0]
+    yield tensor[None]
+    yield tensor.double()
+    for dimension in range(tensor.dim()):
+        yield torch.cat([tensor, tensor.narrow(dimension, 0, 1)], dimension)
+
+
+# What is not refused: another number of samples, maps of another size.
+FREE = {
+    ("to_groups", 0): (0, 1, 2, 3),
+    ("from_groups", 0): (1, 2, 3, 4),
+    ("conv2d", 0): (0, 2, 3),
+    ("conv2d_input_gradient", 0): (0,),
+    ("columns", 0): (0, 1),
+    ("linear", 0): (0,),
+    ("linear_input_gradient", 0): (0,),
+    ("batch_norm", 0): (2, 3),
+    ("scale", 0): (2, 3),
+}
+
+
+NAMES = [
+    "to_groups", "from_groups", "conv2d", "conv2d_input_gradient", "conv2d_weight_gradient",
+    "columns", "linear", "linear_input_gradient", "linear_weight_gradient", "batch_norm", "scale",
+    "batch_norm_backward",
+]  # fmt: skip
+
+
+def refuses(name: str, place: int, wrong: Any) -> None:
+    """Checks that an operator refuses an argument in one line, and its fake version as well."""
+    operator, arguments = valid()[name]
+    arguments[place] = wrong
+    with pytest.raises(FreeTicketsError) as error:
+        operator(*arguments)
+    assert "\n" not in str(error.value)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fakes = [mode.from_tensor(a) if isinstance(a, Tensor) else a for a in arguments]
+        with pytest.raises(FreeTicketsError, match=re.escape(str(error.value))):
+            operator(*fakes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_operator_takes_what_it_should(name: str) -> None:
+    operator, arguments = valid()[name]
+    found = operator(*arguments)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fakes = [mode.from_tensor(a) if isinstance(a, Tensor) else a for a in arguments]
+        said = operator(*fakes)
+    results = [r if isinstance(r, tuple) else (r,) for r in (said, found)]
+    for mine, theirs in zip(*results, strict=True):
+        assert mine.shape == theirs.shape
+        assert mine.stride() == theirs.stride()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_operator_refuses_tensors_that_do_not_fit(name: str) -> None:
+    for place, argument in enumerate(valid()[name][1]):
+        if isinstance(argument, Tensor) and argument.dtype == torch.float32:
+            for number, wrong in enumerate(changed(argument)):
+                if number - 3 not in FREE.get((name, place), ()):
+                    refuses(name, place, wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "wrong"),
+    [
+        ("to_groups", 1, 0),
+        ("from_groups", 1, 0),
+        ("from_groups", 1, 1000),
+        ("conv2d", 5, [4, 3, 3]),
+        ("conv2d", 6, [1]),
+        ("conv2d", 4, torch.ones(3)),
+        ("conv2d", 2, torch.arange(COUNT)),
+        ("conv2d", 2, torch.arange(COUNT + 1, dtype=torch.int32)),
+        ("conv2d_input_gradient", 4, [7, 6]),
+        ("conv2d_input_gradient", 4, [6]),
+        ("linear", 6, 0),
+        ("linear", 4, torch.ones(3)),
+        ("batch_norm", 3, 1),
+        ("batch_norm", 3, 1000),
+    ],
+)
+def test_every_operator_refuses_settings_that_do_not_fit(name: str, place: int, wrong: Any) -> None:
+    refuses(name, place, wrong)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_operator_keeps_pytorchs_rules(name: str) -> None:
+    operator, arguments = valid()[name]
+    torch.library.opcheck(operator, tuple(arguments))
