@@ -369,12 +369,18 @@ class Choosing(nn.Module):
 def test_shapes_that_depend_on_numbers_are_noticed() -> None:
     network, topology = trained(Choosing(), SMALL)
     found = compiled(network, topology)
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        for _ in range(8):
-            x = torch.randn(9, *SMALL)
-            assert_same(found(x), network(x))
-    assert len(seen) == 1
+    for _ in range(8):
+        x = torch.randn(9, *SMALL)
+        assert_same(found(x), network(x))
+    assert len(found.fallbacks) == 1
+
+
+def test_maps_of_another_shape_do_not_enter() -> None:
+    enter = fused.Enter((9, 3, 8, 8), 8)
+    assert enter(torch.zeros(9, 3, 8, 8)).shape == (2, 3, 8, 8, 8)
+    for wrong in (torch.zeros(8, 3, 8, 8), torch.zeros(9, 3, 8, 8).double()):
+        with pytest.raises(fused.ShapeError):
+            enter(wrong)
 
 
 @torch.no_grad()

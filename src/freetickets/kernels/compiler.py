@@ -6,9 +6,9 @@ what works in place keeps its place.
 
 from __future__ import annotations
 
-import copy
+import functools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -19,7 +19,7 @@ from .fused import Enter, FoldedConv2d, FusedConv2d, FusedLinear, Leave, Pool, S
 from .layers import can_be_sparse, has_hooks
 from .layout import BatchNormReLU
 from .library import lanes
-from .observation import Observation, observe
+from .tracing import Trace, without_memory
 
 # Up to this many samples, vectors lie along the rows of a map; from there on, across samples.
 FEW_SAMPLES = 4
@@ -47,6 +47,11 @@ class Parts:
         self._convs: dict[tuple[str, str | None], FoldedConv2d] = {}
         self._linears: dict[str, FusedLinear] = {}
 
+    @functools.cached_property
+    def shadow(self) -> nn.Module:
+        """The network without memory."""
+        return without_memory(self.model)
+
     def conv(self, name: str, norm: str | None) -> FoldedConv2d:
         """A convolution with the BatchNorm that follows it, by their names."""
         if (name, norm) not in self._convs:
@@ -68,17 +73,16 @@ class Parts:
         return self._linears[name]
 
 
-def compile_graph(parts: Parts, graph: fx.Graph, inputs: Sequence[Any]) -> fx.GraphModule:
-    """Returns a module that does what a traced network does, for inputs of these shapes."""
-    return _Compiler(parts, copy.deepcopy(graph), inputs).compile()
+def compile_trace(parts: Parts, seen: Trace) -> fx.GraphModule:
+    """Returns a module that does what a traced network does, for inputs of the same shapes."""
+    return _Compiler(parts, seen).compile()
 
 
 class _Compiler:
-    def __init__(self, parts: Parts, graph: fx.Graph, inputs: Sequence[Any]) -> None:
-        self._parts, self._graph = parts, graph
+    def __init__(self, parts: Parts, seen: Trace) -> None:
+        self._parts, self._seen, self._graph = parts, seen, seen.graph
         self._modules: dict[str, Any] = dict(parts.model.named_modules())
-        self._seen: Observation = observe(parts.model, graph, inputs)
-        self._order = {node: place for place, node in enumerate(graph.nodes)}
+        self._order = {node: place for place, node in enumerate(seen.graph.nodes)}
         # Nodes whose memory is written to: they stay what they are, where they are.
         self._fixed: set[fx.Node] = set()
         self._grouped: set[fx.Node] = set()
@@ -88,7 +92,6 @@ class _Compiler:
 
     def compile(self) -> fx.GraphModule:
         """Fuses what can be fused, and puts conversions where layouts meet."""
-        self._settle_numbers()
         for node in list(self._graph.nodes):
             if node in self._seen.changes:
                 self._settle_changes(node)
@@ -112,15 +115,6 @@ class _Compiler:
 
     # -- what is known before anything is fused
 
-    def _settle_numbers(self) -> None:
-        """Puts in numbers that follow from shapes: nobody need ask a map for its shape."""
-        for node, value in self._seen.constants.items():
-            if node.op != "output" and _is_number(value):
-                for user in list(node.users):
-                    _put(value, node, user)
-                if node.op != "placeholder":
-                    self._erase(node)
-
     def _settle_changes(self, node: fx.Node) -> None:
         """Has a node that works in place make something new instead, or fixes what it touches."""
         seen = self._seen
@@ -133,10 +127,10 @@ class _Compiler:
                 and any(self._order[u] > self._order[node] for u in other.users)
             ]
             # All of them are the tensor that the node returns.
-            same = all(seen.places.get(n) == seen.places.get(node) for n in (changed, *read_later))
+            same = all(seen.is_same(n, node) for n in (changed, *read_later))
             own = all(n.op not in ("placeholder", "get_attr") for n in sharing)
             floats = all(seen.is_float(n) for n in node.all_input_nodes)
-            if same and own and floats and node in sharing and self._make_functional(node):
+            if same and own and floats and self._make_functional(node):
                 for other in read_later:
                     for user in list(other.users):
                         if self._order[user] > self._order[node]:
@@ -341,33 +335,19 @@ class _Compiler:
 
     def _know(self, new: fx.Node, like: fx.Node) -> None:
         """Notes that a new node's maps are those of another."""
-        self._seen.places[new], self._seen.dtypes[new] = (
-            self._seen.places[like],
-            self._seen.dtypes[like],
-        )
+        self._seen.values[new] = self._seen.values[like]
         self._order[new] = self._order[like]
 
     def _used(self) -> dict[str, Any]:
-        """The modules and tensors that the graph names."""
+        """What the graph uses, under names that can't be taken for a graph module's own."""
         found: dict[str, Any] = {}
         for node in self._graph.nodes:
-            if node.op == "call_module":
-                found[node.target] = self._modules[node.target]
-            elif node.op == "get_attr":
-                found[node.target] = operator.attrgetter(node.target)(self._parts.model)
+            if node.op in ("call_module", "get_attr"):
+                name = f"part_{len(found)}"
+                found[name] = (
+                    self._modules[str(node.target)]
+                    if node.op == "call_module"
+                    else operator.attrgetter(str(node.target))(self._parts.model)
+                )
+                node.target = name
         return found
-
-
-def _put(value: Any, node: fx.Node, user: fx.Node) -> None:
-    """Gives a node's user a value in its place."""
-
-    def put(argument: fx.Node) -> Any:
-        return value if argument is node else argument
-
-    user.args, user.kwargs = fx.map_arg(user.args, put), fx.map_arg(user.kwargs, put)
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
-        return all(map(_is_number, value))
-    return isinstance(value, (int, float, torch.dtype))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import copy
-import inspect
-import operator
 import threading
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
 from .choice import dense_is_faster
-from .compiler import FEW_SAMPLES, Parts, compile_graph
-from .layout import BatchNormReLU
+from .compiler import FEW_SAMPLES, Parts, compile_trace
 from .library import available
 from .maps import in_transform
+from .tracing import trace
 
 # How far a compiled network may be from the plain one, as a share of the largest output.
 _TOLERANCE = 1e-4
@@ -49,7 +47,6 @@ class CompiledNetwork(nn.Module):
         self.fallbacks: dict[_Inputs, str] = {}
         self._original = model
         self._parts = Parts(copy.deepcopy(model).requires_grad_(False), topology)
-        self._graphs: dict[_Inputs, fx.Graph] = {}
         self._ways: dict[_Inputs, Callable[..., Any]] = {}
         self._pays: dict[Any, bool] = {}
         self._lock = threading.RLock()
@@ -81,31 +78,24 @@ class CompiledNetwork(nn.Module):
             kept = _copy(inputs)  # a network may write to its inputs
             wanted = self._original(*inputs)  # what it refuses, it refuses here
             try:
+                seen = trace(self._parts.model, self._parts.shadow, kept)
+            except Exception as error:  # its code branches on numbers, say: nothing is wrong
+                self.fallbacks[kind] = f"{type(error).__name__}: {error}"
+                self._ways[kind] = self._original
+                return wanted
+            try:
                 # Not the module itself, which prints where an error occurs.
-                way = compile_graph(self._parts, self._graph(kept), kept).forward
+                way = compile_trace(self._parts, seen).forward
                 found = way(*_copy(kept))
                 if not agree(found, wanted):
                     raise ValueError("it answers something else")
-            except _NotTracedError as error:
-                self.fallbacks[kind] = str(error)
-                self._ways[kind] = self._original
-            except Exception as error:  # the network's own code runs, and may do anything
+            except Exception as error:
                 self._fall_back(kind, error)
             else:
                 self._ways[kind] = way if self._does_pay(way, kept) else self._original
                 if self._ways[kind] is way:
                     return found
             return wanted
-
-    def _graph(self, inputs: _Inputs) -> fx.Graph:
-        """What the network does, for inputs of these types."""
-        key = tuple(None if isinstance(x, Tensor) else (x,) for x in inputs)
-        if key not in self._graphs:
-            try:
-                self._graphs[key] = _trace(self._parts.model, inputs)
-            except Exception as error:
-                raise _NotTracedError(f"{type(error).__name__}: {error}") from error
-        return self._graphs[key]
 
     def _does_pay(self, way: Callable[..., Any], inputs: _Inputs) -> bool:
         """Whether the whole is faster than the plain network; its layers are, each by itself."""
@@ -130,7 +120,7 @@ class CompiledNetwork(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leaves out what can't be copied, and can be made again."""
-        made: dict[str, Any] = {"_lock": None, "_ways": {}, "_graphs": {}}
+        made: dict[str, Any] = {"_lock": None, "_ways": {}}
         return {**self.__dict__, **made}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -202,76 +192,3 @@ def _has_samples(x: Any) -> bool:
 
 def _copy(inputs: _Inputs) -> _Inputs:
     return tuple(x.clone() if isinstance(x, Tensor) else x for x in inputs)
-
-
-# ---- tracing
-
-
-class _NotTracedError(Exception):
-    """A network's code can't be traced: it branches on its inputs, say."""
-
-
-_tracing = threading.Lock()
-
-
-def _trace(model: nn.Module, inputs: _Inputs) -> fx.Graph:
-    """What a network does, in terms of PyTorch's own modules and functions."""
-    fixed: dict[str, Any] = {}
-    for place, (name, parameter) in enumerate(inspect.signature(model.forward).parameters.items()):
-        given = inputs[place] if place < len(inputs) else parameter.default
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.KEYWORD_ONLY):
-            raise TypeError(f"its input {name} is not given by its place")
-        if parameter.kind is not parameter.VAR_KEYWORD and not isinstance(given, Tensor):
-            fixed[name] = given
-    with _tracing:
-        return _Tracer().trace(model, fixed or None)
-
-
-class _Proxy(fx.Proxy):
-    """Stands for a tensor, and knows what works in place: fx takes `x += y` for `x = x + y`."""
-
-    def __setitem__(self, place: Any, value: Any) -> None:
-        self.tracer.create_proxy("call_function", operator.setitem, (self, place, value), {})
-
-
-def _in_place(name: str) -> Callable[..., Any]:
-    function = getattr(operator, name)
-
-    def traced(self: _Proxy, other: Any) -> Any:
-        return self.tracer.create_proxy("call_function", function, (self, other), {})
-
-    return traced
-
-
-for _name in (
-    "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior",
-    "ixor", "ilshift", "irshift",
-):  # fmt: skip
-    setattr(_Proxy, f"__{_name}__", _in_place(_name))
-
-
-class _Tracer(fx.Tracer):
-    """Traces through a network's own modules down to those of PyTorch.
-
-    While it traces, all modules of the process call it: those of other threads must not notice.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._thread = threading.get_ident()
-
-    def proxy(self, node: fx.Node) -> fx.Proxy:
-        return _Proxy(node, self)
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, BatchNormReLU) or super().is_leaf_module(m, module_qualified_name)
-
-    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        if threading.get_ident() != self._thread:
-            return forward(*args, **kwargs)
-        return super().call_module(m, forward, args, kwargs)
-
-    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        if threading.get_ident() != self._thread:
-            return attr_val
-        return super().getattr(attr, attr_val, parameter_proxy_cache)

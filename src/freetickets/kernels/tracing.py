@@ -1,0 +1,262 @@
+"""What a network does with inputs of one shape, as a graph in which every shape is known.
+
+While a network's code runs, each of its operations is done to tensors without memory as well. So
+code that asks for a shape gets numbers, and may branch on them; and it is seen which results share
+memory, and what works in place.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_iter
+
+from .layout import BatchNormReLU
+
+_NUMBERS = (int, float, complex, str, torch.dtype, torch.device, type(None))
+
+
+class Trace:
+    """A traced network.
+
+    Attributes:
+        graph: What it does.
+        values: What each node makes, as tensors without memory.
+        changes: The nodes whose memory a node writes to.
+    """
+
+    def __init__(self, graph: fx.Graph, values: dict[fx.Node, Any]) -> None:
+        self.graph, self.values = graph, values
+        self.changes: dict[fx.Node, list[fx.Node]] = {}
+
+    def is_map(self, node: Any) -> bool:
+        """Whether a node makes a batch of maps, in single precision."""
+        return self.is_float(node) and self.values[node].dim() == 4
+
+    def is_float(self, node: Any) -> bool:
+        """Whether a node makes numbers in single precision, at least one."""
+        value = self.values.get(node)
+        return isinstance(value, Tensor) and value.dtype == torch.float32 and value.numel() > 0
+
+    def shape(self, node: Any) -> tuple[int, ...]:
+        """The shape of what a node makes."""
+        return tuple(self.values[node].shape)
+
+    def sharing(self, node: fx.Node) -> list[fx.Node]:
+        """The nodes that share memory with one, and itself."""
+        mine = _tensors(self.values[node])
+        return [
+            other
+            for other, value in self.values.items()
+            if any(_is_alias(a, b) for a in mine for b in _tensors(value))
+        ]
+
+    def is_same(self, one: fx.Node, other: fx.Node) -> bool:
+        """Whether two nodes are one tensor: the same memory, read in the same way."""
+        a, b = self.values.get(one), self.values.get(other)
+        return (
+            isinstance(a, Tensor)
+            and isinstance(b, Tensor)
+            and _is_alias(a, b)
+            and (a.shape, a.stride(), a.storage_offset())
+            == (b.shape, b.stride(), b.storage_offset())
+        )
+
+
+def trace(model: nn.Module, shadow: nn.Module, inputs: tuple[Any, ...]) -> Trace:
+    """Traces a network.
+
+    Args:
+        model: The network.
+        shadow: The same without memory: see `without_memory`.
+        inputs: Its inputs, by their places.
+
+    Raises:
+        Exception: Its code can't be traced: it depends on numbers, say.
+    """
+    fixed: dict[str, Any] = {}
+    for place, (name, parameter) in enumerate(inspect.signature(model.forward).parameters.items()):
+        given = inputs[place] if place < len(inputs) else parameter.default
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.KEYWORD_ONLY):
+            raise TypeError(f"its input {name} is not given by its place")
+        if parameter.kind is not parameter.VAR_KEYWORD and not isinstance(given, Tensor):
+            fixed[name] = given
+    # Out of inference mode, where tensors don't count what is written to them.
+    with (
+        _one_at_a_time,
+        torch.inference_mode(False),
+        torch.no_grad(),
+        torch.random.fork_rng(devices=[]),  # its code may draw random numbers
+    ):
+        tracer = _Tracer(shadow, inputs)
+        tracer.seen.graph = tracer.trace(model, fixed or None)
+        for node in tracer.seen.graph.nodes:
+            if node.op == "get_attr" and node not in tracer.seen.values:
+                tracer._see(node)
+        return tracer.seen
+
+
+def without_memory(model: nn.Module) -> nn.Module:
+    """A copy of a network whose tensors have no memory."""
+    tensors = [*model.parameters(), *model.buffers()]
+    tensors += [v for m in model.modules() for v in vars(m).values() if isinstance(v, Tensor)]
+    return copy.deepcopy(model, {id(t): _meta(t) for t in tensors})
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is no tensor, but a number, or several."""
+    if isinstance(value, (tuple, list)):
+        return all(map(is_number, value))
+    return isinstance(value, _NUMBERS)
+
+
+def _meta(x: Any) -> Any:
+    return torch.empty_like(x, device="meta") if isinstance(x, Tensor) else x
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    return [t for t in tree_iter(value) if isinstance(t, Tensor)]
+
+
+def _is_alias(one: Tensor, other: Tensor) -> bool:
+    return torch._C._is_alias_of(one, other)  # type: ignore[attr-defined]
+
+
+# ---- while code runs
+
+
+class _Proxy(fx.Proxy):
+    """Stands for a tensor, and knows its shape."""
+
+    @property
+    def _value(self) -> Any:
+        return cast(_Tracer, self.tracer).seen.values.get(self.node)
+
+    def __getattr__(self, name: str) -> Any:
+        if isinstance(self._value, Tensor):
+            if name == "device":
+                return torch.device("cpu")
+            if name in _KNOWN:
+                return getattr(self._value, name)
+        return super().__getattr__(name)
+
+    def __len__(self) -> int:
+        return len(self._value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([cast(Any, self)[i] for i in range(len(self._value))])
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        self.tracer.create_proxy("call_function", operator.setitem, (self, place, value), {})
+
+
+_KNOWN = (
+    "shape", "ndim", "dtype", "layout", "is_cuda", "is_sparse", "is_quantized", "size", "dim",
+    "numel", "nelement", "ndimension", "is_floating_point", "is_complex",
+)  # fmt: skip
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    """`x += y` in a graph; fx would take it for `x = x + y`."""
+    function = getattr(operator, name)
+
+    def traced(self: _Proxy, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    return traced
+
+
+for _name in (
+    "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior",
+    "ixor", "ilshift", "irshift",
+):  # fmt: skip
+    setattr(_Proxy, f"__{_name}__", _in_place(_name))
+
+_one_at_a_time = threading.Lock()
+
+
+class _Tracer(fx.Tracer):
+    """Traces through a network's own modules down to those of PyTorch.
+
+    While it traces, all modules of the process call it: those of other threads must not notice.
+    """
+
+    def __init__(self, shadow: nn.Module, inputs: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.seen = Trace(fx.Graph(), {})
+        self._shadow = shadow
+        self._inputs = [_meta(x) for x in inputs]
+        self._tensors: dict[int, Tensor] = {}
+        self._thread = threading.get_ident()
+        self._computes = False
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
+
+    def create_proxy(
+        self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **more: Any
+    ) -> Any:
+        proxy = super().create_proxy(kind, target, args, kwargs, *rest, **more)
+        node = proxy.node
+        self._see(node)
+        if kind != "placeholder" and is_number(self.seen.values[node]):
+            if node in self.seen.changes:
+                return self.seen.values[node]
+            self.graph.erase_node(node)
+            return self.seen.values.pop(node)
+        return proxy
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, BatchNormReLU) or super().is_leaf_module(m, module_qualified_name)
+
+    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        if self._computes or threading.get_ident() != self._thread:
+            return forward(*args, **kwargs)
+        return super().call_module(m, forward, args, kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        if self._computes or threading.get_ident() != self._thread:
+            return attr_val
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
+
+    def _see(self, node: fx.Node) -> None:
+        """Does a node's work on tensors without memory, and notes what it writes to."""
+        values = self.seen.values
+        for other in node.all_input_nodes:
+            if other not in values:  # a tensor of the network: fx makes no proxy for it
+                self._see(other)
+        inputs = {other: _tensors(values[other]) for other in node.all_input_nodes}
+        before = {other: [t._version for t in tensors] for other, tensors in inputs.items()}
+        self._computes = True
+        try:
+            with torch.device("meta"):
+                values[node] = self._compute(node)
+        finally:
+            self._computes = False
+        changed = [n for n in inputs if before[n] != [t._version for t in inputs[n]]]
+        if changed:
+            self.seen.changes[node] = changed
+
+    def _compute(self, node: fx.Node) -> Any:
+        if node.op == "placeholder":
+            place = sum(other.op == "placeholder" for other in self.graph.nodes) - 1
+            given = self._inputs[place : place + 1]
+            return given[0] if given else (node.args[0] if node.args else None)
+        if node.op == "get_attr":
+            tensor = operator.attrgetter(str(node.target))(self.root)
+            if id(tensor) not in self._tensors:
+                self._tensors[id(tensor)] = _meta(tensor)
+            return self._tensors[id(tensor)]
+        args, kwargs = fx.map_arg((node.args, node.kwargs), self.seen.values.__getitem__)
+        if node.op == "call_module":
+            return self._shadow.get_submodule(str(node.target))(*args, **kwargs)
+        if node.op == "call_method":
+            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        return cast(Callable[..., Any], node.target)(*args, **kwargs)
