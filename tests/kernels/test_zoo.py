@@ -1,0 +1,160 @@
+"""Networks that nobody here had in mind: compiled and sparsely trained, they compute the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from freetickets.kernels.inference import compile_network
+from freetickets.models import create_model
+
+from .zoo.checks import (
+    TRAINED_BATCHES,
+    Compiler,
+    Inputs,
+    Judge,
+    built,
+    compiled_faults,
+    compiled_for_good,
+    fallbacks,
+    make_sparse,
+    mixed,
+    predict,
+    trained_faults,
+)
+from .zoo.networks import ZOO, Entry
+
+# PyTorch says this of its own accord, once.
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
+
+EVERY = pytest.mark.parametrize("entry", ZOO.values(), ids=ZOO)
+ONE_OF_EACH_KIND = {entry.kind: entry for entry in ZOO.values()}
+KINDS_THAT_COMPILE = ("residual", "vgg")
+OWN_NETWORKS = ("wrn-10-1", "cifar-resnet-8", "resnet-18", "cnn-4", "mlp-64-64")
+
+
+def test_there_are_enough_of_each_kind() -> None:
+    kinds = Counter(entry.kind for entry in ZOO.values())
+    assert len(ZOO) >= 70
+    assert min(kinds.values()) >= 3
+    assert all(kinds[kind] >= 4 for kind in KINDS_THAT_COMPILE)
+
+
+@EVERY
+def test_compiled_networks_predict_the_same(entry: Entry) -> None:
+    assert compiled_faults(built(entry), entry.draw) == []
+    small = compiled_faults(
+        built(entry), entry.draw, batches=(1, 3), size=1, dense=mixed, threads=False
+    )
+    assert small == []
+
+
+@EVERY
+def test_sparse_networks_train_the_same(entry: Entry) -> None:
+    comparable = entry.trains and not entry.random
+    batches = tuple(n for n in TRAINED_BATCHES if comparable and n >= entry.least)
+    assert trained_faults(lambda: built(entry), entry.draw, batches=batches) == []
+
+
+def test_few_networks_fall_back(capsys: pytest.CaptureFixture[str]) -> None:
+    reasons = {entry.name: reasons_of(built(entry), entry.draw) for entry in ZOO.values()}
+    fallen = {name: why for name, why in reasons.items() if why}
+    with capsys.disabled():
+        print(f"\n{len(fallen)} of {len(ZOO)} networks of the zoo fall back:")
+        for name, why in fallen.items():
+            print(f"  {name}: {'; '.join(why)}")
+    assert not [name for name in fallen if ZOO[name].kind in KINDS_THAT_COMPILE]
+    assert len(fallen) <= len(ZOO) / 4
+
+
+@pytest.mark.parametrize("name", OWN_NETWORKS)
+def test_our_own_networks_do_not_fall_back(name: str) -> None:
+    torch.manual_seed(0)
+    network = create_model(name, (3, 32, 32), 10)
+    assert reasons_of(network, lambda n, seed: (torch.randn(n, 3, 32, 32),)) == []
+
+
+def reasons_of(network: nn.Module, draw: Callable[..., Inputs]) -> list[str]:
+    """Why a network falls back when it gets few samples, or many."""
+    topology = make_sparse(network.eval())
+    with compiled_for_good(lambda key: False):
+        compiled = compile_network(network, topology, 9)
+        for samples in (2, 9):
+            predict(compiled, draw(samples, 1))
+    return fallbacks(compiled, network)
+
+
+# ---- the checks themselves
+
+
+class Altered(nn.Module):
+    """Something other than the network, in a way that a check must see."""
+
+    def __init__(self, network: nn.Module, change: Callable[[Tensor, Tensor], Any]) -> None:
+        super().__init__()
+        self.network, self.change = network, change
+
+    def forward(self, x: Tensor) -> Any:
+        return self.change(x, self.network(x))
+
+
+def _last_row_lost(x: Tensor, y: Tensor) -> Tensor:
+    y[16:] = 0  # as if a second group of samples had been forgotten
+    return y
+
+
+CHANGES: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "a little too large": lambda x, y: y * 1.0003,
+    "NaN": lambda x, y: y * torch.nan,
+    "the last row": _last_row_lost,
+    "two samples swapped": lambda x, y: y.flip(0),
+    "another shape": lambda x, y: y[:, None],
+    "another type": lambda x, y: y.double(),
+    "another container": lambda x, y: [y],
+    "changed inputs": lambda x, y: (x.add_(1), y)[1],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_the_check_of_compiled_networks_sees(change: Callable[[Tensor, Tensor], Any]) -> None:
+    entry = ZOO["residual: PreActivation"]
+    altered: Compiler = lambda network, topology, size: Altered(network, change)  # noqa: E731
+    assert compiled_faults(built(entry), entry.draw, compiler=altered, batches=(17,))
+
+
+@pytest.mark.parametrize("entry", ONE_OF_EACH_KIND.values(), ids=ONE_OF_EACH_KIND)
+def test_the_checks_find_nothing_wrong_with_plain_networks(entry: Entry) -> None:
+    same: Compiler = lambda network, topology, size: network  # noqa: E731
+    batches = (2, 9)
+    assert compiled_faults(built(entry), entry.draw, compiler=same, batches=batches) == []
+    if entry.trains and not entry.random:
+        faults = trained_faults(
+            lambda: built(entry), entry.draw, backend="masked", batches=batches, predicted=(3,)
+        )
+        assert faults == []
+
+
+def test_a_wrong_gradient_is_seen() -> None:
+    x = torch.randn(3, generator=torch.Generator().manual_seed(0))
+    results = {"output": x, "gradient of a": 1e-3 * x, "gradient of b": x}
+    judge = Judge(results, lambda tremor: results)
+    assert judge.faults(results) == []
+    assert len(judge.faults({**results, "gradient of a": 1.01e-3 * x})) == 1
+    assert len(judge.faults({**results, "gradient of b": None})) == 1
+    assert len(judge.faults({"output": x})) == 1
+
+
+def test_a_jump_is_no_mistake() -> None:
+    """Where the network itself jumps, rounding may land on either side."""
+
+    def edge(tremor: float) -> dict[str, Tensor]:
+        return {"output": torch.tensor([float(tremor > 0), 1.0]), "other": torch.ones(2)}
+
+    judge = Judge(edge(0.0), edge)
+    assert judge.faults(edge(1.0)) == []
+    assert len(judge.faults({**edge(1.0), "other": torch.zeros(2)})) == 1
