@@ -91,3 +91,23 @@ class LoopOverChannels(nn.Module):
             parts.append(self.each(x[:, 2 * i : 2 * i + 2]))
         x = torch.cat(parts, dim=1)
         return self.fc(x.relu().sum((2, 3)) / (x.shape[2] * x.shape[3]))
+
+
+@member("sizes", (3, 8, 8))
+class Tutorial(nn.Module):
+    """PyTorch's own tutorial counted the features of a map in this way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2, self.fc = conv(3, 8), conv(8, 8), nn.Linear(8 * 16, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv2(F.max_pool2d(F.relu(self.conv1(x)), (2, 2)))
+        return self.fc(x.view(-1, self.num_flat_features(x)))
+
+    def num_flat_features(self, x: Tensor) -> int:
+        size = x.size()[1:]
+        num_features = 1
+        for s in size:
+            num_features *= s
+        return num_features

@@ -58,15 +58,8 @@ class Plain(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
         x = F.max_pool2d(F.relu(self.conv2(x), inplace=True), (1, 2))
-        x = x.reshape(-1, self.num_flat_features(x))
+        x = x.view(x.size(0), -1)
         return F.log_softmax(self.fc2(torch.relu(self.fc1(x))), dim=1)
-
-    def num_flat_features(self, x: Tensor) -> int:
-        size = x.size()[1:]
-        count = 1
-        for s in size:
-            count *= s
-        return count
 
 
 @member("vgg", (3, 12, 12))
