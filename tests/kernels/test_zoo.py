@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from freetickets.models import create_model
 
 from .zoo.checks import (
+    BATCHES,
     TRAINED_BATCHES,
     Compiler,
     Inputs,
@@ -27,10 +31,14 @@ from .zoo.checks import (
     predict,
     trained_faults,
 )
+from .zoo.graphs import Program, programs
 from .zoo.networks import ZOO, Entry
 
 # PyTorch says this of its own accord, once.
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
+
+# The full run has a thousand.
+GRAPHS = int(os.environ.get("FREETICKETS_GRAPHS", "25"))
 
 EVERY = pytest.mark.parametrize("entry", ZOO.values(), ids=ZOO)
 ONE_OF_EACH_KIND = {entry.kind: entry for entry in ZOO.values()}
@@ -85,6 +93,34 @@ def reasons_of(network: nn.Module, draw: Callable[..., Inputs]) -> list[str]:
         for samples in (2, 9):
             predict(compiled, draw(samples, 1))
     return fallbacks(compiled, network)
+
+
+# ---- random networks
+
+
+@settings(
+    max_examples=GRAPHS, deadline=None, database=None, derandomize=GRAPHS <= 25,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+@given(programs(), st.sampled_from(BATCHES), st.booleans(), st.integers(0, 9))
+def test_random_networks_compute_the_same(
+    program: Program, samples: int, is_mixed: bool, luck: int
+) -> None:
+    faults = compiled_faults(
+        program.build(),
+        program.draw,
+        batches=(samples, 9),
+        dense=mixed if is_mixed else lambda key: False,
+        threads=luck == 0,
+    )
+    comparable = program.trains and not program.random
+    faults += (
+        trained_faults(
+            program.build, program.draw, batches=(2, 9) if comparable else (), predicted=(samples,)
+        )
+        or []
+    )
+    assert faults == []
 
 
 # ---- the checks themselves
