@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -22,17 +23,12 @@ from .zoo.checks import (
     Inputs,
     Judge,
     built,
-    compiled_faults,
-    compiled_for_good,
-    compiled_network,
-    fallbacks,
-    make_sparse,
+    compare_compiled,
+    compare_trained,
     mixed,
-    predict,
-    trained_faults,
 )
 from .zoo.graphs import Program, programs
-from .zoo.networks import ZOO, Entry
+from .zoo.networks import ZOO, Entry, lived_in
 
 # PyTorch says this of its own accord, once.
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
@@ -53,23 +49,30 @@ def test_there_are_enough_of_each_kind() -> None:
     assert all(kinds[kind] >= 4 for kind in KINDS_THAT_COMPILE)
 
 
+@functools.cache
+def compiled(entry: Entry) -> tuple[list[str], list[str]]:
+    """What is wrong with a compiled network, and why it falls back."""
+    return compare_compiled(built(entry), entry.draw)
+
+
 @EVERY
 def test_compiled_networks_predict_the_same(entry: Entry) -> None:
-    assert compiled_faults(built(entry), entry.draw) == []
-    some_dense = compiled_faults(built(entry), entry.draw, batches=(9,), dense=mixed, threads=False)
-    assert some_dense == []
+    none_wrong(compiled(entry)[0])
+    faults, _ = compare_compiled(built(entry), entry.draw, batches=(9,), dense=mixed, threads=False)
+    none_wrong(faults)
 
 
 @EVERY
 def test_sparse_networks_train_the_same(entry: Entry) -> None:
     comparable = entry.trains and not entry.random
     batches = tuple(n for n in TRAINED_BATCHES if comparable and n >= entry.least)
-    assert trained_faults(lambda: built(entry), entry.draw, batches=batches) == []
+    faults = compare_trained(lambda: built(entry), entry.draw, batches=batches)
+    assert faults is not None, "nothing in this network can be sparse"
+    none_wrong(faults)
 
 
 def test_few_networks_fall_back(capsys: pytest.CaptureFixture[str]) -> None:
-    reasons = {entry.name: reasons_of(built(entry), entry.draw) for entry in ZOO.values()}
-    fallen = {name: why for name, why in reasons.items() if why}
+    fallen = {entry.name: why for entry in ZOO.values() if (why := compiled(entry)[1])}
     with capsys.disabled():
         print(f"\n{len(fallen)} of {len(ZOO)} networks of the zoo fall back:")
         for name, why in fallen.items():
@@ -82,17 +85,18 @@ def test_few_networks_fall_back(capsys: pytest.CaptureFixture[str]) -> None:
 def test_our_own_networks_do_not_fall_back(name: str) -> None:
     torch.manual_seed(0)
     network = create_model(name, (3, 32, 32), 10)
-    assert reasons_of(network, lambda n, seed: (torch.randn(n, 3, 32, 32),)) == []
+    lived_in(network, images)
+    faults, reasons = compare_compiled(network, images, batches=(2, 9), threads=False)
+    none_wrong(faults)
+    assert reasons == []
 
 
-def reasons_of(network: nn.Module, draw: Callable[..., Inputs]) -> list[str]:
-    """Why a network falls back when it gets few samples, or many."""
-    topology = make_sparse(network.eval())
-    with compiled_for_good(lambda key: False):
-        compiled = compiled_network(network, topology)
-        for samples in (2, 9):
-            predict(compiled, draw(samples, 1))
-    return fallbacks(compiled, network)
+def images(samples: int, seed: int = 0) -> Inputs:
+    return (torch.randn(samples, 3, 32, 32, generator=torch.Generator().manual_seed(seed)),)
+
+
+def none_wrong(faults: list[str]) -> None:
+    assert not faults, "\n" + "\n".join(faults)
 
 
 # ---- random networks
@@ -106,7 +110,7 @@ def reasons_of(network: nn.Module, draw: Callable[..., Inputs]) -> list[str]:
 def test_random_networks_compute_the_same(
     program: Program, samples: int, is_mixed: bool, luck: int
 ) -> None:
-    faults = compiled_faults(
+    faults, reasons = compare_compiled(
         program.build(),
         program.draw,
         batches=(samples, 9),
@@ -114,13 +118,15 @@ def test_random_networks_compute_the_same(
         threads=luck == 0,
     )
     comparable = program.trains and not program.random
+    event("is trained too" if comparable else "only predicts")
+    event("falls back" if reasons else "is compiled")
     faults += (
-        trained_faults(
+        compare_trained(
             program.build, program.draw, batches=(2, 9) if comparable else (), predicted=(samples,)
         )
         or []
     )
-    assert faults == []
+    none_wrong(faults)
 
 
 # ---- the checks themselves
@@ -158,19 +164,21 @@ CHANGES: dict[str, Callable[[Tensor, Tensor], Any]] = {
 def test_the_check_of_compiled_networks_sees(change: Callable[[Tensor, Tensor], Any]) -> None:
     entry = ZOO["residual: PreActivation"]
     altered: Compiler = lambda network, topology: Altered(network, change)  # noqa: E731
-    assert compiled_faults(built(entry), entry.draw, compiler=altered, batches=(17,))
+    faults, _ = compare_compiled(built(entry), entry.draw, compiler=altered, batches=(17,))
+    assert faults
 
 
 @pytest.mark.parametrize("entry", ONE_OF_EACH_KIND.values(), ids=ONE_OF_EACH_KIND)
 def test_the_checks_find_nothing_wrong_with_plain_networks(entry: Entry) -> None:
     same: Compiler = lambda network, topology: network  # noqa: E731
     batches = (2, 9)
-    assert compiled_faults(built(entry), entry.draw, compiler=same, batches=batches) == []
+    faults, _ = compare_compiled(built(entry), entry.draw, compiler=same, batches=batches)
+    none_wrong(faults)
     if entry.trains and not entry.random:
-        faults = trained_faults(
+        faults = compare_trained(
             lambda: built(entry), entry.draw, backend="masked", batches=batches, predicted=(3,)
         )
-        assert faults == []
+        none_wrong(faults)
 
 
 def test_a_wrong_gradient_is_seen() -> None:

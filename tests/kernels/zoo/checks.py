@@ -234,7 +234,7 @@ def fallbacks(compiled: nn.Module, network: nn.Module) -> list[str]:
     return sorted(set(getattr(compiled, "fallbacks", {}).values()))
 
 
-def compiled_faults(
+def compare_compiled(
     network: nn.Module,
     draw: Callable[..., Inputs],
     *,
@@ -242,8 +242,8 @@ def compiled_faults(
     batches: tuple[int, ...] = BATCHES,
     dense: Callable[[str], bool] = lambda key: False,
     threads: bool = True,
-) -> list[str]:
-    """Compares a network with its compiled self: what is wrong, in words.
+) -> tuple[list[str], list[str]]:
+    """Compares a network with its compiled self.
 
     Args:
         network: The network; it gets sparse weights.
@@ -252,6 +252,9 @@ def compiled_faults(
         batches: Numbers of samples; each number is tried twice, since the first time is special.
         dense: Which layers are to run dense.
         threads: Whether it is also called by several threads at once.
+
+    Returns:
+        What is wrong, and why the plain network was used, if it was; both in words.
     """
     topology = make_sparse(network.eval())
     exact = copy.deepcopy(network).double()
@@ -281,13 +284,13 @@ def compiled_faults(
     for name, tensor in network.state_dict().items():
         if not torch.equal(tensor, before[name]):
             faults.append(f"the network's own {name} was changed")
-    return faults
+    return faults, fallbacks(compiled, network)
 
 
 # ---- training
 
 
-def trained_faults(
+def compare_trained(
     build: Callable[[], nn.Module],
     draw: Callable[..., Inputs],
     *,
@@ -295,7 +298,7 @@ def trained_faults(
     batches: tuple[int, ...] = TRAINED_BATCHES,
     predicted: tuple[int, ...] = PREDICTED_BATCHES,
 ) -> list[str] | None:
-    """Compares sparse training with the masked kind: what is wrong, in words.
+    """Compares sparse training with the masked kind.
 
     Args:
         build: Makes the network, the same each time.
@@ -305,7 +308,7 @@ def trained_faults(
         predicted: Numbers of samples of predictions afterwards.
 
     Returns:
-        What is wrong; None if nothing in the network can be sparse.
+        What is wrong, in words; None if nothing in the network can be sparse.
     """
     masked, reference = _sparsified(build(), "masked")
     try:
@@ -322,7 +325,8 @@ def trained_faults(
         judge = _judge_of_training(masked, reference, inputs)
         found = step(sparse, sparsifier, inputs)
         faults += [f"training with {samples} samples: {fault}" for fault in judge.faults(found)]
-    masked.eval(), sparse.eval()
+    masked.eval()
+    sparse.eval()
     # Statistics that differ by rounding are no matter of the predictions.
     sparse.load_state_dict(masked.state_dict())
     exact = copy.deepcopy(masked).double()
