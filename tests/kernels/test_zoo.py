@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from freetickets.kernels.layers import SparseConv2d
 from freetickets.models import create_model
 
 from .zoo.checks import (
@@ -118,6 +119,7 @@ def test_random_networks_compute_the_same(
         threads=luck == 0,
     )
     comparable = program.trains and not program.random
+    # See them with --hypothesis-show-statistics.
     event("is trained too" if comparable else "only predicts")
     event("falls back" if reasons else "is compiled")
     faults += (
@@ -166,6 +168,21 @@ def test_the_check_of_compiled_networks_sees(change: Callable[[Tensor, Tensor], 
     altered: Compiler = lambda network, topology: Altered(network, change)  # noqa: E731
     faults, _ = compare_compiled(built(entry), entry.draw, compiler=altered, batches=(17,))
     assert faults
+
+
+def _wrong_gradient(y: Tensor) -> Tensor:
+    if y.requires_grad:
+        y.register_hook(lambda gradient: gradient * 1.001)
+    return y
+
+
+@pytest.mark.parametrize("change", [lambda y: y + 1e-3, _wrong_gradient], ids=["map", "gradient"])
+def test_the_check_of_training_sees(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[Tensor], Tensor]
+) -> None:
+    entry, forward = ZOO["vgg: all_convolutional"], SparseConv2d.forward
+    monkeypatch.setattr(SparseConv2d, "forward", lambda self, x: change(forward(self, x)))
+    assert compare_trained(lambda: built(entry), entry.draw, batches=(2,))
 
 
 @pytest.mark.parametrize("entry", ONE_OF_EACH_KIND.values(), ids=ONE_OF_EACH_KIND)
