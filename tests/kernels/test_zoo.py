@@ -21,14 +21,13 @@ from .zoo.checks import (
     BATCHES,
     TRAINED_BATCHES,
     Compiler,
-    Inputs,
-    Judge,
     built,
     compare_compiled,
     compare_trained,
     mixed,
 )
 from .zoo.graphs import Program, programs
+from .zoo.judge import Inputs, Judge
 from .zoo.networks import ZOO, Entry, lived_in
 
 # PyTorch says this of its own accord, once.
