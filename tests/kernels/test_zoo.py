@@ -1,0 +1,218 @@
+"""Networks that nobody here had in mind: compiled and sparsely trained, they compute the same."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from freetickets.kernels.layers import SparseConv2d
+from freetickets.models import create_model
+
+from .zoo.checks import (
+    BATCHES,
+    TRAINED_BATCHES,
+    Compiler,
+    built,
+    compare_compiled,
+    compare_trained,
+    mixed,
+)
+from .zoo.graphs import Program, programs
+from .zoo.judge import Inputs, Judge
+from .zoo.networks import ZOO, Entry, lived_in
+
+# PyTorch says this of its own accord, once.
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
+
+# The full run has a thousand.
+GRAPHS = int(os.environ.get("FREETICKETS_GRAPHS", "25"))
+
+EVERY = pytest.mark.parametrize("entry", ZOO.values(), ids=ZOO)
+ONE_OF_EACH_KIND = {entry.kind: entry for entry in ZOO.values()}
+KINDS_THAT_COMPILE = ("residual", "vgg")
+OWN_NETWORKS = ("wrn-10-1", "cifar-resnet-8", "resnet-18", "cnn-4", "mlp-64-64")
+
+
+def test_there_are_enough_of_each_kind() -> None:
+    kinds = Counter(entry.kind for entry in ZOO.values())
+    assert len(ZOO) >= 70
+    assert min(kinds.values()) >= 3
+    assert all(kinds[kind] >= 4 for kind in KINDS_THAT_COMPILE)
+
+
+@functools.cache
+def compiled(entry: Entry) -> tuple[list[str], list[str]]:
+    """What is wrong with a compiled network, and why it falls back."""
+    return compare_compiled(built(entry), entry.draw)
+
+
+@EVERY
+def test_compiled_networks_predict_the_same(entry: Entry) -> None:
+    none_wrong(compiled(entry)[0])
+    faults, _ = compare_compiled(built(entry), entry.draw, batches=(9,), dense=mixed, threads=False)
+    none_wrong(faults)
+
+
+@EVERY
+def test_sparse_networks_train_the_same(entry: Entry) -> None:
+    comparable = entry.trains and not entry.random
+    batches = tuple(n for n in TRAINED_BATCHES if comparable and n >= entry.least)
+    faults = compare_trained(lambda: built(entry), entry.draw, batches=batches)
+    assert faults is not None, "nothing in this network can be sparse"
+    none_wrong(faults)
+
+
+def test_few_networks_fall_back(capsys: pytest.CaptureFixture[str]) -> None:
+    fallen = {entry.name: why for entry in ZOO.values() if (why := compiled(entry)[1])}
+    with capsys.disabled():
+        print(f"\n{len(fallen)} of {len(ZOO)} networks of the zoo fall back:")
+        for name, why in fallen.items():
+            print(f"  {name}: {'; '.join(reason[:100] for reason in why)}")
+    assert not [name for name in fallen if ZOO[name].kind in KINDS_THAT_COMPILE]
+    assert len(fallen) <= len(ZOO) / 4
+
+
+@pytest.mark.parametrize("name", OWN_NETWORKS)
+def test_our_own_networks_do_not_fall_back(name: str) -> None:
+    torch.manual_seed(0)
+    network = create_model(name, (3, 32, 32), 10)
+    lived_in(network, images)
+    faults, reasons = compare_compiled(network, images, batches=(2, 9), threads=False)
+    none_wrong(faults)
+    assert reasons == []
+
+
+def images(samples: int, seed: int = 0) -> Inputs:
+    return (torch.randn(samples, 3, 32, 32, generator=torch.Generator().manual_seed(seed)),)
+
+
+def none_wrong(faults: list[str]) -> None:
+    assert not faults, "\n" + "\n".join(faults)
+
+
+# ---- random networks
+
+
+@settings(
+    max_examples=GRAPHS, deadline=None, database=None, derandomize=GRAPHS <= 25,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+@given(programs(), st.sampled_from(BATCHES), st.booleans(), st.integers(0, 9))
+def test_random_networks_compute_the_same(
+    program: Program, samples: int, is_mixed: bool, luck: int
+) -> None:
+    faults, reasons = compare_compiled(
+        program.build(),
+        program.draw,
+        batches=(samples, 9),
+        dense=mixed if is_mixed else lambda key: False,
+        threads=luck == 0,
+    )
+    comparable = program.trains and not program.random
+    # See them with --hypothesis-show-statistics.
+    event("is trained too" if comparable else "only predicts")
+    event("falls back" if reasons else "is compiled")
+    faults += (
+        compare_trained(
+            program.build, program.draw, batches=(2, 9) if comparable else (), predicted=(samples,)
+        )
+        or []
+    )
+    none_wrong(faults)
+
+
+# ---- the checks themselves
+
+
+class Altered(nn.Module):
+    """Something other than the network, in a way that a check must see."""
+
+    def __init__(self, network: nn.Module, change: Callable[[Tensor, Tensor], Any]) -> None:
+        super().__init__()
+        self.network, self.change = network, change
+
+    def forward(self, x: Tensor) -> Any:
+        return self.change(x, self.network(x))
+
+
+def _last_row_lost(x: Tensor, y: Tensor) -> Tensor:
+    y[16:] = 0  # as if a second group of samples had been forgotten
+    return y
+
+
+CHANGES: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "a little too large": lambda x, y: y * 1.0003,
+    "NaN": lambda x, y: y * torch.nan,
+    "the last row": _last_row_lost,
+    "two samples swapped": lambda x, y: y.flip(0),
+    "another shape": lambda x, y: y[:, None],
+    "another type": lambda x, y: y.double(),
+    "another container": lambda x, y: [y],
+    "changed inputs": lambda x, y: (x.add_(1), y)[1],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_the_check_of_compiled_networks_sees(change: Callable[[Tensor, Tensor], Any]) -> None:
+    entry = ZOO["residual: PreActivation"]
+    altered: Compiler = lambda network, topology: Altered(network, change)  # noqa: E731
+    faults, _ = compare_compiled(built(entry), entry.draw, compiler=altered, batches=(17,))
+    assert faults
+
+
+def _wrong_gradient(y: Tensor) -> Tensor:
+    if y.requires_grad:
+        y.register_hook(lambda gradient: gradient * 1.001)
+    return y
+
+
+@pytest.mark.parametrize("change", [lambda y: y + 1e-3, _wrong_gradient], ids=["map", "gradient"])
+def test_the_check_of_training_sees(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[Tensor], Tensor]
+) -> None:
+    entry, forward = ZOO["vgg: all_convolutional"], SparseConv2d.forward
+    monkeypatch.setattr(SparseConv2d, "forward", lambda self, x: change(forward(self, x)))
+    assert compare_trained(lambda: built(entry), entry.draw, batches=(2,))
+
+
+@pytest.mark.parametrize("entry", ONE_OF_EACH_KIND.values(), ids=ONE_OF_EACH_KIND)
+def test_the_checks_find_nothing_wrong_with_plain_networks(entry: Entry) -> None:
+    same: Compiler = lambda network, topology: network  # noqa: E731
+    batches = (2, 9)
+    faults, _ = compare_compiled(built(entry), entry.draw, compiler=same, batches=batches)
+    none_wrong(faults)
+    if entry.trains and not entry.random:
+        faults = compare_trained(
+            lambda: built(entry), entry.draw, backend="masked", batches=batches, predicted=(3,)
+        )
+        none_wrong(faults)
+
+
+def test_a_wrong_gradient_is_seen() -> None:
+    x = torch.randn(3, generator=torch.Generator().manual_seed(0))
+    results = {"output": x, "gradient of a": 1e-3 * x, "gradient of b": x}
+    judge = Judge(results, lambda tremor: results)
+    assert judge.faults(results) == []
+    assert len(judge.faults({**results, "gradient of a": 1.01e-3 * x})) == 1
+    assert len(judge.faults({**results, "gradient of b": None})) == 1
+    assert len(judge.faults({"output": x})) == 1
+
+
+def test_a_jump_is_no_mistake() -> None:
+    """Where the network itself jumps, rounding may land on either side."""
+
+    def edge(tremor: float) -> dict[str, Tensor]:
+        return {"output": torch.tensor([float(tremor > 0), 1.0]), "other": torch.ones(2)}
+
+    judge = Judge(edge(0.0), edge)
+    assert judge.faults(edge(1.0)) == []
+    assert len(judge.faults({**edge(1.0), "other": torch.zeros(2)})) == 1

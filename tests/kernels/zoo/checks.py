@@ -1,0 +1,281 @@
+"""Whether compiled and sparsely trained networks compute what plain ones do, and how exactly."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import random
+import sys
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+
+from freetickets import Sparsifier
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels.inference import compile_network
+from freetickets.kernels.layers import SparseLayer
+
+from .judge import Inputs, Judge, Results, doubled, leaves, trembling
+from .networks import Entry, lived_in
+
+Compiler = Callable[[nn.Module, dict[str, Tensor]], nn.Module]
+
+BATCHES = (1, 2, 3, 5, 8, 9, 16, 17)
+TRAINED_BATCHES = (1, 2, 9, 17)
+PREDICTED_BATCHES = (1, 3, 8, 17)
+_THREADS, _CALLS = 4, 3
+_THREADED_BATCHES = (1, 4, 8, 11, 17)  # among them some that no one asked for before
+
+
+# ---- prediction
+
+
+def built(entry: Entry) -> nn.Module:
+    """A network of the zoo as after some training."""
+    torch.manual_seed(entry.seed)
+    return lived_in(entry.build(), lambda samples: entry.draw(samples, seed=9))
+
+
+@torch.no_grad()
+def make_sparse(network: nn.Module, density: float = 0.3) -> dict[str, Tensor]:
+    """Sets most weights to zero; returns where they are not."""
+    topology: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, module in network.named_modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)) and id(module.weight) not in seen:
+            seen.add(id(module.weight))
+            mask = torch.rand(module.weight.shape) < density
+            mask.view(-1)[0] = True
+            module.weight *= mask
+            topology[f"{name}.weight" if name else "weight"] = mask
+    return topology
+
+
+@torch.no_grad()
+def predict(network: nn.Module, inputs: Inputs) -> Results:
+    """What a network returns, and what it leaves of its inputs."""
+    inputs = copy.deepcopy(inputs)
+    output = network(*inputs)
+    return {**dict(leaves(output, "output")), **dict(leaves(inputs, "input"))}
+
+
+def _judge_of_predictions(network: nn.Module, exact: nn.Module, inputs: Inputs) -> Judge:
+    def compute(tremor: float) -> Results:
+        with trembling(exact, tremor):
+            return predict(exact, doubled(inputs))
+
+    return Judge(predict(network, inputs), compute)
+
+
+@contextmanager
+def compiled_for_good(dense: Callable[[str], bool]) -> Iterator[None]:
+    """Has compiled networks run as such, their layers dense where the function says so.
+
+    Otherwise the clock decides, and networks as small as these may not be compiled at all. That
+    one falls back is no mistake as such, so its warning is none here.
+    """
+
+    def decide(key: str | None, *ways: Any) -> bool:
+        return key is not None and dense(key)
+
+    kernels = [m for name, m in sys.modules.items() if name.startswith("freetickets.kernels.")]
+    with warnings.catch_warnings(), ExitStack() as stack:
+        warnings.simplefilter("ignore", UserWarning)
+        for module in kernels:
+            if hasattr(module, "dense_is_faster"):
+                stack.enter_context(mock.patch.object(module, "dense_is_faster", decide))
+        yield
+
+
+def mixed(key: str) -> bool:
+    """Has some layers run dense, always the same ones."""
+    return zlib.crc32(key.encode()) % 3 == 0
+
+
+def compiled_network(network: nn.Module, topology: dict[str, Tensor]) -> nn.Module:
+    """Compiles a network, for any number of samples."""
+    if "batch_size" in inspect.signature(compile_network).parameters:
+        return compile_network(network, topology, batch_size=17)
+    return compile_network(network, topology)
+
+
+def fallbacks(compiled: nn.Module, network: nn.Module) -> list[str]:
+    """Why a compiled network uses the plain one, each reason once."""
+    if compiled is network:
+        return ["not compiled at all"]
+    return sorted(set(getattr(compiled, "fallbacks", {}).values()))
+
+
+def compare_compiled(
+    network: nn.Module,
+    draw: Callable[..., Inputs],
+    *,
+    compiler: Compiler = compiled_network,
+    batches: tuple[int, ...] = BATCHES,
+    dense: Callable[[str], bool] = lambda key: False,
+    threads: bool = True,
+) -> tuple[list[str], list[str]]:
+    """Compares a network with its compiled self.
+
+    Args:
+        network: The network; it gets sparse weights.
+        draw: Makes inputs, from a number of samples and a seed.
+        compiler: Compiles it.
+        batches: Numbers of samples; each number is tried twice, since the first time is special.
+        dense: Which layers are to run dense.
+        threads: Whether it is also called by several threads at once.
+
+    Returns:
+        What is wrong, and why the plain network was used, if it was; both in words.
+    """
+    topology = make_sparse(network.eval())
+    exact = copy.deepcopy(network).double()
+    before = copy.deepcopy(network.state_dict())
+    faults: list[str] = []
+
+    def judge(inputs: Inputs, found: Results, what: str) -> None:
+        judged = _judge_of_predictions(network, exact, inputs)
+        faults.extend(f"{what}: {fault}" for fault in judged.faults(found))
+
+    with compiled_for_good(dense):
+        compiled = compiler(network, topology)
+        for samples in batches:
+            for call in (1, 2):
+                inputs = draw(samples, call)
+                judge(inputs, predict(compiled, inputs), f"{samples} samples, call {call}")
+        if threads:
+            numbers = random.Random(0)
+            jobs = [
+                draw(numbers.choice(_THREADED_BATCHES), seed)
+                for seed in range(10, 10 + _THREADS * _CALLS)
+            ]
+            with ThreadPoolExecutor(_THREADS) as pool:
+                answers = list(pool.map(lambda inputs: predict(compiled, inputs), jobs))
+            for inputs, found in zip(jobs, answers, strict=True):
+                judge(inputs, found, f"one of {_THREADS} threads")
+    for name, tensor in network.state_dict().items():
+        if not torch.equal(tensor, before[name]):
+            faults.append(f"the network's own {name} was changed")
+    return faults, fallbacks(compiled, network)
+
+
+# ---- training
+
+
+def compare_trained(
+    build: Callable[[], nn.Module],
+    draw: Callable[..., Inputs],
+    *,
+    backend: Any = "sparse",
+    batches: tuple[int, ...] = TRAINED_BATCHES,
+    predicted: tuple[int, ...] = PREDICTED_BATCHES,
+) -> list[str] | None:
+    """Compares sparse training with the masked kind.
+
+    Args:
+        build: Makes the network, the same each time.
+        draw: Makes inputs, from a number of samples and a seed.
+        backend: What is compared with the masked kind.
+        batches: Numbers of samples of training steps.
+        predicted: Numbers of samples of predictions afterwards.
+
+    Returns:
+        What is wrong, in words; None if nothing in the network can be sparse.
+    """
+    masked, reference = _sparsified(build(), "masked")
+    try:
+        sparse, sparsifier = _sparsified(build(), backend)
+    except FreeTicketsError as error:
+        if "no layer can be sparse" in str(error):
+            return None
+        raise
+    faults: list[str] = []
+    for samples in batches:
+        inputs = draw(samples, samples)
+        masked.zero_grad()
+        sparse.zero_grad()
+        judge = _judge_of_training(masked, reference, inputs)
+        found = step(sparse, sparsifier, inputs)
+        faults += [f"training with {samples} samples: {fault}" for fault in judge.faults(found)]
+    masked.eval()
+    sparse.eval()
+    # Statistics that differ by rounding are no matter of the predictions.
+    sparse.load_state_dict(masked.state_dict())
+    exact = copy.deepcopy(masked).double()
+    for samples in predicted:
+        inputs = draw(samples, 50 + samples)
+        judge = _judge_of_predictions(masked, exact, inputs)
+        found = predict(sparse, inputs)
+        faults += [f"prediction of {samples} samples: {fault}" for fault in judge.faults(found)]
+    return faults
+
+
+def _judge_of_training(network: nn.Module, sparsifier: Sparsifier, inputs: Inputs) -> Judge:
+    before = copy.deepcopy(network)
+
+    def compute(tremor: float) -> Results:
+        with trembling(copy.deepcopy(before).double(), tremor) as exact:
+            return step(exact, sparsifier, doubled(inputs))
+
+    return Judge(step(network, sparsifier, inputs), compute)
+
+
+def _sparsified(network: nn.Module, backend: Any) -> tuple[nn.Module, Sparsifier]:
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    sparsifier = Sparsifier(
+        network, optimizer, 0.6, distribution="uniform", exploration=None, backend=backend
+    )
+    return network.train(), sparsifier
+
+
+def step(network: nn.Module, sparsifier: Sparsifier, inputs: Inputs) -> Results:
+    """One forward and backward pass in training: all that can be seen of it."""
+    inputs = copy.deepcopy(inputs)
+    output = network(*inputs)
+    results = {**dict(leaves(output, "output")), **dict(leaves(inputs, "input"))}
+    results["loss"] = loss = _loss(results)
+    loss.backward()
+    results = {
+        name: value.detach() if isinstance(value, Tensor) else value
+        for name, value in results.items()
+    }
+    for name, gradient in _gradients(network, sparsifier).items():
+        results[f"gradient of {name}"] = gradient
+    for name, buffer in network.state_dict().items():
+        if name not in sparsifier.topology and name not in dict(network.named_parameters()):
+            results[f"buffer {name}"] = buffer.clone()
+    return results
+
+
+def _loss(results: Results) -> Tensor:
+    """Some number that depends on all of the output, in another way on each place."""
+    total = torch.zeros(())
+    for name, value in results.items():
+        if isinstance(value, Tensor) and value.requires_grad:
+            generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+            noise = torch.randn(value.shape, generator=generator).to(value.dtype)
+            total = total + (noise * value + value.square()).mean()
+    return total
+
+
+def _gradients(network: nn.Module, sparsifier: Sparsifier) -> dict[str, Any]:
+    """All gradients, those of sparse weights at their active places."""
+    found = {}
+    for module_name, module in network.named_modules():
+        for own_name, parameter in module.named_parameters(recurse=False):
+            if isinstance(module, SparseLayer) and own_name == "values":
+                own_name = "weight"
+            name = f"{module_name}.{own_name}" if module_name else own_name
+            mask, gradient = sparsifier.topology.get(name), parameter.grad
+            if gradient is None or mask is None or gradient.dim() == 1:
+                found[name] = gradient
+            else:
+                found[name] = gradient[mask]
+    return found

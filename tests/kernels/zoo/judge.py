@@ -1,0 +1,130 @@
+"""How exactly results must agree: as well as float32 can do it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Inputs = tuple[Any, ...]
+Results = dict[str, Any]  # by names that say what they are
+
+_TOLERANCE = 1e-5  # of the largest value
+_MARGIN = 10  # times what float32 itself is wrong by
+# How far the outputs of layers are moved to find out how much rounding can matter.
+_TREMOR = 1e-6
+_LAYERS = (nn.Conv2d, nn.Linear, nn.modules.batchnorm._BatchNorm)
+
+
+def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """All tensors, numbers and the like in a nested value, by name; containers with their type."""
+    if dataclasses.is_dataclass(value):
+        yield f"type of {name}", type(value)
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        yield f"type of {name}", type(value)
+        for key, each in value.items():
+            yield from leaves(each, f"{name}[{key!r}]")
+    elif isinstance(value, (list, tuple)):
+        yield f"type of {name}", type(value)
+        for i, each in enumerate(value):
+            yield from leaves(each, f"{name}[{i}]")
+    else:
+        yield name, value
+
+
+class Judge:
+    """Compares results with those of a plain network, within what float32 can do.
+
+    Args:
+        wanted: The results of the plain network.
+        exact: Computes them in double precision, with a tremor of this size.
+    """
+
+    def __init__(self, wanted: Results, exact: Callable[[float], Results]) -> None:
+        self._wanted, self._exact = wanted, exact
+        self._computed: dict[float, Results] = {}
+        gradients = [value for name, value in wanted.items() if name.startswith("gradient")]
+        self._largest_gradient = max((largest(g) for g in gradients if g is not None), default=0.0)
+
+    def faults(self, found: Results) -> list[str]:
+        """Returns what is wrong, in words; nothing if all is well."""
+        if found.keys() != self._wanted.keys():
+            return [f"results {sorted(found)} instead of {sorted(self._wanted)}"]
+        return [
+            fault for name in found if (fault := self._fault(name, found[name])) is not None
+        ]  # fmt: skip
+
+    def _fault(self, name: str, found: Any) -> str | None:
+        wanted = self._wanted[name]
+        if not isinstance(wanted, Tensor) or not isinstance(found, Tensor):
+            return None if found == wanted else f"{name}: {found!r} instead of {wanted!r}"
+        if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+            return (
+                f"{name}: {tuple(found.shape)} {found.dtype} "
+                f"instead of {tuple(wanted.shape)} {wanted.dtype}"
+            )
+        error, scale = distance(found, wanted), largest(wanted)
+        if any(error <= allowed for allowed in self._allowances(name, scale)):
+            return None
+        allowed = max(self._allowances(name, scale))
+        return f"{name}: error {error:.2e}, allowed {allowed:.2e}, largest value {scale:.2e}"
+
+    def _allowances(self, name: str, scale: float) -> Iterator[float]:
+        """How wrong something may be, the reasons that cost the least first."""
+        is_gradient = name.startswith("gradient")
+        if is_gradient:
+            scale = max(scale, 0.1 * self._largest_gradient)
+        yield _TOLERANCE * scale
+        best = self._at(0.0)[name]
+        yield _MARGIN * distance(self._wanted[name], best)
+        if is_gradient and largest(best) < 1e-9 * self._largest_gradient:
+            # A bias before BatchNorm, say, has no gradient but rounding.
+            yield 10 * _TOLERANCE * self._largest_gradient
+        # Rounding may take a value over the edge of a ReLU, where its gradient jumps, and a
+        # BatchNorm makes much of it where values hardly differ.
+        yield 3 * max(distance(self._at(tremor)[name], best) for tremor in (_TREMOR, -_TREMOR))
+
+    def _at(self, tremor: float) -> Results:
+        if tremor not in self._computed:
+            self._computed[tremor] = self._exact(tremor)
+        return self._computed[tremor]
+
+
+def distance(a: Tensor, b: Tensor) -> float:
+    """The largest difference."""
+    return largest(a.detach().double() - b.detach().double())
+
+
+def largest(value: Tensor) -> float:
+    """The largest absolute value; NaN if one is in it."""
+    return float(value.detach().double().abs().max()) if value.numel() else 0.0
+
+
+def doubled(value: Any) -> Any:
+    """A copy in double precision."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(doubled(each) for each in value)
+    if isinstance(value, Tensor):
+        return value.double() if value.is_floating_point() else value.clone()
+    return value
+
+
+@contextmanager
+def trembling(network: nn.Module, tremor: float) -> Iterator[nn.Module]:
+    """Adds noise to what layers return, of this size if the largest value there is one."""
+    generator = torch.Generator().manual_seed(0)
+
+    def shake(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        noise = torch.randn(output.shape, generator=generator, dtype=output.dtype)
+        return output + tremor * largest(output) * noise
+
+    layers = [m for m in network.modules() if isinstance(m, _LAYERS) and tremor]
+    hooks = [layer.register_forward_hook(shake) for layer in layers]
+    yield network
+    for hook in hooks:
+        hook.remove()
