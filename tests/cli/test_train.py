@@ -298,6 +298,7 @@ def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a factory in the current folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_nets", raising=False)  # that of another test's folder
     (tmp_path / "my_nets.py").write_text(
         "from torch import nn\n"
         "def small(input_shape, classes):\n"
