@@ -415,6 +415,9 @@ def test_groups_are_never_taken_for_maps() -> None:
     assert grouped.shape == (3, 8, 6, 6)
     assert grouped._groups is not None
     assert grouped._groups.shape == (-(-3 // lanes()), 8, 6, 6, lanes())
+    without_graph = Maps(grouped._groups.detach(), 3)
     with torch._C.DisableTorchFunctionSubclass():  # as code does that is not Python's
-        assert type(grouped.detach() * 1) is Tensor
-        assert (grouped.detach() * 1).shape == (3, 8, 6, 6)
+        assert type(without_graph * 1) is Tensor
+        assert (without_graph * 1).shape == (3, 8, 6, 6)
+        with pytest.raises(FreeTicketsError, match=r"extension .* backend='masked'"):
+            grouped * 1

@@ -77,7 +77,10 @@ class Maps(Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: _Arguments = (), kwargs: _Options | None = None
     ) -> Any:
-        """Does the same for code that does not ask Python first."""
+        """Does the same for code that does not ask Python first, if no gradient is lost by it."""
+        for maps in tree_iter((args, kwargs)):
+            if type(maps) is Maps and maps._groups is not None and maps._groups.requires_grad:
+                _refuse("an extension that does not ask Python first")
         return _do_to_ordinary(func, args, kwargs or {})
 
 
@@ -148,11 +151,15 @@ def _refuse_custom_function() -> None:
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code is torch.autograd.Function.apply.__func__.__code__:  # type: ignore[attr-defined]
-            raise FreeTicketsError(
-                "a custom autograd.Function (or a reentrant checkpoint) can't take the maps of a "
-                "sparse convolution: use backend='masked'"
-            )
+            _refuse("a custom autograd.Function (or a reentrant checkpoint)")
         frame = cast(Any, frame.f_back)
+
+
+def _refuse(who: str) -> None:
+    raise FreeTicketsError(
+        f"{who} can't take the maps of a sparse convolution, for no gradient would come out of it: "
+        "use backend='masked'"
+    )
 
 
 def _do_to_ordinary(func: Callable[..., Any], args: _Arguments, kwargs: _Options) -> Any:
