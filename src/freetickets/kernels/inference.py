@@ -16,7 +16,7 @@ from .choice import dense_is_faster
 from .compiler import FEW_SAMPLES, Parts, compile_trace
 from .library import available
 from .maps import in_transform
-from .tracing import trace
+from .tracing import is_number, trace
 
 # How far a compiled network may be from the plain one, as a share of the largest output.
 _TOLERANCE = 1e-4
@@ -148,7 +148,9 @@ def agree(found: Any, wanted: Any) -> bool:
 
 def _agree(found: Any, wanted: Any) -> bool:
     if not isinstance(wanted, Tensor) or not isinstance(found, Tensor):
-        return type(found) is type(wanted) and bool(found == wanted)
+        if not is_number(wanted):
+            raise TypeError(f"a {type(wanted).__name__} can't be compared with another")
+        return type(found) is type(wanted) and found == wanted
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         return False
     if not wanted.is_floating_point():

@@ -47,7 +47,6 @@ class Maps(Tensor):
     _ordinary: Tensor | None
     _samples: int
     _copy: tuple[Tensor, tuple[int, ...]] | None = None  # ordinary maps, while nothing changes
-    _rectify = False  # whether ReLU follows the BatchNorm that reads it
 
     @staticmethod
     def __new__(cls, groups: Tensor, samples: int) -> Maps:
@@ -294,49 +293,52 @@ def _concatenate(func: Callable[..., Any], args: _Arguments, kwargs: _Options) -
     return Maps(torch.cat([enter(x) for x in parts], 1), parts[0]._samples)
 
 
+def _batch_norm(func: Callable[..., Any], args: _Arguments, kwargs: _Options) -> Any:
+    return _normalize(*args, **kwargs)
+
+
+def _normalize(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    relu: bool = False,
+) -> Any:
+    """`F.batch_norm`, and ReLU if it follows, of groups."""
+    if type(x) is not Maps or x._groups is None or weight is None or bias is None:
+        return NotImplemented
+    groups, samples = enter(x), x._samples
+    if not training:
+        if running_mean is None or running_var is None:
+            return NotImplemented
+        given = (weight, bias, running_mean, running_var)
+        return Maps(run(scale, groups, *given, samples, eps, relu), samples)
+    count = samples * groups.shape[2] * groups.shape[3]
+    if count <= 1:
+        return NotImplemented  # PyTorch refuses it
+    y, mean, variance = run(batch_norm, groups, weight, bias, samples, eps, relu)
+    if running_mean is not None and running_var is not None:
+        with torch.no_grad():
+            running_mean.lerp_(mean, momentum)
+            running_var.lerp_(variance * (count / (count - 1)), momentum)
+    return Maps(y, samples)
+
+
 def rectified_norm(bn: nn.BatchNorm2d, x: Tensor) -> Tensor:
     """ReLU of BatchNorm, in one pass over the groups if there are any."""
-    if type(x) is not Maps:
-        return F.relu(nn.BatchNorm2d.forward(bn, x), inplace=True)
-    x._rectify = True
-    try:
-        y = nn.BatchNorm2d.forward(bn, x)
-    finally:
-        x._rectify = False
-    return y if type(y) is Maps else F.relu(y, inplace=True)
-
-
-def _batch_norm(func: Callable[..., Any], args: _Arguments, kwargs: _Options) -> Any:
-    def normalize(
-        x: Maps,
-        running_mean: Tensor | None,
-        running_var: Tensor | None,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
-        training: bool = False,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-    ) -> Any:
-        if type(x) is not Maps or x._groups is None or weight is None or bias is None:
-            return NotImplemented
-        groups, samples, relu = enter(x), x._samples, x._rectify
-        count = samples * groups.shape[2] * groups.shape[3]
-        if training:
-            if count <= 1:
-                return NotImplemented  # PyTorch refuses it
-            y, mean, variance = run(batch_norm, groups, weight, bias, samples, eps, relu)
-            if running_mean is not None and running_var is not None:
-                with torch.no_grad():
-                    running_mean.lerp_(mean, momentum)
-                    running_var.lerp_(variance * (count / (count - 1)), momentum)
-        elif running_mean is None or running_var is None:
-            return NotImplemented
-        else:
-            given = (weight, bias, running_mean, running_var)
-            y = run(scale, groups, *given, samples, eps, relu)
-        return Maps(y, samples)
-
-    return normalize(*args, **kwargs)
+    if type(x) is Maps and bn.affine and bn.track_running_stats and bn.momentum is not None:
+        mean, variance = bn.running_mean, bn.running_var
+        given = (bn.weight, bn.bias, bn.training, bn.momentum, bn.eps, True)
+        y = _normalize(x, mean, variance, *given)
+        if y is not NotImplemented:
+            if bn.training:
+                cast(Tensor, bn.num_batches_tracked).add_(1)
+            return cast(Tensor, y)
+    return F.relu(nn.BatchNorm2d.forward(bn, x), inplace=True)
 
 
 # ---- the tables
