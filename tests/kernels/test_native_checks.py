@@ -412,6 +412,68 @@ def test_all_lanes_that_are_not_refused_give_pytorchs_results(
     assert error(arguments["dvalues"], dweight.flatten()[arguments["indices"].long()]) < 1e-4
 
 
+@pytest.mark.parametrize(
+    ("geometry", "size"),
+    [
+        (Geometry((4, 3, 64, 64), (8, 8), (40, 70)), (9, 11)),
+        (Geometry((3, 2, 64, 64), (1, 1), (40, 33)), (1, 1)),
+        (Geometry((2, 2, 1, 1), (8, 8), (8, 16)), (1, 1)),
+        (Geometry((2, 2, 1, 1), (1, 1), (5000, 3)), (1, 1)),
+        (Geometry((2, 1, 2, 2), (8, 7), (20_000, 0)), (1, 2)),
+        (Geometry((1 << 17, 3, 1, 1)), (1, 1)),
+        (Geometry((3, 1 << 17, 1, 1)), (1, 1)),
+    ],
+)
+def test_the_oddest_layers_that_are_not_refused_are_pytorchs(
+    instructions: str,
+    error: Callable[[Tensor, Tensor], float],
+    geometry: Geometry,
+    size: tuple[int, int],
+) -> None:
+    lanes = vector()
+    arguments = layer_arguments(geometry, MapsStruct(1, lanes, *size), density=0.3)
+    for function in ("ft_forward", "ft_input_gradient", "ft_weight_gradient"):
+        library.call(function, *(arguments[name] for name in ARGUMENTS[function]))
+    weight = ops.scatter(arguments["values"], arguments["indices"], list(geometry.shape))
+    x, dy = (arguments[name][0].permute(3, 0, 1, 2).double() for name in ("x", "dy"))
+    y = F.conv2d(x, weight.double(), None, geometry.stride, geometry.padding)
+    assert error(arguments["y"], _grouped(y, lanes)) < 1e-4
+    # The gradients are those of a linear map.
+    inner = float((y * dy).sum())
+    scale = float(y.norm() * dy.norm())
+    assert abs(float((x * _plain(arguments["dx"])).sum()) - inner) < 1e-5 * scale
+    found = (arguments["values"].double() * arguments["dvalues"].double()).sum()
+    assert abs(float(found) - inner) < 1e-5 * scale
+
+
+def _plain(x: Tensor) -> Tensor:
+    """Undoes `_grouped`, in double precision."""
+    return x.permute(0, 4, 1, 2, 3).flatten(0, 1).double()
+
+
+def test_the_largest_maps_layers_and_batches_are_not_refused() -> None:
+    """They pass the checks up to the last one: the plan, or the memory, that is missing."""
+    layer = LayerStruct(1, 1, 1, 1, 1, 1, 0, 0)
+    lanes = library.lanes()
+    change = {"layer": layer, "nonzeros": 0, "plan": None}
+    for largest, beyond in (
+        (MapsStruct(1, 1, 1 << 15, 1 << 15), MapsStruct(1, 1, 1 << 15, (1 << 15) + 1)),
+        (MapsStruct(1, 1, 1, 1 << 30), MapsStruct(1, 1, 1, (1 << 30) + 1)),
+        (MapsStruct(1, lanes, 1 << 13, (1 << 17) // lanes),
+            MapsStruct(1, lanes, 1 << 13, (1 << 17) // lanes + 1)),
+    ):  # fmt: skip
+        with pytest.raises(FreeTicketsError, match="there is no plan"):
+            make("ft_forward", change | {"maps": largest})
+        with pytest.raises(FreeTicketsError, match="not have more than 2\\^30 floats"):
+            make("ft_forward", change | {"maps": beyond})
+    for numbers in ((1 << 24, 127, 1, 1, 1, 1, 0, 0), (1, 1, 64, 64, 8, 8, 1 << 30, 0)):
+        with pytest.raises(FreeTicketsError, match="there is no memory for the plan"):
+            make("ft_plan", {"layer": LayerStruct(*numbers), "nonzeros": 1, "plan": None})
+    norm = NormStruct((1 << 31) - 1, 1, (1 << 31) - 1, 1 << 15, 1)
+    with pytest.raises(FreeTicketsError, match="there is no memory for maps"):
+        make("ft_to_groups", {"norm": norm, "x": None})
+
+
 @pytest.mark.parametrize("lanes", [4, 8, 12, 16])
 def test_all_lanes_of_a_norm_that_are_not_refused_give_pytorchs_results(
     instructions: str, error: Callable[[Tensor, Tensor], float], lanes: int
