@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,18 @@ def test_kernels_that_were_not_built_are_one_line(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(FreeTicketsError, match=r"not built .* or use backend='masked'") as caught:
         library.native.__wrapped__()
     assert "\n" not in str(caught.value)
+
+
+def test_kernels_of_another_version_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "belong to another version of freetickets: reinstall it"
+    with monkeypatch.context() as patch:
+        patch.setattr(library, "_INTERFACE", -1)
+        with pytest.raises(FreeTicketsError, match=words):
+            library.native.__wrapped__()
+    # A library that can't even say which version it is.
+    monkeypatch.setattr(library, "library_path", lambda: Path(_ctypes.__file__))
+    with pytest.raises(FreeTicketsError, match=words):
+        library.native.__wrapped__()
 
 
 def test_the_best_instruction_set_is_chosen_at_the_start() -> None:

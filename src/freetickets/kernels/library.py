@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from ctypes import POINTER, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
+from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_void_p
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +17,13 @@ from ..errors import FreeTicketsError
 
 
 class LayerStruct(ctypes.Structure):
-    """A convolution, as the kernels see it."""
+    """A convolution, as the kernels see it.
+
+    All numbers have 64 bits: of those that do not fit, ctypes would pass on the lower part.
+    """
 
     _fields_ = [
-        (name, c_int32)
+        (name, c_int64)
         for name in (
             "inputs", "outputs", "kernel_h", "kernel_w",
             "stride_h", "stride_w", "pad_h", "pad_w",
@@ -31,13 +34,13 @@ class LayerStruct(ctypes.Structure):
 class MapsStruct(ctypes.Structure):
     """The maps that a layer reads: groups of `lanes` samples, the samples innermost."""
 
-    _fields_ = [(name, c_int32) for name in ("groups", "lanes", "height", "width")]
+    _fields_ = [(name, c_int64) for name in ("groups", "lanes", "height", "width")]
 
 
 class NormStruct(ctypes.Structure):
     """The same memory, as BatchNorm sees it."""
 
-    _fields_ = [(name, c_int32) for name in ("batch", "groups", "lanes", "channels", "positions")]
+    _fields_ = [(name, c_int64) for name in ("batch", "groups", "lanes", "channels", "positions")]
 
 
 class Geometry(NamedTuple):
@@ -65,8 +68,9 @@ class Geometry(NamedTuple):
 
 _LAYER, _MAPS, _NORM = POINTER(LayerStruct), POINTER(MapsStruct), POINTER(NormStruct)
 _SIGNATURES = {
+    "ft_interface": (c_int, ()),
     "ft_plan_size": (c_int64, (_LAYER, c_int64)),
-    "ft_plan": (None, (_LAYER, c_void_p, c_int64, c_void_p)),
+    "ft_plan": (c_char_p, (_LAYER, c_void_p, c_int64, c_void_p)),
     "ft_use_openmp": (None, (c_void_p,)),
     "ft_instruction_set": (c_char_p, ()),
     "ft_select": (c_int, (c_char_p,)),
@@ -74,32 +78,35 @@ _SIGNATURES = {
     "ft_new_tensor": (c_void_p, (POINTER(c_int64), c_int)),
     "ft_release_memory": (None, ()),
     "ft_forward": (
-        None, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_void_p, c_int),
+        c_char_p, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_void_p, c_int),
     ),
-    "ft_prepare": (None, (_LAYER, _MAPS, *(c_void_p,) * 2, c_int64, c_void_p, c_int)),
+    "ft_prepare": (c_char_p, (_LAYER, _MAPS, *(c_void_p,) * 2, c_int64, c_void_p, c_int)),
     "ft_forward_fused": (
-        None,
+        c_char_p,
         (
             _LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_void_p, c_int, c_void_p, c_void_p,
             c_int, c_void_p, c_int,
         ),
     ),
     "ft_input_gradient": (
-        None, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_int),
+        c_char_p, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_int),
     ),
     "ft_weight_gradient": (
-        None, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_int),
+        c_char_p, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_int),
     ),
     "ft_normalize": (
-        None, (_NORM, *(c_void_p,) * 3, c_float, c_int, *(c_void_p,) * 3, c_int),
+        c_char_p, (_NORM, *(c_void_p,) * 3, c_float, c_int, *(c_void_p,) * 3, c_int),
     ),
-    "ft_scale": (None, (_NORM, *(c_void_p,) * 5, c_float, c_int, c_void_p, c_int)),
+    "ft_scale": (c_char_p, (_NORM, *(c_void_p,) * 5, c_float, c_int, c_void_p, c_int)),
     "ft_normalize_backward": (
-        None, (_NORM, *(c_void_p,) * 6, c_float, c_int, c_int, *(c_void_p,) * 3, c_int),
+        c_char_p, (_NORM, *(c_void_p,) * 6, c_float, c_int, c_int, *(c_void_p,) * 3, c_int),
     ),
-    "ft_to_groups": (None, (_NORM, c_void_p, c_void_p, c_int)),
-    "ft_from_groups": (None, (_NORM, c_void_p, c_void_p, c_int)),
+    "ft_to_groups": (c_char_p, (_NORM, c_void_p, c_void_p, c_int)),
+    "ft_from_groups": (c_char_p, (_NORM, c_void_p, c_void_p, c_int)),
 }  # fmt: skip
+
+_INTERFACE = 2  # what `ft_interface` must return: see api.h
+_OUT_OF_MEMORY = b"out of memory"
 
 # Weights and maps; plans and places; prepared entries.
 _DTYPES = (torch.float32, torch.int32, torch.int64)
@@ -128,7 +135,7 @@ def native() -> ctypes.CDLL:
     """Loads the compiled kernels.
 
     Raises:
-        FreeTicketsError: They were not built.
+        FreeTicketsError: They were not built, or from other sources.
     """
     path = library_path()
     if path is None:
@@ -137,6 +144,10 @@ def native() -> ctypes.CDLL:
             "compiler and reinstall freetickets, or use backend='masked'"
         )
     library = ctypes.CDLL(str(path))
+    if not hasattr(library, "ft_interface") or library.ft_interface() != _INTERFACE:
+        raise FreeTicketsError(
+            "the compiled kernels belong to another version of freetickets: reinstall it"
+        )
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
@@ -187,10 +198,25 @@ def call(function: str, *arguments: object) -> None:
     They are held until it returns: a temporary one whose address alone was passed would be gone.
 
     Raises:
-        FreeTicketsError: The kernels would take a tensor for something else than it is.
+        FreeTicketsError: The kernels would take a tensor for something else than it is, or can't
+            work with the numbers that they were given.
+        MemoryError: There is no memory for what they need besides the tensors.
     """
     plain = [_address(a) if isinstance(a, Tensor) else a for a in arguments]
-    getattr(native(), function)(*plain)
+    reason: bytes | None = getattr(native(), function)(*plain)
+    if reason is not None:
+        raise _failure(function, reason, arguments)
+
+
+def _failure(function: str, reason: bytes, arguments: tuple[object, ...]) -> Exception:
+    if reason == _OUT_OF_MEMORY:
+        return MemoryError(f"{function}: out of memory in the sparse kernels")
+    numbers = [
+        ", ".join(f"{name} {getattr(given, name)}" for name, *_ in given._fields_)
+        for given in arguments
+        if isinstance(given, ctypes.Structure)
+    ]
+    return FreeTicketsError(f"{function}: {reason.decode()} ({'; '.join(numbers)})")
 
 
 def _address(tensor: Tensor) -> int:

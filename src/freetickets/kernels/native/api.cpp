@@ -1,8 +1,11 @@
 // Chooses the instruction set, and passes the calls on to its kernels.
 #include "api.h"
 
+#include <atomic>
 #include <cstring>
+#include <initializer_list>
 
+#include "check.h"
 #include "kernels.h"
 #include "parallel.h"
 
@@ -38,11 +41,27 @@ const Kernels* best() {
   return choice->kernels;
 }
 
-const Kernels* selected = nullptr;
+// Ask once in a call: another thread may select other kernels in between, which would not understand
+// what these have prepared.
+std::atomic<const Kernels*> selected{nullptr};
 
 const Kernels& kernels() {
-  if (selected == nullptr) selected = best();
-  return *selected;
+  const Kernels* found = selected.load(std::memory_order_acquire);
+  if (found == nullptr) {
+    // Unless someone selected others meanwhile: then it is theirs.
+    const Kernels* const mine = best();
+    found = selected.compare_exchange_strong(found, mine) ? mine : found;
+  }
+  return *found;
+}
+
+// Refuses maps and statistics that are missing, unless there is nothing to do.
+Reason check_norm(const Norm& n, std::initializer_list<const float*> maps,
+                  std::initializer_list<const float*> statistics) {
+  if (n.floats() > 0)
+    for (const float* memory : maps) FT_TRY(check_maps(n.lanes, memory));
+  for (const float* memory : statistics) FT_TRY(check_numbers(n.channels, memory));
+  return nullptr;
 }
 
 }  // namespace
@@ -50,63 +69,115 @@ const Kernels& kernels() {
 
 using namespace freetickets;
 
+int ft_interface() { return 2; }
+
 const char* ft_instruction_set() { return kernels().name; }
 int ft_lanes() { return kernels().lanes; }
 
 int ft_select(const char* name) {
+  if (name == nullptr) return 0;
   for (const Choice* choice = choices(); choice->name != nullptr; ++choice)
     if (std::strcmp(choice->name, name) == 0 && choice->kernels != nullptr) {
-      selected = choice->kernels;
+      selected.store(choice->kernels, std::memory_order_release);
       return 1;
     }
   return 0;
 }
 
-void ft_forward(const Layer* layer, const Maps* maps, const float* x, const float* values,
-                const int32_t* plan, int64_t nonzeros, const float* bias, float* y, int threads) {
+const char* ft_forward(const GivenLayer* layer, const GivenMaps* maps, const float* x, const float* values,
+                       const int32_t* plan, int64_t nonzeros, const float* bias, float* y, int threads) {
+  const Kernels& k = kernels();
+  Call c;
+  FT_TRY(check(k, layer, maps, plan, nonzeros, threads, Lanes::ONE_OR_MORE, Groups::SOME, c));
+  FT_TRY(check_maps(c.maps.lanes, x));
+  FT_TRY(check_maps(c.maps.lanes, y));
+  FT_TRY(check_numbers(nonzeros, values));
   auto* entries = reinterpret_cast<Entry*>(scratch(slots::ENTRIES, size_t(nonzeros) * 2));
-  kernels().prepare(*layer, *maps, values, plan, nonzeros, entries, threads);
+  FT_NEED(entries != nullptr, FT_OUT_OF_MEMORY);
+  FT_TRY(k.prepare(c.layer, c.maps, values, plan, nonzeros, entries, c.threads));
   Fusion fusion;
   fusion.bias = bias;
-  kernels().forward(*layer, *maps, x, entries, plan, nonzeros, fusion, y, threads);
+  return k.forward(c.layer, c.maps, x, entries, plan, nonzeros, fusion, y, c.threads);
 }
 
-void ft_prepare(const Layer* layer, const Maps* maps, const float* values, const int32_t* plan,
-                int64_t nonzeros, Entry* entries, int threads) {
-  kernels().prepare(*layer, *maps, values, plan, nonzeros, entries, threads);
+const char* ft_prepare(const GivenLayer* layer, const GivenMaps* maps, const float* values,
+                       const int32_t* plan, int64_t nonzeros, Entry* entries, int threads) {
+  const Kernels& k = kernels();
+  Call c;
+  FT_TRY(check(k, layer, maps, plan, nonzeros, threads, Lanes::ONE_OR_MORE, Groups::NONE_OR_MORE, c));
+  FT_TRY(check_numbers(nonzeros, values));
+  FT_TRY(check_numbers(nonzeros, entries));
+  return k.prepare(c.layer, c.maps, values, plan, nonzeros, entries, c.threads);
 }
 
-void ft_forward_fused(const Layer* layer, const Maps* maps, const float* x, const Entry* entries,
-                      const int32_t* plan, int64_t nonzeros, const float* factor, const float* shift,
-                      int rectify_input, const float* bias, const float* residual, int rectify, float* y,
-                      int threads) {
+const char* ft_forward_fused(const GivenLayer* layer, const GivenMaps* maps, const float* x,
+                             const Entry* entries, const int32_t* plan, int64_t nonzeros,
+                             const float* factor, const float* shift, int rectify_input, const float* bias,
+                             const float* residual, int rectify, float* y, int threads) {
+  const Kernels& k = kernels();
+  Call c;
+  FT_TRY(check(k, layer, maps, plan, nonzeros, threads, Lanes::ONE_OR_MORE, Groups::SOME, c));
+  FT_TRY(check_maps(c.maps.lanes, x));
+  FT_TRY(check_maps(c.maps.lanes, y));
+  FT_TRY(check_numbers(nonzeros, entries));
+  FT_NEED((factor == nullptr) == (shift == nullptr), "a factor needs a shift, and a shift a factor");
   const Fusion fusion{factor, shift, rectify_input != 0, bias, residual, rectify != 0};
-  kernels().forward(*layer, *maps, x, entries, plan, nonzeros, fusion, y, threads);
+  return k.forward(c.layer, c.maps, x, entries, plan, nonzeros, fusion, y, c.threads);
 }
 
-void ft_input_gradient(const Layer* layer, const Maps* maps, const float* dy, const float* values,
-                       const int32_t* plan, int64_t nonzeros, float* dx, int threads) {
-  kernels().input_gradient(*layer, *maps, dy, values, plan, nonzeros, dx, threads);
+const char* ft_input_gradient(const GivenLayer* layer, const GivenMaps* maps, const float* dy,
+                              const float* values, const int32_t* plan, int64_t nonzeros, float* dx,
+                              int threads) {
+  const Kernels& k = kernels();
+  Call c;
+  FT_TRY(check(k, layer, maps, plan, nonzeros, threads, Lanes::SEVERAL, Groups::SOME, c));
+  FT_TRY(check_maps(c.maps.lanes, dy));
+  FT_TRY(check_maps(c.maps.lanes, dx));
+  FT_TRY(check_numbers(nonzeros, values));
+  return k.input_gradient(c.layer, c.maps, dy, values, plan, nonzeros, dx, c.threads);
 }
 
-void ft_weight_gradient(const Layer* layer, const Maps* maps, const float* x, const float* dy,
-                        const int32_t* plan, int64_t nonzeros, float* dvalues, int threads) {
-  kernels().weight_gradient(*layer, *maps, x, dy, plan, nonzeros, dvalues, threads);
+const char* ft_weight_gradient(const GivenLayer* layer, const GivenMaps* maps, const float* x,
+                               const float* dy, const int32_t* plan, int64_t nonzeros, float* dvalues,
+                               int threads) {
+  const Kernels& k = kernels();
+  Call c;
+  FT_TRY(check(k, layer, maps, plan, nonzeros, threads, Lanes::SEVERAL, Groups::SOME, c));
+  FT_TRY(check_maps(c.maps.lanes, x));
+  FT_TRY(check_maps(c.maps.lanes, dy));
+  FT_TRY(check_numbers(nonzeros, dvalues));
+  return k.weight_gradient(c.layer, c.maps, x, dy, plan, nonzeros, dvalues, c.threads);
 }
 
-void ft_normalize(const Norm* n, const float* x, const float* weight, const float* bias, float eps, int relu,
-                  float* y, float* mean, float* variance, int threads) {
-  kernels().normalize(*n, x, weight, bias, eps, relu, y, mean, variance, threads);
+const char* ft_normalize(const GivenNorm* n, const float* x, const float* weight, const float* bias,
+                         float eps, int relu, float* y, float* mean, float* variance, int threads) {
+  const Kernels& k = kernels();
+  NormCall c;
+  FT_TRY(check(k, n, threads, c));
+  FT_TRY(check_norm(c.norm, {x, y}, {weight, bias, mean, variance}));
+  k.normalize(c.norm, x, weight, bias, eps, relu, y, mean, variance, c.threads);
+  return nullptr;
 }
 
-void ft_scale(const Norm* n, const float* x, const float* weight, const float* bias, const float* mean,
-              const float* variance, float eps, int relu, float* y, int threads) {
-  kernels().scale(*n, x, weight, bias, mean, variance, eps, relu, y, threads);
+const char* ft_scale(const GivenNorm* n, const float* x, const float* weight, const float* bias,
+                     const float* mean, const float* variance, float eps, int relu, float* y, int threads) {
+  const Kernels& k = kernels();
+  NormCall c;
+  FT_TRY(check(k, n, threads, c));
+  FT_TRY(check_norm(c.norm, {x, y}, {weight, bias, mean, variance}));
+  k.scale(c.norm, x, weight, bias, mean, variance, eps, relu, y, c.threads);
+  return nullptr;
 }
 
-void ft_normalize_backward(const Norm* n, const float* x, const float* dy, const float* weight,
-                           const float* bias, const float* mean, const float* variance, float eps, int relu,
-                           int training, float* dx, float* dweight, float* dbias, int threads) {
-  kernels().normalize_backward(*n, x, dy, weight, bias, mean, variance, eps, relu, training, dx, dweight,
-                               dbias, threads);
+const char* ft_normalize_backward(const GivenNorm* n, const float* x, const float* dy,
+                                  const float* weight, const float* bias, const float* mean,
+                                  const float* variance, float eps, int relu, int training, float* dx,
+                                  float* dweight, float* dbias, int threads) {
+  const Kernels& k = kernels();
+  NormCall c;
+  FT_TRY(check(k, n, threads, c));
+  FT_TRY(check_norm(c.norm, {x, dy, dx}, {weight, bias, mean, variance, dweight, dbias}));
+  k.normalize_backward(c.norm, x, dy, weight, bias, mean, variance, eps, relu, training, dx, dweight, dbias,
+                       c.threads);
+  return nullptr;
 }

@@ -1,14 +1,44 @@
 // The functions that Python calls, with plain pointers: no header of PyTorch or Python is needed.
+//
+// A function that computes returns null, or a text that says why it did not: numbers that it can't work
+// with, or `FT_OUT_OF_MEMORY`. Results are undefined then, but nothing else was written. What can't be
+// checked is that the memory behind a pointer has the size that the numbers ask for.
 #pragma once
 
 #include "layer.h"
 
 #define FT_API extern "C" __attribute__((visibility("default")))
 
-// The number of 32-bit integers in a layer's plan, and the plan itself, from the sorted places of
-// its non-zeros in the dense weight (outputs, inputs, kernel_h, kernel_w).
-FT_API int64_t ft_plan_size(const freetickets::Layer* layer, int64_t nonzeros);
-FT_API void ft_plan(const freetickets::Layer* layer, const int32_t* indices, int64_t nonzeros, int32_t* plan);
+#define FT_OUT_OF_MEMORY "out of memory"
+
+namespace freetickets {
+
+// `Layer`, `Maps` and `Norm` as Python gives them: in 64 bits, so that no number loses its upper half
+// before anyone has looked at it.
+struct GivenLayer {
+  int64_t inputs, outputs;
+  int64_t kernel_h, kernel_w;
+  int64_t stride_h, stride_w;
+  int64_t pad_h, pad_w;
+};
+struct GivenMaps {
+  int64_t groups, lanes;
+  int64_t height, width;
+};
+struct GivenNorm {
+  int64_t batch, groups, lanes, channels, positions;
+};
+
+}  // namespace freetickets
+
+// Which functions there are, and with which arguments: a number that grows with every change of them.
+FT_API int ft_interface();
+
+// The number of 32-bit integers in a layer's plan (0: there is no such layer), and the plan itself, from
+// the places of its non-zeros in the dense weight (outputs, inputs, kernel_h, kernel_w), ascending.
+FT_API int64_t ft_plan_size(const freetickets::GivenLayer* layer, int64_t nonzeros);
+FT_API const char* ft_plan(const freetickets::GivenLayer* layer, const int32_t* indices, int64_t nonzeros,
+                           int32_t* plan);
 
 // Has the kernels run on the threads of an OpenMP runtime: pass its GOMP_parallel, or null.
 FT_API void ft_use_openmp(void* gomp_parallel);
@@ -26,36 +56,42 @@ FT_API void ft_release_memory();
 
 // The three directions. All tensors are aligned to 64 bytes, and lie as `Maps` says; with one lane
 // (the layout of PyTorch itself) vectors lie along the rows of a map, and only `ft_forward` works.
-FT_API void ft_forward(const freetickets::Layer* layer, const freetickets::Maps* maps, const float* x,
-                       const float* values, const int32_t* plan, int64_t nonzeros, const float* bias,
-                       float* y, int threads);
-FT_API void ft_input_gradient(const freetickets::Layer* layer, const freetickets::Maps* maps,
-                              const float* dy, const float* values, const int32_t* plan, int64_t nonzeros,
-                              float* dx, int threads);
-FT_API void ft_weight_gradient(const freetickets::Layer* layer, const freetickets::Maps* maps,
-                               const float* x, const float* dy, const int32_t* plan, int64_t nonzeros,
-                               float* dvalues, int threads);
+FT_API const char* ft_forward(const freetickets::GivenLayer* layer, const freetickets::GivenMaps* maps,
+                              const float* x, const float* values, const int32_t* plan, int64_t nonzeros,
+                              const float* bias, float* y, int threads);
+FT_API const char* ft_input_gradient(const freetickets::GivenLayer* layer,
+                                     const freetickets::GivenMaps* maps, const float* dy,
+                                     const float* values, const int32_t* plan, int64_t nonzeros, float* dx,
+                                     int threads);
+FT_API const char* ft_weight_gradient(const freetickets::GivenLayer* layer,
+                                      const freetickets::GivenMaps* maps, const float* x, const float* dy,
+                                      const int32_t* plan, int64_t nonzeros, float* dvalues, int threads);
 
 // The forward pass in two steps, for weights that no longer change: their entries (8 bytes each) suit
 // maps of one size, for any number of groups. Then y = relu?(convolution + bias + residual), where the
 // convolution is that of relu?(x * factor + shift): see `Fusion`.
-FT_API void ft_prepare(const freetickets::Layer* layer, const freetickets::Maps* maps, const float* values,
-                       const int32_t* plan, int64_t nonzeros, freetickets::Entry* entries, int threads);
-FT_API void ft_forward_fused(const freetickets::Layer* layer, const freetickets::Maps* maps, const float* x,
-                             const freetickets::Entry* entries, const int32_t* plan, int64_t nonzeros,
-                             const float* factor, const float* shift, int rectify_input, const float* bias,
-                             const float* residual, int rectify, float* y, int threads);
+FT_API const char* ft_prepare(const freetickets::GivenLayer* layer, const freetickets::GivenMaps* maps,
+                              const float* values, const int32_t* plan, int64_t nonzeros,
+                              freetickets::Entry* entries, int threads);
+FT_API const char* ft_forward_fused(const freetickets::GivenLayer* layer,
+                                    const freetickets::GivenMaps* maps, const float* x,
+                                    const freetickets::Entry* entries, const int32_t* plan,
+                                    int64_t nonzeros, const float* factor, const float* shift,
+                                    int rectify_input, const float* bias, const float* residual,
+                                    int rectify, float* y, int threads);
 
 // BatchNorm, with ReLU or without.
-FT_API void ft_normalize(const freetickets::Norm* n, const float* x, const float* weight, const float* bias,
-                         float eps, int relu, float* y, float* mean, float* variance, int threads);
-FT_API void ft_scale(const freetickets::Norm* n, const float* x, const float* weight, const float* bias,
-                     const float* mean, const float* variance, float eps, int relu, float* y, int threads);
-FT_API void ft_normalize_backward(const freetickets::Norm* n, const float* x, const float* dy,
-                                  const float* weight, const float* bias, const float* mean,
-                                  const float* variance, float eps, int relu, int training, float* dx,
-                                  float* dweight, float* dbias, int threads);
+FT_API const char* ft_normalize(const freetickets::GivenNorm* n, const float* x, const float* weight,
+                                const float* bias, float eps, int relu, float* y, float* mean,
+                                float* variance, int threads);
+FT_API const char* ft_scale(const freetickets::GivenNorm* n, const float* x, const float* weight,
+                            const float* bias, const float* mean, const float* variance, float eps,
+                            int relu, float* y, int threads);
+FT_API const char* ft_normalize_backward(const freetickets::GivenNorm* n, const float* x, const float* dy,
+                                         const float* weight, const float* bias, const float* mean,
+                                         const float* variance, float eps, int relu, int training,
+                                         float* dx, float* dweight, float* dbias, int threads);
 
 // PyTorch's layout (sample, channel, row, column) to that of `Maps`, and back.
-FT_API void ft_to_groups(const freetickets::Norm* n, const float* x, float* y, int threads);
-FT_API void ft_from_groups(const freetickets::Norm* n, const float* x, float* y, int threads);
+FT_API const char* ft_to_groups(const freetickets::GivenNorm* n, const float* x, float* y, int threads);
+FT_API const char* ft_from_groups(const freetickets::GivenNorm* n, const float* x, float* y, int threads);

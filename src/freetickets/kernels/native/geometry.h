@@ -11,6 +11,7 @@
 namespace FT_NAMESPACE {
 
 using freetickets::Layer;
+using freetickets::MOST_KERNEL;
 using freetickets::Maps;
 using freetickets::Order;
 using namespace freetickets::slots;
@@ -69,7 +70,6 @@ struct Geometry {
 
 // The planes that the taps of a forward pass read, and where each tap finds its own.
 struct ForwardPacking {
-  static constexpr int MOST_KERNEL = 64;
   Packing packing;
   Reach rows[MOST_KERNEL], columns[MOST_KERNEL];
   int row_plane[MOST_KERNEL], column_plane[MOST_KERNEL];  // the plane of a kernel's row, column
@@ -100,14 +100,23 @@ struct ForwardPacking {
     return planes;
   }
 
-  // The byte offset of each (source, tap) of a block.
+  // Where a source of a block is read by a tap, in bytes.
+  int32_t offset(int lanes, int s, int ky, int kx) const {
+    return static_cast<int32_t>(
+        4 * (packing.size * s + packing.start[row_plane[ky] * column_planes + column_plane[kx]] +
+             packing.pitch * row_place[ky] + int64_t{lanes} * column_place[kx]));
+  }
+
+  // The same for a place in the table: see `Order::taps`.
+  int32_t offset(const Layer& l, int lanes, int place) const {
+    const int tap = place % l.taps();
+    return offset(lanes, place / l.taps(), tap / l.kernel_w, tap % l.kernel_w);
+  }
+
   void tabulate(const Layer& l, int lanes, int sources, int32_t* table) const {
     for (int s = 0; s < sources; ++s)
       for (int ky = 0; ky < l.kernel_h; ++ky)
-        for (int kx = 0; kx < l.kernel_w; ++kx)
-          *table++ = static_cast<int32_t>(
-              4 * (packing.size * s + packing.start[row_plane[ky] * column_planes + column_plane[kx]] +
-                   packing.pitch * row_place[ky] + int64_t{lanes} * column_place[kx]));
+        for (int kx = 0; kx < l.kernel_w; ++kx) *table++ = offset(lanes, s, ky, kx);
   }
 };
 

@@ -5,12 +5,16 @@
 
 #include "kernels.h"
 
+#include <atomic>
+
+#include "check.h"
 #include "geometry.h"
 #include "pointwise.h"
 
 namespace FT_NAMESPACE {
 
 using freetickets::Fusion;
+using freetickets::Reason;
 using freetickets::parallel;
 using freetickets::scratch;
 
@@ -79,9 +83,9 @@ void finish_result(const void* context, int result, const float* sums) {
 }
 
 // result[o] = the sum over the entries (i, tap) of o of value * source[i] moved by tap.
-void correlate(const float* source, const View& view, int64_t source_group, const Packing& packing,
-               const Order& order, int phase, const Entry* entries, const Target& target,
-               int64_t target_group, const Tile& tile, const Maps& maps, int threads) {
+Reason correlate(const float* source, const View& view, int64_t source_group, const Packing& packing,
+                 const Order& order, int phase, const Entry* entries, const Target& target,
+                 int64_t target_group, const Tile& tile, const Maps& maps, int threads) {
   const int lanes = maps.lanes, vectors = vectors_of(tile.columns, lanes);
   const int64_t sums_size = int64_t{tile.rows} * tile.columns * lanes;
   const int across = (target.view.width + tile.columns - 1) / tile.columns;
@@ -95,11 +99,16 @@ void correlate(const float* source, const View& view, int64_t source_group, cons
   const int64_t tiles = int64_t{maps.groups} * down * across;
   const int64_t few = threads == 1 ? 1 : std::min<int64_t>(order.results / 8, 2 * threads / tiles);
   const int64_t splits = std::max<int64_t>(1, few);
+  std::atomic<bool> failed{false};
 
   parallel(tiles * splits, 1, threads, [&](int64_t begin, int64_t end) {
     const size_t packed_size = size_t(packing.size) * order.block;
     float* packed = scratch(PACKED, packed_size);
     float* sums = scratch(SUMS, size_t(sums_size) * order.results);
+    if (packed == nullptr || sums == nullptr) {
+      failed = true;
+      return;
+    }
     Copies copies;
     for (int64_t part = begin; part < end; ++part) {
       const int64_t task = part / splits, split = part % splits;
@@ -138,6 +147,8 @@ void correlate(const float* source, const View& view, int64_t source_group, cons
       }
     }
   });
+  FT_NEED(!failed, FT_OUT_OF_MEMORY);
+  return nullptr;
 }
 
 }  // namespace
@@ -153,89 +164,118 @@ static ForwardPacking pack_forward(const Layer& layer, const Maps& maps, const G
   return f;
 }
 
-static void prepare(const Layer& layer, const Maps& maps, const float* values, const int32_t* plan,
-                    int64_t nonzeros, Entry* entries, int threads) {
+// Refuses entries that were prepared for other maps or for another instruction set. If the one that
+// reads farthest is right, none reads beyond what is packed; some more tell whether they are right too.
+static Reason check_entries(const Layer& layer, const Maps& maps, const ForwardPacking& f, const Order& order,
+                            const Entry* entries, const freetickets::PlanHeader& header) {
+  constexpr int SAMPLES = 8;
+  const auto fits = [&](int64_t i) { return entries[i].offset == f.offset(layer, maps.lanes, order.taps[i]); };
+  bool fine = header.nonzeros == 0 || fits(header.farthest);
+  for (int64_t i = 0; i < std::min(header.nonzeros, SAMPLES); ++i)
+    fine = fine && fits(i * header.nonzeros / SAMPLES);
+  FT_NEED(fine, "the entries were prepared for other maps, or for another instruction set");
+  return nullptr;
+}
+
+static Reason prepare(const Layer& layer, const Maps& maps, const float* values, const int32_t* plan,
+                      int64_t nonzeros, Entry* entries, int threads) {
   const Geometry g(layer, maps);
   const Order order = forward_order(layer, nonzeros, plan);
   Tile tile;
   const ForwardPacking f = pack_forward(layer, maps, g, entries_per_visit(order, nonzeros), tile);
   auto* table = reinterpret_cast<int32_t*>(scratch(TABLE, size_t(order.block) * layer.taps()));
+  FT_NEED(table != nullptr, FT_OUT_OF_MEMORY);
   f.tabulate(layer, maps.lanes, order.block, table);
   gather_entries(order, nonzeros, values, table, entries, threads);
+  return nullptr;
 }
 
-static void forward(const Layer& layer, const Maps& maps, const float* x, const Entry* entries,
-                    const int32_t* plan, int64_t nonzeros, const Fusion& fusion, float* y, int threads) {
+static Reason forward(const Layer& layer, const Maps& maps, const float* x, const Entry* entries,
+                      const int32_t* plan, int64_t nonzeros, const Fusion& fusion, float* y, int threads) {
   const Geometry g(layer, maps);
   Tile tile;
   const Order order = forward_order(layer, nonzeros, plan);
   const ForwardPacking f = pack_forward(layer, maps, g, entries_per_visit(order, nonzeros), tile);
+  FT_TRY(check_entries(layer, maps, f, order, entries, freetickets::header_of(plan)));
   const Target target{y, g.out, fusion};
-  correlate(x, g.in, g.in_group, f.packing, order, 0, entries, target, g.out_group, tile, maps, threads);
+  return correlate(x, g.in, g.in_group, f.packing, order, 0, entries, target, g.out_group, tile, maps,
+                   threads);
 }
 
-static void input_gradient(const Layer& layer, const Maps& maps, const float* dy, const float* values,
-                    const int32_t* plan, int64_t nonzeros, float* dx, int threads) {
+static Reason input_gradient(const Layer& layer, const Maps& maps, const float* dy, const float* values,
+                             const int32_t* plan, int64_t nonzeros, float* dx, int threads) {
   const Geometry g(layer, maps);
   const Order order = transposed_order(layer, nonzeros, plan);
   auto* table = reinterpret_cast<int32_t*>(scratch(TABLE, size_t(order.block) * layer.taps()));
   auto* entries = reinterpret_cast<Entry*>(scratch(ENTRIES, size_t(nonzeros) * 2));
+  FT_NEED(table != nullptr && entries != nullptr, FT_OUT_OF_MEMORY);
   // Positions of the input that agree in their remainder after division by the stride see the same
   // taps. Each such phase is a correlation of its own; a tap belongs to one, so they share a table.
   struct Phase {
+    int taps_h, taps_w;
     Packing packing;
-    Tile tile;
     Target target;
   };
-  Phase phases[MOST_PLANES];
   const auto remainder = [](int value, int by) { return value - divide_down(value, by) * by; };
+  const auto make_phase = [&](int a, int b) {
+    Phase phase;
+    const int row = remainder(a - layer.pad_h, layer.stride_h);
+    const int column = remainder(b - layer.pad_w, layer.stride_w);
+    phase.taps_h = std::max(0, (layer.kernel_h - a + layer.stride_h - 1) / layer.stride_h);
+    phase.taps_w = std::max(0, (layer.kernel_w - b + layer.stride_w - 1) / layer.stride_w);
+    phase.target.data = dx + g.in.row * row + g.in.column * column;
+    phase.target.view = {(g.in.height - row + layer.stride_h - 1) / layer.stride_h,
+                         (g.in.width - column + layer.stride_w - 1) / layer.stride_w, g.in.channel,
+                         g.in.row * layer.stride_h, g.in.column * layer.stride_w};
+    if (phase.taps_h > 0 && phase.taps_w > 0) {
+      // Tap a + stride * m reads position j + (row + pad - a) / stride - m of the gradient.
+      const int first_h = divide_down(row + layer.pad_h - a, layer.stride_h) - (phase.taps_h - 1);
+      const int first_w = divide_down(column + layer.pad_w - b, layer.stride_w) - (phase.taps_w - 1);
+      phase.packing.planes = 1;
+      phase.packing.plane[0] = {{1, first_h, phase.taps_h - 1}, {1, first_w, phase.taps_w - 1}};
+    }
+    return phase;
+  };
+  // Only their tiles are kept: all of the phases would be more than a thread's stack should hold.
+  Tile tiles[MOST_PLANES];
   for (int a = 0; a < layer.stride_h; ++a)
     for (int b = 0; b < layer.stride_w; ++b) {
-      Phase& phase = phases[a * layer.stride_w + b];
-      const int row = remainder(a - layer.pad_h, layer.stride_h);
-      const int column = remainder(b - layer.pad_w, layer.stride_w);
-      const int taps_h = std::max(0, (layer.kernel_h - a + layer.stride_h - 1) / layer.stride_h);
-      const int taps_w = std::max(0, (layer.kernel_w - b + layer.stride_w - 1) / layer.stride_w);
-      phase.target.data = dx + g.in.row * row + g.in.column * column;
-      phase.target.view = {(g.in.height - row + layer.stride_h - 1) / layer.stride_h,
-                           (g.in.width - column + layer.stride_w - 1) / layer.stride_w, g.in.channel,
-                           g.in.row * layer.stride_h, g.in.column * layer.stride_w};
-      if (taps_h > 0 && taps_w > 0) {
-        // Tap a + stride * m reads position j + (row + pad - a) / stride - m of the gradient.
-        const int first_h = divide_down(row + layer.pad_h - a, layer.stride_h) - (taps_h - 1);
-        const int first_w = divide_down(column + layer.pad_w - b, layer.stride_w) - (taps_w - 1);
-        phase.packing.planes = 1;
-        phase.packing.plane[0] = {{1, first_h, taps_h - 1}, {1, first_w, taps_w - 1}};
-      }
-      phase.tile = choose_tile(phase.target.view.height, phase.target.view.width, phase.packing.halo_h(),
-                               phase.packing.halo_w(), maps.lanes, entries_per_visit(order, nonzeros));
-      phase.packing.lay_out(phase.tile, maps.lanes);
+      Phase phase = make_phase(a, b);
+      Tile& tile = tiles[a * layer.stride_w + b];
+      tile = choose_tile(phase.target.view.height, phase.target.view.width, phase.packing.halo_h(),
+                         phase.packing.halo_w(), maps.lanes, entries_per_visit(order, nonzeros));
+      phase.packing.lay_out(tile, maps.lanes);
       for (int s = 0; s < order.block; ++s)
-        for (int m = 0; m < taps_h; ++m)
-          for (int n = 0; n < taps_w; ++n) {
+        for (int m = 0; m < phase.taps_h; ++m)
+          for (int n = 0; n < phase.taps_w; ++n) {
             const int ky = a + layer.stride_h * m, kx = b + layer.stride_w * n;
             table[(s * layer.kernel_h + ky) * layer.kernel_w + kx] = static_cast<int32_t>(
-                4 * (phase.packing.size * s + phase.packing.pitch * (taps_h - 1 - m) +
-                     int64_t{maps.lanes} * (taps_w - 1 - n)));
+                4 * (phase.packing.size * s + phase.packing.pitch * (phase.taps_h - 1 - m) +
+                     int64_t{maps.lanes} * (phase.taps_w - 1 - n)));
           }
     }
   gather_entries(order, nonzeros, values, table, entries, threads);
-  for (int p = 0; p < layer.phases(); ++p)
-    if (phases[p].target.view.height > 0 && phases[p].target.view.width > 0)
-      correlate(dy, g.out, g.out_group, phases[p].packing, order, p, entries, phases[p].target, g.in_group,
-                phases[p].tile, maps, threads);
+  for (int p = 0; p < layer.phases(); ++p) {
+    Phase phase = make_phase(p / layer.stride_w, p % layer.stride_w);
+    phase.packing.lay_out(tiles[p], maps.lanes);
+    if (phase.target.view.height > 0 && phase.target.view.width > 0)
+      FT_TRY(correlate(dy, g.out, g.out_group, phase.packing, order, p, entries, phase.target, g.in_group,
+                       tiles[p], maps, threads));
+  }
+  return nullptr;
 }
 
-static void weight_gradient(const Layer& layer, const Maps& maps, const float* x, const float* dy,
-                     const int32_t* plan, int64_t nonzeros, float* dvalues, int threads) {
+static Reason weight_gradient(const Layer& layer, const Maps& maps, const float* x, const float* dy,
+                              const int32_t* plan, int64_t nonzeros, float* dvalues, int threads) {
   const Geometry g(layer, maps);
   const Order order = forward_order(layer, nonzeros, plan);
   const int lanes = maps.lanes;
   Tile tile;
   const ForwardPacking f = pack_forward(layer, maps, g, entries_per_visit(order, nonzeros), tile);
   auto* table = reinterpret_cast<int32_t*>(scratch(TABLE, size_t(order.block) * layer.taps()));
-  f.tabulate(layer, lanes, order.block, table);
   auto* offsets = reinterpret_cast<int32_t*>(scratch(ENTRIES, size_t(nonzeros) + 4));
+  FT_NEED(table != nullptr && offsets != nullptr, FT_OUT_OF_MEMORY);
+  f.tabulate(layer, lanes, order.block, table);
   std::fill(offsets + nonzeros, offsets + nonzeros + 4, 0);
   parallel(nonzeros, 1 << 15, threads, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) offsets[i] = table[order.taps[i]];
@@ -260,6 +300,8 @@ static void weight_gradient(const Layer& layer, const Maps& maps, const float* x
   const int64_t tiles = int64_t{maps.groups} * down * across;
   const int chunks = int(std::min<int64_t>(tiles, nonzeros <= 1 << 16 ? 8 : nonzeros <= 1 << 18 ? 4 : 1));
   float* all_products = scratch(PRODUCTS, size_t(nonzeros) * chunks);
+  FT_NEED(all_products != nullptr, FT_OUT_OF_MEMORY);
+  std::atomic<bool> failed{false};
   const int blocks = order.blocks(), wanted = (threads + chunks - 1) / chunks;
   const int parts = std::min(wanted, blocks), splits = std::min(order.results, (wanted + parts - 1) / parts);
   parallel(int64_t{chunks} * parts * splits, 1, threads, [&](int64_t begin, int64_t end) {
@@ -272,6 +314,10 @@ static void weight_gradient(const Layer& layer, const Maps& maps, const float* x
       const int last = int((part % splits + 1) * order.results / splits);
       float* packed = scratch(PACKED, size_t(f.packing.size) * order.block);
       float* gradients = scratch(SUMS, size_t(tile_size) * (last - first));
+      if (packed == nullptr || gradients == nullptr) {
+        failed = true;
+        return;
+      }
       Copies of_gradient, of_input;
       for (int b = first_block; b < last_block; ++b) {
         const int32_t* rows = order.row(b, 0);
@@ -300,6 +346,7 @@ static void weight_gradient(const Layer& layer, const Maps& maps, const float* x
       }
     }
   });
+  FT_NEED(!failed, FT_OUT_OF_MEMORY);
   parallel(nonzeros, 1 << 15, threads, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       float sum = 0;
@@ -307,14 +354,15 @@ static void weight_gradient(const Layer& layer, const Maps& maps, const float* x
       dvalues[order.permutation[i]] = sum;
     }
   });
+  return nullptr;
 }
 
 #define FT_NAME_OF(name) FT_NAME_AGAIN(name)
 #define FT_NAME_AGAIN(name) #name
 
 const freetickets::Kernels KERNELS = {
-    FT_NAME_OF(FT_NAMESPACE), LANES < 8 ? 8 : LANES, prepare, forward, input_gradient, weight_gradient, normalize, scale,
-    normalize_backward,
+    FT_NAME_OF(FT_NAMESPACE), LANES, LANES < 8 ? 8 : LANES, prepare, forward, input_gradient, weight_gradient,
+    normalize, scale, normalize_backward,
 };
 
 }  // namespace FT_NAMESPACE

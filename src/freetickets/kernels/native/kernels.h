@@ -7,15 +7,16 @@ namespace freetickets {
 
 struct Kernels {
   const char* name;
+  int vector;  // the floats of one
   int lanes;
-  void (*prepare)(const Layer& layer, const Maps& maps, const float* values, const int32_t* plan,
-                  int64_t nonzeros, Entry* entries, int threads);
-  void (*forward)(const Layer& layer, const Maps& maps, const float* x, const Entry* entries,
-                  const int32_t* plan, int64_t nonzeros, const Fusion& fusion, float* y, int threads);
-  void (*input_gradient)(const Layer& layer, const Maps& maps, const float* dy, const float* values,
-                         const int32_t* plan, int64_t nonzeros, float* dx, int threads);
-  void (*weight_gradient)(const Layer& layer, const Maps& maps, const float* x, const float* dy,
-                          const int32_t* plan, int64_t nonzeros, float* dvalues, int threads);
+  Reason (*prepare)(const Layer& layer, const Maps& maps, const float* values, const int32_t* plan,
+                    int64_t nonzeros, Entry* entries, int threads);
+  Reason (*forward)(const Layer& layer, const Maps& maps, const float* x, const Entry* entries,
+                    const int32_t* plan, int64_t nonzeros, const Fusion& fusion, float* y, int threads);
+  Reason (*input_gradient)(const Layer& layer, const Maps& maps, const float* dy, const float* values,
+                           const int32_t* plan, int64_t nonzeros, float* dx, int threads);
+  Reason (*weight_gradient)(const Layer& layer, const Maps& maps, const float* x, const float* dy,
+                            const int32_t* plan, int64_t nonzeros, float* dvalues, int threads);
   void (*normalize)(const Norm& n, const float* x, const float* weight, const float* bias, float eps,
                     int relu, float* y, float* mean, float* variance, int threads);
   void (*scale)(const Norm& n, const float* x, const float* weight, const float* bias, const float* mean,

@@ -5,7 +5,12 @@
 
 namespace freetickets {
 
-// A convolution. A linear layer is a 1x1 convolution: see `ft_linear_*` in api.h.
+// Why something was not done, in words that last; null: it was.
+using Reason = const char*;
+
+constexpr int MOST_KERNEL = 64, MOST_STRIDE = 8;  // the sides of a kernel, and its steps
+
+// A convolution. A linear layer is a 1x1 convolution.
 struct Layer {
   int32_t inputs, outputs;
   int32_t kernel_h, kernel_w;
@@ -13,6 +18,7 @@ struct Layer {
   int32_t pad_h, pad_w;
 
   int taps() const { return kernel_h * kernel_w; }
+  int64_t weights() const { return int64_t{outputs} * inputs * taps(); }  // zeros and all
   int phases() const { return stride_h * stride_w; }
 };
 
@@ -27,6 +33,8 @@ struct Maps {
 // The same memory as BatchNorm sees it. `batch` may leave lanes of the last group empty.
 struct Norm {
   int32_t batch, groups, lanes, channels, positions;
+
+  int64_t floats() const { return int64_t{groups} * lanes * channels * positions; }
 };
 
 // The non-zeros in the order in which one direction visits them. "Source" channels are read,
@@ -62,6 +70,20 @@ struct Fusion {
   const float* residual = nullptr;  // like the result
   bool rectify = false;
 };
+
+// What a plan begins with: whom it belongs to, so that nobody takes it for another layer's.
+struct PlanHeader {
+  int32_t kind;  // `PLAN`, or it is none
+  Layer layer;
+  int32_t nonzeros;
+  int32_t farthest;  // the entry of the forward order that reads farthest, whatever the tile is
+  int32_t unused[5];  // the rest of a cache line: rows stay aligned
+};
+constexpr int32_t PLAN = 0x46545032;
+constexpr int64_t PLAN_HEADER = sizeof(PlanHeader) / sizeof(int32_t);
+static_assert(PLAN_HEADER == 16, "a cache line");
+
+inline const PlanHeader& header_of(const int32_t* plan) { return *reinterpret_cast<const PlanHeader*>(plan); }
 
 Order forward_order(const Layer& layer, int64_t nonzeros, const int32_t* plan);
 Order transposed_order(const Layer& layer, int64_t nonzeros, const int32_t* plan);

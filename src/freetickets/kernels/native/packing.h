@@ -36,7 +36,7 @@ struct Plane {
   Reach rows, columns;
 };
 
-constexpr int MOST_PLANES = 64;
+constexpr int MOST_PLANES = freetickets::MOST_STRIDE * freetickets::MOST_STRIDE;
 
 // A packed source: its planes, with halos, one behind the other. They share the distance between
 // rows: the inner loop knows only one.

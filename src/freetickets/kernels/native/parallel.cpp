@@ -2,10 +2,11 @@
 // it; without one, threads that are started for the call and end with it.
 #include "parallel.h"
 
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
-#include <new>
-#include <thread>
-#include <vector>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -17,38 +18,86 @@ namespace freetickets {
 namespace {
 
 using GompParallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
-GompParallel gomp_parallel = nullptr;
+std::atomic<GompParallel> gomp_parallel{nullptr};
+
+// Where a thread can't be started, those that there are do all of the work.
+void run_own_threads(void (*body)(void*), void* context, int threads) {
+  struct Work {
+    void (*body)(void*);
+    void* context;
+  } work{body, context};
+  constexpr int MOST = 1024;
+  pthread_t others[MOST];
+  int started = 0;
+  const auto run = [](void* raw) -> void* {
+    const auto* mine = static_cast<const Work*>(raw);
+    mine->body(mine->context);
+    return nullptr;
+  };
+  const int wanted = std::min(MOST, threads - 1);
+  while (started < wanted && pthread_create(&others[started], nullptr, run, &work) == 0) ++started;
+  body(context);
+  for (int i = 0; i < started; ++i) pthread_join(others[i], nullptr);
+}
 
 constexpr size_t PAGE = size_t{1} << 21;
 
 struct Scratch {
-  float* memory = nullptr;
-  size_t floats = 0;
-  ~Scratch() { std::free(memory); }
+  float* memory;
+  size_t floats;
 };
+
+// What a thread keeps. Not `thread_local`: where there is no memory to make such a variable, or to
+// note that it must be destroyed, the C library ends the process.
+struct Slots {
+  Scratch slot[slots::COUNT];
+};
+
+void free_slots(void* raw) {
+  auto* mine = static_cast<Slots*>(raw);
+  for (Scratch& each : mine->slot) std::free(each.memory);
+  std::free(mine);
+}
+
+// Null if there is no memory.
+Slots* slots_of_thread() {
+  static pthread_key_t key;
+  static const bool made = pthread_key_create(&key, free_slots) == 0;
+  if (!made) return nullptr;
+  auto* mine = static_cast<Slots*>(pthread_getspecific(key));
+  if (mine == nullptr) {
+    mine = static_cast<Slots*>(std::calloc(1, sizeof(Slots)));
+    if (mine != nullptr && pthread_setspecific(key, mine) != 0) {
+      std::free(mine);
+      mine = nullptr;
+    }
+  }
+  return mine;
+}
 
 }  // namespace
 
 void run_team(void (*body)(void*), void* context, int threads) {
-  if (gomp_parallel != nullptr) {
-    gomp_parallel(body, context, static_cast<unsigned>(threads), 0);
-    return;
-  }
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(body, context);
-  body(context);
-  for (auto& thread : others) thread.join();
+  const GompParallel start = gomp_parallel.load(std::memory_order_acquire);
+  if (start != nullptr)
+    start(body, context, static_cast<unsigned>(threads), 0);
+  else
+    run_own_threads(body, context, threads);
 }
 
-float* scratch(int slot, size_t floats) {
-  static thread_local Scratch slots[8];
-  Scratch& mine = slots[slot];
-  if (mine.floats < floats) {
+float* scratch(slots::Slot slot, size_t floats) {
+  Slots* const all = slots_of_thread();
+  if (all == nullptr) return nullptr;
+  Scratch& mine = all->slot[slot];
+  if (mine.memory == nullptr || mine.floats < floats) {
+    // Given back first: both together may be more than there is.
     std::free(mine.memory);
+    mine = {nullptr, 0};
+    if (floats > (SIZE_MAX - PAGE) / sizeof(float)) return nullptr;
     // Whole huge pages: the kernels walk through all of it, and page tables are no part of a tile.
-    const size_t bytes = (floats * sizeof(float) + PAGE - 1) / PAGE * PAGE;
+    const size_t bytes = std::max(PAGE, (floats * sizeof(float) + PAGE - 1) / PAGE * PAGE);
     mine.memory = static_cast<float*>(std::aligned_alloc(PAGE, bytes));
-    if (mine.memory == nullptr) throw std::bad_alloc();
+    if (mine.memory == nullptr) return nullptr;
 #if defined(__linux__)
     madvise(mine.memory, bytes, MADV_HUGEPAGE);
 #endif
@@ -59,6 +108,6 @@ float* scratch(int slot, size_t floats) {
 
 }  // namespace freetickets
 
-extern "C" void ft_use_openmp(void* function) {
+void ft_use_openmp(void* function) {
   freetickets::gomp_parallel = reinterpret_cast<freetickets::GompParallel>(function);
 }

@@ -7,17 +7,18 @@
 
 namespace freetickets {
 
-// Calls `body(context)` on up to `threads` threads at once, the caller's among them.
+// Calls `body(context)` on up to `threads` threads at once, the caller's among them. It must not throw.
 void run_team(void (*body)(void*), void* context, int threads);
 
 // What a thread's scratch memory is used for, at the same time.
 namespace slots {
-enum Slot { PACKED, SUMS, TABLE, ENTRIES, PRODUCTS };
+enum Slot { PACKED, SUMS, TABLE, ENTRIES, PRODUCTS, COUNT };
 }
 
 // Memory of the calling thread that lasts: `slot` tells the uses that must not share it apart.
-// Ask once a task, not in an inner loop: each access to thread-local memory is a call.
-float* scratch(int slot, size_t floats);
+// Ask once a task, not in an inner loop: each access to a thread's own memory is a call. Null if there
+// is no memory; what the slot held is gone then.
+float* scratch(slots::Slot slot, size_t floats);
 
 // Calls `body(first, last)` for pieces of 0..count, handed out as threads become free.
 template <class Body>

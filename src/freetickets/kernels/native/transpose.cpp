@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api.h"
+#include "check.h"
 #include "parallel.h"
 
 namespace freetickets {
@@ -62,14 +63,9 @@ void for_parts(const Norm& n, int threads, Body&& body) {
   });
 }
 
-}  // namespace
-}  // namespace freetickets
-
-using namespace freetickets;
-
-void ft_to_groups(const Norm* n, const float* x, float* y, int threads) {
-  const int64_t size = int64_t{n->channels} * n->positions, lanes = n->lanes;
-  for_parts(*n, threads, [=](int64_t group, int64_t samples, int64_t first, int64_t last) {
+void to_groups(const Norm& n, const float* x, float* y, int threads) {
+  const int64_t size = int64_t{n.channels} * n.positions, lanes = n.lanes;
+  for_parts(n, threads, [=](int64_t group, int64_t samples, int64_t first, int64_t last) {
     float* to = y + group * size * lanes;
     transpose(x + group * size * lanes, size, samples, first, last, to, lanes);
     if (samples < lanes)
@@ -77,10 +73,35 @@ void ft_to_groups(const Norm* n, const float* x, float* y, int threads) {
   });
 }
 
-void ft_from_groups(const Norm* n, const float* x, float* y, int threads) {
-  const int64_t size = int64_t{n->channels} * n->positions, lanes = n->lanes;
-  for_parts(*n, threads, [=](int64_t group, int64_t samples, int64_t first, int64_t last) {
+void from_groups(const Norm& n, const float* x, float* y, int threads) {
+  const int64_t size = int64_t{n.channels} * n.positions, lanes = n.lanes;
+  for_parts(n, threads, [=](int64_t group, int64_t samples, int64_t first, int64_t last) {
     const float* from = x + (group * size + first) * lanes;
     transpose(from, lanes, last - first, 0, samples, y + group * size * lanes + first, size);
   });
+}
+
+// The two differ in nothing else.
+const char* convert(void (*conversion)(const Norm&, const float*, float*, int), const GivenNorm* given,
+                    const float* x, float* y, int threads) {
+  Norm n;
+  FT_TRY(check(given, n));
+  FT_TRY(check_threads(threads, threads));
+  if (n.floats() == 0) return nullptr;
+  FT_NEED(x != nullptr && y != nullptr, "there is no memory for maps");
+  conversion(n, x, y, threads);
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace freetickets
+
+using namespace freetickets;
+
+const char* ft_to_groups(const GivenNorm* n, const float* x, float* y, int threads) {
+  return convert(to_groups, n, x, y, threads);
+}
+
+const char* ft_from_groups(const GivenNorm* n, const float* x, float* y, int threads) {
+  return convert(from_groups, n, x, y, threads);
 }

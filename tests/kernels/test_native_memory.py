@@ -1,0 +1,232 @@
+"""No memory left inside the compiled functions: an exception of Python's, and all is well later.
+
+Run as a program with the name of one of its functions, this file does that: the kernel limits the
+memory of the whole process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from freetickets.errors import FreeTicketsError, is_out_of_memory
+from freetickets.kernels import library, ops
+from freetickets.kernels.library import Geometry, MapsStruct, NormStruct
+
+pytestmark = [
+    pytest.mark.skipif(
+        not Path("/proc/self/statm").exists(), reason="only Linux limits the memory of a process"
+    ),
+    pytest.mark.skipif(
+        "libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer takes all addresses"
+    ),
+]
+
+
+# ---- in a process of its own
+
+
+@contextlib.contextmanager
+def little_memory(more: int) -> Iterator[None]:
+    """The kernel gives this process so many bytes more, at the most."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    size = pages * resource.getpagesize() + more
+    resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def failure(work: Callable[[], object], more: int) -> Exception | None:
+    """What is raised where there are so many bytes more."""
+    with little_memory(more):
+        try:
+            work()
+        except Exception as error:
+            return error
+    return None
+
+
+Function = Callable[[int], None]  # of the number of threads
+
+
+def calls(outputs: int, inputs: int, nonzeros: int) -> dict[str, tuple[Function, Tensor]]:
+    """Calls of a wide layer, which take much memory besides their tensors, and their results."""
+    geometry = Geometry((outputs, inputs, 1, 1))
+    lanes, layer = library.lanes(), ops.layer_struct(geometry)
+    step = outputs * inputs // nonzeros
+    indices = torch.arange(nonzeros, dtype=torch.int32) * step
+    plan, values = ops.make_plan(indices, geometry), torch.randn(nonzeros)
+    maps = MapsStruct(2, lanes, 1, 6)
+    x, dy = (torch.randn(2, channels, 1, 6, lanes) for channels in (inputs, outputs))
+    y, dx, dvalues = torch.empty_like(dy), torch.empty_like(x), torch.empty_like(values)
+    entries = torch.empty(nonzeros, dtype=torch.int64)
+
+    def call(name: str, *arguments: object) -> Function:
+        return lambda threads: library.call(name, layer, maps, *arguments, threads)
+
+    return {
+        "ft_forward": (call("ft_forward", x, values, plan, nonzeros, None, y), y),
+        "ft_prepare": (call("ft_prepare", values, plan, nonzeros, entries), entries),
+        "ft_input_gradient": (call("ft_input_gradient", dy, values, plan, nonzeros, dx), dx),
+        "ft_weight_gradient": (call("ft_weight_gradient", x, dy, plan, nonzeros, dvalues), dvalues),
+    }
+
+
+def start_threads() -> None:
+    """Has OpenMP start its threads: where it can't, it ends the process."""
+    x, y = torch.randn(64, 64, 64), torch.empty(64, 64, 64)
+    library.call("ft_to_groups", NormStruct(64, 1, 64, 64, 64), x, y, 2)
+
+
+def too_little_memory_is_an_exception(name: str, threads: str) -> None:
+    """A call with more and more memory, until there is enough; then once more in peace."""
+    start_threads()
+    function, result = calls(1 << 15, 1 << 15, 1 << 20)[name]
+    failures = 0
+    for megabytes in range(0, 400, 4):
+        result.fill_(-1)
+        error = failure(lambda: function(int(threads)), megabytes << 20)
+        if error is None:
+            break
+        assert isinstance(error, MemoryError)
+        assert is_out_of_memory(error)
+        assert str(error) == f"{name}: out of memory in the sparse kernels"
+        failures += 1
+    else:
+        raise AssertionError("there never was enough")
+    assert failures > 0, "it never was too little"
+    found = result.clone()
+    result.fill_(-1)
+    function(int(threads))
+    assert found.equal(result)
+    # As in a process that never was short of memory.
+    fresh = threading.Thread(target=lambda: (result.fill_(-1), function(1)))
+    fresh.start()
+    fresh.join()
+    assert found.equal(result)
+    print(failures)
+
+
+def a_new_thread_without_memory_gets_an_exception() -> None:
+    """Its very first call: not even what every thread keeps is there yet."""
+    function, _ = calls(1 << 15, 1 << 15, 1 << 20)["ft_forward"]
+    go, said = threading.Event(), []
+
+    def first() -> None:
+        go.wait()
+        try:
+            function(1)
+        except MemoryError as error:
+            said.append(error)
+
+    threads = [threading.Thread(target=first) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    with little_memory(0):
+        go.set()
+        for thread in threads:
+            thread.join()
+    assert len(said) == 4
+    function(1)
+
+
+def fewer_threads_do_all_of_the_work() -> None:
+    """Without OpenMP, and without memory for the stack of another thread."""
+    library.native().ft_use_openmp(None)
+    norm, x, y = NormStruct(64, 1, 64, 64, 64), torch.randn(64, 64, 64), torch.empty(64, 64, 64)
+    for more in (0, 1 << 20, 9 << 20, 30 << 20):
+        y.fill_(-1)
+        with little_memory(more):
+            library.call("ft_to_groups", norm, x, y, 64)
+        assert y.equal(x.permute(1, 2, 0))
+
+
+def large_tensors_come_and_go() -> None:
+    """What was given back serves again while there is nothing else; too much is refused."""
+    library.release_memory()
+    some = [library.empty(1 << 20).fill_(number) for number in range(8)]
+    lasting = some[::2]
+    with little_memory(2 << 20):
+        del some[1::2]
+        for number in range(100):
+            again = library.empty(1 << 20).fill_(number)
+            assert again[0] == again[-1] == number
+        del again
+        error = failure(lambda: library.empty(1 << 28), 0)
+        assert error is not None
+        assert is_out_of_memory(error)
+    for place, tensor in enumerate(lasting):
+        assert tensor.eq(2 * place).all()
+    library.empty(1 << 24).fill_(1)
+
+
+# ---- tests
+
+
+def run(*command: str) -> str:
+    """Does something in a process of its own, which must end well."""
+    # What the C library has set aside would serve, too: let it ask the kernel for large pieces.
+    strict = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 18)}
+    child = subprocess.run(
+        [sys.executable, __file__, *command],
+        capture_output=True, text=True, timeout=120, env=os.environ | strict,
+    )  # fmt: skip
+    assert child.returncode == 0, f"{command}: {child.returncode} {child.stderr}"
+    return child.stdout
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize(
+    "name", ["ft_forward", "ft_prepare", "ft_input_gradient", "ft_weight_gradient"]
+)
+def test_a_call_without_memory_is_an_exception_and_works_when_there_is_some(
+    name: str, threads: str
+) -> None:
+    assert int(run("too_little_memory_is_an_exception", name, threads)) > 0
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "a_new_thread_without_memory_gets_an_exception",
+        "fewer_threads_do_all_of_the_work",
+        "large_tensors_come_and_go",
+    ],
+)
+def test_in_a_process_of_its_own(what: str) -> None:
+    run(what)
+
+
+def test_a_failure_of_memory_is_not_taken_for_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Library:
+        @staticmethod
+        def ft_plan(*_: object) -> bytes:
+            return b"out of memory"
+
+    monkeypatch.setattr(library, "native", Library)
+    with pytest.raises(MemoryError, match="ft_plan: out of memory in the sparse kernels") as caught:
+        library.call("ft_plan")
+    assert not isinstance(caught.value, FreeTicketsError)
+    assert is_out_of_memory(caught.value)
+
+
+def test_the_words_for_it_are_the_same_in_both_languages() -> None:
+    header = Path(library.__file__).parent / "native" / "api.h"
+    assert f'#define FT_OUT_OF_MEMORY "{library._OUT_OF_MEMORY.decode()}"' in header.read_text()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(2)
+    globals()[sys.argv[1]](*sys.argv[2:])
