@@ -18,10 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from freetickets import Sparsifier
-from freetickets.kernels import fused, inference, ops
+from freetickets.kernels import compiler, fused, inference, ops
 from freetickets.kernels.inference import CompiledNetwork, agree, compile_network
 from freetickets.models import create_model
 from freetickets.sparsity.topology import Topology
+
+from .zoo.checks import compiled_for_good
 
 # From 8 threads; 100,000 take a minute and a half.
 PREDICTIONS = int(os.environ.get("FREETICKETS_PREDICTIONS", "800"))
@@ -50,18 +52,19 @@ def trained(network: nn.Module, shape: tuple[int, ...]) -> tuple[nn.Module, Topo
     return network.eval(), sparsifier.topology
 
 
-@pytest.fixture(params=[False, True], ids=["sparse", "dense"])
-def dense(request: pytest.FixtureRequest) -> bool:
-    """Whether all layers run dense."""
-    return bool(request.param)
+@pytest.fixture(params=["sparse", "dense", "winograd"])
+def way(request: pytest.FixtureRequest) -> str:
+    """In which way all layers run that can."""
+    return str(request.param)
 
 
 @pytest.fixture(autouse=True)
-def _choice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiled networks are used, faster or not; their layers are sparse, unless `dense`."""
-    is_dense = "dense" in request.fixturenames and request.getfixturevalue("dense")
-    monkeypatch.setattr(inference, "dense_is_faster", lambda *_: False)
-    monkeypatch.setattr(fused, "dense_is_faster", lambda *_: is_dense)
+def _choice(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compiled networks are used, faster or not; their layers are sparse, unless `way` is used."""
+    way = request.getfixturevalue("way") if "way" in request.fixturenames else "sparse"
+    with compiled_for_good(lambda key: way):
+        warnings.simplefilter("error")
+        yield
 
 
 def compiled(network: nn.Module, topology: Topology) -> CompiledNetwork:
@@ -82,7 +85,7 @@ def assert_same(found: Tensor, wanted: Tensor, tolerance: float = 1e-5) -> None:
 )
 @torch.no_grad()
 def test_every_network_predicts_the_same(
-    name: str, shape: tuple[int, ...], batch: int, dense: bool
+    name: str, shape: tuple[int, ...], batch: int, way: str
 ) -> None:
     network, topology = trained(create_model(name, shape, 10), shape)
     before = copy.deepcopy(network.state_dict())
@@ -225,7 +228,7 @@ BETWEEN: dict[str, Callable[[Any, Tensor], Tensor]] = {
 @pytest.mark.parametrize("between", BETWEEN.values(), ids=BETWEEN)
 @torch.no_grad()
 def test_networks_do_with_maps_whatever_they_like(
-    between: Callable[[Any, Tensor], Tensor], dense: bool
+    between: Callable[[Any, Tensor], Tensor], way: str
 ) -> None:
     network, topology = trained(Between(between), SMALL)
     found = compiled(network, topology)
@@ -307,7 +310,7 @@ def test_a_network_in_training_mode_is_left_alone() -> None:
 
 def test_the_original_runs_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     network, topology = trained(create_model("mlp-64-64", DIGITS, 10), DIGITS)
-    monkeypatch.setattr(inference, "dense_is_faster", lambda *_: True)
+    monkeypatch.setattr(compiler, "pays", lambda ours, plain: False)
     found = compile_network(network, topology)
     x = torch.randn(8, *DIGITS)
     with torch.no_grad():

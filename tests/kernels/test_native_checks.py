@@ -71,6 +71,7 @@ def layer_arguments(geometry: Geometry, maps: MapsStruct, density: float = 0.5) 
         "values": torch.randn(indices.numel(), generator=source),
         "plan": ops.make_plan(indices, geometry),
         "nonzeros": indices.numel(),
+        "size": library.native().ft_plan_size(ops.layer_struct(geometry), indices.numel()),
         "entries": torch.empty(indices.numel(), dtype=torch.int64),
         "x": x,
         "y": y,
@@ -104,7 +105,7 @@ def norm_arguments(norm: NormStruct) -> dict[str, Any]:
 
 
 ARGUMENTS = {
-    "ft_plan": "layer indices nonzeros plan",
+    "ft_plan": "layer indices nonzeros plan size",
     "ft_forward": "layer maps x values plan nonzeros bias y threads",
     "ft_prepare": "layer maps values plan nonzeros entries threads",
     "ft_forward_fused": "layer maps x entries plan nonzeros factor shift relu bias residual relu y "
@@ -360,8 +361,9 @@ def test_maps_without_samples_are_nothing_to_do(instructions: str) -> None:
 
 def test_a_layer_without_weights_needs_no_memory_for_them(instructions: str) -> None:
     nothing = torch.empty(0, dtype=torch.int32)
-    change = {"plan": ops.make_plan(nothing, GEOMETRY), "nonzeros": 0, "values": None,
-        "dvalues": None, "entries": None, "indices": None}  # fmt: skip
+    plan = ops.make_plan(nothing, GEOMETRY)
+    change = {"plan": plan, "size": plan.numel(), "nonzeros": 0, "values": None, "dvalues": None,
+        "entries": None, "indices": None}  # fmt: skip
     for function in (*WITH_LAYER, "ft_plan"):
         make(function, change)
 

@@ -25,6 +25,7 @@ from .zoo.checks import (
     compare_compiled,
     compare_trained,
     mixed,
+    sparse,
 )
 from .zoo.graphs import Program, programs
 from .zoo.judge import Inputs, Judge
@@ -58,7 +59,7 @@ def compiled(entry: Entry) -> tuple[list[str], list[str]]:
 @EVERY
 def test_compiled_networks_predict_the_same(entry: Entry) -> None:
     none_wrong(compiled(entry)[0])
-    faults, _ = compare_compiled(built(entry), entry.draw, batches=(9,), dense=mixed, threads=False)
+    faults, _ = compare_compiled(built(entry), entry.draw, batches=(9,), way=mixed, threads=False)
     none_wrong(faults)
 
 
@@ -114,7 +115,7 @@ def test_random_networks_compute_the_same(
         program.build(),
         program.draw,
         batches=(samples, 9),
-        dense=mixed if is_mixed else lambda key: False,
+        way=mixed if is_mixed else sparse,
         threads=luck == 0,
     )
     comparable = program.trains and not program.random

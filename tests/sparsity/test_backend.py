@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 
 import freetickets as ft
 from freetickets.errors import FreeTicketsError, UnknownNameError
-from freetickets.kernels import choice, library
+from freetickets.kernels import choice, library, ops, winograd
 from freetickets.kernels.layers import SparseConv2d, SparseLayer, SparseLinear
 from freetickets.sparsity import Exploration, Sparsifier
 from freetickets.sparsity import backend as backends
@@ -310,19 +310,29 @@ def test_a_network_in_evaluation_and_training_computes_alike() -> None:
 # ---- which backend
 
 
+def choose(monkeypatch: pytest.MonkeyPatch, ways: int) -> None:
+    """Has all layers run in these ways; in Winograd's, those that can."""
+
+    def convolution(work: choice.Work) -> int:
+        return ways if ways <= ops.ALL or winograd.suits(work.geometry) else 0
+
+    monkeypatch.setattr(choice, "convolution_ways", convolution)
+    monkeypatch.setattr(choice, "linear_ways", lambda *_: ways if ways <= ops.ALL else 0)
+
+
 @built
 def test_auto_trains_as_well_whatever_it_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     masked = start("masked", convnet)
     masked.train(range(6))
-    for dense in (True, False):
-        monkeypatch.setattr(choice, "dense_is_faster", lambda *_, dense=dense: dense)
+    for ways in (ops.ALL, 0, ops.ALL << ops.WINOGRAD):
+        choose(monkeypatch, ways)
         run = start("auto", convnet)
         assert any(isinstance(module, SparseConv2d) for module in run.model.modules())
         run.train(range(6))
         assert_alike(run, masked, 1e-3)
         made = run.sparsifier.state_dict()["choices"]
         assert len(made) == 3
-        assert {bits != 0 for bits in made.values()} == {dense}
+        assert ways in made.values()
 
 
 @built
@@ -482,13 +492,13 @@ def test_the_weights_alone_are_refused_until_the_topology_follows() -> None:
 
 @built
 def test_what_auto_chose_is_saved_and_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "dense_is_faster", lambda *_: True)
+    choose(monkeypatch, ops.ALL)
     first = start("auto")
     first.train(range(3))
     state = through_a_file(first.state())
     made = state["sparsifier"]["choices"]
     assert set(made.values()) == {7}
-    monkeypatch.setattr(choice, "dense_is_faster", lambda *_: False)
+    choose(monkeypatch, 0)
     second = start("auto", seed=5)
     second.load(state)
     second.train(range(3, 6))

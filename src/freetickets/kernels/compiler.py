@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from .choice import layout_time, pays
 from .fused import Enter, FoldedConv2d, FusedConv2d, FusedLinear, Leave, Pool, Scale
 from .layers import can_be_sparse, has_hooks
 from .layout import BatchNormReLU
@@ -73,8 +74,11 @@ class Parts:
         return self._linears[name]
 
 
-def compile_trace(parts: Parts, seen: Trace) -> fx.GraphModule:
-    """Returns a module that does what a traced network does, for inputs of the same shapes."""
+def compile_trace(parts: Parts, seen: Trace) -> fx.GraphModule | None:
+    """Returns a module that does what a traced network does, for inputs of the same shapes.
+
+    None: it would be slower than the network itself.
+    """
     return _Compiler(parts, seen).compile()
 
 
@@ -90,7 +94,7 @@ class _Compiler:
         self._left: dict[fx.Node, fx.Node] = {}
         self._gone: set[fx.Node] = set()
 
-    def compile(self) -> fx.GraphModule:
+    def compile(self) -> fx.GraphModule | None:
         """Fuses what can be fused, and puts conversions where layouts meet."""
         for node in list(self._graph.nodes):
             if node in self._seen.changes:
@@ -109,8 +113,9 @@ class _Compiler:
         for node in list(self._graph.nodes):
             if self._is(node, Scale):
                 self._move_on(node)
-        for node in self._graph.nodes:
-            self._choose(node)
+        times = [self._choose(node) for node in self._graph.nodes]
+        if not pays(sum(ours for ours, _ in times), sum(plain for _, plain in times)):
+            return None
         return fx.GraphModule(self._used(), self._graph)
 
     # -- what is known before anything is fused
@@ -198,11 +203,17 @@ class _Compiler:
                 self._modules[str(user.target)].scale = self._modules[str(node.target)]
             self._replace(node, node.args[0])
 
-    def _choose(self, node: fx.Node) -> None:
-        if self._is(node, FusedConv2d):
+    def _choose(self, node: fx.Node) -> tuple[float, float]:
+        """Has a node choose its way; what it takes, and what it took in the plain network."""
+        if self._is(node, FusedConv2d, FusedLinear):
             samples, *rest = self._seen.shape(node.all_input_nodes[0])
+            if self._is(node, FusedLinear):
+                return cast(FusedLinear, self._modules[str(node.target)]).choose(samples)
             shape = (-(-samples // self._lanes), *rest, self._lanes)
-            self._modules[str(node.target)].choose(shape)
+            return cast(FusedConv2d, self._modules[str(node.target)]).choose(shape)
+        if self._is(node, Enter, Leave) and self._lanes > 1:
+            return layout_time(self._seen.values[node].numel()), 0
+        return 0, 0
 
     # -- what a node does
 
@@ -278,7 +289,6 @@ class _Compiler:
         elif self._is(node, nn.Linear) and self._seen.is_float(inputs[0]):
             layer = self._parts.linear(str(node.target))
             if layer is not None and len(self._seen.shape(inputs[0])) == 2:
-                layer.choose(self._seen.shape(inputs[0])[0])
                 node.target = self._register(layer)
 
     def _scale(self, node: fx.Node) -> None:

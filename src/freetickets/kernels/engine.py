@@ -31,7 +31,7 @@ class Engine:
         model: The network.
         optimizer: Its optimizer.
         masks: The topology, by the names of weights; layers that can't be sparse are left alone.
-        measure: Whether a layer may run dense where that is faster.
+        choose: Whether a layer may run in another way where that is faster.
 
     Attributes:
         layers: The sparse layers, by the names of their weights.
@@ -44,10 +44,10 @@ class Engine:
         optimizer: Optimizer,
         masks: Mapping[str, Tensor],
         *,
-        measure: bool,
+        choose: bool,
     ) -> None:
         self._model = model
-        self.choices = Choices(measure)
+        self.choices = Choices(choose)
         self.layers: dict[str, SparseLayer] = {}
         tied, hidden = _tied_weights(model), hidden_modules(model)
         for name, mask in masks.items():

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import FreeTicketsError
-from . import ops
-from .choice import dense_is_faster, noise
+from . import ops, winograd
+from .choice import Work, linear_times, plain_time, predicting_way
 from .groups import from_groups, pooled, to_groups
 from .layers import geometry_of
 from .layout import BatchNormReLU
@@ -74,49 +74,39 @@ class FoldedConv2d:
             self.weight = self.weight * factor[:, None, None, None]
             self.bias = self.bias * factor + shift
         mask = torch.ones_like(self.weight, dtype=torch.bool) if mask is None else mask
-        indices = mask.flatten().nonzero().flatten().int()
-        self.values = self.weight.flatten()[indices.long()]
-        self.plan = ops.make_plan(indices, self.geometry)
-        self._entries: dict[tuple[int, ...], Tensor | None] = {}
+        self._indices = mask.flatten().nonzero().flatten().int()
+        self._entries: dict[tuple[int, ...], Tensor] = {}
 
-    def entries(self, shape: tuple[int, ...], *, scaled: bool) -> Tensor | None:
-        """The weights, prepared for groups of this shape, or None if dense is faster for them.
+    @functools.cached_property
+    def values(self) -> Tensor:
+        """The active weights."""
+        return ops.gather(self.weight, self._indices)
 
-        Args:
-            shape: The shape of the groups.
-            scaled: Whether a BatchNorm comes before the convolution.
-        """
-        size = (*shape[2:], scaled)
+    @functools.cached_property
+    def plan(self) -> Tensor:
+        """The order in which they are visited."""
+        return ops.make_plan(self._indices, self.geometry)
+
+    @functools.cached_property
+    def transformed(self) -> Tensor:
+        """The weights for Winograd's way."""
+        return winograd.transform(self.weight, self.geometry)
+
+    def work(self, shape: tuple[int, ...]) -> Work:
+        """What is to be done for groups of this shape."""
+        groups, _, height, width, lanes = shape
+        return Work(self.geometry, self._indices.numel(), groups * lanes, height, width)
+
+    def entries(self, shape: tuple[int, ...]) -> Tensor:
+        """The active weights, prepared for groups of this shape."""
+        size = shape[2:]
         if size not in self._entries:
-            x = noise(min(shape[0], 4), *shape[1:])  # groups enough to tell
-            prepared = ops.prepare(x, self.values, self.plan, self.geometry)
-            scaling = None
-            if scaled:
-                scaling = ops.Scaling(torch.ones(shape[1]), torch.zeros(shape[1]), True)
-            dense = dense_is_faster(
-                f"fused {self.geometry} {self.values.numel()} {tuple(x.shape)} {scaled} "
-                f"x{torch.get_num_threads()}",
-                lambda: self.sparse(x, None, False, prepared, scaling),
-                lambda: self.dense(x, None, False),
-            )
-            self._entries[size] = None if dense else prepared
+            x = torch.empty(0, *shape[1:])
+            self._entries[size] = ops.prepare(x, self.values, self.plan, self.geometry)
         return self._entries[size]
 
-    def sparse(
-        self,
-        x: Tensor,
-        residual: Tensor | None,
-        relu: bool,
-        entries: Tensor,
-        scaling: ops.Scaling | None,
-    ) -> Tensor:
-        """relu?(convolution + bias + residual), skipping zeros."""
-        return ops.fused_conv2d(
-            x, self.values, self.plan, self.geometry, self.bias, residual, relu, entries, scaling
-        )
-
     def dense(self, x: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
-        """The same by PyTorch's convolution."""
+        """relu?(convolution + bias + residual), by PyTorch's convolution."""
         groups, width = x.shape[0], x.shape[4]
         plain = x.squeeze(-1) if width == 1 else run(from_groups, x, groups * width)
         y = F.conv2d(plain, self.weight, self.bias, self.geometry.stride, self.geometry.padding)
@@ -137,20 +127,31 @@ class FusedConv2d(nn.Module):
         super().__init__()
         self._folded, self._relu = folded, relu
         self._entries: Tensor | None = None
+        self._transformed: Tensor | None = None
         self.scale: Scale | None = None
 
-    def choose(self, shape: tuple[int, ...]) -> None:
-        """Decides between sparse and dense, for groups of this shape."""
-        self._entries = self._folded.entries(shape, scaled=self.scale is not None)
+    def choose(self, shape: tuple[int, ...]) -> tuple[float, float]:
+        """Chooses the way for groups of this shape; tells what it and PyTorch take, in ns."""
+        work = self._folded.work(shape)
+        way, time = predicting_way(work, shape[4] == 1)
+        if way == ops.FORWARD << ops.WINOGRAD:
+            self._transformed = self._folded.transformed
+        elif way == 0:
+            self._entries = self._folded.entries(shape)
+        return time, plain_time(work)
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """Returns the groups that the convolution makes."""
+        folded, relu = self._folded, self._relu
+        scaling = None if self.scale is None else self.scale.scaling
+        if self._transformed is not None:
+            return winograd.convolve(
+                x, self._transformed, folded.geometry, folded.bias, residual, relu, scaling
+            )
         if self._entries is not None:
-            scaling = None if self.scale is None else self.scale.scaling
-            return self._folded.sparse(x, residual, self._relu, self._entries, scaling)
-        if self.scale is not None:
-            x = self.scale(x)
-        return self._folded.dense(x, residual, self._relu)
+            given = (folded.geometry, folded.bias, residual, relu, self._entries, scaling)
+            return ops.fused_conv2d(x, folded.values, folded.plan, *given)
+        return folded.dense(x if self.scale is None else self.scale(x), residual, relu)
 
 
 class Scale(nn.Module):
@@ -219,15 +220,12 @@ class FusedLinear(nn.Module):
         self._plan = ops.make_plan(self._indices, geometry_of(layer))
         self._dense: dict[int, bool] = {}
 
-    def choose(self, samples: int) -> None:
-        """Decides between sparse and dense, for so many samples."""
-        if samples not in self._dense:
-            x = noise(samples, self._shape[1])
-            self._dense[samples] = dense_is_faster(
-                f"linear {self._shape} {self._values.numel()} {samples} x{torch.get_num_threads()}",
-                lambda: self._sparse(x),
-                lambda: self._layer(x),
-            )
+    def choose(self, samples: int) -> tuple[float, float]:
+        """Decides between sparse and dense; tells what it and PyTorch take, in ns."""
+        outputs, inputs = self._shape
+        sparse, dense, _ = linear_times(inputs, outputs, self._values.numel(), samples)
+        self._dense[samples] = dense < sparse
+        return min(sparse, dense), dense
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns (N, outputs)."""

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
-from .choice import dense_is_faster
-from .compiler import FEW_SAMPLES, Parts, compile_trace
+from .compiler import Parts, compile_trace
 from .library import available
 from .maps import in_transform
 from .tracing import is_number, trace
@@ -48,7 +47,6 @@ class CompiledNetwork(nn.Module):
         self._original = model
         self._parts = Parts(copy.deepcopy(model).requires_grad_(False), topology)
         self._ways: dict[_Inputs, Callable[..., Any]] = {}
-        self._pays: dict[Any, bool] = {}
         self._lock = threading.RLock()
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
@@ -84,27 +82,19 @@ class CompiledNetwork(nn.Module):
                 self._ways[kind] = self._original
                 return wanted
             try:
-                # Not the module itself, which prints where an error occurs.
-                way = compile_trace(self._parts, seen).forward
-                found = way(*_copy(kept))
+                compiled = compile_trace(self._parts, seen)
+                if compiled is None:
+                    self._ways[kind] = self._original
+                    return wanted
+                found = compiled.forward(*_copy(kept))
                 if not agree(found, wanted):
                     raise ValueError("it answers something else")
             except Exception as error:
                 self._fall_back(kind, error)
-            else:
-                self._ways[kind] = way if self._does_pay(way, kept) else self._original
-                if self._ways[kind] is way:
-                    return found
-            return wanted
-
-    def _does_pay(self, way: Callable[..., Any], inputs: _Inputs) -> bool:
-        """Whether the whole is faster than the plain network; its layers are, each by itself."""
-        key = tuple((x.shape[1:], len(x) <= FEW_SAMPLES) for x in inputs if _has_samples(x))
-        if key not in self._pays:
-            self._pays[key] = not dense_is_faster(
-                None, lambda: way(*inputs), lambda: self._original(*inputs)
-            )
-        return self._pays[key]
+                return wanted
+            # Not the module itself, which prints where an error occurs.
+            self._ways[kind] = compiled.forward
+            return found
 
     def _fall_back(self, kind: _Inputs, error: Exception) -> None:
         """Has the plain network answer such inputs, from now on."""
@@ -186,10 +176,6 @@ def _kind(inputs: _Inputs) -> _Inputs | None:
 
 
 _CONSTANTS = (bool, int, float, str)
-
-
-def _has_samples(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.dim() > 0
 
 
 def _copy(inputs: _Inputs) -> _Inputs:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from . import ops
+from .choice import Work, convolution_ways
 from .layers import SparseConv2d, can_be_sparse, geometry_of, has_hooks
 from .library import Geometry
 from .maps import Maps, enter, give, kernels_take, leave, rectified_norm
@@ -143,8 +144,10 @@ class _GroupedConv2d(nn.Conv2d):
             return super().forward(x)
         geometry, indices, plan = self._plan
         groups = enter(x)
+        samples = groups.shape[0] * groups.shape[4]
+        work = Work(geometry, indices.numel(), samples, groups.shape[2], groups.shape[3])
         y = run(
             ops.conv2d, groups, self.weight.flatten(), indices, plan, self.bias,
-            *map(list, geometry), 0,
+            *map(list, geometry), convolution_ways(work),
         )  # fmt: skip
         return give(y, x, keep=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import os
 from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_void_p
 from pathlib import Path
 from typing import NamedTuple
@@ -70,7 +71,7 @@ _LAYER, _MAPS, _NORM = POINTER(LayerStruct), POINTER(MapsStruct), POINTER(NormSt
 _SIGNATURES = {
     "ft_interface": (c_int, ()),
     "ft_plan_size": (c_int64, (_LAYER, c_int64)),
-    "ft_plan": (c_char_p, (_LAYER, c_void_p, c_int64, c_void_p)),
+    "ft_plan": (c_char_p, (_LAYER, c_void_p, c_int64, c_void_p, c_int64)),
     "ft_use_openmp": (None, (c_void_p,)),
     "ft_instruction_set": (c_char_p, ()),
     "ft_select": (c_int, (c_char_p,)),
@@ -94,6 +95,13 @@ _SIGNATURES = {
     "ft_weight_gradient": (
         c_char_p, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_int),
     ),
+    "ft_winograd_size": (c_int64, (_LAYER, c_int)),
+    "ft_winograd_weights": (c_char_p, (_LAYER, c_void_p, c_int, c_void_p, c_int)),
+    "ft_winograd_forward": (
+        c_char_p,
+        (_LAYER, _MAPS, *(c_void_p,) * 4, c_int, c_void_p, c_void_p, c_int, c_void_p, c_int),
+    ),
+    "ft_winograd_gradient": (c_char_p, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int)),
     "ft_normalize": (
         c_char_p, (_NORM, *(c_void_p,) * 3, c_float, c_int, *(c_void_p,) * 3, c_int),
     ),
@@ -105,7 +113,7 @@ _SIGNATURES = {
     "ft_from_groups": (c_char_p, (_NORM, c_void_p, c_void_p, c_int)),
 }  # fmt: skip
 
-_INTERFACE = 2  # what `ft_interface` must return: see api.h
+_INTERFACE = 3  # what `ft_interface` must return: see api.h
 _OUT_OF_MEMORY = b"out of memory"
 
 # Weights and maps; plans and places; prepared entries.
@@ -152,6 +160,12 @@ def native() -> ctypes.CDLL:
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     library.ft_use_openmp(_torch_openmp())
+    wanted = os.environ.get("FREETICKETS_INSTRUCTION_SET")
+    if wanted and not library.ft_select(wanted.encode()):
+        raise FreeTicketsError(
+            f"FREETICKETS_INSTRUCTION_SET is {wanted!r}: this machine or build has no such kernels "
+            "(baseline, avx2, avx512)"
+        )
     global _lanes
     _lanes = int(library.ft_lanes())
     return library

@@ -93,7 +93,7 @@ def linear(
     bias: Tensor | None,
     shape: _Ints,
     lanes: int,
-    dense: int,
+    ways: int,
 ) -> Tensor:
     """A linear layer whose weight of `shape` is `values` at `indices` and zero elsewhere.
 
@@ -101,7 +101,7 @@ def linear(
     """
     _check(x, shape[1], lanes, "inputs")
     check_weights(values, indices, bias, shape)
-    if is_dense(dense, FORWARD, x):
+    if is_dense(ways, FORWARD, x):
         with full_precision():
             return F.linear(x, scatter(values, indices, shape), bias)
     read = _map(x, lanes)
@@ -129,12 +129,12 @@ def linear_input_gradient(
     plan: Tensor,
     shape: _Ints,
     lanes: int,
-    dense: int,
+    ways: int,
 ) -> Tensor:
     """The gradient of `linear` for its inputs."""
     _check(gradient, shape[0], lanes, "outputs")
     check_weights(values, indices, None, shape)
-    if is_dense(dense, INPUT_GRADIENT, gradient):
+    if is_dense(ways, INPUT_GRADIENT, gradient):
         with full_precision():
             return gradient @ scatter(values, indices, shape)
     read = _map(gradient, lanes)
@@ -161,11 +161,11 @@ def linear_weight_gradient(
     plan: Tensor,
     shape: _Ints,
     lanes: int,
-    dense: int,
+    ways: int,
 ) -> Tensor:
     """The gradient of `linear` for its values."""
     _check_gradient(x, gradient, shape, lanes)
-    if is_dense(dense, WEIGHT_GRADIENT, x):
+    if is_dense(ways, WEIGHT_GRADIENT, x):
         with full_precision():
             return (gradient.t() @ x).flatten().index_select(0, indices)
     inputs, outputs = _map(x, lanes), _map(gradient, lanes)
@@ -187,27 +187,27 @@ def linear_weight_gradient(
 @linear.register_fake
 def _(
     x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None,
-    shape: _Ints, lanes: int, dense: int,
+    shape: _Ints, lanes: int, ways: int,
 ) -> Tensor:  # fmt: skip
     _check(x, shape[1], lanes, "inputs")
     check_weights(values, indices, bias, shape)
-    return _fake_rows(x, shape[0], lanes, bool(dense & FORWARD))
+    return _fake_rows(x, shape[0], lanes, bool(ways & FORWARD))
 
 
 @linear_input_gradient.register_fake
 def _(
     gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor,
-    shape: _Ints, lanes: int, dense: int,
+    shape: _Ints, lanes: int, ways: int,
 ) -> Tensor:  # fmt: skip
     _check(gradient, shape[0], lanes, "outputs")
     check_weights(values, indices, None, shape)
-    return _fake_rows(gradient, shape[1], lanes, bool(dense & INPUT_GRADIENT))
+    return _fake_rows(gradient, shape[1], lanes, bool(ways & INPUT_GRADIENT))
 
 
 @linear_weight_gradient.register_fake
 def _(
     x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor,
-    shape: _Ints, lanes: int, dense: int,
+    shape: _Ints, lanes: int, ways: int,
 ) -> Tensor:  # fmt: skip
     _check_gradient(x, gradient, shape, lanes)
     return x.new_empty(indices.numel())
@@ -216,13 +216,13 @@ def _(
 def _linear_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     x, values, indices, plan = ctx.saved_tensors
     for_x, for_values, _, _, for_bias = ctx.needs_input_grad[:5]
-    _, lanes, dense = ctx.settings
+    _, lanes, ways = ctx.settings
     dx = dvalues = dbias = None
     if torch.is_grad_enabled():
         reference = partial(_linear_reference, indices, ctx.settings[0])
         dx, dvalues = again(reference, (x, values), (for_x, for_values), gradient)
         for_x = for_values = False
-    elif dense & GRADIENTS != GRADIENTS and not lies_in_columns(gradient, lanes):
+    elif ways & GRADIENTS != GRADIENTS and not lies_in_columns(gradient, lanes):
         gradient = form(ctx, columns)(gradient, lanes)
     if for_x:
         dx = form(ctx, linear_input_gradient)(gradient, values, indices, plan, *ctx.settings)

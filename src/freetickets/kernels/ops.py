@@ -15,12 +15,15 @@ from torch import Tensor
 from torch.nn.grad import conv2d_input, conv2d_weight
 
 from ..errors import FreeTicketsError
+from . import winograd
 from .groups import as_groups, as_samples, check, check_groups, check_lanes, from_groups, to_groups
 from .library import Geometry, LayerStruct, MapsStruct, call, empty, native, ready
 from .operator import again, differentiate, form, operator
 
-# Which directions run dense: bits of the operators' argument `dense`.
+# Which directions run dense, by PyTorch's kernels: bits of the operators' argument `ways`.
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, ALL = 1, 2, 4, 7
+# By so much the bit of a direction is shifted if that runs in Winograd's way.
+WINOGRAD = 3
 
 _Ints = list[int]
 
@@ -34,7 +37,7 @@ def make_plan(indices: Tensor, geometry: Geometry) -> Tensor:
     """
     layer, count = layer_struct(geometry), indices.numel()
     plan = torch.empty(native().ft_plan_size(layer, count), dtype=torch.int32)
-    call("ft_plan", layer, ready(indices), count, plan)
+    call("ft_plan", layer, ready(indices), count, plan, plan.numel())
     return plan
 
 
@@ -64,13 +67,16 @@ def conv2d(
     shape: _Ints,
     stride: _Ints,
     padding: _Ints,
-    dense: int,
+    ways: int,
 ) -> Tensor:
     """A convolution whose weight of `shape` is `values` at `indices` and zero elsewhere."""
     geometry = _geometry(shape, stride, padding)
     result_shape = _result_shape(x, geometry)
     check_weights(values, indices, bias, shape)
-    if is_dense(dense, FORWARD, x):
+    if by_winograd(ways, FORWARD, x):
+        weight = winograd.transform(scatter(values, indices, shape), geometry)
+        return winograd.convolve(x, weight, geometry, bias)
+    if is_dense(ways, FORWARD, x):
         with full_precision():
             weight = scatter(values, indices, shape)
             return _grouped(F.conv2d(_plain(x), weight, bias, geometry.stride, geometry.padding), x)
@@ -177,13 +183,15 @@ def conv2d_input_gradient(
     shape: _Ints,
     stride: _Ints,
     padding: _Ints,
-    dense: int,
+    ways: int,
 ) -> Tensor:
     """The gradient of `conv2d` for maps of this size (height, width)."""
     geometry = _geometry(shape, stride, padding)
     result_shape = _source_shape(gradient, geometry, size)
     check_weights(values, indices, None, shape)
-    if is_dense(dense, INPUT_GRADIENT, gradient):
+    if by_winograd(ways, INPUT_GRADIENT, gradient):
+        return winograd.input_gradient(gradient, scatter(values, indices, shape), geometry)
+    if is_dense(ways, INPUT_GRADIENT, gradient):
         with full_precision():
             weight = scatter(values, indices, shape)
             wanted = [gradient.shape[0] * gradient.shape[4], shape[1], *size]
@@ -216,14 +224,14 @@ def conv2d_weight_gradient(
     shape: _Ints,
     stride: _Ints,
     padding: _Ints,
-    dense: int,
+    ways: int,
 ) -> Tensor:
     """The gradient of `conv2d` for its values: nothing is computed where the weight is zero."""
     geometry = _geometry(shape, stride, padding)
     _check_gradient(x, gradient, geometry)
-    if is_dense(dense, WEIGHT_GRADIENT, x):
-        full = dense_weight_gradient(x, gradient, shape, stride, padding)
-        return full.flatten().index_select(0, indices)
+    if by_winograd(ways, WEIGHT_GRADIENT, x) or is_dense(ways, WEIGHT_GRADIENT, x):
+        full = dense_weight_gradient(x, gradient, shape, stride, padding, ways)
+        return full.flatten() if full.numel() == indices.numel() else gather(full, indices)
     x, gradient = ready(x), ready(gradient)
     result = x.new_empty(indices.numel())
     call(
@@ -241,9 +249,11 @@ def conv2d_weight_gradient(
 
 
 def dense_weight_gradient(
-    x: Tensor, gradient: Tensor, shape: _Ints, stride: _Ints, padding: _Ints
+    x: Tensor, gradient: Tensor, shape: _Ints, stride: _Ints, padding: _Ints, ways: int = 0
 ) -> Tensor:
     """The gradient for the whole weight, zeros and all: what growth looks at."""
+    if by_winograd(ways, WEIGHT_GRADIENT, x):
+        return winograd.weight_gradient(x, gradient, _geometry(shape, stride, padding))
     with full_precision():
         return conv2d_weight(  # type: ignore[no-untyped-call]
             _plain(x), shape, _plain(gradient), stride, padding
@@ -253,7 +263,7 @@ def dense_weight_gradient(
 @conv2d.register_fake
 def _(
     x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None,
-    shape: _Ints, stride: _Ints, padding: _Ints, dense: int,
+    shape: _Ints, stride: _Ints, padding: _Ints, ways: int,
 ) -> Tensor:  # fmt: skip
     check_weights(values, indices, bias, shape)
     return x.new_empty(_result_shape(x, _geometry(shape, stride, padding)))
@@ -262,7 +272,7 @@ def _(
 @conv2d_input_gradient.register_fake
 def _(
     gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor, size: _Ints,
-    shape: _Ints, stride: _Ints, padding: _Ints, dense: int,
+    shape: _Ints, stride: _Ints, padding: _Ints, ways: int,
 ) -> Tensor:  # fmt: skip
     check_weights(values, indices, None, shape)
     return gradient.new_empty(_source_shape(gradient, _geometry(shape, stride, padding), size))
@@ -271,7 +281,7 @@ def _(
 @conv2d_weight_gradient.register_fake
 def _(
     x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor,
-    shape: _Ints, stride: _Ints, padding: _Ints, dense: int,
+    shape: _Ints, stride: _Ints, padding: _Ints, ways: int,
 ) -> Tensor:  # fmt: skip
     _check_gradient(x, gradient, _geometry(shape, stride, padding))
     return x.new_empty(indices.numel())
@@ -319,13 +329,25 @@ differentiate(conv2d, keep_inputs, _conv2d_backward)
 
 def scatter(values: Tensor, indices: Tensor, shape: _Ints) -> Tensor:
     """The dense weight: `values` at `indices`, zero elsewhere."""
+    if values.numel() == torch.Size(shape).numel():
+        return values.view(shape)
     flat = values.new_zeros(torch.Size(shape).numel())
     return flat.index_copy(0, indices.long(), values).view(shape)
 
 
-def is_dense(dense: int, direction: int, x: Tensor) -> bool:
+def gather(weight: Tensor, indices: Tensor) -> Tensor:
+    """What `scatter` scattered."""
+    return weight.flatten().index_select(0, indices)
+
+
+def is_dense(ways: int, direction: int, x: Tensor) -> bool:
     """Whether a direction runs dense; without any samples it must: the kernels expect some."""
-    return bool(dense & direction) or x.numel() == 0
+    return bool(ways & direction) or x.numel() == 0
+
+
+def by_winograd(ways: int, direction: int, x: Tensor) -> bool:
+    """Whether a direction runs in Winograd's way."""
+    return bool(ways & direction << WINOGRAD) and x.numel() > 0
 
 
 def full_precision() -> torch.autocast:

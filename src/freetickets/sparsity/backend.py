@@ -73,7 +73,7 @@ def make_engine(
     if obstacle is None:
         from ..kernels.engine import Engine
 
-        engine = Engine(inside, optimizer, masks, measure=backend == "auto")
+        engine = Engine(inside, optimizer, masks, choose=backend == "auto")
         if engine.layers or backend == "auto":
             return engine if engine.layers else None
         obstacle = "no layer can be sparse: only plain float32 Linear and Conv2d on the CPU can"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import random
-import sys
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -19,6 +17,8 @@ from torch import Tensor, nn
 
 from freetickets import Sparsifier
 from freetickets.errors import FreeTicketsError
+from freetickets.kernels import compiler, fused, ops, winograd
+from freetickets.kernels.choice import Work
 from freetickets.kernels.inference import compile_network
 from freetickets.kernels.layers import SparseLayer
 
@@ -75,34 +75,44 @@ def _judge_of_predictions(network: nn.Module, exact: nn.Module, inputs: Inputs) 
 
 
 @contextmanager
-def compiled_for_good(dense: Callable[[str], bool]) -> Iterator[None]:
-    """Has compiled networks run as such, their layers dense where the function says so.
+def compiled_for_good(way: Callable[[str], str]) -> Iterator[None]:
+    """Has compiled networks run as such, their layers in the way that the function says.
 
-    Otherwise the clock decides, and networks as small as these may not be compiled at all. That
-    one falls back is no mistake as such, so its warning is none here.
+    Otherwise networks as small as these may not be compiled at all. That one falls back is no
+    mistake as such, so its warning is none here.
     """
 
-    def decide(key: str | None, *ways: Any) -> bool:
-        return key is not None and dense(key)
+    def convolution(work: Work, rows: bool) -> tuple[int, float]:
+        chosen = way(str(work))
+        if chosen == "winograd" and not rows and winograd.suits(work.geometry):
+            return ops.FORWARD << ops.WINOGRAD, 1.0
+        return (ops.FORWARD if chosen == "dense" else 0), 1.0
 
-    kernels = [m for name, m in sys.modules.items() if name.startswith("freetickets.kernels.")]
-    with warnings.catch_warnings(), ExitStack() as stack:
+    def linear(*numbers: int) -> tuple[float, float, float]:
+        return (2.0 if way(str(numbers)) == "dense" else 0.5), 1.0, 0.0
+
+    with (
+        warnings.catch_warnings(),
+        mock.patch.object(fused, "predicting_way", convolution),
+        mock.patch.object(fused, "linear_times", linear),
+        mock.patch.object(compiler, "pays", return_value=True),
+    ):
         warnings.simplefilter("ignore", UserWarning)
-        for module in kernels:
-            if hasattr(module, "dense_is_faster"):
-                stack.enter_context(mock.patch.object(module, "dense_is_faster", decide))
         yield
 
 
-def mixed(key: str) -> bool:
-    """Has some layers run dense, always the same ones."""
-    return zlib.crc32(key.encode()) % 3 == 0
+def sparse(key: str) -> str:
+    """Has all layers skip their zeros."""
+    return "sparse"
+
+
+def mixed(key: str) -> str:
+    """Has layers run in all ways, the same ones always in the same."""
+    return ("dense", "winograd", "sparse")[zlib.crc32(key.encode()) % 3]
 
 
 def compiled_network(network: nn.Module, topology: dict[str, Tensor]) -> nn.Module:
     """Compiles a network, for any number of samples."""
-    if "batch_size" in inspect.signature(compile_network).parameters:
-        return compile_network(network, topology, batch_size=17)
     return compile_network(network, topology)
 
 
@@ -119,7 +129,7 @@ def compare_compiled(
     *,
     compiler: Compiler = compiled_network,
     batches: tuple[int, ...] = BATCHES,
-    dense: Callable[[str], bool] = lambda key: False,
+    way: Callable[[str], str] = sparse,
     threads: bool = True,
 ) -> tuple[list[str], list[str]]:
     """Compares a network with its compiled self.
@@ -129,7 +139,7 @@ def compare_compiled(
         draw: Makes inputs, from a number of samples and a seed.
         compiler: Compiles it.
         batches: Numbers of samples; each number is tried twice, since the first time is special.
-        dense: Which layers are to run dense.
+        way: In which way each layer is to run.
         threads: Whether it is also called by several threads at once.
 
     Returns:
@@ -144,7 +154,7 @@ def compare_compiled(
         judged = _judge_of_predictions(network, exact, inputs)
         faults.extend(f"{what}: {fault}" for fault in judged.faults(found))
 
-    with compiled_for_good(dense):
+    with compiled_for_good(way):
         compiled = compiler(network, topology)
         for samples in batches:
             for call in (1, 2):

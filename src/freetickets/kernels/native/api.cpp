@@ -65,11 +65,14 @@ Reason check_norm(const Norm& n, std::initializer_list<const float*> maps,
 }
 
 }  // namespace
+
+int place_bytes() { return 4 * kernels().lanes; }
+
 }  // namespace freetickets
 
 using namespace freetickets;
 
-int ft_interface() { return 2; }
+int ft_interface() { return 3; }
 
 const char* ft_instruction_set() { return kernels().name; }
 int ft_lanes() { return kernels().lanes; }
@@ -147,6 +150,50 @@ const char* ft_weight_gradient(const GivenLayer* layer, const GivenMaps* maps, c
   FT_TRY(check_maps(c.maps.lanes, dy));
   FT_TRY(check_numbers(nonzeros, dvalues));
   return k.weight_gradient(c.layer, c.maps, x, dy, plan, nonzeros, dvalues, c.threads);
+}
+
+int64_t ft_winograd_size(const GivenLayer* layer, int transposed) {
+  Layer l;
+  return check_winograd(layer, l) == nullptr ? kernels().winograd_size(l, transposed != 0) : 0;
+}
+
+const char* ft_winograd_weights(const GivenLayer* layer, const float* weight, int transposed, float* weights,
+                                int threads) {
+  Layer l;
+  int count;
+  FT_TRY(check_winograd(layer, l));
+  FT_TRY(check_threads(threads, count));
+  FT_TRY(check_numbers(1, weight));
+  FT_TRY(check_numbers(1, weights));
+  kernels().winograd_weights(l, weight, transposed != 0, weights, count);
+  return nullptr;
+}
+
+const char* ft_winograd_forward(const GivenLayer* layer, const GivenMaps* maps, const float* x,
+                                const float* weights, const float* factor, const float* shift,
+                                int rectify_input, const float* bias, const float* residual, int rectify,
+                                float* y, int threads) {
+  const Kernels& k = kernels();
+  Call c;
+  FT_TRY(check_winograd(k, layer, maps, threads, c));
+  FT_TRY(check_maps(c.maps.lanes, x));
+  FT_TRY(check_maps(c.maps.lanes, y));
+  FT_TRY(check_numbers(1, weights));
+  if (residual != nullptr) FT_TRY(check_maps(c.maps.lanes, residual));
+  FT_NEED((factor == nullptr) == (shift == nullptr), "a factor needs a shift, and a shift a factor");
+  const Fusion fusion{factor, shift, rectify_input != 0, bias, residual, rectify != 0};
+  return k.winograd_forward(c.layer, c.maps, x, weights, fusion, y, c.threads);
+}
+
+const char* ft_winograd_gradient(const GivenLayer* layer, const GivenMaps* maps, const float* x, const float* dy,
+                                 float* dw, int threads) {
+  const Kernels& k = kernels();
+  Call c;
+  FT_TRY(check_winograd(k, layer, maps, threads, c));
+  FT_TRY(check_maps(c.maps.lanes, x));
+  FT_TRY(check_maps(c.maps.lanes, dy));
+  FT_TRY(check_numbers(1, dw));
+  return k.winograd_gradient(c.layer, c.maps, x, dy, dw, c.threads);
 }
 
 const char* ft_normalize(const GivenNorm* n, const float* x, const float* weight, const float* bias,

@@ -38,7 +38,7 @@ FT_API int ft_interface();
 // the places of its non-zeros in the dense weight (outputs, inputs, kernel_h, kernel_w), ascending.
 FT_API int64_t ft_plan_size(const freetickets::GivenLayer* layer, int64_t nonzeros);
 FT_API const char* ft_plan(const freetickets::GivenLayer* layer, const int32_t* indices, int64_t nonzeros,
-                           int32_t* plan);
+                           int32_t* plan, int64_t size);
 
 // Has the kernels run on the threads of an OpenMP runtime: pass its GOMP_parallel, or null.
 FT_API void ft_use_openmp(void* gomp_parallel);
@@ -79,6 +79,20 @@ FT_API const char* ft_forward_fused(const freetickets::GivenLayer* layer,
                                     int64_t nonzeros, const float* factor, const float* shift,
                                     int rectify_input, const float* bias, const float* residual,
                                     int rectify, float* y, int threads);
+
+// Winograd's way, for convolutions by 3x3 with stride 1 and a padding of 2 at the most, with several lanes.
+// Weights (outputs, inputs, 3, 3) are transformed first: for the forward pass, or (`transposed`) for the
+// input gradient, which is the forward pass of a layer whose inputs and outputs have changed places and whose
+// padding is 2 less the padding. The size is in floats; 0: there is no such layer.
+FT_API int64_t ft_winograd_size(const freetickets::GivenLayer* layer, int transposed);
+FT_API const char* ft_winograd_weights(const freetickets::GivenLayer* layer, const float* weight, int transposed,
+                                       float* weights, int threads);
+FT_API const char* ft_winograd_forward(const freetickets::GivenLayer* layer, const freetickets::GivenMaps* maps,
+                                       const float* x, const float* weights, const float* factor,
+                                       const float* shift, int rectify_input, const float* bias,
+                                       const float* residual, int rectify, float* y, int threads);
+FT_API const char* ft_winograd_gradient(const freetickets::GivenLayer* layer, const freetickets::GivenMaps* maps,
+                                        const float* x, const float* dy, float* dw, int threads);
 
 // BatchNorm, with ReLU or without.
 FT_API const char* ft_normalize(const freetickets::GivenNorm* n, const float* x, const float* weight,

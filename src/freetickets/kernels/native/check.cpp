@@ -107,6 +107,20 @@ Reason check(const Kernels& kernels, const GivenLayer* layer, const GivenMaps* m
   return check_plan(plan, call.layer, nonzeros);
 }
 
+Reason check_winograd(const GivenLayer* given, Layer& layer) {
+  FT_TRY(check(given, layer));
+  FT_NEED(layer.kernel_h == 3 && layer.kernel_w == 3 && layer.phases() == 1 && layer.pad_h <= 2 && layer.pad_w <= 2,
+          "Winograd's way is for 3x3, stride 1 and a padding of 2 at the most");
+  return nullptr;
+}
+
+Reason check_winograd(const Kernels& kernels, const GivenLayer* layer, const GivenMaps* maps, int threads,
+                      Call& call) {
+  FT_TRY(check_winograd(layer, call.layer));
+  FT_TRY(check(maps, call.layer, kernels.vector, Lanes::SEVERAL, Groups::SOME, call.maps));
+  return check_threads(threads, call.threads);
+}
+
 Reason check(const Kernels& kernels, const GivenNorm* norm, int threads, NormCall& call) {
   FT_TRY(check(norm, call.norm));
   FT_NEED(are_whole_vectors(call.norm.lanes, kernels.vector, MOST_LANES_OF_NORM),

@@ -30,6 +30,11 @@ struct Call {
   int threads;
 };
 
+// The same for Winograd's way.
+Reason check_winograd(const GivenLayer* given, Layer& layer);
+Reason check_winograd(const Kernels& kernels, const GivenLayer* layer, const GivenMaps* maps, int threads,
+                      Call& call);
+
 enum class Lanes { ONE_OR_MORE, SEVERAL };
 enum class Groups { NONE_OR_MORE, SOME };
 

@@ -10,6 +10,7 @@
 #include "check.h"
 #include "geometry.h"
 #include "pointwise.h"
+#include "winograd.h"
 
 namespace FT_NAMESPACE {
 
@@ -362,7 +363,7 @@ static Reason weight_gradient(const Layer& layer, const Maps& maps, const float*
 
 const freetickets::Kernels KERNELS = {
     FT_NAME_OF(FT_NAMESPACE), LANES, LANES < 8 ? 8 : LANES, prepare, forward, input_gradient, weight_gradient,
-    normalize, scale, normalize_backward,
+    winograd::weights_size, winograd::transform_weights, winograd::forward, winograd::weight_gradient, normalize, scale, normalize_backward,
 };
 
 }  // namespace FT_NAMESPACE

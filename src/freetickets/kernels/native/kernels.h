@@ -17,6 +17,13 @@ struct Kernels {
                            const int32_t* plan, int64_t nonzeros, float* dx, int threads);
   Reason (*weight_gradient)(const Layer& layer, const Maps& maps, const float* x, const float* dy,
                             const int32_t* plan, int64_t nonzeros, float* dvalues, int threads);
+  // Winograd's way, for 3x3 and stride 1: see winograd.h.
+  int64_t (*winograd_size)(const Layer& layer, bool transposed);
+  void (*winograd_weights)(const Layer& layer, const float* weight, bool transposed, float* weights, int threads);
+  Reason (*winograd_forward)(const Layer& layer, const Maps& maps, const float* x, const float* weights,
+                             const Fusion& fusion, float* y, int threads);
+  Reason (*winograd_gradient)(const Layer& layer, const Maps& maps, const float* x, const float* dy, float* dw,
+                              int threads);
   void (*normalize)(const Norm& n, const float* x, const float* weight, const float* bias, float eps,
                     int relu, float* y, float* mean, float* variance, int threads);
   void (*scale)(const Norm& n, const float* x, const float* weight, const float* bias, const float* mean,

@@ -77,13 +77,17 @@ struct PlanHeader {
   Layer layer;
   int32_t nonzeros;
   int32_t farthest;  // the entry of the forward order that reads farthest, whatever the tile is
-  int32_t unused[5];  // the rest of a cache line: rows stay aligned
+  int32_t block, transposed_block;  // sources in a block of each order
+  int32_t unused[3];  // the rest of a cache line: rows stay aligned
 };
 constexpr int32_t PLAN = 0x46545032;
 constexpr int64_t PLAN_HEADER = sizeof(PlanHeader) / sizeof(int32_t);
 static_assert(PLAN_HEADER == 16, "a cache line");
 
 inline const PlanHeader& header_of(const int32_t* plan) { return *reinterpret_cast<const PlanHeader*>(plan); }
+
+// The bytes of one position of a group, for the instruction set in use.
+int place_bytes();
 
 Order forward_order(const Layer& layer, int64_t nonzeros, const int32_t* plan);
 Order transposed_order(const Layer& layer, int64_t nonzeros, const int32_t* plan);

@@ -2,23 +2,36 @@
 #include <algorithm>
 #include <cstring>
 
+#if defined(__linux__)
+#include <unistd.h>
+#endif
+
 #include "api.h"
 #include "check.h"
 #include "layer.h"
 
 namespace freetickets {
 
+// In bytes. Where nobody tells, what most machines have.
+static double first_level_cache() {
+#if defined(_SC_LEVEL1_DCACHE_SIZE)
+  static const long size = sysconf(_SC_LEVEL1_DCACHE_SIZE);
+  if (size >= 1 << 14 && size <= 1 << 20) return double(size);
+#endif
+  return 32768;
+}
+
 // The places of a source, in one dimension, that a tile of `size` results reads: those of taps that
 // agree in their remainder after division by the stride lie in one plane.
 static int reach(int size, int kernel, int stride) { return size + (kernel - 1) / stride; }
 
 // As many sources as the first-level cache holds, but enough for a visit of one result channel to be
-// worth the loading and storing of its sums. `places`: of a source that a tile of 3x4 vectors reads.
-// The numbers were found by measurement (AVX2, 32 KB).
+// worth the loading and storing of its sums. `places`: of a source that a tile of 3x4 vectors reads. The
+// numbers were found by measurement.
 static int32_t block_size(const Layer& layer, int sources, int results, int64_t nonzeros, int places) {
   const double mean = static_cast<double>(nonzeros) / std::max<int64_t>(1, int64_t{sources} * results);
   const double worthwhile = (layer.taps() == 1 ? 20.0 : 16.0) / std::max(mean, 1e-9);
-  const double cached = 24000.0 / (places * 32);
+  const double cached = 0.73 * first_level_cache() / (double(places) * place_bytes());
   // Without a halo a tile is read in order, which the second-level cache can nearly keep up with.
   const double wanted = std::max(cached, std::min(worthwhile, (layer.taps() == 1 ? 16 : 3) * cached));
   const int blocks = std::max(1, static_cast<int>(sources / wanted + 0.5));
@@ -38,19 +51,28 @@ Order lay_out(Order order, int64_t nonzeros, const int32_t* memory) {
 }
 
 // The orders without their memory.
-Order forward_shape(const Layer& layer, int64_t nonzeros) {
-  Order order{layer.inputs, layer.outputs, 1, 0, nullptr, nullptr, nullptr};
-  const int rows = std::min(layer.kernel_h, layer.stride_h) * reach(3, layer.kernel_h, layer.stride_h);
-  const int columns = std::min(layer.kernel_w, layer.stride_w) * reach(4, layer.kernel_w, layer.stride_w);
-  order.block = block_size(layer, layer.inputs, layer.outputs, nonzeros, rows * columns);
-  return order;
+Order forward_shape(const Layer& layer, int32_t block) {
+  return {layer.inputs, layer.outputs, 1, block, nullptr, nullptr, nullptr};
 }
 
-Order transposed_shape(const Layer& layer, int64_t nonzeros) {
-  Order order{layer.outputs, layer.inputs, layer.phases(), 0, nullptr, nullptr, nullptr};
+Order transposed_shape(const Layer& layer, int32_t block) {
+  return {layer.outputs, layer.inputs, layer.phases(), block, nullptr, nullptr, nullptr};
+}
+
+int32_t forward_block(const Layer& layer, int64_t nonzeros) {
+  const int rows = std::min(layer.kernel_h, layer.stride_h) * reach(3, layer.kernel_h, layer.stride_h);
+  const int columns = std::min(layer.kernel_w, layer.stride_w) * reach(4, layer.kernel_w, layer.stride_w);
+  return block_size(layer, layer.inputs, layer.outputs, nonzeros, rows * columns);
+}
+
+int32_t transposed_block(const Layer& layer, int64_t nonzeros) {
   const int rows = reach(3, layer.kernel_h, layer.stride_h), columns = reach(4, layer.kernel_w, layer.stride_w);
-  order.block = block_size(layer, layer.outputs, layer.inputs, nonzeros, rows * columns);
-  return order;
+  return block_size(layer, layer.outputs, layer.inputs, nonzeros, rows * columns);
+}
+
+int64_t plan_size(const Layer& layer, int64_t nonzeros, int32_t block, int32_t back) {
+  return PLAN_HEADER + order_size(forward_shape(layer, block), nonzeros) +
+         order_size(transposed_shape(layer, back), nonzeros);
 }
 
 // One counting sort: stable, so the entries of a row stay in the order of the sources. It takes no memory
@@ -112,6 +134,7 @@ Reason check_indices(const Layer& layer, const int32_t* indices, int64_t nonzero
   return nullptr;
 }
 
+// The header of the plan says how large its blocks are: that is all that the machine has to do with it.
 void make_plan(const Layer& layer, const int32_t* indices, int64_t nonzeros, int32_t* plan) {
   const int taps = layer.taps(), width = layer.kernel_w, inputs = layer.inputs;
   const auto tap = [=](int64_t i) { return indices[i] % taps; };
@@ -136,19 +159,18 @@ void make_plan(const Layer& layer, const int32_t* indices, int64_t nonzeros, int
       },
       [&](int64_t i) { return output(i) % back.block * taps + tap(i); });
 
-  *reinterpret_cast<PlanHeader*>(plan) = {
-      PLAN, layer, static_cast<int32_t>(nonzeros), farthest_entry(layer, forward, nonzeros), {}};
+  reinterpret_cast<PlanHeader*>(plan)->farthest = farthest_entry(layer, forward, nonzeros);
 }
 
 }  // namespace
 
 Order forward_order(const Layer& layer, int64_t nonzeros, const int32_t* plan) {
-  return lay_out(forward_shape(layer, nonzeros), nonzeros, plan + PLAN_HEADER);
+  return lay_out(forward_shape(layer, header_of(plan).block), nonzeros, plan + PLAN_HEADER);
 }
 
 Order transposed_order(const Layer& layer, int64_t nonzeros, const int32_t* plan) {
-  const int64_t before = PLAN_HEADER + order_size(forward_shape(layer, nonzeros), nonzeros);
-  return lay_out(transposed_shape(layer, nonzeros), nonzeros, plan + before);
+  const int64_t before = PLAN_HEADER + order_size(forward_shape(layer, header_of(plan).block), nonzeros);
+  return lay_out(transposed_shape(layer, header_of(plan).transposed_block), nonzeros, plan + before);
 }
 
 Reason check_plan(const int32_t* plan, const Layer& layer, int64_t nonzeros) {
@@ -166,17 +188,20 @@ using namespace freetickets;
 int64_t ft_plan_size(const GivenLayer* given, int64_t nonzeros) {
   Layer layer;
   if (check(given, layer) != nullptr || check_nonzeros(layer, nonzeros) != nullptr) return 0;
-  return PLAN_HEADER + order_size(forward_shape(layer, nonzeros), nonzeros) +
-         order_size(transposed_shape(layer, nonzeros), nonzeros);
+  return plan_size(layer, nonzeros, forward_block(layer, nonzeros), transposed_block(layer, nonzeros));
 }
 
-const char* ft_plan(const GivenLayer* given, const int32_t* indices, int64_t nonzeros, int32_t* plan) {
+const char* ft_plan(const GivenLayer* given, const int32_t* indices, int64_t nonzeros, int32_t* plan,
+                    int64_t size) {
   Layer layer;
   FT_TRY(check(given, layer));
   FT_TRY(check_nonzeros(layer, nonzeros));
   FT_TRY(check_numbers(nonzeros, indices));
   FT_NEED(plan != nullptr, "there is no memory for the plan");
   FT_TRY(check_indices(layer, indices, nonzeros));
+  const int32_t block = forward_block(layer, nonzeros), back = transposed_block(layer, nonzeros);
+  FT_NEED(size == plan_size(layer, nonzeros, block, back), "the plan has another size");
+  *reinterpret_cast<PlanHeader*>(plan) = {PLAN, layer, static_cast<int32_t>(nonzeros), 0, block, back, {}};
   make_plan(layer, indices, nonzeros, plan);
   return nullptr;
 }
