@@ -144,7 +144,7 @@ def a_new_thread_without_memory_gets_an_exception() -> None:
 
 def fewer_threads_do_all_of_the_work() -> None:
     """Without OpenMP, and without memory for the stack of another thread."""
-    library.native().ft_use_openmp(None)
+    library.native().ft_use_openmp(None, None)
     norm, x, y = NormStruct(64, 1, 64, 64, 64), torch.randn(64, 64, 64), torch.empty(64, 64, 64)
     for more in (0, 1 << 20, 9 << 20, 30 << 20):
         y.fill_(-1)

@@ -72,7 +72,7 @@ _SIGNATURES = {
     "ft_interface": (c_int, ()),
     "ft_plan_size": (c_int64, (_LAYER, c_int64)),
     "ft_plan": (c_char_p, (_LAYER, c_void_p, c_int64, c_void_p, c_int64)),
-    "ft_use_openmp": (None, (c_void_p,)),
+    "ft_use_openmp": (None, (c_void_p, c_void_p)),
     "ft_instruction_set": (c_char_p, ()),
     "ft_select": (c_int, (c_char_p,)),
     "ft_lanes": (c_int, ()),
@@ -159,7 +159,7 @@ def native() -> ctypes.CDLL:
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
-    library.ft_use_openmp(_torch_openmp())
+    library.ft_use_openmp(*_torch_openmp())
     wanted = os.environ.get("FREETICKETS_INSTRUCTION_SET")
     if wanted and not library.ft_select(wanted.encode()):
         raise FreeTicketsError(
@@ -171,8 +171,8 @@ def native() -> ctypes.CDLL:
     return library
 
 
-def _torch_openmp() -> int | None:
-    """The entry to the OpenMP runtime that PyTorch itself has loaded.
+def _torch_openmp() -> tuple[int | None, int | None]:
+    """Two entries to the OpenMP runtime that PyTorch itself has loaded.
 
     Its threads do our work too: a second pool would spin against it on the same cores. A symbol
     is looked up in a library and in what it was linked with, so this finds PyTorch's own runtime,
@@ -181,10 +181,12 @@ def _torch_openmp() -> int | None:
     folder = Path(torch.__file__).parent / "lib"
     for path in sorted(folder.glob("libtorch_cpu.*")):
         try:
-            return ctypes.cast(ctypes.CDLL(str(path)).GOMP_parallel, c_void_p).value
+            found = ctypes.CDLL(str(path))
+            entries = (found.GOMP_parallel, found.omp_get_thread_num)
+            return ctypes.cast(entries[0], c_void_p).value, ctypes.cast(entries[1], c_void_p).value
         except (OSError, AttributeError):
             continue
-    return None
+    return None, None
 
 
 def instruction_set() -> str:

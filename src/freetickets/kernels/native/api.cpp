@@ -202,8 +202,7 @@ const char* ft_normalize(const GivenNorm* n, const float* x, const float* weight
   NormCall c;
   FT_TRY(check(k, n, threads, c));
   FT_TRY(check_norm(c.norm, {x, y}, {weight, bias, mean, variance}));
-  k.normalize(c.norm, x, weight, bias, eps, relu, y, mean, variance, c.threads);
-  return nullptr;
+  return k.normalize(c.norm, x, weight, bias, eps, relu, y, mean, variance, c.threads);
 }
 
 const char* ft_scale(const GivenNorm* n, const float* x, const float* weight, const float* bias,
@@ -224,7 +223,6 @@ const char* ft_normalize_backward(const GivenNorm* n, const float* x, const floa
   NormCall c;
   FT_TRY(check(k, n, threads, c));
   FT_TRY(check_norm(c.norm, {x, dy, dx}, {weight, bias, mean, variance, dweight, dbias}));
-  k.normalize_backward(c.norm, x, dy, weight, bias, mean, variance, eps, relu, training, dx, dweight, dbias,
-                       c.threads);
-  return nullptr;
+  return k.normalize_backward(c.norm, x, dy, weight, bias, mean, variance, eps, relu, training, dx, dweight,
+                              dbias, c.threads);
 }

@@ -40,8 +40,8 @@ FT_API int64_t ft_plan_size(const freetickets::GivenLayer* layer, int64_t nonzer
 FT_API const char* ft_plan(const freetickets::GivenLayer* layer, const int32_t* indices, int64_t nonzeros,
                            int32_t* plan, int64_t size);
 
-// Has the kernels run on the threads of an OpenMP runtime: pass its GOMP_parallel, or null.
-FT_API void ft_use_openmp(void* gomp_parallel);
+// Has the kernels run on the threads of an OpenMP runtime: pass its GOMP_parallel and omp_get_thread_num, or null.
+FT_API void ft_use_openmp(void* gomp_parallel, void* thread_number);
 
 // Instruction sets: "baseline", "avx2", "avx512". `ft_select` returns whether this machine has it;
 // the best one is selected at the start. `ft_lanes`: the samples of a group that suit it.

@@ -102,7 +102,7 @@ Reason correlate(const float* source, const View& view, int64_t source_group, co
   const int64_t splits = std::max<int64_t>(1, few);
   std::atomic<bool> failed{false};
 
-  parallel(tiles * splits, 1, threads, [&](int64_t begin, int64_t end) {
+  parallel(tiles * splits, std::max<int64_t>(1, tiles * splits / (4 * threads)), threads, [&](int64_t begin, int64_t end) {
     const size_t packed_size = size_t(packing.size) * order.block;
     float* packed = scratch(PACKED, packed_size);
     float* sums = scratch(SUMS, size_t(sums_size) * order.results);

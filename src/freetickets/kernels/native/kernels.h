@@ -24,11 +24,11 @@ struct Kernels {
                              const Fusion& fusion, float* y, int threads);
   Reason (*winograd_gradient)(const Layer& layer, const Maps& maps, const float* x, const float* dy, float* dw,
                               int threads);
-  void (*normalize)(const Norm& n, const float* x, const float* weight, const float* bias, float eps,
+  Reason (*normalize)(const Norm& n, const float* x, const float* weight, const float* bias, float eps,
                     int relu, float* y, float* mean, float* variance, int threads);
   void (*scale)(const Norm& n, const float* x, const float* weight, const float* bias, const float* mean,
                 const float* variance, float eps, int relu, float* y, int threads);
-  void (*normalize_backward)(const Norm& n, const float* x, const float* dy, const float* weight,
+  Reason (*normalize_backward)(const Norm& n, const float* x, const float* dy, const float* weight,
                              const float* bias, const float* mean, const float* variance, float eps,
                              int relu, int training, float* dx, float* dweight, float* dbias, int threads);
 };

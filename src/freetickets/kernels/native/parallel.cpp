@@ -18,25 +18,29 @@ namespace freetickets {
 namespace {
 
 using GompParallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
+using ThreadNumber = int (*)();
 std::atomic<GompParallel> gomp_parallel{nullptr};
+std::atomic<ThreadNumber> thread_number{nullptr};
+
+struct Work {
+  void (*body)(void*, int);
+  void* context;
+  std::atomic<int> next{0};  // the number of the next thread that comes, if nobody tells which one it is
+};
 
 // Where a thread can't be started, those that there are do all of the work.
-void run_own_threads(void (*body)(void*), void* context, int threads) {
-  struct Work {
-    void (*body)(void*);
-    void* context;
-  } work{body, context};
+void run_own_threads(Work& work, int threads) {
   constexpr int MOST = 1024;
   pthread_t others[MOST];
   int started = 0;
   const auto run = [](void* raw) -> void* {
-    const auto* mine = static_cast<const Work*>(raw);
-    mine->body(mine->context);
+    auto* mine = static_cast<Work*>(raw);
+    mine->body(mine->context, 1 + mine->next.fetch_add(1));
     return nullptr;
   };
   const int wanted = std::min(MOST, threads - 1);
   while (started < wanted && pthread_create(&others[started], nullptr, run, &work) == 0) ++started;
-  body(context);
+  work.body(work.context, 0);
   for (int i = 0; i < started; ++i) pthread_join(others[i], nullptr);
 }
 
@@ -77,12 +81,16 @@ Slots* slots_of_thread() {
 
 }  // namespace
 
-void run_team(void (*body)(void*), void* context, int threads) {
+void run_team(void (*body)(void*, int), void* context, int threads) {
+  Work work{body, context};
   const GompParallel start = gomp_parallel.load(std::memory_order_acquire);
-  if (start != nullptr)
-    start(body, context, static_cast<unsigned>(threads), 0);
-  else
-    run_own_threads(body, context, threads);
+  if (start == nullptr) return run_own_threads(work, threads);
+  const auto run = [](void* raw) {
+    auto* mine = static_cast<Work*>(raw);
+    const ThreadNumber number = thread_number.load(std::memory_order_acquire);
+    mine->body(mine->context, number != nullptr ? number() : mine->next.fetch_add(1));
+  };
+  start(run, &work, static_cast<unsigned>(threads), 0);
 }
 
 float* scratch(slots::Slot slot, size_t floats) {
@@ -108,6 +116,7 @@ float* scratch(slots::Slot slot, size_t floats) {
 
 }  // namespace freetickets
 
-void ft_use_openmp(void* function) {
-  freetickets::gomp_parallel = reinterpret_cast<freetickets::GompParallel>(function);
+void ft_use_openmp(void* parallel, void* number) {
+  freetickets::thread_number = reinterpret_cast<freetickets::ThreadNumber>(number);
+  freetickets::gomp_parallel = reinterpret_cast<freetickets::GompParallel>(parallel);
 }

@@ -7,8 +7,9 @@
 
 namespace freetickets {
 
-// Calls `body(context)` on up to `threads` threads at once, the caller's among them. It must not throw.
-void run_team(void (*body)(void*), void* context, int threads);
+// Calls `body(context, number)` on up to `threads` threads at once, the caller's among them, each with a
+// number of its own below `threads`: the same one from call to call. It must not throw.
+void run_team(void (*body)(void*, int), void* context, int threads);
 
 // What a thread's scratch memory is used for, at the same time.
 namespace slots {
@@ -20,7 +21,9 @@ enum Slot { PACKED, SUMS, TABLE, ENTRIES, PRODUCTS, COUNT };
 // is no memory; what the slot held is gone then.
 float* scratch(slots::Slot slot, size_t floats);
 
-// Calls `body(first, last)` for pieces of 0..count, handed out as threads become free.
+// Calls `body(first, last)` for pieces of 0..count. A thread has a range of them to itself, always the same
+// one, so that it finds in its caches what it left there: from one core to another, memory may be far away.
+// A thread that is done helps the next.
 template <class Body>
 void parallel(int64_t count, int64_t piece, int threads, Body&& body) {
   if (count <= 0) return;
@@ -28,18 +31,32 @@ void parallel(int64_t count, int64_t piece, int threads, Body&& body) {
     body(int64_t{0}, count);
     return;
   }
-  struct Context {
+  constexpr int MOST = 64;
+  struct alignas(64) Range {
     std::atomic<int64_t> next;
-    int64_t count, piece;
+    int64_t end;
+  };
+  struct Context {
+    Range ranges[MOST];
+    int64_t piece;
+    int count;
     Body* body;
-  } context{{0}, count, piece, &body};
+  } context;
+  context.piece = piece, context.count = threads < MOST ? threads : MOST, context.body = &body;
+  for (int t = 0; t < context.count; ++t) {
+    context.ranges[t].next.store(count * t / context.count, std::memory_order_relaxed);
+    context.ranges[t].end = count * (t + 1) / context.count;
+  }
   run_team(
-      [](void* raw) {
+      [](void* raw, int number) {
         auto* c = static_cast<Context*>(raw);
-        for (;;) {
-          const int64_t first = c->next.fetch_add(c->piece, std::memory_order_relaxed);
-          if (first >= c->count) return;
-          (*c->body)(first, first + c->piece < c->count ? first + c->piece : c->count);
+        for (int i = 0; i < c->count; ++i) {
+          Range& range = c->ranges[(number + i) % c->count];
+          for (;;) {
+            const int64_t first = range.next.fetch_add(c->piece, std::memory_order_relaxed);
+            if (first >= range.end) break;
+            (*c->body)(first, first + c->piece < range.end ? first + c->piece : range.end);
+          }
         }
       },
       &context, threads);

@@ -1,8 +1,10 @@
 // What stands between the convolutions, in their layout: BatchNorm and ReLU.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
+#include "check.h"
 #include "layer.h"
 #include "parallel.h"
 #include "vector.h"
@@ -10,17 +12,27 @@
 namespace FT_NAMESPACE {
 
 using freetickets::Norm;
+using freetickets::Reason;
+using freetickets::scratch;
 
-// Calls `body(floats, first float, mask)` for the parts of a channel: a part is the positions of one
-// group, and the mask tells the lanes of the last group that hold samples.
+// Calls `body(part, channel, floats, first float, mask)` for all parts: a part is the positions of one
+// channel in one group, and the mask tells the lanes of the last group that hold samples. A thread has
+// whole groups if there are enough of them: they are what it has in its caches.
 template <class Body>
-FT_INLINE void for_groups(const Norm& n, int channel, Body&& body) {
-  alignas(64) float all[16], some[16];
-  const int valid = n.batch - (n.groups - 1) * n.lanes;
-  for (int i = 0; i < n.lanes; ++i) all[i] = 1.0f, some[i] = i < valid ? 1.0f : 0.0f;
-  const int64_t part = int64_t{n.positions} * n.lanes;
-  for (int g = 0; g < n.groups; ++g)
-    body(part, (int64_t{g} * n.channels + channel) * part, g + 1 == n.groups ? some : all);
+FT_INLINE void for_parts(const Norm& n, int threads, Body&& body) {
+  const int64_t parts = int64_t{n.groups} * n.channels, floats = int64_t{n.positions} * n.lanes;
+  freetickets::parallel(parts, std::max(1, n.channels / 8), threads, [&](int64_t begin, int64_t end) {
+    alignas(64) float all[16], some[16];
+    const int valid = n.batch - (n.groups - 1) * n.lanes;
+    for (int i = 0; i < n.lanes; ++i) all[i] = 1.0f, some[i] = i < valid ? 1.0f : 0.0f;
+    for (int64_t p = begin; p < end; ++p)
+      body(p, int(p % n.channels), floats, p * floats, p / n.channels + 1 == n.groups ? some : all);
+  });
+}
+
+// How many numbers a part of a group has.
+inline double size_of(const Norm& n, int64_t group) {
+  return double(group + 1 == n.groups ? n.batch - group * n.lanes : n.lanes) * n.positions;
 }
 
 FT_INLINE double total(Vector v) {
@@ -46,87 +58,101 @@ FT_INLINE double sum_of(int64_t floats, Term&& term) {
   return sum;
 }
 
-// y = relu?((x - mean) / sqrt(variance + eps) * weight + bias) for the channels first..last.
-inline void scale_channels(const Norm& n, const float* x, const float* weight, const float* bias,
-                           const float* mean, const float* variance, float eps, int relu, float* y, int first,
-                           int last) {
-  for (int c = first; c < last; ++c) {
-    const float factor = weight[c] / std::sqrt(variance[c] + eps);
-    const Vector a = fill(factor), b = fill(bias[c] - mean[c] * factor);
-    for_groups(n, c, [&](int64_t floats, int64_t at, const float* mask) {
-      for (int64_t i = 0; i < floats; i += LANES) {
-        Vector v = load(x + at + i) * a + b;
-        if (relu) v = positive(v);
-        store(y + at + i, v * load(mask + i % n.lanes));
-      }
-    });
-  }
-}
-
-// The same with the mean and the variance of the batch itself.
-inline void normalize(const Norm& n, const float* x, const float* weight, const float* bias, float eps, int relu,
-               float* y, float* mean, float* variance, int threads) {
-  const double count = double(n.batch) * n.positions;
-  freetickets::parallel(n.channels, 1, threads, [&](int64_t begin, int64_t end) {
-    for (int c = int(begin); c < int(end); ++c) {
-      double sum = 0, squares = 0;
-      for_groups(n, c, [&](int64_t floats, int64_t at, const float* mask) {
-        sum += sum_of(floats, [&](int64_t i) { return load(x + at + i) * load(mask + i % n.lanes); });
-      });
-      const Vector m = fill(static_cast<float>(sum / count));
-      for_groups(n, c, [&](int64_t floats, int64_t at, const float* mask) {
-        squares += sum_of(floats, [&](int64_t i) {
-          const Vector d = (load(x + at + i) - m) * load(mask + i % n.lanes);
-          return d * d;
-        });
-      });
-      mean[c] = static_cast<float>(sum / count);
-      variance[c] = static_cast<float>(squares / count);
-    }
-    scale_channels(n, x, weight, bias, mean, variance, eps, relu, y, int(begin), int(end));
-  });
-}
-
+// y = relu?((x - mean) / sqrt(variance + eps) * weight + bias).
 inline void scale(const Norm& n, const float* x, const float* weight, const float* bias, const float* mean,
                   const float* variance, float eps, int relu, float* y, int threads) {
-  freetickets::parallel(n.channels, 1, threads, [&](int64_t begin, int64_t end) {
-    scale_channels(n, x, weight, bias, mean, variance, eps, relu, y, int(begin), int(end));
+  for_parts(n, threads, [&](int64_t, int c, int64_t floats, int64_t at, const float* mask) {
+    const float factor = weight[c] / std::sqrt(variance[c] + eps);
+    const Vector a = fill(factor), b = fill(bias[c] - mean[c] * factor);
+    for (int64_t i = 0; i < floats; i += LANES) {
+      Vector v = load(x + at + i) * a + b;
+      if (relu) v = positive(v);
+      store(y + at + i, v * load(mask + i % n.lanes));
+    }
   });
+}
+
+// The same with the mean and the variance of the batch itself. Each part has its sum, and its squares around
+// its own mean: that is exact, however far the mean is from zero.
+inline Reason normalize(const Norm& n, const float* x, const float* weight, const float* bias, float eps, int relu,
+                        float* y, float* mean, float* variance, int threads) {
+  auto* sums = reinterpret_cast<double*>(scratch(freetickets::slots::SUMS, size_t(n.groups) * n.channels * 4));
+  FT_NEED(sums != nullptr, FT_OUT_OF_MEMORY);
+  for_parts(n, threads, [&](int64_t p, int, int64_t floats, int64_t at, const float* mask) {
+    const double sum =
+        sum_of(floats, [&](int64_t i) { return load(x + at + i) * load(mask + i % n.lanes); });
+    const Vector m = fill(static_cast<float>(sum / size_of(n, p / n.channels)));
+    sums[2 * p] = sum;
+    sums[2 * p + 1] = sum_of(floats, [&](int64_t i) {
+      const Vector d = (load(x + at + i) - m) * load(mask + i % n.lanes);
+      return d * d;
+    });
+  });
+  const double count = double(n.batch) * n.positions;
+  for (int c = 0; c < n.channels; ++c) {
+    double sum = 0, squares = 0;
+    for (int64_t g = 0; g < n.groups; ++g) sum += sums[2 * (g * n.channels + c)];
+    for (int64_t g = 0; g < n.groups; ++g) {
+      const double* part = sums + 2 * (g * n.channels + c);
+      // The part's own mean, as it was rounded.
+      const double size = size_of(n, g), own = double(float(part[0] / size)), far = own - sum / count;
+      squares += part[1] + 2 * far * (part[0] - size * own) + size * far * far;
+    }
+    mean[c] = static_cast<float>(sum / count);
+    variance[c] = static_cast<float>(squares / count);
+  }
+  scale(n, x, weight, bias, mean, variance, eps, relu, y, threads);
+  return nullptr;
 }
 
 // The gradients of `normalize` (or of `scale`, if not `training`: its mean does not depend on x).
-inline void normalize_backward(const Norm& n, const float* x, const float* dy, const float* weight,
-                        const float* bias, const float* mean, const float* variance, float eps, int relu,
-                        int training, float* dx, float* dweight, float* dbias, int threads) {
+inline Reason normalize_backward(const Norm& n, const float* x, const float* dy, const float* weight,
+                                 const float* bias, const float* mean, const float* variance, float eps, int relu,
+                                 int training, float* dx, float* dweight, float* dbias, int threads) {
+  auto* sums = reinterpret_cast<double*>(scratch(freetickets::slots::SUMS, size_t(n.groups) * n.channels * 4));
+  FT_NEED(sums != nullptr, FT_OUT_OF_MEMORY);
+  // What is left of a gradient behind ReLU.
+  const auto gradient_of = [=](int c) {
+    const float factor = weight[c] / std::sqrt(variance[c] + eps);
+    const Vector a = fill(factor), b = fill(bias[c] - mean[c] * factor);
+    return [=](int64_t i, const float* mask) __attribute__((always_inline)) {
+      const Vector g = load(dy + i) * load(mask);
+      return relu ? (load(x + i) * a + b <= 0.0f ? Vector{} : g) : g;
+    };
+  };
+  for_parts(n, threads, [&](int64_t p, int c, int64_t floats, int64_t at, const float* mask) {
+    const auto gradient = gradient_of(c);
+    const Vector m = fill(mean[c]);
+    sums[2 * p] = sum_of(floats, [&](int64_t i) { return gradient(at + i, mask + i % n.lanes); });
+    sums[2 * p + 1] = sum_of(floats, [&](int64_t i) {
+      return gradient(at + i, mask + i % n.lanes) * (load(x + at + i) - m);
+    });
+  });
   const double count = double(n.batch) * n.positions;
-  freetickets::parallel(n.channels, 1, threads, [&](int64_t begin, int64_t end) {
-    for (int c = int(begin); c < int(end); ++c) {
-      const float rstd = 1.0f / std::sqrt(variance[c] + eps), factor = weight[c] * rstd;
-      const Vector a = fill(factor), b = fill(bias[c] - mean[c] * factor), m = fill(mean[c]);
-      const auto gradient = [&](int64_t i, const float* mask) __attribute__((always_inline)) {
-        const Vector g = load(dy + i) * load(mask);
-        return relu ? (load(x + i) * a + b <= 0.0f ? Vector{} : g) : g;
-      };
-      double sum = 0, product = 0;
-      for_groups(n, c, [&](int64_t floats, int64_t at, const float* mask) {
-        sum += sum_of(floats, [&](int64_t i) { return gradient(at + i, mask + i % n.lanes); });
-        product += sum_of(floats, [&](int64_t i) {
-          return gradient(at + i, mask + i % n.lanes) * (load(x + at + i) - m);
-        });
-      });
-      dbias[c] = static_cast<float>(sum);
-      dweight[c] = static_cast<float>(product * rstd);
-      const Vector mean_gradient = fill(training ? float(sum / count) : 0.0f);
-      const Vector slope = fill(training ? float(product / count * rstd * rstd) : 0.0f);
-      for_groups(n, c, [&](int64_t floats, int64_t at, const float* mask) {
-        for (int64_t i = 0; i < floats; i += LANES) {
-          const Vector g = gradient(at + i, mask + i % n.lanes);
-          const Vector d = a * (g - mean_gradient - (load(x + at + i) - m) * slope);
-          store(dx + at + i, d * load(mask + i % n.lanes));
-        }
-      });
+  for (int c = 0; c < n.channels; ++c) {
+    double sum = 0, product = 0;
+    for (int64_t g = 0; g < n.groups; ++g) {
+      sum += sums[2 * (g * n.channels + c)];
+      product += sums[2 * (g * n.channels + c) + 1];
+    }
+    const float rstd = 1.0f / std::sqrt(variance[c] + eps);
+    dbias[c] = static_cast<float>(sum);
+    dweight[c] = static_cast<float>(product * rstd);
+    // For the second pass, in the place of the first group's sums.
+    sums[2 * c] = training ? sum / count : 0;
+    sums[2 * c + 1] = training ? product / count * rstd * rstd : 0;
+  }
+  for_parts(n, threads, [&](int64_t, int c, int64_t floats, int64_t at, const float* mask) {
+    const auto gradient = gradient_of(c);
+    const Vector a = fill(weight[c] / std::sqrt(variance[c] + eps)), m = fill(mean[c]);
+    const Vector mean_gradient = fill(float(sums[2 * c])), slope = fill(float(sums[2 * c + 1]));
+    for (int64_t i = 0; i < floats; i += LANES) {
+      const Vector g = gradient(at + i, mask + i % n.lanes);
+      const Vector d = a * (g - mean_gradient - (load(x + at + i) - m) * slope);
+      store(dx + at + i, d * load(mask + i % n.lanes));
     }
   });
+  return nullptr;
 }
 
 }  // namespace FT_NAMESPACE

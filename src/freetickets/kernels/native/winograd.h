@@ -150,12 +150,14 @@ inline int block_columns(int sources, int results, int64_t columns, int unit) {
 }
 
 // Does pieces of work: one thread does one if there are enough of them, for what it makes stays in its
-// caches; else all threads do each. A piece tells whether it had the memory that it needed.
+// caches; else all threads do each. (What one core has written, another reads slowly: with few channels that
+// takes longer than it saves.) A piece tells whether it had the memory that it needed.
 template <class Piece>
-bool share_out(int64_t count, int threads, Piece&& piece) {
+bool share_out(int64_t count, int channels, int threads, Piece&& piece) {
+  constexpr int MANY = 400;
   std::atomic<bool> fine{true};
-  if (threads == 1 || count < threads || (count < 2 * threads && count % threads != 0)) {
-    for (int64_t i = 0; i < count && fine; ++i) fine = piece(i, threads);
+  if (threads == 1 || count < threads) {
+    for (int64_t i = 0; i < count && fine; ++i) fine = piece(i, channels < MANY ? 1 : threads);
   } else {
     parallel(count, 1, threads, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
@@ -234,7 +236,9 @@ inline Reason forward(const Layer& l, const Maps& maps, const float* x, const fl
   u += HEADER;
   const Tiling t(l, maps);
   const int sources = l.inputs, results = l.outputs, blocks = round_up(results, ROWS) / ROWS;
-  const int block = block_columns(sources, results, t.columns, COLUMNS), panels = block / COLUMNS;
+  // No bit of the result depends on where a block ends, so each thread may have one.
+  const int share = round_up(int(std::min<int64_t>(1 << 20, (t.columns + threads - 1) / threads)), COLUMNS);
+  const int block = std::min(share, block_columns(sources, results, t.columns, COLUMNS)), panels = block / COLUMNS;
   const int64_t row = int64_t{block} * LANES, plane = row * blocks * ROWS;
   const auto compute = [&](int64_t first, int threads) {
     // [frequency][panel][source][COLUMNS] and [frequency][result][block], in vectors.
@@ -289,7 +293,7 @@ inline Reason forward(const Layer& l, const Maps& maps, const float* x, const fl
     });
     return true;
   };
-  FT_NEED(share_out((t.columns + block - 1) / block, threads, [&](int64_t b, int threads) {
+  FT_NEED(share_out((t.columns + block - 1) / block, sources + results, threads, [&](int64_t b, int threads) {
     return compute(b * block, threads);
   }), FT_OUT_OF_MEMORY);
   return nullptr;
@@ -419,7 +423,8 @@ inline Reason weight_gradient(const Layer& l, const Maps& maps, const float* x, 
   // number, and so every bit of the result, is the same for any number of threads.
   const int64_t blocks = (t.columns + block - 1) / block;
   const int64_t most = size <= 1 << 20 ? 8 : size <= 1 << 22 ? 4 : size <= 1 << 23 ? 2 : 1;
-  const int64_t chunks = std::max<int64_t>(1, std::min(most, blocks / 2));
+  int64_t chunks = 1;
+  while (2 * chunks <= most && 4 * chunks <= blocks) chunks *= 2;
   float* all_sums = scratch(PRODUCTS, size_t(size) * size_t(chunks));
   FT_NEED(all_sums != nullptr, FT_OUT_OF_MEMORY);
   const auto compute = [&](int64_t chunk, int threads) {
@@ -435,7 +440,7 @@ inline Reason weight_gradient(const Layer& l, const Maps& maps, const float* x, 
                 threads);
     return true;
   };
-  FT_NEED(share_out(chunks, threads, compute), FT_OUT_OF_MEMORY);
+  FT_NEED(share_out(chunks, l.inputs + l.outputs, threads, compute), FT_OUT_OF_MEMORY);
   parallel(l.outputs, 4, threads, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k)
       for (int c = 0; c < l.inputs; c += LANES) {
