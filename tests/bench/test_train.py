@@ -12,7 +12,7 @@ BARS = {
     "masks": [(1.05, None)],
     "loader": [(0.05, None)],
     "exploration": [(0.1, None)],
-    "edst": [(0.80, 0.61), (0.85, 0.57)],
+    "edst": [(0.55, 0.40), (0.62, 0.50), (None, None), (0.80, 0.68), (None, None)],
     "small-nets": [(None, None)] * 3,
 }
 
@@ -22,23 +22,32 @@ def test_the_names_are_those_that_the_command_line_knows():
 
 
 @pytest.mark.parametrize("name", BARS)
-def test_every_measurement_runs_and_has_its_bars(tiny, name):
+def test_every_measurement_runs_and_has_its_bars(tiny, name, monkeypatch):
+    monkeypatch.setattr(train, "instruction_set", lambda: "avx512")
     rows = list(train.MEASUREMENTS[name](tiny))
     assert all(isinstance(row, Ratio) and row.value > 0 for row in rows)
     assert [(row.bar, row.aim) for row in rows] == BARS[name]
 
 
 def test_an_ensemble_takes_the_epochs_of_its_tickets(monkeypatch, tiny):
-    times = {"sparse step S=0.8": 0.3, "sparse step S=0.9": 0.2, "dense step": 1.0}
+    times = {
+        "sparse step S=0.8": 0.3,
+        "sparse step S=0.9": 0.2,
+        "dense step in PyTorch": 1.0,
+        "our dense step": 0.5,
+    }
     fake = {side: Timing(seconds, seconds) for side, seconds in times.items()}
     monkeypatch.setattr(train, "interleave", lambda sides, repeats: fake)
-    monkeypatch.setattr(train, "Step", lambda *_: None)
-    three, seven = train.edst(tiny)
+    monkeypatch.setattr(train, "Step", lambda *_, **__: None)
+    dense, three, of_ours, seven, _ = train.edst(tiny)
+    assert dense.value == 0.5
     assert three.value == pytest.approx(1.8 * 0.3)
+    assert of_ours.value == pytest.approx(1.8 * 0.3 / 0.5)
     assert seven.value == pytest.approx(3.4 * 0.2)
-    assert three.seconds == {"sparse step S=0.8": 0.3, "dense step": 1.0}
+    assert three.seconds == {"sparse step S=0.8": 0.3, "dense step in PyTorch": 1.0}
     assert "a whole EDST ensemble of 3" in three.name
-    assert "ONE dense model" in three.name
+    assert "ONE dense model in PyTorch" in three.name
+    assert "ONE dense model on our kernels" in of_ours.name
 
 
 def test_the_factor_of_an_ensemble_is_that_of_its_plan(cli):

@@ -297,9 +297,15 @@ def test_what_cannot_be_traced_answers_as_it_is() -> None:
     assert "control flow" in reason
 
 
-def test_a_dense_network_is_left_alone() -> None:
-    network = create_model("wrn-10-1", CIFAR, 10).eval()
-    assert compile_network(network, {}) is network
+@pytest.mark.parametrize("batch", [2, 9, 16])
+@torch.no_grad()
+def test_a_dense_network_is_compiled_too(batch: int, way: str) -> None:
+    network, _ = trained(create_model("wrn-10-1", CIFAR, 10), CIFAR)
+    found = compiled(network, {})
+    x = torch.randn(batch, *CIFAR)
+    for _ in range(2):
+        assert_same(found(x), network(x))
+    assert found.fallbacks == {}
 
 
 def test_a_network_in_training_mode_is_left_alone() -> None:

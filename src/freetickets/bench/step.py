@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..kernels.layout import GroupedLayout
 from ..models import create_model
 from ..sparsity import Sparsifier
 from ..sparsity.backend import Backend
@@ -22,6 +23,7 @@ class Step:
         sparsity: The share of zeros (ERK); 0 for a dense network.
         backend: How a sparse network computes.
         shape: Of a sample.
+        ours: Whether a dense network runs on our kernels, and not on PyTorch's.
     """
 
     def __init__(
@@ -31,6 +33,8 @@ class Step:
         sparsity: float = 0.0,
         backend: Backend = "auto",
         shape: tuple[int, ...] = CIFAR,
+        *,
+        ours: bool = False,
     ) -> None:
         torch.manual_seed(0)
         self.network: nn.Module = create_model(model, shape, 10)
@@ -42,6 +46,8 @@ class Step:
             if sparsity
             else None
         )
+        if ours:
+            GroupedLayout(self.network)
         self._inputs = torch.randn(batch, *shape)
         self._labels = torch.randint(10, (batch,))
 

@@ -119,13 +119,13 @@ class CompiledNetwork(nn.Module):
 
 
 def compile_network(model: nn.Module, topology: Mapping[str, Tensor]) -> nn.Module:
-    """Returns a network that predicts the same, faster; the network itself if it is dense.
+    """Returns a network that predicts the same, faster.
 
     Args:
         model: The network, in evaluation mode.
         topology: Its sparse weights.
     """
-    if not available() or not topology or any(module.training for module in model.modules()):
+    if not available() or any(module.training for module in model.modules()):
         return model
     return CompiledNetwork(model, topology)
 

@@ -21,7 +21,9 @@ from .operator import run
 
 
 class GroupedLayout:
-    """Has a network keep its maps in groups between its sparse convolutions.
+    """Has a network keep its maps in groups between its convolutions.
+
+    A network without sparse ones is left alone, unless one can be computed in Winograd's way.
 
     Args:
         model: The network; its convolutions were replaced by sparse ones already.
@@ -32,7 +34,9 @@ class GroupedLayout:
         self._sparse = [m for m in self._modules if isinstance(m, SparseConv2d)]
         self._dense: list[_GroupedConv2d] = []
         self._hooks: list[Any] = []
-        if not self._sparse or _uses_custom_functions(model):
+        if not self._sparse and not any(map(_pays, self._modules)):
+            return
+        if _uses_custom_functions(model):
             return
         for module in self._modules:
             if type(module) is nn.Conv2d and can_be_sparse(module):
@@ -66,9 +70,16 @@ class GroupedLayout:
             self._keep(not any(m._backward_hooks or m._backward_pre_hooks for m in self._modules))
 
     def _keep(self, keep: bool) -> None:
-        if self._sparse and self._sparse[0].keeps_groups != keep:
-            for conv in [*self._sparse, *self._dense]:
-                conv.__dict__["keeps_groups"] = keep
+        for conv in [*self._sparse, *self._dense]:
+            conv.__dict__["keeps_groups"] = keep
+
+
+def _pays(module: nn.Module) -> bool:
+    """Whether Winograd's way makes a dense convolution faster, at least on many maps of 16x16."""
+    if type(module) is not nn.Conv2d or not can_be_sparse(module):
+        return False
+    work = Work(geometry_of(module), module.weight.numel(), 64, 16, 16)
+    return convolution_ways(work) == ops.ALL << ops.WINOGRAD
 
 
 def _uses_custom_functions(model: nn.Module) -> bool:
@@ -120,34 +131,50 @@ class _GroupedConv2d(nn.Conv2d):
     """A dense convolution as a sparse one without zeros: maps in groups stay there."""
 
     keeps_groups: bool = False
-    _plan: tuple[Geometry, Tensor, Tensor]
+    _geometry: Geometry
+    _plan: Tensor | None = None  # made as soon as a direction needs it
 
     @staticmethod
     def adopt(conv: nn.Conv2d) -> _GroupedConv2d:
         """Gives a convolution this class."""
-        geometry = geometry_of(conv)
-        indices = torch.arange(conv.weight.numel(), dtype=torch.int32)
         conv.__class__ = _GroupedConv2d
         found = cast(_GroupedConv2d, conv)
-        found._plan = (geometry, indices, ops.make_plan(indices, geometry))
+        found._geometry = geometry_of(conv)
         return found
 
     def abandon(self) -> None:
         """Makes it PyTorch's own convolution again."""
-        del self._plan
-        self.__dict__.pop("keeps_groups", None)
+        for name in ("_geometry", "_plan", "keeps_groups"):
+            self.__dict__.pop(name, None)
         self.__class__ = nn.Conv2d  # type: ignore[assignment]
 
     def forward(self, x: Tensor) -> Tensor:
         takes = kernels_take(x, self.weight) and (type(x) is Maps or x.dim() == 4)
         if not self.keeps_groups or not takes:
             return super().forward(x)
-        geometry, indices, plan = self._plan
-        groups = enter(x)
+        groups, size = enter(x), self.weight.numel()
         samples = groups.shape[0] * groups.shape[4]
-        work = Work(geometry, indices.numel(), samples, groups.shape[2], groups.shape[3])
+        work = Work(self._geometry, size, samples, groups.shape[2], groups.shape[3])
+        ways, indices = convolution_ways(work), _all_places(size)
+        if self._plan is None:
+            sparse = ~(ways | ways >> ops.WINOGRAD) & ops.ALL
+            plan = ops.make_plan(indices, self._geometry) if sparse else indices[:0]
+            self._plan = plan if sparse else None
+        else:
+            plan = self._plan
         y = run(
             ops.conv2d, groups, self.weight.flatten(), indices, plan, self.bias,
-            *map(list, geometry), convolution_ways(work),
+            *map(list, self._geometry), ways,
         )  # fmt: skip
         return give(y, x, keep=True)
+
+
+_places = torch.arange(0, dtype=torch.int32)
+
+
+def _all_places(count: int) -> Tensor:
+    """The places of all weights of a layer; layers share them."""
+    global _places
+    if _places.numel() < count:
+        _places = torch.arange(count, dtype=torch.int32)
+    return _places[:count]

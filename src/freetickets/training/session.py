@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import FreeTicketsError, is_out_of_memory
+from ..kernels.layout import GroupedLayout
+from ..kernels.library import available
 from ..methods.members import MemberNetwork
 from ..methods.plan import Run, SparseOptions
 from ..methods.timeline import Timeline
@@ -67,6 +69,8 @@ class Session:
         prunes = any(phase.pruning is not None for phase in run.phases)
         if topology is not None or run.phases[0].sparsity > 0 or prunes:
             self._sparsify(topology)
+        elif backend != "masked" and compute.device.type == "cpu" and available():
+            GroupedLayout(network)  # dense layers have faster kernels too
         # After the sparsifier, which may replace layers: a wrapper must see the new ones.
         self._model = compute.wrap(network)
 
