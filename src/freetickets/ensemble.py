@@ -122,7 +122,10 @@ class Ensemble:
 
         compiled = copy.copy(self)
         compiled._predictors = [
-            compile_network(member, ticket.topology)
+            # A dense network of several members may drop out, or change its mode, as it predicts.
+            member
+            if isinstance(member, MemberNetwork) and not ticket.topology
+            else compile_network(member, ticket.topology)
             for member, ticket in zip(self._networks, self.tickets, strict=True)
         ]
         return compiled

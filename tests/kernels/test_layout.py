@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from freetickets.kernels import maps
+from freetickets.kernels import layout, maps, ops, winograd
+from freetickets.kernels.choice import Work
 from freetickets.kernels.layers import SparseConv2d
 from freetickets.kernels.maps import Maps
 from freetickets.models import create_model
@@ -420,3 +421,39 @@ def test_a_part_of_the_network_can_be_called_by_itself(error: Error) -> None:
         for name in ("layer1", "layer1.0", "layer1.0.conv1", "layer1.0.bn1", "maxpool"):
             parts = [network.get_submodule(name)(x) for network in (masked, sparse)]
             assert error(parts[1], parts[0]) < 1e-4, name
+
+
+@pytest.mark.parametrize("name", ["wrn", "torchvision", "gate", "norms"])
+def test_a_dense_network_computes_the_same_in_groups(
+    error: Error, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """In Winograd's way where that exists, forced."""
+
+    def ways(work: Work) -> int:
+        return ops.ALL << ops.WINOGRAD if winograd.suits(work.geometry) else 0
+
+    monkeypatch.setattr(layout, "convolution_ways", ways)
+    found = []
+    for grouped in (False, True):
+        torch.manual_seed(0)
+        network = NETWORKS[name][0]()
+        inside = layout.GroupedLayout(network) if grouped else None
+        y = network(images())
+        assert type(y) is Tensor
+        F.cross_entropy(y, torch.arange(11) % 10).backward()
+        found.append((y.detach(), {n: p.grad for n, p in network.named_parameters()}))
+        if inside is not None:
+            inside.remove()
+            assert not any(type(m).__name__.startswith("_") for m in network.modules())
+    assert error(found[1][0], found[0][0]) < 1e-4
+    scale = max(float(g.abs().max()) for g in found[0][1].values())
+    for parameter, gradient in found[0][1].items():
+        limit = 1e-4 * max(float(gradient.abs().max()), 0.1 * scale)
+        assert (found[1][1][parameter] - gradient).abs().max() < limit, parameter
+
+
+def test_a_dense_network_that_gains_nothing_is_left_alone() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 8, 1), nn.Flatten(), nn.Linear(2048, 10))
+    layout.GroupedLayout(network)
+    assert [type(m) for m in network] == [nn.Conv2d, nn.Flatten, nn.Linear]
+    assert hooks_of(network) == []
