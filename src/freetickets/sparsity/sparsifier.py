@@ -83,8 +83,8 @@ class Sparsifier:
         backend: "masked": PyTorch's dense kernels and weights with zeros, on any device. "sparse":
             layers are replaced, in place, by ones that hold and compute only the active weights
             (linear layers and convolutions in float32 on the CPU; others are masked). "auto": as
-            "sparse" where that works, but each direction of a layer runs dense if that is faster
-            here, which is measured in the first steps. Wrap a network for several processes or
+            "sparse" where that works, but each direction of a layer runs dense, or in Winograd's
+            way, if that is faster on such machines. Wrap a network for several processes or
             with `torch.compile` after this. An optimizer that looks at more than one weight at a
             time (LBFGS, Muon, one of your own) gets masked weights from "auto", and so do
             `pruning`, `redistribute` and `reserve`, which change how many weights train.
