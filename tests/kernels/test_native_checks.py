@@ -65,13 +65,13 @@ def layer_arguments(geometry: Geometry, maps: MapsStruct, density: float = 0.5) 
     x = torch.randn(groups, inputs, *size, lanes, generator=source)
     y = torch.empty(groups, outputs, *geometry.output_size(*size), lanes)
     given = {
-        "layer": ops.layer_struct(geometry),
+        "layer": library.layer_struct(geometry),
         "maps": maps,
         "indices": indices,
         "values": torch.randn(indices.numel(), generator=source),
         "plan": ops.make_plan(indices, geometry),
         "nonzeros": indices.numel(),
-        "size": library.native().ft_plan_size(ops.layer_struct(geometry), indices.numel()),
+        "size": library.native().ft_plan_size(library.layer_struct(geometry), indices.numel()),
         "entries": torch.empty(indices.numel(), dtype=torch.int64),
         "x": x,
         "y": y,
@@ -212,7 +212,7 @@ def _maps(function: str) -> Iterator[Case]:
     # Numbers that a layer may have, but not the one that the plan was made for.
     others = ("inputs", "outputs", "kernel_h", "kernel_w", "stride_h", "stride_w", "pad_h", "pad_w")
     for name in others:
-        number = getattr(ops.layer_struct(GEOMETRY), name) + 1
+        number = getattr(library.layer_struct(GEOMETRY), name) + 1
         yield Case(function, {f"layer.{name}": number}, "plan was made for another layer")
     for number in (0, 1):
         yield Case(function, {"nonzeros": number}, "another number of non-zeros")
@@ -326,7 +326,7 @@ def test_a_refusal_names_the_numbers() -> None:
 
 def test_the_size_of_a_plan_that_can_not_be_is_nothing() -> None:
     size = library.native().ft_plan_size
-    layer = ops.layer_struct(GEOMETRY)
+    layer = library.layer_struct(GEOMETRY)
     assert size(layer, 120) > size(layer, 0) > 16
     assert size(layer, -1) == size(layer, 121) == size(None, 0) == 0
     assert size(changed(layer, stride_h=0), 1) == size(changed(layer, inputs=2**40), 1) == 0

@@ -64,7 +64,7 @@ Function = Callable[[int], None]  # of the number of threads
 def calls(outputs: int, inputs: int, nonzeros: int) -> dict[str, tuple[Function, Tensor]]:
     """Calls of a wide layer, which take much memory besides their tensors, and their results."""
     geometry = Geometry((outputs, inputs, 1, 1))
-    lanes, layer = library.lanes(), ops.layer_struct(geometry)
+    lanes, layer = library.lanes(), library.layer_struct(geometry)
     step = outputs * inputs // nonzeros
     indices = torch.arange(nonzeros, dtype=torch.int32) * step
     plan, values = ops.make_plan(indices, geometry), torch.randn(nonzeros)

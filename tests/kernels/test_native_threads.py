@@ -40,7 +40,7 @@ def convolution(draw: random.Random, lanes: int) -> Job:
     x = torch.randn(groups, shape[1], height, width, lanes, generator=source)
     out = geometry.output_size(height, width)
     dy = torch.randn(groups, shape[0], *out, lanes, generator=source)
-    layer, maps = ops.layer_struct(geometry), MapsStruct(groups, lanes, height, width)
+    layer, maps = library.layer_struct(geometry), MapsStruct(groups, lanes, height, width)
     count = indices.numel()
 
     def run(threads: int) -> list[Tensor]:
@@ -151,7 +151,7 @@ def test_whoever_selects_an_instruction_set_disturbs_no_call(instructions: str) 
     geometry, size = Geometry((24, 16, 3, 3), (1, 1), (1, 1)), (9, 9)
     indices = torch.arange(0, 24 * 16 * 9, 7, dtype=torch.int32)
     values, x = torch.randn(indices.numel()), torch.randn(2, 16, *size, lanes)
-    layer, maps = ops.layer_struct(geometry), MapsStruct(2, lanes, *size)
+    layer, maps = library.layer_struct(geometry), MapsStruct(2, lanes, *size)
     plan = ops.make_plan(indices, geometry)
 
     def forward() -> Tensor:

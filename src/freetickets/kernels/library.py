@@ -67,6 +67,19 @@ class Geometry(NamedTuple):
         return max(self.shape[2:]) <= 64 and max(self.stride) <= 8
 
 
+@functools.cache
+def layer_struct(geometry: Geometry) -> LayerStruct:
+    """A layer, as the kernels take it."""
+    outputs, inputs, kernel_h, kernel_w = geometry.shape
+    return LayerStruct(inputs, outputs, kernel_h, kernel_w, *geometry.stride, *geometry.padding)
+
+
+def maps_struct(x: Tensor) -> MapsStruct:
+    """Maps, as the kernels take them."""
+    groups, _, height, width, lanes = x.shape
+    return MapsStruct(groups, lanes, height, width)
+
+
 _LAYER, _MAPS, _NORM = POINTER(LayerStruct), POINTER(MapsStruct), POINTER(NormStruct)
 _SIGNATURES = {
     "ft_interface": (c_int, ()),

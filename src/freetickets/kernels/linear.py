@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..errors import FreeTicketsError
 from .groups import check
-from .library import Geometry, NormStruct, call, empty, ready
+from .library import Geometry, NormStruct, call, empty, layer_struct, maps_struct, ready
 from .operator import again, differentiate, form, operator
 from .ops import (
     FORWARD,
@@ -25,8 +25,6 @@ from .ops import (
     full_precision,
     is_dense,
     keep_inputs,
-    layer_struct,
-    maps_struct,
     scatter,
 )
 

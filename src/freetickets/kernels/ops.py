@@ -5,7 +5,6 @@ Maps come and go in groups (groups, channels, height, width, lanes): see `groups
 
 from __future__ import annotations
 
-import functools
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from torch.nn.grad import conv2d_input, conv2d_weight
 from ..errors import FreeTicketsError
 from . import winograd
 from .groups import as_groups, as_samples, check, check_groups, check_lanes, from_groups, to_groups
-from .library import Geometry, LayerStruct, MapsStruct, call, empty, native, ready
+from .library import Geometry, call, empty, layer_struct, maps_struct, native, ready
 from .operator import again, differentiate, form, operator
 
 # Which directions run dense, by PyTorch's kernels: bits of the operators' argument `ways`.
@@ -39,19 +38,6 @@ def make_plan(indices: Tensor, geometry: Geometry) -> Tensor:
     plan = torch.empty(native().ft_plan_size(layer, count), dtype=torch.int32)
     call("ft_plan", layer, ready(indices), count, plan, plan.numel())
     return plan
-
-
-@functools.cache
-def layer_struct(geometry: Geometry) -> LayerStruct:
-    """A layer, as the kernels take it."""
-    outputs, inputs, kernel_h, kernel_w = geometry.shape
-    return LayerStruct(inputs, outputs, kernel_h, kernel_w, *geometry.stride, *geometry.padding)
-
-
-def maps_struct(x: Tensor) -> MapsStruct:
-    """Maps, as the kernels take them."""
-    groups, _, height, width, lanes = x.shape
-    return MapsStruct(groups, lanes, height, width)
 
 
 # ---- convolution

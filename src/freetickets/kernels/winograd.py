@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .library import Geometry, LayerStruct, MapsStruct, call, empty, native, ready
+from .library import Geometry, call, empty, layer_struct, maps_struct, native, ready
 
 
 def suits(geometry: Geometry) -> bool:
@@ -15,7 +15,7 @@ def suits(geometry: Geometry) -> bool:
 
 def transform(weight: Tensor, geometry: Geometry, *, transposed: bool = False) -> Tensor:
     """A dense weight in the form that is multiplied; `transposed`: for the input gradient."""
-    layer = _layer(geometry)
+    layer = layer_struct(geometry)
     found = empty(native().ft_winograd_size(layer, transposed))
     call("ft_winograd_weights", layer, ready(weight), transposed, found, torch.get_num_threads())
     return found
@@ -45,8 +45,8 @@ def convolve(
     y = empty(x.shape[0], geometry.shape[0], *geometry.output_size(*x.shape[2:4]), x.shape[4])
     call(
         "ft_winograd_forward",
-        _layer(geometry),
-        _maps(x),
+        layer_struct(geometry),
+        maps_struct(x),
         x,
         weights,
         *(scaling or (None, None, False)),
@@ -73,21 +73,11 @@ def weight_gradient(x: Tensor, gradient: Tensor, geometry: Geometry) -> Tensor:
     found = torch.empty(geometry.shape)
     call(
         "ft_winograd_gradient",
-        _layer(geometry),
-        _maps(x),
+        layer_struct(geometry),
+        maps_struct(x),
         x,
         gradient,
         found,
         torch.get_num_threads(),
     )
     return found
-
-
-def _layer(geometry: Geometry) -> LayerStruct:
-    outputs, inputs, kernel_h, kernel_w = geometry.shape
-    return LayerStruct(inputs, outputs, kernel_h, kernel_w, *geometry.stride, *geometry.padding)
-
-
-def _maps(x: Tensor) -> MapsStruct:
-    groups, _, height, width, lanes = x.shape
-    return MapsStruct(groups, lanes, height, width)
