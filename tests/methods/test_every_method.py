@@ -115,11 +115,11 @@ def test_it_trains_predicts_and_is_loaded_again(
         assert np.array_equal(ft.load(folder).member_proba(x), found)
 
 
-@pytest.mark.parametrize("model", ["cnn-4", "wrn-10-1"])
+@pytest.mark.parametrize("model", ["cnn-4", "wrn-10-1", "fast-4-4-4"])
 @pytest.mark.parametrize("name", METHODS)
 def test_it_works_on_images(name: str, model: str) -> None:
     method, members = SMALL[name]
-    images = np.random.default_rng(0).integers(0, 255, (40, 3, 8, 8), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(0, 255, (40, 3, 9, 9), dtype=np.uint8)
     settings = {**SETTINGS, "epochs": 4, "batch_size": 16}
     ensemble = method.fit(model, (images, np.arange(40) % 3), **settings)
     assert ensemble.member_proba(images[:5]).shape == (members, 5, 3)

@@ -156,17 +156,18 @@ def test_killed_around_any_write_it_ends_the_same(
     assert number > 12
 
 
+@pytest.mark.parametrize("model", ["cnn-2", "fast-2-3-3"])
 @pytest.mark.parametrize("backend", sorted({SMALL["backend"], "masked"}))
-def test_images_are_augmented_alike_after_a_kill(
-    tmp_path: Path, digests: Digests, at_step: Callable[..., None], backend: str
+def test_images_are_augmented_and_whitened_alike_after_a_kill(
+    tmp_path: Path, digests: Digests, at_step: Callable[..., None], backend: str, model: str
 ) -> None:
-    images = np.random.default_rng(0).integers(0, 255, (60, 8, 8), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(0, 255, (60, 9, 9), dtype=np.uint8)
     settings = {**SMALL, "augmentation": "pad-crop-flip", "checkpoint_seconds": 0}
     settings["backend"] = backend
     method = ft.EDST(tickets=2, interval=3, grow="momentum")
 
     def train(name: str) -> None:
-        method.fit("cnn-2", (images, np.arange(60) % 3), output=tmp_path / name, **settings)
+        method.fit(model, (images, np.arange(60) % 3), output=tmp_path / name, **settings)
 
     settings.pop("model_options")
     train("whole")
