@@ -69,7 +69,7 @@ def network(norm: bool = False) -> nn.Sequential:
 
 
 def whitened() -> nn.Sequential:
-    return nn.Sequential(Whitening(1), *network()[2:4], nn.Conv2d(8, 8, 3), *network()[8:])
+    return nn.Sequential(Whitening(1), *network()[2:4], nn.Conv2d(8, 8, 2), *network()[8:])
 
 
 def overflowing() -> nn.Sequential:
