@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
@@ -18,6 +16,7 @@ from ..errors import FreeTicketsError, StoppedError
 from ..launch.piece import WAIT, Launcher, Piece
 from ..lock import hold
 from .experiment import Needs
+from .fingerprint import chosen, fingerprint
 from .measure import measure
 from .progress import CellProgress
 from .results import read_record, record_path, run_folder, save
@@ -34,6 +33,10 @@ if TYPE_CHECKING:
 
 # Where and how a run is made: no result depends on it.
 _FREE = ("dataset", "data_dir", "device", "workers", "output", "checkpoint_seconds", "trajectory")
+# What a recipe or a data set fills in, so that nobody changes it there without being noticed.
+_FILLED_IN = (
+    "batch_size", "lr", "momentum", "weight_decay", "label_smoothing", "validation", "augmentation",
+)  # fmt: skip
 _LEDGER = (
     "relative_flops",
     "relative_growth_flops",
@@ -85,6 +88,10 @@ class Runner:
 
     def config(self, task: Task) -> Config:
         """The settings of a task, but for the file of its data."""
+        return self._given(task).resolved(outline(self.stand(task).data, self._data_dir))
+
+    def _given(self, task: Task) -> Config:
+        """The settings as the scale gives them: what it leaves to the recipe is None."""
         config = self.scale.config(
             task.cell,
             task.seed,
@@ -92,8 +99,7 @@ class Runner:
             data_dir=self._data_dir,
             trajectory=task.seed == 0 and task.cell in self._recorded,
         )
-        config = replace(config, device=self._device, workers=self._workers)
-        return config.resolved(outline(self.stand(task).data, self._data_dir))
+        return replace(config, device=self._device, workers=self._workers)
 
     @cached_property
     def _recorded(self) -> set[Any]:
@@ -113,11 +119,16 @@ class Runner:
     def fingerprint(self, task: Task) -> str:
         """A digest of all that the results of a task depend on, but for what is measured."""
         config, stand = self.config(task), self.stand(task)
-        told = {name: value for name, value in asdict(config).items() if name not in _FREE}
-        told["data"] = asdict(stand.data)
-        told["measured by"] = {name: getattr(stand, name) for name in MEASURED_BY}
-        text = json.dumps(told, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        given = chosen(self._given(task))
+        told = {
+            **{name: value for name, value in given.items() if name not in (*_FREE, "options")},
+            **{name: getattr(config, name) for name in _FILLED_IN},
+            "method": {"name": config.method, "options": config.make_method()},
+            "recipe": config.make_recipe(),
+            "data": stand.data,
+            "measured by": {name: chosen(stand).get(name) for name in MEASURED_BY},
+        }
+        return fingerprint(told)
 
     def result(self, task: Task) -> dict[str, Any] | None:
         """What was measured before, if that is all that the task asks for; None if not."""
