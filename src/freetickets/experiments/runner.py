@@ -15,9 +15,11 @@ from ..config import Config
 from ..errors import FreeTicketsError, StoppedError
 from ..launch.piece import WAIT, Launcher, Piece
 from ..lock import hold
+from .answers import Answers
 from .experiment import Needs
 from .fingerprint import chosen, fingerprint
 from .measure import measure
+from .origin import origin
 from .progress import CellProgress
 from .results import read_record, record_path, run_folder, save
 from .scales import MEASURED_BY, Scale, Stand
@@ -37,19 +39,6 @@ _FREE = ("dataset", "data_dir", "device", "workers", "output", "checkpoint_secon
 _FILLED_IN = (
     "batch_size", "lr", "momentum", "weight_decay", "label_smoothing", "validation", "augmentation",
 )  # fmt: skip
-_LEDGER = (
-    "relative_flops",
-    "relative_growth_flops",
-    "relative_test_flops",
-    "flops",
-    "dense_flops",
-    "seconds",
-    "runs",
-    "tickets",
-    "members",
-    "ticket_bytes",
-)
-
 
 _LOGS = "logs"  # of cells that run side by side, while they run
 _DATA_WAIT = 3600.0  # seconds; the longest download or corruption of a data set
@@ -126,7 +115,7 @@ class Runner:
             "method": {"name": config.method, "options": config.make_method()},
             "recipe": config.make_recipe(),
             "data": stand.data,
-            "measured by": {name: chosen(stand).get(name) for name in MEASURED_BY},
+            "measured by": {k: v for k, v in chosen(stand).items() if k in MEASURED_BY},
         }
         return fingerprint(told)
 
@@ -280,11 +269,13 @@ class Runner:
             "needs": asdict(task.needs),
             "row_members": list(task.members),
             "notes": notes,
-            "ledger": {key: ledger[key] for key in _LEDGER},
+            "settings": {k: v for k, v in asdict(config).items() if k not in (*_FREE, "options")},
+            "origin": origin(folder),
+            "ledger": {key: value for key, value in ledger.items() if key != "settings"},
             "seconds": {"training": ledger["seconds"], "evaluation": spent},
             **parts,
         }
-        save(self.folder, record)
+        save(self.folder, record, Answers.collect(folder))
         return record
 
     def _job(self, kind: type[Job], config: Config) -> Job:
