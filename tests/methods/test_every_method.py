@@ -115,11 +115,13 @@ def test_it_trains_predicts_and_is_loaded_again(
         assert np.array_equal(ft.load(folder).member_proba(x), found)
 
 
-@pytest.mark.parametrize(("model", "recipe"), [("cnn-4", "fast"), ("wrn-10-1", "small")])
+@pytest.mark.parametrize(
+    ("model", "recipe"), [("cnn-4", "fast"), ("wrn-10-1", "small"), ("fast-4-4-4", "fast")]
+)
 @pytest.mark.parametrize("name", METHODS)
 def test_it_works_on_images(name: str, model: str, recipe: str) -> None:
     method, members = SMALL[name]
-    images = np.random.default_rng(0).integers(0, 255, (40, 3, 8, 8), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(0, 255, (40, 3, 9, 9), dtype=np.uint8)
     settings = {**SETTINGS, "epochs": 4, "batch_size": 16, "recipe": recipe}
     ensemble = method.fit(model, (images, np.arange(40) % 3), **settings)
     assert ensemble.member_proba(images[:5]).shape == (members, 5, 3)

@@ -158,32 +158,36 @@ def test_killed_around_any_write_it_ends_the_same(
 
 
 @pytest.mark.parametrize(
-    "recipe",
+    ("model", "recipe"),
     [
-        {"augmentation": "pad-crop-flip"},
+        ("cnn-2", {"augmentation": "pad-crop-flip"}),
         # Cycles, Nesterov, alternating flips; rates of their own for norms and a sparse layer.
-        {
-            "recipe": "fast",
-            "augmentation": "translate-alternate",
-            "lr_factors": {"norm-bias": 8.0, "fc": 0.5},
-        },
+        (
+            "fast-2-3-3",
+            {
+                "recipe": "fast",
+                "augmentation": "translate-alternate",
+                "lr_factors": {"norm-bias": 8.0, "fc": 0.5},
+            },
+        ),
     ],
     ids=["small", "fast"],
 )
 @pytest.mark.parametrize("backend", sorted({SMALL["backend"], "masked"}))
-def test_images_are_augmented_alike_after_a_kill(
+def test_images_are_augmented_and_whitened_alike_after_a_kill(
     tmp_path: Path,
     digests: Digests,
     at_step: Callable[..., None],
     backend: str,
+    model: str,
     recipe: dict[str, Any],
 ) -> None:
-    images = np.random.default_rng(0).integers(0, 255, (60, 8, 8), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(0, 255, (60, 9, 9), dtype=np.uint8)
     settings = {**SMALL, **recipe, "checkpoint_seconds": 0, "backend": backend}
     method = ft.EDST(tickets=2, interval=3, grow="momentum")
 
     def train(name: str) -> None:
-        method.fit("cnn-2", (images, np.arange(60) % 3), output=tmp_path / name, **settings)
+        method.fit(model, (images, np.arange(60) % 3), output=tmp_path / name, **settings)
 
     settings.pop("model_options")
     train("whole")
