@@ -92,6 +92,12 @@ def test_its_activation_is_an_option(activation: str, kind: type[nn.Module]) -> 
     assert sum(isinstance(module, kind) for module in model.modules()) == 7
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_without_a_bias_nothing_in_front_of_the_groups_is_trained(bias: bool) -> None:
+    model = create_model("fast-4-4-4", (3, 16, 16), 10, whitening_bias=bias)
+    assert model.get_submodule("whitening")(torch.randn(2, 3, 16, 16)).requires_grad == bias
+
+
 def test_the_logits_are_divided() -> None:
     model = create_model("fast-4-4-4", (3, 16, 16), 10, scale=9)
     x = torch.randn(2, 3, 16, 16)

@@ -46,6 +46,7 @@ def fast(
     widths: tuple[int, int, int],
     activation: str = "relu",
     scale: float = 4.0,
+    whitening_bias: bool = True,
 ) -> nn.Sequential:
     """Builds whitening, three groups of two convolutions with max-pooling, and a classifier.
 
@@ -70,6 +71,8 @@ def fast(
         activation: "relu", which our kernels compute together with BatchNorm, or "gelu".
         scale: The logits are divided by it: the first steps then see soft predictions, and the
             classifier learns more slowly than the rest.
+        whitening_bias: Whether the whitening has a bias, which is trained. Its few numbers cost a
+            tenth of each step: without them, the first convolution needs no gradient of its inputs.
 
     Example:
         >>> model = fast((3, 32, 32), 10, widths=(64, 128, 128))
@@ -95,7 +98,7 @@ def fast(
             )
         )
 
-    whitening = Whitening(input_shape[0])
+    whitening = Whitening(input_shape[0], bias=whitening_bias)
     model = nn.Sequential(OrderedDict(whitening=whitening, activation=active()))
     for number, (inputs, outputs) in enumerate(pairwise((whitening.outputs, *widths)), start=1):
         model.add_module(f"group{number}", group(inputs, outputs))

@@ -17,8 +17,8 @@ class Whitening(nn.Module):
 
     Its filters are the eigenvectors of the covariance of all patches, each divided by the root of
     its eigenvalue (and a little more, so that noise is not blown up), and the same with a minus, so
-    that an activation loses nothing. They are frozen; only the bias is trained. There is no
-    padding, because zeros around an image are no patches of it.
+    that an activation loses nothing. They are frozen; only the bias is trained, if there is one.
+    There is no padding, because zeros around an image are no patches of it.
 
     Until it has seen images, it passes on the pixels of a patch as they are.
 
@@ -26,6 +26,8 @@ class Whitening(nn.Module):
         channels: Channels of the images.
         kernel: Height and width of a patch.
         eps: What is added to the eigenvalues; the variance of a pixel is about 1.
+        bias: Whether there is a bias. Without, nothing here is trained, and so the layer behind
+            needs no gradient for its inputs.
 
     Example:
         >>> whitening = Whitening(channels=1)
@@ -35,12 +37,14 @@ class Whitening(nn.Module):
         ((50, 8, 15, 15), 1)
     """
 
-    def __init__(self, channels: int, kernel: int = 2, eps: float = 5e-4) -> None:
+    def __init__(
+        self, channels: int, kernel: int = 2, eps: float = 5e-4, bias: bool = True
+    ) -> None:
         super().__init__()
         size = channels * kernel**2
         self.eps = eps
         # A layer of PyTorch's own: what is fast, counted or traced is so for this one as well.
-        self.conv = nn.Conv2d(channels, 2 * size, kernel)
+        self.conv = nn.Conv2d(channels, 2 * size, kernel, bias=bias)
         self.conv.weight.requires_grad_(False)
         self._set(torch.eye(size))
 
@@ -75,8 +79,8 @@ class Whitening(nn.Module):
     def _set(self, filters: Tensor) -> None:
         weight, bias = self.conv.weight, self.conv.bias
         weight.copy_(torch.cat([filters, -filters]).view(weight.shape))
-        assert bias is not None
-        bias.zero_()
+        if bias is not None:
+            bias.zero_()
 
 
 def patch_covariance(images: Tensor, kernel: int) -> Tensor:
