@@ -40,7 +40,7 @@ GRAPHS = int(os.environ.get("FREETICKETS_GRAPHS", "25"))
 EVERY = pytest.mark.parametrize("entry", ZOO.values(), ids=ZOO)
 ONE_OF_EACH_KIND = {entry.kind: entry for entry in ZOO.values()}
 KINDS_THAT_COMPILE = ("residual", "vgg")
-OWN_NETWORKS = ("wrn-10-1", "cifar-resnet-8", "resnet-18", "cnn-4", "mlp-64-64")
+OWN_NETWORKS = ("wrn-10-1", "cifar-resnet-8", "resnet-18", "cnn-4", "fast-4-8-8", "mlp-64-64")
 
 
 def test_there_are_enough_of_each_kind() -> None:
@@ -90,6 +90,17 @@ def test_our_own_networks_do_not_fall_back(name: str) -> None:
     faults, reasons = compare_compiled(network, images, batches=(2, 9), threads=False)
     none_wrong(faults)
     assert reasons == []
+
+
+@pytest.mark.parametrize("options", [{}, {"activation": "gelu"}], ids=["relu", "gelu"])
+def test_the_fast_network_trains_the_same(options: dict[str, str]) -> None:
+    def build() -> nn.Module:
+        torch.manual_seed(0)
+        return lived_in(create_model("fast-4-8-8", (3, 32, 32), 10, **options), images)
+
+    faults = compare_trained(build, images, batches=(2, 9))
+    assert faults is not None
+    none_wrong(faults)
 
 
 def images(samples: int, seed: int = 0) -> Inputs:

@@ -219,6 +219,16 @@ def test_redrawn_values_are_the_same_in_another_order() -> None:
     assert torch.equal(drawn.flatten().sort().values, values.flatten().sort().values)
 
 
+def test_zeros_and_ones_among_the_values_stay_where_they_are() -> None:
+    values = torch.randn(20, 3)
+    values[::3, 0], values[1::3, 2] = 1, 0
+    drawn = redrawn(values)
+    assert torch.equal(drawn == 1, values == 1)
+    assert torch.equal(drawn == 0, values == 0)
+    assert not torch.equal(drawn, values)
+    assert torch.equal(drawn.flatten().sort().values, values.flatten().sort().values)
+
+
 def test_a_layer_in_two_places_is_replaced_by_one() -> None:
     layer = nn.Linear(2, 2)
     network = nn.Sequential(layer, nn.Sequential(layer), nn.MultiheadAttention(2, 1))
@@ -244,3 +254,12 @@ def test_modes_and_the_fast_path_are_put_back_after_an_error() -> None:
         fail()
     assert [module.training for module in network.modules()] == [True, True, False]
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_what_was_computed_from_data_is_no_layer_to_be_replaced() -> None:
+    network = create_model("fast-4-4-4", (3, 9, 9), 4)
+    layers = list(weight_layers(network))
+    assert layers[0] == "group1.conv1"
+    assert len(layers) == 7
+    network.get_submodule("whitening.conv").requires_grad_()
+    assert len(weight_layers(network)) == 8, "one that is trained is a layer as any other"

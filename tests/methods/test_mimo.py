@@ -12,6 +12,8 @@ from freetickets.errors import FreeTicketsError
 from freetickets.methods.members import MemberNetwork
 from freetickets.methods.mimo import MIMO
 from freetickets.models import create_model
+from freetickets.models.prepare import prepare
+from freetickets.models.whitening import Whitening
 
 
 def inputs_of(model: MemberNetwork, *arguments: Tensor) -> tuple[Tensor, object]:
@@ -154,3 +156,39 @@ def test_a_network_that_does_not_suit_is_told_why(network: nn.Module, words: str
 def test_an_impossible_option_is_refused_by_its_name(options: dict) -> None:
     with pytest.raises(FreeTicketsError, match=f"^{next(iter(options))} must"):
         MIMO(**options)
+
+
+def test_each_image_is_whitened_by_itself_with_the_same_filters() -> None:
+    torch.manual_seed(0)
+    plain = create_model("fast-4-4-4", (3, 9, 9), 4)
+    images = torch.randn(50, 3, 9, 9).cumsum(3)
+    model = MIMO(members=3).transform(plain)
+    prepare(model, images)
+    whitening = Whitening(3)
+    whitening.prepare_on(images)
+    seen: list[Tensor] = []
+    model.network.get_submodule("group1").register_forward_pre_hook(
+        lambda _, args: seen.append(args[0])
+    )
+    different = [torch.randn(5, 3, 9, 9) for _ in range(3)]
+    model.eval()(different[0])
+    model.network(torch.cat(different, 1))
+    expected = torch.cat([torch.relu(whitening(x)) for x in different], 1)
+    torch.testing.assert_close(seen[-1], expected)
+    weight = model.network.get_submodule("whitening.module.conv").get_parameter("weight")
+    assert not weight.requires_grad
+    assert model.network.get_submodule("group1.conv1").get_parameter("weight").shape[1] == 3 * 24
+
+
+def test_whitening_in_front_of_a_linear_layer_sees_each_image_too() -> None:
+    network = nn.Sequential(Whitening(1), nn.Flatten(), nn.Linear(8 * 4 * 4, 3))
+    model = MIMO(members=2).transform(network)
+    assert model.eval()(torch.randn(6, 1, 5, 5)).shape == (2, 6, 3)
+
+
+def test_a_network_that_looks_at_data_as_a_whole_is_told_why() -> None:
+    class Whole(nn.Sequential):
+        def prepare_on(self, inputs: Tensor) -> None: ...
+
+    with pytest.raises(FreeTicketsError, match="give prepare_on to a module of its own"):
+        MIMO(members=2).transform(Whole(nn.Linear(4, 2)))

@@ -30,6 +30,7 @@ from freetickets.data import Batches, Split
 from freetickets.errors import FreeTicketsError
 from freetickets.kernels.library import available
 from freetickets.methods.plan import Collect, Phase, Plan, Run, Stretch
+from freetickets.models.whitening import Whitening
 from freetickets.seeds import derive
 from freetickets.sparsity.sparsifier import Sparsifier
 from freetickets.training import parallel
@@ -65,6 +66,10 @@ def network(norm: bool = False) -> nn.Sequential:
         nn.Tanh(),
         nn.Linear(12, 3),
     )
+
+
+def whitened() -> nn.Sequential:
+    return nn.Sequential(Whitening(1), *network()[2:4], nn.Conv2d(8, 8, 3), *network()[8:])
 
 
 def overflowing() -> nn.Sequential:
@@ -126,6 +131,7 @@ def same_as_one_process(world: int) -> dict[str, Any]:
             results[f"pruned, {backend}"] = fit(pruned, lr=0.02, backend=backend, epochs=2)
         momentum = ft.DST(tickets=1, interval=4, grow="momentum")
         results["momentum"] = fit(momentum, lr=0.02, backend=BACKENDS[-1], epochs=3)
+        results["whitened"] = fit(edst(), whitened, lr=0.02, backend=BACKENDS[-1])
     else:
         snip = ft.Static(tickets=1, criterion="snip")
         results["snip"] = fit(snip, lr=0.02, backend="masked", epochs=2)

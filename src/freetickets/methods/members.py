@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from ..models.prepare import preparable_modules
+
 WeightLayer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
@@ -64,20 +66,25 @@ def redrawn(values: Tensor) -> Tensor:
     """Returns the values of a fresh parameter in a new random order.
 
     They were drawn independently, so this is another draw from the network's own initialisation,
-    whatever that is; parameters that start as a constant stay so.
+    whatever that is. Zeros and ones were set, not drawn: they stay where they are, as in BatchNorm
+    or in filters that pass on their input.
 
     Example:
-        >>> redrawn(torch.ones(3)).tolist()
-        [1.0, 1.0, 1.0]
+        >>> redrawn(torch.eye(2)).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
     """
+    fresh = values.detach().flatten().clone()
+    drawn = (fresh != 0) & (fresh != 1)
     order = torch.randperm(values.numel()).to(values.device)
-    return values.detach().flatten()[order].view(values.shape)
+    fresh[drawn] = fresh[order[drawn[order]]]
+    return fresh.view(values.shape)
 
 
 def weight_layers(network: nn.Module) -> dict[str, WeightLayer]:
     """Returns the linear and convolutional layers by name, in the order of their definition.
 
-    Those of `nn.MultiheadAttention` are left out: it uses their weights without calling them.
+    Those of `nn.MultiheadAttention` are left out: it uses their weights without calling them. So
+    are frozen ones that a module has computed from the training data: they are as they should be.
 
     Example:
         >>> list(weight_layers(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))))
@@ -89,10 +96,13 @@ def weight_layers(network: nn.Module) -> dict[str, WeightLayer]:
         if isinstance(attention, nn.MultiheadAttention)
         for layer in attention.modules()
     }
+    computed = {layer for module in preparable_modules(network) for layer in module.modules()}
     return {
         name: layer
         for name, layer in network.named_modules()
-        if isinstance(layer, WeightLayer) and layer not in hidden
+        if isinstance(layer, WeightLayer)
+        and layer not in hidden
+        and (layer.weight.requires_grad or layer not in computed)
     }
 
 

@@ -123,6 +123,16 @@ def _cnn(width: int = 32) -> Arguments:
 
 
 @architecture(
+    "fast-A-B-C",
+    "learns small images in few epochs, three groups of A, B and C channels: fast-64-128-128",
+    "freetickets.models.fast:fast",
+    smallest_image=9,
+)
+def _fast(first: int, second: int, third: int) -> Arguments:
+    return {"widths": (first, second, third)}
+
+
+@architecture(
     "mlp-A-B-...",
     "fully connected, with hidden layers of A, B, ... units: mlp-300-100",
     "freetickets.models.mlp:mlp",

@@ -25,6 +25,7 @@ from .compute import Compute
 from .folder import RunFolder
 from .interrupt import StopRequest
 from .optimizer import OptimizerOptions
+from .prepare import prepare_on
 from .progress import Reporter
 from .session import Session, load_weights
 from .state import Clock, Score, State, Tally
@@ -144,6 +145,8 @@ class Trainer:
             load_weights(network, saved["network"])  # before its topology: it may be another one's
         elif run.start is not None:
             network.load_state_dict(self._remembered(run.start.weights).state)
+        else:
+            prepare_on(network, batches)
         self._ranks.share_network(network.to(self._compute.device))
         session = Session(
             run,

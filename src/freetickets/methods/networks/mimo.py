@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import FreeTicketsError, is_out_of_memory
+from ...kernels.layers import replace
+from ...models.prepare import preparable_modules
 from ..members import (
     MemberNetwork,
     WeightLayer,
@@ -20,7 +22,8 @@ class MIMONetwork(MemberNetwork):
     """A network with M inputs and M outputs.
 
     The M inputs lie side by side on the axis that the first layer mixes: the channels of a
-    convolution, the last axis of a linear layer.
+    convolution, the last axis of a linear layer. A module in front that was computed from the
+    training data, such as whitening, looks at each of them by itself, with the same weights.
 
     Args:
         network: Its first layer with weights and its last linear layer are widened in place.
@@ -49,6 +52,13 @@ class MIMONetwork(MemberNetwork):
         _widen_outputs(linear[last], members)
         self._axis = -1 if first in linear else 1
         self._ends = first, last
+        for module in preparable_modules(network):
+            if module is network:
+                raise FreeTicketsError(
+                    f"MIMO: {type(network).__name__} looks at training data as a whole: give "
+                    "prepare_on to a module of its own, in front"
+                )
+            replace(network, module, _OneByOne(module, members, self._axis))
         self.network = network
         self._checked = False
 
@@ -106,6 +116,26 @@ class MIMONetwork(MemberNetwork):
             )
         self._checked = True
         return logits
+
+
+class _OneByOne(nn.Module):
+    """Gives inputs that lie side by side to a module one by one, and puts side by side its results.
+
+    Args:
+        module: The module.
+        times: How many inputs lie side by side.
+        axis: The axis on which they do.
+    """
+
+    def __init__(self, module: nn.Module, times: int, axis: int) -> None:
+        super().__init__()
+        self.module = module
+        self._times = times
+        self._axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = x.chunk(self._times, dim=self._axis)
+        return torch.cat([self.module(part) for part in parts], dim=self._axis)
 
 
 def _watchable(network: nn.Module) -> dict[str, WeightLayer]:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from torch import Tensor, fx, nn
 
 from ...errors import FreeTicketsError, is_out_of_memory
+from ...models.prepare import Preparable
 from ..members import evaluating
 
 
@@ -108,12 +109,15 @@ class _Root(nn.Module):
 
 
 class _Tracer(fx.Tracer):
-    """Opens what is made of other modules, but no layer: its code may ask if it is training."""
+    """Opens what is made of other modules, but no layer: its code may ask if it is training.
+
+    Nor what looks at training data: it has a method for that.
+    """
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         kinds = set(type(m).__mro__) - {nn.Module, nn.Sequential}
         is_torch = any(kind.__module__.startswith("torch.nn.") for kind in kinds)
-        return is_torch or not any(m.children())
+        return is_torch or isinstance(m, Preparable) or not any(m.children())
 
 
 def _trace(root: _Root) -> fx.Graph:

@@ -69,5 +69,6 @@ def _fresh_copy(branch: nn.Module) -> nn.Module:
     branch = copy.deepcopy(branch)
     with torch.no_grad():
         for parameter in branch.parameters():
-            parameter.copy_(redrawn(parameter))
+            if parameter.requires_grad:  # what is frozen was not drawn
+                parameter.copy_(redrawn(parameter))
     return branch

@@ -1,0 +1,127 @@
+"""The fast network: its shapes, its costs by hand, and how it begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from freetickets import Sparsifier
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels.layers import SparseConv2d
+from freetickets.models import create_model
+from freetickets.models.fast import Divide
+from freetickets.training.flops import count_macs, forward_flops
+
+
+@pytest.mark.parametrize(
+    ("shape", "side"),
+    [((3, 32, 32), 3), ((1, 28, 28), 3), ((3, 16, 16), 1), ((3, 9, 9), 1), ((2, 20, 40), 2)],
+)
+def test_it_takes_any_small_image(shape: tuple[int, ...], side: int) -> None:
+    model = create_model("fast-4-6-5", shape, 7)
+    maps = []
+    model.get_submodule("pool").register_forward_pre_hook(lambda _, x: maps.append(x[0]))
+    assert model(torch.randn(3, *shape)).shape == (3, 7)
+    assert maps[0].shape[1:3] == (5, side)
+
+
+def test_an_image_too_small_is_refused() -> None:
+    with pytest.raises(FreeTicketsError, match="at least 9x9"):
+        create_model("fast-4-6-5", (3, 8, 8), 7)
+
+
+def test_it_costs_what_is_counted_by_hand() -> None:
+    model = create_model("fast-64-128-128", (3, 32, 32), 10)
+    # Weights of a filter x filters x places: the convolution in front of a pool sees larger maps.
+    macs = [
+        12 * 24 * 31**2,
+        9 * 24 * 64 * 31**2,
+        9 * 64 * 64 * 15**2,
+        9 * 64 * 128 * 15**2,
+        9 * 128 * 128 * 7**2,
+        9 * 128 * 128 * 7**2,
+        9 * 128 * 128 * 3**2,
+        128 * 10,
+    ]
+    costs = count_macs(model, (3, 32, 32))
+    assert [cost.macs for cost in costs.values()] == macs
+    assert forward_flops(costs) == pytest.approx(108e6, rel=0.01)
+
+
+@pytest.mark.parametrize(("sparsity", "share"), [(0.8, 0.367), (0.9, 0.197)])
+def test_the_share_of_its_flops_that_erk_leaves(sparsity: float, share: float) -> None:
+    model = create_model("fast-64-256-256", (3, 32, 32), 10)
+    costs = count_macs(model, (3, 32, 32))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    topology = Sparsifier(model, optimizer, sparsity, backend="masked").topology
+    densities = {name: mask.double().mean().item() for name, mask in topology.items()}
+    ratio = forward_flops(costs, densities) / forward_flops(costs)
+    assert ratio == pytest.approx(share, abs=5e-4)
+    assert "whitening.conv.weight" not in topology
+
+
+def test_convolutions_begin_near_the_identity() -> None:
+    torch.manual_seed(0)
+    model = create_model("fast-16-32-8", (3, 32, 32), 10)
+    for name, conv in model.named_modules():
+        if isinstance(conv, nn.Conv2d) and conv.kernel_size == (3, 3):
+            weight = conv.weight.detach()
+            k = min(weight.shape[:2])
+            centres = weight[:k, :k, 1, 1].diagonal()
+            assert torch.equal(centres, torch.ones(k)), name
+            rest = weight.clone()
+            rest[range(k), range(k), 1, 1] = 0.1
+            assert (rest != 0).all(), name
+            assert rest.abs().max() <= max(0.1, (9 * weight.shape[1]) ** -0.5), name
+
+
+def test_a_random_topology_leaves_no_filter_without_weights() -> None:
+    torch.manual_seed(0)
+    model = create_model("fast-64-128-128", (3, 32, 32), 10)
+    Sparsifier(model, torch.optim.SGD(model.parameters(), lr=0.1), 0.9, backend="masked")
+    conv = model.get_submodule("group3.conv2").get_parameter("weight")
+    assert (conv.detach().flatten(1).count_nonzero(1) > 0).all()
+
+
+@pytest.mark.parametrize(("activation", "kind"), [("relu", nn.ReLU), ("gelu", nn.GELU)])
+def test_its_activation_is_an_option(activation: str, kind: type[nn.Module]) -> None:
+    model = create_model("fast-4-4-4", (3, 16, 16), 10, activation=activation)
+    assert sum(isinstance(module, kind) for module in model.modules()) == 7
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_without_a_bias_nothing_in_front_of_the_groups_is_trained(bias: bool) -> None:
+    model = create_model("fast-4-4-4", (3, 16, 16), 10, whitening_bias=bias)
+    assert model.get_submodule("whitening")(torch.randn(2, 3, 16, 16)).requires_grad == bias
+
+
+def test_the_logits_are_divided() -> None:
+    model = create_model("fast-4-4-4", (3, 16, 16), 10, scale=9)
+    x = torch.randn(2, 3, 16, 16)
+    whole = model.eval()(x)
+    assert isinstance(model.get_submodule("scale"), Divide)
+    model.scale = nn.Identity()
+    torch.testing.assert_close(model(x), 9 * whole)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"activation": "gelo"}, "did you mean 'gelu'"),
+        ({"scale": 0}, "its scale must be above 0, not 0"),
+        ({"width": 3}, "width"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_one_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(FreeTicketsError, match=message):
+        create_model("fast-4-4-4", (3, 16, 16), 10, **options)
+
+
+def test_all_that_can_be_sparse_runs_on_the_sparse_kernels() -> None:
+    pytest.importorskip("freetickets.kernels.library").available() or pytest.skip("no kernels")
+    model = create_model("fast-64-128-128", (3, 32, 32), 10)
+    Sparsifier(model, torch.optim.SGD(model.parameters(), lr=0.1), 0.8, backend="sparse")
+    assert sum(isinstance(module, SparseConv2d) for module in model.modules()) == 6
