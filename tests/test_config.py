@@ -65,6 +65,7 @@ def test_differences_name_what_changes_the_result_and_nothing_else() -> None:
             other["options"] = {**config.options, "rate": 0.1}
             text = {"method": "dst", "optimizer": "adam", "preset": "paper", "recipe": "cifar"}
             text["backend"] = "masked"
+            other |= {"nesterov": True, "lr_factors": {"norm-bias": 64.0}}
             value = other.get(field.name) or text.get(field.name) or 7
             if field.name in ("dataset", "model", "augmentation"):
                 value = "other"
@@ -82,6 +83,7 @@ def test_differences_name_what_changes_the_result_and_nothing_else() -> None:
         ("epochs: null", "epochs", None),
         ("amp: yes", "amp", True),
         ("options: {exclude: [a, b]}", "options", {"exclude": ["a", "b"]}),
+        ("lr_factors: {norm-bias: 64, fc: 1e-1}", "lr_factors", {"norm-bias": 64.0, "fc": 0.1}),
     ],
 )
 def test_values_of_a_file_get_the_type_of_their_setting(
@@ -104,6 +106,9 @@ def test_values_of_a_file_get_the_type_of_their_setting(
         ({"amp": "yes"}, "amp must be true or false, not 'yes'"),
         ({"model": 3}, "model must be text, not 3"),
         ({"options": [1]}, "options must be a map"),
+        ({"nesterov": 1}, "nesterov must be true or false, not 1"),
+        ({"lr_factors": ["bias"]}, "lr_factors must be a map"),
+        ({"lr_factors": {"bias": "high"}}, "lr_factors: bias must be a number, not 'high'"),
     ],
 )
 def test_a_value_of_another_type_is_one_line(settings: dict[str, Any], message: str) -> None:
@@ -149,6 +154,63 @@ def test_every_setting_is_documented() -> None:
 
     for kind in (Config, *METHODS.values()):
         assert set(attribute_texts(kind)) >= {field.name for field in fields(kind)}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "augmentation"),
+    [
+        ("cifar10", "translate-alternate"),
+        ("cifar100", "translate-alternate"),
+        ("svhn", "translate"),
+        ("fashion-mini", "translate"),
+        ("imagenet", "imagenet"),
+    ],
+)
+def test_the_fast_recipe_moves_images_and_mirrors_those_that_may_be(
+    dataset: str, augmentation: str
+) -> None:
+    spec = get_spec(dataset)
+    config = Config(dataset=dataset, recipe="fast").resolved(spec)
+    assert config.augmentation == augmentation
+    assert (config.nesterov, config.momentum, config.validation) == (True, 0.9, 0.0)
+    features = replace(spec, mean=(), std=(), augmentation="none")
+    assert Config(recipe="fast").resolved(features).augmentation == "none"
+    own = Config(recipe="fast", augmentation="pad-crop-flip", nesterov=False).resolved(spec)
+    assert (own.augmentation, own.nesterov) == ("pad-crop-flip", False)
+
+
+@pytest.mark.parametrize("recipe", ["cifar", "imagenet", "small"])
+def test_runs_of_before_there_were_factors_and_nesterov_are_still_the_same(recipe: str) -> None:
+    config = Config(recipe=recipe).resolved(FASHION)
+    older = asdict(config)
+    for name in ("nesterov", "lr_factors"):
+        assert older.pop(name) is None
+    older["options"].pop("refinement_height")
+    assert Config(**older).differences(config) == []
+    assert Config(**older).identity == config.identity
+    for other in ({"nesterov": True}, {"lr_factors": {"norm-bias": 2}}):
+        assert replace(config, **other).identity != config.identity  # type: ignore[arg-type]
+
+
+def test_the_identity_of_a_run_is_the_one_that_older_versions_gave_it() -> None:
+    assert Config().resolved(FASHION).identity == "01dbc20795dae148"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"nesterov": True, "momentum": 0.0}, "nesterov needs momentum: give --momentum"),
+        ({"recipe": "fast", "momentum": 0.0}, "nesterov needs momentum: give --momentum"),
+        ({"lr_factors": {"norm-bias": 0}}, "lr_factors: norm-bias must be positive, not 0"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(FreeTicketsError, match=message):
+        Config(**settings).resolved(FASHION)
+    without = Config(recipe="fast", momentum=0.0, optimizer="adam").resolved(FASHION)
+    assert without.nesterov  # which only SGD asks for
 
 
 def test_a_config_is_equal_to_itself_made_again() -> None:

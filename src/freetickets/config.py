@@ -23,6 +23,10 @@ from .seal import BrokenSealError, open_text
 # What may change between the start of a run and its resumption: where and how, not what.
 _FREE = ("data_dir", "device", "workers", "output", "checkpoint_seconds", "trajectory")
 
+_OF_THE_RECIPE = (
+    "batch_size", "lr", "momentum", "weight_decay", "label_smoothing", "validation",
+)  # fmt: skip
+
 BACKENDS = ("auto", "sparse", "masked")
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop")
@@ -43,16 +47,21 @@ class Config:
         image_size: Side of the images of a folder.
         model: A name of `freetickets models`, or "module:function" for a factory of your own.
         model_options: The model's own options, such as dropout.
-        recipe: "cifar", "imagenet" or "small".
+        recipe: cifar, imagenet, small, or fast: small images in a few epochs, with learning rates
+            that run in cycles.
         epochs: The length of the method's run.
         dense_epochs: The dense training that costs are compared with.
         batch_size: Samples a step.
         optimizer: sgd, adam, adamw or rmsprop.
         lr: The initial learning rate.
         momentum: Of SGD and RMSprop.
+        nesterov: Nesterov's momentum for SGD.
+        lr_factors: Parameters that learn at a multiple of the learning rate, as norm-bias=64. Names
+            are norm-bias, norm-weight, or patterns of parameters' names.
         weight_decay: Of all parameters (but norms, in the imagenet recipe).
         label_smoothing: Of the cross-entropy.
-        augmentation: none, pad-crop-flip, reflect-crop-flip or imagenet.
+        augmentation: none, pad-crop-flip, reflect-crop-flip, translate (by a sixteenth of a side),
+            translate-alternate (mirrored in every second epoch too) or imagenet.
         validation: The share of the training data held out.
         preset: robust or paper.
         seed: The first run's; further runs count up.
@@ -82,6 +91,8 @@ class Config:
     optimizer: str = "sgd"
     lr: float | None = None
     momentum: float | None = None
+    nesterov: bool | None = None
+    lr_factors: dict[str, float] | None = None
     weight_decay: float | None = None
     label_smoothing: float | None = None
     augmentation: str | None = None
@@ -105,14 +116,16 @@ class Config:
         """Returns the same run with every None of the recipe and the data set filled in."""
         recipe = get_recipe(self.recipe or spec.recipe)
         filled = {
-            name: getattr(recipe, name)
-            for name in ("batch_size", "lr", "momentum", "weight_decay", "label_smoothing")
-            if getattr(self, name) is None
+            name: getattr(recipe, name) for name in _OF_THE_RECIPE if getattr(self, name) is None
         }
-        if self.validation is None:
-            filled["validation"] = recipe.validation
+        # Not what is off: these came later, and the runs of before stay the same.
+        if self.nesterov is None and recipe.nesterov:
+            filled["nesterov"] = True
+        if self.lr_factors is None and recipe.lr_factors:
+            filled["lr_factors"] = dict(recipe.lr_factors)
         if self.augmentation is None:
-            filled["augmentation"] = spec.augmentation
+            own, are_images = spec.augmentation, bool(spec.mean)
+            filled["augmentation"] = recipe.augmentations.get(own, own) if are_images else own
         options = asdict(self.make_method())
         config = replace(self, recipe=recipe.name, options=options, **filled)
         config.check()
@@ -135,6 +148,11 @@ class Config:
                 raise FreeTicketsError(f"{name} must be a share below 1, not {value}")
         if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
             raise FreeTicketsError(f"weight_decay must not be negative: {self.weight_decay}")
+        if self.nesterov and not self.momentum and self.optimizer == "sgd":
+            raise FreeTicketsError("nesterov needs momentum: give --momentum 0.9 or --no-nesterov")
+        for name, factor in (self.lr_factors or {}).items():
+            if not 0 < factor < math.inf:
+                raise FreeTicketsError(f"lr_factors: {name} must be positive, not {factor}")
         if self.optimizer not in OPTIMIZERS:
             raise UnknownNameError("optimizer", self.optimizer, OPTIMIZERS)
         if self.backend not in BACKENDS:
@@ -303,6 +321,11 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     wanted = typing.get_origin(choices[0]) or choices[0]
     if wanted is tuple and isinstance(value, list):
         return tuple(value)
+    if wanted is dict and isinstance(value, dict):
+        kind = typing.get_args(choices[0])[1]
+        if kind is Any:
+            return value
+        return {str(key): _convert(f"{name}: {key}", each, kind) for key, each in value.items()}
     if wanted in (int, float):
         with contextlib.suppress(ValueError):
             return wanted(str(value))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 NAME = "sha256"
@@ -113,6 +114,11 @@ def open_table(text: str, settings: str = "") -> str:
     if len(lines) < 2 or text != seal_table(content, settings):
         raise BrokenSealError
     return content
+
+
+def digest_file(path: Path) -> str:
+    """The digest of a file, for the text beside it that says which file it should be."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _digest_of(values: Mapping[str, Any]) -> str:

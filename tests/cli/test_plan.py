@@ -81,3 +81,35 @@ def test_the_steps_of_a_plan_are_those_of_the_training(
     spent = json.loads((tmp_path / "ledger.json").read_text())
     assert plan["ledger"]["phases"][0]["steps"] == spent["phases"][0]["steps"] == 14
     assert (tmp_path / "log.csv").read_text().splitlines()[-1].split(",")[3] == "14"
+
+
+def test_the_fast_recipe_costs_what_a_count_by_hand_says(cli: Callable[..., Any]) -> None:
+    command = "edst --recipe fast --dataset cifar10 --model mlp-64 --sparsity 0.75 --json"
+    found = json.loads(cli("plan", *command.split(), "--distribution", "uniform").out)
+    ledger = found["ledger"]
+    # 50,000 images, none held out: 391 batches of 128. A dense training has 10 epochs, EDST 6 of
+    # exploration and 4 for each of its tickets.
+    assert [phase["steps"] for phase in ledger["phases"]] == [6 * 391, 4 * 391, 4 * 391, 4 * 391]
+    # Every 100 steps, but not in the last 100 before the collections at 3910, 5474 and 7038.
+    explorations = [len(range(100, 2346, 100)), 15, 14, 15]
+    assert [phase["explorations"] for phase in ledger["phases"]] == explorations
+    dense, sparse = 2 * (3072 * 64 + 64 * 10), 2 * (3072 * 16 + 16 * 10)
+    assert ledger["dense_flops"] == 3 * dense * 50_000 * 10
+    assert ledger["flops"] == pytest.approx(3 * sparse * 50_000 * 18)
+    growth = (sum(explorations) + 2) * 128 * (dense - sparse)  # with two escapes
+    assert ledger["relative_growth_flops"] == pytest.approx(growth / ledger["dense_flops"])
+    assert ledger["relative_flops"] == pytest.approx(0.25 * 1.8)
+
+
+def test_height_rates_and_interval_of_the_fast_recipe_can_be_told(cli: Callable[..., Any]) -> None:
+    command = "edst --recipe fast --refinement-height 0.5 --lr 0.2 --interval 50 --json"
+    (run,) = json.loads(cli("plan", *command.split()).out)["plan"]["runs"]
+    explore, *refinements = run["phases"]
+    assert [(s["lr"], s["end_lr"], s["shape"]) for s in explore["schedule"]] == [
+        (pytest.approx(0.04), 0.2, "linear"), (0.2, 0.0, "constant"),
+    ]  # fmt: skip
+    assert explore["exploration"]["interval"] == 50
+    for phase in refinements:
+        (fall,) = phase["schedule"]
+        assert (fall["epochs"], fall["lr"], fall["end_lr"]) == (4, 0.1, 0.0)
+        assert fall["shape"] == "linear"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from freetickets.cli import reproduce
 from freetickets.experiments import experiment_names, load, page
+from freetickets.experiments.grid import find_grid
 
 Cli = Callable[..., Any]
 OneLine = Callable[[Any], str]
@@ -39,6 +42,7 @@ def no_page(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         ("fgsm --seeds 0", "--seeds 0: give 1 or more"),
         ("fgsm --dry-run --throughput 0", "--throughput 0: give FLOPs a second"),
         ("fgsm --throughput 1e12", "add --dry-run"),
+        ("fgsm --scale medium", "unknown experiment 'fgsm': known: all, t1, t2, t3, t4, t5"),
     ],
 )
 def test_mistakes_are_one_line(cli: Cli, one_line: OneLine, command: str, words: str) -> None:
@@ -47,10 +51,25 @@ def test_mistakes_are_one_line(cli: Cli, one_line: OneLine, command: str, words:
 
 def test_the_list_has_all_tables_and_figures(cli: Cli) -> None:
     told = json.loads(cli("reproduce", "--list", "--json").out)
-    assert [each["name"] for each in told] == experiment_names()
-    assert len({name for each in told for name in each["cells"]}) == 71
+    paper = [each for each in told if each["scale"] is None]
+    assert [each["name"] for each in paper] == experiment_names()
+    assert len({name for each in paper for name in each["cells"]}) == 71
+    own = [(each["scale"], each["name"]) for each in told if each["scale"]]
+    assert ("medium", "t1") in own
+    assert ("search", "edst") in own
     table = cli("reproduce", "--list").out
     assert "Table 13" in table
+    assert "stages of --scale medium" in table
+
+
+def test_a_stage_whose_lengths_are_not_known_is_refused(
+    cli: Cli, one_line: OneLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    grid = find_grid("medium")
+    stage = replace(grid.experiments[1], provisional="its lengths are not measured")
+    monkeypatch.setattr(reproduce, "find_grid", lambda _: replace(grid, experiments=(stage,)))
+    answer = cli("reproduce", "t2", "--scale", "medium", "--output", tmp_path)
+    assert "t2 can't be trained yet: its lengths are not measured" in one_line(answer)
 
 
 @pytest.mark.slow

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetickets.data.augment import CropFlip, crop_flip, padding
-from freetickets.errors import FreeTicketsError
+from freetickets.data.augment import AUGMENTATIONS, CropFlip, crop_flip
 
 
 def pixel_by_pixel(image, pad, top, left, mirrored, reflect):
@@ -31,20 +30,20 @@ def pixel_by_pixel(image, pad, top, left, mirrored, reflect):
     height=st.integers(5, 9),
     width=st.integers(5, 9),
     pad=st.integers(1, 4),
-    name=st.sampled_from(["pad-crop-flip", "reflect-crop-flip"]),
+    border=st.sampled_from(["constant", "reflect"]),
 )
 def test_a_batch_is_augmented_like_its_images_one_by_one(
-    seed, count, channels, height, width, pad, name
+    seed, count, channels, height, width, pad, border
 ):
     rng = np.random.default_rng(seed)
     images = rng.integers(0, 256, (count, channels, height, width), dtype=np.uint8)
     draws = CropFlip.draw(rng, count, pad)
-    result = crop_flip(images, draws, name)
+    result = crop_flip(images, draws, border)
     assert result.shape == images.shape
     assert result.dtype == np.uint8
     for i, image in enumerate(images):
         expected = pixel_by_pixel(
-            image, pad, draws.top[i], draws.left[i], draws.mirrored[i], name.startswith("reflect")
+            image, pad, draws.top[i], draws.left[i], draws.mirrored[i], border == "reflect"
         )
         assert np.array_equal(result[i], expected)
 
@@ -57,13 +56,14 @@ def test_all_offsets_and_both_sides_are_drawn_evenly():
     assert abs(draws.mirrored.mean() - 0.5) < 0.01
 
 
-def test_an_image_too_small_to_be_reflected_is_refused():
-    draws = CropFlip.draw(np.random.default_rng(0), 1, 4)
-    with pytest.raises(FreeTicketsError, match="more than 4 pixels"):
-        crop_flip(np.zeros((1, 1, 4, 8), np.uint8), draws, "reflect-crop-flip")
-
-
-@pytest.mark.parametrize(("side", "pad"), [(32, 4), (28, 4), (16, 2), (14, 2), (8, 1), (3, 1)])
-def test_the_border_is_an_eighth_of_a_side(side, pad):
-    assert padding(side, side) == pad
-    assert padding(side, side + 30) == pad
+@pytest.mark.parametrize(
+    ("name", "pads"),
+    [
+        *[(name, (8, 4, 4, 2, 2, 1, 1, 1, 0)) for name in ("pad-crop-flip", "reflect-crop-flip")],
+        *[(name, (4, 2, 2, 1, 1, 1, 1, 1, 0)) for name in ("translate", "translate-alternate")],
+    ],
+)
+def test_images_move_by_an_eighth_or_a_sixteenth_of_a_side(name, pads):
+    for side, pad in zip((64, 32, 28, 16, 14, 8, 3, 2, 1), pads, strict=True):
+        assert AUGMENTATIONS[name].padding(side, side) == pad
+        assert AUGMENTATIONS[name].padding(side, side + 30) == pad

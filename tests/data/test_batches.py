@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetickets.data import Batches, LazySplit, Split, get_spec, load
+from freetickets.data.augment import AUGMENTATIONS
 from freetickets.errors import FreeTicketsError
 
 
@@ -52,10 +53,11 @@ def test_batches_of_one_are_given_if_asked_for():
     size=st.integers(4, 20),
     seed=st.integers(0, 99),
     epoch=st.integers(0, 9),
+    name=st.sampled_from(list(AUGMENTATIONS)),
     data=st.data(),
 )
-def test_an_epoch_continued_in_the_middle_is_the_same(count, size, seed, epoch, data):
-    batches = Batches(images(count), size, seed=seed, augmentation="reflect-crop-flip")
+def test_an_epoch_continued_in_the_middle_is_the_same(count, size, seed, epoch, name, data):
+    batches = Batches(images(count), size, seed=seed, augmentation=name)
     start = data.draw(st.integers(0, len(batches)))
     whole = list(batches.epoch(epoch))
     assert same(whole[start:], batches.epoch(epoch, start))
@@ -66,10 +68,11 @@ def test_an_epoch_continued_in_the_middle_is_the_same(count, size, seed, epoch, 
     size=st.integers(8, 20),
     world=st.integers(1, 4),
     shuffle=st.booleans(),
+    name=st.sampled_from(list(AUGMENTATIONS)),
 )
-def test_the_ranks_share_the_batch_of_one_rank(count, size, world, shuffle):
+def test_the_ranks_share_the_batch_of_one_rank(count, size, world, shuffle, name):
     split = images(count)
-    options = {"augmentation": "pad-crop-flip", "seed": 5, "shuffle": shuffle}
+    options = {"augmentation": name, "seed": 5, "shuffle": shuffle}
     alone = list(Batches(split, size, **options).epoch(1))
     ranks = [Batches(split, size, rank=r, world=world, **options) for r in range(world)]
     parts = [list(rank.epoch(1)) for rank in ranks]
@@ -103,6 +106,49 @@ def test_epochs_and_seeds_differ_in_order_and_crops():
     assert not same(first, Batches(images(40), 20, seed=0).epoch(1))
     fixed = Batches(images(40), 20, shuffle=False, augmentation="pad-crop-flip")
     assert not same(fixed.epoch(0), fixed.epoch(1))
+
+
+def unmoved(size: int) -> Split:
+    """Images whose left half tells their number, the right half is black, without a border."""
+    split = images(size, size=8)
+    split.inputs[..., :4] = torch.arange(1, size + 1).view(-1, 1, 1, 1)
+    split.inputs[..., 4:] = 0
+    return split
+
+
+def sides(batches: Batches, epoch: int) -> dict[int, bool]:
+    """Which images an epoch shows mirrored, by number."""
+    return {
+        int(number): bool(image[0, 4, 0] == 0)
+        for inputs, labels in batches.epoch(epoch)
+        for image, number in zip(inputs, labels, strict=True)
+    }
+
+
+def test_two_epochs_show_each_image_both_ways():
+    batches = Batches(unmoved(60), 7, augmentation="translate-alternate", seed=3)
+    first, second, third = (sides(batches, epoch) for epoch in range(3))
+    assert len(first) == 60
+    assert second == {number: not mirrored for number, mirrored in first.items()}
+    assert third == first
+    assert 15 < sum(first.values()) < 45
+    other = Batches(unmoved(60), 20, augmentation="translate-alternate", seed=4)
+    assert sides(other, 0) != first
+    # An image's side is its own, however the epoch is cut into batches.
+    assert sides(Batches(unmoved(60), 20, augmentation="translate-alternate", seed=3), 0) == first
+
+
+def test_translation_alone_mirrors_nothing_and_moves_both_ways_by_every_offset():
+    batches = Batches(unmoved(60), 30, augmentation="translate")
+    assert not any(any(sides(batches, epoch).values()) for epoch in range(3))
+    split = Split(torch.zeros(900, 1, 32, 32, dtype=torch.uint8), torch.arange(900))
+    split.inputs[:, 0, 16, 16] = 255
+    found = {
+        tuple(place)
+        for inputs, _ in Batches(split, 90, augmentation="translate").epoch(0)
+        for place in (inputs[:, 0] == 1).nonzero()[:, 1:].tolist()
+    }
+    assert found == {(row, column) for row in range(14, 19) for column in range(14, 19)}
 
 
 def test_images_are_normalised_by_channel():

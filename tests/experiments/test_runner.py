@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from freetickets.errors import FreeTicketsError, StoppedError
 from freetickets.experiments import Cell, Needs, runner
 from freetickets.experiments.progress import CellProgress
-from freetickets.experiments.results import Results
+from freetickets.experiments.results import Results, read_answers
 from freetickets.experiments.runner import Runner
 from freetickets.experiments.scales import Data, Scale, Stand
 from freetickets.experiments.stand_ins import StandIns
@@ -69,6 +70,11 @@ def test_a_result_says_all_that_tables_need(tiny: Runner) -> None:
     assert record["data"] == STAND.data.text
     assert record["model"] == "mlp-8"
     assert record["ledger"]["relative_flops"] == tiny.price(task).relative_flops
+    assert [phase["phase"] for phase in record["ledger"]["phases"]] == [
+        "explore", "refine 1", "refine 2",
+    ]  # fmt: skip
+    assert record["settings"]["batch_size"] == 16
+    assert record["origin"]["torch"] == torch.__version__
     assert record["notes"] == [
         "negatives of fashion-mini stands for svhn",
         "shuffled tiles of fashion-mini stands for cifar100",
@@ -79,6 +85,37 @@ def test_a_result_says_all_that_tables_need(tiny: Runner) -> None:
     assert found["metrics"]["ensemble"]["accuracy"] == pytest.approx(
         metrics["ensemble"]["accuracy"]
     )
+
+
+def test_the_answers_to_each_image_are_kept_beside_the_scores(tiny: Runner) -> None:
+    record = tiny.run(replace(TWO, needs=EVERYTHING))
+    metrics = record["metrics"]
+    kept = Results.load(tiny.folder).get(TWO.cell, 0)
+    assert kept is not None
+    answers = read_answers(tiny.folder, kept)
+    scores = [*metrics["members"], metrics["ensemble"]]
+    for found, own in zip(answers.scores(), scores, strict=True):
+        assert found == pytest.approx(own, abs=1e-4)
+    corrupted = answers.shifted["corruptions"]
+    (shift,) = metrics["shift"].values()
+    assert (corrupted.versions, corrupted.correct.shape) == (2 * 5, (3, 10))
+    accuracy = corrupted.correct[-1].sum() / (10 * 10)
+    assert accuracy == pytest.approx(shift["means"]["given"]["accuracy"])
+    assert set(answers.unknown) == {"test", *metrics["ood"]}
+
+
+def test_a_cell_whose_answers_are_lost_or_damaged_is_not_finished(tiny: Runner) -> None:
+    tiny.run(DENSE)
+    path = tiny.folder / "results" / DENSE.cell.name / "0.npz"
+    data = path.read_bytes()
+    for damage in (path.unlink, lambda: path.write_bytes(data[:-1])):
+        damage()
+        assert tiny.result(DENSE) is None
+        with pytest.raises(FreeTicketsError, match="is damaged"):
+            Results.load(tiny.folder)
+        tiny.run(DENSE)
+        assert tiny.result(DENSE) is not None
+        assert path.exists()
 
 
 def test_a_finished_cell_is_not_repeated(tiny: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,12 +115,14 @@ def test_it_trains_predicts_and_is_loaded_again(
         assert np.array_equal(ft.load(folder).member_proba(x), found)
 
 
-@pytest.mark.parametrize("model", ["cnn-4", "wrn-10-1", "fast-4-4-4"])
+@pytest.mark.parametrize(
+    ("model", "recipe"), [("cnn-4", "fast"), ("wrn-10-1", "small"), ("fast-4-4-4", "fast")]
+)
 @pytest.mark.parametrize("name", METHODS)
-def test_it_works_on_images(name: str, model: str) -> None:
+def test_it_works_on_images(name: str, model: str, recipe: str) -> None:
     method, members = SMALL[name]
     images = np.random.default_rng(0).integers(0, 255, (40, 3, 9, 9), dtype=np.uint8)
-    settings = {**SETTINGS, "epochs": 4, "batch_size": 16}
+    settings = {**SETTINGS, "epochs": 4, "batch_size": 16, "recipe": recipe}
     ensemble = method.fit(model, (images, np.arange(40) % 3), **settings)
     assert ensemble.member_proba(images[:5]).shape == (members, 5, 3)
 
@@ -141,16 +143,19 @@ def test_it_works_on_a_transformer(name: str, features: tuple[Tensor, Tensor]) -
     assert not np.allclose(found[0], found[1])
 
 
+@pytest.mark.parametrize("recipe", ["small", "fast"])
 @pytest.mark.parametrize("name", METHODS)
 def test_killed_again_and_again_it_ends_the_same(
     name: str,
+    recipe: str,
     features: tuple[Tensor, Tensor],
     tmp_path: Path,
     kill_every: Callable[[int, Callable[[], None]], int],
     digests: Callable[[Path], dict[str, str]],
 ) -> None:
     method, _ = SMALL[name]
-    settings = {**SETTINGS, "epochs": 6, "checkpoint_seconds": 0, "model_options": {"dropout": 0.2}}
+    settings = {**SETTINGS, "epochs": 6, "checkpoint_seconds": 0, "recipe": recipe}
+    settings["model_options"] = {"dropout": 0.2}
 
     def train(folder: str) -> None:
         method.fit("mlp-8-8", features, output=tmp_path / folder, **settings)

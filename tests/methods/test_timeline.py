@@ -8,7 +8,19 @@ import math
 
 import pytest
 
-from freetickets.methods import DST, EDST, Setting, Timeline, get_recipe
+from freetickets.methods import (
+    DST,
+    EDST,
+    LTR,
+    MIMO,
+    Dense,
+    Method,
+    Setting,
+    Static,
+    Timeline,
+    TreeNet,
+    get_recipe,
+)
 from freetickets.methods.plan import (
     Collect,
     Escape,
@@ -190,3 +202,47 @@ def test_a_pruning_that_begins_late_in_a_short_phase_still_begins_before_it_ends
     phase = Phase("prune", (Stretch(1, 0.1),), 0.8, pruning=PruningPlan(begin=0.9, interval=1))
     timeline = Timeline(Run(0, (Phase("begin", (Stretch(1, 0.1),)), phase)), 2)
     assert [timeline.sparsity(step) for step in (1, 2, 3, 4)] == [None, None, 0.0, 0.8]
+
+
+def straight(start: float, end: float, steps: int) -> list[float]:
+    """Rates that would reach the end one step after the last."""
+    return [start + (end - start) * step / steps for step in range(steps)]
+
+
+def rates(run: Run, steps_per_epoch: int) -> list[float]:
+    timeline = Timeline(run, steps_per_epoch)
+    return [timeline.lr(step) for step in range(1, timeline.steps + 1)]
+
+
+@pytest.mark.parametrize("method", [Dense(), DST(), Static(), MIMO(), TreeNet()])
+def test_the_fast_recipe_trains_in_one_cycle_of_ten_epochs(method: Method) -> None:
+    run = method.plan(Setting(get_recipe("fast"))).runs[-1]
+    cycle = [*straight(0.02, 0.1, 2 * 391), *straight(0.1, 0.0, 8 * 391)]
+    assert rates(run, 391) == pytest.approx(cycle, rel=1e-9)
+
+
+@pytest.mark.parametrize("height", [None, 0.5, 1.0])
+def test_the_fast_recipe_gives_each_refinement_a_cycle_of_its_own(height: float | None) -> None:
+    method = EDST(tickets=3, refinement_height=height)
+    plan = method.plan(Setting(get_recipe("fast"), epochs=115.2, lr=0.2))
+    unit = 64 * 40  # steps of a dense training as long as this one
+    peak = 0.2 * (height or 1.0)
+    expected = [*straight(0.04, 0.2, unit // 5), *[0.2] * (2 * unit // 5)]
+    expected += straight(peak, 0.0, 2 * unit // 5) * 3
+    assert plan.dense_epochs == pytest.approx(64)
+    assert len(expected) == 1.8 * unit
+    assert rates(plan.runs[0], 40) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_refinement_can_begin_higher_in_a_recipe_of_steps_too() -> None:
+    (run,) = EDST(tickets=1, refinement_height=0.3).plan(Setting(get_recipe("cifar"))).runs
+    expected = [0.1] * 150 + [0.03] * 50 + [0.003] * 50
+    assert rates(run, 1) == pytest.approx(expected)
+
+
+def test_rewinding_goes_back_into_the_warm_up_of_the_cycle() -> None:
+    search, *retrainings = LTR(tickets=2).plan(Setting(get_recipe("fast"))).runs
+    whole = rates(Dense().plan(Setting(get_recipe("fast"))).runs[0], 400)
+    assert rates(search, 400) == pytest.approx(whole, rel=1e-9)
+    for run in retrainings:
+        assert rates(run, 400) == pytest.approx(whole[200:], rel=1e-9)

@@ -16,7 +16,7 @@ from freetickets.report.figures import (
     training_curves,
 )
 from freetickets.report.figures.cost import pareto_front
-from freetickets.report.figures.training import phase_spans
+from freetickets.report.figures.training import learning_rates, phase_spans
 
 from .conftest import log_rows, scores
 
@@ -124,6 +124,41 @@ def test_phases_of_several_trainings_carry_the_number_of_theirs(write_run):
     labels = [span.label for span in phase_spans(run.log)]
     assert labels[0] == "1: explore"
     assert labels[-1] == "2: refine 2"
+
+
+def write_cycles(write_run, **settings):
+    """Two dense trainings of five epochs in cycles of 10 steps an epoch: one up, four down."""
+    config = {"method": "dense", "options": {"tickets": 2}, "dataset": "tiny", "model": "mlp-30"}
+    config |= {"recipe": "fast", "lr": 0.1, "epochs": 5, **settings}
+    log = log_rows([("train", 5, "collect")], runs=2)
+    for row in log:
+        step = row["step"]
+        row["lr"] = 0.02 + 0.008 * (step - 1) if step <= 10 else 0.1 * (51 - step) / 40
+    (run,) = read_runs([write_run(str(settings), config=config, log=log)])
+    return run
+
+
+def test_cycles_are_drawn_as_they_are_and_not_as_stairs(write_run):
+    run = write_cycles(write_run)
+    curve = learning_rates(run)
+    assert curve == sorted(curve, key=lambda point: point[0])
+    for epoch, rate in curve:
+        within = epoch % 5
+        exact = 0.02 + 0.08 * within if within < 1 else 0.1 * (5 - within) / 4
+        assert rate == pytest.approx(exact) or epoch in (5, 10)
+    rates = dict(curve)
+    assert rates[1] == rates[6] == pytest.approx(0.1)  # no row of the log has the peak
+    assert rates[5] == pytest.approx(0.02)  # where the second network begins
+    assert curve[0] == (0, pytest.approx(0.02))
+    assert curve[-1][0] == 10
+
+
+def test_the_log_is_drawn_where_the_plan_of_today_is_another(write_run):
+    assert learning_rates(write_cycles(write_run, lr=0.2)) == []
+    assert learning_rates(write_cycles(write_run, epochs=4)) == []
+    assert learning_rates(write_cycles(write_run, recipe="unheard-of")) == []
+    assert learning_rates(write_cycles(write_run, recipe="cifar")) == []
+    assert training_curves(write_cycles(write_run, lr=0.3))
 
 
 def test_many_short_phases_are_named_as_far_as_there_is_room(write_run):

@@ -5,9 +5,11 @@ import torch
 from torch import nn
 
 from freetickets.config import OPTIMIZERS
-from freetickets.errors import UnknownNameError
-from freetickets.methods import BatchEnsemble
+from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.methods import BatchEnsemble, Phase, Run, SparseOptions, Stretch, Timeline
+from freetickets.training.compute import make_compute
 from freetickets.training.optimizer import OptimizerOptions, make_optimizer
+from freetickets.training.session import Session
 
 
 def network() -> nn.Module:
@@ -58,3 +60,63 @@ def test_momentum_reaches_sgd_and_rmsprop() -> None:
         optimizer = make_optimizer(network(), OptimizerOptions(name, momentum=0.7))
         assert optimizer.param_groups[0]["momentum"] == 0.7
     assert isinstance(make_optimizer(network(), OptimizerOptions()), torch.optim.SGD)
+
+
+def factors(model: nn.Module, wanted: dict[str, float], **options: bool) -> dict[str, float]:
+    optimizer = make_optimizer(model, OptimizerOptions(lr_factors=wanted, **options))
+    found = {id(p): g["lr_factor"] for g in optimizer.param_groups for p in g["params"]}
+    return {name: found[id(p)] for name, p in model.named_parameters()}
+
+
+def test_factors_reach_the_parameters_that_they_name() -> None:
+    plain = dict.fromkeys(("0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"), 1.0)
+    assert factors(network(), {}) == plain
+    assert factors(network(), {"norm-bias": 64}) == {**plain, "1.bias": 64}
+    for spare in (True, False):  # decay and factors don't mind one another
+        found = factors(network(), {"norm-weight": 2, "3": 0.5, "0.b*": 3}, decay_norms=spare)
+        assert found == {**plain, "1.weight": 2, "3.weight": 0.5, "3.bias": 0.5, "0.bias": 3}
+    assert factors(nn.BatchNorm1d(2), {"norm-bias": 4}) == {"weight": 1, "bias": 4}
+    assert set(factors(nn.Linear(2, 2), {"norm-bias": 4}).values()) == {1}
+    ensemble = BatchEnsemble(members=2).transform(network())
+    norms = {name for name, factor in factors(ensemble, {"norm-bias": 4}).items() if factor == 4}
+    assert norms == {name for name in dict(ensemble.named_parameters()) if name.endswith("1.bias")}
+    assert len(norms) == 1
+
+
+def test_a_factor_that_fits_nothing_or_meets_another_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="lr_factors 'norm-bia': did you mean 'norm-bias'"):
+        factors(network(), {"norm-bia": 2})
+    with pytest.raises(FreeTicketsError, match=r"'norm-bias' and '1\.\*' both fit 1\.bias"):
+        factors(network(), {"norm-bias": 2, "1.*": 3})
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_steps_are_those_of_a_plain_loop_with_two_groups(nesterov: bool) -> None:
+    torch.manual_seed(0)
+    ours, theirs = network(), network()
+    theirs.load_state_dict(ours.state_dict())
+    x, y = torch.randn(12, 4, 1, 3, 3), torch.randint(2, (12, 4))
+    schedule = (Stretch(1, 0.02, 0.1, "linear"), Stretch(2, 0.1, 0.0, "linear"))
+    run = Run(0, (Phase("train", schedule),))
+    options = OptimizerOptions(
+        nesterov=nesterov, weight_decay=0.01, lr_factors={"norm-bias": 8.0, "norm-weight": 8.0}
+    )
+    session = Session(
+        run, Timeline(run, 4), ours, make_compute("cpu", False), options, SparseOptions(), 0.0,
+        "masked",
+    )  # fmt: skip
+    norm = list(theirs[1].parameters())  # type: ignore[index]
+    others = [p for p in theirs.parameters() if all(p is not each for each in norm)]
+    optimizer = torch.optim.SGD(
+        [{"params": others}, {"params": norm}],
+        lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=nesterov,
+    )  # fmt: skip
+    for step in range(12):
+        rate = 0.02 + 0.08 * step / 4 if step < 4 else 0.1 * (12 - step) / 8
+        optimizer.param_groups[0]["lr"], optimizer.param_groups[1]["lr"] = rate, 8 * rate
+        session.step(step + 1, x[step], y[step], keep_gradients=False)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(theirs(x[step]), y[step]).backward()
+        optimizer.step()
+    for name, value in ours.state_dict().items():
+        torch.testing.assert_close(value, theirs.state_dict()[name], msg=name)

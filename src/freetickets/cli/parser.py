@@ -19,7 +19,7 @@ from ..methods import METHODS, get_method
 from . import bench, compare, corrupt, evaluate, lists, plan, predict, report, reproduce, train
 
 _SHORT = {"batch_size": "-b", "workers": "-j", "output": "-o"}
-_SWITCHES = ("--json", "--quiet", "--amp", "--sync-batchnorm")
+_SWITCHES = ("--json", "--quiet", "--amp", "--sync-batchnorm", "--nesterov", "--no-nesterov")
 _NOT_FLAGS = ("method", "options", "model_options")
 
 
@@ -37,6 +37,20 @@ class _Parser(argparse.ArgumentParser):
             hint = f"did you mean {near[0]}?" if near else f"see {self.prog} --help"
             message = f"unknown flag {found[1]}: {hint}"
         self.exit(2, f"freetickets: {message}\n")
+
+
+class _Factors(argparse.Action):
+    """Reads "name=factor" one or several times."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
+        try:
+            pairs = [text.rpartition("=") for text in values]
+            factors = {name: float(factor) for name, _, factor in pairs}
+        except ValueError:
+            factors = {"": 0.0}
+        if "" in factors:
+            parser.error(f"{flag} takes names and factors, such as norm-bias=64")
+        setattr(namespace, self.dest, factors)
 
 
 def _known_flags(parser: argparse.ArgumentParser) -> list[str]:
@@ -129,10 +143,14 @@ def _add_fields(group: Any, kind: type, skip: Sequence[str]) -> None:
         plain = [t for t in typing.get_args(hints[each.name]) if t is not type(None)]
         wanted = plain[0] if plain else hints[each.name]
         options: dict[str, Any] = {"dest": each.name, "help": text}
-        if wanted is bool:
+        if wanted is bool and plain:  # None is neither
+            options.update(action=argparse.BooleanOptionalAction)
+        elif wanted is bool:
             options.update(action="store_true", default=None)
         elif typing.get_origin(hints[each.name]) is tuple:
             options.update(nargs="*", metavar="PATTERN")
+        elif typing.get_origin(wanted) is dict:
+            options.update(nargs="*", metavar="NAME=FACTOR", action=_Factors)
         else:
             options.update(type=wanted, metavar=wanted.__name__.upper())
         if each.default not in (None, (), False) and isinstance(each.default, (int, float, str)):

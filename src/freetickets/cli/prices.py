@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import groupby
 
 from rich.console import Console
 from rich.table import Table
 
-from ..experiments import load
+from ..experiments import Experiment
 from ..experiments.pricing import Price, PriceList
 from ..progress import duration
 
 _COLUMNS = ("", "x dense", "paper", "differs", "FLOPs", "time", "done")
 
 
-def print_prices(prices: PriceList) -> None:
+def print_prices(prices: PriceList, experiments: Iterable[Experiment]) -> None:
     """Prints a table for each experiment, and what is left to pay in all."""
     console = Console(highlight=False)
+    titles = {each.name: f"{each.name}: {each.title} ({each.paper})" for each in experiments}
     for name, group in groupby(prices.prices, key=lambda price: price.experiment):
-        console.print(_table(name, list(group)))
+        console.print(_table(titles[name], list(group)))
     done = f"{prices.finished} of {prices.tasks} trainings are finished"
     time = "" if prices.seconds is None else f", about {duration(prices.seconds)} of training"
     print(f"{done}; {prices.flops:.3g} FLOPs are left{time}")
@@ -28,9 +30,8 @@ def print_prices(prices: PriceList) -> None:
         print("* can't be derived: the notes of the experiment say why")
 
 
-def _table(name: str, prices: list[Price]) -> Table:
-    experiment = load(name)
-    table = Table(title=f"{name}: {experiment.title} ({experiment.paper})")
+def _table(title: str, prices: list[Price]) -> Table:
+    table = Table(title=title)
     for column in _COLUMNS:
         table.add_column(column, justify="right" if column else "left")
     for price in prices:

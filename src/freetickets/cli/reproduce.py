@@ -3,6 +3,7 @@
 freetickets reproduce --list
 freetickets reproduce all --scale paper --dry-run --throughput 1e14
 freetickets reproduce cifar10 diversity --scale small --data-dir data
+freetickets reproduce all --scale medium --data-dir data
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FreeTicketsError, UnknownNameError
-from ..experiments import Experiment, cells, experiment_names, load
-from ..experiments.scales import SCALES, get_scale
+from ..experiments import Experiment, cells
+from ..experiments.grid import Grid, find_grid, grid_names
+from ..experiments.scales import SCALES
 from ..launch.options import add_flags as add_launch_flags
 from ..launch.options import launcher_from, under_torchrun
 from ..lock import hold
@@ -23,13 +25,12 @@ if TYPE_CHECKING:
     from ..experiments.runner import Runner
     from ..experiments.tasks import Task
 
-_ALL = "all"
-
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this command."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="of --list, or all")
     sizes = "; ".join(f"{scale.name}: {scale.summary}" for scale in SCALES.values())
+    sizes += f"; {', '.join(grid_names())}: with experiments of their own, see --list"
     parser.add_argument("--scale", default="small", help=f"{sizes} (default: small)")
     parser.add_argument("--list", action="store_true", help="show the experiments and stop")
     parser.add_argument("--dry-run", action="store_true", help="show cells, FLOPs, time; and stop")
@@ -50,39 +51,31 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> int:
     """Lists, prices, or trains and measures."""
-    scale = get_scale(parsed.scale)
+    grid = find_grid(parsed.scale)
     if parsed.list:
-        _print_list([load(name) for name in experiment_names()], parsed.json)
+        _print_lists(parsed.json)
         return 0
-    experiments = _chosen(parsed.names)
+    experiments = grid.choose(parsed.names)
     _check(parsed)
 
     from ..experiments.progress import CellProgress
     from ..experiments.runner import Runner
-    from ..experiments.tasks import make_tasks
 
-    runner = Runner(scale, parsed.output, parsed.data_dir, parsed.device, parsed.workers)
-    tasks = make_tasks(experiments, runner.scale, parsed.seeds, parsed.only)
+    runner = Runner(grid.scale, parsed.output, parsed.data_dir, parsed.device, parsed.workers)
+    tasks = grid.tasks(experiments, parsed.seeds, parsed.only)
     if not tasks:
         raise FreeTicketsError(f"none of these experiments has a cell of {', '.join(parsed.only)}")
     if parsed.dry_run:
         _print_dry_run(experiments, runner, tasks, parsed)
         return 0
+    for each in experiments:
+        if each.provisional:
+            raise FreeTicketsError(f"{each.name} can't be trained yet: {each.provisional}")
     if parsed.cell is not None:
         _run_cell(runner, next(task for task in tasks if task.name == parsed.cell))
         return 0
     with hold(runner.folder, CellProgress(parsed.quiet).line):
         return _run(experiments, runner, tasks, parsed)
-
-
-def _chosen(names: list[str]) -> list[Experiment]:
-    known = experiment_names()
-    if not names:
-        raise FreeTicketsError("name experiments, or all: see freetickets reproduce --list")
-    for name in names:
-        if name not in (_ALL, *known):
-            raise UnknownNameError("experiment", name, [_ALL, *known])
-    return [load(name) for name in known if _ALL in names or name in names]
 
 
 def _check(parsed: argparse.Namespace) -> None:
@@ -155,31 +148,43 @@ def _cell_command(parsed: argparse.Namespace) -> list[str]:
     return [*command, "--cell"]
 
 
-def _print_list(experiments: list[Experiment], as_json: bool) -> None:
+def _print_lists(as_json: bool) -> None:
+    grids = [find_grid("paper"), *map(find_grid, grid_names())]
     if as_json:
         told: list[dict[str, Any]] = [
             {
                 "name": each.name,
+                "scale": grid.scale.name if grid.staged else None,
                 "title": each.title,
                 "paper": each.paper,
                 "seeds": each.seeds,
                 "cells": [cell.name for cell in cells(each)],
             }
-            for each in experiments
+            for grid in grids
+            for each in grid.experiments
         ]
         print(json.dumps(told, indent=2))
         return
+    for grid in grids:
+        _print_list(grid)
+
+
+def _print_list(grid: Grid) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="the paper's tables and figures")
-    for column in ("name", "title", "in the paper", "cells", "new cells", "seeds"):
+    name = grid.scale.name
+    title = f"stages of --scale {name}" if grid.staged else "the paper's tables and figures"
+    table = Table(title=title)
+    place = () if grid.staged else ("in the paper",)
+    for column in ("name", "title", *place, "cells", "new cells", "seeds"):
         table.add_column(column, justify="right" if column.endswith(("cells", "seeds")) else "left")
     seen: set[Any] = set()
-    for each in experiments:
+    for each in grid.experiments:
         own = set(cells(each))
+        where = () if grid.staged else (each.paper,)
         numbers = (str(len(own)), str(len(own - seen)), str(each.seeds))
-        table.add_row(each.name, each.title, each.paper, *numbers)
+        table.add_row(each.name, each.title, *where, *numbers)
         seen |= own
     Console(highlight=False).print(table)
 
@@ -196,4 +201,4 @@ def _print_dry_run(
         return
     for line in runner.missing_data:
         print(line)
-    print_prices(prices)
+    print_prices(prices, experiments)

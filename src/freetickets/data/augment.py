@@ -8,12 +8,40 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FreeTicketsError
 
-# How NumPy fills the border, by the name of the augmentation.
-PAD_MODES: dict[str, Literal["constant", "reflect"]] = {
-    "pad-crop-flip": "constant",
-    "reflect-crop-flip": "reflect",
+@dataclass(frozen=True)
+class Augmentation:
+    """How images in memory are moved and mirrored.
+
+    Attributes:
+        border: How NumPy fills what an image leaves free.
+        part: The images move by up to this part of a side: 8 for an eighth.
+        flip: "random", "never", or "alternate": in every second epoch an image is mirrored if it
+            was not in the one before, so that two epochs show it both ways.
+    """
+
+    border: Literal["constant", "reflect"]
+    part: int
+    flip: Literal["random", "alternate", "never"]
+
+    def padding(self, height: int, width: int) -> int:
+        """Return how many pixels an image may move by; at least one, if it has two.
+
+        Example:
+            >>> [AUGMENTATIONS["pad-crop-flip"].padding(side, side) for side in (32, 28, 16)]
+            [4, 4, 2]
+            >>> [AUGMENTATIONS["translate"].padding(side, side) for side in (32, 28, 1)]
+            [2, 2, 0]
+        """
+        side = min(height, width)
+        return min(side - 1, max(1, round(side / self.part)))
+
+
+AUGMENTATIONS = {
+    "pad-crop-flip": Augmentation("constant", 8, "random"),
+    "reflect-crop-flip": Augmentation("reflect", 8, "random"),
+    "translate": Augmentation("reflect", 16, "never"),
+    "translate-alternate": Augmentation("reflect", 16, "alternate"),
 }
 
 
@@ -45,30 +73,20 @@ class CropFlip:
         return CropFlip(self.pad, self.top[which], self.left[which], self.mirrored[which])
 
 
-def padding(height: int, width: int) -> int:
-    """Return how many pixels an image is padded by: an eighth of a side, as CIFAR's 4 of 32.
-
-    Example:
-        >>> [padding(side, side) for side in (32, 28, 16)]
-        [4, 4, 2]
-    """
-    return max(1, round(min(height, width) / 8))
-
-
-def crop_flip(images: npt.NDArray[Any], draws: CropFlip, augmentation: str) -> npt.NDArray[Any]:
+def crop_flip(
+    images: npt.NDArray[Any], draws: CropFlip, border: Literal["constant", "reflect"]
+) -> npt.NDArray[Any]:
     """Pad images (N, C, H, W), crop them back to H x W, and mirror some.
 
     Example:
         >>> image = np.arange(1, 10).reshape(1, 1, 3, 3)
         >>> up_and_left = CropFlip(1, np.array([0]), np.array([0]), np.array([False]))
-        >>> crop_flip(image, up_and_left, "pad-crop-flip")[0, 0].tolist()
+        >>> crop_flip(image, up_and_left, "constant")[0, 0].tolist()
         [[0, 0, 0], [0, 1, 2], [0, 4, 5]]
     """
     height, width = images.shape[2:]
-    if augmentation == "reflect-crop-flip" and min(height, width) <= draws.pad:
-        raise FreeTicketsError(f"reflect-crop-flip needs more than {draws.pad} pixels a side")
-    border = ((0, 0), (0, 0), (draws.pad, draws.pad), (draws.pad, draws.pad))
-    padded = np.pad(images, border, mode=PAD_MODES[augmentation])
+    sides = ((0, 0), (0, 0), (draws.pad, draws.pad), (draws.pad, draws.pad))
+    padded = np.pad(images, sides, mode=border)
     # All crops of all images as a view; indexing copies only the drawn ones.
     crops = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
     chosen: npt.NDArray[Any] = crops[np.arange(len(images)), :, draws.top, draws.left]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,14 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from ..errors import FreeTicketsError
-from .augment import PAD_MODES, CropFlip, crop_flip, padding
+from .augment import AUGMENTATIONS, CropFlip, crop_flip
 from .decode import centre_crop, fit, open_image, pixels, random_crop
 from .split import LazySplit, Split
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 # What a random number is for, so that no two uses share a stream.
-_ORDER, _CROP_FLIP, _DECODE = range(3)
+_ORDER, _CROP_FLIP, _DECODE, _SIDE = range(4)
 
 
 class Batches:
@@ -133,17 +134,26 @@ class Batches:
         return self._from_disk(self.split, epoch, start)
 
     def _in_memory(self, split: Split, epoch: int, start: int) -> Iterator[Batch]:
-        order = self._order(epoch)
+        order, augmentation = self._order(epoch), AUGMENTATIONS.get(self.augmentation)
+        mirrored = np.zeros(len(split), bool)
+        if augmentation is not None and augmentation.flip == "alternate":
+            # Each image begins on a side of its own, and changes it from epoch to epoch.
+            rng = np.random.default_rng([self.seed, 0, _SIDE])
+            mirrored = rng.integers(0, 2, size=len(split)) != epoch % 2
         for batch in range(start, len(self)):
             mine = self._slice(batch)
             indices = torch.from_numpy(order[mine])
             inputs = split.inputs.index_select(0, indices)
-            if self.augmentation != "none":
+            if augmentation is not None:
                 rng = np.random.default_rng([self.seed, epoch, _CROP_FLIP, batch])
                 first = batch * self.batch_size
-                draws = CropFlip.draw(rng, self.size(batch), padding(*inputs.shape[2:]))
+                pad = augmentation.padding(*inputs.shape[2:])
+                draws = CropFlip.draw(rng, self.size(batch), pad)
                 draws = draws.part(mine.start - first, mine.stop - first)
-                inputs = torch.from_numpy(crop_flip(inputs.numpy(), draws, self.augmentation))
+                if augmentation.flip != "random":
+                    draws = replace(draws, mirrored=mirrored[order[mine]])
+                moved = crop_flip(inputs.numpy(), draws, augmentation.border)
+                inputs = torch.from_numpy(moved)
             yield self._normalise(inputs), split.labels.index_select(0, indices)
 
     def _from_disk(self, split: LazySplit, epoch: int, start: int) -> Iterator[Batch]:
@@ -228,7 +238,7 @@ def _check_augmentation(split: Split | LazySplit, augmentation: str) -> None:
     if isinstance(split, LazySplit):
         known, kind = ["imagenet"], "image files"
     elif split.inputs.dtype == torch.uint8 and split.inputs.ndim == 4:
-        known, kind = list(PAD_MODES), "images in memory"
+        known, kind = list(AUGMENTATIONS), "images in memory"
     else:
         known, kind = [], "features"
     if augmentation not in known:

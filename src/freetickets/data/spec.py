@@ -27,8 +27,8 @@ class DatasetSpec:
         test_size: Number of test samples.
         mean: Mean of each channel in [0, 1]; empty if the inputs are ready for the network.
         std: Standard deviation of each channel; empty as for `mean`.
-        augmentation: "none", "pad-crop-flip" (zeros), "reflect-crop-flip" or "imagenet".
-        recipe: Name of the training recipe: "small", "cifar" or "imagenet".
+        augmentation: "none", "imagenet", or a name of `augment.AUGMENTATIONS`.
+        recipe: Name of the training recipe: "small", "cifar", "imagenet" or "fast".
         source: Where it comes from and under which licence.
     """
 

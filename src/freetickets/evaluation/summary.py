@@ -20,6 +20,9 @@ from .tickets import digest_tickets
 Tell = Callable[[str], None]
 Scores = dict[str, Any]
 
+# Where the predictions of each kind of set lie.
+_PLACES = {"shift": "*-c/*.npz", "ood": "ood/*.npz", "attack": "attacks/*.npz"}
+
 
 def summarise(
     folder: str | Path, *, adjusted: Scores | None = None, tell: Tell | None = None
@@ -40,7 +43,7 @@ def summarise(
         FreeTicketsError: There are no predictions of the test set, or other tickets made them.
     """
     folder = Path(folder)
-    test = _test_predictions(folder)
+    test = saved_test(folder)
     files = _Files(folder, test, tell)
     scores = test.scores()
     if test.info.get("settings"):
@@ -73,7 +76,7 @@ def summarise_first(folder: str | Path, members: int, *, sets: bool = True) -> S
         The keys of metrics.json that these have.
     """
     folder = Path(folder)
-    test = _first(_test_predictions(folder), members)
+    test = _first(saved_test(folder), members)
     scores = test.scores()
     if members > 1:
         scores["diversity"] = _diversity(test)
@@ -91,7 +94,26 @@ def _first(saved: Predictions, members: int) -> Predictions:
     return saved.adjusted(range(members), None)
 
 
-def _test_predictions(folder: Path) -> Predictions:
+def saved_sets(folder: Path, test: Predictions, kind: str) -> list[Path]:
+    """The files of one kind of set that the networks of the test predictions have made.
+
+    Args:
+        folder: The run's.
+        test: What `saved_test` returned.
+        kind: "shift", "ood" or "attack".
+
+    Raises:
+        FreeTicketsError: Other networks made one of them, or it is damaged.
+    """
+    return _Files(folder, test, None).fitting(_PLACES[kind], kind)
+
+
+def saved_test(folder: Path) -> Predictions:
+    """The predictions of a run's test set.
+
+    Raises:
+        FreeTicketsError: There are none, or other tickets made them.
+    """
     files = sorted((folder / "predictions").glob("*.npz"))
     found = [(path, read_info(path)) for path in files]
     candidates = [path for path, info in found if info is None or "kind" not in info]
@@ -259,8 +281,8 @@ def _natural(files: _Files) -> Scores:
 
 
 def _ood(files: _Files, test: Predictions) -> Scores:
-    paths = files.fitting("ood/*.npz", "ood")
-    inside = _novelty(test) if paths else {}
+    paths = files.fitting(_PLACES["ood"], "ood")
+    inside = novelties(test) if paths else {}
     found = {}
     most = test.info.get("samples")
     for path in paths:
@@ -269,7 +291,7 @@ def _ood(files: _Files, test: Predictions) -> Scores:
         if most is not None and (count is None or count > most):
             files.leave_out(path, f"is for more than the {most:,} test samples that are saved")
             continue
-        outside = _novelty(saved)
+        outside = novelties(saved)
         found[path.stem] = {
             "samples": len(saved.labels),
             **{
@@ -284,7 +306,7 @@ def _ood(files: _Files, test: Predictions) -> Scores:
     return found
 
 
-def _novelty(saved: Predictions) -> dict[str, npt.NDArray[np.float64]]:
+def novelties(saved: Predictions) -> dict[str, npt.NDArray[np.float64]]:
     """How unknown each sample is, by each score; one member has no mutual information."""
     members = saved.members()
     return {
@@ -298,7 +320,7 @@ def _novelty(saved: Predictions) -> dict[str, npt.NDArray[np.float64]]:
 
 def _attacks(files: _Files, test: Predictions) -> Scores:
     found = {}
-    for path in files.fitting("attacks/*.npz", "attack"):
+    for path in files.fitting(_PLACES["attack"], "attack"):
         saved = files.load(path)
         parts = saved.parts
         labels = parts[0].labels

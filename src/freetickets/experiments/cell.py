@@ -16,6 +16,9 @@ class Cell:
         dataset: The key of the data set; a scale says which data stand for it.
         model: The paper's network; a scale says which one stands for it.
         method: The method with all its options, defaults filled in.
+        settings: Of the training, as `Config` calls them, where the cell has its own.
+        label: What it is called; empty for a name made of the above.
+        of: The cell whose first trainings are the members, where nothing is trained for this one.
 
     Example:
         >>> from freetickets.methods import EDST
@@ -29,6 +32,9 @@ class Cell:
     dataset: str
     model: str
     method: Method
+    settings: tuple[tuple[str, Any], ...] = ()
+    label: str = ""
+    of: Cell | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -38,11 +44,13 @@ class Cell:
     @property
     def name(self) -> str:
         """A name for people and folders, different for each cell: options that are not default."""
+        if self.label:
+            return self.label
         chosen = {
             each.name: getattr(self.method, each.name)
             for each in fields(self.method)
             if getattr(self.method, each.name) != each.default
-        }
+        } | dict(self.settings)
         words = [f"{name}={_text(value)}" for name, value in chosen.items()]
         return "-".join([self.dataset, self.model, self.method.name, *words])
 

@@ -84,6 +84,10 @@ class Row:
         starred: Whether the paper took the numbers from another publication.
         corrections: Which of the numbers are misprints.
         underivable: By column, why our own count can't equal the paper's.
+        settings: Of the training, as `Config` calls them, where the row has its own.
+        cell: What its cell is called, if not by what it is.
+        of: The cell whose first trainings are the members, where nothing is trained for this row.
+        seeds: How often its cells are trained at most; None for as often as the experiment says.
     """
 
     label: str
@@ -97,6 +101,10 @@ class Row:
     starred: bool = False
     corrections: tuple[Correction, ...] = ()
     underivable: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    cell: str = ""
+    of: Cell | None = None
+    seeds: int | None = None
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -107,6 +115,9 @@ class Row:
                 self.dataset,
                 self.model,
                 replace(self.method, **dict(zip(self.over, chosen, strict=True))),
+                tuple(self.settings.items()),
+                self.cell,
+                self.of,
             )
             for chosen in choices
         )
@@ -144,6 +155,7 @@ class Experiment:
         seeds: How often each cell is trained at a scale that can't pay for more.
         corrections: Headings of columns that are misprints.
         notes: Where the paper is silent or contradicts itself, and what was decided.
+        provisional: Why it can't be trained yet; empty if it can.
     """
 
     name: str
@@ -158,6 +170,7 @@ class Experiment:
     seeds: int = 1
     corrections: tuple[Correction, ...] = ()
     notes: tuple[str, ...] = ()
+    provisional: str = ""
 
     @property
     def is_figure(self) -> bool:

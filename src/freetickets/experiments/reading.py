@@ -16,6 +16,7 @@ from ..data.spec import dataset_names
 from ..errors import FreeTicketsError, UnknownNameError
 from ..methods import Method
 from ..models.names import check_name
+from .cell import Cell
 from .experiment import Correction, Experiment, Needs, Row
 from .vocabulary import CLAIMS, PARTS, is_column
 
@@ -40,6 +41,7 @@ _EXPERIMENT_KEYS = {
     "corrected": dict,
     "notes": list,
     "rows": list,
+    "provisional": str,
 }
 _ROW_KEYS = {
     "label": str,
@@ -54,6 +56,11 @@ _ROW_KEYS = {
     "starred": bool,
     "corrected": dict,
     "underivable": dict,
+    "cell": str,
+    "epochs": float,
+    "settings": dict,
+    "of": str,
+    "seeds": int,
 }
 _KINDS = {
     str: "text",
@@ -108,7 +115,7 @@ def parse(text: str, source: str = "experiment") -> Experiment:
         reason = " ".join(str(error).split())
         raise FreeTicketsError(f"{source} is not valid YAML: {reason}") from error
     try:
-        return _experiment(_checked(values, _EXPERIMENT_KEYS, "an experiment"))
+        return read_experiment(values, dataset_names())
     except FreeTicketsError as error:
         raise FreeTicketsError(f"{source}: {error}") from error
 
@@ -123,7 +130,20 @@ def _files() -> dict[str, Traversable]:
     }
 
 
-def _experiment(values: Values) -> Experiment:
+def read_experiment(
+    values: Any, datasets: typing.Iterable[str], known: Mapping[str, Cell] | None = None
+) -> Experiment:
+    """Makes an experiment of plain values.
+
+    Args:
+        values: What its YAML says.
+        datasets: What the rows may be trained on.
+        known: The cells that rows may be made of, by name; its own are added.
+
+    Raises:
+        FreeTicketsError: See `parse`.
+    """
+    values = _checked(values, _EXPERIMENT_KEYS, "an experiment")
     _require(values, "an experiment", "name", "title", "paper", "latex", "columns", "rows")
     columns = _texts("columns", values["columns"])
     for column in columns:
@@ -131,12 +151,17 @@ def _experiment(values: Values) -> Experiment:
     _check_known("part of a report", _texts("figures", values.get("figures", [])), PARTS)
     _check_known("claim", _texts("claims", values.get("claims", [])), CLAIMS)
     shared = {key: values[key] for key in ("dataset", "model") if key in values}
+    known = dict(known or {})
+    rows = []
+    for each in values["rows"]:
+        rows.append(_row(each, shared, columns, list(datasets), known))
+        known |= {cell.name: cell for cell in rows[-1].cells}
     experiment = Experiment(
         name=values["name"],
         title=values["title"],
         paper=values["paper"],
         latex=values["latex"],
-        rows=tuple(_row(row, shared, columns) for row in values["rows"]),
+        rows=tuple(rows),
         columns=columns,
         needs=_needs(values.get("needs", {})),
         figures=_texts("figures", values.get("figures", [])),
@@ -146,6 +171,7 @@ def _experiment(values: Values) -> Experiment:
             values.get("corrected", {}), {column: column.split(".")[-1] for column in columns}
         ),
         notes=_texts("notes", values.get("notes", [])),
+        provisional=values.get("provisional", ""),
     )
     if not experiment.rows:
         raise FreeTicketsError("rows must not be empty")
@@ -154,12 +180,18 @@ def _experiment(values: Values) -> Experiment:
     return experiment
 
 
-def _row(values: Any, shared: Values, columns: tuple[str, ...]) -> Row:
+def _row(
+    values: Any,
+    shared: Values,
+    columns: tuple[str, ...],
+    datasets: list[str],
+    known: Mapping[str, Cell],
+) -> Row:
     values = {**shared, **_checked(values, _ROW_KEYS, "a row")}
     _require(values, "a row", "label", "dataset", "model", "method")
     label = values["label"]
     try:
-        _check_known("dataset", (values["dataset"],), dataset_names())
+        _check_known("dataset", (values["dataset"],), datasets)
         check_name(values["model"])
         options = values.get("options", {})
         method = _method(values["method"], options)
@@ -174,6 +206,11 @@ def _row(values: Any, shared: Values, columns: tuple[str, ...]) -> Row:
         _check_members(values.get("members"), method)
         underivable = values.get("underivable", {})
         _check_known("column of the row", underivable, paper)
+        settings = dict(values.get("settings", {}))
+        _check_known("setting", settings, (each.name for each in fields(Config)))
+        if "epochs" in values:
+            settings["epochs"] = values["epochs"]
+        _check_known("earlier cell", [values["of"]] if "of" in values else [], known)
         return Row(
             label=label,
             dataset=values["dataset"],
@@ -186,6 +223,10 @@ def _row(values: Any, shared: Values, columns: tuple[str, ...]) -> Row:
             starred=values.get("starred", False),
             corrections=_corrections(values.get("corrected", {}), paper),
             underivable=dict(underivable),
+            settings=settings,
+            cell=values.get("cell", ""),
+            of=known.get(values.get("of", "")),
+            seeds=values.get("seeds"),
         )
     except FreeTicketsError as error:
         raise FreeTicketsError(f"row {label!r}: {error}") from error

@@ -9,14 +9,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..data.class_names import CIFAR100
 from ..errors import FreeTicketsError
 from ..metrics import pearson, spearman
-from ..seal import open_values, seal_values
+from ..seal import digest_file, open_values, seal_values
 from .cell import Cell
 from .experiment import Row
+
+if TYPE_CHECKING:
+    from .answers import Answers
 
 Record = Mapping[str, Any]
 
@@ -227,11 +230,24 @@ def record_path(folder: str | Path, cell: Cell | str, seed: int) -> Path:
     return Path(folder) / "results" / name / f"{seed}.json"
 
 
-def save(folder: str | Path, record: Record) -> Path:
-    """Writes what was measured of a cell, whole or not at all; returns where."""
+def answers_path(path: Path) -> Path:
+    """Where the answers to each image lie, beside their record."""
+    return path.with_suffix(".npz")
+
+
+def save(folder: str | Path, record: Record, answers: Answers | None = None) -> Path:
+    """Writes what was measured of a cell, whole or not at all; returns where.
+
+    Args:
+        folder: Of the scale.
+        record: All but the answers.
+        answers: To each image; None if there are none to be kept.
+    """
     from ..storage import write_atomic
 
     path = record_path(folder, str(record["cell"]), int(record["seed"]))
+    if answers is not None:  # first: a record that is there is complete
+        record = {**record, "answers": answers.save(answers_path(path))}
     values = seal_values(_plain({"version": VERSION, **record}))
     lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in values.items())
     write_atomic(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
@@ -239,15 +255,32 @@ def save(folder: str | Path, record: Record) -> Path:
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """What `save` wrote; None if it is not there, or damaged, or of another version."""
+    """What `save` wrote; None if it or its answers are not there, damaged or of another version."""
     try:
         values = open_values(path.read_text(encoding="utf-8"))
+        digest = values.get("answers")
+        if digest is not None and digest_file(answers_path(path)) != digest:
+            return None
     except (OSError, ValueError):
         return None
     parts = ("cell", "seed", "method", "options", "ledger", "metrics", "first")
-    if not isinstance(values, dict) or values.get("version") != VERSION:
+    if values.get("version") != VERSION:
         return None
     return values if all(part in values for part in parts) else None
+
+
+def read_answers(folder: str | Path, record: Record) -> Answers:
+    """The answers to each image that belong to a record.
+
+    Raises:
+        FreeTicketsError: They are missing, damaged, or the record was made without any.
+    """
+    from .answers import Answers
+
+    path = record_path(folder, str(record["cell"]), int(record["seed"]))
+    if record.get("answers") is None:
+        raise FreeTicketsError(f"{path} has no answers to each image: it is older than those")
+    return Answers.load(answers_path(path), record["answers"])
 
 
 def as_csv(results: Results) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
@@ -17,8 +15,11 @@ from ..config import Config
 from ..errors import FreeTicketsError, StoppedError
 from ..launch.piece import WAIT, Launcher, Piece
 from ..lock import hold
+from .answers import Answers
 from .experiment import Needs
+from .fingerprint import chosen, fingerprint
 from .measure import measure
+from .origin import origin
 from .progress import CellProgress
 from .results import read_record, record_path, run_folder, save
 from .scales import MEASURED_BY, Scale, Stand
@@ -29,24 +30,17 @@ if TYPE_CHECKING:
     from ..data import LazySplit, Split
     from ..ensemble import Ensemble
     from ..evaluation import Request
+    from ..ticket import Ticket
     from ..training.job import Job
     from ..training.ledger import Ledger
+    from .cell import Cell
 
 # Where and how a run is made: no result depends on it.
 _FREE = ("dataset", "data_dir", "device", "workers", "output", "checkpoint_seconds", "trajectory")
-_LEDGER = (
-    "relative_flops",
-    "relative_growth_flops",
-    "relative_test_flops",
-    "flops",
-    "dense_flops",
-    "seconds",
-    "runs",
-    "tickets",
-    "members",
-    "ticket_bytes",
-)
-
+# What a recipe or a data set fills in, so that nobody changes it there without being noticed.
+_FILLED_IN = (
+    "batch_size", "lr", "momentum", "weight_decay", "label_smoothing", "validation", "augmentation",
+)  # fmt: skip
 
 _LOGS = "logs"  # of cells that run side by side, while they run
 _DATA_WAIT = 3600.0  # seconds; the longest download or corruption of a data set
@@ -85,6 +79,10 @@ class Runner:
 
     def config(self, task: Task) -> Config:
         """The settings of a task, but for the file of its data."""
+        return self._given(task).resolved(outline(self.stand(task).data, self._data_dir))
+
+    def _given(self, task: Task) -> Config:
+        """The settings as the scale gives them: what it leaves to the recipe is None."""
         config = self.scale.config(
             task.cell,
             task.seed,
@@ -92,8 +90,7 @@ class Runner:
             data_dir=self._data_dir,
             trajectory=task.seed == 0 and task.cell in self._recorded,
         )
-        config = replace(config, device=self._device, workers=self._workers)
-        return config.resolved(outline(self.stand(task).data, self._data_dir))
+        return replace(config, device=self._device, workers=self._workers)
 
     @cached_property
     def _recorded(self) -> set[Any]:
@@ -112,12 +109,18 @@ class Runner:
 
     def fingerprint(self, task: Task) -> str:
         """A digest of all that the results of a task depend on, but for what is measured."""
-        config, stand = self.config(task), self.stand(task)
-        told = {name: value for name, value in asdict(config).items() if name not in _FREE}
-        told["data"] = asdict(stand.data)
-        told["measured by"] = {name: getattr(stand, name) for name in MEASURED_BY}
-        text = json.dumps(told, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        config, stand, of = self.config(task), self.stand(task), task.cell.of
+        given = chosen(self._given(task))
+        told = {
+            **{name: value for name, value in given.items() if name not in (*_FREE, "options")},
+            **{name: getattr(config, name) for name in _FILLED_IN},
+            "method": {"name": config.method, "options": config.make_method()},
+            "recipe": config.make_recipe(),
+            "data": stand.data,
+            **({} if of is None else {"of": self.fingerprint(replace(task, cell=of))}),
+            "measured by": {k: v for k, v in chosen(stand).items() if k in MEASURED_BY},
+        }
+        return fingerprint(told)
 
     def result(self, task: Task) -> dict[str, Any] | None:
         """What was measured before, if that is all that the task asks for; None if not."""
@@ -225,10 +228,8 @@ class Runner:
         earlier = self._earlier(task)
         if earlier is not None:
             task = _with_earlier(task, earlier)
-        stand, config = self.stand(task), self.config(task)
+        config = self._config_with_data(task)
         folder = Path(str(config.output))
-        with self._data_to_itself():
-            config = replace(config, dataset=self._stand_ins.dataset(stand.data))
         self._set_aside(folder, config, progress)
         with hold(folder, progress.line, WAIT):
             return self._train(task, config, earlier, progress)
@@ -245,14 +246,17 @@ class Runner:
 
         stand, folder = self.stand(task), Path(str(config.output))
         job = self._job(Job, config)
-        tickets = job.train(progress.inside())
+        if task.cell.of is None:
+            tickets = job.train(progress.inside())
+            ledger = read_json(folder / "ledger.json")
+        else:
+            tickets, ledger = self._join(task, task.cell.of, progress)
         from ..ensemble import Ensemble
 
         began = time.monotonic()
         ensemble = Ensemble(tickets, job.build, device=config.device)
         notes = self._evaluate(folder, ensemble, task)
         parts = measure(folder, task.members)
-        ledger = read_json(folder / "ledger.json")
         spent = time.monotonic() - began
         if earlier is not None:
             spent += earlier["seconds"]["evaluation"]
@@ -269,12 +273,35 @@ class Runner:
             "needs": asdict(task.needs),
             "row_members": list(task.members),
             "notes": notes,
-            "ledger": {key: ledger[key] for key in _LEDGER},
+            "settings": {k: v for k, v in asdict(config).items() if k not in (*_FREE, "options")},
+            "origin": origin(folder),
+            "ledger": {key: value for key, value in ledger.items() if key != "settings"},
             "seconds": {"training": ledger["seconds"], "evaluation": spent},
             **parts,
         }
-        save(self.folder, record)
+        save(self.folder, record, Answers.collect(folder))
         return record
+
+    def _join(
+        self, task: Task, of: Cell, progress: CellProgress
+    ) -> tuple[list[Ticket], dict[str, Any]]:
+        """The tickets of the first trainings of another cell, which are done if they are not."""
+        from ..storage import read_json
+        from ..training.job import Job
+
+        price, tickets, seconds = self.price(task), [], 0.0
+        for seed in range(price.tickets):
+            config = self._config_with_data(Task(of, seed))
+            folder = Path(str(config.output))
+            with hold(folder, progress.line, WAIT):
+                tickets += self._job(Job, config).train(progress.inside())
+                seconds += read_json(folder / "ledger.json")["seconds"]
+        return tickets, {**price.as_dict(), "seconds": seconds}
+
+    def _config_with_data(self, task: Task) -> Config:
+        with self._data_to_itself():
+            dataset = self._stand_ins.dataset(self.stand(task).data)
+        return replace(self.config(task), dataset=dataset)
 
     def _job(self, kind: type[Job], config: Config) -> Job:
         from .. import data
@@ -314,8 +341,8 @@ class Runner:
         if not requests or stand.samples is not None:
             evaluate_run(folder, ensemble, root)  # the whole test set
         try:
-            if requests:
-                evaluate_run(folder, ensemble, root, request=_joined(requests))
+            for joined in _joined(requests):
+                evaluate_run(folder, ensemble, root, request=joined)
         except StoppedError:
             raise
         except FreeTicketsError:
@@ -340,10 +367,14 @@ class Runner:
         if needs.corruptions:
             self._stand_ins.corrupt(stand, needs.corruptions)
             requests.append(replace(limited, corruptions=needs.corruptions))
-        for name, (source, words) in self._stand_ins.ood(stand, needs.ood).items():
-            requests.append(replace(limited, ood=(source,)))
+        found = self._stand_ins.ood(stand, needs.ood)
+        for name, (source, words) in found.items():
+            requests.append(replace(limited, ood=(source,), samples=stand.unknown or stand.samples))
             if words != name:
                 notes.append(f"{words} stands for {name}")
+        for name in needs.ood:
+            if name not in found and name != stand.data.source:
+                notes.append(f"left out: {name}, which is not in the data folder")
         if needs.attacks:
             requests.append(replace(limited, attacks=needs.attacks))
         if needs.features and members > 1:
@@ -372,18 +403,18 @@ def _with_earlier(task: Task, record: Mapping[str, Any]) -> Task:
     return replace(task, needs=before.needs | task.needs, members=members)
 
 
-def _joined(requests: list[Request]) -> Request:
-    """One request for all."""
-    from ..evaluation import Request
-
-    joined: dict[str, Any] = {}
-    for each in fields(Request):
-        values = [getattr(request, each.name) for request in requests]
-        if isinstance(values[0], tuple):
-            joined[each.name] = tuple(part for value in values for part in value)
-        else:
-            joined[each.name] = next((value for value in values if value), values[0])
-    return Request(**joined)
+def _joined(requests: list[Request]) -> list[Request]:
+    """One request for all that ask for as many samples."""
+    joined: dict[int | None, Request] = {}
+    for request in requests:
+        before = joined.get(request.samples, request)
+        both: dict[str, Any] = {}
+        for each in fields(request):
+            one, other = getattr(before, each.name), getattr(request, each.name)
+            several = isinstance(one, tuple)
+            both[each.name] = tuple(dict.fromkeys(one + other)) if several else one or other
+        joined[request.samples] = replace(request, **both)
+    return list(joined.values())
 
 
 def reason(error: Exception) -> str:

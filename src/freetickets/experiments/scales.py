@@ -30,32 +30,49 @@ class Data:
         train: How many training images, the first; None for all.
         test: How many test images.
         pool: The side of the squares of pixels that are averaged into one.
+        per_class: How many training images of each class, the first; None for all.
+        digest: Of the numbers of these images, so that nobody takes others for them.
+        held_out: How many training images of each class, the last, take the test images' place, so
+            that choices can be made without these; None for the test images.
 
     Example:
         >>> Data("cifar10", train=2000, pool=2).text
         'cifar10: the first 2,000 training images, pooled 2x2'
+        >>> Data("cifar10", per_class=500).text
+        'cifar10: the first 500 training images of each class'
     """
 
     source: str
     train: int | None = None
     test: int | None = None
     pool: int = 1
+    per_class: int | None = None
+    digest: str | None = None
+    held_out: int | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether it is the data set as it is."""
-        return (self.train, self.test, self.pool) == (None, None, 1)
+        return self == Data(self.source)
 
     @property
     def file(self) -> str:
         """The stem of the file that holds the part."""
         words = [self.source, self.train or "all", self.test or "all", f"pool{self.pool}"]
+        words += [f"first{self.per_class}"] if self.per_class else []
+        words += [f"held{self.held_out}"] if self.held_out else []
         return "-".join(map(str, words))
 
     @property
     def text(self) -> str:
         """The data in a few words."""
         parts = [f"the first {self.train:,} training images"] if self.train else []
+        parts += (
+            [f"the first {self.per_class:,} training images of each class"]
+            if self.per_class
+            else []
+        )
+        parts += [f"the last {self.held_out:,} as test images"] if self.held_out else []
         parts += [f"the first {self.test:,} test images"] if self.test else []
         parts += [f"pooled {self.pool}x{self.pool}"] if self.pool > 1 else []
         return f"{self.source}: {', '.join(parts)}" if parts else self.source
@@ -75,6 +92,9 @@ class Stand:
         interval: Steps between two explorations (ΔT); None for the recipe's.
         augmentation: Of the training images; None for the data's own.
         samples: How many images of each further set are predicted; None for all.
+        unknown: How many images of each OoD set are predicted; None for as many as of others.
+        real: Whether no other images stand for OoD sets that are missing.
+        settings: Further ones of the training, as `Config` calls them.
         natural: Whether images that are turned stand for natural shift (ImageNet-A).
         trajectory: Epochs between two points of a trajectory.
         fallback: What stands in where the data is missing.
@@ -89,6 +109,9 @@ class Stand:
     interval: int | None = None
     augmentation: str | None = None
     samples: int | None = None
+    unknown: int | None = None
+    real: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
     natural: bool = False
     trajectory: int = 1
     fallback: Stand | None = None
@@ -163,20 +186,27 @@ class Scale:
             ('wrn-28-10', None, 'cifar')
         """
         stand = self.stands[cell.dataset]
+        settings: dict[str, Any] = {
+            "recipe": stand.recipe,
+            "epochs": stand.epochs(cell),
+            "batch_size": stand.batch_size,
+            "lr": stand.lr,
+            "augmentation": stand.augmentation,
+            **stand.settings,
+            **dict(cell.settings),
+        }
+        if "epochs" in dict(cell.settings):  # no multiple of a dense training's any more
+            settings.setdefault("dense_epochs", stand.dense_epochs)
         return Config(
             method=cell.method.name,
             options=stand.options(cell),
             dataset=str(dataset or stand.data.source),
             data_dir=data_dir,
             model=stand.model or cell.model,
-            recipe=stand.recipe,
-            epochs=stand.epochs(cell),
-            batch_size=stand.batch_size,
-            lr=stand.lr,
-            augmentation=stand.augmentation,
             seed=seed * _SEEDS_APART,
             output=None if output is None else str(output),
             trajectory=stand.trajectory if trajectory else 0,
+            **settings,
         )
 
 
@@ -273,5 +303,7 @@ SCALES = {
 
 # Every field of a stand that a result depends on, beside the settings of its training.
 MEASURED_BY = tuple(
-    each.name for each in fields(Stand) if each.name in ("samples", "natural", "trajectory")
+    each.name
+    for each in fields(Stand)
+    if each.name in ("samples", "unknown", "natural", "trajectory")
 )

@@ -6,6 +6,7 @@ the sets that are out of distribution, each called what it stands for.
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -25,6 +26,8 @@ from ..storage import write_atomic
 from .scales import Data, Scale, Stand
 
 Images = npt.NDArray[np.uint8]
+
+_NOISE = "gaussian-noise"  # an OoD set that is made, not read
 
 
 def settle(scale: Scale, data_dir: str | None) -> tuple[Scale, list[str]]:
@@ -60,11 +63,13 @@ def outline(part: Data, data_dir: str | None = None) -> DatasetSpec:
     """
     spec = get_spec(part.source, data_dir)
     channels, height, width = spec.shape
+    train = part.per_class * len(spec.classes) if part.per_class else part.train
+    test = part.held_out * len(spec.classes) if part.held_out else part.test
     return replace(
         spec,
         shape=(channels, height // part.pool, width // part.pool),
-        train_size=min(part.train or spec.train_size, spec.train_size),
-        test_size=min(part.test or spec.test_size, spec.test_size),
+        train_size=min(train or spec.train_size, spec.train_size),
+        test_size=min(test or spec.test_size, spec.test_size),
     )
 
 
@@ -87,8 +92,8 @@ class StandIns:
         path = self.folder / f"{part.file}.npz"
         if not path.exists():
             names = np.array(get_spec(part.source, self._data_dir).classes)
-            x_train, y_train = self._part(part, "train", part.train)
-            x_test, y_test = self._part(part, "test", part.test)
+            x_train, y_train = self._part(part, "train")
+            x_test, y_test = self._part(part, "held out" if part.held_out else "test")
             _save(
                 path,
                 x_train=x_train,
@@ -127,7 +132,16 @@ class StandIns:
                     pass
 
     def ood(self, stand: Stand, names: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """What stands for OoD sets: by name, what evaluation is to take, and what that is."""
+        """What stands for OoD sets: by name, what evaluation is to take, and what that is.
+
+        What the stand is of itself is left out, and what is missing, if nothing may stand for it.
+        """
+        if stand.real:
+            names = [
+                name for name in names
+                if name != stand.data.source
+                and (name == _NOISE or is_here(name, self._data_dir))
+            ]  # fmt: skip
         if stand.data.is_whole:
             return {name: (name, name) for name in names}
         return {name: self._unknown(stand, name) for name in names}
@@ -151,7 +165,7 @@ class StandIns:
         return folder
 
     def _unknown(self, stand: Stand, name: str) -> tuple[str, str]:
-        if name == "gaussian-noise":
+        if name == _NOISE:
             return name, name
         source, change = self._choose(stand, name)
         inside = self._inside(stand)
@@ -161,7 +175,8 @@ class StandIns:
         if not path.exists():
             split = data.load(source, "test", self._data_dir, download=False)
             assert isinstance(split, Split)
-            images = _CHANGES[change](split.inputs[: stand.samples or len(inside)].numpy())
+            count = stand.unknown or stand.samples or len(inside)
+            images = _CHANGES[change](split.inputs[:count].numpy())
             buffer = io.BytesIO()
             np.save(buffer, match_shape(images, shape, source, resize=True).transpose(0, 2, 3, 1))
             write_atomic(path, buffer.getvalue())
@@ -182,13 +197,50 @@ class StandIns:
         count = stand.samples or len(split)
         return Split(split.inputs[:count], split.labels[:count])
 
-    def _part(
-        self, part: Data, split: str, count: int | None
-    ) -> tuple[Images, npt.NDArray[np.int64]]:
-        whole = data.load(part.source, split, self._data_dir)  # type: ignore[arg-type]
+    def _part(self, part: Data, which: str) -> tuple[Images, npt.NDArray[np.int64]]:
+        whole = data.load(part.source, "test" if which == "test" else "train", self._data_dir)
         assert isinstance(whole, Split)
-        images = pool(whole.inputs[:count].numpy(), part.pool)
-        return images.transpose(0, 2, 3, 1), whole.labels[:count].numpy()
+        labels = whole.labels.numpy()
+        numbers = np.arange(len(labels))[: part.test if which == "test" else part.train]
+        if which == "held out":
+            numbers = of_each_class(labels, -int(part.held_out or 0))
+            if part.per_class and set(numbers) & set(of_each_class(labels, part.per_class)):
+                raise FreeTicketsError(f"{part.text}: some images would be in both")
+        elif which == "train" and part.per_class:
+            numbers = of_each_class(labels, part.per_class)
+            if part.digest not in (None, digest_of(numbers)):
+                raise FreeTicketsError(
+                    f"{part.text}: these are not the images of the list, so the labels of "
+                    f"{part.source} are not as published: get it again"
+                )
+        images = pool(whole.inputs[numbers].numpy(), part.pool)
+        return images.transpose(0, 2, 3, 1), labels[numbers]
+
+
+def of_each_class(labels: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    """The numbers of the first images of each class, or the last if the count is negative.
+
+    Example:
+        >>> of_each_class(np.array([0, 1, 1, 1, 0, 0]), 2).tolist()
+        [0, 1, 2, 4]
+        >>> of_each_class(np.array([0, 1, 1, 1, 0, 0]), -1).tolist()
+        [3, 5]
+    """
+    which = slice(count) if count > 0 else slice(count, None)
+    found = [np.flatnonzero(labels == label)[which] for label in np.unique(labels)]
+    if any(len(each) < abs(count) for each in found):
+        raise FreeTicketsError(f"some class has fewer than {abs(count):,} images")
+    return np.sort(np.concatenate(found))
+
+
+def digest_of(numbers: npt.NDArray[np.int64]) -> str:
+    """A digest of the numbers of images.
+
+    Example:
+        >>> digest_of(np.array([0, 1, 2, 4]))
+        '0abf8ac68111cebd'
+    """
+    return hashlib.sha256(numbers.astype("<u4").tobytes()).hexdigest()[:16]
 
 
 def pool(images: Images, side: int) -> Images:

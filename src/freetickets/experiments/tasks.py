@@ -63,10 +63,10 @@ def make_tasks(
     """
     found: dict[tuple[int, Cell], Task] = {}
     for experiment in experiments:
-        members = _row_members(experiment)
+        members, fewer = _row_members(experiment), _row_seeds(experiment)
         for seed in range(seeds or scale.seeds(experiment)):
             for cell in cells(experiment):
-                if only and cell.method.name not in only:
+                if (only and cell.method.name not in only) or seed >= fewer.get(cell, seed + 1):
                     continue
                 task = found.setdefault((seed, cell), Task(cell, seed))
                 found[seed, cell] = replace(
@@ -92,3 +92,9 @@ def _row_members(experiment: Experiment) -> dict[Cell, set[int]]:
             if row.members is not None:
                 found.setdefault(cell, set()).add(row.members)
     return found
+
+
+def _row_seeds(experiment: Experiment) -> dict[Cell, int]:
+    return {
+        cell: row.seeds for row in experiment.rows for cell in row.cells if row.seeds is not None
+    }

@@ -21,6 +21,8 @@ class EDST(ExploringMethod):
         escape_rate: The share of the active weights that an escape replaces (q).
         refinement: The length of one refinement, as a share of the recipe's (for more or fewer
             tickets in the same time).
+        refinement_height: The learning rate at which each refinement begins, as a share of the
+            initial one; the recipe's if not given.
     """
 
     name: ClassVar[str] = "edst"
@@ -29,12 +31,15 @@ class EDST(ExploringMethod):
 
     escape_rate: float = 0.8
     refinement: float = 1.0
+    refinement_height: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_rate("escape_rate", self.escape_rate)
-        if not 0 < self.refinement < math.inf:
-            raise FreeTicketsError(f"refinement must be positive, not {self.refinement}")
+        for name in ("refinement", "refinement_height"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise FreeTicketsError(f"{name} must be positive, not {value}")
         parts = sparse_method(self.explorer)
         if parts.reserve or parts.prune_scope == "threshold":
             raise FreeTicketsError(
@@ -58,7 +63,7 @@ class EDST(ExploringMethod):
         refinements = [
             Phase(
                 f"refine {ticket}",
-                recipe.refine_schedule(scale * self.refinement, lr),
+                recipe.refine_schedule(scale * self.refinement, lr, self.refinement_height),
                 self.sparsity,
                 exploration,
                 at_end=(setting.collect, Escape(self.escape_rate))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..errors import FreeTicketsError
+from ..sparsity.schedule import anneal
 from .method import Setting, SparseMethod
 from .plan import Phase, Plan, PruningPlan, Remember, Run, Start, Stretch
 
@@ -74,19 +75,23 @@ class LTR(SparseMethod):
 def cut(
     schedule: tuple[Stretch, ...], epochs: float
 ) -> tuple[tuple[Stretch, ...], tuple[Stretch, ...]]:
-    """Cuts a schedule of constant rates in two.
+    """Cuts a schedule of constant and linear rates in two.
 
     Example:
         >>> before, after = cut((Stretch(10, 0.1), Stretch(5, 0.01)), 12)
         >>> [stretch.epochs for stretch in before], [stretch.epochs for stretch in after]
         ([10, 2], [3])
+        >>> cut((Stretch(4, 0.2, 0.6, "linear"),), 2)[1]
+        (Stretch(epochs=2, lr=0.4, end_lr=0.6, shape='linear'),)
     """
     before, after, left = [], [], epochs
     for stretch in schedule:
         first = min(stretch.epochs, max(0, left))
         left -= stretch.epochs
+        between = anneal(stretch.shape, stretch.lr, stretch.end_lr, first / stretch.epochs)
         if first > 0:
-            before.append(Stretch(first, stretch.lr))
+            end = between if stretch.shape == "linear" else stretch.end_lr
+            before.append(replace(stretch, epochs=first, end_lr=end))
         if first < stretch.epochs:
-            after.append(Stretch(stretch.epochs - first, stretch.lr))
+            after.append(replace(stretch, epochs=stretch.epochs - first, lr=between))
     return tuple(before), tuple(after)

@@ -24,6 +24,12 @@ class Timeline:
 
     Phases may end within an epoch; each end is rounded to a step on its own, so nothing drifts.
 
+    Attributes:
+        steps_per_epoch: How many steps an epoch has.
+        spans: The phases.
+        stretch_ends: The last step of each stretch of the learning rate.
+        steps: The last step of all.
+
     Example:
         >>> from freetickets.methods.plan import Stretch
         >>> phase = Phase("train", (Stretch(2, 0.1), Stretch(1, 0.01)))
@@ -35,20 +41,20 @@ class Timeline:
     def __init__(self, run: Run, steps_per_epoch: int) -> None:
         self.steps_per_epoch = steps_per_epoch
         self.spans: list[Span] = []
-        self._stretch_ends: list[int] = []
+        self.stretch_ends: list[int] = []
         self._stretches = [stretch for phase in run.phases for stretch in phase.schedule]
         epochs = 0.0
         for phase in run.phases:
             start = self.spans[-1].end if self.spans else 0
             for stretch in phase.schedule:
                 epochs += stretch.epochs
-                self._stretch_ends.append(round(epochs * steps_per_epoch))
-            if self._stretch_ends[-1] == start:
+                self.stretch_ends.append(round(epochs * steps_per_epoch))
+            if self.stretch_ends[-1] == start:
                 raise FreeTicketsError(
                     f"the phase {phase.name!r} lasts {phase.epochs:.2g} epochs, less than a step: "
                     "train for more epochs, or with smaller batches"
                 )
-            self.spans.append(Span(phase, start, self._stretch_ends[-1]))
+            self.spans.append(Span(phase, start, self.stretch_ends[-1]))
         self.steps = self.spans[-1].end
         self._span_ends = [span.end for span in self.spans]
         self._collections = [s.end for s in self.spans if _has(s.phase, Collect)]
@@ -64,11 +70,11 @@ class Timeline:
 
     def lr(self, step: int) -> float:
         """The learning rate of a step."""
-        index = bisect.bisect_left(self._stretch_ends, step)
+        index = bisect.bisect_left(self.stretch_ends, step)
         stretch = self._stretches[index]
-        start = self._stretch_ends[index - 1] if index else 0
+        start = self.stretch_ends[index - 1] if index else 0
         taken = step - 1 - start
-        length = max(1, self._stretch_ends[index] - start)
+        length = max(1, self.stretch_ends[index] - start)
         if stretch.shape == "approach":
             return anneal("linear", stretch.lr, stretch.end_lr, (taken + 1) / length)
         return anneal(stretch.shape, stretch.lr, stretch.end_lr, taken / length)

@@ -141,8 +141,10 @@ class Job:
             optimizer=OptimizerOptions(
                 config.optimizer,
                 config.momentum or 0.0,
+                bool(config.nesterov),
                 weight_decay=config.weight_decay or 0.0,
                 decay_norms=config.make_recipe().decay_norms,
+                lr_factors=config.lr_factors or {},
             ),
             label_smoothing=config.label_smoothing or 0.0,
             backend=config.backend,

@@ -2,47 +2,64 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from ..config import OPTIMIZERS
-from ..errors import UnknownNameError
+from ..errors import FreeTicketsError, UnknownNameError
 from ..methods.members import MemberNetwork
+from ..sparsity.distribution import matches
+
+# Kinds of parameters with a learning rate of their own, beside patterns of names.
+_KINDS = ("norm-weight", "norm-bias")
 
 
 @dataclass(frozen=True)
 class OptimizerOptions:
-    """How weights are updated; the learning rate comes from the plan."""
+    """How weights are updated; the learning rate comes from the plan.
+
+    `lr_factors` maps kinds of parameters, or patterns of their names, to multiples of it.
+    """
 
     name: str = "sgd"
     momentum: float = 0.9
     nesterov: bool = False
     weight_decay: float = 5e-4
     decay_norms: bool = True
+    lr_factors: Mapping[str, float] = field(default_factory=dict)
 
 
 def make_optimizer(model: nn.Module, options: OptimizerOptions) -> Optimizer:
     """Creates the optimizer of a network.
+
+    A group of parameters whose learning rate is a multiple of the plan's says so as "lr_factor".
 
     Example:
         >>> make_optimizer(nn.Linear(2, 2), OptimizerOptions("adamw")).__class__.__name__
         'AdamW'
     """
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    parameters = list(named.values())
     spared = set(model.undecayed()) if isinstance(model, MemberNetwork) else set()
     if not options.decay_norms:
         # Norms and biases are the parameters of one dimension; the biases of several members have
         # two.
         spared |= {p for n, p in named.items() if p.ndim <= 1 or n.split(".")[-1] == "bias"}
+    factors = _factors(model, named, options.lr_factors)
+    alike: dict[tuple[bool, float], list[nn.Parameter]] = {(False, 1.0): []}
+    for name, parameter in named.items():
+        alike.setdefault((parameter in spared, factors.get(name, 1.0)), []).append(parameter)
     groups = [
-        {"params": [p for p in parameters if p not in spared], "weight_decay": options.weight_decay}
+        {
+            "params": parameters,
+            "weight_decay": 0.0 if is_spared else options.weight_decay,
+            "lr_factor": factor,
+        }
+        for (is_spared, factor), parameters in sorted(alike.items(), key=lambda item: item[0])
     ]
-    if spared:
-        groups.append({"params": [p for p in parameters if p in spared], "weight_decay": 0.0})
     if options.name == "sgd":
         return torch.optim.SGD(groups, lr=0.1, momentum=options.momentum, nesterov=options.nesterov)
     if options.name == "adam":
@@ -52,3 +69,30 @@ def make_optimizer(model: nn.Module, options: OptimizerOptions) -> Optimizer:
     if options.name == "rmsprop":
         return torch.optim.RMSprop(groups, momentum=options.momentum)
     raise UnknownNameError("optimizer", options.name, OPTIMIZERS)
+
+
+def _factors(
+    model: nn.Module, named: Mapping[str, nn.Parameter], wanted: Mapping[str, float]
+) -> dict[str, float]:
+    """The factor of each parameter that has one."""
+    kinds = dict(_norm_parameters(model)) if wanted else {}
+    found: dict[str, str] = {}
+    for key in wanted:
+        fitting = [n for n in named if (kinds.get(n) == key if key in _KINDS else matches(n, key))]
+        if not fitting and key not in _KINDS:  # a network may have no norms
+            raise UnknownNameError("parameter in lr_factors", key, [*_KINDS, *named])
+        for name in fitting:
+            if name in found:
+                raise FreeTicketsError(
+                    f"lr_factors: {found[name]!r} and {key!r} both fit {name}: leave one out"
+                )
+            found[name] = key
+    return {name: wanted[key] for name, key in found.items()}
+
+
+def _norm_parameters(model: nn.Module) -> Iterator[tuple[str, str]]:
+    """The names of the parameters of norms, and of what kind they are."""
+    for module, layer in model.named_modules():
+        if "Norm" in type(layer).__name__:  # PyTorch's have no common base, others' even less
+            for name, _ in layer.named_parameters(recurse=False):
+                yield f"{module}.{name}".lstrip("."), f"norm-{name}"

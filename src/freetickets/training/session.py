@@ -122,7 +122,7 @@ class Session:
             factor: What this rank's mean counts in the mean over all ranks: see `Batches.factor`.
         """
         for group in self._optimizer.param_groups:
-            group["lr"] = self.timeline.lr(step)
+            group["lr"] = self.timeline.lr(step) * group.get("lr_factor", 1.0)
         # Dropout and the like draw by the step's number, so a resumed run draws the same.
         place = ("step", step) if self._ranks.first else ("step", step, self._ranks.rank)
         _seed(derive(self.run.seed, *place), self._compute.device)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...errors import FreeTicketsError
+from ...methods import Timeline
 from ..colours import colour
 from ..log import LogRow
 from ..run import RunSummary
@@ -67,7 +69,7 @@ def training_curves(run: RunSummary, number: int = 0) -> list[str]:
             f"training-{number}-loss",
             f"Loss and learning rate {length}",
             3.6,
-            lambda figure: _paint_loss(figure, spans),
+            lambda figure: _paint_loss(figure, spans, learning_rates(run)),
         ),
         draw(
             f"training-{number}-accuracy",
@@ -78,12 +80,53 @@ def training_curves(run: RunSummary, number: int = 0) -> list[str]:
     ]
 
 
-def _paint_loss(figure: Figure, spans: Sequence[PhaseSpan]) -> None:
+def learning_rates(run: RunSummary) -> list[tuple[float, float]]:
+    """The learning rate over the epochs of all trainings of a run, as its plan has it.
+
+    A log has one rate an epoch, too few to draw a cycle. Empty where that is enough, because rates
+    change in steps; and where plan and log disagree, because the plan of today is not that of then.
+    """
+    try:
+        plan = run.config.make_method().plan(run.config.setting())
+    except FreeTicketsError:
+        return []
+    phases = [phase for each in plan.runs for phase in each.phases]
+    if all(stretch.shape == "constant" for phase in phases for stretch in phase.schedule):
+        return []
+    curve: list[tuple[float, float]] = []
+    for number, rows in itertools.groupby(run.log, key=lambda row: row.run):
+        *_, last = told = list(rows)
+        steps_per_epoch = round(last.step / last.epoch)
+        if number > len(plan.runs) or steps_per_epoch < 1:
+            return []
+        timeline = Timeline(plan.runs[number - 1], steps_per_epoch)
+        if timeline.steps != last.step or not all(
+            math.isclose(timeline.lr(row.step), row.lr, rel_tol=1e-6) for row in told
+        ):
+            return []
+        origin = curve[-1][0] if curve else 0.0
+        for start, end in itertools.pairwise([0, *timeline.stretch_ends]):
+            stride = max(1, (end - start) // 24)  # a cosine looks round
+            for step in (*range(start + 1, end, stride), end):
+                curve.append((origin + (step - 1) / steps_per_epoch, timeline.lr(step)))
+        curve.append((origin + last.epoch, last.lr))
+    return curve
+
+
+def _paint_loss(
+    figure: Figure, spans: Sequence[PhaseSpan], rates: Sequence[tuple[float, float]]
+) -> None:
     main, small = figure.subplots(2, sharex=True, height_ratios=[4, 1])
     _plot_scores(main, spans, lambda row: row.train_loss, lambda row: row.validation_loss)
     main.set_ylabel("loss")
     _add_legend(figure, main)
-    _plot_lr(small, spans)
+    if rates:
+        small.plot(*zip(*rates, strict=True), color=colour("muted"), linewidth=1)
+        small.set_ylim(bottom=0)
+    else:
+        _plot_steps(small, spans)
+    small.set_ylabel("lr")
+    small.margins(y=0.15)
     _shade([main, small], spans)
     figure.align_ylabels()
 
@@ -156,7 +199,7 @@ def _add_legend(figure: Figure, axes: Axes) -> None:
     )
 
 
-def _plot_lr(axes: Axes, spans: Sequence[PhaseSpan]) -> None:
+def _plot_steps(axes: Axes, spans: Sequence[PhaseSpan]) -> None:
     rates = [row.lr for span in spans for row in span.rows]
     axes.step(
         [0.0, *(epoch for span in spans for epoch in span.epochs)],
@@ -166,12 +209,10 @@ def _plot_lr(axes: Axes, spans: Sequence[PhaseSpan]) -> None:
         color=colour("muted"),
         linewidth=1,
     )
-    axes.set_ylabel("lr")
     if min(rates) > 0 and max(rates) >= 10 * min(rates):
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_formatter(lambda value, _: "")
-    axes.margins(y=0.15)
 
 
 def _plot_line(axes: Axes, spans: Sequence[PhaseSpan], value: _Value, **style: Any) -> None:

@@ -1,0 +1,230 @@
+"""Answers: what each member and the ensemble said of each test image, small enough to be kept.
+
+They lie beside a cell's record, so that any statistic over images, members or seeds can be made
+later, without the runs. Whole distributions would be too large. Here are, for each image, the class
+that was chosen, how sure of it the network was, and the log-likelihood of the true class.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..data.npz import read_arrays, read_headers
+from ..errors import FreeTicketsError
+from ..metrics.arrays import top_class
+from ..metrics.calibration import bin_sums
+from ..predictions import Predictions
+from ..seal import digest_file
+from ..storage import DamagedFileError, write_atomic
+
+Array = npt.NDArray[np.float64]
+Classes = npt.NDArray[np.int64]
+
+TEST = "test"  # what `unknown` calls the test images themselves
+_STEPS = 65535  # of a confidence: 1/15, the width of a bin, is a whole number of them
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """Sums over the changed versions of each image: corruptions, or attacks.
+
+    Attributes:
+        versions: How many versions each image has.
+        correct: How many of them each member and, in the last row, the ensemble got right,
+            (M + 1, N).
+        log_likelihood: The sum over them of the log-likelihood of the true class, (M + 1, N).
+    """
+
+    versions: int
+    correct: Classes
+    log_likelihood: Array
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What was said of each image. Rows are the members, in order, and last the ensemble.
+
+    Attributes:
+        labels: The true classes of the test images, (N,).
+        predicted: The most probable class, (M + 1, N).
+        confidence: Its probability, (M + 1, N).
+        log_likelihood: The logarithm of the true class's probability, (M + 1, N).
+        unknown: How unknown each image is to the ensemble: by the name of an OoD set, and "test",
+            by the name of a score (see `freetickets.metrics.novelty`), (K,).
+        shifted: By the name of a set of changed test images, as "corruptions" or "fgsm"; these are
+            the first of the test images.
+    """
+
+    labels: Classes
+    predicted: Classes
+    confidence: Array
+    log_likelihood: Array
+    unknown: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
+    shifted: Mapping[str, Shifted] = field(default_factory=dict)
+
+    @property
+    def members(self) -> int:
+        """How many members there are."""
+        return len(self.predicted) - 1
+
+    @property
+    def correct(self) -> npt.NDArray[np.bool_]:
+        """Whether the answer is right, (M + 1, N)."""
+        return self.predicted == self.labels
+
+    def scores(self) -> list[dict[str, float]]:
+        """Accuracy, NLL and ECE of each member and, last, of the ensemble."""
+        return [
+            {
+                "accuracy": float(correct.mean()),
+                "nll": float(-logs.mean()),
+                "ece": _ece(confidence, correct),
+            }
+            for correct, logs, confidence in zip(
+                self.correct, self.log_likelihood, self.confidence, strict=True
+            )
+        ]
+
+    @classmethod
+    def collect(cls, folder: Path) -> Answers:
+        """Takes them from the saved predictions of a run.
+
+        Raises:
+            FreeTicketsError: There are none of a test set, or some are damaged.
+        """
+        from ..evaluation.summary import novelties, saved_sets, saved_test
+
+        test = saved_test(folder)
+        shifted: dict[str, list[Predictions]] = {}
+        for kind, name in (("shift", "corruptions"), ("attack", "")):
+            for path in saved_sets(folder, test, kind):
+                shifted.setdefault(name or path.stem, []).extend(Predictions.load(path).parts)
+        unknown = {path.stem: Predictions.load(path) for path in saved_sets(folder, test, "ood")}
+        return cls(
+            test.labels,
+            *_said(test),
+            {name: novelties(saved) for name, saved in ({TEST: test} | unknown).items()},
+            {name: _summed(parts) for name, parts in shifted.items()},
+        )
+
+    def save(self, path: Path) -> str:
+        """Writes them, packed; returns the digest of the file.
+
+        A confidence is kept to 1/65535, a log-likelihood to 5 digits, how unknown an image is to 3,
+        sums in single precision: a score that is computed from them is exact to 4 digits after the
+        point.
+        """
+        small = _smallest(int(max(self.labels.max(), self.predicted.max())))
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "labels": self.labels.astype(small),
+            "predicted": self.predicted.astype(small),
+            "confidence": np.rint(self.confidence * _STEPS).clip(0, _STEPS).astype(np.uint16),
+            "log_likelihood": _rounded(self.log_likelihood),
+        }
+        for name, scores in self.unknown.items():
+            arrays |= {f"unknown/{name}/{score}": _half(each) for score, each in scores.items()}
+        for name, shifted in self.shifted.items():
+            arrays[f"shifted/{name}/versions"] = np.array(shifted.versions)
+            arrays[f"shifted/{name}/correct"] = shifted.correct.astype(_smallest(shifted.versions))
+            arrays[f"shifted/{name}/log_likelihood"] = shifted.log_likelihood.astype(np.float32)
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+        write_atomic(path, buffer.getvalue())
+        return digest_file(path)
+
+    @classmethod
+    def load(cls, path: Path, digest: str | None = None) -> Answers:
+        """Reads what `save` wrote.
+
+        Args:
+            path: The file.
+            digest: What `save` returned; None to take any file that is whole.
+
+        Raises:
+            FreeTicketsError: The file is not there, not whole, or not the one that was saved.
+        """
+        if not path.exists():
+            raise FreeTicketsError(f"{path} is missing: it holds the answers to each test image")
+        if digest is not None and digest_file(path) != digest:
+            raise DamagedFileError(f"{path} is damaged, or of another training than its record")
+        try:
+            names = list(read_headers(path))
+            found = dict(zip(names, read_arrays(path, *names), strict=True))
+            return cls._unpack(found)
+        except (FreeTicketsError, LookupError, ValueError) as error:
+            raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+    @classmethod
+    def _unpack(cls, found: Mapping[str, npt.NDArray[Any]]) -> Answers:
+        unknown: dict[str, dict[str, Array]] = {}
+        sums: dict[str, dict[str, npt.NDArray[Any]]] = {}
+        for key, values in found.items():
+            part, *words = key.split("/")
+            if part == "unknown":
+                unknown.setdefault(words[0], {})[words[1]] = values.astype(np.float64)
+            elif part == "shifted":
+                sums.setdefault(words[0], {})[words[1]] = values
+        return cls(
+            found["labels"].astype(np.int64),
+            found["predicted"].astype(np.int64),
+            found["confidence"] / _STEPS,
+            found["log_likelihood"].astype(np.float64),
+            unknown,
+            {
+                name: Shifted(
+                    int(each["versions"]),
+                    each["correct"].astype(np.int64),
+                    each["log_likelihood"].astype(np.float64),
+                )
+                for name, each in sums.items()
+            },
+        )
+
+
+def _said(saved: Predictions) -> tuple[Classes, Array, Array]:
+    """Class, confidence and log-likelihood of the true class, (M + 1, N) each."""
+    rows = [*(member[None] for member in saved.members()), saved.ensemble()]
+    tops = [top_class(row) for row in rows]
+    at = np.arange(len(saved.labels))
+    return (
+        np.stack([top for top, _ in tops]),
+        np.stack([confidence for _, confidence in tops]),
+        np.minimum(np.stack([row[0, at, saved.labels] for row in rows]), 0.0),
+    )
+
+
+def _summed(parts: list[Predictions]) -> Shifted:
+    labels = parts[0].labels
+    if any(not np.array_equal(part.labels, labels) for part in parts):
+        raise FreeTicketsError("the changed versions of images have different labels")
+    said = [_said(part) for part in parts]
+    correct = np.sum([predicted == labels for predicted, _, _ in said], axis=0, dtype=np.int64)
+    logs = np.sum([log_likelihood for _, _, log_likelihood in said], axis=0)
+    return Shifted(len(parts), np.asarray(correct), np.asarray(logs))
+
+
+def _ece(confidence: Array, correct: npt.NDArray[np.bool_]) -> float:
+    _, sure, right = bin_sums(confidence, correct)
+    return float(np.abs(sure - right).sum() / len(confidence))
+
+
+def _smallest(largest: int) -> npt.DTypeLike:
+    return np.uint8 if largest < 256 else np.uint16
+
+
+def _rounded(values: Array) -> npt.NDArray[np.float32]:
+    """In single precision, without the last 8 bits, which would not pack."""
+    limit = float(np.finfo(np.float32).max) / 2
+    bits = values.clip(-limit, limit).astype(np.float32).view(np.uint32)
+    return ((bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)).view(np.float32)
+
+
+def _half(values: Array) -> npt.NDArray[np.float16]:
+    return values.astype(np.float16)  # scores of novelty lie between 0 and the log of the classes

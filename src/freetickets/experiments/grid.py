@@ -1,0 +1,142 @@
+"""Grids: scales with experiments of their own, instead of the paper's. No torch here.
+
+One YAML file a grid lies in `grids/`: what it trains on, and its stages. A stage is an experiment;
+all its seeds are trained before the next stage begins, so that whatever is finished when the work
+is stopped is worth having.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from ..errors import FreeTicketsError, UnknownNameError
+from .cell import Cell
+from .experiment import Experiment
+from .reading import experiment_names, load, read_experiment
+from .scales import SCALES, Data, Scale, Stand
+from .tasks import Task, make_tasks
+
+_KEYS = ("summary", "anchors", "stands", "shared", "stages")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A scale and what is trained at it.
+
+    Attributes:
+        scale: How large.
+        experiments: What is trained: the paper's tables and figures, or stages.
+        staged: Whether all seeds of one are trained before the next begins.
+    """
+
+    scale: Scale
+    experiments: tuple[Experiment, ...]
+    staged: bool = False
+
+    def choose(self, names: Sequence[str]) -> list[Experiment]:
+        """The experiments of these names, in the grid's order; all, if one of them is "all".
+
+        Raises:
+            UnknownNameError: There is none of a name.
+
+        Example:
+            >>> [each.name for each in find_grid("medium").choose(["t2", "t1"])]
+            ['t1', 't2']
+        """
+        known = [each.name for each in self.experiments]
+        if not names:
+            raise FreeTicketsError("name experiments, or all: see freetickets reproduce --list")
+        for name in names:
+            if name not in ("all", *known):
+                raise UnknownNameError("experiment", name, ["all", *known])
+        return [each for each in self.experiments if "all" in names or each.name in names]
+
+    def tasks(
+        self, experiments: Sequence[Experiment], seeds: int | None = None, only: Sequence[str] = ()
+    ) -> list[Task]:
+        """What has to be trained for experiments, in order."""
+        if not self.staged:
+            return make_tasks(experiments, self.scale, seeds, only)
+        return [
+            task for each in experiments for task in make_tasks([each], self.scale, seeds, only)
+        ]
+
+
+def grid_names() -> list[str]:
+    """The scales that have experiments of their own.
+
+    Example:
+        >>> grid_names()
+        ['medium', 'search']
+    """
+    found = (file.name for file in files(__package__).joinpath("grids").iterdir())
+    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
+
+
+def find_grid(scale: str) -> Grid:
+    """Looks a scale up by its name, with what is trained at it.
+
+    Raises:
+        UnknownNameError: There is none of this name.
+
+    Example:
+        >>> len(find_grid("paper").experiments), find_grid("medium").experiments[0].name
+        (20, 't1')
+    """
+    if scale in SCALES:
+        return Grid(SCALES[scale], tuple(map(load, experiment_names())))
+    if scale not in grid_names():
+        raise UnknownNameError("scale", scale, [*SCALES, *grid_names()])
+    text = files(__package__).joinpath("grids", f"{scale}.yaml").read_text(encoding="utf-8")
+    return parse_grid(text, scale)
+
+
+def parse_grid(text: str, name: str) -> Grid:
+    """Reads a grid from YAML.
+
+    Raises:
+        FreeTicketsError: It is no YAML, or something in it is unknown or of the wrong type.
+    """
+    try:
+        values = yaml.safe_load(text)
+        _check_keys(values, _KEYS, "a grid")
+        stands = {key: _stand(each) for key, each in values["stands"].items()}
+        stages: list[Experiment] = []
+        known: dict[str, Cell] = {}
+        for each in values["stages"]:
+            shared = {"paper": str(each.get("name", "")).upper(), "latex": ""}
+            told = {**shared, **values.get("shared", {}), **each}
+            stages.append(read_experiment(told, stands, known))
+            own = [cell for row in stages[-1].rows for cell in row.cells]
+            for cell in own:
+                if known.setdefault(cell.name, cell) != cell or own.count(cell) > 1:
+                    raise FreeTicketsError(f"two cells are called {cell.name}")
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise FreeTicketsError(f"{name} is not valid YAML: {reason}") from error
+    except FreeTicketsError as error:
+        raise FreeTicketsError(f"{name}: {error}") from error
+    except (AttributeError, LookupError, TypeError) as error:
+        raise FreeTicketsError(f"{name} is no grid: {error!r}") from error
+    most = max(stage.seeds for stage in stages)
+    return Grid(Scale(name, values["summary"], stands, most), tuple(stages), staged=True)
+
+
+def _stand(values: dict[str, Any]) -> Stand:
+    own = [each.name for each in fields(Stand)]
+    _check_keys(values, own, "a stand")
+    _check_keys(values["data"], [each.name for each in fields(Data)], "the data of a stand")
+    return Stand(**{**values, "data": Data(**values["data"])})
+
+
+def _check_keys(values: Any, known: Sequence[str], what: str) -> None:
+    if not isinstance(values, dict):
+        raise FreeTicketsError(f"{what} must be a map, not {values!r}")
+    for key in values:
+        if key not in known:
+            raise UnknownNameError(f"key of {what}:", str(key), known)

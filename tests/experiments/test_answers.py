@@ -1,0 +1,181 @@
+"""Answers: what they say of each image is what the predictions say, in less than a megabyte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from freetickets import metrics
+from freetickets.errors import FreeTicketsError
+from freetickets.evaluation import Predictions
+from freetickets.evaluation.summary import summarise
+from freetickets.experiments.answers import TEST, Answers, Shifted
+
+
+def predictions(rng: np.random.Generator, members: int, samples: int, classes: int) -> Predictions:
+    """Such as trained networks make: mostly sure, mostly right, and some sure and wrong."""
+    labels = rng.integers(0, classes, samples)
+    logits = rng.normal(size=(members, samples, classes)) + rng.normal(size=(samples, classes))
+    logits[:, np.arange(samples), labels] += rng.gamma(2.0, 3.0, samples)
+    logs = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
+    return Predictions(
+        logs.astype(np.float32), labels, {"dataset": "x", "combine": "probabilities"}
+    )
+
+
+def changed(saved: Predictions, count: int, parts: int, **info: object) -> Predictions:
+    rng = np.random.default_rng(len(str(info)))
+    members, _, classes = saved.log_probs.shape
+    logits = rng.normal(size=(members, parts * count, classes)) * 3
+    logs = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
+    labels = np.tile(saved.labels[:count], parts)
+    told = {**saved.info, "parts": [str(part) for part in range(parts)], **info}
+    return Predictions(logs.astype(np.float32), labels, told)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run's folder with all kinds of predictions, of three members."""
+    rng = np.random.default_rng(0)
+    test = predictions(rng, 3, 400, 10)
+    folder = tmp_path / "predictions"
+    test.save(folder / "x.npz")
+    for name in ("fog", "frost"):
+        told = {"kind": "shift", "corruption": name, "source": "generated", "samples": 50}
+        changed(test, 50, 5, **told).save(folder / "x-c" / f"{name}.npz")
+    outside = predictions(rng, 3, 120, 10)
+    outside.info.update(kind="ood", samples=None)
+    outside.save(folder / "ood" / "svhn.npz")
+    attack = changed(test, 50, 3, kind="attack", epsilon=0.1)
+    attack.save(folder / "attacks" / "fgsm.npz")
+    return tmp_path
+
+
+def test_all_scores_of_the_test_set_can_be_computed_again(run: Path, tmp_path: Path) -> None:
+    scores = summarise(run)
+    digest = Answers.collect(run).save(tmp_path / "0.npz")
+    read = Answers.load(tmp_path / "0.npz", digest)
+    expected = [*scores["members"], scores["ensemble"]]
+    assert read.members == 3
+    for found, own in zip(read.scores(), expected, strict=True):
+        assert found == pytest.approx({k: own[k] for k in ("accuracy", "nll", "ece")}, abs=1e-4)
+    assert [each["accuracy"] for each in read.scores()] == [each["accuracy"] for each in expected]
+
+
+def test_disagreement_and_ood_scores_can_be_computed_again(run: Path, tmp_path: Path) -> None:
+    scores = summarise(run)
+    Answers.collect(run).save(tmp_path / "0.npz")
+    read = Answers.load(tmp_path / "0.npz")
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    apart = np.mean([(read.predicted[a] != read.predicted[b]).mean() for a, b in pairs])
+    assert apart == pytest.approx(scores["diversity"]["disagreement"], abs=1e-12)
+    for score, inside in read.unknown[TEST].items():
+        found = metrics.auroc(inside, read.unknown["svhn"][score])
+        assert found == pytest.approx(scores["ood"]["svhn"][score]["auroc"], abs=1e-4)
+
+
+def test_sums_over_corruptions_and_attacks_are_those_of_their_scores(
+    run: Path, tmp_path: Path
+) -> None:
+    scores = summarise(run)
+    Answers.collect(run).save(tmp_path / "0.npz")
+    corrupted = Answers.load(tmp_path / "0.npz").shifted["corruptions"]
+    assert corrupted.versions == 2 * 5
+    assert corrupted.correct.shape == corrupted.log_likelihood.shape == (4, 50)
+    shift = scores["shift"]["x-c"]["means"]["given"]
+    assert corrupted.correct[-1].mean() / 10 == pytest.approx(shift["accuracy"], abs=1e-9)
+    assert -corrupted.log_likelihood[-1].mean() / 10 == pytest.approx(shift["nll"], abs=1e-5)
+    attacked = Answers.load(tmp_path / "0.npz").shifted["fgsm"]
+    assert attacked.versions == 3
+    mean = scores["attacks"]["fgsm"]["mean"]
+    assert attacked.correct[-1].mean() / 3 == pytest.approx(mean, abs=1e-9)
+
+
+def test_one_image_is_as_the_predictions_have_it(run: Path) -> None:
+    saved = Predictions.load(run / "predictions" / "x.npz")
+    found = Answers.collect(run)
+    member, image = 1, 17
+    logs = saved.log_probs[member, image].astype(np.float64)
+    assert found.predicted[member, image] == logs.argmax()
+    assert found.confidence[member, image] == pytest.approx(np.exp(logs.max()))
+    assert found.log_likelihood[member, image] == pytest.approx(logs[saved.labels[image]])
+    mean = np.exp(saved.log_probs[:, image].astype(np.float64)).mean(axis=0)
+    assert found.confidence[-1, image] == pytest.approx(mean.max())
+    assert found.log_likelihood[-1, image] == pytest.approx(np.log(mean[saved.labels[image]]))
+
+
+def test_the_largest_record_is_below_a_megabyte_and_precise(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    test = predictions(rng, 7, 10_000, 100)
+    test.save(tmp_path / "predictions" / "x.npz")
+    whole = Answers.collect(tmp_path)
+    unknown = dict.fromkeys((TEST, "svhn", "cifar100"), whole.unknown[TEST])
+    sums = Shifted(
+        95, rng.integers(0, 96, (8, 1000)), -rng.gamma(1.0, 200.0, (8, 1000)).astype(np.float64)
+    )
+    full = Answers(
+        whole.labels, whole.predicted, whole.confidence, whole.log_likelihood, unknown,
+        {"corruptions": sums, "fgsm": sums},
+    )  # fmt: skip
+    path = tmp_path / "0.npz"
+    full.save(path)
+    assert path.stat().st_size < 950_000  # which leaves 50,000 bytes to the scores
+    read = Answers.load(path)
+    scores = test.scores()
+    for found, own in zip(read.scores(), [*scores["members"], scores["ensemble"]], strict=True):
+        assert found == pytest.approx(own, abs=1e-4)
+    assert np.array_equal(read.predicted, whole.predicted)
+    assert np.array_equal(read.labels, test.labels)
+    assert np.array_equal(read.shifted["fgsm"].correct, sums.correct)
+
+
+def test_what_is_certain_or_impossible_stays_so(tmp_path: Path) -> None:
+    never = -np.inf
+    answers = Answers(
+        np.array([0, 300]),
+        np.array([[0, 299], [0, 299]]),
+        np.array([[1.0, 1.0], [0.5, 1 / 3]]),
+        np.array([[0.0, never], [-1e-9, -1e6]]),
+    )
+    answers.save(tmp_path / "0.npz")
+    read = Answers.load(tmp_path / "0.npz")
+    assert read.labels.tolist() == [0, 300]
+    assert read.predicted.tolist() == [[0, 299], [0, 299]]
+    assert read.confidence[0].tolist() == [1.0, 1.0]
+    assert np.isfinite(read.log_likelihood).all()
+    assert read.log_likelihood[0, 1] < -1e38  # as far below as the file can say
+    assert read.log_likelihood[1] == pytest.approx([-1e-9, -1e6], rel=1e-5)
+
+
+@pytest.mark.parametrize("damage", ["cut", "one byte", "gone", "another", "no zip", "no array"])
+def test_damage_is_refused_in_one_line(run: Path, tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "0.npz"
+    digest: str | None = Answers.collect(run).save(path)
+    data = path.read_bytes()
+    if damage == "cut":
+        path.write_bytes(data[: len(data) // 2])
+        digest = None
+    elif damage == "one byte":
+        middle = len(data) // 2
+        path.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+    elif damage == "gone":
+        path.unlink()
+    elif damage == "another":
+        np.savez(path, labels=np.zeros(3))
+    elif damage == "no zip":
+        path.write_text("nothing")
+        digest = None
+    else:
+        np.savez(path, labels=np.zeros(3))
+        digest = None
+    with pytest.raises(FreeTicketsError) as caught:
+        Answers.load(path, digest)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_that_was_not_evaluated_has_no_answers(tmp_path: Path) -> None:
+    with pytest.raises(FreeTicketsError, match="no predictions of a test set"):
+        Answers.collect(tmp_path)

@@ -1,0 +1,112 @@
+"""What is finished stays finished when an option is added, and not when a choice is changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, make_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from freetickets.config import Config
+from freetickets.experiments import experiment_names, load, stand_ins
+from freetickets.experiments import runner as runners
+from freetickets.experiments.fingerprint import chosen, fingerprint
+from freetickets.experiments.results import Results
+from freetickets.experiments.runner import Runner
+from freetickets.experiments.scales import SCALES
+from freetickets.experiments.tasks import Task, make_tasks
+from freetickets.methods import EDST, recipe
+
+KEPT = Path(__file__).parents[2] / "results" / "small"
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    monkeypatch.setattr(stand_ins, "is_here", lambda *_: True)
+    return Runner(SCALES["small"], tmp_path)
+
+
+def all_tasks(runner: Runner) -> list[Task]:
+    return make_tasks(map(load, experiment_names()), runner.scale, 3)
+
+
+def test_all_committed_records_are_finished_cells(small: Runner) -> None:
+    results = Results.load(KEPT)
+    found = {
+        (task.cell.name, task.seed): small.fingerprint(task)
+        for task in all_tasks(small)
+        if results.get(task.cell, task.seed)
+    }
+    assert found == {key: record["fingerprint"] for key, record in results.records.items()}
+    assert len(found) == 128
+
+
+def test_a_new_option_with_a_default_changes_no_fingerprint(
+    small: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = all_tasks(small)[0]
+    before = small.fingerprint(task)
+    longer: Any = make_dataclass(
+        "Longer",
+        [("new", bool, field(default=False))],
+        bases=(Config,),
+        namespace={"__post_init__": lambda self: None},  # Config's knows no other fields
+        frozen=True,
+    )
+    monkeypatch.setattr("freetickets.experiments.scales.Config", longer)
+    assert isinstance(small.config(task), longer)
+    assert small.fingerprint(task) == before
+    given = Runner._given
+    monkeypatch.setattr(Runner, "_given", lambda *of: replace(given(*of), new=True))
+    assert small.fingerprint(task) != before
+
+
+def test_a_new_option_of_recipes_changes_none_but_another_number_does(
+    small: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = all_tasks(small)[0]
+    before = small.fingerprint(task)
+    longer: Any = make_dataclass(
+        "Longer", [("new", str, field(default="none"))], bases=(recipe.Recipe,), frozen=True
+    )
+    for changed in ({}, {"momentum": 0.8}, {"new": "some"}, {"explore_epochs": 140}):
+        monkeypatch.setitem(recipe.RECIPES, "cifar", longer("cifar", **changed))
+        assert (small.fingerprint(task) == before) == (not changed), changed
+
+
+def test_each_choice_of_a_task_counts(small: Runner) -> None:
+    tasks = all_tasks(small)
+    assert len({small.fingerprint(task) for task in tasks}) == len(tasks)
+    one = small.fingerprint(tasks[0])
+    stand = small.scale.stands["cifar10"]
+    for changed in (
+        replace(stand, samples=499),
+        replace(stand, data=replace(stand.data, train=3999)),
+        replace(stand, lr=0.06),
+    ):
+        stands = {**small.scale.stands, "cifar10": changed}
+        other = Runner(replace(small.scale, stands=stands), small.folder)
+        assert other.fingerprint(tasks[0]) != one
+
+
+def test_only_what_is_not_default_is_told_at_every_depth() -> None:
+    @dataclass(frozen=True)
+    class Box:
+        inside: EDST
+        many: tuple[EDST, ...] = ()
+        notes: dict[str, int] = field(default_factory=dict)
+
+    assert chosen(Box(EDST(rate=0.3))) == {"inside": {"rate": 0.3}}
+    assert chosen(Box(EDST(), (EDST(), EDST(tickets=2)))) == {
+        "inside": {},
+        "many": [{}, {"tickets": 2}],
+    }
+    assert fingerprint({"a": Box(EDST())}) == fingerprint({"a": Box(EDST(), notes={})})
+
+
+def test_where_a_run_lies_is_no_part_of_it(small: Runner, tmp_path: Path) -> None:
+    task = all_tasks(small)[0]
+    moved = Runner(SCALES["small"], tmp_path / "other", "elsewhere", "cpu", 4)
+    assert moved.fingerprint(task) == small.fingerprint(task)
+    assert set(runners._FREE) > {"data_dir", "output", "device"}

@@ -1,0 +1,254 @@
+"""Grids: what is trained in which order, on which images, and what is refused."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from freetickets import data
+from freetickets.errors import FreeTicketsError
+from freetickets.evaluation import Predictions
+from freetickets.experiments.grid import Grid, find_grid, grid_names, parse_grid
+from freetickets.experiments.progress import CellProgress
+from freetickets.experiments.results import Results, read_answers
+from freetickets.experiments.runner import Runner
+from freetickets.experiments.scales import Data
+from freetickets.experiments.stand_ins import StandIns, digest_of, of_each_class
+
+TINY = """
+summary: for tests
+stands:
+  few:
+    data: {source: fashion-mini, per_class: 6, pool: 2}
+    recipe: cifar
+    dense_epochs: 2
+    batch_size: 16
+    lr: 0.05
+    samples: 10
+    unknown: 20
+    real: true
+    settings: {validation: 0.0}
+shared: {model: mlp-8, dataset: few, columns: [accuracy, nll], seeds: 2}
+stages:
+  - name: t1
+    title: first
+    needs: {corruptions: [fog], ood: [svhn, fashion-mini, gaussian-noise]}
+    rows:
+      - {label: Dense, cell: dense, method: dense, epochs: 2}
+      - {label: Longer, cell: longer, method: dense, epochs: 3, settings: {weight_decay: 0.01}}
+  - name: t2
+    title: second
+    rows:
+      - {label: Both, cell: both, method: dense-ensemble, options: {tickets: 2}, epochs: 2, of: dense, seeds: 1}
+      - {label: Static, cell: static, method: static, options: {tickets: 2, sparsity: 0.5}, epochs: 1}
+"""  # noqa: E501
+
+
+@pytest.fixture
+def tiny() -> Grid:
+    return parse_grid(TINY, "tiny")
+
+
+def runner_of(grid: Grid, folder: Path) -> Runner:
+    return Runner(grid.scale, folder, str(folder / "no data"))
+
+
+def test_stages_are_trained_in_order_and_seed_by_seed(tiny: Grid) -> None:
+    names = [task.name for task in tiny.tasks(tiny.experiments)]
+    assert names == [
+        "dense, seed 0", "longer, seed 0", "dense, seed 1", "longer, seed 1",
+        "both, seed 0", "static, seed 0", "static, seed 1",
+    ]  # fmt: skip
+    assert len(tiny.tasks(tiny.choose(["t1"]), seeds=1)) == 2
+    assert [task.cell.name for task in tiny.tasks(tiny.experiments, None, ["static"])] == [
+        "static", "static",
+    ]  # fmt: skip
+
+
+def test_a_cell_has_its_own_settings_and_is_priced_against_the_dense_one(
+    tiny: Grid, tmp_path: Path
+) -> None:
+    runner = runner_of(tiny, tmp_path)
+    dense, longer, *_, static = tiny.tasks(tiny.experiments, seeds=1)
+    config = runner.config(longer)
+    assert (config.epochs, config.weight_decay, config.validation) == (3, 0.01, 0.0)
+    assert runner.price(dense).relative_flops == pytest.approx(1.0)
+    assert runner.price(longer).relative_flops == pytest.approx(1.5)
+    # Two members of half the length, each with about half of the weights.
+    assert runner.price(static).dense_flops == runner.price(dense).dense_flops
+    assert 0.4 < runner.price(static).relative_flops < 0.6
+
+
+def test_trainings_of_a_cell_become_an_ensemble_without_another_training(
+    tiny: Grid, tmp_path: Path
+) -> None:
+    runner = runner_of(tiny, tmp_path)
+    tasks = [task for task in tiny.tasks(tiny.experiments) if task.cell.name in ("dense", "both")]
+    assert runner.run_all(tasks, CellProgress(quiet=True)) == {}
+    results = Results.load(runner.folder)
+    logs = [
+        Predictions.load(next(path.glob("predictions/*.npz"))).log_probs[0].astype(np.float64)
+        for path in sorted((runner.folder / "cells" / "dense").iterdir())
+    ]
+    both = results.records["both", 0]
+    answers = read_answers(runner.folder, both)
+    mean = np.exp(logs).mean(axis=0)
+    assert np.array_equal(answers.predicted[-1], mean.argmax(axis=1))
+    assert answers.confidence[-1] == pytest.approx(mean.max(axis=1), abs=1e-4)
+    for seed in (0, 1):
+        alone = read_answers(runner.folder, results.records["dense", seed])
+        assert np.array_equal(answers.predicted[seed], alone.predicted[0])
+    seconds = [results.records["dense", seed]["ledger"]["seconds"] for seed in (0, 1)]
+    assert both["ledger"]["seconds"] == pytest.approx(sum(seconds))
+    assert both["ledger"]["relative_flops"] == pytest.approx(2.0)
+    assert not (runner.folder / "cells" / "both" / "0" / "tickets").exists()
+    assert all(runner.result(task) is not None for task in tasks)
+
+
+def test_each_kind_of_set_has_its_own_number_of_images(tiny: Grid, tmp_path: Path) -> None:
+    runner = runner_of(tiny, tmp_path)
+    task = tiny.tasks(tiny.experiments)[0]
+    record = runner.run(task)
+    metrics = record["metrics"]
+    assert metrics["samples"] == 2000
+    (shift,) = metrics["shift"].values()
+    assert shift["samples"] == 10
+    assert metrics["ood"]["gaussian-noise"]["samples"] == 20
+    assert set(metrics["ood"]) == {"gaussian-noise"}  # neither its own images nor a stand-in
+    assert record["notes"] == ["left out: svhn, which is not in the data folder"]
+    unknown = read_answers(runner.folder, Results.load(runner.folder).records["dense", 0]).unknown
+    assert {name: len(each["entropy"]) for name, each in unknown.items()} == {
+        "test": 2000, "gaussian-noise": 20,
+    }  # fmt: skip
+
+
+def test_the_images_are_the_first_of_each_class(tmp_path: Path) -> None:
+    part = Data("fashion-mini", per_class=6, held_out=4)
+    path = StandIns(tmp_path / "data").dataset(part)
+    whole, train, held = (
+        data.load("fashion-mini", "train"),
+        data.load(path, "train"),
+        data.load(path, "test"),
+    )
+    labels = whole.labels.tolist()
+    counts: Counter[int] = Counter()
+    expected = []
+    for number, label in enumerate(labels):
+        counts[label] += 1
+        if counts[label] <= 6:
+            expected.append(number)
+    assert train.labels.tolist() == [labels[number] for number in expected]
+    assert np.array_equal(train.inputs.numpy(), whole.inputs[expected].numpy())
+    assert Counter(held.labels.tolist()) == dict.fromkeys(range(10), 4)
+    seen = {image.tobytes() for image in train.inputs.numpy()}
+    assert not any(image.tobytes() in seen for image in held.inputs.numpy())
+    assert data.get_spec(path).test_size == 40
+
+
+def test_other_images_than_those_of_the_list_are_refused(tmp_path: Path) -> None:
+    labels = data.load("fashion-mini", "train").labels.numpy()
+    right = digest_of(of_each_class(labels, 6))
+    part = Data("fashion-mini", per_class=6, digest=right)
+    StandIns(tmp_path / "right").dataset(part)
+    with pytest.raises(FreeTicketsError, match="not the images of the list"):
+        StandIns(tmp_path / "wrong").dataset(replace(part, digest="0" * 16))
+    with pytest.raises(FreeTicketsError, match="some images would be in both"):
+        StandIns(tmp_path / "both").dataset(Data("fashion-mini", per_class=900, held_out=900))
+    with pytest.raises(FreeTicketsError, match="fewer than 5,000 images"):
+        of_each_class(labels, 5000)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("summary:", "sumary:", "did you mean 'summary'"),
+        ("real: true", "reel: true", "did you mean 'real'"),
+        ("per_class: 6", "per_clas: 6", "did you mean 'per_class'"),
+        ("method: static", "method: sttic", "did you mean 'static'"),
+        ("weight_decay", "wait_decay", "unknown setting 'wait_decay'"),
+        ("of: dense", "of: dens", "did you mean 'dense'"),
+        ("dataset: few", "dataset: many", "unknown dataset 'many'"),
+        ("cell: longer", "cell: dense", "two cells are called dense"),
+        ("stages:", "stages: {", "not valid YAML"),
+        ("data: {source", "date: {source", "tiny: unknown key of a stand: 'date'"),
+    ],
+)
+def test_a_slip_of_the_pen_is_one_line(old: str, new: str, words: str) -> None:
+    assert old in TINY
+    with pytest.raises(FreeTicketsError) as caught:
+        parse_grid(TINY.replace(old, new), "tiny")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# ---- the grids that come with FreeTickets
+
+
+def test_medium_is_the_plan_of_its_issue() -> None:
+    medium = find_grid("medium")
+    counts = {each.name: len(medium.tasks([each])) for each in medium.experiments}
+    # 2 data sets x 2 methods x 3 seeds; the same and 2 ensembles; 3 x 3 + 3; 4 x 3; 8.
+    assert counts == {"t1": 12, "t2": 14, "t3": 12, "t4": 12, "t5": 8}
+    for task in medium.tasks(medium.experiments):
+        assert task.needs.corruptions == ("all19",)
+        assert task.needs.ood
+    first = [task.name for task in medium.tasks(medium.experiments)[:4]]
+    assert [name.partition("-")[2] for name in first] == [
+        "cifar10-dense, seed 0", "cifar10-edst, seed 0",
+        "cifar100-dense, seed 0", "cifar100-edst, seed 0",
+    ]  # fmt: skip
+
+
+def test_a_search_never_sees_a_test_image() -> None:
+    search = find_grid("search")
+    assert all(stand.data.held_out for stand in search.scale.stands.values())
+    sides = Counter(task.cell.method.name for task in search.tasks(search.experiments))
+    assert sides["dense"] == sides["edst"] <= 4
+
+
+def test_search_and_medium_are_of_the_same_network_and_images() -> None:
+    medium, search = find_grid("medium"), find_grid("search")
+    searched, few = search.scale.stands["few-cifar10"], medium.scale.stands["few-cifar10"]
+    assert replace(searched.data, held_out=None) == few.data
+    assert searched.recipe == few.recipe
+    assert searched.dense_epochs == few.dense_epochs
+    assert {row.model for row in search.experiments[0].rows} == {
+        row.model for row in medium.experiments[0].rows
+    }
+
+
+@pytest.mark.parametrize("name", grid_names())
+def test_every_task_can_be_priced(name: str, tmp_path: Path) -> None:
+    grid = find_grid(name)
+    runner = Runner(grid.scale, tmp_path)
+    costs = {task.cell.name: runner.price(task) for task in grid.tasks(grid.experiments, seeds=1)}
+    assert all(price.flops > 0 for price in costs.values())
+    if name == "medium":
+        for cell in ("few-cifar10-edst", "few-cifar100-edst", "many-cifar10-edst"):
+            assert sum(p.epochs for p in costs[cell].phases) == pytest.approx(
+                1.8 * costs[cell].dense_epochs
+            )
+
+
+def test_lengths_that_are_not_measured_are_those_of_provisional_stages() -> None:
+    text = Path(__file__).parents[2] / "src/freetickets/experiments/grids/medium.yaml"
+    told = yaml.safe_load(text.read_text())
+    provisional = [each["name"] for each in told["stages"] if each.get("provisional")]
+    assert bool(provisional) == ("TO MEASURE" in text.read_text())
+
+
+def test_the_lists_of_medium_are_those_of_the_published_files() -> None:
+    root = os.environ.get("FREETICKETS_DATA")
+    for stand in find_grid("medium").scale.stands.values():
+        try:
+            whole = data.load(stand.data.source, "train", root, download=False)
+        except FreeTicketsError:
+            pytest.skip(f"{stand.data.source} is not here (FREETICKETS_DATA)")
+        numbers = of_each_class(whole.labels.numpy(), int(stand.data.per_class or 0))
+        assert digest_of(numbers) == stand.data.digest
