@@ -48,6 +48,7 @@ def test_batches_of_one_are_given_if_asked_for():
     assert len(Batches(images(5), 1)) == 5
 
 
+@settings(deadline=None)
 @given(
     count=st.integers(8, 60),
     size=st.integers(4, 20),
@@ -63,6 +64,7 @@ def test_an_epoch_continued_in_the_middle_is_the_same(count, size, seed, epoch, 
     assert same(whole[start:], batches.epoch(epoch, start))
 
 
+@settings(deadline=None)
 @given(
     count=st.integers(16, 60),
     size=st.integers(8, 20),
