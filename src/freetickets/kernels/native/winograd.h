@@ -111,11 +111,12 @@ struct Tiling {
 // What lies beyond the map.
 alignas(64) inline const float NOTHING[LANES] = {};
 
+// Asks the memory for the same place of the next channel: no processor guesses steps of a whole channel.
+FT_INLINE void ask(const float* p) { __builtin_prefetch(p, 0, 3); }
+
 // The 6x6 positions that a tile reads, transformed; those beyond the map are zero. `put` gets a frequency and its
 // vector. A row of the loops below is six vectors, which stay in registers; what stands between the two transforms
 // does not fit there.
-FT_INLINE void ask(const float* p) { __builtin_prefetch(p, 0, 3); }
-
 template <class Put>
 FT_INLINE void transform_tile(const Tiling& t, const Tiling::Column& at, const float* channel, const Fusion* fusion,
                               int c, Put&& put) {
@@ -247,14 +248,29 @@ inline void transform_weights(const Layer& l, const float* w, bool transposed, f
   });
 }
 
+// The products of a block of results and a panel of columns.
+using Multiply = void (*)(const float* u, const float* v, int sources, float* m, int64_t row);
+
 template <size_t... I>
 FT_INLINE void multiply(const float* u, const float* v, int sources, float* m, int64_t row,
                         std::index_sequence<I...>) {
-  Vector sums[ROWS * COLUMNS];
+  Vector sums[sizeof...(I)];
   ((sums[I] = Vector{}), ...);
   for (int s = 0; s < sources; ++s, u += ROWS, v += COLUMNS * LANES)
     ((sums[I] += fill(u[I / COLUMNS]) * load(v + I % COLUMNS * LANES)), ...);
   (store(m + (I / COLUMNS) * row + I % COLUMNS * LANES, sums[I]), ...);
+}
+
+template <size_t RESULTS>
+void multiply(const float* u, const float* v, int sources, float* m, int64_t row) {
+  multiply(u, v, sources, m, row, std::make_index_sequence<RESULTS * COLUMNS>{});
+}
+
+// The last block may have fewer results: of 32, it has 2, and whole ones would cost a ninth more.
+template <size_t... R>
+Multiply find_multiply(int results, std::index_sequence<R...>) {
+  static constexpr Multiply all[] = {multiply<R + 1>...};
+  return all[results - 1];
 }
 
 inline Reason forward(const Layer& l, const Maps& maps, const float* x, const float* u, const Fusion& fusion,
@@ -269,6 +285,8 @@ inline Reason forward(const Layer& l, const Maps& maps, const float* x, const fl
   const int block = std::min(share, wanted), panels = block / COLUMNS;
   const int64_t row = int64_t{block} * LANES;
   const int64_t plane = apart(row * blocks * ROWS), v_plane = apart(int64_t{panels} * sources * COLUMNS * LANES);
+  const Multiply whole = find_multiply(ROWS, std::make_index_sequence<ROWS>{});
+  const Multiply rest = find_multiply(results - (blocks - 1) * ROWS, std::make_index_sequence<ROWS>{});
   const auto compute = [&](int64_t first, int threads) {
     // [frequency][panel][source][COLUMNS] and [frequency][result][block], in vectors.
     float* v = scratch(PACKED, size_t(FREQUENCIES) * v_plane);
@@ -291,9 +309,9 @@ inline Reason forward(const Layer& l, const Maps& maps, const float* x, const fl
     parallel(int64_t{FREQUENCIES} * blocks, std::max(1, blocks / 4), threads, [&](int64_t begin, int64_t end) {
       for (int p = 0; p < used; ++p)
         for (int64_t i = begin; i < end; ++i)
-          multiply(u + i * sources * ROWS, v + i / blocks * v_plane + int64_t{p} * sources * COLUMNS * LANES, sources,
-                   m + i / blocks * plane + i % blocks * ROWS * row + p * COLUMNS * LANES, row,
-                   std::make_index_sequence<ROWS * COLUMNS>{});
+          (i % blocks == blocks - 1 ? rest : whole)(
+              u + i * sources * ROWS, v + i / blocks * v_plane + int64_t{p} * sources * COLUMNS * LANES, sources,
+              m + i / blocks * plane + i % blocks * ROWS * row + p * COLUMNS * LANES, row);
     });
     parallel(results, 4, threads, [&](int64_t begin, int64_t end) {
       for (int k = int(begin); k < int(end); ++k) {
