@@ -73,15 +73,24 @@ struct Finishing {
   const Lines& lines;
 };
 
+constexpr int AHEAD = 4;  // results
+
 void finish_result(const void* context, int result, const float* sums) {
   const Finishing& f = *static_cast<const Finishing*>(context);
   const int64_t start = f.start + f.target.view.channel * result;
-  // The lines that a later result goes to are asked for already.
-  if (result + 3 < f.last_result)
-    for (int i = 0; i < f.lines.count; ++i)
-      __builtin_prefetch(f.target.data + start + 3 * f.target.view.channel + f.lines.at[i], 1, 3);
+  // The lines that a later result goes to are asked for already, and those of what is added to it.
+  if (result + AHEAD < f.last_result) {
+    const int64_t later = start + AHEAD * f.target.view.channel;
+    for (int i = 0; i < f.lines.count; ++i) __builtin_prefetch(f.target.data + later + f.lines.at[i], 1, 3);
+    if (f.target.fusion.residual != nullptr)
+      for (int i = 0; i < f.lines.count; ++i)
+        __builtin_prefetch(f.target.fusion.residual + later + f.lines.at[i], 0, 3);
+  }
   finish(f.target, start, f.tile, f.columns, f.lanes, sums, f.copy);
 }
+
+// A thread takes its tiles in so many pieces: the fewer, the longer another waits for the last one.
+constexpr int PIECES = 32;
 
 // result[o] = the sum over the entries (i, tap) of o of value * source[i] moved by tap.
 Reason correlate(const float* source, const View& view, int64_t source_group, const Packing& packing,
@@ -102,7 +111,8 @@ Reason correlate(const float* source, const View& view, int64_t source_group, co
   const int64_t splits = std::max<int64_t>(1, few);
   std::atomic<bool> failed{false};
 
-  parallel(tiles * splits, std::max<int64_t>(1, tiles * splits / (4 * threads)), threads, [&](int64_t begin, int64_t end) {
+  const int64_t piece = std::max<int64_t>(1, tiles * splits / (PIECES * threads));
+  parallel(tiles * splits, piece, threads, [&](int64_t begin, int64_t end) {
     const size_t packed_size = size_t(packing.size) * order.block;
     float* packed = scratch(PACKED, packed_size);
     float* sums = scratch(SUMS, size_t(sums_size) * order.results);
@@ -256,10 +266,15 @@ static Reason input_gradient(const Layer& layer, const Maps& maps, const float* 
           }
     }
   gather_entries(order, nonzeros, values, table, entries, threads);
+  // A kernel smaller than the stride leaves phases without taps: their places are zero.
+  if (layer.kernel_h < layer.stride_h || layer.kernel_w < layer.stride_w)
+    parallel(int64_t{maps.groups} * layer.inputs, 8, threads, [&](int64_t begin, int64_t end) {
+      std::memset(dx + g.in.channel * begin, 0, sizeof(float) * size_t(g.in.channel) * size_t(end - begin));
+    });
   for (int p = 0; p < layer.phases(); ++p) {
     Phase phase = make_phase(p / layer.stride_w, p % layer.stride_w);
     phase.packing.lay_out(tiles[p], maps.lanes);
-    if (phase.target.view.height > 0 && phase.target.view.width > 0)
+    if (phase.taps_h > 0 && phase.taps_w > 0 && phase.target.view.height > 0 && phase.target.view.width > 0)
       FT_TRY(correlate(dy, g.out, g.out_group, phase.packing, order, p, entries, phase.target, g.in_group,
                        tiles[p], maps, threads));
   }

@@ -205,6 +205,8 @@ struct Copies {
     for (int r = 0; r < p.rows; ++r)
       if (p.source_column == lanes)
         std::memcpy(to + r * p.target_row, from + r * p.source_row, sizeof(float) * p.columns * lanes);
+      else if (lanes == 1)
+        for (int c = 0; c < p.columns; ++c) to[r * p.target_row + c] = from[r * p.source_row + c * p.source_column];
       else
         for (int c = 0; c < p.columns; ++c)
           for (int v = 0; v < lanes; ++v)

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 
 #include "check.h"
@@ -107,46 +108,73 @@ struct Tiling {
   int lanes() const { return vectors * LANES; }
 };
 
-// The 6x6 positions that a tile reads; those beyond the map are zero.
-FT_INLINE void read_tile(const Tiling& t, const Tiling::Column& at, const float* channel, const Fusion* fusion,
-                         int c, Vector* d) {
+// What lies beyond the map.
+alignas(64) inline const float NOTHING[LANES] = {};
+
+// Asks the memory for the same place of the next channel: no processor guesses steps of a whole channel.
+FT_INLINE void ask(const float* p) { __builtin_prefetch(p, 0, 3); }
+
+// The 6x6 positions that a tile reads, transformed; those beyond the map are zero. `put` gets a frequency and its
+// vector. A row of the loops below is six vectors, which stay in registers; what stands between the two transforms
+// does not fit there.
+template <class Put>
+FT_INLINE void transform_tile(const Tiling& t, const Tiling::Column& at, const float* channel, const Fusion* fusion,
+                              int c, Put&& put) {
   const int row = at.row - t.pad_h, column = at.column - t.pad_w, lanes = t.lanes();
   const float* from = channel + (int64_t{row} * t.width + column) * lanes + at.vector * LANES;
-  if (row >= 0 && column >= 0 && row + SIDE <= t.height && column + SIDE <= t.width) {
-    for (int i = 0; i < SIDE; ++i)
-      for (int j = 0; j < SIDE; ++j) d[i * SIDE + j] = load(from + (int64_t{i} * t.width + j) * lanes);
-  } else {
-    for (int i = 0; i < SIDE; ++i)
-      for (int j = 0; j < SIDE; ++j) {
-        const bool inside = row + i >= 0 && row + i < t.height && column + j >= 0 && column + j < t.width;
-        d[i * SIDE + j] = inside ? load(from + (int64_t{i} * t.width + j) * lanes) : Vector{};
-      }
-  }
-  if (fusion != nullptr && fusion->factor != nullptr) {
-    const Vector factor = fill(fusion->factor[c]), shift = fill(fusion->shift[c]);
-    for (int i = 0; i < SIDE; ++i)
-      for (int j = 0; j < SIDE; ++j)
-        if (row + i >= 0 && row + i < t.height && column + j >= 0 && column + j < t.width) {
-          const Vector v = d[i * SIDE + j] * factor + shift;
-          d[i * SIDE + j] = fusion->rectify_input ? positive(v) : v;
-        }
-  }
-}
-
-FT_INLINE void transform_input(Vector* d, Vector* o) {
+  const int64_t down = int64_t{t.width} * lanes;
+  const bool scales = fusion != nullptr && fusion->factor != nullptr;
   Vector e[FREQUENCIES];
-  for (int j = 0; j < SIDE; ++j) of_input(d + j, SIDE, e + j, SIDE);
-  for (int i = 0; i < SIDE; ++i) of_input(e + i * SIDE, 1, o + i * SIDE, 1);
+  if (row >= 0 && column >= 0 && row + SIDE <= t.height && column + SIDE <= t.width && !scales) {
+    for (int j = 0; j < SIDE; ++j) {
+      Vector d[SIDE];
+      for (int i = 0; i < SIDE; ++i) {
+        d[i] = load(from + i * down + j * lanes);
+        ask(from + i * down + j * lanes + t.in_channel);
+      }
+      of_input(d, 1, e + j, SIDE);
+    }
+  } else {
+    const Vector factor = fill(scales ? fusion->factor[c] : 1.0f), shift = fill(scales ? fusion->shift[c] : 0.0f);
+    const Vector least = fill(scales && fusion->rectify_input ? 0.0f : -INFINITY);
+    for (int j = 0; j < SIDE; ++j) {
+      Vector d[SIDE];
+      const bool within = column + j >= 0 && column + j < t.width;
+      for (int i = 0; i < SIDE; ++i) {
+        // An address is chosen, not a way: the processor would guess wrongly at every edge.
+        const bool inside = within && row + i >= 0 && row + i < t.height;
+        d[i] = load(inside ? from + i * down + j * lanes : NOTHING);
+        ask(from + i * down + j * lanes + t.in_channel);
+        if (scales) {
+          const Vector v = d[i] * factor + shift;
+          d[i] = inside ? (least > v ? least : v) : Vector{};
+        }
+      }
+      of_input(d, 1, e + j, SIDE);
+    }
+  }
+  for (int i = 0; i < SIDE; ++i) {
+    Vector o[SIDE];
+    of_input(e + i * SIDE, 1, o, 1);
+    for (int j = 0; j < SIDE; ++j) put(i * SIDE + j, o[j]);
+  }
 }
 
-// As many columns at a time as the caches hold, in multiples of `unit`; but enough for the weights, which
-// are read anew for each block.
-inline int block_columns(int sources, int results, int64_t columns, int unit) {
-  constexpr double CACHED = 6e6;
-  constexpr int LEAST = 512 / VECTOR_BYTES;
-  const double wanted = CACHED / (double(FREQUENCIES) * (sources + results) * VECTOR_BYTES);
-  const int64_t most = std::max<int64_t>((LEAST + unit - 1) / unit, std::min<int64_t>(16, int64_t(wanted / unit)));
-  return int(std::min<int64_t>(most, (columns + unit - 1) / unit)) * unit;
+// Vectors that are written one frequency after the other must not be a power of two apart: all would fall into one
+// set of the first-level cache. In floats.
+inline int64_t apart(int64_t floats) { return (floats / 1024 + (floats % 1024 > 64)) * 1024 + 64; }
+
+constexpr int MOST_COLUMNS = 64;
+
+// As many columns at a time as the second-level cache holds of what is made of them, in multiples of `unit`. What is
+// read anew for each block (`read` floats: weights, or sums of their gradients) may lie there too; if it lies farther
+// away, it must serve `enough` columns. On Zen 4, one unit at a time instead of ten made 32 channels 1.4 times as fast.
+inline int block_columns(int channels, int64_t read, int64_t columns, int unit, int enough) {
+  constexpr double CACHED = 6e5;
+  constexpr int64_t NEAR = 3 << 19;
+  const int wanted = std::max(int(CACHED / (FREQUENCIES * VECTOR_BYTES) / channels), read < NEAR ? unit : enough);
+  const int64_t most = std::min<int64_t>({wanted, MOST_COLUMNS - unit, columns + unit - 1});
+  return std::max(1, int(most) / unit) * unit;
 }
 
 // Does pieces of work: one thread does one if there are enough of them, for what it makes stays in its
@@ -220,14 +248,29 @@ inline void transform_weights(const Layer& l, const float* w, bool transposed, f
   });
 }
 
+// The products of a block of results and a panel of columns.
+using Multiply = void (*)(const float* u, const float* v, int sources, float* m, int64_t row);
+
 template <size_t... I>
 FT_INLINE void multiply(const float* u, const float* v, int sources, float* m, int64_t row,
                         std::index_sequence<I...>) {
-  Vector sums[ROWS * COLUMNS];
+  Vector sums[sizeof...(I)];
   ((sums[I] = Vector{}), ...);
   for (int s = 0; s < sources; ++s, u += ROWS, v += COLUMNS * LANES)
     ((sums[I] += fill(u[I / COLUMNS]) * load(v + I % COLUMNS * LANES)), ...);
   (store(m + (I / COLUMNS) * row + I % COLUMNS * LANES, sums[I]), ...);
+}
+
+template <size_t RESULTS>
+void multiply(const float* u, const float* v, int sources, float* m, int64_t row) {
+  multiply(u, v, sources, m, row, std::make_index_sequence<RESULTS * COLUMNS>{});
+}
+
+// The last block may have fewer results: of 32, it has 2, and whole ones would cost a ninth more.
+template <size_t... R>
+Multiply find_multiply(int results, std::index_sequence<R...>) {
+  static constexpr Multiply all[] = {multiply<R + 1>...};
+  return all[results - 1];
 }
 
 inline Reason forward(const Layer& l, const Maps& maps, const float* x, const float* u, const Fusion& fusion,
@@ -238,56 +281,69 @@ inline Reason forward(const Layer& l, const Maps& maps, const float* x, const fl
   const int sources = l.inputs, results = l.outputs, blocks = round_up(results, ROWS) / ROWS;
   // No bit of the result depends on where a block ends, so each thread may have one.
   const int share = round_up(int(std::min<int64_t>(1 << 20, (t.columns + threads - 1) / threads)), COLUMNS);
-  const int block = std::min(share, block_columns(sources, results, t.columns, COLUMNS)), panels = block / COLUMNS;
-  const int64_t row = int64_t{block} * LANES, plane = row * blocks * ROWS;
+  const int wanted = block_columns(sources + results, weights_size(l, false), t.columns, COLUMNS, 512 / VECTOR_BYTES);
+  const int block = std::min(share, wanted), panels = block / COLUMNS;
+  const int64_t row = int64_t{block} * LANES;
+  const int64_t plane = apart(row * blocks * ROWS), v_plane = apart(int64_t{panels} * sources * COLUMNS * LANES);
+  const Multiply whole = find_multiply(ROWS, std::make_index_sequence<ROWS>{});
+  const Multiply rest = find_multiply(results - (blocks - 1) * ROWS, std::make_index_sequence<ROWS>{});
   const auto compute = [&](int64_t first, int threads) {
     // [frequency][panel][source][COLUMNS] and [frequency][result][block], in vectors.
-    float* v = scratch(PACKED, size_t(FREQUENCIES) * block * sources * LANES);
-    float* m = scratch(SUMS, size_t(FREQUENCIES) * block * blocks * ROWS * LANES);
+    float* v = scratch(PACKED, size_t(FREQUENCIES) * v_plane);
+    float* m = scratch(SUMS, size_t(FREQUENCIES) * plane);
     if (v == nullptr || m == nullptr) return false;
     const int n = int(std::min<int64_t>(block, t.columns - first)), used = (n + COLUMNS - 1) / COLUMNS;
+    Tiling::Column at[MOST_COLUMNS];
+    for (int j = 0; j < n; ++j) at[j] = t.at(first + j);
     parallel(sources, 4, threads, [&](int64_t begin, int64_t end) {
       for (int c = int(begin); c < int(end); ++c)
         for (int j = 0; j < used * COLUMNS; ++j) {
-          Vector d[FREQUENCIES], o[FREQUENCIES];
-          if (j < n) {
-            const Tiling::Column at = t.at(first + j);
-            read_tile(t, at, x + (at.group * sources + c) * t.in_channel, &fusion, c, d);
-            transform_input(d, o);
-          } else {
-            for (int f = 0; f < FREQUENCIES; ++f) o[f] = Vector{};
-          }
           float* to = v + ((int64_t{j / COLUMNS} * sources + c) * COLUMNS + j % COLUMNS) * LANES;
-          for (int f = 0; f < FREQUENCIES; ++f) store(to + int64_t{f} * panels * sources * COLUMNS * LANES, o[f]);
+          if (j < n)
+            transform_tile(t, at[j], x + (at[j].group * sources + c) * t.in_channel, &fusion, c,
+                           [&](int f, Vector o) { store(to + f * v_plane, o); });
+          else
+            for (int f = 0; f < FREQUENCIES; ++f) store(to + f * v_plane, Vector{});
         }
     });
     parallel(int64_t{FREQUENCIES} * blocks, std::max(1, blocks / 4), threads, [&](int64_t begin, int64_t end) {
       for (int p = 0; p < used; ++p)
         for (int64_t i = begin; i < end; ++i)
-          multiply(u + i * sources * ROWS, v + (i / blocks * panels + p) * sources * COLUMNS * LANES, sources,
-                   m + i / blocks * plane + i % blocks * ROWS * row + p * COLUMNS * LANES, row,
-                   std::make_index_sequence<ROWS * COLUMNS>{});
+          (i % blocks == blocks - 1 ? rest : whole)(
+              u + i * sources * ROWS, v + i / blocks * v_plane + int64_t{p} * sources * COLUMNS * LANES, sources,
+              m + i / blocks * plane + i % blocks * ROWS * row + p * COLUMNS * LANES, row);
     });
     parallel(results, 4, threads, [&](int64_t begin, int64_t end) {
       for (int k = int(begin); k < int(end); ++k) {
         const Vector bias = fill(fusion.bias == nullptr ? 0.0f : fusion.bias[k]);
         for (int j = 0; j < n; ++j) {
-          Vector d[FREQUENCIES], e[RESULT * SIDE], o[RESULT * RESULT];
-          for (int f = 0; f < FREQUENCIES; ++f) d[f] = load(m + f * plane + k * row + j * LANES);
-          for (int i = 0; i < SIDE; ++i) to_result(d + i, SIDE, e + i, SIDE);
-          for (int i = 0; i < RESULT; ++i) to_result(e + i * SIDE, 1, o + i * RESULT, 1);
-          const Tiling::Column at = t.at(first + j);
-          const int64_t start = (at.group * results + k) * t.out_channel +
-                                (int64_t{at.row} * t.out_width + at.column) * t.lanes() + at.vector * LANES;
-          const int rows = std::min(RESULT, t.out_height - at.row);
-          const int columns = std::min(RESULT, t.out_width - at.column);
-          for (int i = 0; i < rows; ++i)
-            for (int q = 0; q < columns; ++q) {
-              const int64_t place = start + (int64_t{i} * t.out_width + q) * t.lanes();
-              Vector sum = o[i * RESULT + q] + bias;
+          Vector e[RESULT * SIDE];
+          for (int q = 0; q < SIDE; ++q) {
+            Vector d[SIDE];
+            for (int i = 0; i < SIDE; ++i) d[i] = load(m + (i * SIDE + q) * plane + k * row + j * LANES);
+            to_result(d, 1, e + q, SIDE);
+          }
+          const int64_t start = (at[j].group * results + k) * t.out_channel +
+                                (int64_t{at[j].row} * t.out_width + at[j].column) * t.lanes() + at[j].vector * LANES;
+          const int rows = std::min(RESULT, t.out_height - at[j].row);
+          const int columns = std::min(RESULT, t.out_width - at[j].column);
+          const auto write = [&](const Vector* o, int64_t place, int columns) __attribute__((always_inline)) {
+            for (int q = 0; q < columns; ++q, place += t.lanes()) {
+              Vector sum = o[q] + bias;
               if (fusion.residual != nullptr) sum += load(fusion.residual + place);
               store(y + place, fusion.rectify ? positive(sum) : sum);
+              __builtin_prefetch(y + place + t.out_channel, 1, 3);
             }
+          };
+          for (int i = 0; i < rows; ++i) {
+            Vector o[RESULT];
+            to_result(e + i * SIDE, 1, o, 1);
+            const int64_t place = start + int64_t{i} * t.out_width * t.lanes();
+            if (columns == RESULT)
+              write(o, place, RESULT);
+            else
+              write(o, place, columns);
+          }
         }
       }
     });
@@ -371,22 +427,25 @@ inline void add_block(const Layer& l, const Tiling& t, const float* x, const flo
         const Tiling::Column at = t.at(first + j);
         if (b < in_blocks)
           lay_out(l.inputs, int(b) * LANES, in_blocks, samples, int64_t{j} * LANES, xs, [&](int c, Vector* o) {
-            Vector d[FREQUENCIES];
-            read_tile(t, at, x + (at.group * l.inputs + c) * t.in_channel, nullptr, c, d);
-            transform_input(d, o);
+            transform_tile(t, at, x + (at.group * l.inputs + c) * t.in_channel, nullptr, c,
+                           [&](int f, Vector v) { o[f] = v; });
           });
         else
           lay_out(l.outputs, int(b - in_blocks) * LANES, out_blocks, samples, int64_t{j} * LANES, ys,
                   [&](int k, Vector* o) {
-                    Vector d[RESULT * RESULT], e[SIDE * RESULT];
-                    const float* from = dy + (at.group * l.outputs + k) * t.out_channel + at.vector * LANES;
-                    for (int i = 0; i < RESULT; ++i)
-                      for (int q = 0; q < RESULT; ++q) {
+                    Vector e[SIDE * RESULT];
+                    const float* from = dy + (at.group * l.outputs + k) * t.out_channel + at.vector * LANES +
+                                        (int64_t{at.row} * t.out_width + at.column) * t.lanes();
+                    for (int q = 0; q < RESULT; ++q) {
+                      Vector d[RESULT];
+                      for (int i = 0; i < RESULT; ++i) {
                         const bool inside = at.row + i < t.out_height && at.column + q < t.out_width;
-                        const int64_t place = (int64_t{at.row + i} * t.out_width + at.column + q) * t.lanes();
-                        d[i * RESULT + q] = inside ? load(from + place) : Vector{};
+                        const float* place = from + (int64_t{i} * t.out_width + q) * t.lanes();
+                        d[i] = load(inside ? place : NOTHING);
+                        ask(place + t.out_channel);
                       }
-                    for (int q = 0; q < RESULT; ++q) of_gradient(d + q, RESULT, e + q, RESULT);
+                      of_gradient(d, 1, e + q, RESULT);
+                    }
                     for (int i = 0; i < SIDE; ++i) of_gradient(e + i * RESULT, 1, o + i * SIDE, 1);
                   });
       }
@@ -416,9 +475,9 @@ inline Reason weight_gradient(const Layer& l, const Maps& maps, const float* x, 
                               int threads) {
   const Tiling t(l, maps);
   const int in_blocks = round_up(l.inputs, LANES) / LANES, out_blocks = round_up(l.outputs, LANES) / LANES;
-  const int block = block_columns(in_blocks * LANES, out_blocks * LANES, t.columns, 4);
-  const int64_t samples = int64_t{block} * LANES, row = int64_t{in_blocks} * LANES;
-  const int64_t plane = row * out_blocks * LANES, size = FREQUENCIES * plane;
+  const int64_t row = int64_t{in_blocks} * LANES, plane = row * out_blocks * LANES, size = FREQUENCIES * plane;
+  const int block = block_columns((in_blocks + out_blocks) * LANES, 2 * size, t.columns, 4, 1024 / VECTOR_BYTES);
+  const int64_t samples = int64_t{block} * LANES;
   // The columns are shared out in chunks that add up sums of their own, as long as those are small. Their
   // number, and so every bit of the result, is the same for any number of threads.
   const int64_t blocks = (t.columns + block - 1) / block;
