@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from freetickets.bench import NAMES, kernels
-from freetickets.bench.curve import Point
+from freetickets.bench import NAMES, kernels, settings
 from freetickets.bench.kernels import Conv, LinearNetwork, conv_sides
 from freetickets.bench.timing import Ratio, Timing
+from freetickets.kernels import ops
 from freetickets.kernels.groups import from_groups
 from freetickets.kernels.library import available
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not available(), reason="the kernels are not bui
 @pytest.fixture
 def fake_times(monkeypatch):
     """A clock for which sparse takes its density, channels_last a half and contiguous 1."""
-    times = {"dense contiguous": 1.0, "dense channels_last": 0.5, "dense": 0.5}
+    times = {"PyTorch contiguous": 1.0, "PyTorch channels_last": 0.5, "PyTorch": 0.5}
 
     def interleave(sides, repeats, **_):
         found = {}
@@ -77,7 +77,7 @@ def test_only_means_have_bars_and_compare_with_the_better_layout(
         row, density = with_bars[about], float(about.rpartition(" ")[2])
         assert (row.bar, row.aim) == (1 / must, 1 / should)
         assert row.value == pytest.approx(density / 0.5)
-        assert list(row.seconds) == ["sparse", "dense channels_last"]
+        assert list(row.seconds) == ["sparse", "PyTorch channels_last"]
     assert len(rows) - len(with_bars) == per_layer
 
 
@@ -87,23 +87,38 @@ def test_linear_networks_have_two_bars(fake_times, tiny):
     assert all(row.value == pytest.approx(0.2) for row in rows)
 
 
-def test_the_crossover_is_a_curve_for_each_shape_and_a_line_that_sums_it_up(fake_times, tiny):
-    results = list(kernels.crossover(tiny))
-    points = [result for result in results if isinstance(result, Point)]
-    lines = [result for result in results if isinstance(result, str)]
-    assert len(points) == 3 * 9
-    assert len({point.curve for point in points}) == 3
-    # The fake clock crosses at density 0.5, between 0.57 and 0.4.
-    assert len(lines) == 3
-    assert all("faster than dense from sparsity 0.49 on" in line for line in lines)
+@pytest.mark.parametrize(
+    ("instructions", "speedups"),
+    [
+        ("avx512", [(2.4, 3), (2.4, 3), (1.8, 2.5)]),
+        ("avx2", [(1.8, 2.5), (1.8, 2.5), (1.5, 2)]),
+    ],
+)
+def test_dense_layers_have_a_bar_for_each_direction_and_instruction_set(
+    fake_times, tiny, monkeypatch, instructions, speedups
+):
+    monkeypatch.setattr(settings, "instruction_set", lambda: instructions)
+    rows = list(kernels.dense(tiny))
+    assert len(rows) == 3 * 3 + 3
+    assert all(row.bar is None and row.value == 2.0 for row in rows[:9])
+    assert [(row.bar, row.aim) for row in rows[9:]] == [
+        (pytest.approx(1 / must), pytest.approx(1 / should)) for must, should in speedups
+    ]
+    assert list(rows[-1].seconds) == ["ours", "PyTorch channels_last"]
 
 
 @pytest.mark.parametrize(
-    "conv", [Conv(5, 7, 6), Conv(3, 4, 8, kernel=7, stride=2), Conv(6, 6, 5, 1)]
+    ("conv", "ways"),
+    [
+        (Conv(5, 7, 6), 0),
+        (Conv(5, 7, 6), kernels.WINOGRAD),
+        (Conv(3, 4, 8, kernel=7, stride=2), 0),
+        (Conv(6, 6, 5, 1), ops.ALL),
+    ],
 )
-def test_all_sides_of_a_convolution_compute_the_same(conv):
+def test_all_sides_of_a_convolution_compute_the_same(conv, ways):
     batch = 3
-    for direction, sides in conv_sides(conv, batch, [1.0]).items():
+    for direction, sides in conv_sides(conv, batch, [1.0], ways).items():
         sparse, contiguous, last = (side() for side in sides.values())
         if direction == "weight gradient":
             sparse = sparse.view(conv.geometry.shape)

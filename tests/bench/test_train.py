@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from freetickets.bench import NAMES, memory, train
+from freetickets.bench import NAMES, memory, settings, train
+from freetickets.bench.curve import ONE_DENSE, Point, curves
 from freetickets.bench.timing import Ratio, Timing
 from freetickets.errors import FreeTicketsError
 
@@ -13,7 +14,8 @@ BARS = {
     "loader": [(0.05, None)],
     "exploration": [(0.1, None)],
     "edst": [(0.55, 0.40), (0.62, 0.50), (None, None), (0.80, 0.68), (None, None)],
-    "small-nets": [(None, None)] * 3,
+    "sparsity": [(0.55, 0.40)] + [(None, None)] * 10,
+    "small-nets": [(0.48, 0.36)] + [(None, None)] * 5,
 }
 
 
@@ -23,7 +25,7 @@ def test_the_names_are_those_that_the_command_line_knows():
 
 @pytest.mark.parametrize("name", BARS)
 def test_every_measurement_runs_and_has_its_bars(tiny, name, monkeypatch):
-    monkeypatch.setattr(train, "instruction_set", lambda: "avx512")
+    monkeypatch.setattr(settings, "instruction_set", lambda: "avx512")
     rows = list(train.MEASUREMENTS[name](tiny))
     assert all(isinstance(row, Ratio) and row.value > 0 for row in rows)
     assert [(row.bar, row.aim) for row in rows] == BARS[name]
@@ -33,8 +35,8 @@ def test_an_ensemble_takes_the_epochs_of_its_tickets(monkeypatch, tiny):
     times = {
         "sparse step S=0.8": 0.3,
         "sparse step S=0.9": 0.2,
-        "dense step in PyTorch": 1.0,
-        "our dense step": 0.5,
+        "dense in PyTorch": 1.0,
+        "our dense": 0.5,
     }
     fake = {side: Timing(seconds, seconds) for side, seconds in times.items()}
     monkeypatch.setattr(train, "interleave", lambda sides, repeats: fake)
@@ -44,10 +46,36 @@ def test_an_ensemble_takes_the_epochs_of_its_tickets(monkeypatch, tiny):
     assert three.value == pytest.approx(1.8 * 0.3)
     assert of_ours.value == pytest.approx(1.8 * 0.3 / 0.5)
     assert seven.value == pytest.approx(3.4 * 0.2)
-    assert three.seconds == {"sparse step S=0.8": 0.3, "dense step in PyTorch": 1.0}
+    assert three.seconds == {"sparse step S=0.8": 0.3, "dense in PyTorch": 1.0}
     assert "a whole EDST ensemble of 3" in three.name
     assert "ONE dense model in PyTorch" in three.name
     assert "ONE dense model on our kernels" in of_ours.name
+
+
+def test_the_cost_over_sparsity_is_that_of_three_tickets_over_both_dense_sides(monkeypatch, tiny):
+    def fake(sides, repeats):
+        known = {"dense in PyTorch": 1.0, "our dense": 0.5}
+        seconds = {side: known.get(side) or 1 - float(side.partition("=")[2]) for side in sides}
+        return {side: Timing(each, each) for side, each in seconds.items()}
+
+    monkeypatch.setattr(train, "interleave", fake)
+    monkeypatch.setattr(train, "Step", lambda *_, **__: None)
+    rows = list(train.sparsity(tiny))
+    points = [row for row in rows if isinstance(row, Point)]
+    assert curves(points) == {
+        ONE_DENSE: [(0.0, 0.5)],
+        "ERK": [(s, pytest.approx(1.8 * (1 - s))) for s in (0.8, 0.9, 0.95)],
+        "uniform": [(s, pytest.approx(1.8 * (1 - s))) for s in (0.8, 0.9)],
+    }
+    others = [row for row in rows if row not in points]
+    assert [row.value for row in others] == pytest.approx([2 * p.value for p in points[1:]])
+    assert all("on our kernels" in row.name for row in others)
+
+
+def test_bars_without_avx512_are_those_of_avx2(monkeypatch):
+    monkeypatch.setattr(settings, "instruction_set", lambda: "baseline")
+    assert settings.bars((0.5, 0.4), (0.6, 0.5)).here == (0.6, 0.5)
+    assert settings.bars((0.5, 0.4)).here == (0.5, 0.4)
 
 
 def test_the_factor_of_an_ensemble_is_that_of_its_plan(cli):
@@ -64,8 +92,8 @@ def test_the_factor_of_an_ensemble_is_that_of_its_plan(cli):
 def test_peak_memory_is_measured_in_processes_of_their_own(tiny):
     (row,) = train.memory(tiny)
     assert (row.bar, row.aim, row.seconds) == (1.0, 0.8, {})
-    assert list(row.memory) == ["sparse", "dense"]
-    assert row.value == row.memory["sparse"] / row.memory["dense"]
+    assert list(row.memory) == ["sparse", "dense in PyTorch"]
+    assert row.value == row.memory["sparse"] / row.memory["dense in PyTorch"]
 
 
 def test_a_process_that_fails_is_one_line():

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from freetickets.bench import NAMES, kernels
-from freetickets.bench.curve import Point
+from freetickets.bench import NAMES, kernels, train
+from freetickets.bench.curve import ONE_DENSE, Point
 from freetickets.bench.settings import Settings
 from freetickets.bench.timing import Ratio
 
@@ -27,7 +27,7 @@ MISTAKES = [
     ("bench kernels -b 0", "--batch-size must be at least 1, not 0"),
     ("bench infer --model wrn-27-10", "its depth must be 6n + 4, not 27"),
     ("bench kernels --model wrn-10-1", "--model is for bench train and bench infer"),
-    ("bench train --figure x.svg", "--figure is drawn by bench kernels only"),
+    ("bench kernels --figure x.svg", "--figure is drawn by bench train only"),
 ]
 
 
@@ -42,16 +42,18 @@ def some(settings: Settings) -> Iterator[Ratio | str]:
 
 
 def curve(settings: Settings) -> Iterator[Ratio | str]:
-    """A curve that crosses at a sparsity of 0.5."""
-    for sparsity, value in ((0.0, 2.0), (1.0, 0.5)):
+    """A line and a curve."""
+    for name, sparsity, value in ((ONE_DENSE, 0.0, 0.5), ("ERK", 0.8, 0.75)):
         row = Ratio("point", value, value, None, None, {"a": 1.0, "b": 1.0}, 1)
-        yield Point(**vars(row), curve="layer", sparsity=sparsity)
+        yield Point(**vars(row), curve=name, sparsity=sparsity)
 
 
 @pytest.fixture(autouse=True)
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in NAMES["kernels"]:
-        monkeypatch.setitem(kernels.MEASUREMENTS, name, curve if name == "crossover" else some)
+    for module, what in ((kernels, "kernels"), (train, "train")):
+        for name in NAMES[what]:
+            fake = curve if name == "sparsity" else some
+            monkeypatch.setitem(module.MEASUREMENTS, name, fake)
 
 
 def test_each_ratio_is_a_row_beside_its_bar(cli: Callable[..., Any]) -> None:
@@ -70,9 +72,9 @@ def test_each_ratio_is_a_row_beside_its_bar(cli: Callable[..., Any]) -> None:
 
 
 def test_all_is_measured_but_what_must_be_named(cli: Callable[..., Any]) -> None:
-    rows = json.loads(cli("bench", "kernels", "--json").out)["ratios"]
-    assert [row["name"] for row in rows] == ["thing of 7, 10", "missed", "free"] * 4
-    rows = json.loads(cli("bench", "kernels", "--only", "crossover", "--json").out)["ratios"]
+    rows = json.loads(cli("bench", "train", "--json").out)["ratios"]
+    assert [row["name"] for row in rows] == ["thing of 7, 10", "missed", "free"] * 6
+    rows = json.loads(cli("bench", "train", "--only", "sparsity", "--json").out)["ratios"]
     assert [row["name"] for row in rows] == ["point"] * 2
 
 
@@ -92,25 +94,25 @@ def test_the_json_keys_are_stable(cli: Callable[..., Any]) -> None:
         assert f"`{key}`" in row
 
 
-def test_a_figure_is_drawn_of_the_crossover(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_figure_is_drawn_of_the_costs(cli: Callable[..., Any], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    path = tmp_path / "new" / "crossover.svg"
-    answer = cli("bench", "kernels", "--figure", path)
+    path = tmp_path / "new" / "sparsity.svg"
+    answer = cli("bench", "train", "--figure", path)
     assert answer.code == 0
     assert answer.out.endswith(f"saved in {path}\n")
     assert answer.out.count("point") == 2
     assert "thing" not in answer.out
-    assert "layer: faster from 50% on" in path.read_text()
+    assert f"{ONE_DENSE}: 0.5" in path.read_text()
 
 
 def test_a_figure_that_can_not_be_drawn_is_refused_before_anything_is_measured(
     cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = cli("bench", "kernels", "--figure", "x.jpg")
+    answer = cli("bench", "train", "--figure", "x.jpg")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err == "freetickets: --figure must end in .svg or .png, not 'x.jpg'\n"
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    answer = cli("bench", "kernels", "--figure", "x.svg")
+    answer = cli("bench", "train", "--figure", "x.svg")
     assert (answer.code, answer.out) == (2, "")
     assert "pip install 'freetickets[report]'" in answer.err
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from freetickets.kernels import choice, ops
-from freetickets.kernels.choice import COSTS, Choices, Work, convolution_ways, predicting_way
-from freetickets.kernels.layers import SparseLayer, make_sparse
-from freetickets.kernels.library import Geometry, lanes
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels import choice, measured, ops
+from freetickets.kernels.choice import COSTS, Costs, Work, basis, convolution_ways, predicting_way
+from freetickets.kernels.inference import compile_network
+from freetickets.kernels.layout import GroupedLayout
+from freetickets.kernels.library import Geometry, instruction_set
+from freetickets.storage import DamagedFileError
 
 WINOGRAD = ops.ALL << ops.WINOGRAD
 
@@ -22,28 +27,33 @@ def work(channels: int, size: int, density: float, samples: int = 64, **settings
     return Work(geometry, int(density * channels * channels * 9), samples, size, size)
 
 
-def conv(choices: Choices) -> SparseLayer:
-    return make_sparse(nn.Conv2d(3, 4, 3), torch.ones(4, 3, 3, 3).bool(), choices)
+def ways(work: Work) -> int:
+    return convolution_ways(work, basis().effective)
 
 
-def linear(choices: Choices) -> SparseLayer:
-    return make_sparse(nn.Linear(6, 4), torch.ones(4, 6).bool(), choices)
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of one's own, and measured costs asked for."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("FREETICKETS_COSTS", "measured")
+    choice._basis.cache_clear()
+    return tmp_path / "freetickets" / "costs.json"
 
 
 @pytest.mark.parametrize(("channels", "size"), [(160, 32), (320, 16), (640, 8), (64, 16)])
 def test_nearly_dense_layers_take_winograds_way_and_others_skip_zeros(
     instructions: str, channels: int, size: int
 ) -> None:
-    assert convolution_ways(work(channels, size, 1.0)) == WINOGRAD
-    assert convolution_ways(work(channels, size, 0.6)) == WINOGRAD
-    assert convolution_ways(work(channels, size, 0.1)) == 0
-    assert convolution_ways(work(channels, size, 0.02)) == 0
+    assert ways(work(channels, size, 1.0)) == WINOGRAD
+    assert ways(work(channels, size, 0.6)) == WINOGRAD
+    assert ways(work(channels, size, 0.1)) == 0
+    assert ways(work(channels, size, 0.02)) == 0
 
 
 def test_where_winograds_way_does_not_exist_dense_layers_may_be_pytorchs() -> None:
     strided = work(640, 8, 1.0, stride=(2, 2))
-    assert convolution_ways(strided) == ops.ALL
-    assert convolution_ways(strided._replace(nonzeros=strided.nonzeros // 10)) == 0
+    assert ways(strided) == ops.ALL
+    assert ways(strided._replace(nonzeros=strided.nonzeros // 10)) == 0
 
 
 def test_few_samples_have_no_winograds_way() -> None:
@@ -53,40 +63,85 @@ def test_few_samples_have_no_winograds_way() -> None:
 
 
 def test_linear_layers_skip_zeros_unless_there_are_few() -> None:
-    assert choice.linear_ways(512, 512, 512 * 512 // 5, 128) == 0
-    assert choice.linear_ways(512, 512, 512 * 512, 128) == ops.ALL
-
-
-def test_a_choice_does_not_depend_on_threads_nor_on_time(
-    threads: Callable[[int], None],
-) -> None:
-    found = set()
-    for count in (1, 2):
-        threads(count)
-        choices = Choices(choose=True)
-        x = torch.randn(4, 3, 9, 9, lanes())
-        found.add((choices.conv2d(conv(choices), x), choices.linear(linear(choices), x[0, :, 0])))
-        found.add((choices.conv2d(conv(choices), x), choices.linear(linear(choices), x[0, :, 0])))
-    assert len(found) == 1
-
-
-def test_without_a_choice_everything_is_sparse() -> None:
-    choices = Choices(choose=False)
-    assert choices.linear(linear(choices), torch.ones(8, 6)) == 0
-    assert choices.conv2d(conv(choices), torch.ones(1, 3, 5, 5, lanes())) == 0
-    assert choices.state_dict() == {}
-
-
-def test_a_run_keeps_its_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    choices = Choices(choose=True)
-    x = torch.ones(1, 3, 5, 5, lanes())
-    before = choices.conv2d(conv(choices), x)
-    again = Choices(choose=True)
-    again.load_state_dict(choices.state_dict())
-    monkeypatch.setattr(choice, "convolution_ways", lambda work: before + 1)
-    assert again.conv2d(conv(again), x) == before
-    assert Choices(choose=True).conv2d(conv(choices), x) == before + 1
+    costs = basis().costs
+    assert choice.linear_ways(512, 512, 512 * 512 // 5, 128, costs) == 0
+    assert choice.linear_ways(512, 512, 512 * 512, 128, costs) == ops.ALL
 
 
 def test_every_instruction_set_has_its_costs(instructions: str) -> None:
-    assert instructions in COSTS
+    assert basis() == (COSTS[instructions], "shipped", True)
+
+
+# ---- what the environment says
+
+
+def test_winograds_way_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FREETICKETS_WINOGRAD", "0")
+    for density in (1.0, 0.6, 0.1):
+        assert ways(work(160, 32, density)) < 1 << ops.WINOGRAD
+        assert predicting_way(work(160, 32, density), rows=False)[0] in (0, ops.FORWARD)
+
+
+def test_without_winograds_way_no_network_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither dense training, nor prediction: the kernel is not called."""
+    network = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.Flatten(), nn.Linear(64 * 256, 2))
+    x, called = torch.randn(16, 64, 16, 16), []
+    monkeypatch.setattr(ops.winograd, "convolve", lambda *_, **__: called.append(1) or 1 / 0)
+    monkeypatch.setenv("FREETICKETS_WINOGRAD", "0")
+    layout = GroupedLayout(network)
+    network(x).sum().backward()
+    layout.remove()
+    compile_network(network.eval(), {})(x)
+    assert not called
+    monkeypatch.delenv("FREETICKETS_WINOGRAD")
+    GroupedLayout(network)
+    with pytest.raises(ZeroDivisionError):
+        network(x)
+    assert called
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("FREETICKETS_WINOGRAD", "no", "must be 0 or 1, not 'no'"),
+        ("FREETICKETS_COSTS", "mine", "must be shipped or measured, not 'mine'"),
+    ],
+)
+def test_what_the_environment_may_not_say(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(FreeTicketsError, match=message):
+        basis()
+
+
+def test_measured_costs_are_used_if_they_are_asked_for(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(FreeTicketsError, match=r"nothing was measured.*freetickets bench choose"):
+        basis()
+    cheap = COSTS[instruction_set()]._replace(weight=(1e-6, 1e-6), visit=(0, 0), visit_of=(0, 0))
+    measured.write("another", cheap._replace(layout=3.0).plain())
+    measured.write(instruction_set(), cheap.plain())
+    assert basis() == (cheap, "measured", True)
+    assert ways(work(160, 32, 1.0)) == 0
+    assert measured.read("another")["layout"] == 3.0
+    monkeypatch.delenv("FREETICKETS_COSTS")
+    assert ways(work(160, 32, 1.0)) == WINOGRAD
+
+
+def test_measured_costs_that_were_altered_or_are_old_are_refused(cache: Path) -> None:
+    plain = COSTS[instruction_set()].plain()
+    measured.write(instruction_set(), {**plain, "gone": 1.0})
+    with pytest.raises(FreeTicketsError, match="another version"):
+        basis()
+    measured.write(instruction_set(), plain)
+    cache.write_text(cache.read_text().replace("0.0", "0.1", 1))
+    with pytest.raises(DamagedFileError, match="checksum"):
+        basis()
+
+
+def test_costs_are_plain_numbers_and_back() -> None:
+    for costs in COSTS.values():
+        assert Costs.of(json.loads(json.dumps(costs.plain()))) == costs
+        assert all(math.isfinite(n) for v in costs for n in (v if isinstance(v, tuple) else [v]))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.kernels.choice import Choices
+from freetickets.kernels.choices import Choices
 from freetickets.kernels.layers import (
     SparseConv2d,
     SparseLayer,

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from freetickets.kernels import layout, maps, ops, winograd
-from freetickets.kernels.choice import Work
+from freetickets.kernels import choices, layout, maps, ops, winograd
+from freetickets.kernels.choice import Costs, Work
 from freetickets.kernels.layers import SparseConv2d
 from freetickets.kernels.maps import Maps
 from freetickets.models import create_model
@@ -429,10 +429,11 @@ def test_a_dense_network_computes_the_same_in_groups(
 ) -> None:
     """In Winograd's way where that exists, forced."""
 
-    def ways(work: Work) -> int:
+    def ways(work: Work, costs: Costs) -> int:
         return ops.ALL << ops.WINOGRAD if winograd.suits(work.geometry) else 0
 
-    monkeypatch.setattr(layout, "convolution_ways", ways)
+    for module in (layout, choices):
+        monkeypatch.setattr(module, "convolution_ways", ways)
     found = []
     for grouped in (False, True):
         torch.manual_seed(0)

@@ -19,7 +19,8 @@ from torch.optim import Optimizer
 
 import freetickets as ft
 from freetickets.errors import FreeTicketsError, UnknownNameError
-from freetickets.kernels import choice, library, ops, winograd
+from freetickets.kernels import choices, library, ops, winograd
+from freetickets.kernels.choice import Costs, Work
 from freetickets.kernels.layers import SparseConv2d, SparseLayer, SparseLinear
 from freetickets.sparsity import Exploration, Sparsifier
 from freetickets.sparsity import backend as backends
@@ -313,11 +314,11 @@ def test_a_network_in_evaluation_and_training_computes_alike() -> None:
 def choose(monkeypatch: pytest.MonkeyPatch, ways: int) -> None:
     """Has all layers run in these ways; in Winograd's, those that can."""
 
-    def convolution(work: choice.Work) -> int:
+    def convolution(work: Work, costs: Costs) -> int:
         return ways if ways <= ops.ALL or winograd.suits(work.geometry) else 0
 
-    monkeypatch.setattr(choice, "convolution_ways", convolution)
-    monkeypatch.setattr(choice, "linear_ways", lambda *_: ways if ways <= ops.ALL else 0)
+    monkeypatch.setattr(choices, "convolution_ways", convolution)
+    monkeypatch.setattr(choices, "linear_ways", lambda *_: ways if ways <= ops.ALL else 0)
 
 
 @built
@@ -330,9 +331,9 @@ def test_auto_trains_as_well_whatever_it_chooses(monkeypatch: pytest.MonkeyPatch
         assert any(isinstance(module, SparseConv2d) for module in run.model.modules())
         run.train(range(6))
         assert_alike(run, masked, 1e-3)
-        made = run.sparsifier.state_dict()["choices"]
+        made = run.sparsifier.state_dict()["choices"]["ways"]
         assert len(made) == 3
-        assert ways in made.values()
+        assert choices.words(ways) in made.values()
 
 
 @built
@@ -497,7 +498,7 @@ def test_what_auto_chose_is_saved_and_used_again(monkeypatch: pytest.MonkeyPatch
     first.train(range(3))
     state = through_a_file(first.state())
     made = state["sparsifier"]["choices"]
-    assert set(made.values()) == {7}
+    assert set(made["ways"].values()) == {"PyTorch / PyTorch / PyTorch"}
     choose(monkeypatch, 0)
     second = start("auto", seed=5)
     second.load(state)
@@ -505,7 +506,8 @@ def test_what_auto_chose_is_saved_and_used_again(monkeypatch: pytest.MonkeyPatch
     assert second.sparsifier.state_dict()["choices"] == made
     other = start("auto")
     other.train(range(1))
-    assert set(other.sparsifier.state_dict()["choices"].values()) == {0}
+    found = other.sparsifier.state_dict()["choices"]["ways"]
+    assert set(found.values()) == {"sparse / sparse / sparse"}
 
 
 @built

@@ -2,13 +2,14 @@
 
 # What `freetickets bench` can measure, in its order. Names only: they are checked without torch.
 NAMES = {
-    "kernels": ("wide", "small", "linear", "other", "crossover"),
-    "train": ("masks", "loader", "exploration", "edst", "small-nets", "memory"),
+    "kernels": ("wide", "dense", "small", "linear", "other"),
+    "train": ("masks", "loader", "exploration", "edst", "sparsity", "small-nets", "memory"),
     "infer": ("ensemble", "members", "latency"),
     "metrics": ("scores", "ood", "saved"),
     "side-by-side": ("members",),
     "checkpoint": ("overhead",),
+    "choose": ("costs",),
 }
 
 # These take long and have no bar: they are measured only if they are named.
-ON_REQUEST = ("crossover",)
+ON_REQUEST = ("sparsity",)

@@ -1,4 +1,4 @@
-"""The figure of the crossover: how much faster than dense training is, against sparsity."""
+"""The figure of what an ensemble costs to train, against its sparsity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import FreeTicketsError, MissingExtraError
 from ..report.colours import colour, series_colour
 from ..report.figures.drawing import FONT_SIZE, STYLE
-from .curve import Point, crossover_sparsity, curves
+from .curve import ONE_DENSE, Point, curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,11 +33,11 @@ def check_path(path: Path) -> None:
         raise MissingExtraError("drawing figures", "report") from None
 
 
-def draw_crossover(points: Sequence[Point], title: str, suffix: str) -> bytes:
-    """Draws one line for each curve, and marks where it crosses the speed of dense.
+def draw_costs(points: Sequence[Point], title: str, suffix: str) -> bytes:
+    """Draws what training an ensemble takes against its sparsity, and both dense networks.
 
     Args:
-        points: The curves.
+        points: Over one dense network in PyTorch; that on our kernels among them.
         title: Where they were measured.
         suffix: ".svg" or ".png".
     """
@@ -45,7 +45,7 @@ def draw_crossover(points: Sequence[Point], title: str, suffix: str) -> bytes:
     from matplotlib.figure import Figure
 
     file = io.BytesIO()
-    style: Any = ["default", {**STYLE, "svg.hashsalt": "crossover"}]  # not the user's own
+    style: Any = ["default", {**STYLE, "svg.hashsalt": "costs"}]  # not the user's own
     with matplotlib.style.context(style):
         figure = Figure((6.4, 4.2), layout="constrained", facecolor=colour("page"))
         _paint(figure, points, title)
@@ -59,33 +59,37 @@ def draw_crossover(points: Sequence[Point], title: str, suffix: str) -> bytes:
 
 
 def _paint(figure: Figure, points: Sequence[Point], title: str) -> None:
-    axes = figure.add_subplot()
-    low = 0.8 * min(1.0, *(point.speedup for point in points))
-    axes.axhline(1, color=colour("muted"), linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    axes.annotate(
-        "as fast as dense",
-        (1, 1),
-        (0, -3),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-        ha="right",
-        va="top",
-        color=colour("muted"),
-    )
-    for number, (name, curve) in enumerate(curves(points).items()):
-        shade, start = series_colour(number), crossover_sparsity(curve)
-        label = f"{name}: " + ("not faster" if start is None else f"faster from {start:.0%} on")
-        axes.plot(*zip(*curve, strict=True), "o-", color=shade, markersize=3.5, label=label)
-        if start is not None:
-            # A line down to the axis: the marks of alike layers lie too close for labels.
-            axes.vlines(start, low, 1, color=shade, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
-            axes.plot(start, 1, "D", color=shade, markersize=7, markeredgecolor=colour("page"))
-    axes.set_yscale("log", base=2)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
+    axes, found = figure.add_subplot(), curves(points)
+    ((_, ours),) = found.pop(ONE_DENSE)
+    for name, value in (("ONE dense network in PyTorch", 1.0), (ONE_DENSE, ours)):
+        axes.axhline(value, color=colour("muted"), linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        axes.annotate(
+            f"{name}: {value:.2g}",
+            (0, value),
+            (4, 4),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            color=colour("muted"),
+        )
+    for number, (name, curve) in enumerate(found.items()):
+        shade = series_colour(number)
+        axes.plot(*zip(*curve, strict=True), "o-", color=shade, markersize=5, label=name)
+        for place in curve:
+            axes.annotate(
+                f"{place[1]:.2f}",
+                place,
+                # The upper curve's numbers stand above it, the others' below.
+                (0, 8 if number else -8),
+                textcoords="offset points",
+                ha="center",
+                va="bottom" if number else "top",
+                color=shade,
+            )
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set_xlim(-0.02, 1.02)
-    axes.set_ylim(bottom=low)
+    axes.set_xticks(sorted({point.sparsity for point in points if point.curve != ONE_DENSE}))
+    axes.margins(x=0.1)
+    axes.set_ylim(0, 1.1 * max(1.0, *(point.value for point in points)))
     axes.set_xlabel("sparsity")
-    axes.set_ylabel("speed-up of training over dense")
+    axes.set_ylabel("time of training, over dense in PyTorch")
     axes.set_title(title, fontsize=FONT_SIZE, color=colour("muted"), loc="left")
-    axes.legend(loc="upper left")
+    axes.legend(loc="lower left", title="an EDST ensemble of 3")

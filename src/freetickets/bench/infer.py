@@ -14,21 +14,30 @@ from ..models import create_model
 from ..sparsity import Sparsifier
 from ..sparsity.topology import Topology
 from .rivals import RIVALS, AbsentError, Predict
-from .settings import Measurement, Settings
+from .settings import Bars, Limits, Measurement, Settings, bars
 from .step import CIFAR
 from .timing import Ratio, interleave, versus
 
 _MODEL = "wrn-28-10"
 # The threads of other libraries go to sleep in this time.
 _PAUSE_SECONDS = 0.02
-# For each sparsity, what a member may and should take beside a dense network in ONNX Runtime.
-_MEMBERS = {0.8: (0.50, 0.40), 0.9: (0.28, 0.20), 0.95: (0.16, 0.11)}
+# For each batch, what three members may and should take beside one dense network in PyTorch.
+_ENSEMBLE = {16: Limits(1.0, 0.85), 128: Limits(0.95, 0.80)}
+# For each sparsity, what a network may and should take beside a dense one in ONNX Runtime.
+_MEMBERS = {
+    0.0: bars((0.55, 0.40), (0.60, 0.45)),
+    0.8: bars((0.37, 0.30), (0.36, 0.30)),
+    0.9: bars((0.27, 0.20), (0.25, 0.20)),
+    0.95: bars((0.16, 0.12), (0.15, 0.11)),
+}
+_LATENCY = {0.9: bars((0.45, 0.28), (0.40, 0.25))}
 
 
 def ensemble(settings: Settings) -> Iterator[Ratio | str]:
     """A whole ensemble against one dense network in PyTorch."""
     model, members, sparsity = settings.model_or(_MODEL), 3, 0.8
-    for batch in dict.fromkeys(map(settings.batch_or, (16, 128))):
+    cases = {settings.batch_or(batch): limits for batch, limits in _ENSEMBLE.items()}
+    for batch, limits in cases.items():
         x = torch.randn(batch, *CIFAR)
         dense = dense_sides(make_network(model)[0], x)
         ours = {"our dense": member_side(model, 0.0, x)}
@@ -41,19 +50,18 @@ def ensemble(settings: Settings) -> Iterator[Ratio | str]:
                 f"({model}, batch {batch}, S={sparsity})",
                 settings.repeats,
                 factor=members,
-                bar=1.0 if others is dense else None,
-                aim=0.85 if others is dense else None,
+                **(limits if others is dense else Limits())._asdict(),
             )
 
 
 def members(settings: Settings) -> Iterator[Ratio | str]:
-    """One member against one dense network in other libraries."""
+    """One member, and our dense network, against one dense network in other libraries."""
     return _against(settings, settings.batch_or(16), _MEMBERS, list(RIVALS))
 
 
 def latency(settings: Settings) -> Iterator[Ratio | str]:
     """One member against one dense network in ONNX Runtime, a sample at a time."""
-    return _against(settings, settings.batch or 1, {0.9: (0.5, 0.3)}, ["ONNX Runtime"])
+    return _against(settings, settings.batch or 1, _LATENCY, ["ONNX Runtime"])
 
 
 MEASUREMENTS: dict[str, Measurement] = {
@@ -66,12 +74,12 @@ MEASUREMENTS: dict[str, Measurement] = {
 def _against(
     settings: Settings,
     batch: int,
-    bars: Mapping[float, tuple[float, float]],
+    limits: Mapping[float, Bars],
     rivals: Sequence[str],
 ) -> Iterator[Ratio | str]:
-    """Times members of some sparsities and the rivals that there are, all in one loop.
+    """Times networks of some sparsities and the rivals that there are, all in one loop.
 
-    The bars are those against ONNX Runtime.
+    The limits are those against ONNX Runtime.
     """
     model, repeats = settings.model_or(_MODEL), settings.repeats
     x = torch.randn(batch, *CIFAR)
@@ -86,17 +94,18 @@ def _against(
         others[name] = checked(name, predict, network, x)
     if not others:
         return
-    ours = {f"member S={sparsity}": member_side(model, sparsity, x) for sparsity in bars}
+    ours = {
+        f"member S={sparsity}" if sparsity else "our dense": member_side(model, sparsity, x)
+        for sparsity in limits
+    }
     timings = interleave({**ours, **others}, repeats, pause=_PAUSE_SECONDS)
-    for side, (sparsity, (bar, aim)) in zip(ours, bars.items(), strict=True):
+    for side, (sparsity, limit) in zip(ours, limits.items(), strict=True):
+        what = "one sparse member" if sparsity else "the dense network, compiled by us,"
         for name in others:
-            has_bar = name == "ONNX Runtime"
             yield versus(timings, side, [name]).ratio(
-                f"one sparse member / one dense network in {name} "
-                f"({model}, batch {batch}, S={sparsity})",
+                f"{what} / one dense network in {name} ({model}, batch {batch}, S={sparsity:g})",
                 repeats,
-                bar=bar if has_bar else None,
-                aim=aim if has_bar else None,
+                **(limit.here if name == "ONNX Runtime" else Limits())._asdict(),
             )
 
 
@@ -144,8 +153,8 @@ def dense_sides(network: nn.Module, x: Tensor) -> dict[str, Predict]:
     last = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     last_x = x.contiguous(memory_format=torch.channels_last)
     return {
-        "dense contiguous": _eager(contiguous, x),
-        "dense channels_last": _eager(last, last_x),
+        "PyTorch contiguous": _eager(contiguous, x),
+        "PyTorch channels_last": _eager(last, last_x),
     }
 
 

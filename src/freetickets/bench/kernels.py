@@ -1,4 +1,4 @@
-"""The sparse kernels against PyTorch's dense ones, layer by layer."""
+"""Our kernels against PyTorch's dense ones, layer by layer."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..kernels.groups import to_groups
 from ..kernels.library import Geometry, lanes
 from ..kernels.operator import run
 from ..sparsity.topology import random_mask
-from .curve import Point, crossover_sparsity
-from .settings import Measurement, Settings
+from .settings import Measurement, Settings, bars
 from .timing import Pair, Ratio, Side, Timing, geometric_mean, interleave, total, versus
+
+WINOGRAD = ops.ALL << ops.WINOGRAD
 
 _DIRECTIONS = ("forward", "input gradient", "weight gradient")
 _LEAST_SECONDS = 0.005
-_CONTIGUOUS, _CHANNELS_LAST = "dense contiguous", "dense channels_last"
-_DENSE = (_CONTIGUOUS, _CHANNELS_LAST)
+_PYTORCH = ("PyTorch contiguous", "PyTorch channels_last")
 
 # For each density, how many times as fast as dense the geometric mean must be, and should be.
 Speedups = dict[float, tuple[float, float]]
@@ -34,6 +34,13 @@ _WIDE_FORWARD: Speedups = {0.2: (3.5, 4.5), 0.1: (6, 8), 0.05: (9, 14)}
 _WIDE_TRAINING: Speedups = {0.2: (4, 5), 0.1: (7, 9), 0.05: (11, 16)}
 _SMALL_TRAINING: Speedups = {0.2: (3, 4), 0.1: (5, 7)}
 _LINEAR_TRAINING: Speedups = {0.1: (2.5, 4), 0.02: (8, 15)}
+# For each direction of dense layers, how many times as fast as PyTorch Winograd's way must be and
+# should be, with AVX-512 and without.
+_DENSE = {
+    "forward": bars((1 / 2.4, 1 / 3), (1 / 1.8, 1 / 2.5)),
+    "input gradient": bars((1 / 2.4, 1 / 3), (1 / 1.8, 1 / 2.5)),
+    "weight gradient": bars((1 / 1.8, 1 / 2.5), (1 / 1.5, 1 / 2)),
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,6 @@ _OTHER = (
 )
 # Networks of linear layers, by the widths of their maps.
 _LINEAR = ((784, 1000, 1000, 10), (1024, 4096))
-_CROSSOVER_DENSITIES = (1.0, 0.8, 0.57, 0.4, 0.28, 0.2, 0.1, 0.05, 0.02)
 
 
 def wide(settings: Settings) -> Iterator[Ratio | str]:
@@ -87,6 +93,20 @@ def wide(settings: Settings) -> Iterator[Ratio | str]:
             training[density].append(total(directions))
     yield from _means("forward, wide convolutions", forward, _WIDE_FORWARD, repeats)
     yield from _means("training, wide convolutions", training, _WIDE_TRAINING, repeats)
+
+
+def dense(settings: Settings) -> Iterator[Ratio | str]:
+    """Each direction of the same convolutions without zeros, in Winograd's way."""
+    batch, repeats = settings.batch_or(32), settings.repeats
+    found: dict[str, list[Pair]] = defaultdict(list)
+    for conv in _shrunk(_WIDE, settings):
+        for direction, pairs in measure_conv(conv, batch, [1.0], repeats, ways=WINOGRAD):
+            pair = pairs[1.0]._replace(ours=("ours", pairs[1.0].ours[1]))
+            found[direction].append(pair)
+            yield pair.ratio(f"{direction}, dense {conv}, batch {batch}", repeats)
+    for direction, limits in _DENSE.items():
+        name = f"{direction}, dense wide convolutions: geometric mean"
+        yield geometric_mean(found[direction]).ratio(name, repeats, **limits.here._asdict())
 
 
 def small(settings: Settings) -> Iterator[Ratio | str]:
@@ -118,9 +138,9 @@ def linear(settings: Settings) -> Iterator[Ratio | str]:
         for density in _LINEAR_TRAINING:
             about = _about(name, batch, density)
             network = LinearNetwork(sizes, batch, density)
-            sides: dict[str, Side] = {"sparse": network.train, "dense": network.train_dense}
+            sides: dict[str, Side] = {"sparse": network.train, "PyTorch": network.train_dense}
             timings = _time(sides, repeats)
-            pair = versus(timings, "sparse", ["dense"])
+            pair = versus(timings, "sparse", ["PyTorch"])
             found[density].append(pair)
             yield pair.ratio(f"training, {about}", repeats)
             sides = {"sparse": network.predict, **network.csr_sides()}
@@ -130,26 +150,12 @@ def linear(settings: Settings) -> Iterator[Ratio | str]:
     yield from _means("training, linear networks", found, _LINEAR_TRAINING, repeats)
 
 
-def crossover(settings: Settings) -> Iterator[Ratio | str]:
-    """From which sparsity on training is faster than dense."""
-    batch, repeats = settings.batch_or(16), settings.repeats
-    for conv in _shrunk(_WIDE, settings):
-        points = []
-        for density, pair in _training(conv, batch, _CROSSOVER_DENSITIES, repeats).items():
-            row = pair.ratio(f"training, {_about(conv, batch, density)}", repeats)
-            points.append(Point(**vars(row), curve=str(conv), sparsity=1 - density))
-            yield points[-1]
-        start = crossover_sparsity([(point.sparsity, point.speedup) for point in points])
-        when = "at no sparsity" if start is None else f"from sparsity {start:.2f} on"
-        yield f"training, {conv}, batch {batch}: faster than dense {when}"
-
-
 MEASUREMENTS: dict[str, Measurement] = {
     "wide": wide,
+    "dense": dense,
     "small": small,
     "linear": linear,
     "other": other,
-    "crossover": crossover,
 }
 
 
@@ -201,20 +207,22 @@ def _training(
 
 
 def measure_conv(
-    conv: Conv, batch: int, densities: Sequence[float], repeats: int
+    conv: Conv, batch: int, densities: Sequence[float], repeats: int, *, ways: int = 0
 ) -> Iterator[tuple[str, dict[float, Pair]]]:
-    """Times each direction: all densities, and dense in either layout, in one loop."""
-    for direction, sides in conv_sides(conv, batch, densities).items():
+    """Times each direction: all densities, and dense in PyTorch in either layout, in one loop."""
+    for direction, sides in conv_sides(conv, batch, densities, ways).items():
         timings = _time(sides, repeats)
         pairs = {}
         for density in densities:
-            pair = versus(timings, _sparse(density), _DENSE)
+            pair = versus(timings, _sparse(density), _PYTORCH)
             pairs[density] = pair._replace(ours=("sparse", pair.ours[1]))
         yield direction, pairs
 
 
-def conv_sides(conv: Conv, batch: int, densities: Sequence[float]) -> dict[str, dict[str, Side]]:
-    """What is timed, by direction and side."""
+def conv_sides(
+    conv: Conv, batch: int, densities: Sequence[float], ways: int = 0
+) -> dict[str, dict[str, Side]]:
+    """What is timed, by direction and side; our sides take these ways."""
     generator = torch.Generator().manual_seed(0)
     height, width = conv.geometry.output_size(conv.size, conv.size)
     x = torch.randn(batch, conv.inputs, conv.size, conv.size, generator=generator)
@@ -223,10 +231,10 @@ def conv_sides(conv: Conv, batch: int, densities: Sequence[float]) -> dict[str, 
     sides: dict[str, dict[str, Side]] = {direction: {} for direction in _DIRECTIONS}
     for density in densities:
         mask = _mask(weight.shape, density, generator)
-        found = _sparse_sides(conv.geometry, weight, mask, x, gradient)
+        found = our_sides(conv.geometry, weight, mask, x, gradient, ways)
         for direction, side in zip(_DIRECTIONS, found, strict=True):
             sides[direction][_sparse(density)] = side
-    for name, layout in zip(_DENSE, (torch.contiguous_format, torch.channels_last), strict=True):
+    for name, layout in zip(_PYTORCH, (torch.contiguous_format, torch.channels_last), strict=True):
         tensors = [tensor.contiguous(memory_format=layout) for tensor in (weight, x, gradient)]
         found = _dense_sides(conv.geometry, *tensors)
         for direction, side in zip(_DIRECTIONS, found, strict=True):
@@ -238,14 +246,15 @@ def _sparse(density: float) -> str:
     return f"sparse {density:g}"
 
 
-def _sparse_sides(
-    geometry: Geometry, weight: Tensor, mask: Tensor, x: Tensor, gradient: Tensor
+def our_sides(
+    geometry: Geometry, weight: Tensor, mask: Tensor, x: Tensor, gradient: Tensor, ways: int
 ) -> list[Side]:
+    """The three directions of a convolution, in these ways: see `ops.conv2d`."""
     indices = mask.flatten().nonzero().flatten().int()
     values, plan = weight[mask], ops.make_plan(indices, geometry)
     size, (shape, stride, padding) = list(x.shape[2:]), map(list, geometry)
     x, gradient = to_groups(x, lanes()), to_groups(gradient, lanes())
-    layer = (shape, stride, padding, 0)
+    layer = (shape, stride, padding, ways)
     return [
         lambda: run(ops.conv2d, x, values, indices, plan, None, *layer),
         lambda: run(ops.conv2d_input_gradient, gradient, values, indices, plan, size, *layer),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from ..kernels.library import available, instruction_set
 from .timing import Ratio
 
 
@@ -45,6 +47,30 @@ class Settings:
         return (
             {"wrn": "wrn-10-1", "cnn": "cnn-4", "mlp": "mlp-16-16"}[kind] if self.small else model
         )
+
+
+class Limits(NamedTuple):
+    """What a ratio must not exceed, and should not."""
+
+    bar: float | None = None
+    aim: float | None = None
+
+
+class Bars(NamedTuple):
+    """The limits of a ratio on machines with AVX-512, and on others."""
+
+    avx512: Limits
+    avx2: Limits
+
+    @property
+    def here(self) -> Limits:
+        """Those that hold for the kernels in use."""
+        return self.avx512 if available() and instruction_set() == "avx512" else self.avx2
+
+
+def bars(avx512: tuple[float, float], avx2: tuple[float, float] | None = None) -> Bars:
+    """Bars and aims with AVX-512, and without, if they differ."""
+    return Bars(Limits(*avx512), Limits(*(avx2 or avx512)))
 
 
 # Ratios as they come, and lines about what could not be measured or follows from them.

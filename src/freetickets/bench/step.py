@@ -7,9 +7,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from ..kernels.layout import GroupedLayout
+from ..kernels.library import available
 from ..models import create_model
 from ..sparsity import Sparsifier
 from ..sparsity.backend import Backend
+from ..sparsity.distribution import Distribution
 
 CIFAR = (3, 32, 32)
 
@@ -20,10 +22,11 @@ class Step:
     Args:
         model: The network's name.
         batch: The samples of a batch.
-        sparsity: The share of zeros (ERK); 0 for a dense network.
+        sparsity: The share of zeros; 0 for a dense network.
         backend: How a sparse network computes.
         shape: Of a sample.
         ours: Whether a dense network runs on our kernels, and not on PyTorch's.
+        distribution: Which layers have the zeros.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class Step:
         shape: tuple[int, ...] = CIFAR,
         *,
         ours: bool = False,
+        distribution: Distribution = "erk",
     ) -> None:
         torch.manual_seed(0)
         self.network: nn.Module = create_model(model, shape, 10)
@@ -42,11 +46,14 @@ class Step:
             self.network.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4
         )
         self.sparsifier = (
-            Sparsifier(self.network, self.optimizer, sparsity, exploration=None, backend=backend)
+            Sparsifier(
+                self.network, self.optimizer, sparsity,
+                distribution=distribution, exploration=None, backend=backend,
+            )
             if sparsity
             else None
-        )
-        if ours:
+        )  # fmt: skip
+        if ours and available():
             GroupedLayout(self.network)
         self._inputs = torch.randn(batch, *shape)
         self._labels = torch.randint(10, (batch,))

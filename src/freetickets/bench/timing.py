@@ -8,12 +8,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from ..kernels.library import available, instruction_set
+from ..kernels.measured import processor
 
 Side = Callable[[], Any]
 
@@ -189,20 +189,9 @@ def ratio(
 def machine() -> dict[str, Any]:
     """Says where the numbers were measured."""
     return {
-        "cpu": _cpu_name(),
+        "cpu": processor(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "kernels": instruction_set() if available() else "not built",
     }
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-        platform.machine(),
-    )

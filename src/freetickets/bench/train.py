@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ..data import Batches, Split
-from ..kernels.library import instruction_set
 from . import memory as memory_of
-from .settings import Measurement, Settings
+from .curve import ONE_DENSE, Point
+from .settings import Bars, Limits, Measurement, Settings, bars
 from .step import CIFAR, Step
-from .timing import Ratio, interleave, ratio, versus
+from .timing import Ratio, Timing, interleave, ratio, versus
 
 # Tickets, sparsity, and what the whole training may and should take beside one dense model's in
-# PyTorch: with AVX-512, and without it.
-_ENSEMBLES = ((3, 0.8, (0.62, 0.50), (0.56, 0.48)), (7, 0.9, (0.80, 0.68), (0.66, 0.58)))
-_DENSE = (0.55, 0.40), (0.60, 0.45)
-_SMALL_NETS: tuple[tuple[str, tuple[int, ...], int], ...] = (
-    ("wrn-16-2", CIFAR, 64),
-    ("cnn", (1, 28, 28), 64),
-    ("mlp-512-512", (1, 28, 28), 128),
+# PyTorch.
+_ENSEMBLES = (
+    (3, 0.8, bars((0.62, 0.50), (0.56, 0.48))),
+    (7, 0.9, bars((0.80, 0.68), (0.66, 0.58))),
 )
+_DENSE = bars((0.55, 0.40), (0.60, 0.45))
+_SMALL_NETS: tuple[tuple[str, tuple[int, ...], int, Bars | None], ...] = (
+    ("wrn-16-2", CIFAR, 64, bars((0.48, 0.36), (0.45, 0.35))),
+    ("cnn", (1, 28, 28), 64, None),
+    ("mlp-512-512", (1, 28, 28), 128, None),
+)
+# Distributions and sparsities of the figure.
+_CURVES: tuple[tuple[Literal["erk", "uniform"], tuple[float, ...]], ...] = (
+    ("erk", (0.8, 0.9, 0.95)),
+    ("uniform", (0.8, 0.9)),
+)
+_THEIRS, _OURS = "dense in PyTorch", "our dense"
 
 
 def masks(settings: Settings) -> Iterator[Ratio | str]:
     """A masked training step against the same dense step."""
     model, batch = settings.tiny("wrn-16-4"), settings.batch_or(64)
     yield ratio(
-        f"masked step / dense step ({model}, batch {batch}, S=0.8)",
+        f"masked step / dense step, both in PyTorch ({model}, batch {batch}, S=0.8)",
         ("masked", Step(model, batch, 0.8, "masked")),
-        ("dense", Step(model, batch)),
+        (_THEIRS, Step(model, batch)),
         bar=1.05,
         repeats=settings.repeats,
     )
@@ -47,9 +57,10 @@ def exploration(settings: Settings) -> Iterator[Ratio | str]:
     masked()
     weights = sum(parameter.numel() for parameter in masked.network.parameters())
     yield ratio(
-        f"exploration / dense step ({model}, {weights / 1e6:.1f} M weights, batch {batch}, S=0.8)",
+        f"exploration / dense step in PyTorch "
+        f"({model}, {weights / 1e6:.1f} M weights, batch {batch}, S=0.8)",
         ("exploration", lambda: sparsifier.explore(0.5)),
-        ("dense step", Step(model, batch)),
+        (_THEIRS, Step(model, batch)),
         bar=0.1,
         repeats=settings.few_repeats,
     )
@@ -77,9 +88,9 @@ def loader(settings: Settings) -> Iterator[Ratio | str]:
 
     stream = endless()
     yield ratio(
-        f"CIFAR batch with augmentation / dense step ({model}, batch {batch})",
+        f"CIFAR batch with augmentation / dense step in PyTorch ({model}, batch {batch})",
         ("batch", lambda: next(stream)),
-        ("dense step", Step(model, batch)),
+        (_THEIRS, Step(model, batch)),
         bar=0.05,
         repeats=settings.repeats,
     )
@@ -87,43 +98,91 @@ def loader(settings: Settings) -> Iterator[Ratio | str]:
 
 def edst(settings: Settings) -> Iterator[Ratio | str]:
     """The training of a whole EDST ensemble against that of one dense model, PyTorch's and ours."""
-    model, batch = settings.model_or("wrn-28-10"), settings.batch_or(64)
-    repeats, other = settings.few_repeats, instruction_set() != "avx512"
-    sides = {f"sparse step S={s}": Step(model, batch, s) for _, s, _, _ in _ENSEMBLES}
-    theirs, ours = "dense step in PyTorch", "our dense step"
-    timings = interleave(
-        {**sides, theirs: Step(model, batch), ours: Step(model, batch, ours=True)}, repeats
-    )
-    yield versus(timings, ours, [theirs]).ratio(
-        f"training ONE dense model on our kernels / on PyTorch's ({model}, batch {batch})",
-        repeats,
-        bar=_DENSE[other][0],
-        aim=_DENSE[other][1],
-    )
-    for side, (tickets, sparsity, *bars) in zip(sides, _ENSEMBLES, strict=True):
-        # Epochs: 150 to explore and 100 for each ticket, against 250 of the dense model.
-        steps = (150 + 100 * tickets) / 250
-        for dense, whose in ((theirs, "in PyTorch"), (ours, "on our kernels")):
+    model, batch, repeats = _large(settings)
+    sides = {f"sparse step S={s}": Step(model, batch, s) for _, s, _ in _ENSEMBLES}
+    timings = interleave({**sides, **_dense_steps(model, batch)}, repeats)
+    yield _our_dense(timings, model, batch, repeats)
+    for side, (tickets, sparsity, limits) in zip(sides, _ENSEMBLES, strict=True):
+        steps = _steps(tickets)
+        for dense, limit in ((_THEIRS, limits.here), (_OURS, Limits())):
             yield versus(timings, side, [dense]).ratio(
                 f"training a whole EDST ensemble of {tickets} ({steps:g} x the steps) / ONE dense "
-                f"model {whose} ({model}, batch {batch}, S={sparsity})",
+                f"model {_where(dense)} ({model}, batch {batch}, S={sparsity})",
                 repeats,
                 factor=steps,
-                bar=bars[other][0] if dense == theirs else None,
-                aim=bars[other][1] if dense == theirs else None,
+                **limit._asdict(),
             )
 
 
+def sparsity(settings: Settings) -> Iterator[Ratio | str]:
+    """The same for three tickets, against sparsity: with it, all that one ensemble costs falls."""
+    model, batch, repeats = _large(settings)
+    sides = {
+        (distribution, sparsity): Step(model, batch, sparsity, distribution=distribution)
+        for distribution, sparsities in _CURVES
+        for sparsity in sparsities
+    }
+    names = {key: f"{key[0]} S={key[1]}" for key in sides}
+    steps, tickets = {names[key]: step for key, step in sides.items()}, 3
+    timings = interleave({**steps, **_dense_steps(model, batch)}, repeats)
+    ours = _our_dense(timings, model, batch, repeats)
+    yield Point(**vars(ours), curve=ONE_DENSE, sparsity=0.0)
+    for (distribution, sparsity), name in names.items():
+        for dense in (_THEIRS, _OURS):
+            row = versus(timings, name, [dense]).ratio(
+                f"training a whole EDST ensemble of {tickets} / ONE dense model {_where(dense)} "
+                f"({model}, batch {batch}, {distribution}, S={sparsity})",
+                repeats,
+                factor=_steps(tickets),
+            )
+            curve = distribution.upper() if distribution == "erk" else distribution
+            yield (Point(**vars(row), curve=curve, sparsity=sparsity) if dense == _THEIRS else row)
+
+
 def small_nets(settings: Settings) -> Iterator[Ratio | str]:
-    """A sparse training step of small networks against the same dense step."""
-    for name, shape, default in _SMALL_NETS:
+    """A sparse training step of small networks against the same dense step, PyTorch's and ours."""
+    for name, shape, default, limits in _SMALL_NETS:
         model, batch = settings.tiny(name), settings.batch_or(default)
-        yield ratio(
-            f"sparse step / dense step ({model}, batch {batch}, S=0.8)",
-            ("sparse", Step(model, batch, 0.8, shape=shape)),
-            ("dense", Step(model, batch, shape=shape)),
-            repeats=settings.repeats,
-        )
+        sides = {
+            "sparse": Step(model, batch, 0.8, shape=shape),
+            **_dense_steps(model, batch, shape),
+        }
+        timings = interleave(sides, settings.repeats)
+        for dense in (_THEIRS, _OURS):
+            limit = limits.here if limits is not None and dense == _THEIRS else Limits()
+            yield versus(timings, "sparse", [dense]).ratio(
+                f"sparse step / dense step {_where(dense)} ({model}, batch {batch}, S=0.8)",
+                settings.repeats,
+                **limit._asdict(),
+            )
+
+
+def _large(settings: Settings) -> tuple[str, int, int]:
+    return settings.model_or("wrn-28-10"), settings.batch_or(64), settings.few_repeats
+
+
+def _dense_steps(model: str, batch: int, shape: tuple[int, ...] = CIFAR) -> dict[str, Step]:
+    return {
+        _THEIRS: Step(model, batch, shape=shape),
+        _OURS: Step(model, batch, shape=shape, ours=True),
+    }
+
+
+def _our_dense(timings: Mapping[str, Timing], model: str, batch: int, repeats: int) -> Ratio:
+    return versus(timings, _OURS, [_THEIRS]).ratio(
+        f"training ONE dense model on our kernels / in PyTorch ({model}, batch {batch})",
+        repeats,
+        **_DENSE.here._asdict(),
+    )
+
+
+def _steps(tickets: int) -> float:
+    """How many times the steps: 150 epochs to explore and 100 for each ticket, against 250."""
+    return (150 + 100 * tickets) / 250
+
+
+def _where(dense: str) -> str:
+    return "in PyTorch" if dense == _THEIRS else "on our kernels"
 
 
 def memory(settings: Settings) -> Iterator[Ratio | str]:
@@ -131,10 +190,10 @@ def memory(settings: Settings) -> Iterator[Ratio | str]:
     model, batch = settings.model_or("wrn-16-4"), settings.batch_or(64)
     found = {
         side: float(memory_of.measure(model, batch, sparsity, settings.threads))
-        for side, sparsity in (("sparse", 0.8), ("dense", 0.0))
+        for side, sparsity in (("sparse", 0.8), (_THEIRS, 0.0))
     }
-    value = found["sparse"] / found["dense"]
-    name = f"peak memory of sparse / of dense training ({model}, batch {batch}, S=0.8)"
+    value = found["sparse"] / found[_THEIRS]
+    name = f"peak memory of sparse / of dense training in PyTorch ({model}, batch {batch}, S=0.8)"
     yield Ratio(name, value, value, bar=1.0, aim=0.8, seconds={}, repeats=1, memory=found)
 
 
@@ -143,6 +202,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "loader": loader,
     "exploration": exploration,
     "edst": edst,
+    "sparsity": sparsity,
     "small-nets": small_nets,
     "memory": memory,
 }

@@ -2,7 +2,8 @@
 
 freetickets bench kernels
 freetickets bench train --only edst
-freetickets bench kernels --figure crossover.svg
+freetickets bench train --figure sparsity.svg
+freetickets bench choose
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..models import check_name
 if TYPE_CHECKING:
     from ..bench.timing import Ratio
 
-_FIGURE = "crossover"
+_FIGURE = "sparsity"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -52,12 +53,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="STR",
-        help="of edst, memory and infer, instead of those for which the bars are meant",
+        help="of edst, sparsity, memory and infer, instead of those for which the bars are meant",
     )
     parser.add_argument(
         "--figure",
         metavar="FILE",
-        help=f"kernels: measure {_FIGURE}, alone unless --only names more; draw it (.svg, .png)",
+        help=f"train: measure {_FIGURE}, alone unless --only names more; draw it (.svg, .png)",
     )
     parser.add_argument(
         "--small",
@@ -101,14 +102,14 @@ def run(parsed: argparse.Namespace) -> None:
             if not parsed.json:
                 print(_row(result) if isinstance(result, Ratio) else result, flush=True)
     if parsed.figure is not None:
-        from ..bench.figure import draw_crossover
+        from ..bench.figure import draw_costs
         from ..storage import write_atomic
 
         path = Path(parsed.figure)
         points = [result for result in ratios if isinstance(result, Point)]
         threads = "1 thread" if where["threads"] == 1 else f"{where['threads']} threads"
         title = f"{where['cpu']}, {threads}, torch {where['torch']}"
-        write_atomic(path, draw_crossover(points, title, path.suffix))
+        write_atomic(path, draw_costs(points, title, path.suffix))
         if not parsed.json:
             print(f"saved in {path}")
     if parsed.json:
@@ -133,7 +134,7 @@ def _measurements(parsed: argparse.Namespace) -> list[str]:
     if parsed.figure is None:
         return list(parsed.only or (name for name in known if name not in ON_REQUEST))
     if _FIGURE not in known:
-        raise FreeTicketsError("--figure is drawn by bench kernels only")
+        raise FreeTicketsError("--figure is drawn by bench train only")
     return list(dict.fromkeys([*(parsed.only or ()), _FIGURE]))
 
 

@@ -1,25 +1,25 @@
 """Sparse, Winograd or dense: for each layer and direction, what is fastest on machines like this.
 
 The choice is a function of the layer, its density, the batch and the instruction set: times come
-from a small model whose constants were measured once (`freetickets bench kernels`), not from a
-clock. So equal runs choose alike, and equal choices have equal bits, on any number of threads.
+from a small model whose constants were measured once, not from a clock. So equal runs choose alike,
+and equal choices have equal bits, on any number of threads. Two variables of the environment change
+what a choice rests on: FREETICKETS_COSTS=measured takes the constants that `freetickets bench
+choose` found on this machine, and FREETICKETS_WINOGRAD=0 leaves Winograd's way out.
 """
 
 from __future__ import annotations
 
 import functools
+import math
+import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-from torch import Tensor
+from ..errors import FreeTicketsError
+from . import measured, ops, winograd
+from .library import Geometry, instruction_set
 
-from . import ops, winograd
-from .library import Geometry, instruction_set, lanes
-
-if TYPE_CHECKING:
-    from .layers import SparseLayer
-
-_DIRECTIONS = (ops.FORWARD, ops.INPUT_GRADIENT, ops.WEIGHT_GRADIENT)
+DIRECTIONS = (ops.FORWARD, ops.INPUT_GRADIENT, ops.WEIGHT_GRADIENT)
 
 
 class Costs(NamedTuple):
@@ -45,6 +45,18 @@ class Costs(NamedTuple):
     dense: tuple[float, float]
     layout: float
 
+    def plain(self) -> dict[str, Any]:
+        """The numbers by name, as JSON has them."""
+        return {n: list(v) if isinstance(v, tuple) else v for n, v in self._asdict().items()}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Costs | None:
+        """Undoes `plain`; None if the numbers are those of another version's model."""
+        if set(plain) != set(cls._fields):
+            return None
+        found: Any = {n: tuple(v) if isinstance(v, list) else v for n, v in plain.items()}
+        return cls(**found)
+
 
 # Measured on Zen 4, AVX2 by its instructions on the same machine; the baseline is an estimate.
 COSTS = {
@@ -61,6 +73,52 @@ COSTS = {
         (0.040, 0.045), (1.2, 0.8), 2.5, (0.036, 0.042), 2.0,
     ),
 }  # fmt: skip
+
+
+class Basis(NamedTuple):
+    """What choices rest on.
+
+    Attributes:
+        costs: What things take.
+        source: Where that is from: "shipped" or "measured".
+        winograd: Whether Winograd's way may be taken.
+    """
+
+    costs: Costs
+    source: str
+    winograd: bool
+
+    @property
+    def effective(self) -> Costs:
+        """The costs; a way that may not be taken takes forever."""
+        never = (math.inf, math.inf)
+        return self.costs if self.winograd else self.costs._replace(product=never)
+
+
+def basis() -> Basis:
+    """What choices rest on in this process, now.
+
+    Raises:
+        FreeTicketsError: The environment asks for something that there is not.
+    """
+    source, winograd = (os.environ.get(f"FREETICKETS_{name}", "") for name in ("COSTS", "WINOGRAD"))
+    return _basis(instruction_set(), source, winograd)
+
+
+@functools.cache
+def _basis(instructions: str, source: str, winograd: str) -> Basis:
+    if source not in ("", "shipped", "measured"):
+        raise FreeTicketsError(f"FREETICKETS_COSTS must be shipped or measured, not {source!r}")
+    if winograd not in ("", "0", "1"):
+        raise FreeTicketsError(f"FREETICKETS_WINOGRAD must be 0 or 1, not {winograd!r}")
+    costs: Costs | None = COSTS[instructions]
+    if source == "measured":
+        costs = Costs.of(measured.read(instructions))
+    if costs is None:
+        raise FreeTicketsError(
+            f"{measured.path()} is of another version of freetickets: run freetickets bench choose"
+        )
+    return Basis(costs, source or "shipped", winograd != "0")
 
 
 class Work(NamedTuple):
@@ -120,16 +178,10 @@ def dense_time(work: Work, direction: int, costs: Costs, *, grouped: bool = True
     return products + (numbers * costs.layout if grouped else 0)
 
 
-def convolution_ways(work: Work) -> int:
+def convolution_ways(work: Work, costs: Costs) -> int:
     """The ways in which a convolution is computed, as `ops.conv2d` takes them."""
-    return _convolution_ways(work, instruction_set())
-
-
-@functools.cache
-def _convolution_ways(work: Work, instructions: str) -> int:
-    costs = COSTS[instructions]
     ways = 0
-    for direction in _DIRECTIONS:
+    for direction in DIRECTIONS:
         sparse, dense = (f(work, direction, costs) for f in (sparse_time, dense_time))
         if winograd_time(work, direction, costs) < min(sparse, dense):
             ways |= direction << ops.WINOGRAD
@@ -146,7 +198,7 @@ def predicting_way(work: Work, rows: bool) -> tuple[int, float]:
         rows: Whether vectors lie along rows (few samples). Then skipping zeros is slower, nothing
             must be converted for PyTorch, and there is no Winograd's way.
     """
-    costs = COSTS[instruction_set()]
+    costs = basis().effective
     sparse = sparse_time(work, ops.FORWARD, costs) * (1.6 if rows else 1)
     dense = dense_time(work, ops.FORWARD, costs, grouped=not rows)
     fast = float("inf") if rows else winograd_time(work, ops.FORWARD, costs, prepared=True)
@@ -157,14 +209,14 @@ def predicting_way(work: Work, rows: bool) -> tuple[int, float]:
 
 def plain_time(work: Work) -> float:
     """How long PyTorch takes for the same, with what follows a convolution: BatchNorm, ReLU."""
-    costs = COSTS[instruction_set()]
+    costs = basis().effective
     passes = work.results * work.geometry.shape[0]
     return dense_time(work, ops.FORWARD, costs, grouped=False) + passes
 
 
 def layout_time(numbers: int) -> float:
     """How long it takes to bring so many numbers into groups, or out of them."""
-    return numbers * COSTS[instruction_set()].layout / 2
+    return numbers * basis().costs.layout / 2
 
 
 def pays(ours: float, plain: float) -> bool:
@@ -172,62 +224,26 @@ def pays(ours: float, plain: float) -> bool:
     return ours < plain
 
 
-def linear_ways(inputs: int, outputs: int, nonzeros: int, samples: int) -> int:
+def linear_ways(inputs: int, outputs: int, nonzeros: int, samples: int, costs: Costs) -> int:
     """The directions of a linear layer that run dense, as `linear` takes them."""
     ways = 0
-    for direction in _DIRECTIONS:
-        sparse, dense, zeros = linear_times(inputs, outputs, nonzeros, samples, direction)
+    for direction in DIRECTIONS:
+        sparse, dense, zeros = linear_times(inputs, outputs, nonzeros, samples, costs, direction)
         ways |= direction * (dense + zeros < 0.9 * sparse)
     return ways
 
 
 def linear_times(
-    inputs: int, outputs: int, nonzeros: int, samples: int, direction: int = ops.FORWARD
+    inputs: int,
+    outputs: int,
+    nonzeros: int,
+    samples: int,
+    costs: Costs | None = None,
+    direction: int = ops.FORWARD,
 ) -> tuple[float, float, float]:
     """What a linear layer takes: sparse, in PyTorch, and for writing the zeros out."""
     last = direction == ops.WEIGHT_GRADIENT
-    costs = COSTS[instruction_set()]
+    costs = costs or basis().costs
     sparse = nonzeros * (1.5 + costs.weight[last] * samples) + outputs * (12 + 0.6 * samples)
     dense = inputs * outputs * 1.2 * costs.dense[last] * samples
     return sparse, dense, inputs * outputs * (0.25 if last else 0.55)
-
-
-class Choices:
-    """The ways of a network's layers; made once, then kept.
-
-    Args:
-        choose: Whether to choose; if not, everything runs sparse.
-    """
-
-    def __init__(self, choose: bool) -> None:
-        self._choose = choose
-        self._made: dict[str, int] = {}
-
-    def conv2d(self, layer: SparseLayer, x: Tensor) -> int:
-        """Returns what `ops.conv2d` takes, for groups."""
-        if not self._choose or x.shape[4] != lanes():
-            return 0
-        size = (x.shape[0] * x.shape[4], x.shape[2], x.shape[3])
-        key = f"conv2d {layer.geometry} {layer.values.numel()} {size}"
-        if key not in self._made:
-            work = Work(layer.geometry, layer.values.numel(), *size)
-            self._made[key] = convolution_ways(work)
-        return self._made[key]
-
-    def linear(self, layer: SparseLayer, x: Tensor) -> int:
-        """Returns what `linear` takes."""
-        if not self._choose:
-            return 0
-        key = f"linear {layer.geometry} {layer.values.numel()} {x.shape[0]}"
-        if key not in self._made:
-            outputs, inputs = layer.geometry.shape[:2]
-            self._made[key] = linear_ways(inputs, outputs, layer.values.numel(), x.shape[0])
-        return self._made[key]
-
-    def state_dict(self) -> dict[str, int]:
-        """Returns what was chosen."""
-        return dict(self._made)
-
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Uses these choices, as far as they go."""
-        self._made = {name: int(ways) for name, ways in state.items()}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from .choice import Choices
+from .choices import Choices
 from .layers import (
     SparseLayer,
     can_be_sparse,
@@ -35,7 +35,7 @@ class Engine:
 
     Attributes:
         layers: The sparse layers, by the names of their weights.
-        choices: Which of their directions run dense.
+        choices: The ways that they and the dense layers take.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Engine:
                 continue
             if old.weight in tied or old in hidden:
                 continue
-            new = make_sparse(old, mask, self.choices)
+            new = make_sparse(old, mask, self.choices, path)
             replace(model, old, new)
             _swap(optimizer, old.weight, new.values, new.indices.long())  # type: ignore[arg-type]
             self.layers[name] = new
-        self._layout = GroupedLayout(model)
+        self._layout = GroupedLayout(model, self.choices)
 
     def remove(self, optimizer: Optimizer) -> dict[str, nn.Parameter]:
         """Puts dense layers in the places of the sparse ones, and returns their weights."""

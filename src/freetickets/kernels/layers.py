@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import FreeTicketsError
 from . import ops
-from .choice import Choices
+from .choices import Choices
 from .library import Geometry, lanes
 from .linear import columns, lies_in_columns, linear
 from .maps import Maps, as_autocast, enter, give, in_transform, kernels_take
@@ -27,6 +27,7 @@ class SparseLayer(nn.Module):
     which this one replaces.
 
     Attributes:
+        path: Where the layer stands in its network.
         values: The active weights.
         keep_gradient: Whether the coming backward pass also computes the dense gradient.
         gradient: The dense gradient, summed over the backward passes that kept it.
@@ -37,9 +38,10 @@ class SparseLayer(nn.Module):
     plan: Tensor
     geometry: Geometry
 
-    def compress(self, weight: nn.Parameter, mask: Tensor, choices: Choices) -> None:
+    def compress(self, weight: nn.Parameter, mask: Tensor, choices: Choices, path: str) -> None:
         """Takes the active weights of a dense weight."""
         indices = _indices(mask)
+        self.path = path
         self.dense_shape = weight.shape
         self.choices = choices
         self.keep_gradient = False
@@ -153,12 +155,12 @@ class SparseConv2d(SparseLayer, nn.Conv2d):  # type: ignore[override]
 
     keeps_groups: bool = False
 
-    def __init__(self, layer: nn.Conv2d, mask: Tensor, choices: Choices) -> None:
+    def __init__(self, layer: nn.Conv2d, mask: Tensor, choices: Choices, path: str = "") -> None:
         nn.Module.__init__(self)
         for name in _CONV_SETTINGS:
             setattr(self, name, getattr(layer, name))
         self.geometry = geometry_of(layer)
-        self.compress(cast(nn.Parameter, layer.weight), mask, choices)
+        self.compress(cast(nn.Parameter, layer.weight), mask, choices, path)
         self.bias = layer.bias
         self.train(layer.training)
 
@@ -168,11 +170,11 @@ class SparseConv2d(SparseLayer, nn.Conv2d):  # type: ignore[override]
         if (type(x) is not Maps and x.dim() != 4) or not self.takes(x):
             return F.conv2d(x, self.dense_weight(), self.bias, self.stride, self.padding)
         groups = enter(x)
-        dense = self.choices.conv2d(self, groups)
+        ways = self.choices.conv2d(self.path, self.geometry, self.values.numel(), groups)
         shape, stride, padding = map(list, self.geometry)
         y: Tensor = run(
             ops.conv2d, groups, self.values, self.indices, self.plan, self.bias,
-            shape, stride, padding, dense,
+            shape, stride, padding, ways,
         )  # fmt: skip
         self.record(groups, y)
         return give(y, x, keep=self.keeps_groups)
@@ -186,11 +188,11 @@ class SparseConv2d(SparseLayer, nn.Conv2d):  # type: ignore[override]
 class SparseLinear(SparseLayer, nn.Linear):  # type: ignore[override]
     """A linear layer with an unstructured sparse weight."""
 
-    def __init__(self, layer: nn.Linear, mask: Tensor, choices: Choices) -> None:
+    def __init__(self, layer: nn.Linear, mask: Tensor, choices: Choices, path: str = "") -> None:
         nn.Module.__init__(self)
         self.in_features, self.out_features = layer.in_features, layer.out_features
         self.geometry = geometry_of(layer)
-        self.compress(cast(nn.Parameter, layer.weight), mask, choices)
+        self.compress(cast(nn.Parameter, layer.weight), mask, choices, path)
         self.bias = layer.bias
         self.train(layer.training)
 
@@ -201,7 +203,7 @@ class SparseLinear(SparseLayer, nn.Linear):  # type: ignore[override]
             return F.linear(x, self.dense_weight(), self.bias)
         flat = x if x.dtype == torch.float32 else x.float()
         flat = flat if x.dim() == 2 else flat.reshape(-1, self.in_features)
-        dense = self.choices.linear(self, flat)
+        dense = self.choices.linear(self.path, self.geometry, self.values.numel(), flat)
         if dense != ops.ALL and not lies_in_columns(flat, lanes()):
             flat = run(columns, flat, lanes())  # once, for the forward pass and the gradient
         shape = [self.out_features, self.in_features]
@@ -256,11 +258,11 @@ def can_be_sparse(layer: nn.Module) -> bool:
     )
 
 
-def make_sparse(layer: nn.Module, mask: Tensor, choices: Choices) -> SparseLayer:
+def make_sparse(layer: nn.Module, mask: Tensor, choices: Choices, path: str = "") -> SparseLayer:
     """Returns the sparse layer that does what a dense one does, for weights within the mask."""
     if isinstance(layer, nn.Linear):
-        return SparseLinear(layer, mask, choices)
-    return SparseConv2d(cast(nn.Conv2d, layer), mask, choices)
+        return SparseLinear(layer, mask, choices, path)
+    return SparseConv2d(cast(nn.Conv2d, layer), mask, choices, path)
 
 
 @torch.no_grad()

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from . import ops
-from .choice import Work, convolution_ways
+from .choice import Costs, Work, convolution_ways
+from .choices import Choices
 from .layers import SparseConv2d, can_be_sparse, geometry_of, has_hooks
 from .library import Geometry
 from .maps import Maps, enter, give, kernels_take, leave, rectified_norm
@@ -27,20 +28,26 @@ class GroupedLayout:
 
     Args:
         model: The network; its convolutions were replaced by sparse ones already.
+        choices: The ways that its dense layers take, if not the usual ones.
+
+    Attributes:
+        choices: The same.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, choices: Choices | None = None) -> None:
+        self.choices = choices or Choices()
         self._modules = list(model.modules())
         self._sparse = [m for m in self._modules if isinstance(m, SparseConv2d)]
         self._dense: list[_GroupedConv2d] = []
         self._hooks: list[Any] = []
-        if not self._sparse and not any(map(_pays, self._modules)):
+        costs = self.choices.costs
+        if not self._sparse and not any(_pays(module, costs) for module in self._modules):
             return
         if _uses_custom_functions(model):
             return
-        for module in self._modules:
+        for path, module in model.named_modules():
             if type(module) is nn.Conv2d and can_be_sparse(module):
-                self._dense.append(_GroupedConv2d.adopt(module))
+                self._dense.append(_GroupedConv2d.adopt(module, self.choices, path))
             elif type(module) is nn.Sequential and any(_is_pair(*p) for p in pairwise(module)):
                 module.__class__ = _FusingSequential
         self._hooks = [
@@ -74,12 +81,12 @@ class GroupedLayout:
             conv.__dict__["keeps_groups"] = keep
 
 
-def _pays(module: nn.Module) -> bool:
+def _pays(module: nn.Module, costs: Costs) -> bool:
     """Whether Winograd's way makes a dense convolution faster, at least on many maps of 16x16."""
     if type(module) is not nn.Conv2d or not can_be_sparse(module):
         return False
     work = Work(geometry_of(module), module.weight.numel(), 64, 16, 16)
-    return convolution_ways(work) == ops.ALL << ops.WINOGRAD
+    return convolution_ways(work, costs) == ops.ALL << ops.WINOGRAD
 
 
 def _uses_custom_functions(model: nn.Module) -> bool:
@@ -132,19 +139,22 @@ class _GroupedConv2d(nn.Conv2d):
 
     keeps_groups: bool = False
     _geometry: Geometry
+    _choices: Choices
+    _path: str
     _plan: Tensor | None = None  # made as soon as a direction needs it
 
     @staticmethod
-    def adopt(conv: nn.Conv2d) -> _GroupedConv2d:
+    def adopt(conv: nn.Conv2d, choices: Choices, path: str) -> _GroupedConv2d:
         """Gives a convolution this class."""
         conv.__class__ = _GroupedConv2d
         found = cast(_GroupedConv2d, conv)
         found._geometry = geometry_of(conv)
+        found._choices, found._path = choices, path
         return found
 
     def abandon(self) -> None:
         """Makes it PyTorch's own convolution again."""
-        for name in ("_geometry", "_plan", "keeps_groups"):
+        for name in ("_geometry", "_choices", "_path", "_plan", "keeps_groups"):
             self.__dict__.pop(name, None)
         self.__class__ = nn.Conv2d  # type: ignore[assignment]
 
@@ -153,9 +163,8 @@ class _GroupedConv2d(nn.Conv2d):
         if not self.keeps_groups or not takes:
             return super().forward(x)
         groups, size = enter(x), self.weight.numel()
-        samples = groups.shape[0] * groups.shape[4]
-        work = Work(self._geometry, size, samples, groups.shape[2], groups.shape[3])
-        ways, indices = convolution_ways(work), _all_places(size)
+        ways = self._choices.conv2d(self._path, self._geometry, size, groups)
+        indices = _all_places(size)
         if self._plan is None:
             sparse = ~(ways | ways >> ops.WINOGRAD) & ops.ALL
             plan = ops.make_plan(indices, self._geometry) if sparse else indices[:0]

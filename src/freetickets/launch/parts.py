@@ -15,6 +15,7 @@ from typing import Any
 from ..config import Config
 from ..data.digest import digest_split
 from ..errors import FreeTicketsError
+from ..kernels.choices import joined
 from ..methods.plan import Plan, Remember
 from ..predictions import trajectory_files
 from ..seal import seal_text
@@ -120,7 +121,8 @@ class _Parts:
                 checkpoints.save(self._saved)
             else:
                 tickets = self._plan.tickets_before(run)
-                state = State(run=run, tickets=tickets, shelf=self._shelf(run))
+                before = self._before.choices
+                state = State(run=run, tickets=tickets, shelf=self._shelf(run), choices=before)
                 checkpoints.save(self._checkpoint(state))
         arguments = ("train", "--config", str(folder / "config.yaml"), "--part", str(run))
         log = folder.with_suffix(".txt")
@@ -147,7 +149,14 @@ class _Parts:
                     _copy(ticket_path(folder, number), ticket_path(self._output, number))
                 for file in trajectory_files(folder):
                     _copy(file, self._output / file.relative_to(folder))
-            done = State(len(self._plan.runs), 0, self._plan.tickets, rows=rows, seconds=seconds)
+            parts = map(self._state, range(self._before.run, len(self._plan.runs)))
+            done = State(
+                len(self._plan.runs),
+                tickets=self._plan.tickets,
+                rows=rows,
+                seconds=seconds,
+                choices=joined([self._before.choices, *(part.choices for part in parts)]),
+            )
             self._checkpoints.save(self._checkpoint(done))
         shutil.rmtree(self._output / PARTS, ignore_errors=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from .statistics import LayerStatistics, overall_sparsity
 from .structure import Structure, check_masks
 from .topology import Topology, pack_mask, select_top, unpack_mask
 from .weight import CompressedWeight, MaskedWeight, SparseWeight
+
+if TYPE_CHECKING:
+    from ..kernels.choices import Choices
 
 
 class SparseNetwork:
@@ -77,6 +80,11 @@ class SparseNetwork:
                 weight = MaskedWeight(name, parameters[name], mask)
             self.weights.append(weight)
         self.hold()
+
+    @property
+    def choices(self) -> Choices | None:
+        """The ways that layers take; None if all weights are masked."""
+        return self._engine.choices if self._engine is not None else None
 
     @property
     def topology(self) -> Topology:
@@ -187,7 +195,7 @@ class SparseNetwork:
             "topology": {w.name: pack_mask(w.mask) for w in self.weights},
             "ever_active": {w.name: pack_mask(w.ever_active) for w in self.weights},
             "reserve": {weight.name: weight.reserve_state() for weight in self._reserved},
-            "choices": self._engine.choices.state_dict() if self._engine is not None else {},
+            "choices": self.choices.state_dict() if self.choices is not None else {},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -212,8 +220,8 @@ class SparseNetwork:
             weight.adapt(self.optimizer)
         for reserved in self._reserved:
             reserved.load_reserve_state(state["reserve"][reserved.name])
-        if self._engine is not None:
-            self._engine.choices.load_state_dict(state.get("choices", {}))
+        if self.choices is not None:
+            self.choices.load_state_dict(state.get("choices", {}))
         self.hold()
 
     def detach(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,9 @@ from .score import SCORES, GrowthLike, ScoreLike, WeightView
 from .statistics import LayerStatistics, itop_rate, overall_sparsity, table
 from .structure import Unstructured, check_options, parse_structure
 from .topology import Topology, check_topology, digest
+
+if TYPE_CHECKING:
+    from ..kernels.choices import Choices
 
 
 class Sparsifier:
@@ -328,6 +331,11 @@ class Sparsifier:
     def topology(self) -> Topology:
         """The mask of each sparse layer; layers that have all their weights are not in it."""
         return self._network.topology
+
+    @property
+    def choices(self) -> Choices | None:
+        """Which way each layer is computed, and why; None if all weights are masked."""
+        return self._network.choices
 
     @property
     def digest(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import FreeTicketsError
 from ..methods.plan import Plan
 from ..seal import seal_table
-from ..storage import write_atomic
+from ..storage import read_json, write_atomic, write_json
 from ..ticket import Ticket, ticket_path
 from .checkpoint import Checkpoints
 from .state import State
@@ -22,6 +22,8 @@ LOG_COLUMNS = (
     "run", "phase", "epoch", "step", "lr", "train_loss", "train_accuracy", "validation_loss",
     "validation_accuracy", "itop_rate", "events", "seconds",
 )  # fmt: skip
+
+_CHOICES = "choices.json"
 
 # What checkpoints and tickets say of the run that they are of, and what to call it if it differs.
 _IDENTITY = {"settings": "other settings", "data": "other training data"}
@@ -48,12 +50,14 @@ class RunFolder:
         self._plan = plan_fingerprint(plan)
         self._identity = {key: describe.get(key) for key in _IDENTITY}
         self._checkpoints = Checkpoints(path / "checkpoint", warn)
+        self._choices: Mapping[str, Any] | None = None  # as they are written
 
     def save(self, state: State, session: Mapping[str, Any] | None) -> None:
         """Writes a checkpoint."""
         self._checkpoints.save(
             {"plan": self._plan, **self._identity, "state": state.pack(), "session": session}
         )
+        self.write_choices(state.choices)
 
     def load(self) -> tuple[State, Mapping[str, Any] | None] | None:
         """The newest checkpoint that is whole: the state, and the session in the midst of a run.
@@ -105,6 +109,23 @@ class RunFolder:
         writer.writerows(rows)
         sealed = seal_table(text.getvalue(), self._identity["settings"] or "")
         write_atomic(self.path / "log.csv", sealed.encode())
+
+    def write_choices(self, choices: Mapping[str, Any]) -> None:
+        """Writes which ways layers took, if that has changed."""
+        if choices != self._choices:
+            settings = self._identity["settings"]
+            values = {"kernels": [], "ways": {}, **choices, "settings": settings}
+            write_json(self.path / _CHOICES, values)
+            self._choices = choices
+
+
+def read_choices(folder: Path) -> dict[str, Any]:
+    """Which ways the layers of a run took, and what that rests on: see `Choices.state_dict`.
+
+    Empty if the folder does not say; "kernels" is empty if PyTorch's were the only ones.
+    """
+    path = folder / _CHOICES
+    return read_json(path) if path.exists() else {}
 
 
 def plan_fingerprint(plan: Plan) -> str:

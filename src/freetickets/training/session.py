@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import FreeTicketsError, is_out_of_memory
+from ..kernels.choices import Choices
 from ..kernels.layout import GroupedLayout
 from ..kernels.library import available
 from ..methods.members import MemberNetwork
@@ -39,6 +40,7 @@ class Session:
         backend: How sparse layers are computed: see `Sparsifier`.
         combine: How the members that a network may hold are combined.
         topology: What the network starts with, if not with a random topology.
+        choices: The ways of layers that the run's folder has; they are kept.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Session:
         backend: str,
         combine: str = "probabilities",
         topology: Topology | None = None,
+        choices: Mapping[str, Any] | None = None,
     ) -> None:
         self.run = run
         self.timeline = timeline
@@ -64,17 +67,20 @@ class Session:
         self._label_smoothing = label_smoothing
         self._backend = backend
         self._combine = combine
+        self._layout: GroupedLayout | None = None
         network.to(compute.device)
         self._optimizer = make_optimizer(network, optimizer)
         prunes = any(phase.pruning is not None for phase in run.phases)
         if topology is not None or run.phases[0].sparsity > 0 or prunes:
-            self._sparsify(topology)
+            self._sparsify(topology, choices or {})
         elif backend != "masked" and compute.device.type == "cpu" and available():
-            GroupedLayout(network)  # dense layers have faster kernels too
+            kept = Choices()
+            kept.load_state_dict(choices or {})
+            self._layout = GroupedLayout(network, kept)  # dense layers have faster kernels too
         # After the sparsifier, which may replace layers: a wrapper must see the new ones.
         self._model = compute.wrap(network)
 
-    def _sparsify(self, topology: Topology | None) -> None:
+    def _sparsify(self, topology: Topology | None, choices: Mapping[str, Any]) -> None:
         sparse, first = self._sparse, self.run.phases[0]
         prunes = any(phase.pruning is not None for phase in self.run.phases)
         sparsity = first.sparsity if first.pruning is None else first.pruning.initial
@@ -101,6 +107,8 @@ class Session:
             backend=cast(Any, backend),
             seed=derive(self.run.seed, "topology"),
         )
+        if self.sparsifier.choices is not None:
+            self.sparsifier.choices.load_state_dict(choices)
         self._ranks.check_same(self.topology)
 
     def step(
@@ -155,7 +163,11 @@ class Session:
             exclude=self._sparse.exclude,
         )  # fmt: skip
         release(self._model)
-        self._sparsify(topology)
+        choices = self.choices.state_dict() if self.choices is not None else {}
+        if self._layout is not None:
+            self._layout.remove()  # else its layers could not be made sparse
+            self._layout = None
+        self._sparsify(topology, choices)
         self._model = self._compute.wrap(self.network)
         assert self.sparsifier is not None
         self.sparsifier.steps = step
@@ -191,6 +203,13 @@ class Session:
     def finite(self) -> bool:
         """Whether the network is made of numbers: a last step that explodes shows in no loss."""
         return all(bool(tensor.isfinite().all()) for tensor in self.network.state_dict().values())
+
+    @property
+    def choices(self) -> Choices | None:
+        """The ways that layers take; None if PyTorch alone computes."""
+        if self.sparsifier is not None:
+            return self.sparsifier.choices
+        return self._layout.choices if self._layout is not None else None
 
     @property
     def topology(self) -> Topology:

@@ -55,6 +55,7 @@ class State:
         shelf: What runs have remembered for later ones, packed as tickets.
         rows: The log.
         seconds: Time spent in the steps of each (run, phase).
+        choices: The ways that layers took, and what they rest on: see `Choices`.
     """
 
     run: int = 0
@@ -66,6 +67,7 @@ class State:
     shelf: dict[str, dict[str, Any]] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[tuple[int, str], float] = field(default_factory=dict)
+    choices: dict[str, Any] = field(default_factory=dict)
 
     def pack(self) -> dict[str, Any]:
         """The state as tensors and plain values."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..data.batches import Batches
 from ..errors import FreeTicketsError, StoppedError
+from ..kernels.choices import difference
 from ..methods.plan import Collect, Escape, Phase, Plan, Prune, Remember, Run
 from ..methods.timeline import Span, Timeline
 from ..predictions import trajectory_files
@@ -159,7 +160,10 @@ class Trainer:
             self._backend,
             self._plan.combine,
             self._first_topology(run, network, batches, saved),
+            state.choices,
         )
+        if (warning := difference(state.choices, session.choices)) is not None:
+            self._reporter.warn(warning)
         if saved is not None:
             session.load_state_dict(saved)
         first = self._only or 0
@@ -361,6 +365,8 @@ class Trainer:
     def _save(self, session: Session | None) -> None:
         """Writes a checkpoint; if someone asked to stop, this is the moment."""
         state = self._state
+        if session is not None and session.choices is not None:
+            state.choices = session.choices.state_dict()
         if self._folder is not None:
             save = self._folder.save
             self._ranks.from_first(lambda: save(state, session.state_dict() if session else None))
@@ -393,6 +399,7 @@ class Trainer:
         numbers = range(self._plan.tickets_before(self._only or 0) + 1, state.tickets + 1)
         tickets = [folder.load_ticket(number) for number in numbers]
         folder.write_log(state.rows)
+        folder.write_choices(state.choices)
         if state.run < self._end:
             if self._only is None or session is not None:  # else it is only about to begin
                 self._reporter.line(

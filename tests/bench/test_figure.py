@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from freetickets.bench.curve import ONE_DENSE, Point, curves
+from freetickets.bench.figure import check_path, draw_costs
+from freetickets.errors import FreeTicketsError, MissingExtraError
+
+
+def point(curve: str, sparsity: float, value: float) -> Point:
+    return Point("", value, value, None, None, {}, 1, curve=curve, sparsity=sparsity)
+
+
+POINTS = [
+    point(ONE_DENSE, 0.0, 0.4),
+    point("ERK", 0.9, 0.44),
+    point("ERK", 0.8, 0.58),
+    point("uniform", 0.8, 0.33),
+]
+
+
+def test_curves_are_in_order_of_their_sparsity():
+    assert curves(POINTS) == {
+        ONE_DENSE: [(0.0, 0.4)],
+        "ERK": [(0.8, 0.58), (0.9, 0.44)],
+        "uniform": [(0.8, 0.33)],
+    }
+
+
+def test_the_figure_names_each_curve_its_numbers_and_both_dense_networks():
+    pytest.importorskip("matplotlib")
+    svg = draw_costs(POINTS, "a CPU", ".svg")
+    ElementTree.fromstring(svg)
+    assert svg == draw_costs(POINTS, "a CPU", ".svg")
+    text = svg.decode()
+    words = ["ERK", "uniform", "0.58", "0.44", "0.33", "a CPU"]
+    for word in (*words, "ONE dense network in PyTorch: 1", f"{ONE_DENSE}: 0.4"):
+        assert f">{word}<" in text or f"<!-- {word} -->" in text
+    assert draw_costs(POINTS, "a CPU", ".png").startswith(b"\x89PNG")
+
+
+def test_a_figure_of_another_format_is_refused():
+    with pytest.raises(FreeTicketsError, match=r"must end in \.svg or \.png, not 'x\.jpg'"):
+        check_path(Path("x.jpg"))
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match=r"freetickets\[report\]"):
+        check_path(Path("x.svg"))

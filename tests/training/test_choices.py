@@ -1,0 +1,202 @@
+"""A run's folder says which ways its layers took, and a resumed run keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import freetickets as ft
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels import library
+from freetickets.kernels.layers import SparseConv2d
+from freetickets.methods import Method
+from freetickets.storage import DamagedFileError
+from freetickets.training.folder import read_choices
+from freetickets.training.progress import Reporter
+from freetickets.training.session import Session
+
+pytestmark = pytest.mark.skipif(not library.available(), reason="the kernels are not built")
+
+Digests = Callable[[Path], dict[str, str]]
+# Wide enough for Winograd's way, where a layer is dense; 4 steps an epoch.
+SETTINGS: dict[str, Any] = {"batch_size": 16, "epochs": 2, "quiet": True, "validation": 0.2}
+MODEL = "cnn-16"
+METHODS: dict[str, Method] = {
+    "edst": ft.EDST(tickets=2, interval=2, sparsity=0.6),
+    "dense": ft.Dense(),
+    "pf": ft.PruneFineTune(tickets=1, sparsity=0.8),
+    "ensemble": ft.DenseEnsemble(tickets=2),
+}
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture(scope="module")
+def images() -> tuple[Tensor, Tensor]:
+    """Eighty images of four classes."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(80) % 4
+    return torch.randn(80, 3, 16, 16, generator=generator) + labels.view(-1, 1, 1, 1), labels
+
+
+@pytest.fixture
+def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
+    """Has a step, counted from now on, be the last one; None: go on."""
+
+    def set_up(step: int | None) -> None:
+        left = step
+
+        def counted(*_: Any) -> None:
+            nonlocal left
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    raise Killed
+
+        monkeypatch.setattr(Reporter, "step", counted)
+
+    return set_up
+
+
+@pytest.fixture
+def other_kernels() -> Iterator[Callable[[str], None]]:
+    """Selects an instruction set, for this test."""
+    before = library.instruction_set()
+
+    def select(name: str) -> None:
+        try:
+            library.select_instruction_set(name)
+        except FreeTicketsError as error:
+            pytest.skip(str(error))
+
+    yield select
+    library.select_instruction_set(before)
+
+
+def told(folder: Path) -> dict[str, Any]:
+    """What a folder says, but for whose it is."""
+    found = read_choices(folder)
+    assert found.pop("settings")
+    return found
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_killed_and_resumed_it_took_the_same_ways_to_the_same_bits(
+    images: tuple[Tensor, Tensor],
+    tmp_path: Path,
+    digests: Digests,
+    kill_at: Callable[[int | None], None],
+    method: str,
+) -> None:
+    def train(name: str) -> None:
+        METHODS[method].fit(MODEL, images, output=tmp_path / name, checkpoint_seconds=0, **SETTINGS)
+
+    train("whole")
+    for steps in (3, 4, 5, 6):
+        kill_at(steps)
+        try:
+            train("resumed")
+        except Killed:
+            continue
+        break
+    kill_at(None)
+    train("resumed")
+    assert digests(tmp_path / "resumed" / "tickets") == digests(tmp_path / "whole" / "tickets")
+    assert told(tmp_path / "resumed") == told(tmp_path / "whole")
+    found = told(tmp_path / "whole")
+    assert (found["kernels"], found["costs"]) == ([library.instruction_set()], "shipped")
+    assert any("1 to 16 samples" in key for key in found["ways"])
+
+
+def test_a_dense_run_says_where_winograds_way_was_taken_and_keeps_that_without_it(
+    images: tuple[Tensor, Tensor],
+    tmp_path: Path,
+    digests: Digests,
+    kill_at: Callable[[int | None], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The option counts for new runs: one that is resumed keeps its folder's."""
+
+    def train(name: str) -> dict[str, Any]:
+        ft.Dense().fit("cnn-32", images, output=tmp_path / name, checkpoint_seconds=0, **SETTINGS)
+        return told(tmp_path / name)
+
+    whole = train("whole")
+    assert whole["winograd"] is True
+    assert "Winograd / Winograd / Winograd" in whole["ways"].values()
+    kill_at(3)
+    with pytest.raises(Killed):
+        train("resumed")
+    kill_at(None)
+    monkeypatch.setenv("FREETICKETS_WINOGRAD", "0")
+    assert train("resumed") == whole
+    assert digests(tmp_path / "resumed" / "tickets") == digests(tmp_path / "whole" / "tickets")
+    without = train("without")
+    assert without["winograd"] is False
+    assert not any("Winograd" in words for words in without["ways"].values())
+    assert digests(tmp_path / "without" / "tickets") != digests(tmp_path / "whole" / "tickets")
+
+
+def test_on_another_machine_the_ways_are_kept_and_a_line_says_so(
+    images: tuple[Tensor, Tensor],
+    tmp_path: Path,
+    kill_at: Callable[[int | None], None],
+    other_kernels: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(Reporter, "warn", lambda self, line: lines.append(line))
+
+    def train() -> None:
+        METHODS["edst"].fit(MODEL, images, output=tmp_path, checkpoint_seconds=0, **SETTINGS)
+
+    other_kernels("baseline")
+    kill_at(6)
+    with pytest.raises(Killed):
+        train()
+    before = told(tmp_path)
+    other_kernels("avx2")
+    kill_at(None)
+    train()
+    after = told(tmp_path)
+    assert after["kernels"] == ["baseline", "avx2"]
+    assert after["ways"].items() >= before["ways"].items()
+    assert {**after, "kernels": 0, "ways": 0} == {**before, "kernels": 0, "ways": 0}
+    (line,) = lines
+    assert "has used the baseline kernels so far and goes on with the avx2 ones" in line
+
+
+def test_a_network_that_is_pruned_skips_its_zeros_at_once(
+    images: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only after a resume, which would change its bits."""
+    found: list[int] = []
+    prune = Session.prune
+
+    def noted(self: Session, *arguments: Any) -> None:
+        prune(self, *arguments)
+        found.append(sum(isinstance(m, SparseConv2d) for m in self.network.modules()))
+
+    monkeypatch.setattr(Session, "prune", noted)
+    METHODS["pf"].fit("cnn-32", images, **SETTINGS)
+    assert found
+    assert all(found)
+
+
+def test_masked_runs_have_no_kernels_and_folders_may_say_nothing(
+    images: tuple[Tensor, Tensor], tmp_path: Path
+) -> None:
+    METHODS["edst"].fit(MODEL, images, output=tmp_path, backend="masked", **SETTINGS)
+    assert told(tmp_path) == {"kernels": [], "ways": {}}
+    assert read_choices(tmp_path / "nothing") == {}
+    path = tmp_path / "choices.json"
+    path.write_text(path.read_text().replace("[]", '["avx2"]'))
+    with pytest.raises(DamagedFileError, match="checksum"):
+        read_choices(tmp_path)
