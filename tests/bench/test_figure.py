@@ -38,7 +38,7 @@ def test_the_figure_names_each_curve_its_numbers_and_both_dense_networks():
     assert svg == draw_costs(POINTS, "a CPU", ".svg")
     text = svg.decode()
     words = ["ERK", "uniform", "0.58", "0.44", "0.33", "a CPU"]
-    for word in (*words, "ONE dense network in PyTorch: 1", f"{ONE_DENSE}: 0.4"):
+    for word in (*words, "ONE dense, in PyTorch: 1", f"{ONE_DENSE}: 0.4"):
         assert f">{word}<" in text or f"<!-- {word} -->" in text
     assert draw_costs(POINTS, "a CPU", ".png").startswith(b"\x89PNG")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .timing import Ratio
 
 # The curve that is a line: what one dense network costs on our kernels.
-ONE_DENSE = "ONE dense network on our kernels"
+ONE_DENSE = "ONE dense, on our kernels"
 
 
 @dataclass(frozen=True, kw_only=True)

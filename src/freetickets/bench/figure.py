@@ -61,15 +61,17 @@ def draw_costs(points: Sequence[Point], title: str, suffix: str) -> bytes:
 def _paint(figure: Figure, points: Sequence[Point], title: str) -> None:
     axes, found = figure.add_subplot(), curves(points)
     ((_, ours),) = found.pop(ONE_DENSE)
-    for name, value in (("ONE dense network in PyTorch", 1.0), (ONE_DENSE, ours)):
+    for name, value in (("ONE dense, in PyTorch", 1.0), (ONE_DENSE, ours)):
         axes.axhline(value, color=colour("muted"), linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(
             f"{name}: {value:.2g}",
             (0, value),
-            (4, 4),
+            (4, -4),
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
+            va="top",
             color=colour("muted"),
+            bbox={"facecolor": colour("page"), "edgecolor": "none", "pad": 1},
         )
     for number, (name, curve) in enumerate(found.items()):
         shade = series_colour(number)
@@ -78,11 +80,11 @@ def _paint(figure: Figure, points: Sequence[Point], title: str) -> None:
             axes.annotate(
                 f"{place[1]:.2f}",
                 place,
-                # The upper curve's numbers stand above it, the others' below.
-                (0, 8 if number else -8),
+                # ERK's numbers stand above their line: it is the upper one.
+                (0, -8 if number else 8),
                 textcoords="offset points",
                 ha="center",
-                va="bottom" if number else "top",
+                va="top" if number else "bottom",
                 color=shade,
             )
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")

@@ -24,7 +24,7 @@ def members(settings: Settings) -> Iterator[Ratio | str]:
     model, batch = settings.tiny("cnn-8"), settings.batch or 16
     epochs = 0.2 if settings.small else 16
     command = f"train dst --model {model} --tickets {_MEMBERS} --epochs {epochs} --quiet --json"
-    command += f" --batch-size {batch} --backend masked"  # "auto" would measure, in each process
+    command += f" --batch-size {batch} --backend masked"  # for which the bar is meant
 
     def train(*more: str) -> None:
         with tempfile.TemporaryDirectory() as folder:

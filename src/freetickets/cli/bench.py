@@ -108,7 +108,9 @@ def run(parsed: argparse.Namespace) -> None:
         path = Path(parsed.figure)
         points = [result for result in ratios if isinstance(result, Point)]
         threads = "1 thread" if where["threads"] == 1 else f"{where['threads']} threads"
-        title = f"{where['cpu']}, {threads}, torch {where['torch']}"
+        model = settings.model_or("wrn-28-10")
+        kernels = where["kernels"]
+        title = f"{model}: {where['cpu']}, {kernels}, {threads}, torch {where['torch']}"
         write_atomic(path, draw_costs(points, title, path.suffix))
         if not parsed.json:
             print(f"saved in {path}")
