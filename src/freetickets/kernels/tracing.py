@@ -218,7 +218,7 @@ class _Tracer(fx.Tracer):
         """Traces a network, whose inputs that are no tensors are given by their names."""
         self.seen.graph = self.trace(model, fixed or None)
         for node in self.seen.graph.nodes:
-            if node.op == "get_attr" and node not in self.seen.values:
+            if node.op != "output" and node not in self.seen.values:  # fx makes no proxy for it
                 self._see(node)
         return self.seen
 
