@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -399,9 +400,10 @@ def test_looking_at_a_networks_code_leaves_no_trace() -> None:
     assert network.training
 
 
-def test_a_copy_works_by_itself(error: Error) -> None:
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda n: pickle.loads(pickle.dumps(n))])
+def test_a_copy_works_by_itself(copied: Callable[[Any], Any]) -> None:
     network, _ = prepared(NETWORKS["wrn"][0], "sparse")
-    twin = copy.deepcopy(network)
+    twin = copied(network)
     network(images(8))  # a batch of another size is on its way in the original
     network.eval()
     twin.load_state_dict(network.state_dict())

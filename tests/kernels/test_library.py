@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import fx, nn
 from torch.nn import functional as F
 
 from freetickets.errors import FreeTicketsError
@@ -78,6 +79,13 @@ def test_a_tensor_on_another_device_never_reaches_the_kernels() -> None:
     norm = library.NormStruct(1, 1, 8, 1, 1)
     with pytest.raises(FreeTicketsError, match="on meta: detach"):
         library.call("ft_to_groups", norm, torch.ones(8), torch.empty(8, device="meta"), 1)
+
+
+def test_what_only_stands_for_a_tensor_never_reaches_the_kernels() -> None:
+    """It once ended the process: ctypes asked it for more and more."""
+    (stand_in, *_) = fx.symbolic_trace(nn.ReLU()).graph.nodes
+    with pytest.raises(FreeTicketsError, match="take tensors, not a Proxy"):
+        library.call("ft_to_groups", fx.Proxy(stand_in))
 
 
 def test_a_tensor_is_made_ready_without_a_copy_where_it_is() -> None:

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten
 from .compiler import Parts, compile_trace
 from .library import available
 from .maps import in_transform
+from .purity import ImpureError
 from .tracing import is_number, trace
 
 # How far a compiled network may be from the plain one, as a share of the largest output.
@@ -30,7 +31,8 @@ class CompiledNetwork(nn.Module):
 
     For each new shape of its inputs it is rewritten, and compared with the plain network on these
     inputs; if the two differ, or something fails, the plain network answers all such inputs, and a
-    warning says so. It may be called from several threads at once.
+    warning says so. It answers everything if it does more than answer: if hooks watch it, or it
+    keeps something from one call to the next. It may be called from several threads at once.
 
     Args:
         model: The network, in evaluation mode; it is not changed, and later changes of it are not
@@ -47,6 +49,7 @@ class CompiledNetwork(nn.Module):
         self._original = model
         self._parts = Parts(copy.deepcopy(model).requires_grad_(False), topology)
         self._ways: dict[_Inputs, Callable[..., Any]] = {}
+        self._most_kinds = _MOST_KINDS
         self._lock = threading.RLock()
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
@@ -71,7 +74,7 @@ class CompiledNetwork(nn.Module):
         with self._lock:
             if kind in self._ways:  # another thread was faster
                 return self(*inputs)
-            if len(self._ways) >= _MOST_KINDS:
+            if len(self._ways) >= self._most_kinds:
                 return self._original(*inputs)
             kept = _copy(inputs)  # a network may write to its inputs
             wanted = self._original(*inputs)  # what it refuses, it refuses here
@@ -80,6 +83,9 @@ class CompiledNetwork(nn.Module):
             except Exception as error:  # its code branches on numbers, say: nothing is wrong
                 self.fallbacks[kind] = f"{type(error).__name__}: {error}"
                 self._ways[kind] = self._original
+                if isinstance(error, ImpureError):  # whatever it is asked
+                    self._ways = dict.fromkeys(self._ways, self._original)
+                    self._most_kinds = 0
                 return wanted
             try:
                 compiled = compile_trace(self._parts, seen)
@@ -127,7 +133,12 @@ def compile_network(model: nn.Module, topology: Mapping[str, Tensor]) -> nn.Modu
     """
     if not available() or any(module.training for module in model.modules()):
         return model
-    return CompiledNetwork(model, topology)
+    try:
+        return CompiledNetwork(model, topology)
+    except Exception as error:  # it holds something that can't be copied
+        reason = str(error).strip().split("\n")[0]
+        warnings.warn(f"the network is not compiled: {reason}", stacklevel=2)
+        return model
 
 
 def agree(found: Any, wanted: Any) -> bool:

@@ -52,7 +52,7 @@ class GroupedLayout:
                 module.__class__ = _FusingSequential
         self._hooks = [
             model.register_forward_pre_hook(self._decide),
-            model.register_forward_hook(lambda module, inputs, output: leave(output)),
+            model.register_forward_hook(_leave),
         ]
         self._keep(True)
 
@@ -79,6 +79,10 @@ class GroupedLayout:
     def _keep(self, keep: bool) -> None:
         for conv in [*self._sparse, *self._dense]:
             conv.__dict__["keeps_groups"] = keep
+
+
+def _leave(module: nn.Module, inputs: Any, output: Any) -> Any:
+    return leave(output)
 
 
 def _pays(module: nn.Module, costs: Costs) -> bool:

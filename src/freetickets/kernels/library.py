@@ -8,7 +8,7 @@ import math
 import os
 from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_void_p
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -231,7 +231,7 @@ def call(function: str, *arguments: object) -> None:
             work with the numbers that they were given.
         MemoryError: There is no memory for what they need besides the tensors.
     """
-    plain = [_address(a) if isinstance(a, Tensor) else a for a in arguments]
+    plain = [_address(a) if hasattr(type(a), "__torch_function__") else a for a in arguments]
     reason: bytes | None = getattr(native(), function)(*plain)
     if reason is not None:
         raise _failure(function, reason, arguments)
@@ -248,7 +248,9 @@ def _failure(function: str, reason: bytes, arguments: tuple[object, ...]) -> Exc
     return FreeTicketsError(f"{function}: {reason.decode()} ({'; '.join(numbers)})")
 
 
-def _address(tensor: Tensor) -> int:
+def _address(tensor: Any) -> int:
+    if not isinstance(tensor, Tensor):
+        raise FreeTicketsError(f"the sparse kernels take tensors, not a {type(tensor).__name__}")
     if tensor.dtype not in _DTYPES or tensor.device.type != "cpu":
         raise FreeTicketsError(
             f"the sparse kernels take float32 on the CPU, not {tensor.dtype} on {tensor.device}: "

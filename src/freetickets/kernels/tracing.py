@@ -19,6 +19,7 @@ from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_iter
 
 from .layout import BatchNormReLU
+from .purity import ImpureError, State, check_unwatched
 
 _NUMBERS = (int, float, complex, str, torch.dtype, torch.device, type(None))
 
@@ -58,6 +59,18 @@ class Trace:
             if any(_is_alias(a, b) for a in mine for b in _tensors(value))
         ]
 
+    def check_pure(self) -> None:
+        """Refuses to write to what was there before the call, or to return it for others to do so.
+
+        The next call would find it there: such a tensor may be new in each call of the network.
+        """
+        (output,) = (node for node in self.graph.nodes if node.op == "output")
+        for changed in (*self.changes.values(), output.all_input_nodes):
+            if any(node.op == "get_attr" for each in changed for node in self.sharing(each)):
+                raise ImpureError(
+                    "its inputs have no part in a tensor that it writes to or returns"
+                )
+
     def is_same(self, one: fx.Node, other: fx.Node) -> bool:
         """Whether two nodes are one tensor: the same memory, read in the same way."""
         a, b = self.values.get(one), self.values.get(other)
@@ -79,8 +92,10 @@ def trace(model: nn.Module, shadow: nn.Module, inputs: tuple[Any, ...]) -> Trace
         inputs: Its inputs, by their places.
 
     Raises:
+        ImpureError: It does more than answer.
         Exception: Its code can't be traced: it depends on numbers, say.
     """
+    check_unwatched(model)
     fixed: dict[str, Any] = {}
     for place, (name, parameter) in enumerate(inspect.signature(model.forward).parameters.items()):
         given = inputs[place] if place < len(inputs) else parameter.default
@@ -95,12 +110,14 @@ def trace(model: nn.Module, shadow: nn.Module, inputs: tuple[Any, ...]) -> Trace
         torch.no_grad(),
         torch.random.fork_rng(devices=[]),  # its code may draw random numbers
     ):
-        tracer = _Tracer(shadow, inputs)
-        tracer.seen.graph = tracer.trace(model, fixed or None)
-        for node in tracer.seen.graph.nodes:
-            if node.op == "get_attr" and node not in tracer.seen.values:
-                tracer._see(node)
-        return tracer.seen
+        for _ in range(2):
+            before = State(model)
+            seen = _Tracer(shadow, inputs).run(model, fixed)
+            if State(model) == before:
+                seen.check_pure()
+                return seen
+            # It may have filled a cache, which it does just once.
+        raise ImpureError("it keeps something from one call to the next")
 
 
 def without_memory(model: nn.Module) -> nn.Module:
@@ -196,6 +213,14 @@ class _Tracer(fx.Tracer):
         self._tensors: dict[int, Tensor] = {}
         self._thread = threading.get_ident()
         self._computes = False
+
+    def run(self, model: nn.Module, fixed: dict[str, Any]) -> Trace:
+        """Traces a network, whose inputs that are no tensors are given by their names."""
+        self.seen.graph = self.trace(model, fixed or None)
+        for node in self.seen.graph.nodes:
+            if node.op != "output" and node not in self.seen.values:  # fx makes no proxy for it
+                self._see(node)
+        return self.seen
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Proxy(node, self)

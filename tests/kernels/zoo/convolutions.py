@@ -196,3 +196,41 @@ def convmixer() -> nn.Module:
         ) for _ in range(2)],
         nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(dim, 5),
     )  # fmt: skip
+
+
+@member("convolutions", (3, 10, 10))
+class Shuffle(nn.Module):
+    """Groups of channels that meet each other by a shuffle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.bn = unit(3, 12), nn.BatchNorm2d(12)
+        self.squeeze, self.expand = (nn.Conv2d(12, 12, 1, groups=3, bias=False) for _ in "ab")
+        self.middle, self.fc = depthwise(12), nn.Linear(12, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        y = F.relu(self.squeeze(x)).unflatten(1, (3, 4)).transpose(1, 2).flatten(1, 2)
+        return self.fc(F.relu(x + self.bn(self.expand(self.middle(y)))).mean((2, 3)))
+
+
+@member("convolutions", (3, 11, 11))
+class Dilated(nn.Module):
+    """Residual blocks that look further and further; the last ones in groups, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.fc = unit(3, 8), nn.Linear(8, 5)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(8, 8, 3, padding=d, dilation=d, groups=g), nn.BatchNorm2d(8), nn.ReLU(),
+                nn.Conv2d(8, 8, 1),
+            )
+            for d, g in ((1, 1), (2, 1), (3, 2), ((2, 1), 4))
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        for block in self.blocks:
+            x = F.relu(x + block(x))
+        return self.fc(x.mean((2, 3)))
