@@ -1,0 +1,139 @@
+"""The queue copies whole records both ways, and pauses and stops all that it has started."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from freetickets.experiments.answers import Answers
+from freetickets.experiments.grid import find_grid
+from freetickets.experiments.results import Results, save
+
+TOOL = Path(__file__).parents[2] / "tools" / "medium_queue.py"
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="it reads /proc")
+
+
+@pytest.fixture(scope="module")
+def tool() -> Any:
+    spec = importlib.util.spec_from_file_location("medium_queue", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def queue(tool: Any, tmp_path: Path) -> Any:
+    return tool.Queue(tmp_path / "home", "medium", tmp_path / "kept")
+
+
+def write_record(folder: Path, cell: str, seed: int = 0, accuracy: float = 0.5) -> Path:
+    record = {
+        "cell": cell, "seed": seed, "method": "dense", "options": {}, "ledger": {},
+        "metrics": {"ensemble": {"accuracy": accuracy}}, "first": {},
+    }  # fmt: skip
+    rows, logs = np.zeros((2, 4), np.int64), np.full((2, 4), -0.5)
+    return save(folder, record, Answers(rows[0], rows, np.full((2, 4), 0.5), logs))
+
+
+def test_finished_records_are_copied_with_their_answers(queue: Any) -> None:
+    runs = queue.runs / "medium"
+    write_record(runs, "few-cifar10-dense")
+    damaged = write_record(runs, "few-cifar10-edst")
+    damaged.with_suffix(".npz").write_bytes(b"")
+    assert queue.collect() == 1
+    assert list(Results.load(queue.kept).records) == [("few-cifar10-dense", 0)]
+    assert queue.collect() == 0
+    write_record(runs, "few-cifar10-dense", accuracy=0.6)  # made anew
+    assert queue.collect() == 1
+    (record,) = Results.load(queue.kept).records.values()
+    assert record["metrics"]["ensemble"]["accuracy"] == 0.6
+    kept = sorted(path.name for path in queue.kept.rglob("*") if path.is_file())
+    assert kept == ["0.json", "0.npz"]
+
+
+def test_what_is_kept_is_not_trained_again_where_the_runs_have_vanished(queue: Any) -> None:
+    write_record(queue.kept, "few-cifar10-dense", 1)
+    assert queue.bring_back() == 1
+    assert list(Results.load(queue.runs / "medium").records) == [("few-cifar10-dense", 1)]
+    write_record(queue.runs / "medium", "few-cifar10-dense", 1, accuracy=0.9)
+    assert queue.bring_back() == 0  # what was made since is the newer
+
+
+def test_status_says_how_far_it_is_and_what_comes_next(queue: Any) -> None:
+    first, second = find_grid("medium").tasks(find_grid("medium").experiments)[:2]
+    write_record(queue.kept, first.cell.name, first.seed)
+    told = queue.status()
+    assert told.startswith("1 of 58 cells are recorded")
+    assert f"next: {second.name};" in told
+    assert "nothing runs" in told
+
+
+def test_nothing_that_runs_can_not_be_stopped(queue: Any) -> None:
+    with pytest.raises(SystemExit, match="nothing runs"):
+        queue.signal("stop")
+
+
+def until(condition: Any) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "it takes too long"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("stopped_while_paused", [False, True])
+def test_all_processes_are_paused_and_stopped(
+    tool: Any, queue: Any, tmp_path: Path, stopped_while_paused: bool
+) -> None:
+    """A queue whose training is a process that has a process, as with --jobs."""
+    grandchild = "import time; time.sleep(60)"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
+    script = tmp_path / TOOL.name  # a process is known by its name
+    script.write_text(
+        "import os, signal, subprocess, sys\n"
+        f"words = [sys.executable, '-c', {child!r}]\n"
+        "child = subprocess.Popen(words, start_new_session=True)\n"
+        "def stop(*_):\n"
+        "    os.killpg(child.pid, signal.SIGKILL); sys.exit()\n"
+        "signal.signal(signal.SIGTERM, stop)\n"
+        "child.wait()\n"
+    )
+    process = subprocess.Popen([sys.executable, str(script)])
+    try:
+        queue.home.mkdir(parents=True)
+        state = {"pid": process.pid, "commit": "0" * 40, "command": []}
+        queue._state.write_text(json.dumps(state))
+        until(lambda: len(list(tool.descendants(process.pid))) == 3)
+        tree = list(tool.descendants(process.pid))
+        queue.signal("pause")
+        until(lambda: {tool._stat(pid)[0] for pid in tree} == {"T"})
+        assert "paused" in queue.status()
+        if not stopped_while_paused:
+            queue.signal("resume")
+            until(lambda: "T" not in {tool._stat(pid)[0] for pid in tree})
+            assert "runs, from commit 000000000000" in queue.status()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tool.time, "sleep", lambda _: process.poll())
+            queue.signal("stop")
+        assert queue.pid is None
+    finally:
+        for pid in tool.descendants(process.pid):
+            os.kill(pid, signal.SIGCONT)
+        process.kill()
+        process.wait()
+
+
+def test_other_code_is_refused(tool: Any, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="not in"):
+        tool._check_code(tmp_path, {**os.environ, "PYTHONPATH": str(tmp_path)})
