@@ -24,6 +24,7 @@ WRITES = [
     ("tickets/01.safetensors", 1),
     ("tickets/02.safetensors", 1),
     ("log.csv", 3),
+    ("choices.json", 1),
     ("ledger.json", 1),
     ("predictions/bars.npz", 1),
     ("metrics.json", 1),

@@ -65,6 +65,7 @@ FILES = [
     ("tickets/01.safetensors", 1),
     ("tickets/02.safetensors", 1),
     ("trajectory/*", 2),
+    ("choices.json", 1),
     ("ledger.json", 1),
     ("predictions/bars.npz", 1),
     ("metrics.json", 1),
