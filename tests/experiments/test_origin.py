@@ -49,6 +49,6 @@ def test_the_machine_and_the_kernels_are_told(tmp_path: Path) -> None:
     assert found["torch"] == torch.__version__
     assert found["threads"] == torch.get_num_threads()
     assert {"version", "commit", "cpu", "kernels"} <= set(found)
-    assert found["choices"] is None
-    write_json(tmp_path / "choices.json", {"ways": {"conv": 1}})
+    assert found["choices"] == {}
+    write_json(tmp_path / "choices.json", {"ways": {"conv": 1}, "settings": "abc"})
     assert origin(tmp_path)["choices"] == {"ways": {"conv": 1}}

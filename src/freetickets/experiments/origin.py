@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..storage import read_json
 
 UNKNOWN = "unknown"
 # Written beside the code by who installs it somewhere to stay: an installation has no history.
@@ -24,12 +23,13 @@ def origin(folder: Path) -> dict[str, Any]:
         folder: The run's.
     """
     from ..bench.timing import machine
+    from ..training.folder import read_choices
 
     return {
         "version": __version__,
         "commit": commit(),
         **machine(),
-        "choices": read_json(path) if (path := folder / "choices.json").exists() else None,
+        "choices": {k: v for k, v in read_choices(folder).items() if k != "settings"},
     }
 
 

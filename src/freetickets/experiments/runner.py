@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from .fingerprint import chosen, fingerprint
 from .measure import measure
 from .origin import origin
 from .progress import CellProgress
+from .requests import joined, requests_for
 from .results import read_record, record_path, run_folder, save
 from .scales import MEASURED_BY, Scale, Stand
 from .stand_ins import StandIns, outline, settle
@@ -29,7 +30,6 @@ from .tasks import Task, with_trajectory
 if TYPE_CHECKING:
     from ..data import LazySplit, Split
     from ..ensemble import Ensemble
-    from ..evaluation import Request
     from ..ticket import Ticket
     from ..training.job import Job
     from ..training.ledger import Ledger
@@ -337,12 +337,12 @@ class Runner:
         stand = self.stand(task)
         root = self._stand_ins.root(stand.data)
         with self._data_to_itself():
-            requests, notes = self._requests(stand, task.needs, len(ensemble))
+            requests, notes = requests_for(stand, task.needs, len(ensemble), self._stand_ins)
         if not requests or stand.samples is not None:
             evaluate_run(folder, ensemble, root)  # the whole test set
         try:
-            for joined in _joined(requests):
-                evaluate_run(folder, ensemble, root, request=joined)
+            for request in joined(requests):
+                evaluate_run(folder, ensemble, root, request=request)
         except StoppedError:
             raise
         except FreeTicketsError:
@@ -356,39 +356,6 @@ class Runner:
                     notes.append(f"left out: {error}")
         return notes
 
-    def _requests(
-        self, stand: Stand, needs: Needs, members: int
-    ) -> tuple[list[Request], list[str]]:
-        """What evaluation is asked for, set by set, and what is said of it."""
-        from ..evaluation import Request
-
-        limited = Request(samples=stand.samples, resize=True)
-        requests, notes = [], []
-        if needs.corruptions:
-            self._stand_ins.corrupt(stand, needs.corruptions)
-            requests.append(replace(limited, corruptions=needs.corruptions))
-        found = self._stand_ins.ood(stand, needs.ood)
-        for name, (source, words) in found.items():
-            requests.append(replace(limited, ood=(source,), samples=stand.unknown or stand.samples))
-            if words != name:
-                notes.append(f"{words} stands for {name}")
-        for name in needs.ood:
-            if name not in found and name != stand.data.source:
-                notes.append(f"left out: {name}, which is not in the data folder")
-        if needs.attacks:
-            requests.append(replace(limited, attacks=needs.attacks))
-        if needs.features and members > 1:
-            requests.append(replace(limited, features=True))
-        if needs.imagenet_a:
-            folder = self._stand_ins.natural(stand)
-            if folder is None:
-                notes.append("left out: imagenet-a, which is not in the data folder")
-            else:
-                requests.append(replace(limited, imagenet_a=str(folder)))
-                if not stand.data.is_whole:
-                    notes.append("turned test images of some classes stand for imagenet-a")
-        return requests, notes
-
 
 def _asked(record: Mapping[str, Any], task: Task) -> Task:
     """The task that a result was measured for."""
@@ -401,20 +368,6 @@ def _with_earlier(task: Task, record: Mapping[str, Any]) -> Task:
     before = _asked(record, task)
     members = tuple(sorted({*before.members, *task.members}))
     return replace(task, needs=before.needs | task.needs, members=members)
-
-
-def _joined(requests: list[Request]) -> list[Request]:
-    """One request for all that ask for as many samples."""
-    joined: dict[int | None, Request] = {}
-    for request in requests:
-        before = joined.get(request.samples, request)
-        both: dict[str, Any] = {}
-        for each in fields(request):
-            one, other = getattr(before, each.name), getattr(request, each.name)
-            several = isinstance(one, tuple)
-            both[each.name] = tuple(dict.fromkeys(one + other)) if several else one or other
-        joined[request.samples] = replace(request, **both)
-    return list(joined.values())
 
 
 def reason(error: Exception) -> str:
