@@ -142,15 +142,14 @@ class Queue:
         if pid is None:
             raise SystemExit("nothing runs")
         tree = list(descendants(pid))
+        for each in tree:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                # Who is to stop must not be paused, or it could not save.
+                os.kill(each, signal.SIGSTOP if command == "pause" else signal.SIGCONT)
         if command == "stop":
-            for each in tree:
-                os.kill(each, signal.SIGCONT)  # who is paused can't save
             os.kill(pid, signal.SIGTERM)
             while self.pid is not None:
                 time.sleep(0.2)
-        else:
-            for each in tree:
-                os.kill(each, signal.SIGSTOP if command == "pause" else signal.SIGCONT)
         print({"stop": "stopped", "pause": "paused", "resume": "runs again"}[command])
         return 0
 

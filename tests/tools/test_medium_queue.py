@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -129,7 +130,8 @@ def test_all_processes_are_paused_and_stopped(
         assert queue.pid is None
     finally:
         for pid in tool.descendants(process.pid):
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
         process.kill()
         process.wait()
 
