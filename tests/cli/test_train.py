@@ -60,6 +60,7 @@ def test_the_folder_of_a_run_holds_what_it_promises(trained: Any) -> None:
     checkpoints = [name for name in found if name.startswith("checkpoint/")]
     assert len(checkpoints) == 2
     assert [name for name in found if name not in checkpoints] == [
+        "choices.json",
         "config.yaml",
         "ledger.json",
         "log.csv",

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
+from ..errors import is_out_of_memory
 from .compiler import Parts, compile_trace
 from .library import available
 from .maps import in_transform
@@ -136,6 +137,8 @@ def compile_network(model: nn.Module, topology: Mapping[str, Tensor]) -> nn.Modu
     try:
         return CompiledNetwork(model, topology)
     except Exception as error:  # it holds something that can't be copied
+        if is_out_of_memory(error):
+            raise
         reason = str(error).strip().split("\n")[0]
         warnings.warn(f"the network is not compiled: {reason}", stacklevel=2)
         return model

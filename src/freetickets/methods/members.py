@@ -74,6 +74,8 @@ def redrawn(values: Tensor) -> Tensor:
         [[1.0, 0.0], [0.0, 1.0]]
     """
     fresh = values.detach().flatten().clone()
+    if values.is_meta:
+        return fresh.view(values.shape)  # an outline has no values
     drawn = (fresh != 0) & (fresh != 1)
     order = torch.randperm(values.numel()).to(values.device)
     fresh[drawn] = fresh[order[drawn[order]]]
