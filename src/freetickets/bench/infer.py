@@ -36,8 +36,8 @@ _LATENCY = {0.9: bars((0.45, 0.28), (0.40, 0.25))}
 def ensemble(settings: Settings) -> Iterator[Ratio | str]:
     """A whole ensemble against one dense network in PyTorch."""
     model, members, sparsity = settings.model_or(_MODEL), 3, 0.8
-    cases = {settings.batch_or(batch): limits for batch, limits in _ENSEMBLE.items()}
-    for batch, limits in cases.items():
+    for batch in dict.fromkeys(map(settings.batch_or, _ENSEMBLE)):
+        limits = _ENSEMBLE.get(batch, Limits())
         x = torch.randn(batch, *CIFAR)
         dense = dense_sides(make_network(model)[0], x)
         ours = {"our dense": member_side(model, 0.0, x)}
