@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,12 +11,29 @@ import torch
 from torch import Tensor
 
 from freetickets.cli import main
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels import library
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
     """Tiny networks are slower with more threads, and tests may run side by side."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def other_kernels() -> Iterator[Callable[[str], None]]:
+    """Selects an instruction set, for this test; skips if there is none such."""
+    before = library.instruction_set()
+
+    def select(name: str) -> None:
+        try:
+            library.select_instruction_set(name)
+        except FreeTicketsError as error:
+            pytest.skip(str(error))
+
+    yield select
+    library.select_instruction_set(before)
 
 
 @pytest.fixture(scope="session")

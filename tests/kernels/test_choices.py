@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from freetickets.errors import FreeTicketsError
 from freetickets.kernels import choice, choices, library
 from freetickets.kernels.choices import Choices, difference, joined, words
 from freetickets.kernels.library import Geometry, lanes
@@ -31,21 +30,6 @@ def make(found: Choices) -> tuple[int, int, int]:
         found.conv2d("second", CONV, SIZE // 10, groups(40)),
         found.linear("last", LINEAR, 512 * 512, torch.zeros(40, 512)),
     )
-
-
-@pytest.fixture
-def select() -> Iterator[Callable[[str], None]]:
-    """Selects an instruction set; skips if there is none such."""
-    before = library.instruction_set()
-
-    def select(name: str) -> None:
-        try:
-            library.select_instruction_set(name)
-        except FreeTicketsError as error:
-            pytest.skip(str(error))
-
-    yield select
-    library.select_instruction_set(before)
 
 
 def test_a_choice_does_not_depend_on_threads_nor_on_time(threads: Callable[[int], None]) -> None:
@@ -108,12 +92,12 @@ def test_a_run_keeps_its_choices_and_what_they_rest_on(monkeypatch: pytest.Monke
     assert list(again.state_dict()["ways"].values()) == kept * 2
 
 
-def test_a_run_keeps_its_choices_on_another_machine(select: Callable[[str], None]) -> None:
+def test_a_run_keeps_its_choices_on_another_machine(other_kernels: Callable[[str], None]) -> None:
     """In groups of another size the same batch has the same choice."""
-    select("baseline")
+    other_kernels("baseline")
     before = Choices()
     made = make(before)
-    select("avx2")
+    other_kernels("avx2")
     after = Choices()
     after.load_state_dict(before.state_dict())
     assert make(after) == made

@@ -498,3 +498,20 @@ def test_the_ways_in_and_out_of_groups_keep_the_rules_of_operators(batch: int) -
     x = torch.randn(batch, 3, 4, 5)
     check(to_groups, x.requires_grad_(), library.lanes())
     check(from_groups, to_groups(x.detach(), library.lanes()).requires_grad_(), batch)
+
+
+@pytest.mark.parametrize("width", [1, 3, 7, 8, 9, 16])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_rows_of_any_width_are_convolved(width: int, stride: int, kernel: int) -> None:
+    # With one lane vectors lie along rows; narrow ones may run on kernels with shorter vectors.
+    padding = kernel // 2
+    geometry = Geometry((6, 5, kernel, kernel), (stride, stride), (padding, padding))
+    weight = torch.randn(geometry.shape) * (torch.rand(geometry.shape) < 0.3)
+    indices = weight.flatten().nonzero().flatten().int()
+    values, plan = weight.flatten()[indices.long()], ops.make_plan(indices, geometry)
+    x = torch.randn(2, 5, width, width, 1)
+    wanted = F.conv2d(x[..., 0], weight, stride=stride, padding=padding)
+    torch.testing.assert_close(
+        ops.fused_conv2d(x, values, plan, geometry)[..., 0], wanted, atol=1e-5, rtol=1e-5
+    )

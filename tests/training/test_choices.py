@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 import freetickets as ft
-from freetickets.errors import FreeTicketsError
 from freetickets.kernels import library
 from freetickets.kernels.layers import SparseConv2d
 from freetickets.methods import Method
@@ -63,21 +62,6 @@ def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
         monkeypatch.setattr(Reporter, "step", counted)
 
     return set_up
-
-
-@pytest.fixture
-def other_kernels() -> Iterator[Callable[[str], None]]:
-    """Selects an instruction set, for this test."""
-    before = library.instruction_set()
-
-    def select(name: str) -> None:
-        try:
-            library.select_instruction_set(name)
-        except FreeTicketsError as error:
-            pytest.skip(str(error))
-
-    yield select
-    library.select_instruction_set(before)
 
 
 def told(folder: Path) -> dict[str, Any]:
