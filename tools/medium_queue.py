@@ -122,6 +122,7 @@ class Queue:
         while child.returncode is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_SECONDS)
+            yield_to_others(os.getpid())
             self.collect()
         self._state.unlink(missing_ok=True)
         return child.returncode
@@ -218,6 +219,17 @@ def descendants(pid: int) -> Iterator[int]:
     for path in Path("/proc").glob("[0-9]*"):
         if _stat(int(path.name))[1] == str(pid):
             yield from descendants(int(path.name))
+
+
+def yield_to_others(pid: int) -> None:
+    """Gives a process and its descendants the lowest share of the processors.
+
+    Where Linux groups processes by session, `nice` only counts within a group, and each training
+    has a session of its own.
+    """
+    for each in descendants(pid):
+        with contextlib.suppress(OSError):  # it has ended, or there are no groups
+            Path(f"/proc/{each}/autogroup").write_text("19")
 
 
 def _stat(pid: int) -> tuple[str, str]:

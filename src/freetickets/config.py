@@ -63,6 +63,8 @@ class Config:
         augmentation: none, pad-crop-flip, reflect-crop-flip, translate (by a sixteenth of a side),
             translate-alternate (mirrored in every second epoch too) or imagenet.
         validation: The share of the training data held out.
+        train_samples: How many of the others to train on, the same share of each class; all if not
+            given.
         preset: robust or paper.
         seed: The first run's; further runs count up.
         amp: Mixed precision; the sparse kernels stay in single precision.
@@ -97,6 +99,7 @@ class Config:
     label_smoothing: float | None = None
     augmentation: str | None = None
     validation: float | None = None
+    train_samples: int | None = None
     preset: str = "robust"
     seed: int = 0
     amp: bool = False
@@ -133,8 +136,10 @@ class Config:
 
     def check(self) -> None:
         """Raises if a number can't be meant."""
-        if self.batch_size is not None and self.batch_size < 1:
-            raise FreeTicketsError(f"batch_size must be at least 1, not {self.batch_size}")
+        for name in ("batch_size", "train_samples"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise FreeTicketsError(f"{name} must be at least 1, not {value}")
         for name in ("seed", "trajectory"):
             if getattr(self, name) < 0:
                 raise FreeTicketsError(f"{name} must be at least 0, not {getattr(self, name)}")

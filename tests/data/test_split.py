@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetickets.data import LazySplit, Split, arrays, hold_out
+from freetickets.data import LazySplit, Split, arrays, hold_out, take
 from freetickets.errors import FreeTicketsError
 
 LABELS = np.arange(4)
@@ -76,6 +76,7 @@ def test_both_kinds_of_split_give_subsets_in_the_asked_order():
         LazySplit((Path("0"),), labels, (3, 8, 8))
 
 
+@settings(deadline=None)
 @given(labels=st.lists(st.integers(0, 5), min_size=20, max_size=200), fraction=st.floats(0.2, 0.8))
 def test_hold_out_takes_each_sample_once_and_the_share_of_each_class(labels, fraction):
     y = torch.tensor(labels)
@@ -104,3 +105,26 @@ def test_hold_out_of_nothing_and_of_nonsense():
     for fraction in (-0.1, 1.0, 0.01):
         with pytest.raises(FreeTicketsError, match="hold-out"):
             hold_out(split, fraction)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=8, max_size=60), st.data())
+def test_take_has_the_share_of_each_class_and_is_always_the_same(labels, data):
+    split = arrays(np.arange(len(labels), dtype=np.float32)[:, None], np.array(labels))
+    samples = data.draw(st.integers(1, len(labels)))
+    wanted = {c: round(samples / len(labels) * labels.count(c)) for c in set(labels)}
+    if 0 in wanted.values():
+        with pytest.raises(FreeTicketsError, match="without one: choose more"):
+            take(split, samples)
+        return
+    taken = take(split, samples)
+    assert {c: int((taken.labels == c).sum()) for c in wanted} == wanted
+    assert len(taken.inputs.unique()) == len(taken)
+    torch.testing.assert_close(take(split, samples).inputs, taken.inputs)
+
+
+def test_take_refuses_more_than_there_are():
+    split = arrays(np.zeros((10, 1), np.float32), np.arange(10) % 2)
+    assert take(split, None) is split
+    with pytest.raises(FreeTicketsError, match="is 11, but there are 10 to train on"):
+        take(split, 11)

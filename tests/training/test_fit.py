@@ -265,3 +265,12 @@ def test_progress_says_where_it_is_and_goes_to_stderr(
     assert "[100%] run 1 refine 2" in err
     assert "ticket 2 of 2 collected" in err
     assert "escape: 80% of the active weights pruned, as many grown" in err
+
+
+def test_some_samples_only_are_trained_on_and_paid_for(features: Features) -> None:
+    whole = EDST.fit("mlp-8", features, **SMALL)
+    some = EDST.fit("mlp-8", features, **SMALL, train_samples=len(features[1]) // 2)
+    steps = [ensemble.tickets[-1].info["step"] for ensemble in (whole, some)]
+    assert 0.4 <= steps[1] / steps[0] <= 0.6
+    with pytest.raises(FreeTicketsError, match="train_samples must be at least 1, not 0"):
+        EDST.fit("mlp-8", features, **SMALL, train_samples=0)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .split import Split as Split
     from .split import arrays as arrays
     from .split import hold_out as hold_out
+    from .split import take as take
 
 __getattr__, __all__ = attach(
     __name__,
@@ -32,5 +33,6 @@ __getattr__, __all__ = attach(
         "get_spec": "spec",
         "hold_out": "split",
         "load": "loading",
+        "take": "split",
     },
 )

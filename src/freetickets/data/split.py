@@ -78,6 +78,7 @@ class _Samples(Protocol):
 
     @property
     def labels(self) -> torch.Tensor: ...
+    def __len__(self) -> int: ...
     def subset(self, indices: torch.Tensor | Sequence[int]) -> Self: ...
 
 
@@ -104,18 +105,54 @@ def hold_out(split: AnySplit, fraction: float) -> tuple[AnySplit, AnySplit | Non
         raise FreeTicketsError(f"hold-out fraction {fraction}: choose it from 0 to below 1")
     if fraction == 0:
         return split, None
-    labels = split.labels.numpy()
-    held = np.zeros(len(labels), dtype=bool)
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        rng = np.random.default_rng([_HOLD_OUT_SEED, int(label)])
-        held[rng.permutation(members)[: round(fraction * len(members))]] = True
+    held = _share(split, fraction)
     if not held.any() or held.all():
         raise FreeTicketsError(
-            f"hold-out fraction {fraction} of {len(labels)} samples leaves one side empty"
+            f"hold-out fraction {fraction} of {len(held)} samples leaves one side empty"
         )
     kept, taken = (torch.from_numpy(np.flatnonzero(mask)) for mask in (~held, held))
     return split.subset(kept), split.subset(taken)
+
+
+def take(split: AnySplit, samples: int | None) -> AnySplit:
+    """Take some samples only: the same share of each class, always the same ones.
+
+    Args:
+        split: All samples.
+        samples: How many, up to rounding within classes; None for all.
+
+    Raises:
+        FreeTicketsError: There are not as many, or so few that a class has none.
+
+    Example:
+        >>> data = arrays(np.zeros((50, 2), np.float32), np.arange(50) % 5)
+        >>> torch.bincount(take(data, 20).labels).tolist()
+        [4, 4, 4, 4, 4]
+    """
+    if samples is None or samples == len(split):
+        return split
+    if samples > len(split):
+        raise FreeTicketsError(
+            f"train_samples is {samples:,}, but there are {len(split):,} to train on: choose fewer"
+        )
+    taken = split.subset(torch.from_numpy(np.flatnonzero(_share(split, samples / len(split)))))
+    missing = len(set(split.labels.tolist())) - len(set(taken.labels.tolist()))
+    if missing:
+        raise FreeTicketsError(
+            f"{samples:,} training samples leave {missing} classes without one: choose more"
+        )
+    return taken
+
+
+def _share(split: _Samples, fraction: float) -> npt.NDArray[np.bool_]:
+    """Which samples are the share of each class."""
+    labels = split.labels.numpy()
+    chosen = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        rng = np.random.default_rng([_HOLD_OUT_SEED, int(label)])
+        chosen[rng.permutation(members)[: round(fraction * len(members))]] = True
+    return chosen
 
 
 def arrays(x: npt.ArrayLike | torch.Tensor, y: npt.ArrayLike | torch.Tensor) -> Split:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ..config import Config
-from ..data import Batches, DatasetSpec, LazySplit, Split, hold_out
+from ..data import Batches, DatasetSpec, LazySplit, Split, hold_out, take
 from ..data.digest import digest_split
 from ..errors import FreeTicketsError
 from ..methods import Plan
@@ -74,6 +74,7 @@ class Job:
             train_size = self.spec.train_size - round(
                 self.spec.train_size * (config.validation or 0.0)
             )
+            train_size = min(train_size, config.train_samples or train_size)
         full, rest = divmod(train_size, config.batch_size)
         method = config.make_method()
         # A factory, or a network that is random even in evaluation, draws from torch's generator.
@@ -118,6 +119,7 @@ class Job:
             data = self.load()  # which may have to be fetched, once a machine
         _check_labels(data, self.spec)
         train, held_out = hold_out(data, config.validation or 0.0)
+        train = take(train, config.train_samples)
         options: dict[str, Any] = {
             "mean": self.spec.mean,
             "std": self.spec.std,
