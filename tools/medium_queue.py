@@ -6,7 +6,8 @@
     python tools/medium_queue.py stop                     # start goes on where it was
 
 The package is built from a commit and installed into a folder of its own, so whatever happens to
-the checkout in the meantime, the trainings don't change; torch and the rest are those of the Python
+the checkout in the meantime, the trainings don't change; the file COMMIT beside the records says
+which, and later starts go on from that one. torch and the rest are those of the Python
 that runs this. Trainings go on from their last checkpoint; finished records are copied into the
 checkout's results/, to be committed, and what is there already is not trained again. `run` does the
 same as `start` in the foreground. With --jobs 2 two cells are trained side by side.
@@ -32,6 +33,7 @@ from freetickets.experiments.origin import COMMIT_FILE
 from freetickets.experiments.results import answers_path, read_record
 
 ROOT = Path(__file__).resolve().parents[1]
+_COMMIT = "COMMIT"  # beside the records
 _SECONDS = 30.0  # between two looks at what is finished
 _CACHE = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
 _HOME = os.environ.get("FREETICKETS_QUEUE") or f"{_CACHE}/freetickets/queue"
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("command", choices=what)
     parser.add_argument("names", nargs="*", metavar="STAGE", help="(default: all)")
     parser.add_argument("--scale", default="medium", help="(default: %(default)s)")
-    parser.add_argument("--commit", default="HEAD", help="of the code (default: %(default)s)")
+    parser.add_argument("--commit", help="of the code (default: that of the first start, or HEAD)")
     parser.add_argument("--data-dir", help="where data sets lie")
     parser.add_argument("--jobs", type=int, default=1, help="cells at a time (default: 1)")
     parser.add_argument(
@@ -86,8 +88,10 @@ class Queue:
         if self.pid is not None:
             raise SystemExit(f"it runs already (process {self.pid}): stop it first")
         self.home.mkdir(parents=True, exist_ok=True)
-        commit = _git("rev-parse", f"{parsed.commit}^{{commit}}")
+        commit = _git("rev-parse", f"{parsed.commit or self.commit or 'HEAD'}^{{commit}}")
         code = install(commit, self.home / "code" / commit)
+        self.kept.mkdir(parents=True, exist_ok=True)
+        (self.kept / _COMMIT).write_text(f"{commit}\n")
         self.bring_back()
         if parsed.command == "run":
             return self.run(commit, code, parsed)
@@ -126,6 +130,12 @@ class Queue:
             self.collect()
         self._state.unlink(missing_ok=True)
         return child.returncode
+
+    @property
+    def commit(self) -> str | None:
+        """The commit that it was started from before; None if it never was."""
+        file = self.kept / _COMMIT
+        return file.read_text().strip() if file.exists() else None
 
     @property
     def pid(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.util
 import json
@@ -139,3 +140,15 @@ def test_all_processes_are_paused_and_stopped(
 def test_other_code_is_refused(tool: Any, tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="not in"):
         tool._check_code(tmp_path, {**os.environ, "PYTHONPATH": str(tmp_path)})
+
+
+def test_later_starts_go_on_from_the_commit_of_the_first(
+    tool: Any, queue: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[str] = []
+    monkeypatch.setattr(tool, "_git", lambda *words: words[1].removesuffix("^{commit}"))
+    monkeypatch.setattr(tool, "install", lambda commit, folder: folder)
+    monkeypatch.setattr(queue, "run", lambda commit, code, parsed: trained.append(commit))
+    for commit in ("a1", None, "b2", None):
+        queue.begin(argparse.Namespace(command="run", commit=commit))
+    assert trained == ["a1", "a1", "b2", "b2"]
