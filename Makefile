@@ -8,7 +8,7 @@ KERNELS := src/freetickets/kernels
 .PHONY: demo test smoke lint bench clean
 
 # 2,000 images, a small convolutional network: EDST beside the dense network on PyTorch's kernels and on ours.
-DEMO = --model fast-32-64-64 --recipe fast --train-samples 2000 --seed $(SEED)
+DEMO = --model fast-32-64-64 --recipe fast --lr 0.1 --weight-decay 0.001 --train-samples 2000 --seed $(SEED)
 SEED ?= 0
 
 demo: $(VENV)/installed-all

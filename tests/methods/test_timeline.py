@@ -217,7 +217,7 @@ def rates(run: Run, steps_per_epoch: int) -> list[float]:
 @pytest.mark.parametrize("method", [Dense(), DST(), Static(), MIMO(), TreeNet()])
 def test_the_fast_recipe_trains_in_one_cycle_of_ten_epochs(method: Method) -> None:
     run = method.plan(Setting(get_recipe("fast"))).runs[-1]
-    cycle = [*straight(0.02, 0.1, 2 * 391), *straight(0.1, 0.0, 8 * 391)]
+    cycle = [*straight(0.04, 0.2, 2 * 391), *straight(0.2, 0.0, 8 * 391)]
     assert rates(run, 391) == pytest.approx(cycle, rel=1e-9)
 
 

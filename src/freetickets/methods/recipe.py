@@ -168,11 +168,13 @@ RECIPES = {
         # Small images in minutes on a CPU. Steps count more than the size of a batch, because a
         # sparse network has to explore. Every refinement begins at the full peak: in a pilot that
         # made tickets better and more different than half of it. Nothing is held out, because
-        # nothing is chosen by it: ten epochs are too few to overfit, and every image helps.
+        # nothing is chosen by it: ten epochs are too few to overfit, and every image helps. Rate
+        # and decay are the best of a search for the dense network (docs/results-search.md).
         Recipe(
             "fast",
+            lr=0.2,
             nesterov=True,
-            weight_decay=1e-3,
+            weight_decay=2e-3,
             augmentations={
                 "pad-crop-flip": "translate-alternate",
                 "reflect-crop-flip": "translate-alternate",
