@@ -15,6 +15,7 @@ BARS = {
     "exploration": [(0.1, None)],
     "edst": [(0.55, 0.40), (0.62, 0.50), (None, None), (0.80, 0.68), (None, None)],
     "sparsity": [(0.55, 0.40)] + [(None, None)] * 10,
+    "medium": [(None, None)] * 5,
     "small-nets": [(0.48, 0.36)] + [(None, None)] * 5,
 }
 

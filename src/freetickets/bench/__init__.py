@@ -3,7 +3,16 @@
 # What `freetickets bench` can measure, in its order. Names only: they are checked without torch.
 NAMES = {
     "kernels": ("wide", "dense", "small", "linear", "other"),
-    "train": ("masks", "loader", "exploration", "edst", "sparsity", "small-nets", "memory"),
+    "train": (
+        "masks",
+        "loader",
+        "exploration",
+        "edst",
+        "sparsity",
+        "small-nets",
+        "medium",
+        "memory",
+    ),
     "infer": ("ensemble", "members", "latency"),
     "metrics": ("scores", "ood", "saved"),
     "side-by-side": ("members",),
@@ -12,4 +21,4 @@ NAMES = {
 }
 
 # These take long and have no bar: they are measured only if they are named.
-ON_REQUEST = ("sparsity",)
+ON_REQUEST = ("sparsity", "medium")

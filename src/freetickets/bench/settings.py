@@ -44,9 +44,8 @@ class Settings:
     def tiny(self, model: str) -> str:
         """The network, or a tiny one of its kind if everything is tiny."""
         kind = model.partition("-")[0]
-        return (
-            {"wrn": "wrn-10-1", "cnn": "cnn-4", "mlp": "mlp-16-16"}[kind] if self.small else model
-        )
+        tiny = {"wrn": "wrn-10-1", "cnn": "cnn-4", "mlp": "mlp-16-16", "fast": "fast-4-8-8"}
+        return tiny[kind] if self.small else model
 
 
 class Limits(NamedTuple):

@@ -139,6 +139,25 @@ def sparsity(settings: Settings) -> Iterator[Ratio | str]:
             yield (Point(**vars(row), curve=curve, sparsity=sparsity) if dense == _THEIRS else row)
 
 
+def medium(settings: Settings) -> Iterator[Ratio | str]:
+    """Steps of the scale medium: the lengths that stand for equal seconds come from these."""
+    model, wider = settings.tiny("fast-64-128-128"), settings.tiny("fast-96-192-192")
+    batch = settings.batch_or(128)
+    sides = {
+        **_dense_steps(model, batch),
+        **{f"sparse S={s}": Step(model, batch, s) for _, s, _ in _ENSEMBLES},
+        "our dense, wider": Step(wider, batch, ours=True),
+        "sparse S=0.8, wider": Step(wider, batch, 0.8),
+    }
+    timings = interleave(sides, settings.repeats)
+    for side in sides:
+        if side != _THEIRS:
+            yield versus(timings, side, [_THEIRS]).ratio(
+                f"step, {side} / dense in PyTorch ({model}, wider: {wider}, batch {batch})",
+                settings.repeats,
+            )
+
+
 def small_nets(settings: Settings) -> Iterator[Ratio | str]:
     """A sparse training step of small networks against the same dense step, PyTorch's and ours."""
     for name, shape, default, limits in _SMALL_NETS:
@@ -204,5 +223,6 @@ MEASUREMENTS: dict[str, Measurement] = {
     "edst": edst,
     "sparsity": sparsity,
     "small-nets": small_nets,
+    "medium": medium,
     "memory": memory,
 }

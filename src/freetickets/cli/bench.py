@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME",
         help=f"one measurement; may be given several times ({measurements}; "
-        f"{', '.join(ON_REQUEST)} is measured only if it is named)",
+        f"{' and '.join(ON_REQUEST)} are measured only if they are named)",
     )
     parser.add_argument(
         "--repeats",
