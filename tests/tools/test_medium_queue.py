@@ -152,3 +152,16 @@ def test_later_starts_go_on_from_the_commit_of_the_first(
     for commit in ("a1", None, "b2", None):
         queue.begin(argparse.Namespace(command="run", commit=commit))
     assert trained == ["a1", "a1", "b2", "b2"]
+
+
+def test_trainings_yield_to_all_others(tool: Any) -> None:
+    child = subprocess.Popen(["sleep", "30"], start_new_session=True)
+    file = Path(f"/proc/{child.pid}/autogroup")
+    try:
+        if not file.exists():
+            pytest.skip("this Linux has no groups by session")
+        tool.yield_to_others(child.pid)
+        assert file.read_text().strip().endswith("nice 19")
+    finally:
+        child.kill()
+        child.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 import freetickets as ft
+from freetickets.config import Config
 from freetickets.data import Split
 from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.training.job import Job
 
 Features = tuple[Tensor, Tensor]
 
@@ -267,10 +270,24 @@ def test_progress_says_where_it_is_and_goes_to_stderr(
     assert "escape: 80% of the active weights pruned, as many grown" in err
 
 
+def no_data() -> Split:
+    raise AssertionError("a price needs no data")
+
+
 def test_some_samples_only_are_trained_on_and_paid_for(features: Features) -> None:
     whole = EDST.fit("mlp-8", features, **SMALL)
     some = EDST.fit("mlp-8", features, **SMALL, train_samples=len(features[1]) // 2)
     steps = [ensemble.tickets[-1].info["step"] for ensemble in (whole, some)]
     assert 0.4 <= steps[1] / steps[0] <= 0.6
+    config = Config(dataset="fashion-mini", model="mlp-8", epochs=2.0, validation=0.5)
+    spec = ft.data.get_spec("fashion-mini")
+    prices = {
+        samples: Job(replace(config, train_samples=samples).resolved(spec), spec, no_data)
+        .price()
+        .flops
+        for samples in (None, 2500, 9000)
+    }
+    assert prices[2500] == pytest.approx(prices[None] / 2, rel=0.01)
+    assert prices[9000] == prices[None]  # there are 5,000, as training will say
     with pytest.raises(FreeTicketsError, match="train_samples must be at least 1, not 0"):
         EDST.fit("mlp-8", features, **SMALL, train_samples=0)
