@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUNS := runs/demo
 KERNELS := src/freetickets/kernels
 
-.PHONY: demo test smoke lint bench clean
+.PHONY: demo test quick smoke lint bench clean
 
 # 2,000 images, a small convolutional network: EDST beside the dense network on PyTorch's kernels and on ours.
 DEMO = --model fast-32-64-64 --recipe fast --lr 0.1 --weight-decay 0.001 --train-samples 2000 --seed $(SEED)
@@ -24,6 +24,13 @@ demo: $(VENV)/installed-all
 # An idle worker takes tests from others: slow tests stand side by side in files.
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 4 --dist worksteal
+
+# What most changes break. Kernels, reports, experiments, faults and the tests named here take longer: make test.
+QUICK = $(addprefix tests/, cli data evaluation methods metrics models sparsity training) $(wildcard tests/test_*.py)
+SKIP = killed or ctrl_c or resume or trajectory or reproduce or examples or criteria or timeline or attacks or evaluate
+
+quick: lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' -k 'not ($(SKIP))' $(QUICK)
 
 smoke: $(VENV)/installed-all
 	$(BIN)/freetickets reproduce all --scale smoke --output $(RUNS)/reproduce

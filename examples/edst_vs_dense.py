@@ -18,7 +18,7 @@ import torch
 
 import freetickets as ft
 from freetickets.evaluation import Predictions
-from freetickets.storage import read_json
+from freetickets.reading import read_json
 
 
 def unseen_images(data_dir: str | None) -> ft.data.Split:

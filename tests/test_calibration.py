@@ -134,6 +134,7 @@ def test_it_is_never_worse_than_before_and_always_within_bounds(
     apart = scope == "ensemble" or combine == "probabilities"
     possible = rng.integers(0, classes if apart else 1, (members, samples, 1))
     logs[(rng.random(logs.shape) < ruled_out) & (np.arange(classes) != possible)] = -np.inf
+    logs = log_softmax(logs, axis=-1)
     found = fit_temperature(logs, labels, scope=scope, combine=combine)
     values = np.array(found.values)
     assert len(values) == (members if scope == "members" else 1)
@@ -150,9 +151,10 @@ def test_a_truth_that_is_ruled_out_leaves_the_fit_to_the_others(scope: str, comb
     flawed = np.concatenate([logs, np.tile(np.log([0.2, 0.3, 0.4, 0.1]), (3, 1, 1))], axis=1)
     # One member's word is enough to rule a class out where logits are combined.
     flawed[: 1 if combine == "logits" else 3, -1, 3] = -np.inf
+    flawed = log_softmax(flawed, axis=-1)
     found = fit_temperature(flawed, [*labels, 3], scope=scope, combine=combine)
     expected = fit_temperature(logs, labels, scope=scope, combine=combine)
-    assert found.values == pytest.approx(expected.values, rel=1e-6)
+    assert found.values == pytest.approx(expected.values, rel=1e-4)
     alone = fit_temperature(flawed[:, -1:], [3], scope=scope, combine=combine)
     assert set(alone.values) == {1.0}
 
@@ -231,7 +233,6 @@ def test_it_survives_a_file(scope: str) -> None:
     "saved",
     [
         {},
-        {"values": [1.0]},
         {"values": 1.0, "scope": "ensemble", "combine": "logits"},
         {"values": ["1.0"], "scope": "ensemble", "combine": "logits"},
         {"values": [True], "scope": "ensemble", "combine": "logits"},
@@ -242,7 +243,7 @@ def test_it_survives_a_file(scope: str) -> None:
     ],
 )
 def test_a_file_that_holds_no_temperature_is_refused(saved: Any) -> None:
-    with pytest.raises(FreeTicketsError, match=r"not a temperature: .*fit it again") as caught:
+    with pytest.raises(FreeTicketsError, match=r"not a temperature \(.*fit it again") as caught:
         Temperature.from_dict(saved)
     assert len(str(caught.value)) < 300
 
@@ -259,9 +260,9 @@ def test_wrong_names_and_numbers_say_what_to_do() -> None:
         fit_temperature(logs, labels, scope="member")
     with pytest.raises(UnknownNameError, match="did you mean 'logits'"):
         fit_temperature(logs, labels, combine="logit")
-    with pytest.raises(FreeTicketsError, match="as many labels"):
+    with pytest.raises(FreeTicketsError, match="5 predictions need 5 labels"):
         fit_temperature(logs, labels[:-1])
     with pytest.raises(FreeTicketsError, match="one temperature, not 2"):
         Temperature((1.0, 2.0))
-    with pytest.raises(FreeTicketsError, match="those of 3 members, not of 2: fit them again"):
+    with pytest.raises(FreeTicketsError, match="for 3 members, not for 2: fit them again"):
         Temperature((1.0, 2.0, 3.0), "members").apply(logs)

@@ -67,7 +67,9 @@ def test_differences_name_what_changes_the_result_and_nothing_else() -> None:
             text["backend"] = "masked"
             other |= {"nesterov": True, "lr_factors": {"norm-bias": 64.0}}
             value = other.get(field.name) or text.get(field.name) or 7
-            if field.name in ("dataset", "model", "augmentation"):
+            if field.name in ("momentum", "label_smoothing", "validation"):
+                value = 0.7
+            if field.name in ("dataset", "validation_data", "model", "augmentation"):
                 value = "other"
             changed = replace(config, **{field.name: value})
             assert len(config.differences(changed)) == 1, field.name
@@ -108,7 +110,7 @@ def test_values_of_a_file_get_the_type_of_their_setting(
         ({"options": [1]}, "options must be a map"),
         ({"nesterov": 1}, "nesterov must be true or false, not 1"),
         ({"lr_factors": ["bias"]}, "lr_factors must be a map"),
-        ({"lr_factors": {"bias": "high"}}, "lr_factors: bias must be a number, not 'high'"),
+        ({"lr_factors": {"bias": "high"}}, "lr_factors.bias must be a number, not 'high'"),
     ],
 )
 def test_a_value_of_another_type_is_one_line(settings: dict[str, Any], message: str) -> None:
@@ -201,7 +203,7 @@ def test_the_identity_of_a_run_is_the_one_that_older_versions_gave_it() -> None:
     [
         ({"nesterov": True, "momentum": 0.0}, "nesterov needs momentum: give --momentum"),
         ({"recipe": "fast", "momentum": 0.0}, "nesterov needs momentum: give --momentum"),
-        ({"lr_factors": {"norm-bias": 0}}, "lr_factors: norm-bias must be positive, not 0"),
+        ({"lr_factors": {"norm-bias": 0}}, "lr_factors.norm-bias must be positive, not 0"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(

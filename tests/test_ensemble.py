@@ -17,12 +17,11 @@ from torch import Tensor, nn
 import freetickets as ft
 from freetickets.calibration import Temperature
 from freetickets.data import LazySplit, Split
-from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.errors import DamagedFileError, FreeTicketsError, UnknownNameError
 from freetickets.metrics import nll
 from freetickets.metrics.predictive import RULES
 from freetickets.seal import seal_values
 from freetickets.selection import select_members
-from freetickets.storage import DamagedFileError
 
 Features = tuple[Tensor, Tensor]
 
@@ -90,6 +89,16 @@ def test_members_predict_what_their_networks_do(ensemble: ft.Ensemble, features:
         with torch.no_grad():
             expected = network.eval()(x).double().softmax(-1)
         np.testing.assert_allclose(member, expected, atol=1e-12)
+
+
+def test_an_ensemble_says_what_it_is(ensemble: ft.Ensemble, features: Features) -> None:
+    told = repr(ensemble)
+    assert told.startswith("Ensemble(3 members, edst, mlp-8, arrays-")
+    assert "sparsity 0.8" in told
+    assert repr(ft.Ensemble(ensemble.tickets[:1])).startswith("Ensemble(1 member, ")
+    assert "temperature by ensemble" in repr(ensemble.calibrate(*features))
+    by_hand = ft.Ticket(nn.Linear(2, 2).state_dict(), {}, {})
+    assert repr(ft.Ensemble([by_hand], lambda: nn.Linear(2, 2))) == "Ensemble(1 member)"
 
 
 def test_the_ensembles_probabilities_are_the_mean_and_add_up_to_one(
@@ -327,11 +336,11 @@ def test_a_temperature_that_can_not_be_meant_is_one_line(
     x, y = held_out
     with pytest.raises(UnknownNameError, match="did you mean 'members'"):
         sure.calibrate(None, None, "member")  # before anything is predicted
-    with pytest.raises(FreeTicketsError, match="90 predictions need as many labels"):
+    with pytest.raises(FreeTicketsError, match="90 predictions need 90 labels"):
         sure.calibrate(x, y[:-1])
-    with pytest.raises(FreeTicketsError, match="labels must be integers"):
-        sure.calibrate(x, y.double())
-    with pytest.raises(FreeTicketsError, match="of 2 members, not of 3: fit them again"):
+    with pytest.raises(FreeTicketsError, match="is no class: labels are whole"):
+        sure.calibrate(x, y + 0.5)
+    with pytest.raises(FreeTicketsError, match="for 2 members, not for 3: fit them again"):
         sure.with_temperature(Temperature((1.0, 2.0), "members"))
     with pytest.raises(FreeTicketsError, match=r"mean of logits, but .* probabilities: fit it"):
         sure.with_temperature(Temperature((2.0,), combine="logits"))

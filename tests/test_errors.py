@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from freetickets import FreeTicketsError
 from freetickets.errors import (
+    DamagedFileError,
     MissingExtraError,
     StoppedError,
     UnknownNameError,
     is_out_of_memory,
 )
 from freetickets.methods import MIMO, TreeNet
-from freetickets.storage import DamagedFileError
 from freetickets.training import session
 from freetickets.training.flops import count_macs
 

@@ -12,15 +12,19 @@ import freetickets as ft
 from freetickets.methods import RECIPES
 
 
-@pytest.fixture
-def example() -> ModuleType:
-    path = Path(__file__).parents[1] / "examples" / "edst_vs_dense.py"
-    spec = importlib.util.spec_from_file_location("edst_vs_dense", path)
+def load(name: str) -> ModuleType:
+    path = Path(__file__).parents[1] / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def example() -> ModuleType:
+    return load("edst_vs_dense")
 
 
 def test_edst_vs_dense_prints_a_row_for_each_seed_and_the_differences(
@@ -67,3 +71,19 @@ def test_unseen_images_leave_out_the_first_200_of_each_class(
 def test_fashion_mini_is_what_unseen_images_leave_out() -> None:
     counts = torch.bincount(ft.data.load("fashion-mini", "test").labels)
     assert counts.tolist() == [200] * 10
+
+
+@pytest.mark.filterwarnings("ignore")  # theirs, about our small machine and data
+@pytest.mark.parametrize("name", ["lightning_callback", "hugging_face_callback"])
+def test_a_callback_trains_and_goes_on_where_it_ended(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    module = load(name)
+    for epochs in (1, 2):
+        arguments = [name, "--epochs", str(epochs), "--samples", "320", "--output", str(tmp_path)]
+        monkeypatch.setattr("sys.argv", arguments)
+        module.main()
+        assert f"{5 * epochs} steps, sparsity 0.80" in capsys.readouterr().out

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from freetickets.errors import DamagedFileError
 from freetickets.predictions import Predictions
-from freetickets.storage import DamagedFileError
 
 LOGS = np.log(np.full((2, 6, 4), 0.25, dtype=np.float32))
 LABELS = np.zeros(6, dtype=np.int64)
@@ -30,7 +30,11 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
         (LOGS, LABELS[1:], INFO),
         (LOGS, LABELS, {**INFO, "parts": ["1", "2", "3", "4"]}),
         (LOGS, LABELS, {**INFO, "parts": []}),
-        (LOGS, LABELS, [1]),
+        (LOGS, LABELS + 5, INFO),
+        (LOGS, LABELS, {**INFO, "combine": 3}),
+        (LOGS, LABELS, {**INFO, "samples": [3]}),
+        (LOGS, LABELS, {**INFO, "kind": "attack", "parts": ["1"]}),
+        (LOGS, LABELS, {**INFO, "kind": "shift", "parts": ["much"]}),
     ],
 )
 def test_a_file_that_does_not_fit_together_is_damaged(

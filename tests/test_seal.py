@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import string
 
@@ -7,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetickets import seal
+from freetickets.errors import NewerFileError
 from freetickets.seal import (
     BrokenSealError,
     open_table,
@@ -18,12 +21,12 @@ from freetickets.seal import (
 )
 
 VALUES = st.dictionaries(
-    st.text(max_size=5).filter(lambda key: key != "sha256"),
+    st.text(max_size=5),
     st.recursive(
         st.none()
         | st.booleans()
-        | st.integers()
-        | st.floats(allow_nan=False)
+        | st.integers(-(2**63), 2**63 - 1)
+        | st.floats(allow_nan=False, allow_infinity=False)
         | st.text(max_size=5),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
         max_leaves=5,
@@ -72,6 +75,36 @@ def test_no_value_can_be_lost_added_or_changed(values, data):
 def test_what_has_no_seal_is_refused(read, text):
     with pytest.raises(BrokenSealError):
         read(text)
+
+
+@pytest.mark.parametrize("number", ["9" * 20, "-" + "9" * 20, "9" * 400, "1e999", "-Infinity"])
+def test_numbers_that_nothing_can_hold_are_refused(number):
+    sealed = json.dumps({"sha256": "", "accuracy": [0]}).replace("0", number)
+    with pytest.raises(ValueError, match=r"digits|no number"):
+        open_values(sealed)
+
+
+def test_a_later_format_is_refused_and_names_who_reads_it(monkeypatch):
+    monkeypatch.setattr(seal, "FORMAT", 2)
+    monkeypatch.setattr(seal, "__version__", "7.0")
+    text = json.dumps(seal_values({"accuracy": 0.5}))
+    assert open_values(text) == {"accuracy": 0.5}
+    monkeypatch.setattr(seal, "FORMAT", 1)
+    with pytest.raises(
+        NewerFileError, match=r"^is of format 2.*the version that wrote it \(7\.0\)"
+    ):
+        open_values(text)
+
+
+@pytest.mark.parametrize("version", [0, -1, "1", None, True, 1.5, [1]])
+def test_a_format_that_is_none_is_damage(version):
+    with pytest.raises(ValueError, match="its format is"):
+        seal.unstamp({"version": version})
+
+
+def test_what_was_written_before_there_were_stamps_is_read():
+    digest = hashlib.sha256(b'{"a": 1}').hexdigest()
+    assert open_values(json.dumps({"sha256": digest, "a": 1})) == {"a": 1}
 
 
 def test_tuples_and_numbers_as_keys_are_sealed_as_json_has_them():

@@ -143,5 +143,5 @@ def test_wrong_names_and_numbers_say_what_to_do() -> None:
         select_members(logs, labels, 4)
     with pytest.raises(UnknownNameError, match="did you mean 'logits'"):
         select_members(logs, labels, 2, combine="logit")
-    with pytest.raises(FreeTicketsError, match="as many labels"):
+    with pytest.raises(FreeTicketsError, match="predictions need 5 labels"):
         select_members(logs, labels[:-1], 2)

@@ -18,15 +18,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetickets.errors import FreeTicketsError
-from freetickets.storage import (
-    DamagedFileError,
-    load_tree,
-    read_json,
-    save_tree,
-    write_atomic,
-    write_json,
-)
+from freetickets.errors import DamagedFileError, FreeTicketsError
+from freetickets.reading import read_json
+from freetickets.storage import load_tree, save_tree, write_atomic, write_json
 
 DTYPES = (
     torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8,

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from freetickets import Sparsifier, Ticket
-from freetickets.errors import FreeTicketsError
-from freetickets.storage import DamagedFileError, load_tree, save_tree
+from freetickets.errors import DamagedFileError, FreeTicketsError
+from freetickets.storage import load_tree, save_tree
 from freetickets.ticket import ticket_path
 
 Same = Callable[[Any, Any], bool]
@@ -192,3 +192,21 @@ def test_what_is_outside_the_topology_is_not_stored(tmp_path: Path) -> None:
 
 def test_tickets_are_numbered_from_one_in_their_own_folder() -> None:
     assert ticket_path(Path("run"), 1) == Path("run/tickets/01.safetensors")
+
+
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # of torch.compile
+@pytest.mark.parametrize(
+    "wrap", [torch.nn.DataParallel, torch.compile], ids=["parallel", "compile"]
+)
+def test_a_wrapped_network_is_stored_under_its_own_names(wrap, tmp_path):
+    network = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
+    mask = torch.rand(3, 4) > 0.5
+    with torch.no_grad():
+        network[0].weight *= mask
+    ticket = Ticket.of(wrap(network).state_dict(), {"0.weight": mask}, {})
+    ticket.save(tmp_path / "ticket")
+    found = Ticket.load(tmp_path / "ticket")
+    assert found.state.keys() == network.state_dict().keys()
+    assert torch.equal(found.state["0.weight"], network[0].weight)
+    with pytest.raises(FreeTicketsError, match=r"a layer '9\.weight' that the state lacks"):
+        Ticket.of(network.state_dict(), {"9.weight": mask}, {})

@@ -35,7 +35,8 @@ from typing import IO, Any, NamedTuple
 
 from freetickets.errors import FreeTicketsError
 from freetickets.progress import duration
-from freetickets.storage import load_tree, read_json
+from freetickets.reading import read_json
+from freetickets.storage import load_tree
 
 METHODS = ("edst", "dst", "dense-ensemble", "pf", "ltr", "snapshot")
 # Explorations must come often in trainings that are this short.

@@ -6,6 +6,7 @@ from ._lazy import attach
 
 if TYPE_CHECKING:
     from . import data as data
+    from . import evaluation as evaluation
     from . import metrics as metrics
     from . import models as models
     from . import sparsity as sparsity
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__getattr__, __all__ = attach(
+__getattr__, __dir__, __all__ = attach(
     __name__,
     {
         "data": "data",
+        "evaluation": "evaluation",
         "metrics": "metrics",
         "models": "models",
         "sparsity": "sparsity",

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 
 
-def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], list[str]]:
-    """Returns `__getattr__` and `__all__` for a package whose names live in its submodules."""
+def attach(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Returns `__getattr__`, `__dir__` and `__all__` for a package of lazy names.
+
+    Args:
+        package: Its name.
+        homes: The submodule that each name lives in.
+    """
 
     def __getattr__(name: str) -> object:  # noqa: N807
         if name not in homes:
@@ -15,4 +23,7 @@ def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obje
         module = importlib.import_module(f"{package}.{homes[name]}")
         return module if homes[name] == name else getattr(module, name)
 
-    return __getattr__, sorted(homes)
+    def __dir__() -> list[str]:  # noqa: N807
+        return sorted({*homes, *vars(sys.modules[package])})
+
+    return __getattr__, __dir__, sorted(homes)

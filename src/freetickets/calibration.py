@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import reprlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from .errors import FreeTicketsError, UnknownNameError
 from .metrics import ensemble_log_probs
 from .metrics.arrays import Array, Labels, check_predictions
 from .metrics.predictive import RULES
+from .reading import read
 
 SCOPES = ("ensemble", "members")
 
@@ -82,7 +82,7 @@ class Temperature:
         """Raises if it was fitted to another number of members."""
         if self.scope == "members" and count != len(self.values):
             raise FreeTicketsError(
-                f"the temperatures are those of {len(self.values)} members, not of {count}: fit "
+                f"there are temperatures for {len(self.values)} members, not for {count}: fit "
                 "them again"
             )
 
@@ -97,13 +97,13 @@ class Temperature:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Temperature:
         """Returns what `as_dict` described."""
-        names = {field.name for field in fields(cls)}
-        values = saved.get("values") if isinstance(saved, Mapping) and set(saved) == names else None
-        if not isinstance(values, list) or not all(isinstance(value, float) for value in values):
+        try:
+            found: Temperature = read(cls, saved)
+        except FreeTicketsError as error:
             raise FreeTicketsError(
-                f"not a temperature: {reprlib.repr(saved)}; fit it again on the validation data"
-            )
-        return cls(tuple(values), saved["scope"], saved["combine"])
+                f"not a temperature ({error}): fit it again on the validation data"
+            ) from error
+        return found
 
 
 def check_scope(scope: str) -> None:
@@ -123,11 +123,11 @@ def fit_temperature(
 
     Members are fitted together, for what they say together: members that are well calibrated one by
     one make an ensemble that is less sure than it is right. Their mean probability may have several
-    minima, of which one near T = 1 is found. Samples whose truth is ruled out have no say. Give it
-    data that neither trained the members nor will test them.
+    minima, of which one near T = 1 is found. Samples whose true class is ruled out don't count.
+    Give it data that was not used for training and will not be used for testing.
 
     Args:
-        log_probs: Of the members, (M, N, C).
+        log_probs: The members' log-probabilities, (M, N, C).
         labels: The truth, (N,).
         scope: One temperature for the whole "ensemble", or one for each of the "members".
         combine: The mean of the members' "probabilities", or of their "logits".

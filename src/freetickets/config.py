@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import math
-import types
-import typing
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 
+from . import __version__
 from .data.spec import DatasetSpec
-from .errors import FreeTicketsError, UnknownNameError
+from .errors import FreeTicketsError, NewerFileError, UnknownNameError
 from .methods import Method, Recipe, Setting, get_method, get_recipe
+from .reading import (
+    Allow,
+    Count,
+    Natural,
+    NotNegative,
+    Positive,
+    error_line,
+    must,
+    parse_yaml,
+    read_fields,
+)
 from .seal import BrokenSealError, open_text
 
 # What may change between the start of a run and its resumption: where and how, not what.
@@ -32,7 +40,8 @@ BACKENDS = ("auto", "sparse", "masked")
 OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop")
 
 _LARGEST = 1 << 20  # bytes of a file of settings
-_DEEPEST = 20  # maps and lists within one another
+
+Share = Annotated[float, must("be a share below 1", lambda share: 0 <= share < 1)]
 
 
 @dataclass(frozen=True)
@@ -40,79 +49,85 @@ class Config:
     """All that a run depends on; None stands for the recipe's or the data set's own value.
 
     Attributes:
-        method: A name of `freetickets methods`.
+        method: A name from `freetickets methods`.
         options: The method's own options.
-        dataset: A name of `freetickets datasets`, a folder of images by class, or an .npz file.
-        data_dir: Where data sets lie or are downloaded to.
-        image_size: Side of the images of a folder.
-        model: A name of `freetickets models`, or "module:function" for a factory of your own.
+        dataset: A name from `freetickets datasets`, a folder with one subfolder of images for each
+            class, or an .npz file.
+        data_dir: Folder to look for data sets in, and to download them to.
+        image_size: Height and width of the images of ImageNet or of a folder, after resizing.
+        model: A name from `freetickets models`, or "module:function" for a factory of your own.
         model_options: The model's own options, such as dropout.
-        recipe: cifar, imagenet, small, or fast: small images in a few epochs, with learning rates
-            that run in cycles.
-        epochs: The length of the method's run.
-        dense_epochs: The dense training that costs are compared with.
-        batch_size: Samples a step.
+        recipe: Where the other defaults come from: cifar, imagenet, small, or fast (small images in
+            a few epochs, with cyclic learning rates).
+        epochs: Length of the whole training; all its phases are scaled to fit.
+        dense_epochs: Length of the dense training that costs are compared with.
+        batch_size: Samples per step.
         optimizer: sgd, adam, adamw or rmsprop.
-        lr: The initial learning rate.
-        momentum: Of SGD and RMSprop.
-        nesterov: Nesterov's momentum for SGD.
-        lr_factors: Parameters that learn at a multiple of the learning rate, as norm-bias=64. Names
-            are norm-bias, norm-weight, or patterns of parameters' names.
-        weight_decay: Of all parameters (but norms, in the imagenet recipe).
-        label_smoothing: Of the cross-entropy.
-        augmentation: none, pad-crop-flip, reflect-crop-flip, translate (by a sixteenth of a side),
-            translate-alternate (mirrored in every second epoch too) or imagenet.
-        validation: The share of the training data held out.
-        train_samples: How many of the others to train on, the same share of each class; all if not
-            given.
-        preset: robust or paper.
-        seed: The first run's; further runs count up.
-        amp: Mixed precision; the sparse kernels stay in single precision.
-        sync_batchnorm: BatchNorm over all processes of a data-parallel run; accelerators only.
-        device: cpu, cuda or another of PyTorch's, or auto: cuda if there is one.
-        backend: Kernels that skip the zeros (sparse: CPU only), dense ones (masked), or the faster
-            of both (auto).
-        workers: Processes that decode image files.
-        output: The run's folder.
-        checkpoint_seconds: Time between two checkpoints.
-        trajectory: Epochs between two predictions of some test samples, stored to draw the course
-            of the training, which they don't change; 0 for none.
+        lr: Initial learning rate.
+        momentum: Momentum for SGD and RMSprop.
+        nesterov: Use Nesterov momentum with SGD.
+        lr_factors: Train some parameters at a multiple of the learning rate, such as norm-bias=64.
+            Names are norm-bias, norm-weight, or patterns that match parameter names.
+        weight_decay: Weight decay for all parameters (except norms, in the imagenet recipe).
+        label_smoothing: Label smoothing for the cross-entropy loss.
+        augmentation: none, pad-crop-flip, reflect-crop-flip, translate (by up to a sixteenth of the
+            side), translate-alternate (also mirrored in every second epoch) or imagenet.
+        validation: Share of the training data to hold out for validation.
+        validation_data: Validation data of your own, so that none is held out: a folder with one
+            subfolder of images for each class, or an .npz file with x and y.
+        train_samples: Train on this many of the other samples only, with the same share of each
+            class.
+        preset: robust (stop exploring shortly before a ticket is collected) or paper (explore to
+            the last step, collect the best state on validation data).
+        seed: Seed of the first run; each further run adds 1.
+        amp: Use mixed precision; the sparse kernels stay in single precision.
+        sync_batchnorm: Share BatchNorm statistics among the processes of a data-parallel run
+            (accelerators only).
+        device: cpu, cuda or any other PyTorch device; auto is cuda if there is one.
+        backend: masked (dense kernels), sparse (layers that hold only active weights and skip
+            zeros where that is faster, CPU only), or auto (sparse where possible).
+        workers: Number of processes that decode image files.
+        output: Folder for the run.
+        checkpoint_seconds: Seconds between two checkpoints.
+        trajectory: Every how many epochs to store predictions for some test samples, so that the
+            report can draw the course of the training (0 for never); training stays the same.
     """
 
     method: str = "edst"
     options: dict[str, Any] = field(default_factory=dict)
     dataset: str = "fashion-mini"
     data_dir: str | None = None
-    image_size: int | None = None
+    image_size: Count | None = None
     model: str = "cnn"
     model_options: dict[str, Any] = field(default_factory=dict)
     recipe: str | None = None
-    epochs: float | None = None
-    dense_epochs: float | None = None
-    batch_size: int | None = None
+    epochs: Positive | None = None
+    dense_epochs: Positive | None = None
+    batch_size: Count | None = None
     optimizer: str = "sgd"
-    lr: float | None = None
-    momentum: float | None = None
+    lr: Positive | None = None
+    momentum: Share | None = None
     nesterov: bool | None = None
-    lr_factors: dict[str, float] | None = None
-    weight_decay: float | None = None
-    label_smoothing: float | None = None
+    lr_factors: dict[str, Positive] | None = None
+    weight_decay: NotNegative | None = None
+    label_smoothing: Share | None = None
     augmentation: str | None = None
-    validation: float | None = None
-    train_samples: int | None = None
+    validation: Share | None = None
+    validation_data: str | None = None
+    train_samples: Count | None = None
     preset: str = "robust"
-    seed: int = 0
+    seed: Natural = 0
     amp: bool = False
     sync_batchnorm: bool = False
     device: str = "auto"
     backend: str = "auto"
-    workers: int = 0
+    workers: Natural = 0
     output: str | None = None
-    checkpoint_seconds: float = 60.0
-    trajectory: int = 0
+    checkpoint_seconds: NotNegative = 60.0
+    trajectory: Natural = 0
 
     def __post_init__(self) -> None:
-        for name, value in _typed(Config, vars(self)).items():
+        for name, value in read_fields(Config, vars(self), allow=Allow.TEXTS).items():
             object.__setattr__(self, name, value)
 
     def resolved(self, spec: DatasetSpec) -> Config:
@@ -121,6 +136,13 @@ class Config:
         filled = {
             name: getattr(recipe, name) for name in _OF_THE_RECIPE if getattr(self, name) is None
         }
+        if self.validation_data is not None:
+            if self.validation:
+                raise FreeTicketsError(
+                    "with validation data of your own nothing is held out: leave out either "
+                    "validation_data or validation"
+                )
+            filled["validation"] = 0.0
         # Not what is off: these came later, and the runs of before stay the same.
         if self.nesterov is None and recipe.nesterov:
             filled["nesterov"] = True
@@ -135,47 +157,23 @@ class Config:
         return config
 
     def check(self) -> None:
-        """Raises if a number can't be meant."""
-        for name in ("batch_size", "train_samples"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise FreeTicketsError(f"{name} must be at least 1, not {value}")
-        for name in ("seed", "trajectory"):
-            if getattr(self, name) < 0:
-                raise FreeTicketsError(f"{name} must be at least 0, not {getattr(self, name)}")
-        for name in ("epochs", "dense_epochs", "lr"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise FreeTicketsError(f"{name} must be positive, not {value}")
-        for name in ("momentum", "label_smoothing", "validation"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise FreeTicketsError(f"{name} must be a share below 1, not {value}")
-        if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
-            raise FreeTicketsError(f"weight_decay must not be negative: {self.weight_decay}")
+        """Raises if settings do not go together, or a name is unknown."""
         if self.nesterov and not self.momentum and self.optimizer == "sgd":
             raise FreeTicketsError("nesterov needs momentum: give --momentum 0.9 or --no-nesterov")
-        for name, factor in (self.lr_factors or {}).items():
-            if not 0 < factor < math.inf:
-                raise FreeTicketsError(f"lr_factors: {name} must be positive, not {factor}")
         if self.optimizer not in OPTIMIZERS:
             raise UnknownNameError("optimizer", self.optimizer, OPTIMIZERS)
         if self.backend not in BACKENDS:
             raise UnknownNameError("backend", self.backend, BACKENDS)
-        if self.preset == "paper" and self.validation == 0:
+        if self.preset == "paper" and self.validation == 0 and self.validation_data is None:
             raise FreeTicketsError(
                 "the paper preset collects the best ticket on validation data: hold some out with "
-                "--validation 0.1"
+                "--validation 0.1, or give --validation-data"
             )
 
     def make_method(self) -> Method:
         """Returns the method with its options."""
-        kind = get_method(self.method)
-        known = {f.name for f in fields(kind)}
-        for name in self.options:
-            if name not in known:
-                raise UnknownNameError(f"option of {self.method}", name, sorted(known))
-        return kind(**_typed(kind, self.options))
+        kind, noun = get_method(self.method), f"option of {self.method}"
+        return kind(**read_fields(kind, self.options, allow=Allow.TEXTS, noun=noun))
 
     def make_recipe(self) -> Recipe:
         """Returns the recipe that this (resolved) run follows."""
@@ -224,26 +222,6 @@ class Config:
             )
 
 
-class _Loader(yaml.SafeLoader):
-    """Plain values only; no aliases, by which a small file says more than memory holds."""
-
-    _depth = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*) have no place in settings")
-        if self._depth > _DEEPEST:
-            raise yaml.YAMLError("it is nested too deeply")
-        self._depth += 1
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
-
-
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with those of the method and the model beside the others."""
     inner = {**settings["options"], **settings["model_options"]}
@@ -265,7 +243,7 @@ def read_run_config(folder: Path) -> Config:
     """Reads the settings that a run saved in its folder, and checks that nobody changed them.
 
     Raises:
-        FreeTicketsError: They are damaged, or were edited since.
+        FreeTicketsError: They are damaged, were edited since, or are those of a later version.
     """
     path = folder / "config.yaml"
     try:
@@ -274,6 +252,11 @@ def read_run_config(folder: Path) -> Config:
         raise FreeTicketsError(
             f"{path} was changed since the run began: undo that, or give a copy of it as --config "
             "with another --output"
+        ) from error
+    except UnknownNameError as error:
+        raise NewerFileError(
+            f"{error}; FreeTickets {__version__} can't read this run: install the version that "
+            "wrote it (its ledger.json says which), or a later one"
         ) from error
 
 
@@ -284,59 +267,19 @@ def _read(path: str | Path) -> str:
             raise FreeTicketsError(f"{path} has {size:,} bytes: it can't be a file of settings")
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise FreeTicketsError(f"can't read {path}: {error}") from error
+        raise FreeTicketsError(f"can't read {path}: {error_line(error)}") from error
 
 
 def _parse(text: str, path: str | Path) -> dict[str, Any]:
-    try:
-        values = yaml.load(text, _Loader)
-    except (ValueError, RecursionError) as error:  # a date or a number that is none; nesting
-        raise FreeTicketsError(f"{path} is not valid YAML: {_one_line(error)}") from error
-    except yaml.YAMLError as error:
-        raise FreeTicketsError(f"{path} is not valid YAML: {_one_line(error)}") from error
+    values = parse_yaml(text, path)
     if not isinstance(values, Mapping):
-        raise FreeTicketsError(f"{path} must hold settings such as 'method: edst', one a line")
-    known = {f.name for f in fields(Config)}
-    for name in values:
-        if name not in known:
-            raise UnknownNameError(f"setting in {path}:", str(name), sorted(known))
-    return _typed(Config, values)
-
-
-_KINDS = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    dict: "a map",
-    tuple: "a list",
-}
-
-
-def _typed(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns values in the types of a data class's fields; YAML takes 1e-3 for text, say."""
-    hints = typing.get_type_hints(kind)
-    return {name: _convert(name, value, hints[name]) for name, value in values.items()}
-
-
-def _convert(name: str, value: Any, hint: Any) -> Any:
-    choices = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if value is None and type(None) in choices:
-        return None
-    wanted = typing.get_origin(choices[0]) or choices[0]
-    if wanted is tuple and isinstance(value, list):
-        return tuple(value)
-    if wanted is dict and isinstance(value, dict):
-        kind = typing.get_args(choices[0])[1]
-        if kind is Any:
-            return value
-        return {str(key): _convert(f"{name}: {key}", each, kind) for key, each in value.items()}
-    if wanted in (int, float):
-        with contextlib.suppress(ValueError):
-            return wanted(str(value))
-    elif isinstance(value, wanted):
-        return value
-    raise FreeTicketsError(f"{name} must be {_KINDS[wanted]}, not {value!r}")
+        raise FreeTicketsError(f"{path} must hold settings such as 'method: edst', one per line")
+    try:
+        return read_fields(Config, values, allow=Allow.TEXTS, noun=f"setting in {path}:")
+    except UnknownNameError:
+        raise
+    except FreeTicketsError as error:
+        raise FreeTicketsError(f"{path}: {error}") from error
 
 
 def _plain(value: Any) -> Any:

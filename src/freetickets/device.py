@@ -25,5 +25,5 @@ def find_device(name: str) -> torch.device:
         reason = str(error).partition("\n")[0]
         raise FreeTicketsError(f"can't use --device {name}: {reason}") from error
     if found.type == "meta":
-        raise FreeTicketsError(f"can't use --device {name}: it has shapes, but no numbers")
+        raise FreeTicketsError(f"can't use --device {name}: it has only shapes, no numbers")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial as bind
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,18 @@ from torch import nn
 
 from .calibration import Temperature, check_scope, fit_temperature
 from .config import Config
-from .data import Batches, LazySplit, Split
+from .data import Batches
+from .data.given import unlabelled
+from .data.inputs import looked_up
+from .data.labels import Classes, as_labels
 from .device import find_device
-from .errors import FreeTicketsError
+from .errors import DamagedFileError, FreeTicketsError
 from .methods.members import MemberNetwork
 from .metrics import ensemble_log_probs
 from .models import create_model
+from .reading import read_json
 from .selection import check_size, select_members
-from .storage import DamagedFileError, read_json, write_json
+from .storage import write_json
 from .ticket import Ticket, ticket_path
 
 Array = npt.NDArray[np.float64]
@@ -35,11 +39,11 @@ class Uncertainty:
 
     Attributes:
         total: Entropy of the prediction.
-        aleatoric: Mean entropy of the members: what more members would not mend.
+        aleatoric: Mean entropy of the members: what more members would not improve.
         epistemic: Their difference, the mutual information: how much the members disagree.
 
-    Where the prediction is not the mean of the members' probabilities (it has a temperature of its
-    own, say), its entropy is shared out as that mean's would be.
+    Where the prediction is not the mean of the members' probabilities (because it has a
+    temperature of its own, say), its entropy is divided in the proportions of that mean's.
     """
 
     total: Array
@@ -51,7 +55,7 @@ class Uncertainty:
         """Computes it from member log-probabilities (M, N, C).
 
         Args:
-            log_probs: Of the members.
+            log_probs: The members' log-probabilities, (M, N, C).
             prediction: The ensemble's log-probabilities (N, C), if not the members' mean.
 
         Example:
@@ -70,8 +74,10 @@ class Uncertainty:
 class Ensemble:
     """The members of a method, in one object.
 
-    Inputs are arrays or tensors: uint8 images (N, C, H, W) are normalised as they were in training,
-    floats go to the networks as they are. Outputs are NumPy arrays in float64.
+    Inputs are what training takes: arrays, tensors or data frames, or a torch Dataset, whose labels
+    are not looked at. Images are normalised as they were in training, numbers go to the networks as
+    they are. An array is read bit by bit, so one on the disk (`numpy.memmap`) may be larger than
+    memory. Outputs are NumPy arrays in float64.
 
     Args:
         tickets: The members; a ticket of MIMO and the like holds several.
@@ -107,6 +113,17 @@ class Ensemble:
     def __len__(self) -> int:
         return self._members
 
+    def __repr__(self) -> str:
+        told = [f"{len(self)} member" + "s" * (len(self) != 1)]
+        told += [
+            str(self.info[key]) for key in ("method", "model", "dataset") if self.info.get(key)
+        ]
+        if self.tickets[0].topology:
+            told.append(f"sparsity {self.info.get('sparsity', 0.0):.3g}")
+        if self.temperature is not None:
+            told.append(f"temperature by {self.temperature.scope}")
+        return f"Ensemble({', '.join(told)})"
+
     def compile(self) -> Ensemble:
         """Returns the same ensemble, made to predict fast on the CPU.
 
@@ -135,23 +152,25 @@ class Ensemble:
     ) -> Ensemble:
         """Returns the same ensemble, as sure as it is right.
 
-        Its predictions get the temperature that suits these data best, in place of one that they
-        had; see `freetickets.calibration`.
+        Its predictions get the temperature that suits this data best, in place of any that
+        they had; see `freetickets.calibration`.
 
         Args:
-            x: Inputs that neither trained the ensemble nor will test it.
-            y: Their labels, (N,).
-            scope: One temperature for the "ensemble", which changes no class that it predicts; or
+            x: Inputs that were not used for training and will not be used for testing.
+            y: Their labels, (N,), as in training.
+            scope: One temperature for the "ensemble", which never changes the predicted class; or
                 one for each of the "members", which changes what the members say, too.
             batch_size: Samples that are predicted at a time.
         """
         check_scope(scope)
         log_probs = self.with_temperature(None).member_log_proba(x, batch_size)
-        fitted = fit_temperature(log_probs, _labels(y), scope=scope, combine=self.info["combine"])
+        fitted = fit_temperature(
+            log_probs, self._encode(y), scope=scope, combine=self.info["combine"]
+        )
         return self.with_temperature(fitted)
 
     def with_temperature(self, temperature: Temperature | None) -> Ensemble:
-        """Returns the same ensemble at a given temperature; None for as it was trained."""
+        """Returns the same ensemble at a given temperature; None removes it."""
         if temperature is not None:
             temperature.check_members(len(self))
             if temperature.combine != self.info["combine"]:
@@ -172,8 +191,8 @@ class Ensemble:
         it was fitted to all of them: calibrate what was chosen.
 
         Args:
-            x: Inputs that neither trained the members nor will test them.
-            y: Their labels, (N,).
+            x: Inputs that were not used for training and will not be used for testing.
+            y: Their labels, (N,), as in training.
             size: How many to choose; None for as long as each makes the ensemble better.
             batch_size: Samples that are predicted at a time.
         """
@@ -184,7 +203,7 @@ class Ensemble:
             )
         check_size(size, len(self))
         log_probs = self.with_temperature(None).member_log_proba(x, batch_size)
-        chosen = select_members(log_probs, _labels(y), size, combine=self.info["combine"])
+        chosen = select_members(log_probs, self._encode(y), size, combine=self.info["combine"])
         selected = self.with_temperature(None)
         selected.tickets = [self.tickets[i] for i in chosen]
         selected._networks = [self._networks[i] for i in chosen]
@@ -194,7 +213,7 @@ class Ensemble:
 
     @property
     def info(self) -> Mapping[str, Any]:
-        """What the tickets say of their model, data and method."""
+        """What the tickets say about their model, data and method."""
         return self.tickets[0].info
 
     @property
@@ -207,19 +226,12 @@ class Ensemble:
         """The networks of the tickets, as they were trained: never compiled, so with gradients."""
         return tuple(self._networks)
 
-    @torch.no_grad()
     def member_log_proba(self, x: Any, batch_size: int = 256) -> Array:
         """The log-probabilities of each member for each sample and class, (M, N, C).
 
-        At their temperatures, if they have some; a temperature of the ensemble is not theirs.
+        At the members' own temperatures, if they have any; that of the ensemble is not applied.
         """
-        batches = []
-        for inputs in self.batches(x, batch_size):
-            logits = [network(inputs) for network in self._predictors]
-            members = torch.cat([each if each.dim() == 3 else each[None] for each in logits])
-            batches.append(members.double().log_softmax(-1).cpu())
-        log_probs: Array = torch.cat(batches, dim=1).numpy()
-        return log_probs if self.temperature is None else self.temperature.scale_members(log_probs)
+        return np.concatenate(list(self._member_log_probas(x, batch_size)), axis=1)
 
     def member_proba(self, x: Any, batch_size: int = 256) -> Array:
         """The probabilities of each member, (M, N, C)."""
@@ -227,21 +239,46 @@ class Ensemble:
 
     def predict_proba(self, x: Any, batch_size: int = 256) -> Array:
         """The ensemble's probabilities, (N, C): by default the mean of its members'."""
-        return np.exp(self.combine(self.member_log_proba(x, batch_size)))
+        parts = self._member_log_probas(x, batch_size)
+        return np.concatenate([np.exp(self.combine(members)) for members in parts])
+
+    @torch.no_grad()
+    def _member_log_probas(self, x: Any, batch_size: int) -> Iterator[Array]:
+        """What `member_log_proba` returns, batch after batch."""
+        for inputs in self.batches(x, batch_size):
+            with looked_up(inputs):
+                logits = [network(inputs) for network in self._predictors]
+            members = torch.cat([each if each.dim() == 3 else each[None] for each in logits])
+            found: Array = members.double().log_softmax(-1).cpu().numpy()
+            yield found if self.temperature is None else self.temperature.scale_members(found)
 
     def combine(self, member_log_probs: Array) -> Array:
         """The ensemble's log-probabilities, (N, C), made of what `member_log_proba` returned."""
         combined = ensemble_log_probs(member_log_probs, self.info["combine"])
         return combined if self.temperature is None else self.temperature.scale_ensemble(combined)
 
-    def predict(self, x: Any, batch_size: int = 256) -> npt.NDArray[np.int64]:
-        """The most probable class of each sample, (N,)."""
-        return self.predict_proba(x, batch_size).argmax(axis=-1)
+    def predict(self, x: Any, batch_size: int = 256) -> npt.NDArray[Any]:
+        """The most probable class of each sample, (N,), as the labels of the training name it.
+
+        That is the number of an output, from 0, unless the labels were others: 1 to K, strings.
+        """
+        # A network may have more outputs than there are classes; those have no name.
+        outputs = self.predict_proba(x, batch_size)[:, : len(self.classes)].argmax(axis=-1)
+        labels = self.info.get("labels")
+        return np.array(labels)[outputs] if labels else outputs
+
+    def _encode(self, y: Any) -> npt.NDArray[np.int64]:
+        """The outputs that labels stand for."""
+        return Classes(self.classes, tuple(self.info.get("labels", ()))).encode(as_labels(y))
 
     def uncertainty(self, x: Any, batch_size: int = 256) -> Uncertainty:
         """How unsure the ensemble is of each sample, and why."""
-        log_probs = self.member_log_proba(x, batch_size)
-        return Uncertainty.of(log_probs, self.combine(log_probs))
+        parts = [
+            Uncertainty.of(members, self.combine(members))
+            for members in self._member_log_probas(x, batch_size)
+        ]
+        names = [field.name for field in fields(Uncertainty)]
+        return Uncertainty(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
 
     def batches(
         self, x: Any, batch_size: int = 256, *, normalised: bool = True
@@ -254,25 +291,17 @@ class Ensemble:
             normalised: Whether images are normalised as in training; if not, they are pixels in
                 [0, 1].
         """
-        expected = tuple(self.info["input_shape"])
-        split = x if isinstance(x, (Split, LazySplit)) else _unlabelled(x, expected)
-        shape = split.shape if isinstance(split, LazySplit) else tuple(split.inputs.shape[1:])
-        if shape != expected:
-            raise FreeTicketsError(
-                f"the ensemble takes inputs of shape (N, {', '.join(map(str, expected))}), not "
-                f"(N, {', '.join(map(str, shape))})"
-            )
-        mean, std = self.info["mean"], self.info["std"]
-        if isinstance(split, Split) and split.inputs.dtype != torch.uint8:
-            mean, std = (), ()
-        elif not mean:
-            raise FreeTicketsError(
-                "the ensemble was trained on floats: give floats, prepared in the same way"
-            )
-        if not normalised:
-            mean, std = (), ()
-        for batch, _ in Batches(split, batch_size, mean=mean, std=std, shuffle=False).epoch(0):
-            yield batch.to(self._device)
+        shape, integers = tuple(self.info["input_shape"]), bool(self.info.get("integers"))
+        for split in unlabelled(x, shape, integers, batch_size):
+            mean, std = self.info["mean"], self.info["std"]
+            if split.dtype == torch.uint8 and not mean:
+                raise FreeTicketsError(
+                    "the ensemble was trained on floats: give floats, prepared in the same way"
+                )
+            if split.dtype != torch.uint8 or not normalised:
+                mean, std = (), ()
+            for batch, _ in Batches(split, batch_size, mean=mean, std=std, shuffle=False).epoch(0):
+                yield batch.to(self._device)
 
     def save(self, folder: str | Path) -> None:
         """Writes a folder that `load` reads, in place of an ensemble that was there.
@@ -327,7 +356,8 @@ def load(
             raise FreeTicketsError(f"{file} is ticket {number}: give it its own name again")
     if len({ticket.info.get("settings") for ticket in tickets}) > 1:
         raise FreeTicketsError(
-            f"the tickets in {folder} are of different runs: load each run from a folder of its own"
+            f"the tickets in {folder} belong to different runs: load each run from "
+            "a folder of its own"
         )
     build = bind(_create, {**info, "model": model}) if isinstance(model, str) else model
     ensemble = Ensemble(tickets, build, device)
@@ -348,19 +378,6 @@ def _calibration_file(folder: Path) -> Path:
 
 def _ticket_files(folder: Path) -> list[Path]:
     return sorted((folder / "tickets").glob("[0-9]*.safetensors"))
-
-
-def _labels(y: npt.ArrayLike) -> npt.ArrayLike:
-    return y.cpu().numpy() if isinstance(y, torch.Tensor) else y
-
-
-def _unlabelled(x: Any, shape: tuple[int, ...]) -> Split:
-    inputs = torch.as_tensor(x)
-    if inputs.dtype != torch.uint8:
-        inputs = inputs.float()
-    if inputs.ndim == 2 and (*inputs.shape[1:], 1, 1) == shape:  # features of an .npz data set
-        inputs = inputs.reshape(-1, *shape)
-    return Split(inputs, torch.zeros(len(inputs), dtype=torch.int64))
 
 
 def _member(ticket: Ticket, build: Callable[[], nn.Module] | None) -> nn.Module:

@@ -41,6 +41,18 @@ class StoppedError(FreeTicketsError):
     """The work was interrupted on purpose; everything is saved and it can go on."""
 
 
+class DivergedError(FreeTicketsError):
+    """A training has left the numbers: its loss, weights or gradients are not finite."""
+
+
+class DamagedFileError(FreeTicketsError):
+    """A file is truncated, altered, or not of the kind that its place promises."""
+
+
+class NewerFileError(FreeTicketsError):
+    """A file is of a format that only a later version reads; nothing is wrong with it."""
+
+
 # PyTorch has no exception of its own for this: what its allocators and C++ say.
 _WORDS_OF_SHORTAGE = ("allocate memory", "out of memory", "bad_alloc", "start new thread")
 

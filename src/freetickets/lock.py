@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .errors import FreeTicketsError
+from .reading import Count, Text, read
+from .seal import parse_json
 
 NAME = ".lock"
 
@@ -41,8 +43,8 @@ class FolderInUseError(FreeTicketsError):
 class Holder:
     """Who holds a folder; `start` tells a process from a later one with the same number."""
 
-    process: int
-    host: str
+    process: Count
+    host: Text
     start: str
 
     @classmethod
@@ -204,9 +206,10 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 def _read(descriptor: int) -> Holder | None:
     try:
-        return Holder(**json.loads(os.pread(descriptor, 4096, 0)))
-    except (ValueError, TypeError):  # empty, or half written by a machine that lost its power
+        holder: Holder = read(Holder, parse_json(os.pread(descriptor, 4096, 0).decode()))
+    except (FreeTicketsError, ValueError):  # empty, or half written before the power was lost
         return None
+    return holder
 
 
 def _lives(holder: Holder, descriptor: int, folder: Path) -> bool:

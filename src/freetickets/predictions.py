@@ -15,10 +15,64 @@ import numpy.typing as npt
 from . import metrics
 from .calibration import Temperature
 from .data.npz import read_arrays
-from .errors import FreeTicketsError
-from .storage import DamagedFileError, write_atomic
+from .errors import FreeTicketsError, NewerFileError
+from .reading import Allow, Count, Natural, damaged, read
+from .seal import parse_json, stamp, unstamp
+from .storage import write_atomic
 
 SCORES = {"accuracy": metrics.accuracy, "nll": metrics.nll, "ece": metrics.ece}
+
+
+REMAKE = "remove it, or make it anew"  # a file of predictions that is damaged
+
+# What the file of a kind of set must say of itself, beyond what all do.
+_NEEDED = {
+    "shift": ("parts",),
+    "attack": ("parts", "epsilon"),
+    "natural": ("classes_200",),
+    "trajectory": ("run", "step", "epoch", "phase", "ticket", "collected"),
+}
+
+
+@dataclass(frozen=True)
+class _Info:
+    """The types of what files of predictions say of themselves; they may say more."""
+
+    dataset: str
+    combine: str
+    kind: str | None = None
+    method: str | None = None
+    model: str | None = None
+    settings: str | None = None
+    tickets: str | None = None
+    images: str | None = None
+    temperature: Temperature | None = None
+    samples: Natural | tuple[Natural, ...] | None = None
+    parts: tuple[str, ...] | None = None
+    source: str | None = None
+    frost: str | None = None
+    seed: Natural | None = None
+    epsilon: float | None = None
+    steps: Count | None = None
+    classes_200: tuple[Natural, ...] | None = None
+    run: Count | None = None
+    step: Natural | None = None
+    epoch: float | None = None
+    phase: str | None = None
+    ticket: Count | None = None
+    collected: bool | None = None
+    ticket_step: Natural | None = None
+
+    def __post_init__(self) -> None:
+        missing = [name for name in _NEEDED.get(self.kind or "", ()) if getattr(self, name) is None]
+        if missing:
+            raise ValueError(f"it does not say its {', '.join(missing)}")
+        if self.kind != "trajectory" and isinstance(self.samples, tuple):
+            raise ValueError("samples must be a whole number")
+        if self.kind == "shift" and not all(part.isdecimal() for part in self.parts or ()):
+            raise ValueError("parts must be severities")
+        if self.parts is not None and not self.parts:
+            raise ValueError("parts without names")
 
 
 @dataclass(frozen=True)
@@ -46,7 +100,7 @@ class Predictions:
             buffer,
             log_probs=self.log_probs,
             labels=self.labels,
-            info=np.array(json.dumps(self.info)),
+            info=np.array(json.dumps(stamp(self.info))),
         )
         write_atomic(path, buffer.getvalue())
 
@@ -55,13 +109,11 @@ class Predictions:
         """Reads what `save` wrote; nothing in the file can run code."""
         if not path.exists():
             raise FreeTicketsError(f"no predictions at {path}: run evaluate first")
-        try:
+        with damaged(path, REMAKE):
             log_probs, labels, text = read_arrays(path, "log_probs", "labels", "info")
-            info = json.loads(str(text))
-            _check(log_probs, labels, info)
-        except (FreeTicketsError, ValueError, RecursionError) as error:
-            raise DamagedFileError(f"{path} is damaged ({error}): remove it") from error
-        return cls(log_probs, labels, info)
+            info = _parse_info(text)
+            _check(log_probs, labels, len(info.get("parts") or "1"))
+            return cls(log_probs, labels, info)
 
     @property
     def parts(self) -> list[Predictions]:
@@ -120,11 +172,12 @@ class Predictions:
 def read_info(path: Path) -> dict[str, Any] | None:
     """What saved predictions say of themselves, without reading them; None if they can't."""
     try:
-        (info,) = read_arrays(path, "info")
-        found = json.loads(str(info))
-    except (FreeTicketsError, ValueError, RecursionError):
+        (text,) = read_arrays(path, "info")
+        return _parse_info(text)
+    except NewerFileError as error:
+        raise NewerFileError(f"{path} {error}") from error
+    except (FreeTicketsError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
 
 
 def trajectory_files(folder: Path) -> list[Path]:
@@ -137,21 +190,23 @@ def trajectory_file(folder: Path, run: int, step: int) -> Path:
     return folder / "trajectory" / f"{run}-{step}.npz"
 
 
-def _check(log_probs: npt.NDArray[Any], labels: npt.NDArray[Any], info: Any) -> None:
-    if not isinstance(info, dict):
-        raise ValueError("it does not say what made it")
+def _parse_info(text: Any) -> dict[str, Any]:
+    info = parse_json(str(text))
+    read(_Info, info, allow=Allow.RECORD)
+    return unstamp(info)
+
+
+def _check(log_probs: npt.NDArray[Any], labels: npt.NDArray[Any], parts: int) -> None:
     if log_probs.ndim != 3 or labels.shape != log_probs.shape[1:2]:
         raise ValueError(f"predictions {log_probs.shape} of labels {labels.shape}")
     if log_probs.dtype.kind != "f" or labels.dtype.kind not in "iu":
         raise ValueError(f"predictions are {log_probs.dtype}, labels {labels.dtype}")
     if not (log_probs < np.inf).all():  # minus infinity is what a class may get
         raise ValueError("log-probabilities that are no numbers")
-    names = info.get("parts")
-    if names is not None:
-        if not isinstance(names, list) or not names:
-            raise ValueError("parts without names")
-        if len(labels) % len(names):
-            raise ValueError(f"{len(labels)} samples in {len(names)} parts")
+    if labels.size and not -1 <= labels.min() <= labels.max() < log_probs.shape[2]:
+        raise ValueError(f"labels from {labels.min()} to {labels.max()}")
+    if len(labels) % parts:
+        raise ValueError(f"{len(labels)} samples in {parts} parts")
 
 
 def _scores(log_probs: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> dict[str, float]:

@@ -29,6 +29,11 @@ class Display:
         if not self._quiet:
             self._console.print(text, markup=False)
 
+    def announce(self, text: str) -> None:
+        """Prints a line where no bar shows the same."""
+        if self._bar is None:
+            self.line(text)
+
     def warn(self, text: str) -> None:
         """Prints a line that matters even when quiet."""
         self._console.print(f"warning: {text}", markup=False)
@@ -61,6 +66,9 @@ class Display:
             self._bar.update(self._task, completed=done, description=name, rate=rate, news=news)
 
 
+_SILENCE = 30.0  # seconds after which a log hears how far a piece of work is
+
+
 class WorkProgress(Display):
     """Shows how far several pieces of work are, by what all of them together count.
 
@@ -73,12 +81,14 @@ class WorkProgress(Display):
         super().__init__(quiet)
         self._unit = unit
         self._total = self._done = 0
-        self._began = 0.0
+        self._began = self._told = 0.0
+        self._name = ""
 
     @contextmanager
     def over(self, total: int) -> Iterator[None]:
         """Shows the work on so many units, of all pieces together."""
-        self._total, self._done, self._began = total, 0, time.monotonic()
+        self._total, self._done = total, 0
+        self._began = self._told = time.monotonic()
         self._start_bar(self._unit, total)
         try:
             yield
@@ -87,15 +97,19 @@ class WorkProgress(Display):
 
     def begin(self, name: str) -> None:
         """Says which piece comes next."""
+        self._name = name
         self._update_bar(self._done, "", name)
 
     def advance(self, count: int) -> None:
         """Counts what has just been done."""
         self._done += count
         self._update_bar(self._done, self._rate_text)
+        if time.monotonic() - self._told > _SILENCE:
+            self.end(self._name)
 
     def end(self, name: str) -> None:
-        """Says that a piece is done and saved."""
+        """Says how far the work is, now that a piece is done and saved."""
+        self._told = time.monotonic()
         if self._bar is None and self._done:
             left = (self._total - self._done) / self._rate
             share = self._done / max(1, self._total)

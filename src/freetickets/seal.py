@@ -3,17 +3,28 @@
 Tickets and checkpoints carry their digest already, and an .npz a checksum of each array. Here are
 seals for the texts of a run, which people and other programs read: JSON has one more key, CSV one
 more column, YAML a comment at its top. A text without any is refused: damage may have taken it.
+
+What is JSON, and the header of tickets and checkpoints, also says its format and the version of
+FreeTickets that wrote it: see `stamp`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from . import __version__
+from .errors import NewerFileError
+
 NAME = "sha256"
+
+# Of all files of runs. It grows when a version before could not read, or would misread, what is
+# written now; files that say none are of format 1.
+FORMAT = 1
 
 
 class BrokenSealError(ValueError):
@@ -23,22 +34,54 @@ class BrokenSealError(ValueError):
         super().__init__(reason)
 
 
+def stamp(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with their format and the version that writes them.
+
+    Example:
+        >>> list(stamp({"accuracy": 0.5}))
+        ['version', 'freetickets', 'accuracy']
+    """
+    return {"version": FORMAT, "freetickets": __version__, **values}
+
+
+def unstamp(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Undoes `stamp`.
+
+    Raises:
+        NewerFileError: The format is one that only a later version reads.
+        ValueError: It is none at all.
+    """
+    left = dict(values)
+    found, writer = left.pop("version", 1), left.pop("freetickets", None)
+    if type(found) is not int or found < 1:
+        raise ValueError(f"its format is {found!r}")
+    if found > FORMAT:
+        named = writer if isinstance(writer, str) and writer.isprintable() else "a later version"
+        raise NewerFileError(
+            f"is of format {found}, and FreeTickets {__version__} reads formats up to {FORMAT}: "
+            f"install the version that wrote it ({named}), or a later one"
+        )
+    return left
+
+
 def seal_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a JSON file with their seal.
+    """Values of a JSON file with their stamp and seal.
 
     Example:
         >>> list(seal_values({"accuracy": 0.5}))
-        ['sha256', 'accuracy']
+        ['sha256', 'version', 'freetickets', 'accuracy']
     """
-    return {NAME: _digest_of(values), **values}
+    stamped = stamp(values)
+    return {NAME: _digest_of(stamped), **stamped}
 
 
 def open_values(text: str) -> dict[str, Any]:
-    """What a JSON text says, without its seal.
+    """What a JSON text says, without its seal and stamp.
 
     Raises:
         BrokenSealError: The seal does not fit, or there is none.
-        ValueError: It is no JSON.
+        NewerFileError: It is of a later format.
+        ValueError: It is no JSON, or has numbers that can't be meant.
 
     Example:
         >>> text = json.dumps(seal_values({"accuracy": 0.5}))
@@ -49,15 +92,36 @@ def open_values(text: str) -> dict[str, Any]:
         ...
         freetickets.seal.BrokenSealError: its content does not match its checksum
     """
-    try:
-        values = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    values = parse_json(text)
     if not isinstance(values, dict) or NAME not in values:
         raise BrokenSealError("it has no checksum of its content")
     if values.pop(NAME) != _digest_of(values):
         raise BrokenSealError
-    return values
+    return unstamp(values)
+
+
+def parse_json(text: str) -> Any:
+    """What a JSON text says; only numbers that 64 bits can hold, and NaN.
+
+    Raises:
+        ValueError: It is no JSON, nested without end, or has a number that is too large.
+    """
+    try:
+        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**63:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _finite(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError(f"{text[:20]} is no number")
+    return number
 
 
 def seal_text(text: str) -> str:

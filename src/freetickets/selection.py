@@ -17,7 +17,7 @@ LEAST_GAIN = 1e-9
 
 
 def check_size(size: int | None, pool: int | None) -> None:
-    """Raises unless so many members can be chosen from a pool of that size."""
+    """Raises unless this many members can be chosen from a pool of this size."""
     if size is not None and size < 1:
         raise FreeTicketsError(f"choose at least 1 member, not {size}")
     if size is not None and pool is not None and size > pool:
@@ -32,14 +32,15 @@ def select_members(
     combine: str = "probabilities",
     replacement: bool = False,
 ) -> list[int]:
-    """Chooses members greedily by the ensemble's NLL on these data.
+    """Chooses members greedily by the ensemble's NLL on this data.
 
     The best single member comes first, then always the one with which the ensemble becomes best; of
     equal ones the first in the pool. A later member may make the ensemble worse, if the size asks
-    for it; without a size there is none such, so the choice is never worse than the best member.
+    for it; without a size none does, so the choice is never worse than the best member.
 
     Args:
-        log_probs: Of the pool, (M, N, C), on data that neither trained nor will test it.
+        log_probs: Log-probabilities of the pool, (M, N, C), on data that was not used for training
+            and will not be used for testing.
         labels: The truth, (N,).
         size: How many to choose; None for as long as each improves the ensemble, M at most.
         combine: The mean of the members' "probabilities", or of their "logits".

@@ -13,7 +13,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +22,21 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from .errors import FreeTicketsError, is_out_of_memory
-from .seal import open_values, seal_values
+from .errors import DamagedFileError, FreeTicketsError, is_out_of_memory
+from .reading import DAMAGE, damaged, error_line
+from .seal import seal_values, stamp, unstamp
 
 # safetensors keeps metadata in an unordered map: with a single key, equal content is equal bytes.
 _METADATA_KEY = "freetickets"
 
 
-# What reading plain values and tensors raises where they are not what they should be.
-DAMAGE = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+def write_atomic(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """Writes a file completely or not at all, and returns once it is safe on the disk.
 
-
-class DamagedFileError(FreeTicketsError):
-    """A file is truncated, altered, or not of the kind that its place promises."""
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Writes a file completely or not at all, and returns once it is safe on the disk."""
+    Args:
+        path: The file.
+        data: What it is to hold, in one piece or piece by piece.
+    """
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +44,8 @@ def write_atomic(path: Path, data: bytes) -> None:
             left.unlink(missing_ok=True)  # by a process that was killed while it wrote
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            for piece in [data] if isinstance(data, bytes) else data:
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
@@ -76,21 +75,11 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
     write_atomic(path, (json.dumps(seal_values(values), indent=2) + "\n").encode())
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Reads what `write_json` wrote, and checks its seal."""
-    try:
-        return open_values(path.read_text())
-    except OSError as error:
-        raise FreeTicketsError(f"can't read {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise DamagedFileError(f"{path} is damaged: {error}") from error
-
-
 def save_tree(path: Path, tree: Any, kind: str) -> None:
     """Saves nested dicts, lists and tuples of tensors and plain values as one checked file."""
     tensors: dict[str, Tensor] = {}
     skeleton = _flatten(tree, tensors)
-    header = {"kind": kind, "version": 1, "tree": skeleton}
+    header = {"kind": kind, **stamp({"tree": skeleton})}
     header["sha256"] = _digest(header, tensors)
     metadata = {_METADATA_KEY: json.dumps(header, sort_keys=True)}
     _check_memory(3 * sum(tensor.nbytes for tensor in tensors.values()))  # as many copies
@@ -102,11 +91,12 @@ def load_tree(path: Path, kind: str) -> Any:
 
     Raises:
         DamagedFileError: The file is not exactly as it was written.
+        NewerFileError: A later version wrote it, in a format of its own.
     """
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise FreeTicketsError(f"can't read {path}: {error.strerror or error}") from error
+        raise FreeTicketsError(f"can't read {path}: {error_line(error)}") from error
     _check_memory(2 * len(data))
     try:
         tensors = safetensors.torch.load(data)
@@ -114,16 +104,18 @@ def load_tree(path: Path, kind: str) -> Any:
         header = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][_METADATA_KEY])
         found, expected = header["kind"], header.pop("sha256")
         intact = _digest(header, tensors) == expected
-        tree = _unflatten(header["tree"], tensors) if intact and found == kind else None
     except (safetensors.SafetensorError, *DAMAGE) as error:
         if is_out_of_memory(error):
             raise  # nothing is wrong with the file
-        raise DamagedFileError(f"{path} is damaged or not a FreeTickets file: {error}") from error
-    if not intact:
-        raise DamagedFileError(f"{path} is damaged: its content does not match its checksum")
-    if found != kind:
-        raise DamagedFileError(f"{path} is a {found}, not a {kind}")
-    return tree
+        raise DamagedFileError(
+            f"{path} is damaged or not a FreeTickets file: {error_line(error)}"
+        ) from error
+    with damaged(path):
+        if not intact:
+            raise ValueError("its content does not match its checksum")
+        if found != kind:
+            raise ValueError(f"it is a {found}, not a {kind}")
+        return _unflatten(unstamp(header)["tree"], tensors)
 
 
 def _check_memory(size: int) -> None:

@@ -10,11 +10,46 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .errors import is_out_of_memory
+from .errors import FreeTicketsError
+from .reading import Allow, Count, Natural, Positive, damaged, read
 from .sparsity.topology import Topology, pack_mask, unpack_mask
-from .storage import DAMAGE, DamagedFileError, load_tree, save_tree
+from .storage import load_tree, save_tree
 
 _KIND = "freetickets-ticket"
+
+
+@dataclass(frozen=True)
+class _Info:
+    """The types of what a ticket says of itself; it may say more, and one made by hand less."""
+
+    number: Count | None = None
+    tickets: Count | None = None
+    model: str = ""
+    model_options: dict[str, Any] = field(default_factory=dict)
+    method: str = "dense"
+    options: dict[str, Any] = field(default_factory=dict)
+    combine: str = ""
+    input_shape: tuple[Count, ...] = ()
+    classes: tuple[str, ...] = ()
+    mean: tuple[float, ...] = ()
+    std: tuple[Positive, ...] = ()
+    dataset: str = ""
+    image_size: Count | None = None
+    settings: str | None = None
+    data: str | None = None
+    run: Count | None = None
+    seed: Natural | None = None
+    phase: str = ""
+    step: Natural | None = None
+    epoch: float | None = None
+    sparsity: float | None = None
+    validation_loss: float | None = None
+    validation_accuracy: float | None = None
+
+    def __post_init__(self) -> None:
+        channels = {len(self.mean), len(self.std), *self.input_shape[:1]}
+        if self.mean and len(channels) > 1:
+            raise ValueError("mean and std must have a number for each channel")
 
 
 @dataclass
@@ -33,7 +68,26 @@ class Ticket:
 
     @classmethod
     def of(cls, state: Mapping[str, Tensor], topology: Topology, info: Mapping[str, Any]) -> Ticket:
-        """Takes a copy of a network as it is now."""
+        """Takes a copy of a network as it is now.
+
+        Args:
+            state: Its `state_dict`; that of a network in wrappers (`torch.compile`, data-parallel)
+                will do, and is stored under the network's own names.
+            topology: Its masks, by the network's own names.
+            info: How it was made.
+
+        Example:
+            >>> network = torch.nn.Linear(2, 1)
+            >>> state = torch.nn.DataParallel(network).state_dict()
+            >>> mask = torch.ones(1, 2, dtype=torch.bool)
+            >>> list(Ticket.of(state, {"weight": mask}, {}).state)
+            ['weight', 'bias']
+        """
+        if not topology.keys() <= state.keys():
+            state = {_own_name(name): tensor for name, tensor in state.items()}
+        missing = sorted(topology.keys() - state.keys())
+        if missing:
+            raise FreeTicketsError(f"the topology has a layer {missing[0]!r} that the state lacks")
         copies: dict[Any, Tensor] = {}
         for tensor in state.values():
             if _place(tensor) not in copies:  # tied weights stay tied in the copy
@@ -55,12 +109,8 @@ class Ticket:
         Raises:
             DamagedFileError: The file was truncated or altered.
         """
-        try:
+        with damaged(path):
             return cls.unpack(load_tree(path, _KIND))
-        except DAMAGE as error:
-            if is_out_of_memory(error):
-                raise
-            raise DamagedFileError(f"{path} is damaged: {error}") from error
 
     def pack(self) -> dict[str, Any]:
         """The ticket as a tree of small tensors and plain values."""
@@ -87,6 +137,7 @@ class Ticket:
     @classmethod
     def unpack(cls, tree: Mapping[str, Any]) -> Ticket:
         """Undoes `pack`."""
+        read(_Info, tree["info"], allow=Allow.UNKNOWN)
         found = dict(tree["dense"])
         topology = {}
         for name, parts in tree["sparse"].items():
@@ -100,6 +151,11 @@ class Ticket:
         for name, original in tree["same"].items():
             found[name] = found[original]
         return cls({name: found[name] for name in tree["order"]}, topology, dict(tree["info"]))
+
+
+def _own_name(name: str) -> str:
+    """A name without what wrappers have put before it."""
+    return name.replace("_orig_mod.", "").removeprefix("module.")
 
 
 def _place(tensor: Tensor) -> Any:

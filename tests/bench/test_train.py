@@ -13,10 +13,10 @@ BARS = {
     "masks": [(1.05, None)],
     "loader": [(0.05, None)],
     "exploration": [(0.1, None)],
-    "edst": [(0.55, 0.40), (0.62, 0.50), (None, None), (0.80, 0.68), (None, None)],
+    "edst": [(0.55, 0.40), (0.62, 0.50), (None, None), (0.80, 0.68), (None, None), (None, None)],
     "sparsity": [(0.55, 0.40)] + [(None, None)] * 10,
     "medium": [(None, None)] * 5,
-    "small-nets": [(0.48, 0.36)] + [(None, None)] * 5,
+    "small-nets": [(0.48, 0.36)] + [(None, None)] * 8,
 }
 
 
@@ -36,17 +36,19 @@ def test_an_ensemble_takes_the_epochs_of_its_tickets(monkeypatch, tiny):
     times = {
         "sparse step S=0.8": 0.3,
         "sparse step S=0.9": 0.2,
+        "in a loop of one's own": 0.35,
         "dense in PyTorch": 1.0,
         "our dense": 0.5,
     }
     fake = {side: Timing(seconds, seconds) for side, seconds in times.items()}
     monkeypatch.setattr(train, "interleave", lambda sides, repeats: fake)
     monkeypatch.setattr(train, "Step", lambda *_, **__: None)
-    dense, three, of_ours, seven, _ = train.edst(tiny)
+    dense, three, of_ours, seven, _, loop = train.edst(tiny)
     assert dense.value == 0.5
     assert three.value == pytest.approx(1.8 * 0.3)
     assert of_ours.value == pytest.approx(1.8 * 0.3 / 0.5)
     assert seven.value == pytest.approx(3.4 * 0.2)
+    assert loop.value == pytest.approx(1.8 * 0.35)
     assert three.seconds == {"sparse step S=0.8": 0.3, "dense in PyTorch": 1.0}
     assert "a whole EDST ensemble of 3" in three.name
     assert "ONE dense model in PyTorch" in three.name

@@ -13,7 +13,7 @@ import pytest
 from freetickets.cli import main
 from freetickets.kernels.library import available
 
-FLAGS = "--model mlp-8 --epochs 4 --tickets 2 --interval 4 --batch-size 16 --quiet"
+FLAGS = "--model mlp-8 --epochs 4 --tickets 2 --interval 2 --batch-size 16 --quiet"
 # Not "auto": what is faster may differ from one run to the next, and so the bits.
 FLAGS += f" --backend {'sparse' if available() else 'masked'}"
 

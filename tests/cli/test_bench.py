@@ -27,7 +27,7 @@ MISTAKES = [
     ("bench kernels -b 0", "--batch-size must be at least 1, not 0"),
     ("bench infer --model wrn-27-10", "its depth must be 6n + 4, not 27"),
     ("bench kernels --model wrn-10-1", "--model is for bench train and bench infer"),
-    ("bench kernels --figure x.svg", "--figure is drawn by bench train only"),
+    ("bench kernels --figure x.svg", "--figure is only for bench train"),
 ]
 
 

@@ -74,7 +74,7 @@ def test_without_predictions_there_are_no_differences(tmp_path, capsys):
     folders = [write_fake(tmp_path, fake, samples=50, rich=False) for fake in FAKES[:2]]
     (folders[0] / "predictions" / "cifar10.npz").unlink()
     assert main(["compare", *map(str, folders)]) == 0
-    assert "no differences: evaluate the runs" in capsys.readouterr().out
+    assert "no differences to show: run evaluate" in capsys.readouterr().out
 
 
 def test_one_run_is_compared_with_nothing(folders, capsys):

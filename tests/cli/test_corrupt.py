@@ -63,7 +63,7 @@ def test_a_second_run_keeps_what_is_finished(
         ("cifar10 --severities 6", "severity 6: choose it from 1 to 5"),
         ("cifar10 --samples 0", "--samples 0: give 1 or more"),
         ("cifar10 --workers 0", "--workers 0: give 1 or more"),
-        ("imagenet", "imagenet is photos on disk"),
+        ("imagenet", "imagenet consists of photos on disk"),
         ("cifr10", "did you mean 'cifar10'?"),
         ("fashion-mini --frost nowhere", "no frost1.png in nowhere"),
     ],
@@ -86,7 +86,7 @@ def test_features_are_no_images(
     x, y = np.zeros((6, 4), np.float32), np.arange(6) % 2
     np.savez(tmp_path / "table.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     answer = cli("corrupt", tmp_path / "table.npz", "--output", tmp_path / "out")
-    assert "is not of images" in one_line(answer)
+    assert "has no images" in one_line(answer)
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(
@@ -112,7 +112,7 @@ def test_ctrl_c_reaches_the_processes_and_leaves_only_whole_files(tmp_path: Path
     assert process.returncode == 130
     assert "gaussian_noise" in first
     assert "Traceback" not in rest
-    assert "run the same command again to go on" in rest.splitlines()[-1]
+    assert "run the same command again to continue" in rest.splitlines()[-1]
     files = {path.name for path in (tmp_path / "fashion-mini-C").iterdir()}
     finished = {f"{name}.npy" for name in CORRUPTIONS} & files
     assert 1 <= len(finished) < 19

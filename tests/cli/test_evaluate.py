@@ -10,7 +10,7 @@ import pytest
 
 import freetickets as ft
 from freetickets.evaluation import Predictions
-from freetickets.storage import read_json
+from freetickets.reading import read_json
 
 Cli = Callable[..., Any]
 OneLine = Callable[[Any], str]
@@ -314,9 +314,9 @@ def test_adjustments_outlast_an_evaluation_without_them(cli: Cli, trained: Any) 
         ("--ood fashion-mini", "are 1 x 28 x 28 (channels, height, width)"),
         ("--corruptions all18", "did you mean 'all19'?"),
         ("--attack fgms", "did you mean 'fgsm'?"),
-        ("--attack fgsm --epsilon eight", "--epsilon eight is no number"),
-        ("--attack fgsm --epsilon 1e400", "--epsilon 1e400 is no number"),
-        ("--attack fgsm --epsilon 8", "choose it above 0 and up to 1"),
+        ("--attack fgsm --epsilon eight", "--epsilon eight is not a number"),
+        ("--attack fgsm --epsilon 1e400", "--epsilon 1e400 is not a number"),
+        ("--attack fgsm --epsilon 8", "choose a value above 0 and up to 1"),
         ("--samples 0", "choose at least 1"),
         ("--samples few", "invalid int value"),
         ("--imagenet-a nowhere", "nowhere is no folder"),

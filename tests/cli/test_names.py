@@ -38,7 +38,6 @@ for line in sys.stdin:
 
 MISTAKES = [
     ("trian", "invalid choice: 'trian'"),
-    ("", "required: COMMAND"),
     ("train edst --epohcs 3", "unknown flag --epohcs: did you mean --epochs?"),
     ("train edst --escaperate 3", "unknown flag --escaperate: did you mean --escape-rate?"),
     ("train edst --zzz", "unknown flag --zzz: see freetickets --help"),
@@ -54,14 +53,14 @@ MISTAKES = [
     ("train edst --recipe cifr", "unknown recipe 'cifr': did you mean 'cifar'?"),
     ("train edst --epochs many", "argument --epochs: invalid float value: 'many'"),
     ("train edst --epochs", "argument --epochs: expected one argument"),
-    ("train edst --epochs nan", "epochs must be positive, not nan"),
-    ("train edst --epochs inf", "epochs must be positive, not inf"),
+    ("train edst --epochs nan", "epochs must be a finite number, not nan"),
+    ("train edst --epochs inf", "epochs must be a finite number, not inf"),
     ("train edst --dense-epochs 0", "dense_epochs must be positive, not 0.0"),
     ("train edst --lr -1", "lr must be positive, not -1.0"),
     ("train edst --weight-decay -1", "weight_decay must not be negative"),
     ("train edst --lr-factors norm-bias", "--lr-factors takes names and factors, such as"),
     ("train edst --lr-factors norm-bias=x", "--lr-factors takes names and factors, such as"),
-    ("train edst --lr-factors norm-bias=0", "lr_factors: norm-bias must be positive, not 0"),
+    ("train edst --lr-factors norm-bias=0", "lr_factors.norm-bias must be positive, not 0"),
     ("train edst --nesterov --momentum 0", "nesterov needs momentum: give --momentum 0.9"),
     ("train edst --refinement-height 0", "refinement_height must be positive, not 0"),
     ("train edst --momentum 1.5", "momentum must be a share below 1, not 1.5"),
@@ -75,9 +74,9 @@ MISTAKES = [
     ("train edst --preset paper --validation 0", "hold some out"),
     ("train edst extra", "unrecognized arguments: extra"),
     ("train --config none.yaml", "can't read none.yaml"),
-    ("plan pf --finetune inf", "finetune must be positive, not inf"),
-    ("plan snapshot --budget inf", "budget must be positive, not inf"),
-    ("plan fge --high inf", "low must lie below high: 0.005 and inf"),
+    ("plan pf --finetune inf", "finetune must be a finite number, not inf"),
+    ("plan snapshot --budget inf", "budget must be a finite number, not inf"),
+    ("plan fge --high inf", "high must be a finite number, not inf"),
     ("plan ltr --criterion snip", "ltr finds its mask by training"),
     ("plan edst --explorer top-kast", "edst can't escape with top-kast"),
     ("plan edst --explorer dsr", "edst can't escape with dsr"),
@@ -88,6 +87,7 @@ MISTAKES = [
 ]
 
 ANSWERED = [
+    "",
     "--help",
     "--version",
     "train --help",

@@ -67,7 +67,7 @@ def test_the_table_says_what_is_trained_and_what_it_costs(cli: Callable[..., Any
     assert sum("refine" in line for line in lines) == 3
     relative = json.loads(cli(*command, "--json").out)["ledger"]["relative_flops"]
     assert any(f"{relative:.3f}x of one dense model" in line for line in lines)
-    assert any("paper: the authors' way" in line for line in lines)
+    assert any("paper: the authors' schedule" in line for line in lines)
 
 
 def test_the_steps_of_a_plan_are_those_of_the_training(
@@ -113,3 +113,16 @@ def test_height_rates_and_interval_of_the_fast_recipe_can_be_told(cli: Callable[
         (fall,) = phase["schedule"]
         assert (fall["epochs"], fall["lr"], fall["end_lr"]) == (4, 0.1, 0.0)
         assert fall["shape"] == "linear"
+
+
+def test_a_plan_that_hardly_explores_says_so_and_one_without_an_interval_explores_more(
+    cli: Callable[..., Any],
+) -> None:
+    few = ["plan", "dst", "--model", "mlp-16", "--train-samples", "500", "--json"]
+    told = cli(*few, "--interval", "280")
+    assert [p["explorations"] for p in json.loads(told.out)["ledger"]["phases"]] == [0, 0, 0]
+    assert told.err.startswith("warning: a run of this plan explores its topology 0 times")
+    assert told.err.count("\n") == 1
+    suited = cli(*few)
+    assert all(p["explorations"] >= 10 for p in json.loads(suited.out)["ledger"]["phases"])
+    assert suited.err == ""

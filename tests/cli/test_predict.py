@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import tracemalloc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from PIL import Image
 
 import freetickets as ft
+from freetickets.data import decode
 
 Cli = Callable[..., Any]
 OneLine = Callable[[Any], str]
@@ -141,6 +144,92 @@ def test_a_file_that_can_not_be_written_is_one_line(
 ) -> None:
     line = one_line(cli("predict", trained.folder, folder, "-o", folder / "0.png" / "p.csv"))
     assert "can't write" in line
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "fortran.npz", "folder"])
+def test_inputs_are_read_batch_by_batch_whatever_they_are(
+    cli: Cli, trained: Any, folder: Path, images: np.ndarray, tmp_path: Path, ending: str
+) -> None:
+    many = np.tile(images, (20, 1, 1))
+    source = tmp_path / f"x.{ending}"
+    if ending == "folder":
+        source.mkdir()
+        for number, image in enumerate(many):
+            Image.fromarray(image).save(source / f"{number:03d}.png")
+    elif ending == "npy":
+        np.save(source, many)
+    else:
+        np.savez_compressed(source, x=np.asfortranarray(many) if "fortran" in ending else many)
+    expected = json.loads(cli("predict", trained.folder, folder, "--json").out)
+    for size in (7, 1000):
+        rows = json.loads(cli("predict", trained.folder, source, "--json", "-b", size).out)
+        assert len(rows) == 120
+        for row, known in zip(rows, expected * 20, strict=True):
+            assert row["class"] == known["class"]
+            assert row["probability"] == pytest.approx(known["probability"], abs=2e-6)
+
+
+def test_no_more_than_a_batch_of_images_is_held_at_a_time(
+    cli: Cli, trained: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive, most = weakref.WeakValueDictionary[int, Any](), 0
+
+    def watched(image: Image.Image) -> np.ndarray:
+        nonlocal most
+        sample = np.array(decode.pixels(image))  # which views of it keep alive
+        alive[id(sample)] = sample
+        most = max(most, len(alive))
+        return sample
+
+    monkeypatch.setattr("freetickets.data.images.pixels", watched)
+    inputs = [folder / "0.png"] * 100
+    output = tmp_path / "p.csv"
+    assert cli("predict", trained.folder, *inputs, "-b", 8, "-o", output).code == 0
+    assert len(output.read_text().splitlines()) == 101
+    assert most <= 2 * 8 + 1
+
+
+def test_the_memory_of_a_prediction_does_not_grow_with_the_number_of_inputs(
+    cli: Cli, trained: Any, tmp_path: Path
+) -> None:
+    def peak(count: int) -> int:
+        array = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.uint8, (count, 8, 8))
+        array[...] = 7
+        del array
+        tracemalloc.start()
+        try:
+            assert (
+                cli("predict", trained.folder, tmp_path / "x.npy", "-o", tmp_path / "p").code == 0
+            )
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    few, many = peak(2_000), peak(20_000)
+    assert many - few < 18_000 * 64 / 4  # a quarter of the images, let alone their predictions
+
+
+def test_a_long_prediction_says_how_far_it_is(
+    cli: Cli, trained: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("predict", trained.folder, folder, "-b", 2).err == ""
+    monkeypatch.setattr("freetickets.progress._SILENCE", -1.0)
+    answer = cli("predict", trained.folder, folder, "-b", 2)
+    assert [line[:16] for line in answer.err.splitlines()] == [
+        "[ 33%] predicted",
+        "[ 67%] predicted",
+        "[100%] predicted",
+    ]
+    assert answer.out.startswith("input,class,")
+
+
+def test_a_bad_image_late_in_a_folder_leaves_no_file(
+    cli: Cli, one_line: OneLine, trained: Any, folder: Path, tmp_path: Path
+) -> None:
+    (folder / "zz.png").write_bytes(b"no image")
+    line = one_line(cli("predict", trained.folder, folder, "-b", 2, "-o", tmp_path / "p.csv"))
+    assert "zz.png" in line
+    assert not list(tmp_path.glob("*p.csv*"))
 
 
 def test_normalised_floats_are_predicted_as_they_are(

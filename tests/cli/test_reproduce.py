@@ -38,9 +38,9 @@ def no_page(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         ("cifar11", "unknown experiment 'cifar11': did you mean 'cifar10'?"),
         ("fgsm --scale smok", "unknown scale 'smok': did you mean 'smoke'?"),
         ("fgsm --only edts", "unknown method 'edts': did you mean 'edst'?"),
-        ("fgsm --only mimo --dry-run", "none of these experiments has a cell of mimo"),
+        ("fgsm --only mimo --dry-run", "none of these experiments trains mimo"),
         ("fgsm --seeds 0", "--seeds 0: give 1 or more"),
-        ("fgsm --dry-run --throughput 0", "--throughput 0: give FLOPs a second"),
+        ("fgsm --dry-run --throughput 0", "--throughput 0: give FLOPs per second"),
         ("fgsm --throughput 1e12", "add --dry-run"),
         ("fgsm --scale medium", "unknown experiment 'fgsm': known: all, t1, t2, t3, t4, t5"),
     ],
@@ -91,7 +91,7 @@ def test_costs_at_paper_scale_are_the_papers(cli: Cli, tmp_path: Path) -> None:
 def test_without_a_throughput_no_time_is_told_at_paper_scale(cli: Cli, tmp_path: Path) -> None:
     answer = cli("reproduce", "growth", "--scale", "paper", "--dry-run", "--output", tmp_path)
     assert answer.code == 0
-    assert "--throughput FLOPS estimates the time" in answer.out
+    assert "--throughput 1e14 estimates the time" in answer.out
     assert "0 of 4 trainings are finished" in answer.out
 
 

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
-from freetickets.storage import read_json
+import freetickets as ft
+from freetickets.reading import read_json
 from freetickets.training.progress import Reporter
 
 Cli = Callable[..., Any]
@@ -212,7 +214,9 @@ def test_a_signal_saves_says_how_to_go_on_and_the_same_command_does(
         assert (answer.code, answer.out) == (130, "")
         (line,) = answer.err.splitlines()
         assert line.startswith("freetickets: stopped in run 1 after step ")
-        assert line.endswith(f"all is saved in {folder}: run the same command again to go on")
+        assert line.endswith(
+            f"everything is saved in {folder}: run the same command again to continue"
+        )
     stop_after(monkeypatch, 0, number)
     answer = cli(*[flag for flag in trained.command if flag != "--quiet"], "--json", "-o", folder)
     assert answer.code == 0
@@ -281,7 +285,10 @@ def test_a_folder_that_can_not_be_written_is_one_line(
         ("--exclude fc3", "unknown layer 'fc3'"),
         ("--sparsity 0.9999", "without a single weight"),
         ("--epochs 0.01", "less than a step: train for more epochs"),
-        ("--lr 1e30", "not finite"),
+        ("--lr 1e30", "or check the data"),
+        ("--lr 50 --momentum 0", "the training has diverged: its loss is "),
+        ("--validation-data nowhere", "no validation data at nowhere"),
+        ("--validation-data x.npz --validation 0.1", "leave out either"),
         ("--validation 0.0001", "leaves one side empty"),
     ],
 )
@@ -289,6 +296,55 @@ def test_what_only_data_and_network_can_tell_is_one_line_too(
     cli: Cli, one_line: OneLine, trained: Any, tmp_path: Path, flags: str, message: str
 ) -> None:
     assert message in one_line(cli(*trained.command, "-o", tmp_path / "run", *flags.split()))
+
+
+# ---- validation data of one's own
+
+
+def test_own_validation_data_chooses_calibrates_and_is_checked(
+    cli: Cli, one_line: OneLine, trained: Any, images_npz: Path, tmp_path: Path
+) -> None:
+    arrays, folder, own = np.load(images_npz), tmp_path / "run", tmp_path / "own.npz"
+    x, y = arrays["x_test"], arrays["y_test"]
+    np.savez(own, x=x, y=y)
+    command = [*trained.command, "--validation-data", own, "--preset", "paper", "-o", folder]
+    answer = cli(*command, "--json")
+    assert answer.code == 0, answer.err
+    # What is validated on here is the test set, so that both must find the same.
+    members = json.loads(answer.out)["scores"]["members"]
+    found = [ticket.info["validation_accuracy"] for ticket in ft.load(folder).tickets]
+    assert found == pytest.approx([member["accuracy"] for member in members])
+    assert cli("evaluate", folder, "--temperature", "ensemble").code == 0
+    temperature = json.loads((folder / "metrics.json").read_text())["adjusted"]["temperature"]
+    assert temperature["values"] == pytest.approx(
+        ft.load(folder).calibrate(x, y).temperature.values
+    )
+    np.savez(own, x=x[:30], y=y[:30])
+    line = one_line(cli(*command))
+    assert "was started with other validation data: restore what was there then" in line
+
+
+def test_own_validation_data_goes_with_runs_side_by_side(
+    cli: Cli, images_npz: Path, tmp_path: Path, digests: Digests
+) -> None:
+    arrays = np.load(images_npz)
+    np.savez(tmp_path / "own.npz", x=arrays["x_test"], y=arrays["y_test"])
+    flags = ["--dataset", images_npz, "--validation-data", tmp_path / "own.npz", "--quiet"]
+    flags += [
+        "--model",
+        "mlp-8",
+        "--epochs",
+        "2",
+        "--tickets",
+        "2",
+        "--interval",
+        "4",
+        "--batch-size",
+        "16",
+    ]
+    for name, more in (("serial", []), ("parts", ["--jobs", 2])):
+        assert cli("train", "dst", *flags, *more, "-o", tmp_path / name).code == 0
+    assert digests(tmp_path / "parts" / "tickets") == digests(tmp_path / "serial" / "tickets")
 
 
 # ---- a network of one's own

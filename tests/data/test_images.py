@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from freetickets.data.images import list_images, read_images, read_inputs
+from freetickets.data.images import list_images, read_images
 from freetickets.errors import FreeTicketsError
 
 SHAPE = (3, 8, 6)
@@ -51,7 +51,7 @@ def test_another_size_is_refused_unless_resizing_is_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.zeros((2, 3, 8, 6), np.float32), "holds float32"),
+        (np.zeros((2, 3, 8, 6), np.complex64), "holds complex64"),
         (np.zeros((2, 3, 9, 6), np.uint8), r"\(3, 9, 6\), not \(3, 8, 6\)"),
         (np.zeros((3,), np.uint8), "images are"),
     ],
@@ -90,4 +90,4 @@ def test_values_that_are_no_finite_numbers_are_counted(tmp_path, value):
     features[0, :2] = value
     np.save(tmp_path / "a.npy", features)
     with pytest.raises(FreeTicketsError, match=r"a\.npy has 2 values that are no finite"):
-        read_inputs([tmp_path / "a.npy"], (4, 1, 1))
+        read_images(tmp_path / "a.npy", (4, 1, 1))

@@ -50,7 +50,7 @@ def test_arrays_takes_bfloat16_and_read_only_memory():
         (np.full((4, 2), np.nan), LABELS, "not finite"),
         (np.full((4, 2), 1e300), LABELS, "not finite"),
         (np.zeros((4, 2)), LABELS[:3], "4 inputs but 3 labels"),
-        (np.zeros((4, 2), np.int64), LABELS, "uint8 images or float"),
+        (np.zeros((4, 2, 2), np.int64), LABELS, "uint8 images or float"),
         (np.zeros(4), LABELS, "uint8 images or float"),
         (np.zeros((4, 2), np.uint8), LABELS, "images are"),
         (np.zeros((4, 2)), LABELS.astype(float), "labels are integers"),

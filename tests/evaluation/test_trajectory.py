@@ -49,6 +49,7 @@ def walk(
 
 def store(folder: Path, point: Checkpoint, **more: object) -> None:
     info = {
+        "kind": "trajectory", "dataset": "toy", "combine": "probabilities",
         "run": point.run, "step": point.step, "epoch": point.epoch, "phase": point.phase,
         "ticket": point.ticket, "collected": point.collected, **more,
     }  # fmt: skip
@@ -90,10 +91,9 @@ def test_a_run_without_a_trajectory_says_how_to_get_one(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_checkpoint_is_refused_in_one_line(tmp_path: Path) -> None:
     logs = np.log(np.full((1, 2, 2), 0.5, dtype=np.float32))
-    Predictions(logs, np.array([0, 1]), {"run": 1, "step": 1}).save(
-        tmp_path / "trajectory" / "1-1.npz"
-    )
-    with pytest.raises(FreeTicketsError, match="lacks 'epoch'"):
+    info = {"kind": "trajectory", "dataset": "toy", "combine": "probabilities", "run": 1, "step": 1}
+    Predictions(logs, np.array([0, 1]), info).save(tmp_path / "trajectory" / "1-1.npz")
+    with pytest.raises(FreeTicketsError, match="does not say its epoch"):
         read_trajectory(tmp_path)
 
 

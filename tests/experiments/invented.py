@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from freetickets.experiments import Cell, Experiment, Results, cells
-from freetickets.experiments.results import VERSION
 
 Numbers = Callable[[Cell, int], Mapping[str, Any]]
 
@@ -78,7 +77,6 @@ def invent(cell: Cell, seed: int = 1, **numbers: Any) -> dict[str, Any]:
         for k in range(1, size + 1)
     }
     return {
-        "version": VERSION,
         "scale": "smoke",
         "cell": cell.name,
         "dataset": cell.dataset,

@@ -50,5 +50,5 @@ def test_the_machine_and_the_kernels_are_told(tmp_path: Path) -> None:
     assert found["threads"] == torch.get_num_threads()
     assert {"version", "commit", "cpu", "kernels"} <= set(found)
     assert found["choices"] == {}
-    write_json(tmp_path / "choices.json", {"ways": {"conv": 1}, "settings": "abc"})
-    assert origin(tmp_path)["choices"] == {"ways": {"conv": 1}}
+    write_json(tmp_path / "choices.json", {"ways": {"conv": "sparse"}, "settings": "abc"})
+    assert origin(tmp_path)["choices"] == {"ways": {"conv": "sparse"}}

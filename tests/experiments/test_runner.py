@@ -180,7 +180,7 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(
     failed = tiny.run_all([DENSE, TWO], CellProgress(quiet=True))
     assert failed == {DENSE.name: "ZeroDivisionError: too small"}
     assert tiny.result(TWO) is not None
-    (line,) = capsys.readouterr().err.splitlines()
+    line, *_ = capsys.readouterr().err.splitlines()
     assert "[1/2] cifar10-wrn-28-10-dense, seed 0 failed: ZeroDivisionError: too small" in line
 
 

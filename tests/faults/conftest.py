@@ -105,8 +105,7 @@ def command(images_npz: Path) -> Callable[..., list[str]]:
     def make(method: str = "edst", *more: object) -> list[str]:
         flags = [*FLAGS.split(), *map(str, more)]
         options = {field.name for field in fields(METHODS[method])}
-        for name, value in (("tickets", 2), ("interval", 4)):
-            flags += [f"--{name}", str(value)] if name in options else []
+        flags += ["--tickets", "2"] if "tickets" in options else []
         return ["train", method, "--dataset", str(images_npz), *flags]
 
     return make

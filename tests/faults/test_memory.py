@@ -122,6 +122,6 @@ def test_a_worker_that_the_kernel_kills_is_tried_again_and_then_named(
         "its process was lost (SIGKILL): it starts again from its last checkpoint"
     )
     assert told[1].text == (
-        "its process was lost (SIGKILL), as by a machine that is out of memory, 2 times: "
+        "its process was lost (SIGKILL) 2 times, perhaps because the machine ran out of memory: "
         f"see {piece.log}"
     )

@@ -28,9 +28,11 @@ from freetickets.data.images import list_images, read_images
 from freetickets.data.mat import read_mat
 from freetickets.data.npz import read_arrays
 from freetickets.data.unpickle import read_pickle
+from freetickets.errors import DamagedFileError
 from freetickets.experiments.results import read_record
 from freetickets.predictions import Predictions
-from freetickets.storage import DamagedFileError, read_json, save_tree
+from freetickets.reading import read_json
+from freetickets.storage import save_tree
 from freetickets.ticket import Ticket
 
 Refused = Callable[..., None]
@@ -104,13 +106,17 @@ def test_predictions_that_hold_python_objects(refused: Refused, tmp_path: Path) 
     refused(Predictions.load, tmp_path / "a.npz", match="Python objects, which could run")
 
 
+INFO = {"dataset": "toy", "combine": "probabilities"}
+
+
 @pytest.mark.parametrize(
     ("log_probs", "labels", "info", "match"),
     [
-        (np.full((1, 2, 2), np.nan, "f4"), [0, 1], {}, "no numbers"),
-        (np.zeros((1, 2, 2), "f4"), [0.5, 1.0], {}, "labels float64"),
-        (np.zeros((1, 2, 2), "f4"), [0, 1], {"parts": 2}, "parts without names"),
-        (np.zeros((1, 2, 2), "f4"), [0, 1], [], "does not say what made it"),
+        (np.full((1, 2, 2), np.nan, "f4"), [0, 1], INFO, "no numbers"),
+        (np.zeros((1, 2, 2), "f4"), [0.5, 1.0], INFO, "labels float64"),
+        (np.zeros((1, 2, 2), "f4"), [0, 1], {**INFO, "parts": 2}, "parts must be a list"),
+        (np.zeros((1, 2, 2), "f4"), [0, 1], {**INFO, "parts": []}, "parts without names"),
+        (np.zeros((1, 2, 2), "f4"), [0, 1], [], "must be a map"),
     ],
 )
 def test_predictions_that_predict_nothing(

@@ -11,13 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from freetickets.errors import FreeTicketsError
+from freetickets.errors import DamagedFileError, FreeTicketsError
 from freetickets.kernels import choice, measured, ops
 from freetickets.kernels.choice import COSTS, Costs, Work, basis, convolution_ways, predicting_way
 from freetickets.kernels.inference import compile_network
 from freetickets.kernels.layout import GroupedLayout
 from freetickets.kernels.library import Geometry, instruction_set
-from freetickets.storage import DamagedFileError
 
 WINOGRAD = ops.ALL << ops.WINOGRAD
 

@@ -41,13 +41,6 @@ def test_a_choice_does_not_depend_on_threads_nor_on_time(threads: Callable[[int]
     assert len(found) == 1
 
 
-def test_without_a_choice_zeros_are_skipped_and_dense_layers_choose_all_the_same() -> None:
-    made = Choices(choose=False)
-    assert make(made) == (56, 0, 7)
-    dense, last = made.state_dict()["ways"].values()
-    assert (dense, last) == ("Winograd / Winograd / Winograd", "PyTorch / PyTorch / PyTorch")
-
-
 def test_what_was_chosen_is_told_in_words(instructions: str) -> None:
     made = Choices()
     make(made)

@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from freetickets.kernels.engine import Engine
+from freetickets.kernels.engine import Compression
 from freetickets.kernels.layers import SparseConv2d, SparseLayer, SparseLinear
+
+pytestmark = pytest.mark.usefixtures("skipping_zeros")
 
 Error = Callable[[Tensor, Tensor], float]
 
@@ -51,7 +53,7 @@ def test_layers_are_replaced_under_the_names_of_their_weights() -> None:
     model = network()
     masks = masks_of(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    engine = Engine(model, optimizer, masks, choose=False)
+    engine = Compression(model, optimizer, masks)
     assert list(engine.layers) == ["0.weight", "3.weight", "5.weight"]
     assert [type(layer) for layer in engine.layers.values()] == [
         SparseConv2d,
@@ -85,7 +87,7 @@ def test_an_optimizer_goes_on_with_the_state_it_had(error: Error, name: str) -> 
         for name in masks
     }
     groups = [len(group["params"]) for group in optimizer.param_groups]
-    engine = Engine(model, optimizer, masks, choose=False)
+    engine = Compression(model, optimizer, masks)
     assert [len(group["params"]) for group in optimizer.param_groups] == groups
     assert optimizer.param_groups[0]["params"][0] is engine.layers["0.weight"].values
     for layer_name, layer in engine.layers.items():
@@ -114,7 +116,7 @@ def test_a_gradient_that_is_there_already_moves_along() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     train(model, optimizer, step=False)
     gradients = {name: model.get_parameter(name).grad.clone() for name in masks}
-    engine = Engine(model, optimizer, masks, choose=False)
+    engine = Compression(model, optimizer, masks)
     for name, layer in engine.layers.items():
         assert torch.equal(layer.values.grad, gradients[name][masks[name]])
 
@@ -124,7 +126,7 @@ def test_all_can_be_taken_back(error: Error) -> None:
     masks = masks_of(model)
     types = [type(module) for module in model]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    engine = Engine(model, optimizer, masks, choose=False)
+    engine = Compression(model, optimizer, masks)
     train(model, optimizer)
     twin, other = copy.deepcopy((model, optimizer))
     layers = dict(engine.layers)
@@ -151,7 +153,7 @@ def test_an_optimizer_that_holds_on_to_its_list_of_weights_trains_the_new_ones()
     model = network().eval()
     masks = masks_of(model)
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=2)
-    engine = Engine(model, optimizer, masks, choose=False)
+    engine = Compression(model, optimizer, masks)
     before = engine.layers["5.weight"].values.detach().clone()
     optimizer.step(lambda: train(model, optimizer, step=False))
     assert not torch.equal(engine.layers["5.weight"].values, before)
@@ -162,7 +164,7 @@ def test_an_optimizer_that_holds_on_to_its_list_of_weights_trains_the_new_ones()
 
 def sparse_names(model: nn.Module) -> list[str]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return list(Engine(model, optimizer, masks_of(model), choose=False).layers)
+    return list(Compression(model, optimizer, masks_of(model)).layers)
 
 
 def test_weights_that_several_modules_share_are_left_alone() -> None:

@@ -22,6 +22,8 @@ from freetickets.kernels.layers import (
     make_sparse,
 )
 
+pytestmark = pytest.mark.usefixtures("skipping_zeros")
+
 Error = Callable[[Tensor, Tensor], float]
 
 KINDS: dict[str, Callable[[], nn.Linear | nn.Conv2d]] = {
@@ -39,7 +41,7 @@ def pair(request: pytest.FixtureRequest) -> tuple[nn.Module, SparseLayer]:
     dense = request.param()
     mask = torch.rand(dense.weight.shape) < 0.3
     dense.weight.data *= mask
-    return dense, make_sparse(copy.deepcopy(dense), mask, Choices(choose=False))
+    return dense, make_sparse(copy.deepcopy(dense), mask, Choices())
 
 
 def inputs(layer: nn.Module, batch: int = 6) -> Tensor:
@@ -160,7 +162,7 @@ def test_a_layer_keeps_its_mode_and_its_settings(pair: tuple[nn.Module, SparseLa
     assert isinstance(sparse, nn.Linear if isinstance(dense, nn.Linear) else nn.Conv2d)
     for training in (False, True):
         dense.train(training)
-        again = make_sparse(dense, sparse.mask, Choices(choose=False))
+        again = make_sparse(dense, sparse.mask, Choices())
         assert again.training == training
         assert make_dense(again).training == training
     assert repr(sparse).split("(", 1)[1] == repr(dense).split("(", 1)[1]
@@ -177,7 +179,7 @@ def test_a_layer_keeps_its_mode_and_its_settings(pair: tuple[nn.Module, SparseLa
 def test_maps_may_come_without_a_batch() -> None:
     torch.manual_seed(0)
     dense = nn.Conv2d(3, 4, 3)
-    sparse = make_sparse(dense, torch.ones(4, 3, 3, 3, dtype=torch.bool), Choices(choose=False))
+    sparse = make_sparse(dense, torch.ones(4, 3, 3, 3, dtype=torch.bool), Choices())
     for shape in [(3, 6, 7), (1, 3, 6, 7), (9, 3, 6, 7)]:
         x = torch.randn(shape)
         torch.testing.assert_close(sparse(x), dense(x))
@@ -189,7 +191,7 @@ def test_a_linear_layer_takes_any_dimensions(shape: tuple[int, ...], error: Erro
     dense = nn.Linear(20, 6)
     mask = torch.rand(6, 20) < 0.5
     dense.weight.data *= mask
-    sparse = make_sparse(copy.deepcopy(dense), mask, Choices(choose=False))
+    sparse = make_sparse(copy.deepcopy(dense), mask, Choices())
     x = torch.randn(shape)
     assert error(sparse(x), dense(x)) < 1e-5
     wrong = torch.randn(*shape[:-1], 10)
@@ -203,7 +205,7 @@ def test_a_linear_layer_takes_any_dimensions(shape: tuple[int, ...], error: Erro
 def test_maps_of_other_dimensions_are_refused_in_pytorchs_words(dimensions: int) -> None:
     """One of these once ended the process, another came back without samples."""
     dense = nn.Conv2d(3, 4, 3)
-    sparse = make_sparse(dense, torch.ones(4, 3, 3, 3).bool(), Choices(choose=False))
+    sparse = make_sparse(dense, torch.ones(4, 3, 3, 3).bool(), Choices())
     x = torch.randn((8, 3, 6, 6, 8, 1)[:dimensions])
     with pytest.raises(RuntimeError) as theirs:
         dense(x)
@@ -397,6 +399,6 @@ def test_a_layer_of_ones_own_or_with_an_observer_stays_dense() -> None:
     assert not can_be_sparse(layer)
     hook.remove()
     assert can_be_sparse(layer)
-    assert not can_be_sparse(SparseLinear(layer, torch.ones(4, 4).bool(), Choices(False)))
+    assert not can_be_sparse(SparseLinear(layer, torch.ones(4, 4).bool(), Choices()))
     conv = nn.Conv2d(4, 4, 3)
-    assert not can_be_sparse(SparseConv2d(conv, torch.ones(4, 4, 3, 3).bool(), Choices(False)))
+    assert not can_be_sparse(SparseConv2d(conv, torch.ones(4, 4, 3, 3).bool(), Choices()))

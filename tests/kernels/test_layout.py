@@ -19,6 +19,8 @@ from freetickets.kernels.maps import Maps
 from freetickets.models import create_model
 from freetickets.sparsity import Sparsifier
 
+pytestmark = pytest.mark.usefixtures("skipping_zeros")
+
 Error = Callable[[Tensor, Tensor], float]
 Counter = dict[str, int]
 

@@ -21,6 +21,8 @@ from freetickets.kernels.library import lanes
 from freetickets.kernels.maps import Maps
 from freetickets.sparsity import Sparsifier
 
+pytestmark = pytest.mark.usefixtures("skipping_zeros")
+
 Error = Callable[[Tensor, Tensor], float]
 
 

@@ -24,7 +24,6 @@ FLAGS = "--model mlp-8 --epochs 4 --tickets 2 --batch-size 16 --quiet --validati
 FLAGS += f" --backend {'sparse' if available() else 'masked'}"
 # Many epochs: long enough to be met while it works.
 LONG = f"{FLAGS} --epochs 60 --checkpoint-seconds 0.05"
-EXPLORES = ("dst", "edst")
 
 
 @pytest.fixture(scope="session")
@@ -44,8 +43,7 @@ def command(images_npz: Path) -> Callable[..., list[str]]:
     """The arguments that train a method."""
 
     def make(method: str, flags: str = FLAGS) -> list[str]:
-        more = ["--interval", "4"] if method in EXPLORES else []
-        return ["train", method, "--dataset", str(images_npz), *flags.split(), *more]
+        return ["train", method, "--dataset", str(images_npz), *flags.split()]
 
     return make
 

@@ -95,7 +95,7 @@ def test_ctrl_c_lets_tasks_save(command: Command, long: str, part: GetPart, tmp_
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=240)
     assert process.returncode == 130
-    assert said.splitlines()[-1].startswith("freetickets: stopped; all is saved")
+    assert said.splitlines()[-1].startswith("freetickets: stopped; everything is saved")
     # Left as a stopped run is: by itself, not by a kill that would leave its lock behind.
     assert not list(run.rglob(".lock"))
     assert "stopped in run 1 after step" in (run / "parts" / "1.txt").read_text()

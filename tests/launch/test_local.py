@@ -92,7 +92,10 @@ def test_ctrl_c_stops_and_saves_all_and_a_serial_command_goes_on(
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert said == "freetickets: stopped; all is saved: run the same command again to go on\n"
+    assert (
+        said
+        == "freetickets: stopped; everything is saved: run the same command again to continue\n"
+    )
     assert [part(run, number).holder for number in (1, 2)] == [None, None]
     assert cli(*command("dst", long), "-o", run).code == 0  # without --jobs
     assert_same(run, serial("dst", long))

@@ -147,7 +147,7 @@ def test_what_one_run_is_says_that_nothing_is_side_by_side(
 ) -> None:
     answer = cli(*command("edst"), "-o", tmp_path, "--jobs", 2)
     assert answer.code == 0
-    assert answer.err == "warning: edst is one run: there is nothing to train side by side\n"
+    assert answer.err == "warning: edst is a single run: there is nothing to train side by side\n"
 
 
 def test_a_run_waits_for_what_it_starts_from() -> None:
@@ -167,9 +167,9 @@ def test_a_run_waits_for_what_it_starts_from() -> None:
     [
         ("--jobs 0", "--jobs 0: give 1 or more"),
         ("--launcher locl", "unknown launcher 'locl': did you mean 'local'?"),
-        ("--launcher ray --jobs 2", "--jobs is for --launcher local"),
-        ("--jobs 2 --address auto", "--address is for --launcher ray"),
-        ("--gpus-per-task 1", "--gpus-per-task is for --launcher ray"),
+        ("--launcher ray --jobs 2", "--jobs is only for --launcher local"),
+        ("--jobs 2 --address auto", "--address is only for --launcher ray"),
+        ("--gpus-per-task 1", "--gpus-per-task is only for --launcher ray"),
         ("--launcher ray --cpus-per-task -1", "--cpus-per-task -1: give 0 or more"),
     ],
 )

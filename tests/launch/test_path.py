@@ -25,7 +25,7 @@ NETS = """
 from torch import nn
 def build(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
 """
-FLAGS = "--epochs 2 --tickets 2 --batch-size 32 --backend masked --interval 4 --quiet"
+FLAGS = "--epochs 4 --tickets 2 --batch-size 16 --backend masked --quiet"
 
 Train = Callable[[str], subprocess.CompletedProcess[str]]
 
@@ -51,6 +51,7 @@ def train(marker: Path, images_npz: Path) -> Train:
     script.parent.mkdir()
     script.write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(Path(freetickets.__file__).parents[1])}
+    environment["RAY_ADDRESS"] = "local"  # not the cluster of another test, whose nodes are killed
     command = [sys.executable, str(script), "train", "dst", "--dataset", str(images_npz)]
     command += [*FLAGS.split(), "--output", "run"]
 

@@ -40,5 +40,5 @@ def test_attacks_that_do_not_fit_are_refused() -> None:
         attack_scores([], LABELS)
     with pytest.raises(FreeTicketsError, match="same shape"):
         transfer_matrix([PARTS[0], PARTS[1][:2]], LABELS)
-    with pytest.raises(FreeTicketsError, match="50 predictions need as many labels"):
+    with pytest.raises(FreeTicketsError, match="50 predictions need 50 labels"):
         attack_scores(PARTS, LABELS[:3])

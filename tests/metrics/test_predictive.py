@@ -20,6 +20,7 @@ from freetickets.metrics import (
     ensemble_log_probs,
     member_nll,
     nll,
+    novelty,
     reliability,
     restrict_classes,
     risk_coverage,
@@ -146,11 +147,11 @@ def test_the_ensemble_is_at_least_as_likely_as_its_members_on_average() -> None:
         (np.zeros((3, 2)), [0, 1, 1], "must have the shape"),
         (np.zeros((0, 3, 2)), [0, 1, 1], "must have the shape"),
         (np.zeros((1, 0, 2)), np.zeros(0, int), "must have the shape"),
-        (np.zeros((1, 3, 2)), [0, 1], "3 predictions need as many labels"),
-        (np.zeros((1, 2, 2)), [[0], [1]], "2 predictions need as many labels"),
-        (np.zeros((1, 2, 2)), [0, 2], "labels must lie in 0 to 1; they go from 0 to 2"),
-        (np.zeros((1, 2, 2)), [-1, 1], "they go from -1 to 1"),
-        (np.zeros((1, 2, 2)), [0.7, 1.0], "labels must be integers"),
+        (np.full((1, 3, 2), -np.log(2)), [0, 1], "3 predictions need 3 labels"),
+        (np.full((1, 2, 2), -np.log(2)), [[0], [1]], "2 predictions need 2 labels"),
+        (np.full((1, 2, 2), -np.log(2)), [0, 2], "labels must lie in 0 to 1; they go from 0 to 2"),
+        (np.full((1, 2, 2), -np.log(2)), [-1, 1], "they go from -1 to 1"),
+        (np.full((1, 2, 2), -np.log(2)), [0.7, 1.0], "labels must be integers"),
         (np.full((1, 2, 2), np.nan), [0, 1], "must be log-probabilities"),
         (np.full((1, 2, 2), 0.5), [0, 1], "must be log-probabilities"),
         (np.full((1, 2, 2), np.inf), [0, 1], "must be log-probabilities"),
@@ -193,6 +194,22 @@ def test_member_nll_is_the_mean_of_the_members(shape: tuple[int, int, int]) -> N
     assert nll(logs, labels) <= member_nll(logs, labels) + 1e-12
 
 
+@pytest.mark.parametrize("shift", [-0.5, -5.0, -0.02])
+def test_logits_and_what_else_is_not_normalised_are_refused(shift: float) -> None:
+    logs = np.log(np.full((2, 5000, 4), 0.25)) + shift
+    for metric in (nll, ece, brier, accuracy):
+        with pytest.raises(FreeTicketsError, match=r"add up to 0\..* subtract the log-sum-exp"):
+            metric(logs, np.zeros(5000, int))
+    with pytest.raises(FreeTicketsError, match="add up to"):
+        novelty(logs)
+
+
+def test_half_precision_is_normalised_enough() -> None:
+    logits = np.random.default_rng(0).normal(size=(1, 200, 1000)).astype(np.float16)
+    logs = (logits - np.log(np.exp(logits.astype(float)).sum(-1, keepdims=True))).astype(np.float16)
+    assert 5 < nll(logs, np.zeros(200, int)) < 10
+
+
 def test_restricted_classes_are_renormalised_for_each_member() -> None:
     logs, _ = draw(3, 40, 10)
     kept = [7, 0, 4]
@@ -209,7 +226,7 @@ def test_restricting_to_all_classes_changes_nothing_and_the_input_stays() -> Non
 
 
 def test_restricted_classes_keep_probabilities_that_a_float_can_not_hold() -> None:
-    logs = np.array([[[0.0, -1000.0, -1001.0], [0.0, -np.inf, -np.inf], [0.0, -np.inf, -3.0]]])
+    logs = np.array([[[0.0, -1000.0, -1001.0], [0.0, -np.inf, -np.inf], [0.0, -np.inf, -30.0]]])
     found = np.exp(restrict_classes(logs, [1, 2]))[0]
     more = 1 / (1 + np.exp(-1.0))
     np.testing.assert_allclose(found, [[more, 1 - more], [0.5, 0.5], [0.0, 1.0]], atol=1e-12)

@@ -88,5 +88,5 @@ def test_only_its_bias_is_trained() -> None:
 
 @pytest.mark.parametrize("shape", [(4, 12), (4, 1, 8, 8)])
 def test_other_inputs_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(FreeTicketsError, match="wants images of 3 channels, not inputs of shape"):
+    with pytest.raises(FreeTicketsError, match="needs images with 3 channels, not inputs of shape"):
         Whitening(3).prepare_on(torch.zeros(shape))

@@ -321,6 +321,7 @@ def _write_trajectory(folder: Path, fake: Fake, classes: int, samples: int = 40)
             end = _predict(fake, samples, classes, step / 10, stream=step).log_probs[ticket - 1]
             number = first + step
             info = {
+                "kind": "trajectory",
                 "dataset": "cifar10",
                 "combine": "probabilities",
                 "run": run,

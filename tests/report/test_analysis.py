@@ -39,9 +39,7 @@ def test_all_of_it_agrees_with_the_saved_scores(run, analysis):
     assert analysis.sizes.member_accuracy[-1] == pytest.approx(run.member_mean.accuracy)
     assert analysis.sizes.kl[-1] == pytest.approx(run.results.diversity.kl)
     for name, found in analysis.unfamiliar.items():
-        assert found.auroc == pytest.approx(
-            run.results.unknown[name].scores["max_probability"].auroc
-        )
+        assert found.auroc == pytest.approx(run.results.ood[name].scores["max_probability"].auroc)
 
 
 def test_the_first_size_is_the_first_member_alone(run, analysis):

@@ -147,7 +147,7 @@ def chromium(tmp_path_factory):
 def browse(chromium):
     """Shows a page in frames of some widths; returns what each measures."""
 
-    def show(html, widths=(390, 1440), dark=False):
+    def show(html, widths=(390, 1200, 1440), dark=False):
         content = escape(html)
         frames = "".join(
             f'<iframe style="border:0;width:{width}px;height:900px" srcdoc="{content}"></iframe>'
@@ -173,16 +173,16 @@ def dark(browse, full_html):
     return browse(full_html, dark=True)
 
 
-def test_every_section_fits_phones_and_desks(light):
-    phone, desk = light
-    assert (phone["width"], desk["width"]) == (390, 1440)
+def test_every_section_fits_phones_laptops_and_desks(light):
+    phone, laptop, desk = light
+    assert [shown["width"] for shown in light] == [390, 1200, 1440]
     for shown in light:
         assert shown["content"] <= shown["width"]
         assert shown["outside"] == []
         assert shown["text"] >= 13
         assert all(300 < width <= shown["width"] for width in shown["figures"])
     assert "main" in phone["scrolling"]
-    assert desk["scrolling"] == []
+    assert laptop["scrolling"] == desk["scrolling"] == []
 
 
 def test_no_text_of_a_figure_is_cut_or_covered(light):
@@ -192,7 +192,7 @@ def test_no_text_of_a_figure_is_cut_or_covered(light):
 
 
 def test_the_contents_lead_somewhere(light):
-    assert [shown["lost"] for shown in light] == [0, 0]
+    assert [shown["lost"] for shown in light] == [0, 0, 0]
 
 
 def test_all_text_stands_out_on_light_and_dark_pages(light, dark):
@@ -203,7 +203,7 @@ def test_all_text_stands_out_on_light_and_dark_pages(light, dark):
 
 
 def test_a_figure_is_saved_in_the_colours_that_it_has(light, dark):
-    for (shown, _), ground in ((light, "#ffffff"), (dark, "#15181c")):
+    for (shown, *_), ground in ((light, "#ffffff"), (dark, "#15181c")):
         saved = shown["saved"]
         assert saved["count"] == len(shown["figures"])
         assert re.fullmatch(r"[a-z0-9-]+-\d+\.svg", saved["name"])

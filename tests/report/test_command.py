@@ -75,7 +75,7 @@ def test_a_reference_that_is_no_run_is_one_line_and_code_2(folders, tmp_path, ca
     page = tmp_path / "page.html"
     assert main(["report", *map(str, folders), "-o", str(page), "--reference", "dst"]) == 2
     assert capsys.readouterr().err == (
-        "freetickets: the reference 'dst' is none of the runs: give one of edst, dense\n"
+        "freetickets: the reference 'dst' is not one of the runs: give one of edst, dense\n"
     )
     assert not page.exists()
 

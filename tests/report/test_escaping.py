@@ -14,9 +14,10 @@ import pytest
 from freetickets.config import read_run_config
 from freetickets.experiments import load
 from freetickets.experiments.page import write
+from freetickets.reading import read_json
 from freetickets.report import comparison_page, read_runs
 from freetickets.seal import open_table, open_text, seal_table, seal_text
-from freetickets.storage import read_json, write_json
+from freetickets.storage import write_json
 
 from ..experiments.invented import invent_results
 from .fake_runs import FAKES, write_fake

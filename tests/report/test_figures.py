@@ -177,10 +177,10 @@ def test_any_name_can_be_drawn(write_run, name):
 
 
 def test_scores_that_are_not_finite_are_left_out(write_run):
-    broken = scores(0.5, float("inf"))
+    broken = {**scores(0.5), "nll": None}
     metrics = {"members": [broken, broken], "member_mean": broken, "ensemble": broken}
     some = {"members": [broken, scores(0.5)], "member_mean": broken}
-    log = log_rows(train_loss="nan", validation_loss="inf")
+    log = log_rows(validation_loss="")
     runs = read_runs([write_run("a", metrics=metrics, log=log), write_run("b", metrics=some)])
     assert "a" not in texts(cost_against_quality(runs)[1])
     assert "b" in texts(cost_against_quality(runs)[1])

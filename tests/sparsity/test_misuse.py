@@ -6,7 +6,7 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 from torch import nn
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, prune
 
 from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import Score, Sparsifier, select_weights
@@ -51,11 +51,48 @@ def test_two_sparsifiers_may_share_an_optimizer_if_their_weights_differ(backend:
     assert zeros == [300, 135]
 
 
-def test_a_parametrized_weight_is_refused_unless_excluded() -> None:
-    model = nn.Sequential(parametrizations.weight_norm(nn.Linear(4, 4)), nn.Linear(4, 4))
-    with pytest.raises(FreeTicketsError, match=r"'0\.weight' is parametrized"):
+def weight_normed(layer: nn.Module) -> nn.Module:
+    with pytest.warns(FutureWarning):
+        return nn.utils.weight_norm(layer)
+
+
+def pruned(layer: nn.Module) -> nn.Module:
+    return prune.random_unstructured(layer, "weight", amount=0.5)
+
+
+@pytest.mark.parametrize("compute", [parametrizations.weight_norm, weight_normed, pruned])
+def test_a_weight_that_is_computed_from_others_is_refused_with_advice_that_works(
+    compute: Any,
+) -> None:
+    model = nn.Sequential(compute(nn.Linear(4, 4)), nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(FreeTicketsError, match=r"or leave it dense with exclude=\['0\.weight'\]"):
+        Sparsifier(model, optimizer)
+    sparsifier = Sparsifier(model, optimizer, exclude=["0.weight"])
+    assert [row.name for row in sparsifier.statistics()] == ["1.weight"]
+
+
+def test_a_computed_matrix_of_a_recurrent_layer_is_refused_too() -> None:
+    model = parametrizations.weight_norm(nn.LSTM(4, 4), "weight_hh_l0")
+    with pytest.raises(FreeTicketsError, match=r"'weight_hh_l0' is computed from others"):
         select_weights(model)
-    assert list(select_weights(model, exclude="0*")) == ["1.weight"]
+    assert list(select_weights(model, exclude="weight_hh_l0")) == ["weight_ih_l0"]
+
+
+def test_a_network_whose_pruning_was_made_permanent_trains_on_with_its_topology() -> None:
+    model = nn.Sequential(pruned(nn.Linear(8, 8)), nn.Linear(8, 4))
+    with pytest.raises(FreeTicketsError, match=r"prune\.remove"):
+        select_weights(model)
+    prune.remove(model[0], "weight")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    sparsifier = Sparsifier(model, optimizer, topology="given")
+    assert sparsifier.statistics()[0].nonzeros == 32
+
+
+def test_an_optimizer_that_is_none_is_refused() -> None:
+    model, _ = make()
+    with pytest.raises(FreeTicketsError, match=r"a Sequential is no torch\.optim optimizer"):
+        Sparsifier(model, model)
 
 
 def test_one_selector_needs_no_list() -> None:

@@ -164,7 +164,7 @@ def test_a_diverged_weight_is_refused_and_leaves_the_topology_alone():
 
 
 def test_reserves_are_refused_where_they_can_not_be():
-    with pytest.raises(FreeTicketsError, match="'sparse' is not possible with reserve"):
+    with pytest.raises(FreeTicketsError, match="does not go with reserve"):
         prepared(backend="sparse")
     with pytest.raises(FreeTicketsError, match="reserve goes with neither"):
         prepared(pruning=lambda step: None)

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from freetickets.kernels.adopted import AdoptedLinear
+from freetickets.kernels.library import available
 from freetickets.sparsity import Exploration, Sparsifier
 
 SETTINGS = {
@@ -196,3 +198,33 @@ def test_fused_optimizers_keep_the_promise(name):
         sparsifier.step()
         inactive_are_zero(sparsifier, model, optimizer)
         optimizer.zero_grad()
+
+
+@pytest.mark.skipif(not available(), reason="the sparse kernels are not built")
+@pytest.mark.parametrize("name", sorted(KNOWN & set(SETTINGS)))
+def test_a_loop_with_two_lines_trains_like_masked_under_auto(name, skipping_zeros):
+    ends = []
+    for backend in ("auto", "masked"):
+        model, inputs, targets = problem()
+        optimizer = getattr(torch.optim, name)(model.parameters(), **SETTINGS[name])
+        sparsifier = Sparsifier(
+            model, optimizer, 0.6, distribution="uniform",
+            exploration=Exploration(0.3, interval=3), backend=backend,
+        )  # fmt: skip
+
+        def loss_of(model=model, optimizer=optimizer, inputs=inputs, targets=targets):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(inputs), targets)
+            loss.backward()
+            return loss
+
+        for _ in range(7):
+            optimizer.step(loss_of)
+            sparsifier.step()
+        inactive_are_zero(sparsifier, model, optimizer)
+        assert isinstance(model[0], AdoptedLinear) == (backend == "auto")
+        ends.append((sparsifier.digest, model.state_dict()))
+    (mine, weights), (theirs, expected) = ends
+    assert mine == theirs
+    for key, value in expected.items():
+        torch.testing.assert_close(weights[key], value, rtol=2e-3, atol=1e-4)

@@ -198,13 +198,17 @@ def test_given_masks_are_checked():
     assert run.counts == {name: int(mask.sum()) for name, mask in good.items()}
     bad = {name: mask.clone() for name, mask in good.items()}
     bad["5.weight"][0] = True
-    with pytest.raises(FreeTicketsError, match=r"'5.weight' has not the structure 'fan-in': give"):
+    with pytest.raises(
+        FreeTicketsError, match=r"'5.weight' does not have the structure 'fan-in': give"
+    ):
         Run("fan-in", topology=bad)
     whole = {**good, "7.weight": torch.ones(3, 16, dtype=torch.bool)}
     assert "7.weight" not in Run("fan-in", topology=whole).counts
     misfit = torch.zeros(3, 16, dtype=torch.bool)
     misfit[0] = True
-    with pytest.raises(FreeTicketsError, match=r"'7.weight' has not the structure 'block-4x4'"):
+    with pytest.raises(
+        FreeTicketsError, match=r"'7.weight' does not have the structure 'block-4x4'"
+    ):
         Run("block-4x4", topology={"7.weight": misfit})
 
 
@@ -246,7 +250,7 @@ def test_a_saved_topology_without_the_structure_is_refused_and_changes_nothing()
     state = other.sparsifier.state_dict()
     state["topology"] = {name: state["topology"][name] for name in run.counts}
     state["ever_active"] = {name: state["ever_active"][name] for name in run.counts}
-    with pytest.raises(FreeTicketsError, match="has not the structure 'fan-in'"):
+    with pytest.raises(FreeTicketsError, match="does not have the structure 'fan-in'"):
         run.sparsifier.load_state_dict(state)
     assert run.sparsifier.digest == digest
 

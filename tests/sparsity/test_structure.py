@@ -253,8 +253,12 @@ def test_scores_that_single_precision_cannot_tell_apart_are_told_apart():
 @pytest.mark.parametrize(
     ("name", "shape", "match"),
     [
-        ("2:4", (16, 3, 3, 3), r"2:4 needs a multiple of 4 inputs, which shape \(16, 3, 3, 3\)"),
-        ("block-4x4", (10, 64), r"multiples of 4 outputs and 4 inputs, which shape \(10, 64\)"),
+        (
+            "2:4",
+            (16, 3, 3, 3),
+            r"2:4 needs a multiple of 4 inputs, but the shape is \(16, 3, 3, 3\)",
+        ),
+        ("block-4x4", (10, 64), r"multiples of 4 outputs and 4 inputs, not a shape of \(10, 64\)"),
         ("block-4x4", (64, 3, 3, 3), "exclude the layer"),
     ],
 )

@@ -42,7 +42,7 @@ def queue(tool: Any, tmp_path: Path) -> Any:
 
 def write_record(folder: Path, cell: str, seed: int = 0, accuracy: float = 0.5) -> Path:
     record = {
-        "cell": cell, "seed": seed, "method": "dense", "options": {}, "ledger": {},
+        "cell": cell, "seed": seed, "method": "dense", "options": {}, "ledger": {"members": 2},
         "metrics": {"ensemble": {"accuracy": accuracy}}, "first": {},
     }  # fmt: skip
     rows, logs = np.zeros((2, 4), np.int64), np.full((2, 4), -0.5)

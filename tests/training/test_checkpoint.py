@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from freetickets.storage import DamagedFileError, save_tree
+from freetickets.errors import DamagedFileError
+from freetickets.storage import save_tree
 from freetickets.training.checkpoint import Checkpoints
 
 

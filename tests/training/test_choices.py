@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 import freetickets as ft
+from freetickets.errors import DamagedFileError
 from freetickets.kernels import library
 from freetickets.kernels.layers import SparseConv2d
 from freetickets.methods import Method
-from freetickets.storage import DamagedFileError
 from freetickets.training.folder import read_choices
 from freetickets.training.progress import Reporter
 from freetickets.training.session import Session
@@ -153,7 +153,7 @@ def test_on_another_machine_the_ways_are_kept_and_a_line_says_so(
     assert after["kernels"] == ["baseline", "avx2"]
     assert after["ways"].items() >= before["ways"].items()
     assert {**after, "kernels": 0, "ways": 0} == {**before, "kernels": 0, "ways": 0}
-    (line,) = lines
+    (line,) = [line for line in lines if "explores" not in line]
     assert "has used the baseline kernels so far and goes on with the avx2 ones" in line
 
 

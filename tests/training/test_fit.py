@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,15 @@ class Scaled(Net):
 # ---- networks
 
 
+def test_the_options_of_fit_are_in_its_signature_and_its_help() -> None:
+    for fit in (ft.EDST().fit, ft.EDST.fit, ft.Static(tickets=2).fit):
+        options = inspect.signature(fit).parameters
+        assert {"quiet", "output", "epochs", "lr", "seed", "device"} <= set(options)
+        assert options["seed"].default == Config().seed
+        assert "method" not in inspect.signature(ft.EDST().fit).parameters
+        assert "recipe `small`" in inspect.getdoc(fit)
+
+
 def test_a_network_is_trained_as_a_copy_from_its_own_values(features: Features) -> None:
     network = Net()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
@@ -69,7 +79,7 @@ def test_several_networks_made_of_one_are_each_initialised_anew(features: Featur
 
 
 def test_a_network_that_can_not_be_initialised_anew_needs_a_factory(features: Features) -> None:
-    with pytest.raises(FreeTicketsError, match="can't be initialised anew: pass a factory"):
+    with pytest.raises(FreeTicketsError, match="can't be initialised again: pass a factory"):
         DST.fit(Scaled(), features, **SMALL)
     assert len(DST.fit(Scaled, features, **SMALL)) == 2
     assert len(EDST.fit(Scaled(), features, **SMALL)) == 2  # one network, nothing to make anew
@@ -161,7 +171,7 @@ def test_images_of_one_colour_can_be_trained_on() -> None:
 def test_a_data_set_by_name_is_its_training_split(monkeypatch: pytest.MonkeyPatch) -> None:
     full = ft.data.load("fashion-mini", "train")
     few = full.subset(range(200))
-    monkeypatch.setattr("freetickets.training.fit.data.load", lambda *_: few)
+    monkeypatch.setattr("freetickets.data.given.load", lambda *_: few)
     ensemble = EDST.fit("mlp-8", "fashion-mini", **SMALL)
     assert ensemble.classes[0] == ft.data.get_spec("fashion-mini").classes[0]
     assert ensemble.info["dataset"] == "fashion-mini"
@@ -187,7 +197,7 @@ def test_the_image_size_of_a_folder_is_the_networks(tmp_path: Path) -> None:
     ("data", "message"),
     [
         ((torch.zeros(4, 2), torch.tensor([0, 1, -1, 0])), "label -1"),
-        ((torch.zeros(4, 2), torch.tensor([0.0, 1, 1, 0])), "labels are integers"),
+        ((torch.zeros(4, 2), torch.tensor([0.0, 1.5, 1, 0])), "y has the value 1.5, which is no"),
         ((torch.zeros(4, 2), torch.tensor([0, 1, 1])), "4 inputs but 3 labels"),
         ((torch.full((4, 2), torch.nan), torch.tensor([0, 1, 1, 0])), "not finite"),
         ((torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64)), "empty"),
@@ -211,6 +221,242 @@ def test_labels_that_a_data_set_has_no_class_for_are_one_line(tmp_path: Path) ->
     )  # fmt: skip
     with pytest.raises(FreeTicketsError, match="label 2, but only 2 classes"):
         EDST.fit("mlp-8", str(tmp_path / "a.npz"), **SMALL)
+
+
+class Noisy(Dataset[Any]):
+    """Samples that are augmented by chance each time they are read."""
+
+    def __init__(self, features: Features, noise: float = 1.0) -> None:
+        self._features, self._noise = features, noise
+
+    def __len__(self) -> int:
+        return len(self._features[1])
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        x, y = self._features
+        shift = random.random() + np.random.rand() - 1  # noqa: NPY002
+        return x[index] + self._noise * (torch.randn(6) + shift), int(y[index])
+
+
+class Recorded(Noisy):
+    """Keeps what it gave."""
+
+    def __init__(self, features: Features) -> None:
+        super().__init__(features)
+        self.given: dict[int, set[float]] = {}
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        sample = super().__getitem__(index)
+        self.given.setdefault(index, set()).add(float(sample[0][0]))
+        return sample
+
+
+def test_the_random_transforms_of_a_dataset_live(features: Features) -> None:
+    dataset = Recorded(features)
+    ft.Dense().fit("mlp-8", dataset, validation=0.0, **SMALL)
+    assert {len(values) for values in dataset.given.values()} == {3}  # one in each epoch
+
+
+def test_workers_don_t_change_what_a_dataset_trains(features: Features) -> None:
+    weights = [
+        EDST.fit("mlp-8", Noisy(features), workers=workers, **SMALL).tickets[0].state["fc1.weight"]
+        for workers in (0, 2)
+    ]
+    assert torch.equal(*weights)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_generators_of_the_user_are_left_alone_by_a_dataset(
+    features: Features, workers: int
+) -> None:
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    ensemble = ft.Dense().fit("mlp-8", Noisy(features), workers=workers, **SMALL)
+    ensemble.predict(Noisy(features))
+    after = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    assert torch.equal(states[0], after[0])
+    assert states[1:] == after[1:]
+
+
+def test_a_dataset_that_draws_otherwise_is_another_one(features: Features, tmp_path: Path) -> None:
+    ft.Dense().fit("mlp-8", Noisy(features), output=tmp_path, **SMALL)
+    with pytest.raises(FreeTicketsError, match=r"other settings \(dataset: dataset-\w+ -> data"):
+        ft.Dense().fit("mlp-8", Noisy(features, noise=2.0), output=tmp_path, **SMALL)
+
+
+class Frame:
+    """A data frame, as far as anyone can tell."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = np.asarray(values)
+
+    def to_numpy(self) -> np.ndarray:
+        return self._values
+
+
+def test_a_data_frame_is_trained_on_and_predicted(features: Features) -> None:
+    x, y = features
+    names = np.array(["ant", "bee", "cat"])
+    ensemble = EDST.fit("mlp-8", (Frame(x), Frame(names[y])), **SMALL)
+    arrays = EDST.fit("mlp-8", (x, y), **SMALL)
+    assert ensemble.classes == ("ant", "bee", "cat")
+    assert np.array_equal(ensemble.predict(Frame(x)), names[arrays.predict(x)])
+    assert np.array_equal(ensemble.predict_proba(Frame(x)), arrays.predict_proba(x))
+
+
+@pytest.mark.parametrize("values", [[1, 2, 3], ["a", "b", "c"], [5, 7, 100]], ids=str)
+def test_labels_make_no_class_that_nobody_has_and_come_back_as_they_were(
+    features: Features, tmp_path: Path, values: list[Any]
+) -> None:
+    x, y = features
+    labels = np.array(values)[y]
+    trained = ft.Dense().fit("mlp-8", (x, labels), output=tmp_path, **{**SMALL, "epochs": 20})
+    for ensemble in (trained, ft.load(tmp_path)):
+        assert ensemble.classes == tuple(map(str, values))
+        assert ensemble.predict_proba(x).shape == (60, 3)
+        found = ensemble.predict(x)
+        assert found.dtype.kind == labels.dtype.kind
+        assert (found == labels).mean() > 0.8
+    calibrated = trained.calibrate(x, labels)
+    assert calibrated.temperature == trained.calibrate(x, np.array(values)[y.tolist()]).temperature
+    with pytest.raises(FreeTicketsError, match="no class of the training data"):
+        trained.calibrate(x, ["z"] * 60)
+
+
+def test_booleans_are_labels(features: Features) -> None:
+    x, y = features
+    ensemble = ft.Dense().fit("mlp-8", (x, y == 1), **SMALL)
+    assert ensemble.classes == ("False", "True")
+    assert ensemble.predict(x).dtype == bool
+
+
+def test_a_network_with_more_outputs_than_classes_names_none_that_is_not_there(
+    features: Features,
+) -> None:
+    x, y = features
+    ensemble = ft.Dense().fit(nn.Linear(6, 9), (x, np.array(["a", "b"])[y % 2]), **SMALL)
+    assert set(ensemble.predict(x)) <= {"a", "b"}
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (8, 8, 3), (3, 8, 8)], ids=str)
+def test_images_in_any_layout_are_predicted_as_they_were_trained_on(shape: tuple[int, ...]) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (40, *shape), dtype=np.uint8)
+    ensemble = ft.Dense().fit("mlp-8", (images, np.arange(40) % 2), **SMALL)
+    channels_first = ft.data.arrays(images, np.arange(40)).inputs
+    expected = ensemble.predict_proba(channels_first)
+    assert np.array_equal(ensemble.predict_proba(images), expected)
+    assert np.array_equal(ensemble.predict_proba(Pairs(images, [0] * 40)), expected)
+
+
+def test_nan_is_refused_at_prediction_as_in_training(features: Features) -> None:
+    x = features[0].clone()
+    ensemble = ft.Dense().fit("mlp-8", features, **SMALL)
+    x[50, 2] = torch.nan
+    for call in (ensemble.predict, ensemble.predict_proba, ensemble.uncertainty):
+        with pytest.raises(FreeTicketsError, match="not finite: remove NaN and infinity"):
+            call(x)
+
+
+class Words(nn.Module):
+    """Looks up vectors for token ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(9, 8), nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.embedding(x).mean(1))
+
+
+def test_integers_go_to_a_network_that_begins_with_an_embedding(tmp_path: Path) -> None:
+    tokens = np.random.default_rng(0).integers(0, 9, (60, 5))
+    labels = (tokens == 4).any(1)
+    ensemble = EDST.fit(Words, (tokens, labels), output=tmp_path, lr=0.5, epochs=30, quiet=True)
+    assert (ensemble.predict(tokens) == labels).mean() > 0.85
+    again = ft.load(tmp_path, Words)
+    assert np.array_equal(again.predict_proba(tokens.tolist()), ensemble.predict_proba(tokens))
+    np.testing.assert_allclose(again.compile().predict_proba(tokens), again.predict_proba(tokens))
+    for inputs, message in [
+        (tokens / 2, "was trained on integers"),
+        (tokens + 90, "can't look up all integers from 9. to 98"),
+    ]:
+        with pytest.raises(FreeTicketsError, match=message):
+            again.predict(inputs)
+    with pytest.raises(FreeTicketsError, match="can't look up all integers"):
+        EDST.fit(Words, (tokens + 1, labels), epochs=3, quiet=True)
+
+
+def test_the_integers_of_a_table_are_numbers_to_other_networks(features: Features) -> None:
+    x, y = (features[0] * 10).round(), features[1]
+    integers = EDST.fit("mlp-8", (x.long(), y), **SMALL)
+    floats = EDST.fit("mlp-8", (x, y), **SMALL)
+    assert np.array_equal(integers.predict_proba(x.long()), floats.predict_proba(x))
+
+
+# ---- validation data
+
+
+def test_own_validation_data_is_what_is_validated_on(features: Features, tmp_path: Path) -> None:
+    x, y = features
+    other = (x[:30] + 1, y[:30])
+    ensemble = ft.Dense().fit(
+        "mlp-8", features, validation_data=other, output=tmp_path / "a", **SMALL
+    )
+    (ticket,) = ensemble.tickets
+    probs = ensemble.predict_proba(other[0])
+    assert ticket.info["validation_accuracy"] == (probs.argmax(1) == other[1].numpy()).mean()
+    loss = -np.log(probs[np.arange(30), other[1]]).mean()
+    assert ticket.info["validation_loss"] == pytest.approx(loss, rel=1e-5)
+    plain = ft.Dense().fit("mlp-8", features, validation=0.0, **SMALL)  # all of it is trained on
+    assert torch.equal(ticket.state["fc1.weight"], plain.tickets[0].state["fc1.weight"])
+
+
+def test_own_validation_data_may_be_of_any_kind(features: Features, tmp_path: Path) -> None:
+    x, y = features
+    np.savez(tmp_path / "v.npz", x=x.numpy()[:20], y=y.numpy()[:20])
+    kinds: list[Any] = [
+        (x[:20], y[:20]),
+        Split(x[:20], y[:20]),
+        TensorDataset(x[:20], y[:20]),
+        Pairs(x[:20], y[:20].tolist()),
+        str(tmp_path / "v.npz"),
+    ]
+    losses = {
+        ft.Dense()
+        .fit("mlp-8", features, validation_data=kind, **SMALL)
+        .tickets[0]
+        .info["validation_loss"]
+        for kind in kinds
+    }
+    assert len(losses) == 1
+
+
+@pytest.mark.parametrize(
+    ("other", "settings", "message"),
+    [
+        ((torch.zeros(4, 5), [0, 1, 2, 0]), {}, r"validation data are .* shape \(5,\), the train"),
+        ((torch.zeros(4, 6), [0, 1, 2, 3]), {}, "the validation data has labels from 0 to 3, but"),
+        ((torch.zeros(4, 6), [0, 1, 2, 0]), {"validation": 0.2}, "leave out either"),
+        ("nowhere.npz", {}, r"no validation data at nowhere\.npz"),
+    ],
+)
+def test_validation_data_that_does_not_suit_is_one_line(
+    features: Features, other: Any, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(FreeTicketsError, match=message):
+        ft.Dense().fit("mlp-8", features, validation_data=other, **SMALL, **settings)
+
+
+def test_a_run_is_tied_to_its_validation_data(features: Features, tmp_path: Path) -> None:
+    x, y = features
+
+    def train(**more: Any) -> ft.Ensemble:
+        return ft.Dense().fit("mlp-8", features, output=tmp_path / "run", **SMALL, **more)
+
+    train(validation_data=(x[:20], y[:20]))
+    train(validation_data=(x[:20], y[:20]))
+    for more in ({"validation_data": (x[:30], y[:30])}, {}):
+        with pytest.raises(FreeTicketsError, match=r"other settings \(.*validation_data: arrays-"):
+            train(**more)
 
 
 # ---- settings
@@ -255,7 +501,7 @@ def test_nothing_is_written_without_an_output(
 
 
 def test_quiet_says_nothing(features: Features, capfd: pytest.CaptureFixture[str]) -> None:
-    EDST.fit("mlp-8", features, **SMALL)
+    replace(EDST, interval=None).fit("mlp-8", features, **SMALL)
     assert capfd.readouterr() == ("", "")
 
 
@@ -291,3 +537,22 @@ def test_some_samples_only_are_trained_on_and_paid_for(features: Features) -> No
     assert prices[9000] == prices[None]  # there are 5,000, as training will say
     with pytest.raises(FreeTicketsError, match="train_samples must be at least 1, not 0"):
         EDST.fit("mlp-8", features, **SMALL, train_samples=0)
+
+
+# ---- explorations
+
+
+@pytest.mark.parametrize(("options", "least"), [({}, 10), ({"interval": 200}, 0)])
+def test_a_few_hundred_rows_explore_or_one_line_says_that_they_do_not(
+    options: dict[str, int],
+    least: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = []
+    monkeypatch.setattr(ft.Sparsifier, "explore", lambda self, rate: found.append(self.steps))
+    x, y = torch.randn(500, 6), torch.arange(500) % 3
+    ft.DST(tickets=1, sparsity=0.5, **options).fit("mlp-8", (x, y), quiet=True)
+    assert len(found) == least
+    said = capsys.readouterr().err
+    assert said == "" if least else said.startswith("warning: a run of this plan explores its")

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -238,9 +239,9 @@ def test_a_reserve_costs_a_gradient_in_each_step(wrn: nn.Module) -> None:
 def test_a_network_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[nn.Module] = []
 
-    def watched(model: nn.Module, shape: tuple[int, ...]) -> dict[str, LayerCost]:
+    def watched(model: nn.Module, *shape: Any, **more: Any) -> dict[str, LayerCost]:
         counted.append(model)
-        return count_macs(model, shape)
+        return count_macs(model, *shape, **more)
 
     monkeypatch.setattr("freetickets.training.ledger.count_macs", watched)
     network = create_model("cnn", (3, 32, 32), 10)

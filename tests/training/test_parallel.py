@@ -148,7 +148,7 @@ def test_sigterm_on_one_rank_stops_all_and_the_run_goes_on_to_the_same_tickets(
     ranks = results[1][3]
     errors = [rank["troubles"]["errors"]["stopped"] for rank in ranks]
     assert len(set(errors)) == 1
-    assert errors[0].startswith("StoppedError: stopped in run 1 after step 8; all is saved")
+    assert errors[0].startswith("StoppedError: stopped in run 1 after step 8; everything is saved")
     for rank in ranks:
         assert same(rank["troubles"]["resumed"]["tickets"], rank["same"]["sgd, masked"]["tickets"])
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
+import random
 import re
 import signal
 import threading
@@ -15,11 +17,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 import freetickets as ft
-from freetickets.errors import FreeTicketsError, StoppedError
+from freetickets.errors import DamagedFileError, FreeTicketsError, StoppedError
 from freetickets.methods import Method
-from freetickets.storage import DamagedFileError
+from freetickets.storage import load_tree, save_tree
 from freetickets.training.progress import Reporter
 
 Features = tuple[Tensor, Tensor]
@@ -197,6 +200,85 @@ def test_images_are_augmented_and_whitened_alike_after_a_kill(
     assert_same_run(digests, tmp_path / "killed", tmp_path / "whole")
 
 
+class Noisy(Dataset[Any]):
+    """Samples that draw from all three generators each time they are read."""
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        x, y = self._features
+        shift = random.random() + np.random.rand()  # noqa: NPY002
+        return x[index] + torch.rand(6) + shift, int(y[index])
+
+
+def test_a_dataset_that_augments_by_chance_goes_on_the_same(
+    features: Features, tmp_path: Path, digests: Digests, at_step: Callable[..., None]
+) -> None:
+    def train(name: str, workers: int) -> None:
+        settings = {**SMALL, "checkpoint_seconds": 0, "workers": workers}
+        EDST.fit("mlp-8", Noisy(features), output=tmp_path / name, **settings)
+
+    EDST = METHODS["edst"]  # noqa: N806
+    train("whole", 0)
+    for steps, workers in ((1, 0), (8, 1), (3, 0)):
+        at_step(steps, kill)
+        random.seed(steps)  # whatever the process drew before
+        with pytest.raises(Killed):
+            train("killed", workers)
+    at_step(0, kill)
+    train("killed", 0)
+    assert_same_run(digests, tmp_path / "killed", tmp_path / "whole")
+
+
+class Residual(nn.Module):
+    """Weights of one shape, whatever is done with them."""
+
+    def __init__(self, act: nn.Module) -> None:
+        super().__init__()
+        self.first, self.act, self.last = nn.Linear(6, 6), act, nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(x + self.act(self.first(x)))
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_another_network_of_equal_shapes_is_not_taken_for_the_one_that_was_trained(
+    features: Features, tmp_path: Path, at_step: Callable[..., None], finished: bool
+) -> None:
+    settings = {**SMALL, "model_options": {}, "checkpoint_seconds": 0, "output": tmp_path}
+    if not finished:
+        at_step(5, kill)
+    with contextlib.suppress(Killed):
+        ft.Dense().fit(lambda: Residual(nn.ReLU()), features, **settings)
+    at_step(0, kill)
+    with pytest.raises(FreeTicketsError, match=r"was started with another network: .*--output"):
+        ft.Dense().fit(lambda: Residual(nn.Tanh()), features, **settings)
+    with pytest.raises(FreeTicketsError, match="was started with another network"):
+        ft.Dense().fit(Residual(nn.Tanh()), features, **settings)
+    ensemble = ft.Dense().fit(Residual(nn.ReLU()), features, **settings)  # the same, as an object
+    assert len(ensemble) == 1
+
+
+def test_runs_that_do_not_say_which_network_they_are_of_go_on(
+    features: Features, tmp_path: Path, at_step: Callable[..., None]
+) -> None:
+    settings = {**SMALL, "model_options": {}, "checkpoint_seconds": 0, "output": tmp_path}
+    at_step(5, kill)
+    with pytest.raises(Killed):
+        ft.Dense().fit(lambda: Residual(nn.ReLU()), features, **settings)
+    at_step(0, kill)
+    for file in (tmp_path / "checkpoint").iterdir():  # as older versions wrote it
+        tree = load_tree(file, "freetickets-checkpoint")
+        assert tree.pop("network")
+        tree.pop("validation_data")
+        save_tree(file, tree, "freetickets-checkpoint")
+    assert len(ft.Dense().fit(lambda: Residual(nn.ReLU()), features, **settings)) == 1
+
+
 def test_mixed_precision_goes_on_the_same(
     features: Features, tmp_path: Path, digests: Digests, at_step: Callable[..., None]
 ) -> None:
@@ -231,7 +313,9 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
         (9, "run 2 after step 8"),
     ]:
         at_step(steps, lambda: os.kill(os.getpid(), number))
-        with pytest.raises(StoppedError, match=f"{where}; all is saved .*run the same command"):
+        with pytest.raises(
+            StoppedError, match=f"{where}; everything is saved .*run the same command"
+        ):
             method.fit("mlp-8", features, output=tmp_path / "stopped", **SMALL)
         assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
     at_step(0, kill)
@@ -400,7 +484,7 @@ def test_another_network_of_ones_own_is_noticed(
 
     more = {"model_options": {}}
     half_a_run(at_step, METHODS["edst"], features, tmp_path, model=lambda: build(8), **more)
-    with pytest.raises(FreeTicketsError, match="of another network") as caught:
+    with pytest.raises(FreeTicketsError, match="with another network") as caught:
         METHODS["edst"].fit(lambda: build(9), features, output=tmp_path, **{**SMALL, **more})
     assert "\n" not in str(caught.value)
 
@@ -471,7 +555,7 @@ def test_a_disk_that_is_full_stops_in_one_line_and_space_lets_it_go_on(
 def test_the_time_of_all_lives_is_in_the_ledger(
     features: Features, tmp_path: Path, at_step: Callable[..., None]
 ) -> None:
-    from freetickets.storage import read_json
+    from freetickets.reading import read_json
 
     half_a_run(at_step, METHODS["edst"], features, tmp_path)
     before = read_json(tmp_path / "ledger.json")

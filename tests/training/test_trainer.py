@@ -342,8 +342,8 @@ class Explosive(nn.Module):
 def test_a_loss_that_is_not_finite_stops_in_one_line_and_leaves_earlier_tickets(
     features: Features, tmp_path: Path, digests: Callable[[Path], dict[str, str]]
 ) -> None:
-    # price() looks at a first network, the check of the factory at two more.
-    networks = iter([Explosive(1e9), Explosive(1e9), Explosive(1e9), Explosive(1e9), Explosive(9)])
+    # price() looks at a first network, the run's identity at another, the check at two more.
+    networks = iter([*(Explosive(1e9) for _ in range(5)), Explosive(9)])
     with pytest.raises(FreeTicketsError, match=r"not finite at step 10 of run 2 .*lower --lr") as e:
         ft.DST(tickets=2, sparsity=0.5).fit(
             lambda: next(networks), features, output=tmp_path, checkpoint_seconds=0, **SMALL
@@ -351,6 +351,22 @@ def test_a_loss_that_is_not_finite_stops_in_one_line_and_leaves_earlier_tickets(
     assert "\n" not in str(e.value)
     assert list(digests(tmp_path / "tickets")) == ["01.safetensors"]
     assert len(ft.load(tmp_path, lambda: Explosive(1e9), partial=True)) == 1
+
+
+def test_a_loss_that_has_diverged_but_is_finite_stops_and_leaves_the_checkpoint(
+    features: Features, tmp_path: Path
+) -> None:
+    wild = {**SMALL, "lr": 30.0, "momentum": 0.0, "checkpoint_seconds": 0, "output": tmp_path}
+    with pytest.raises(FreeTicketsError, match=r"has diverged: .* step \d+ of run 1 .*lower") as e:
+        ft.Dense().fit("mlp-8", features, **wild)
+    assert "\n" not in str(e.value)
+    assert list((tmp_path / "checkpoint").iterdir())
+    assert not (tmp_path / "tickets").exists()
+
+
+def test_guessing_is_counted_by_the_outputs_that_a_network_has(features: Features) -> None:
+    many = nn.Linear(6, 3000)  # whose first losses are more than ten times log 3 / 2
+    ft.Dense().fit(many, (features[0] * 4, features[1] % 2), lr=1e-6, **SMALL)
 
 
 @pytest.mark.parametrize(("validation", "lr"), [(0.0, 1e38), (0.2, 1e38), (0.2, 1e30)])

@@ -21,7 +21,7 @@ from freetickets.cli import main
 from freetickets.config import Config, read_config, read_run_config
 from freetickets.data import cifar, get_spec, load
 from freetickets.data.fashion import read_idx
-from freetickets.data.images import read_images, read_inputs
+from freetickets.data.images import read_images
 from freetickets.evaluation import Predictions
 from freetickets.evaluation.summary import summarise
 from freetickets.experiments import results
@@ -254,9 +254,7 @@ KINDS = {
         lambda f: read_images(f, (3, 9, 8), resize=True),
         sealed=False,
     ),
-    "npy": Kind(
-        _make_npy, ("x.npy",), lambda f: read_inputs([f / "x.npy"], (4, 1, 1)), sealed=False
-    ),
+    "npy": Kind(_make_npy, ("x.npy",), lambda f: read_images(f / "x.npy", (4, 1, 1)), sealed=False),
     "config": Kind(
         _make_config, ("mine.yaml",), lambda f: read_config(f / "mine.yaml"), sealed=False
     ),

@@ -20,8 +20,9 @@ from ..models import create_model
 from ..ticket import Ticket
 from ..training.checkpoint import Checkpoints
 from ..training.compute import Compute
-from ..training.folder import LOG_COLUMNS, plan_fingerprint
+from ..training.folder import plan_fingerprint
 from ..training.job import Job
+from ..training.log import LogRow
 from ..training.optimizer import OptimizerOptions
 from ..training.session import Session
 from ..training.state import State
@@ -95,7 +96,7 @@ class Training:
             step=self._last_step,
             tickets=self._plan.tickets - 1,
             best=best.pack(),
-            rows=[dict.fromkeys(LOG_COLUMNS, 1 / 3)] * math.ceil(run.epochs),
+            rows=[dict.fromkeys(LogRow.__dataclass_fields__, 1 / 3)] * math.ceil(run.epochs),
         )
 
     def step(self) -> None:

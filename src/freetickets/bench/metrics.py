@@ -104,7 +104,8 @@ def saved(settings: Settings) -> Iterator[Ratio | str]:
     members, samples, classes = logs.shape
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "predictions.npz")
-        Predictions(logs.astype(np.float32), labels, {"combine": "probabilities"}).save(path)
+        info = {"dataset": "drawn", "combine": "probabilities"}
+        Predictions(logs.astype(np.float32), labels, info).save(path)
         runs = [score_file(path) for _ in range(settings.repeats)]
     took = {name: float(np.median([run[name] for run in runs])) for name in runs[0]}
     for name, seconds in took.items():

@@ -23,7 +23,7 @@ class Step:
         model: The network's name.
         batch: The samples of a batch.
         sparsity: The share of zeros; 0 for a dense network.
-        backend: How a sparse network computes.
+        backend: How a sparse network computes; as in our own trainer, if not given.
         shape: Of a sample.
         ours: Whether a dense network runs on our kernels, and not on PyTorch's.
         distribution: Which layers have the zeros.
@@ -34,7 +34,7 @@ class Step:
         model: str,
         batch: int,
         sparsity: float = 0.0,
-        backend: Backend = "auto",
+        backend: Backend | None = None,
         shape: tuple[int, ...] = CIFAR,
         *,
         ours: bool = False,
@@ -48,7 +48,8 @@ class Step:
         self.sparsifier = (
             Sparsifier(
                 self.network, self.optimizer, sparsity,
-                distribution=distribution, exploration=None, backend=backend,
+                distribution=distribution, exploration=None,
+                backend=backend or ("sparse" if available() else "masked"),
             )
             if sparsity
             else None

@@ -33,6 +33,7 @@ _CURVES: tuple[tuple[Literal["erk", "uniform"], tuple[float, ...]], ...] = (
     ("uniform", (0.8, 0.9)),
 )
 _THEIRS, _OURS = "dense in PyTorch", "our dense"
+_LOOP = "in a loop of one's own"  # where layers keep their parameters: backend="auto"
 
 
 def masks(settings: Settings) -> Iterator[Ratio | str]:
@@ -100,7 +101,8 @@ def edst(settings: Settings) -> Iterator[Ratio | str]:
     """The training of a whole EDST ensemble against that of one dense model, PyTorch's and ours."""
     model, batch, repeats = _large(settings)
     sides = {f"sparse step S={s}": Step(model, batch, s) for _, s, _ in _ENSEMBLES}
-    timings = interleave({**sides, **_dense_steps(model, batch)}, repeats)
+    loop = {_LOOP: Step(model, batch, _ENSEMBLES[0][1], "auto")}
+    timings = interleave({**sides, **loop, **_dense_steps(model, batch)}, repeats)
     yield _our_dense(timings, model, batch, repeats)
     for side, (tickets, sparsity, limits) in zip(sides, _ENSEMBLES, strict=True):
         steps = _steps(tickets)
@@ -112,6 +114,13 @@ def edst(settings: Settings) -> Iterator[Ratio | str]:
                 factor=steps,
                 **limit._asdict(),
             )
+    tickets, sparsity, _ = _ENSEMBLES[0]
+    yield versus(timings, _LOOP, [_THEIRS]).ratio(
+        f"training a whole EDST ensemble of {tickets} {_LOOP} / ONE dense model {_where(_THEIRS)} "
+        f"({model}, batch {batch}, S={sparsity}, backend auto)",
+        repeats,
+        factor=_steps(tickets),
+    )
 
 
 def sparsity(settings: Settings) -> Iterator[Ratio | str]:
@@ -164,6 +173,7 @@ def small_nets(settings: Settings) -> Iterator[Ratio | str]:
         model, batch = settings.tiny(name), settings.batch_or(default)
         sides = {
             "sparse": Step(model, batch, 0.8, shape=shape),
+            _LOOP: Step(model, batch, 0.8, "auto", shape),
             **_dense_steps(model, batch, shape),
         }
         timings = interleave(sides, settings.repeats)
@@ -174,6 +184,11 @@ def small_nets(settings: Settings) -> Iterator[Ratio | str]:
                 settings.repeats,
                 **limit._asdict(),
             )
+        yield versus(timings, _LOOP, [_THEIRS]).ratio(
+            f"sparse step {_LOOP} / dense step {_where(_THEIRS)} "
+            f"({model}, batch {batch}, S=0.8, backend auto)",
+            settings.repeats,
+        )
 
 
 def _large(settings: Settings) -> tuple[str, int, int]:

@@ -22,7 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code: 0, 2 for a mistake, 130 if it was interrupted."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        parsed = make_parser(arguments).parse_args(arguments)
+        parser = make_parser(arguments)
+        if not arguments:
+            parser.print_help()
+            return 0
+        parsed = parser.parse_args(arguments)
         code: int = parsed.run(parsed) or 0
         sys.stdout.flush()
         return code

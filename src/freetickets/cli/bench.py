@@ -1,4 +1,4 @@
-"""Measure ratios on this machine: what sparse takes beside dense, layers and whole networks.
+"""Measure on this machine how long sparse layers and networks take, compared with dense ones.
 
 freetickets bench kernels
 freetickets bench train --only edst
@@ -26,44 +26,47 @@ _FIGURE = "sparsity"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this command."""
-    parser.add_argument("what", choices=list(NAMES), help="which benchmark")
+    parser.add_argument("what", choices=list(NAMES), help="the benchmark to run")
     measurements = "; ".join(f"{what}: {', '.join(names)}" for what, names in NAMES.items())
     parser.add_argument(
         "--only",
         action="append",
         metavar="NAME",
-        help=f"one measurement; may be given several times ({measurements}; "
-        f"{' and '.join(ON_REQUEST)} are measured only if they are named)",
+        help=f"run one measurement; can be repeated ({measurements}; "
+        f"{' and '.join(ON_REQUEST)} run only if named)",
     )
     parser.add_argument(
         "--repeats",
         type=int,
         default=10,
         metavar="INT",
-        help="runs of each side, fewer where one takes long (default: 10)",
+        help="repetitions of each side, fewer if one takes long (default: 10)",
     )
-    parser.add_argument("--threads", type=int, metavar="INT", help="default: all cores")
+    parser.add_argument(
+        "--threads", type=int, metavar="INT", help="number of threads (default: all cores)"
+    )
     parser.add_argument(
         "--batch-size",
         "-b",
         type=int,
         metavar="INT",
-        help="instead of those for which the bars are meant",
+        help="another batch size than the bars are meant for",
     )
     parser.add_argument(
         "--model",
         metavar="STR",
-        help="of edst, sparsity, memory and infer, instead of those for which the bars are meant",
+        help="for edst, sparsity, memory and infer: another model than the bars are meant for",
     )
     parser.add_argument(
         "--figure",
         metavar="FILE",
-        help=f"train: measure {_FIGURE}, alone unless --only names more; draw it (.svg, .png)",
+        help=f"for train: measure {_FIGURE} (only that, unless --only names more) and draw it as "
+        ".svg or .png",
     )
     parser.add_argument(
         "--small",
         action="store_true",
-        help="tiny layers and networks, to see that all works; the ratios mean nothing",
+        help="use tiny layers and networks, to see that everything works; the ratios mean nothing",
     )
 
 
@@ -136,7 +139,7 @@ def _measurements(parsed: argparse.Namespace) -> list[str]:
     if parsed.figure is None:
         return list(parsed.only or (name for name in known if name not in ON_REQUEST))
     if _FIGURE not in known:
-        raise FreeTicketsError("--figure is drawn by bench train only")
+        raise FreeTicketsError("--figure is only for bench train")
     return list(dict.fromkeys([*(parsed.only or ()), _FIGURE]))
 
 

@@ -1,4 +1,4 @@
-"""Compare finished runs on the terminal: the main table, and differences with their p-values.
+"""Compare finished runs in the terminal: the main table, and differences with p-values.
 
 freetickets compare runs/dense runs/edst --reference runs/dense
 """
@@ -14,7 +14,7 @@ from .report import add_reference
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this command."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="the folders of runs")
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="folders of runs")
     add_reference(parser)
 
 
@@ -54,4 +54,4 @@ def run(parsed: argparse.Namespace) -> None:
     elif found:
         print_differences(reference.name, found)
     elif len(runs) > 1:
-        print("no differences: evaluate the runs, so that their predictions are saved")
+        print("no differences to show: run evaluate for each run first, to save its predictions")

@@ -1,4 +1,4 @@
-"""Write the corrupted twin of a test set (CIFAR-10-C); run it again to go on.
+"""Write a corrupted copy of a test set, like CIFAR-10-C; run it again to continue.
 
 freetickets corrupt cifar10 --output data -j 2
 freetickets corrupt fashion-mini --output data --corruptions fog snow --samples 500
@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this command."""
-    parser.add_argument("dataset", metavar="DATASET", help="a name, or the path of your own images")
     parser.add_argument(
-        "--output", "-o", required=True, metavar="DIR", help="the set becomes a folder in it"
+        "dataset",
+        metavar="DATASET",
+        help="a name from `freetickets datasets`, or the path of your own images",
+    )
+    parser.add_argument(
+        "--output", "-o", required=True, metavar="DIR", help="folder to create the corrupted set in"
     )
     parser.add_argument(
         "--corruptions",
@@ -34,18 +38,28 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help=f"all19 (default), common15, or names: {', '.join(CORRUPTIONS)}",
     )
     parser.add_argument(
-        "--severities", nargs="+", type=int, default=SEVERITIES, metavar="N", help="(default: 1-5)"
+        "--severities",
+        nargs="+",
+        type=int,
+        default=SEVERITIES,
+        metavar="N",
+        help="severities, 1 to 5 (default: all)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the noise (default: %(default)s)"
+    )
     parser.add_argument(
         "--frost",
         metavar="DIR",
-        help="the published pictures of frost (default: frost/ in --data-dir, else synthetic)",
+        help="folder of the published frost pictures (default: frost/ in --data-dir, or else "
+        "synthetic frost)",
     )
-    parser.add_argument("--data-dir", help="where data sets lie")
+    parser.add_argument("--data-dir", help="folder of the data sets")
     parser.add_argument("--samples", type=int, metavar="N", help="only the first N images")
-    parser.add_argument("-j", "--workers", type=int, default=1, metavar="N", help="processes")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument(
+        "-j", "--workers", type=int, default=1, metavar="N", help="number of processes"
+    )
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def run(parsed: argparse.Namespace) -> None:
@@ -96,14 +110,19 @@ def run(parsed: argparse.Namespace) -> None:
     print(f"saved in {corrupted.folder}")
 
 
-_PHOTOS = "{} is photos on disk: corruptions are made of small images held in memory, as CIFAR's"
+_PHOTOS = (
+    "{} consists of photos on disk: only small images that fit in memory, like CIFAR's, can be "
+    "corrupted here"
+)
 
 
 def _refuse_what_is_no_small_image(spec: DatasetSpec) -> None:
     if spec.name == "imagenet":
         raise FreeTicketsError(_PHOTOS.format(spec.name))
     if not spec.mean or spec.shape[0] not in (1, 3):
-        raise FreeTicketsError(f"{spec.name} is not of images: corruptions need grey or RGB ones")
+        raise FreeTicketsError(
+            f"{spec.name} has no images: only grey or RGB images can be corrupted"
+        )
 
 
 def _fill(
@@ -126,6 +145,6 @@ def _fill(
                 if stop.made:
                     raise StoppedError(
                         f"stopped: {number} of {len(names)} corruptions were made and are in "
-                        f"{corrupted.folder}; run the same command again to go on"
+                        f"{corrupted.folder}; run the same command again to continue"
                     )
             progress.end(name)

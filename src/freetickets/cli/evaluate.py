@@ -23,57 +23,82 @@ _SETS = ("corruptions", "ood", "attack", "features", "imagenet_a", "all", "sampl
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this command."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    parser.add_argument("--data-dir", help="where data sets lie")
-    parser.add_argument("--model", metavar="MODULE:FUNCTION", help="the factory of your own model")
-    parser.add_argument("-b", "--batch-size", type=int, default=256)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--data-dir", help="folder of the data sets")
+    parser.add_argument("--model", metavar="MODULE:FUNCTION", help="factory of your own model")
+    parser.add_argument(
+        "-b",
+        "--batch-size",
+        type=int,
+        default=256,
+        metavar="N",
+        help="samples per prediction (default: 256)",
+    )
+    parser.add_argument("--device", default="cpu", help="PyTorch device (default: cpu)")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
     _add_sets(parser)
-    group = parser.add_argument_group("adjustments, fitted on the data that training held out")
-    group.add_argument("--select", type=int, metavar="N", help="choose the N best members together")
+    group = parser.add_argument_group("adjustments (fitted on the data that training held out)")
+    group.add_argument(
+        "--select", type=int, metavar="N", help="keep the N members that are best together"
+    )
     group.add_argument(
         "--temperature",
         metavar="SCOPE",
-        help="fit one for the ensemble, or one for each of its members",
+        help="fit a temperature: one for the ensemble, or one for each of its members",
     )
     group.add_argument(
-        "--output", "-o", metavar="FOLDER", help="save the adjusted ensemble, for predict"
+        "--output", "-o", metavar="FOLDER", help="save the adjusted ensemble for predict"
     )
 
 
 def _add_sets(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("more sets (what is saved and fits is not predicted again)")
+    group = parser.add_argument_group(
+        "more test sets (saved predictions that still fit are used again)"
+    )
     group.add_argument(
         "--corruptions",
         nargs="+",
         default=[],
         metavar="NAME",
-        help="all19, common15, ub, or types; found below the data root (CIFAR-10-C), or made",
+        help="sets of corruptions (all19, common15, ub) or single ones (fog); read from the data "
+        "folder (CIFAR-10-C), or made from the test images",
     )
     group.add_argument(
         "--ood",
         nargs="+",
         default=[],
         metavar="NAME",
-        help="out of distribution: svhn, cifar10, cifar100, fashion-mnist, fashion-mini, mnist, "
-        "gaussian-noise, additive-noise; or a folder of images, .npy, .npz",
+        help="out-of-distribution sets: svhn, cifar10, cifar100, fashion-mnist, fashion-mini, "
+        "mnist, gaussian-noise, additive-noise; or a folder of images, a .npy or .npz file",
     )
-    group.add_argument("--resize", action="store_true", help="convert OoD images of other shapes")
-    group.add_argument("--attack", nargs="+", default=[], metavar="NAME", help="fgsm, pgd")
     group.add_argument(
-        "--epsilon", default="8/255", metavar="SHARE", help="of an attack (default: 8/255)"
+        "--resize", action="store_true", help="convert out-of-distribution images of other shapes"
     )
-    group.add_argument("--features", action="store_true", help="KL of the members' feature maps")
-    group.add_argument("--imagenet-a", metavar="FOLDER", help="of <wnid>/*")
+    group.add_argument("--attack", nargs="+", default=[], metavar="NAME", help="attacks: fgsm, pgd")
+    group.add_argument(
+        "--epsilon",
+        default="8/255",
+        metavar="SHARE",
+        help="size of an attack, as a share of the pixel range (default: 8/255)",
+    )
+    group.add_argument(
+        "--features", action="store_true", help="compare the members' feature maps, layer by layer"
+    )
+    group.add_argument(
+        "--imagenet-a", metavar="FOLDER", help="folder of ImageNet-A, with images in <wnid>/"
+    )
     group.add_argument(
         "--all",
         action="store_true",
-        help="all19, the OoD sets that need no download, fgsm, features",
+        help="everything that needs no download: all19, out-of-distribution sets, fgsm, features",
     )
-    group.add_argument("--samples", type=int, metavar="N", help="the first N of each set")
-    group.add_argument("--fresh", action="store_true", help="predict what is saved, too")
     group.add_argument(
-        "--saved", action="store_true", help="only compute metrics.json from saved predictions"
+        "--samples", type=int, metavar="N", help="use the first N samples of each set"
+    )
+    group.add_argument("--fresh", action="store_true", help="predict again what is already saved")
+    group.add_argument(
+        "--saved",
+        action="store_true",
+        help="predict nothing; compute metrics.json from saved predictions",
     )
 
 
@@ -148,7 +173,9 @@ def _fraction(text: str) -> float:
     try:
         return float(Fraction(text.replace(" ", "")))
     except (ValueError, ArithmeticError) as error:
-        raise FreeTicketsError(f"--epsilon {text} is no number: give 8/255 or 0.03") from error
+        raise FreeTicketsError(
+            f"--epsilon {text} is not a number: give something like 8/255 or 0.03"
+        ) from error
 
 
 def _check_output(parsed: argparse.Namespace) -> None:

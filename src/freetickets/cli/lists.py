@@ -72,16 +72,21 @@ def models(parsed: argparse.Namespace) -> None:
 
 def add_method_flags(command: argparse.ArgumentParser) -> None:
     """Adds the flags of `methods`."""
-    command.add_argument("--model", metavar="STR", help="show what each method costs for this one")
     command.add_argument(
-        "--dataset", metavar="STR", default="cifar10", help="and this data set (default: cifar10)"
+        "--model", metavar="STR", help="also show what each method costs with this model"
+    )
+    command.add_argument(
+        "--dataset",
+        metavar="STR",
+        default="cifar10",
+        help="and with this data set (default: cifar10)",
     )
 
 
 COMMANDS = (
-    ("methods", methods, "list the methods; --model wrn-28-10 shows what each costs"),
-    ("datasets", datasets, "list the data sets"),
-    ("models", models, "list the models"),
+    ("methods", methods, "List the methods; --model wrn-28-10 shows what each costs."),
+    ("datasets", datasets, "List the data sets."),
+    ("models", models, "List the models."),
 )
 
 

@@ -74,7 +74,7 @@ def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     for module in (train, plan):
         command = _add(commands, module)
         command.add_argument("method", nargs="?", help=f"one of: {', '.join(METHODS)}")
-        command.add_argument("--config", metavar="FILE", help="YAML settings; flags win over them")
+        command.add_argument("--config", metavar="FILE", help="read settings from YAML; flags win")
         _add_run_flags(command, method)
         module.add_flags(command)
     for module in (evaluate, predict, compare, report, corrupt, reproduce, bench):
@@ -103,7 +103,9 @@ def _add(commands: Any, module: Any) -> argparse.ArgumentParser:
 
 
 def _add_json(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", action="store_true", help="print JSON with stable keys")
+    command.add_argument(
+        "--json", action="store_true", help="print JSON, with keys that stay the same"
+    )
 
 
 def _method_in(arguments: Sequence[str]) -> str:
@@ -120,11 +122,13 @@ def _method_in(arguments: Sequence[str]) -> str:
 
 
 def _add_run_flags(command: argparse.ArgumentParser, method: str) -> None:
-    group = command.add_argument_group("settings (defaults: the data set's recipe)")
+    group = command.add_argument_group("settings (defaults come from the data set's recipe)")
     _add_fields(group, Config, skip=_NOT_FLAGS)
     known = {each.name for each in fields(get_method(method))} if method in METHODS else set()
     if "dropout" not in known:
-        group.add_argument("--dropout", type=float, help="of models that have it")
+        group.add_argument(
+            "--dropout", type=float, metavar="FLOAT", help="Dropout rate, for models that have it."
+        )
     if method in METHODS:
         options = command.add_argument_group(f"options of {method}")
         _add_fields(options, get_method(method), skip=())
@@ -164,7 +168,7 @@ def attribute_texts(kind: type) -> dict[str, str]:
     Example:
         >>> from freetickets.methods import EDST
         >>> attribute_texts(EDST)["tickets"]
-        'How many tickets are collected (M).'
+        'Number of tickets to collect (M).'
     """
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__):

@@ -27,11 +27,13 @@ def run(parsed: argparse.Namespace) -> None:
     config = config.resolved(spec)
 
     from .. import data
+    from ..progress import Display
     from ..training.job import Job
     from .tables import print_plan
 
     job = Job(config, spec, lambda: data.load(spec, "train", config.data_dir))
     ledger = job.price()
+    job.warn_of_few_explorations(Display().warn)
     if parsed.json:
         print(json.dumps({"plan": asdict(job.plan), "ledger": ledger.as_dict()}, indent=2))
         return

@@ -1,4 +1,4 @@
-"""Predict images or arrays: class, probability and uncertainty of each.
+"""Predict the class, probability and uncertainty of images or arrays.
 
 freetickets predict runs/edst photo.png folder/ images.npy > predictions.csv
 """
@@ -10,7 +10,15 @@ import csv
 import io
 import json
 import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..data import Split
+    from ..ensemble import Ensemble
+    from ..progress import WorkProgress
 
 COLUMNS = ("input", "class", "probability", "total", "aleatoric", "epistemic")
 
@@ -19,49 +27,87 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this command."""
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="images, folders, .npy or .npz")
-    parser.add_argument("--resize", action="store_true", help="fit images of other sizes")
-    parser.add_argument("--output", "-o", metavar="FILE", help="write there, not to the terminal")
-    parser.add_argument("--model", metavar="MODULE:FUNCTION", help="the factory of your own model")
-    parser.add_argument("-b", "--batch-size", type=int, default=256)
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--resize", action="store_true", help="resize images of other sizes")
+    parser.add_argument(
+        "--output", "-o", metavar="FILE", help="write to a file instead of the terminal"
+    )
+    parser.add_argument("--model", metavar="MODULE:FUNCTION", help="factory of your own model")
+    parser.add_argument(
+        "-b",
+        "--batch-size",
+        type=int,
+        default=256,
+        metavar="N",
+        help="samples per prediction (default: 256)",
+    )
+    parser.add_argument("--device", default="cpu", help="PyTorch device (default: cpu)")
 
 
 def run(parsed: argparse.Namespace) -> None:
-    """Prints one row for each input, as CSV or JSON."""
-    import numpy as np
-
-    from ..data.images import read_inputs
-    from ..ensemble import Uncertainty, load
+    """Prints one row for each input, as CSV or JSON, as soon as it is predicted."""
+    from ..data.images import count_inputs, list_images, read_inputs
+    from ..ensemble import load
+    from ..progress import WorkProgress
     from ..storage import write_atomic
 
     ensemble = load(parsed.run_folder, parsed.model, device=parsed.device)
-    shape = tuple(ensemble.info["input_shape"])
-    names, inputs = read_inputs(parsed.inputs, shape, resize=parsed.resize)
-    log_probs = ensemble.compile().member_log_proba(inputs, parsed.batch_size)
-    prediction = ensemble.combine(log_probs)
-    probs = np.exp(prediction)
-    unsure = Uncertainty.of(log_probs, prediction)
-    rows = [
-        {
-            "input": names[i],
-            "class": ensemble.classes[probs[i].argmax()],
-            "probability": round(float(probs[i].max()), 6),
-            "total": round(float(unsure.total[i]), 6),
-            "aleatoric": round(float(unsure.aleatoric[i]), 6),
-            "epistemic": round(float(unsure.epistemic[i]), 6),
-        }
-        for i in range(len(names))
-    ]
-    text = json.dumps(rows, indent=2) + "\n" if parsed.json else _csv(rows)
-    if parsed.output:
-        write_atomic(Path(parsed.output), text.encode())
-    else:
-        sys.stdout.write(text)
+    files = list_images(parsed.inputs)
+    batches = read_inputs(
+        files, tuple(ensemble.info["input_shape"]), parsed.resize, max(1, parsed.batch_size)
+    )
+    out = sys.stdout  # a bar would take its place
+    progress = WorkProgress("inputs", quiet=parsed.output is None and out.isatty())
+    with progress.over(count_inputs(files)):
+        progress.begin("predicted")
+        rows = _predict(ensemble.compile(), batches, parsed.batch_size, progress)
+        lines = _json_lines(rows) if parsed.json else _csv_lines(rows)
+        if parsed.output:
+            write_atomic(Path(parsed.output), (line.encode() for line in lines))
+        else:
+            out.writelines(lines)
 
 
-def _csv(rows: list[dict[str, object]]) -> str:
+def _predict(
+    ensemble: Ensemble,
+    batches: Iterator[tuple[list[str], Split]],
+    batch_size: int,
+    progress: WorkProgress,
+) -> Iterator[dict[str, object]]:
+    import numpy as np
+
+    from ..ensemble import Uncertainty
+
+    for names, inputs in batches:
+        log_probs = ensemble.member_log_proba(inputs, batch_size)
+        prediction = ensemble.combine(log_probs)
+        probs = np.exp(prediction)[:, : len(ensemble.classes)]
+        unsure = Uncertainty.of(log_probs, prediction)
+        for i, name in enumerate(names):
+            yield {
+                "input": name,
+                "class": ensemble.classes[probs[i].argmax()],
+                "probability": round(float(probs[i].max()), 6),
+                "total": round(float(unsure.total[i]), 6),
+                "aleatoric": round(float(unsure.aleatoric[i]), 6),
+                "epistemic": round(float(unsure.epistemic[i]), 6),
+            }
+        progress.advance(len(names))
+
+
+def _csv_lines(rows: Iterator[dict[str, object]]) -> Iterator[str]:
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    for number, row in enumerate(rows):
+        if number == 0:  # not before: what fails at once prints nothing
+            writer.writeheader()
+        writer.writerow(row)
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
+
+
+def _json_lines(rows: Iterator[dict[str, object]]) -> Iterator[str]:
+    for number, row in enumerate(rows):
+        yield "[\n" if number == 0 else ",\n"
+        yield textwrap.indent(json.dumps(row, indent=2), "  ")
+    yield "\n]\n"

@@ -25,7 +25,7 @@ def print_prices(prices: PriceList, experiments: Iterable[Experiment]) -> None:
     time = "" if prices.seconds is None else f", about {duration(prices.seconds)} of training"
     print(f"{done}; {prices.flops:.3g} FLOPs are left{time}")
     if prices.seconds is None:
-        print("--throughput FLOPS estimates the time on a device, as 1e14 FLOPs a second")
+        print("--throughput 1e14 estimates the time on a device that does 1e14 FLOPs per second")
     if any(not price.derivable for price in prices.prices):
         print("* can't be derived: the notes of the experiment say why")
 

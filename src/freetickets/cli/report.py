@@ -1,4 +1,4 @@
-"""Compare finished runs: a table here, one HTML page with figures, and its tables as files.
+"""Compare finished runs on one HTML page with figures, and save its tables as files.
 
 freetickets report runs/edst runs/dense --output report.html
 """
@@ -13,18 +13,18 @@ from pathlib import Path
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this command."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="the folders of runs")
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="folders of runs")
     parser.add_argument(
         "--output",
         "-o",
         default="report.html",
         metavar="FILE",
-        help="where the page goes (default: %(default)s)",
+        help="file for the page (default: %(default)s)",
     )
     parser.add_argument(
         "--tables",
         metavar="FOLDER",
-        help="where its tables go as .csv, .md and .tex (default: beside the page, report-tables)",
+        help="folder for the tables as .csv, .md and .tex (default: report-tables beside it)",
     )
     add_reference(parser)
 
@@ -34,7 +34,7 @@ def add_reference(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reference",
         metavar="RUN",
-        help="the run that the others are compared with, by folder or name (default: the first "
+        help="run to compare the others with, by folder or name (default: the first "
         "single dense model, or the first run)",
     )
 

@@ -1,4 +1,4 @@
-"""Re-make the paper's tables and figures; run the same command again to go on.
+"""Reproduce the paper's tables and figures; run the same command again to continue.
 
 freetickets reproduce --list
 freetickets reproduce all --scale paper --dry-run --throughput 1e14
@@ -28,22 +28,46 @@ if TYPE_CHECKING:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this command."""
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of --list, or all")
-    sizes = "; ".join(f"{scale.name}: {scale.summary}" for scale in SCALES.values())
-    sizes += f"; {', '.join(grid_names())}: with experiments of their own, see --list"
-    parser.add_argument("--scale", default="small", help=f"{sizes} (default: small)")
-    parser.add_argument("--list", action="store_true", help="show the experiments and stop")
-    parser.add_argument("--dry-run", action="store_true", help="show cells, FLOPs, time; and stop")
     parser.add_argument(
-        "--throughput", type=float, metavar="FLOPS", help="a second, of a device: for --dry-run"
+        "names", nargs="*", metavar="NAME", help="experiments, by their names in --list, or all"
     )
-    parser.add_argument("--output", "-o", default="runs/reproduce", help="(default: %(default)s)")
-    parser.add_argument("--data-dir", help="where data sets lie")
-    parser.add_argument("--seeds", type=int, metavar="N", help="trainings of each cell")
-    parser.add_argument("--only", nargs="+", default=[], metavar="METHOD", help="leave others out")
-    parser.add_argument("--device", default="auto", help="(default: %(default)s)")
-    parser.add_argument("-j", "--workers", type=int, default=0, help="that decode image files")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    sizes = "; ".join(f"{scale.name}: {scale.summary}" for scale in SCALES.values())
+    sizes += f"; {', '.join(grid_names())}: experiments of their own, see --list"
+    parser.add_argument("--scale", default="small", help=f"{sizes} (default: small)")
+    parser.add_argument("--list", action="store_true", help="list the experiments and stop")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="show what would be trained and what it costs, and stop",
+    )
+    parser.add_argument(
+        "--throughput",
+        type=float,
+        metavar="FLOPS",
+        help="FLOPs per second of your device, to estimate the time in --dry-run",
+    )
+    parser.add_argument(
+        "--output",
+        "-o",
+        default="runs/reproduce",
+        metavar="FOLDER",
+        help="folder for results (default: %(default)s)",
+    )
+    parser.add_argument("--data-dir", help="folder of the data sets")
+    parser.add_argument("--seeds", type=int, metavar="N", help="train each cell with N seeds")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="METHOD", help="only cells of these methods"
+    )
+    parser.add_argument("--device", default="auto", help="PyTorch device (default: %(default)s)")
+    parser.add_argument(
+        "-j",
+        "--workers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of processes that decode image files",
+    )
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
     # Of the processes that the runner starts: one cell.
     parser.add_argument("--cell", help=argparse.SUPPRESS)
     add_launch_flags(parser, "cells")
@@ -64,7 +88,7 @@ def run(parsed: argparse.Namespace) -> int:
     runner = Runner(grid.scale, parsed.output, parsed.data_dir, parsed.device, parsed.workers)
     tasks = grid.tasks(experiments, parsed.seeds, parsed.only)
     if not tasks:
-        raise FreeTicketsError(f"none of these experiments has a cell of {', '.join(parsed.only)}")
+        raise FreeTicketsError(f"none of these experiments trains {', '.join(parsed.only)}")
     if parsed.dry_run:
         _print_dry_run(experiments, runner, tasks, parsed)
         return 0
@@ -91,7 +115,9 @@ def _check(parsed: argparse.Namespace) -> None:
     if parsed.seeds is not None and parsed.seeds < 1:
         raise FreeTicketsError(f"--seeds {parsed.seeds}: give 1 or more")
     if parsed.throughput is not None and not parsed.throughput > 0:
-        raise FreeTicketsError(f"--throughput {parsed.throughput:g}: give FLOPs a second, as 1e14")
+        raise FreeTicketsError(
+            f"--throughput {parsed.throughput:g}: give FLOPs per second, such as 1e14"
+        )
     if parsed.throughput is not None and not parsed.dry_run:
         raise FreeTicketsError("--throughput is for estimates: add --dry-run")
 
@@ -118,8 +144,8 @@ def _run(
         print(f"saved in {runner.folder}: results.html, results.md, cells.csv")
     if failed:
         raise FreeTicketsError(
-            f"{len(failed)} of {len(tasks)} cells failed ({'; '.join(failed)}): the same command "
-            "tries them again"
+            f"{len(failed)} of {len(tasks)} cells failed ({'; '.join(failed)}): run the same "
+            "command again to retry them"
         )
     return 0
 

@@ -17,11 +17,12 @@ from ..launch.options import launcher_from, local
 from ..launch.piece import WAIT
 from ..lock import hold
 from ..models import check_name
+from ..reading import read_json
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that only this command has."""
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
     # Of the processes that `launch.parts` starts: one run of the plan.
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     add_launch_flags(parser, "independent runs")
@@ -59,12 +60,14 @@ def run(parsed: argparse.Namespace) -> None:
         from ..ensemble import Ensemble
         from ..evaluation import evaluate_run
         from ..launch import parts
-        from ..storage import read_json
         from .tables import print_cost, print_scores
 
         if launcher is not None and len(job.plan.runs) == 1:
-            reporter.warn(f"{config.method} is one run: there is nothing to train side by side")
+            reporter.warn(
+                f"{config.method} is a single run: there is nothing to train side by side"
+            )
         elif launcher is not None or parts.are_there(folder):
+            job.warn_of_few_explorations(reporter.warn)
             parts.train_in_parts(job, launcher or local(1), reporter)
         tickets = job.train(reporter)
         scores = evaluate_run(folder, Ensemble(tickets, job.build), config.data_dir)

@@ -11,6 +11,7 @@ from .._lazy import attach
 
 if TYPE_CHECKING:
     from .batches import Batches as Batches
+    from .dataset import DatasetSplit as DatasetSplit
     from .loading import load as load
     from .spec import DatasetSpec as DatasetSpec
     from .spec import dataset_names as dataset_names
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from .split import hold_out as hold_out
     from .split import take as take
 
-__getattr__, __all__ = attach(
+__getattr__, __dir__, __all__ = attach(
     __name__,
     {
         "Batches": "batches",
         "DatasetSpec": "spec",
+        "DatasetSplit": "dataset",
         "LazySplit": "split",
         "Split": "split",
         "arrays": "split",

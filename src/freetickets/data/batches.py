@@ -6,18 +6,19 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from ..errors import FreeTicketsError
 from .augment import AUGMENTATIONS, CropFlip, crop_flip
+from .dataset import DatasetSplit, SeededReader, read_parts
 from .decode import centre_crop, fit, open_image, pixels, random_crop
 from .split import LazySplit, Split
 
+AnySplit = Split | LazySplit | DatasetSplit
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 # What a random number is for, so that no two uses share a stream.
@@ -38,7 +39,7 @@ class Batches:
         augmentation: "none", or one of the names in `DatasetSpec.augmentation`.
         seed: Seed of order and augmentation.
         shuffle: Draw a new order each epoch; else keep the split's.
-        workers: Processes that decode image files. Splits in memory need none.
+        workers: Processes that decode image files, or read a Dataset. Splits in memory need none.
         rank: Which slice of each batch to give.
         world: Number of ranks.
 
@@ -53,7 +54,7 @@ class Batches:
 
     def __init__(
         self,
-        split: Split | LazySplit,
+        split: AnySplit,
         batch_size: int,
         *,
         mean: Sequence[float] = (),
@@ -125,53 +126,49 @@ class Batches:
             start: First batch to give; those before it are skipped at no cost.
 
         Returns:
-            An iterator over (inputs float32, labels int64).
+            An iterator over (inputs float32, or int64 for token ids; labels int64).
         """
         if epoch < 0 or not 0 <= start <= len(self):
             raise FreeTicketsError(f"epoch {epoch}, batch {start}: there are {len(self)} batches")
-        if isinstance(self.split, Split):
-            return self._in_memory(self.split, epoch, start)
-        return self._from_disk(self.split, epoch, start)
+        return self._prepare(epoch, start)
 
-    def _in_memory(self, split: Split, epoch: int, start: int) -> Iterator[Batch]:
+    def _prepare(self, epoch: int, start: int) -> Iterator[Batch]:
+        """Augment images and normalise them."""
         order, augmentation = self._order(epoch), AUGMENTATIONS.get(self.augmentation)
-        mirrored = np.zeros(len(split), bool)
+        mirrored = np.zeros(len(self.split), bool)
         if augmentation is not None and augmentation.flip == "alternate":
             # Each image begins on a side of its own, and changes it from epoch to epoch.
             rng = np.random.default_rng([self.seed, 0, _SIDE])
-            mirrored = rng.integers(0, 2, size=len(split)) != epoch % 2
-        for batch in range(start, len(self)):
-            mine = self._slice(batch)
-            indices = torch.from_numpy(order[mine])
-            inputs = split.inputs.index_select(0, indices)
+            mirrored = rng.integers(0, 2, size=len(self.split)) != epoch % 2
+        for batch, (inputs, labels) in enumerate(self._read(order, epoch, start), start):
             if augmentation is not None:
+                mine, first = self._slice(batch), batch * self.batch_size
                 rng = np.random.default_rng([self.seed, epoch, _CROP_FLIP, batch])
-                first = batch * self.batch_size
                 pad = augmentation.padding(*inputs.shape[2:])
                 draws = CropFlip.draw(rng, self.size(batch), pad)
                 draws = draws.part(mine.start - first, mine.stop - first)
                 if augmentation.flip != "random":
                     draws = replace(draws, mirrored=mirrored[order[mine]])
-                moved = crop_flip(inputs.numpy(), draws, augmentation.border)
-                inputs = torch.from_numpy(moved)
-            yield self._normalise(inputs), split.labels.index_select(0, indices)
+                inputs = torch.from_numpy(crop_flip(inputs.numpy(), draws, augmentation.border))
+            yield self._normalise(inputs), labels
 
-    def _from_disk(self, split: LazySplit, epoch: int, start: int) -> Iterator[Batch]:
-        order = self._order(epoch)
-        parts = [order[self._slice(batch)].tolist() for batch in range(start, len(self))]
+    def _read(self, order: npt.NDArray[np.int64], epoch: int, start: int) -> Iterator[Batch]:
+        """Give this rank's samples of each batch, as they are."""
+        parts = [order[self._slice(batch)] for batch in range(start, len(self))]
+        split = self.split
+        if isinstance(split, Split):
+            for part in map(torch.from_numpy, parts):
+                yield split.inputs.index_select(0, part), split.labels.index_select(0, part)
+            return
+        places = [part.tolist() for part in parts]
+        if isinstance(split, DatasetSplit):
+            reader = SeededReader(split, self.seed, epoch)
+            for inputs, labels in read_parts(reader, places, self.workers):
+                yield inputs, split.encode(labels)
+            return
         key = (self.seed, epoch) if self.augmentation == "imagenet" else None
-        loader: DataLoader[Any] = DataLoader(
-            _Decoder(split, key),
-            batch_sampler=parts,
-            num_workers=self.workers,
-            collate_fn=_as_it_is,
-            # Its own, or the loader would draw from the global one and change the training.
-            generator=torch.Generator(),
-        )
-        for indices, images in zip(parts, loader, strict=True):
-            if isinstance(images, FreeTicketsError):
-                raise images
-            yield self._normalise(images), split.labels[indices]
+        images = read_parts(_Decoder(split, key), places, self.workers)
+        yield from zip(images, (split.labels[part] for part in places), strict=True)
 
     def _order(self, epoch: int) -> npt.NDArray[np.int64]:
         if not self.shuffle:
@@ -228,16 +225,12 @@ class _Decoder(Dataset[torch.Tensor]):
         return pixels(random_crop(image, self._height, self._width, rng))
 
 
-def _as_it_is(batch: Any) -> Any:
-    return batch
-
-
-def _check_augmentation(split: Split | LazySplit, augmentation: str) -> None:
+def _check_augmentation(split: AnySplit, augmentation: str) -> None:
     if augmentation == "none":
         return
     if isinstance(split, LazySplit):
         known, kind = ["imagenet"], "image files"
-    elif split.inputs.dtype == torch.uint8 and split.inputs.ndim == 4:
+    elif split.dtype == torch.uint8:
         known, kind = list(AUGMENTATIONS), "images in memory"
     else:
         known, kind = [], "features"
@@ -248,14 +241,14 @@ def _check_augmentation(split: Split | LazySplit, augmentation: str) -> None:
 
 
 def _normalisation(
-    split: Split | LazySplit, mean: Sequence[float], std: Sequence[float]
+    split: AnySplit, mean: Sequence[float], std: Sequence[float]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return scale and shift such that pixel * scale + shift = (pixel / 255 - mean) / std."""
-    if isinstance(split, Split) and split.inputs.dtype != torch.uint8:
+    if split.dtype != torch.uint8:
         if mean or std:
             raise FreeTicketsError("float inputs are given to the network as they are: no mean/std")
         return torch.ones(1), torch.zeros(1)
-    channels = split.shape[0] if isinstance(split, LazySplit) else split.inputs.shape[1]
+    channels = split.shape[0]
     mean, std = tuple(mean) or (0.0,) * channels, tuple(std) or (1.0,) * channels
     if not len(mean) == len(std) == channels or not all(s > 0 and math.isfinite(s) for s in std):
         raise FreeTicketsError(f"mean {mean}, std {std}: give {channels} of each, std above 0")

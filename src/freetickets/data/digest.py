@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .split import LazySplit, Split
+from .batches import AnySplit
+from .dataset import DatasetSplit
+from .split import Split
 
 
-def digest_split(split: Split | LazySplit) -> str:
+def digest_split(split: AnySplit) -> str:
     """A digest of samples, their labels and their order.
 
     Photos on disk are not read for it, which could take hours: their names, sizes and labels
@@ -24,6 +26,8 @@ def digest_split(split: Split | LazySplit) -> str:
         >>> digest_split(one) == digest_split(other)
         False
     """
+    if isinstance(split, DatasetSplit):
+        return split.digest
     content = hashlib.sha256()
     _add(content, split.labels)
     if isinstance(split, Split):

@@ -21,6 +21,15 @@ def load_folder(spec: DatasetSpec, split: Literal["train", "test"]) -> Split | L
     return _load_tree(tree, spec, split)
 
 
+def load_class_folders(folder: Path, spec: DatasetSpec) -> Split | LazySplit:
+    """Read a folder `<class>/*` whose classes are those of a data set.
+
+    Raises:
+        FreeTicketsError: It has another class, or no images.
+    """
+    return _load_tree(ImageTree.of_classes(folder, spec.classes), spec, "test")
+
+
 def load_imagenet(
     spec: DatasetSpec, split: Literal["train", "test"], root: Path
 ) -> Split | LazySplit:

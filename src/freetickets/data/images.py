@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import torch
 from ..errors import FreeTicketsError
 from .decode import fit, open_image, pixels
 from .layout import channels_first, image_shape
-from .npz import DAMAGE, check_finite, read_arrays, read_headers
+from .npz import DAMAGE, Header, check_finite, read_arrays, read_headers, read_rows
+from .split import Split
 from .tree import image_files
 
 _ARRAYS = (".npy", ".npz")
@@ -42,66 +44,62 @@ def list_images(paths: str | Path | Iterable[str | Path]) -> list[Path]:
 
 
 def read_images(
-    paths: str | Path | Iterable[str | Path],
-    shape: tuple[int, int, int],
-    resize: bool = False,
+    paths: str | Path | Iterable[str | Path], shape: tuple[int, ...], resize: bool = False
 ) -> torch.Tensor:
-    """Read images as one uint8 tensor (N, C, H, W), in the order of `list_images`.
+    """Read all that `read_inputs` reads from files and folders, as one tensor."""
+    batches = read_inputs(list_images(paths), shape, resize)
+    return torch.cat([split.inputs for _, split in batches])
 
-    Args:
-        paths: Image files, folders of them, .npy or .npz arrays; one, or many.
-        shape: Channels, height and width that the network takes. Colours are converted.
-        resize: Resize and crop images of another size, instead of refusing them.
 
-    Raises:
-        FreeTicketsError: A file is damaged, or its images have another size.
-    """
-    parts = [
-        _read_array(path, shape) if path.suffix in _ARRAYS else _read_file(path, shape, resize)
-        for path in list_images(paths)
-    ]
-    if not parts:
-        raise FreeTicketsError("no images were given")
-    return torch.from_numpy(np.concatenate(parts))
+def count_inputs(files: Sequence[Path]) -> int:
+    """Return how many samples files hold; of arrays only the headers are read."""
+    return sum(_header(file).shape[0] if file.suffix in _ARRAYS else 1 for file in files)
 
 
 def read_inputs(
-    paths: Iterable[str | Path], shape: tuple[int, ...], resize: bool = False
-) -> tuple[list[str], torch.Tensor]:
-    """Read what is to be predicted: images as `read_images` does, or float arrays as they are.
+    files: Sequence[Path], shape: tuple[int, ...], resize: bool = False, at_once: int = 256
+) -> Iterator[tuple[list[str], Split]]:
+    """Read what is to be predicted, batch by batch: memory holds no more than that.
+
+    Args:
+        files: Image files, .npy or .npz arrays. Arrays hold uint8 images, or numbers as they are.
+        shape: What the network takes: channels, height and width of images, whose colours are
+            converted.
+        resize: Resize and crop images of another size, instead of refusing them.
+        at_once: Samples of a batch.
 
     Returns:
-        A name for each sample (a row of an array is "file.npy[3]"), and the samples.
+        Batches of a name for each sample (a row of an array is "file.npy[3]"), and the samples.
+
+    Raises:
+        FreeTicketsError: A file is damaged, or does not hold what the network takes.
     """
-    names: list[str] = []
-    parts: list[torch.Tensor] = []
-    for path in list_images(paths):
-        rows = _read_features(path, shape)
-        if rows is None:
+    samples = _read_samples(files, shape, resize, at_once)
+    found = False
+    while batch := list(itertools.islice(samples, at_once)):
+        if len({sample.dtype for _, sample in batch}) > 1:
+            raise FreeTicketsError("images and float arrays can't be predicted in one go")
+        found = True
+        inputs = torch.from_numpy(np.stack([sample for _, sample in batch]))
+        yield [name for name, _ in batch], Split(inputs, torch.zeros(len(batch), dtype=torch.int64))
+    if not found:
+        raise FreeTicketsError("no images were given")
+
+
+def _read_samples(
+    files: Sequence[Path], shape: tuple[int, ...], resize: bool, at_once: int
+) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    for path in files:
+        if path.suffix not in _ARRAYS:
             if len(shape) != 3:
                 raise FreeTicketsError(f"{path}: the network takes arrays of shape {shape}")
-            rows = read_images(path, (shape[0], shape[1], shape[2]), resize)
-        is_array = path.suffix in _ARRAYS
-        names += [f"{path}[{i}]" for i in range(len(rows))] if is_array else [str(path)]
-        parts.append(rows)
-    if len({part.dtype for part in parts}) > 1:
-        raise FreeTicketsError("images and float arrays can't be predicted in one go")
-    return names, torch.cat(parts)
-
-
-def _read_features(path: Path, shape: tuple[int, ...]) -> torch.Tensor | None:
-    """The samples of a float array; None if it is a file of images."""
-    if path.suffix not in _ARRAYS:
-        return None
-    array = open_array(path)
-    if not np.issubdtype(array.dtype, np.floating):
-        return None
-    if shape[1:] == (1, 1) and array.ndim == 2:  # features of an .npz data set
-        array = array[:, :, None, None]
-    if array.shape[1:] != shape:
-        raise FreeTicketsError(f"{path} holds samples of {array.shape[1:]}, not {shape}")
-    check_finite(array, str(path))
-    return torch.from_numpy(np.array(array, dtype=np.float32))
+            yield str(path), _read_file(path, (shape[0], shape[1], shape[2]), resize)
+            continue
+        is_images = _header(path).dtype == np.uint8
+        number = itertools.count()
+        for rows in _read_rows(path, at_once):
+            block = _as_images(path, rows, shape) if is_images else _as_numbers(path, rows, shape)
+            yield from ((f"{path}[{next(number)}]", sample) for sample in block)
 
 
 def _read_file(path: Path, shape: tuple[int, int, int], resize: bool) -> npt.NDArray[np.uint8]:
@@ -114,23 +112,50 @@ def _read_file(path: Path, shape: tuple[int, int, int], resize: bool) -> npt.NDA
                 f"{width} x {height}: resize it, or allow it with --resize"
             )
         image = fit(image, height, width)
-    return pixels(image)[None]
+    return pixels(image)
 
 
-def _read_array(path: Path, shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
-    images = open_array(path)
-    if images.dtype != np.uint8:
-        raise FreeTicketsError(f"{path} holds {images.dtype}: images are uint8, 0 to 255")
-    found = image_shape(images.shape)
+def _as_images(path: Path, rows: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+    found = image_shape(rows.shape)
     if found != shape:
         raise FreeTicketsError(f"{path} holds images of (C, H, W) = {found}, not {shape}")
-    return channels_first(images)
+    return channels_first(rows)
+
+
+def _as_numbers(path: Path, rows: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    if rows.dtype.kind not in "fiu":
+        raise FreeTicketsError(f"{path} holds {rows.dtype}: give uint8 images or numbers")
+    if shape[1:] == (1, 1) and rows.ndim == 2:  # features of an .npz data set
+        rows = rows[:, :, None, None]
+    if rows.shape[1:] != shape:
+        raise FreeTicketsError(f"{path} holds samples of {rows.shape[1:]}, not {shape}")
+    check_finite(rows, str(path))
+    return rows.astype(np.float32 if rows.dtype.kind == "f" else np.int64)
+
+
+def _header(path: Path) -> Header:
+    if path.suffix == ".npz":
+        return read_headers(path)[_npz_key(path)]
+    array = open_array(path)
+    if not array.ndim:
+        raise FreeTicketsError(f"{path} holds a single value: samples are rows of an array")
+    return Header(array.shape, array.dtype)
+
+
+def _read_rows(path: Path, at_once: int) -> Iterator[npt.NDArray[Any]]:
+    """Give so many rows of an array at a time."""
+    if path.suffix == ".npz":
+        yield from read_rows(path, _npz_key(path), at_once)
+        return
+    array = open_array(path)
+    for at in range(0, len(array), at_once):
+        yield np.array(array[at : at + at_once])
 
 
 def open_array(path: Path) -> npt.NDArray[Any]:
     """Return the array of an .npy, mapped, or the array of images of an .npz; see `_NPZ_KEYS`."""
     if path.suffix == ".npz":
-        return _read_npz(path)
+        return read_arrays(path, _npz_key(path))[0]
     try:  # mapped, so that a header is checked before memory is taken
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except DAMAGE as error:
@@ -138,10 +163,10 @@ def open_array(path: Path) -> npt.NDArray[Any]:
     return array
 
 
-def _read_npz(path: Path) -> npt.NDArray[Any]:
+def _npz_key(path: Path) -> str:
     keys: Sequence[str] = list(read_headers(path))
     if len(keys) > 1:
         keys = [key for key in _NPZ_KEYS if key in keys]
     if not keys:
         raise FreeTicketsError(f"{path}: name the array of images 'x'")
-    return read_arrays(path, keys[0])[0]
+    return keys[0]

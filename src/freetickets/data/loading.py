@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy.typing as npt
 
 from ..errors import FreeTicketsError
 from .cifar import load_cifar
 from .fashion import load_fashion, load_mini
-from .folder import load_folder, load_imagenet
+from .folder import load_class_folders, load_folder, load_imagenet
 from .npz import check_finite, read_arrays
 from .root import data_root
 from .spec import DatasetSpec, get_spec
@@ -55,6 +57,31 @@ def load(
     return data
 
 
+def load_validation(
+    path: str | Path, spec: DatasetSpec, data_dir: str | Path | None = None
+) -> Split | LazySplit:
+    """Read validation data of one's own.
+
+    Args:
+        path: A folder `<class>/*` of images of the training data's classes, or an .npz with x and
+            y; it may also be relative to the data root.
+        spec: The training data; what is read has its shape and its classes.
+        data_dir: The data root, see `data_root`.
+
+    Raises:
+        FreeTicketsError: The data is missing, damaged, or does not suit the training data.
+    """
+    places = (Path(path).expanduser(), data_root(data_dir) / path)
+    found = next((place for place in places if place.exists()), None)
+    if found is None:
+        raise FreeTicketsError(f"no validation data at {path}: there is no such folder or file")
+    if found.is_dir():
+        return load_class_folders(found, spec)
+    x, y = read_arrays(found, "x", "y")
+    check_finite(x, f"{found}: x")
+    return _as_split(x, y, spec)
+
+
 def _read(
     spec: DatasetSpec, split: Literal["train", "test"], root: Path, download: bool
 ) -> Split | LazySplit:
@@ -77,6 +104,10 @@ def _read(
     if split == "train" and x.dtype.kind == "f":  # told now, not after hours of training
         (x_test,) = read_arrays(path, "x_test")
         check_finite(x_test, f"{spec.name}: x_test")
-    if x.ndim == 2:  # features, in the shape that the spec gives them
+    return _as_split(x, y, spec)
+
+
+def _as_split(x: npt.NDArray[Any], y: npt.NDArray[Any], spec: DatasetSpec) -> Split:
+    if x.ndim == 2 and (x.shape[1], 1, 1) == spec.shape:  # features, in the spec's shape
         x = x.reshape(len(x), *spec.shape)
     return arrays(x, y)

@@ -74,6 +74,21 @@ def read_arrays(path: Path, *keys: str) -> list[npt.NDArray[Any]]:
         return [file[key] for key in keys]
 
 
+def read_rows(path: Path, key: str, at_once: int) -> Iterator[npt.NDArray[Any]]:
+    """Give so many rows of an array of the file at a time; see `read_headers` for the errors."""
+    read_headers(path)
+    with _one_line(path), zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as member:
+        shape, fortran, dtype = _read_start(member)
+        if fortran:  # column by column: no row is whole before the end
+            (whole,) = read_arrays(path, key)
+            yield from (whole[at : at + at_once] for at in range(0, shape[0], at_once))
+            return
+        for at in range(0, shape[0], at_once):
+            rows = (min(at_once, shape[0] - at), *shape[1:])
+            data = bytearray(member.read(math.prod(rows) * dtype.itemsize))
+            yield np.frombuffer(data, dtype).reshape(rows)
+
+
 def check_finite(array: npt.NDArray[Any], what: str) -> None:
     """Refuses NaN and infinity, and says how many there are.
 
@@ -157,17 +172,20 @@ def _promised_members(archive: zipfile.ZipFile, path: Path) -> int:
 
 def _read_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Header:
     with archive.open(info) as member:
-        version = np.lib.format.read_magic(member)
-        if version == (1, 0):
-            shape, _, dtype = np.lib.format.read_array_header_1_0(member)
-        else:
-            shape, _, dtype = np.lib.format.read_array_header_2_0(member)
+        shape, _, dtype = _read_start(member)
         if dtype.hasobject:
             raise FreeTicketsError(f"{path}: {info.filename} holds Python objects, which could run")
         # A header that promises more than the file holds would make NumPy ask for that memory.
         if info.file_size - member.tell() != math.prod(shape) * dtype.itemsize:
             raise FreeTicketsError(f"{path} is damaged: {info.filename} is not as long as it says")
         return Header(shape, dtype)
+
+
+def _read_start(member: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """The shape, the order and the type with which an array begins."""
+    if np.lib.format.read_magic(member) == (1, 0):
+        return np.lib.format.read_array_header_1_0(member)
+    return np.lib.format.read_array_header_2_0(member)
 
 
 def _input_shape(path: Path, header: Header) -> tuple[int, int, int]:

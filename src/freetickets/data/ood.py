@@ -13,7 +13,7 @@ import torch
 from ..errors import FreeTicketsError, UnknownNameError
 from ..seeds import derive
 from .convert import match_shape
-from .images import open_array, read_inputs
+from .images import open_array, read_images
 from .layout import channels_first
 from .loading import load
 from .mnist import load_mnist
@@ -138,7 +138,7 @@ def _read_path(path: Path, shape: tuple[int, ...], resize: bool) -> torch.Tensor
             return torch.from_numpy(
                 np.array(match_shape(channels_first(array), shape, str(path), resize))
             )
-    return read_inputs([path], shape, resize)[1]
+    return read_images(path, shape, resize)
 
 
 def _noise(

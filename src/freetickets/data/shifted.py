@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from ..errors import FreeTicketsError
-from ..storage import read_json
+from ..reading import read_json
 from .corruptions.names import SEVERITIES, set_name
 from .layout import channels_first
 from .npz import DAMAGE

@@ -30,6 +30,8 @@ class DatasetSpec:
         augmentation: "none", "imagenet", or a name of `augment.AUGMENTATIONS`.
         recipe: Name of the training recipe: "small", "cifar", "imagenet" or "fast".
         source: Where it comes from and under which licence.
+        labels: What the labels say, if they are not the numbers of the classes, counted from 0.
+        integers: Whether the inputs are token ids, for networks that begin with an embedding.
     """
 
     name: str
@@ -43,6 +45,8 @@ class DatasetSpec:
     augmentation: str
     recipe: str
     source: str
+    labels: tuple[bool | int | str, ...] = ()
+    integers: bool = False
 
 
 _FASHION_MINI = DatasetSpec(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from ..errors import FreeTicketsError
-from .layout import channels_first
+from .inputs import as_array, as_inputs, as_numbers, as_tensor
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,7 +25,8 @@ class Split:
     """Samples held in memory.
 
     Attributes:
-        inputs: uint8 images (N, C, H, W), or float32 features (N, ...) ready for the network.
+        inputs: uint8 images (N, C, H, W); or float32 features, or int64 token ids, (N, ...), ready
+            for the network.
         labels: int64 (N,).
     """
 
@@ -37,6 +38,16 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return tuple(self.inputs.shape[1:])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the samples are made of; uint8 for images."""
+        return self.inputs.dtype
 
     def subset(self, indices: torch.Tensor | Sequence[int]) -> Split:
         """Return the samples at the indices, in their order."""
@@ -59,6 +70,7 @@ class LazySplit:
     labels: torch.Tensor
     shape: tuple[int, int, int]
     cropped: bool = False
+    dtype: ClassVar[torch.dtype] = torch.uint8
 
     def __post_init__(self) -> None:
         _check_lengths(len(self.paths), len(self.labels))
@@ -155,11 +167,11 @@ def _share(split: _Samples, fraction: float) -> npt.NDArray[np.bool_]:
     return chosen
 
 
-def arrays(x: npt.ArrayLike | torch.Tensor, y: npt.ArrayLike | torch.Tensor) -> Split:
+def arrays(x: Any, y: Any) -> Split:
     """Make a split of anyone's arrays or tensors, after checking them.
 
     Args:
-        x: uint8 images (N, H, W), (N, C, H, W) or (N, H, W, C); or float features (N, ...).
+        x: Images or numbers, as `as_inputs` takes them.
         y: Integer labels (N,), from 0.
 
     Raises:
@@ -169,18 +181,7 @@ def arrays(x: npt.ArrayLike | torch.Tensor, y: npt.ArrayLike | torch.Tensor) -> 
         >>> arrays(np.zeros((8, 32, 32, 3), np.uint8), np.arange(8)).inputs.shape
         torch.Size([8, 3, 32, 32])
     """
-    inputs, labels = _as_numpy(x, "x"), _as_numpy(y, "y")
-    if inputs.dtype == np.uint8:
-        inputs = channels_first(inputs)
-    elif inputs.dtype.kind == "f" and inputs.ndim >= 2:
-        with np.errstate(over="ignore"):  # too large for float32 becomes infinite: refused below
-            inputs = inputs.astype(np.float32, copy=False)
-        if not np.isfinite(inputs).all():
-            raise FreeTicketsError("x has values that are not finite: remove NaN and infinity")
-    else:
-        raise FreeTicketsError(
-            f"x is {inputs.dtype} of shape {inputs.shape}: give uint8 images or float (N, ...)"
-        )
+    inputs, labels = as_numbers(as_inputs(x)), as_array(y, "y")
     if labels.dtype.kind not in "iu" or labels.ndim != 1:
         raise FreeTicketsError(
             f"y is {labels.dtype} of shape {labels.shape}: labels are integers of shape (N,)"
@@ -189,23 +190,7 @@ def arrays(x: npt.ArrayLike | torch.Tensor, y: npt.ArrayLike | torch.Tensor) -> 
         raise FreeTicketsError("x and y are empty")
     if labels.min() < 0:
         raise FreeTicketsError(f"y has the label {labels.min()}: labels count from 0")
-    return Split(_as_tensor(inputs), _as_tensor(labels.astype(np.int64)))
-
-
-def _as_numpy(value: npt.ArrayLike | torch.Tensor, name: str) -> npt.NDArray[Any]:
-    if isinstance(value, torch.Tensor):
-        value = value.detach().cpu()
-        # NumPy has no bfloat16.
-        return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-    try:
-        return np.asarray(value)
-    except ValueError as error:
-        raise FreeTicketsError(f"{name} is no array: {error}") from error
-
-
-def _as_tensor(array: npt.NDArray[Any]) -> torch.Tensor:
-    # Torch wants memory that is writable and in order; NumPy's files and views may be neither.
-    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+    return Split(inputs, as_tensor(labels.astype(np.int64)))
 
 
 def _check_lengths(inputs: int, labels: int) -> None:

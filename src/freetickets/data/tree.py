@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -41,10 +42,18 @@ class ImageTree:
         classes = _class_names(train)
         if len(classes) < 2:
             raise FreeTicketsError(f"{train} needs a folder of images for each class, two or more")
-        strangers = sorted(set(_class_names(test)) - set(classes))
-        if strangers:
-            raise FreeTicketsError(f"{test / strangers[0]}: there is no such class in {train}")
+        _check_known(test, classes, f"in {train}")
         return cls(train, test, tuple(classes))
+
+    @classmethod
+    def of_classes(cls, folder: Path, classes: Sequence[str]) -> ImageTree:
+        """Take a folder `<class>/*` for the test images of known classes.
+
+        Raises:
+            FreeTicketsError: It has another class.
+        """
+        _check_known(folder, classes, "in the training data")
+        return cls(folder, folder, tuple(classes))
 
     def files(self, split: Literal["train", "test"]) -> list[tuple[Path, int]]:
         """Return each image with its label, class by class and sorted, the same on any machine.
@@ -140,6 +149,12 @@ def imagenet_classes(root: Path) -> tuple[str, ...]:
     except FreeTicketsError:
         return ()
     return tree.classes if tree else ()
+
+
+def _check_known(folder: Path, classes: Sequence[str], where: str) -> None:
+    strangers = sorted(set(_class_names(folder)) - set(classes))
+    if strangers:
+        raise FreeTicketsError(f"{folder / strangers[0]}: there is no such class {where}")
 
 
 def _class_names(folder: Path) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from .. import data
 from ..calibration import check_scope
 from ..config import read_run_config
+from ..data.loading import load_validation
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError
 
@@ -39,14 +40,18 @@ def adjust(
             f"{folder} has no config.yaml to say which data its training held out: give the folder "
             "that train saved in"
         )
-    share = read_run_config(folder).validation
-    if not share:
+    config = read_run_config(folder)
+    if not config.validation and config.validation_data is None:
         raise FreeTicketsError(
             f"{folder} held no data out to choose members or fit a temperature on: train it with "
-            "--validation 0.1"
+            "--validation 0.1 or --validation-data"
         )
     spec = data.get_spec(str(ensemble.info["dataset"]), data_dir, ensemble.info.get("image_size"))
-    _, held_out = data.hold_out(data.load(spec, "train", data_dir), share)
+    held_out: data.Split | data.LazySplit | None
+    if config.validation_data is not None:
+        held_out = load_validation(config.validation_data, spec, data_dir)
+    else:
+        _, held_out = data.hold_out(data.load(spec, "train", data_dir), config.validation or 0.0)
     assert held_out is not None
     adjusted = ensemble.compile()
     if size is not None:

@@ -56,7 +56,7 @@ def attack_predictions(
         raise UnknownNameError("attack", attack, ATTACKS)
     if isinstance(split, Split) and split.inputs.dtype != torch.uint8:
         raise FreeTicketsError(
-            "attacks change the pixels of images, but these data are floats: evaluate a data set "
+            "attacks change the pixels of images, but this data is floats: evaluate a data set "
             "of uint8 images"
         )
     classes = len(ensemble.classes)
@@ -185,7 +185,7 @@ def loss_gradient(
 def _check(x: Tensor, epsilon: float, steps: int) -> None:
     if not 0 <= epsilon <= 1:
         raise FreeTicketsError(
-            f"epsilon {epsilon:g} is no share of a pixel's range: give 8/255 instead of 8, say"
+            f"epsilon {epsilon:g} is not a share of a pixel's range: give 8/255 instead of 8"
         )
     if steps < 1:
         raise FreeTicketsError(f"an attack takes at least 1 step, not {steps}")

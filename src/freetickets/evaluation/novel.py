@@ -97,7 +97,9 @@ def attack_sets(
             f"attacks change pixels, and {home.spec.name} has features: leave them out"
         )
     if not 0 < epsilon <= 1:
-        raise FreeTicketsError(f"--epsilon {epsilon:g}: choose it above 0 and up to 1, as 8/255")
+        raise FreeTicketsError(
+            f"--epsilon {epsilon:g}: choose a value above 0 and up to 1, such as 8/255"
+        )
     return [_attack_set(name, epsilon, home, members) for name in dict.fromkeys(names)]
 
 

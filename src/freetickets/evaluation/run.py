@@ -17,6 +17,7 @@ from .adjust import describe_adjustment
 from .home import Home
 from .novel import attack_sets, every_ood_set, ood_sets
 from .request import Request
+from .results import NetworkFacts
 from .sets import EvaluationSet, Predictor
 from .shift import corruption_sets, natural_set, refuse_mixture
 from .summary import network_facts_path, read_values, summarise
@@ -150,7 +151,7 @@ def _check_features(ensemble: Ensemble) -> None:
 
 def _write_network_facts(folder: Path, predictor: Predictor, home: Home, request: Request) -> None:
     path = network_facts_path(folder)
-    before = read_values(path) or {}
+    before = read_values(path, NetworkFacts) or {}
     facts: dict[str, Any] = {
         "tickets": predictor.tickets,
         "layers": layer_densities(predictor.ensemble.tickets),

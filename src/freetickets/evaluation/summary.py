@@ -11,9 +11,11 @@ import numpy.typing as npt
 
 from .. import metrics
 from ..calibration import Temperature
-from ..errors import FreeTicketsError
+from ..errors import FreeTicketsError, NewerFileError
 from ..predictions import Predictions, read_info
-from ..storage import DamagedFileError, read_json, without_nan
+from ..reading import Allow, damaged, read, read_json
+from ..storage import without_nan
+from .results import NetworkFacts, Results
 from .sets import one_set
 from .tickets import digest_tickets
 
@@ -132,7 +134,7 @@ def saved_test(folder: Path) -> Predictions:
     if tickets is not None and test.info.get("tickets") != tickets:
         raise FreeTicketsError(
             f"{path} was made by other tickets than those in {folder}: run 'freetickets evaluate "
-            f"{folder}', which predicts anew"
+            f"{folder}', which predicts again"
         )
     return test
 
@@ -264,19 +266,16 @@ def _natural(files: _Files) -> Scores:
     found = {}
     for path in files.fitting("*.npz", "natural"):
         saved = Predictions.load(path)
-        classes = [int(each) for each in saved.info["classes_200"]]
+        classes = saved.info["classes_200"]
         place = {label: row for row, label in enumerate(classes)}
-        labels = np.array([place[int(label)] for label in saved.labels])
-        # Cut to the classes of the set and renormalised, each member for itself, before the mean.
-        few = Predictions(
-            metrics.restrict_classes(saved.log_probs, classes).astype(np.float32),
-            labels,
-            saved.info,
-        )
-        found[path.stem] = {
-            "1000-way": saved.scores()["ensemble"],
-            "200-way": few.scores()["ensemble"],
-        }
+        with damaged(path):
+            labels = np.array([place[int(label)] for label in saved.labels])
+            # Cut to the set's classes and renormalised, each member for itself, before the mean.
+            cut = metrics.restrict_classes(saved.log_probs, classes).astype(np.float32)
+            found[path.stem] = {
+                "1000-way": saved.scores()["ensemble"],
+                "200-way": Predictions(cut, labels, saved.info).scores()["ensemble"],
+            }
     return found
 
 
@@ -346,7 +345,7 @@ def _attacks(files: _Files, test: Predictions) -> Scores:
 def _network_facts(files: _Files, test: Predictions) -> Scores:
     """What was computed of the networks themselves: the density and the features of layers."""
     path = network_facts_path(files.run)
-    facts = read_values(path)
+    facts = read_values(path, NetworkFacts)
     if facts is None:
         files.leave_out(path, "is damaged")
     if not facts or facts.get("tickets") != test.info.get("tickets"):
@@ -359,15 +358,23 @@ def network_facts_path(folder: Path) -> Path:
     return folder / "predictions" / "networks.json"
 
 
-def read_values(path: Path) -> dict[str, Any] | None:
-    """The values of a JSON file; none, if it does not exist; None, if it is damaged."""
+def read_values(path: Path, kind: type) -> dict[str, Any] | None:
+    """The values of a JSON file; none, if it does not exist; None, if it is damaged.
+
+    Args:
+        path: The file.
+        kind: The data class that has the types of its values.
+    """
     if not path.exists():
         return {}
     try:
         found = read_json(path)
-    except DamagedFileError:
+        read(kind, found, allow=Allow.RECORD)
+    except NewerFileError:
+        raise
+    except FreeTicketsError:
         return None
-    return found if isinstance(found, dict) else None
+    return found
 
 
 def _adjusted(folder: Path, test: Predictions, given: Scores | None) -> Scores | None:
@@ -375,9 +382,9 @@ def _adjusted(folder: Path, test: Predictions, given: Scores | None) -> Scores |
     found = given
     if given is None and tickets is not None:
         # A file that is damaged will be written anew.
-        saved = (read_values(folder / "metrics.json") or {}).get("adjusted")
+        saved = (read_values(folder / "metrics.json", Results) or {}).get("adjusted")
         found = saved if saved and saved.get("tickets") == tickets else None
-    if found is None:
+    if found is None or max(found["chosen"], default=1) > len(test.log_probs):
         return None
     temperature = found["temperature"]
     scores = test.adjusted(

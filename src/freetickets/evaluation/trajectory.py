@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..errors import FreeTicketsError, MissingExtraError
 from ..predictions import Predictions, trajectory_files
-from ..storage import DamagedFileError
+from ..reading import damaged
 
 Array = npt.NDArray[np.float64]
 
@@ -90,13 +90,11 @@ def read_trajectory(folder: str | Path) -> list[Checkpoint]:
     if not files:
         raise FreeTicketsError(f"no trajectory in {folder}: train it with --trajectory 1")
     saved = [Predictions.load(file) for file in files]
-    try:
+    with damaged(Path(folder) / "trajectory"):
         saved.sort(key=lambda each: (each.info["run"], each.info["step"]))
         # The best of a phase is known at its end only: there it says which moment was taken.
         taken = {(each.info["run"], each.info.get("ticket_step")) for each in saved}
         return [_checkpoint(each, taken) for each in saved]
-    except (KeyError, IndexError, TypeError) as error:
-        raise DamagedFileError(f"{folder}: a file of its trajectory lacks {error}") from error
 
 
 def embed(trajectories: Mapping[str, Sequence[Checkpoint]], seed: int = 0) -> Embedding:

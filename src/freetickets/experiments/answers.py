@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..data.npz import read_arrays, read_headers
-from ..errors import FreeTicketsError
+from ..errors import DamagedFileError, FreeTicketsError
 from ..metrics.arrays import top_class
 from ..metrics.calibration import bin_sums
 from ..predictions import Predictions
+from ..reading import damaged
 from ..seal import digest_file
-from ..storage import DamagedFileError, write_atomic
+from ..storage import write_atomic
 
 Array = npt.NDArray[np.float64]
 Classes = npt.NDArray[np.int64]
@@ -154,12 +155,10 @@ class Answers:
             raise FreeTicketsError(f"{path} is missing: it holds the answers to each test image")
         if digest is not None and digest_file(path) != digest:
             raise DamagedFileError(f"{path} is damaged, or of another training than its record")
-        try:
+        with damaged(path):
             names = list(read_headers(path))
             found = dict(zip(names, read_arrays(path, *names), strict=True))
             return cls._unpack(found)
-        except (FreeTicketsError, LookupError, ValueError) as error:
-            raise DamagedFileError(f"{path} is damaged: {error}") from error
 
     @classmethod
     def _unpack(cls, found: Mapping[str, npt.NDArray[Any]]) -> Answers:

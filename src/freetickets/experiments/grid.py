@@ -8,20 +8,28 @@ is stopped is worth having.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from ..errors import FreeTicketsError, UnknownNameError
+from ..reading import parse_yaml, read
 from .cell import Cell
 from .experiment import Experiment
 from .reading import experiment_names, load, read_experiment
-from .scales import SCALES, Data, Scale, Stand
+from .scales import SCALES, Scale, Stand
 from .tasks import Task, make_tasks
 
-_KEYS = ("summary", "anchors", "stands", "shared", "stages")
+
+@dataclass(frozen=True)
+class _Grid:
+    """What a file says of a grid: see `grids/`."""
+
+    summary: str
+    stands: dict[str, Stand]
+    stages: tuple[dict[str, Any], ...]
+    shared: dict[str, Any] = field(default_factory=dict)
+    anchors: Any = None  # what aliases in the rest of the file repeat
 
 
 @dataclass(frozen=True)
@@ -102,41 +110,21 @@ def parse_grid(text: str, name: str) -> Grid:
     Raises:
         FreeTicketsError: It is no YAML, or something in it is unknown or of the wrong type.
     """
+    values = parse_yaml(text, name, aliases=True)
     try:
-        values = yaml.safe_load(text)
-        _check_keys(values, _KEYS, "a grid")
-        stands = {key: _stand(each) for key, each in values["stands"].items()}
+        told: _Grid = read(_Grid, values)
         stages: list[Experiment] = []
         known: dict[str, Cell] = {}
-        for each in values["stages"]:
+        for each in told.stages:
             shared = {"paper": str(each.get("name", "")).upper(), "latex": ""}
-            told = {**shared, **values.get("shared", {}), **each}
-            stages.append(read_experiment(told, stands, known))
+            stages.append(read_experiment({**shared, **told.shared, **each}, told.stands, known))
             own = [cell for row in stages[-1].rows for cell in row.cells]
             for cell in own:
                 if known.setdefault(cell.name, cell) != cell or own.count(cell) > 1:
                     raise FreeTicketsError(f"two cells are called {cell.name}")
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
-        raise FreeTicketsError(f"{name} is not valid YAML: {reason}") from error
+        if not stages:
+            raise FreeTicketsError("stages must not be empty")
     except FreeTicketsError as error:
         raise FreeTicketsError(f"{name}: {error}") from error
-    except (AttributeError, LookupError, TypeError) as error:
-        raise FreeTicketsError(f"{name} is no grid: {error!r}") from error
     most = max(stage.seeds for stage in stages)
-    return Grid(Scale(name, values["summary"], stands, most), tuple(stages), staged=True)
-
-
-def _stand(values: dict[str, Any]) -> Stand:
-    own = [each.name for each in fields(Stand)]
-    _check_keys(values, own, "a stand")
-    _check_keys(values["data"], [each.name for each in fields(Data)], "the data of a stand")
-    return Stand(**{**values, "data": Data(**values["data"])})
-
-
-def _check_keys(values: Any, known: Sequence[str], what: str) -> None:
-    if not isinstance(values, dict):
-        raise FreeTicketsError(f"{what} must be a map, not {values!r}")
-    for key in values:
-        if key not in known:
-            raise UnknownNameError(f"key of {what}:", str(key), known)
+    return Grid(Scale(name, told.summary, told.stands, most), tuple(stages), staged=True)

@@ -44,6 +44,7 @@ class CellProgress(Display):
     def begin(self, name: str) -> None:
         """Says which cell comes next."""
         self._update_bar(self._place, "", name)
+        self.announce(f"[{self._place + 1}/{self._total}] {name} ...")
 
     def end(self, name: str, news: str) -> None:
         """Says that a cell is finished, and what came out."""

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..data.class_names import CIFAR100
-from ..errors import FreeTicketsError
+from ..errors import FreeTicketsError, NewerFileError
 from ..metrics import pearson, spearman
-from ..seal import digest_file, open_values, seal_values
+from ..reading import Allow, Count, Natural, read, read_json
+from ..seal import digest_file, seal_values
 from .cell import Cell
-from .experiment import Row
+from .experiment import Needs, Row
 
 if TYPE_CHECKING:
     from .answers import Answers
 
 Record = Mapping[str, Any]
 
-VERSION = 1
 _DIGITS = 8  # of each number in a file: more than any test set can tell
 
 # Whose first k members are what the method with k of them would have made, at k shares of the cost.
@@ -44,6 +44,56 @@ _CSV_COLUMNS = (
     "diversity.disagreement", "diversity.kl", "attacks.fgsm.min", "attacks.fgsm.mean",
     "train_flops", "growth_flops", "test_flops", "training_runs",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """The types of a record's ledger."""
+
+    members: Count
+    relative_flops: float | None = None
+    relative_growth_flops: float | None = None
+    relative_test_flops: float | None = None
+    runs: float | None = None
+    flops: float | None = None
+    seconds: float | None = None
+    ticket_bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class _Set:
+    """The types of what a record says of a set of corruptions."""
+
+    means: Mapping[str, Mapping[str, float | None]]
+
+
+@dataclass(frozen=True)
+class _Metrics:
+    """The types of a record's scores, where `value_of` relies on them."""
+
+    ensemble: Mapping[str, float | None]
+    dataset: str = ""
+    shift: Mapping[str, _Set] = field(default_factory=dict)
+    natural: Mapping[str, Mapping[str, Mapping[str, float | None]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The types of what a file of results says; it may say more."""
+
+    cell: str
+    seed: Natural
+    method: str
+    options: Mapping[str, Any]
+    ledger: _Costs
+    metrics: _Metrics
+    first: Mapping[str, Mapping[str, Any]]
+    data: str | None = None
+    model: str | None = None
+    needs: Needs = field(default_factory=Needs)
+    row_members: tuple[Count, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    answers: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,14 +121,14 @@ class Results:
             record = read_record(path)
             if record is None:
                 raise FreeTicketsError(
-                    f"{path} is damaged: remove it, and 'freetickets reproduce' makes it anew"
+                    f"{path} is damaged: remove it, and 'freetickets reproduce' makes it again"
                 )
-            if path != record_path(folder, str(record["cell"]), record["seed"]):
+            if path != record_path(folder, record["cell"], record["seed"]):
                 raise FreeTicketsError(
                     f"{path} is the result of another cell or seed ({record['cell']}, "
-                    f"{record['seed']}): remove it, and 'freetickets reproduce' makes it anew"
+                    f"{record['seed']}): remove it, and 'freetickets reproduce' makes it again"
                 )
-            records[record["cell"], int(record["seed"])] = record
+            records[record["cell"], record["seed"]] = record
         return cls(records, folder)
 
     def get(self, cell: Cell, seed: int) -> Record | None:
@@ -146,7 +196,7 @@ def value_of(record: Record, column: str, members: int | None = None) -> float |
     if column == "tickets":
         return float(members or size)
     if column == "sparsity":
-        return float(record["options"].get("sparsity", 0.0))
+        return _number(record["options"].get("sparsity", 0.0))
     if column in _LEDGER_KEYS:
         return _cost(record, column, members)
     if members is None:
@@ -248,25 +298,24 @@ def save(folder: str | Path, record: Record, answers: Answers | None = None) -> 
     path = record_path(folder, str(record["cell"]), int(record["seed"]))
     if answers is not None:  # first: a record that is there is complete
         record = {**record, "answers": answers.save(answers_path(path))}
-    values = seal_values(_plain({"version": VERSION, **record}))
+    values = seal_values(_plain(record))
     lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in values.items())
     write_atomic(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
     return path
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """What `save` wrote; None if it or its answers are not there, damaged or of another version."""
+    """What `save` wrote; None if it or its answers are not there, or are damaged."""
     try:
-        values = open_values(path.read_text(encoding="utf-8"))
-        digest = values.get("answers")
-        if digest is not None and digest_file(answers_path(path)) != digest:
+        values = read_json(path)
+        told: _Record = read(_Record, values, allow=Allow.RECORD)
+        if told.answers is not None and digest_file(answers_path(path)) != told.answers:
             return None
-    except (OSError, ValueError):
+    except NewerFileError:
+        raise
+    except (FreeTicketsError, OSError):
         return None
-    parts = ("cell", "seed", "method", "options", "ledger", "metrics", "first")
-    if values.get("version") != VERSION:
-        return None
-    return values if all(part in values for part in parts) else None
+    return values
 
 
 def read_answers(folder: str | Path, record: Record) -> Answers:

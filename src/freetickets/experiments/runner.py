@@ -15,6 +15,7 @@ from ..config import Config
 from ..errors import FreeTicketsError, StoppedError
 from ..launch.piece import WAIT, Launcher, Piece
 from ..lock import hold
+from ..reading import Allow, read, read_json
 from .answers import Answers
 from .experiment import Needs
 from .fingerprint import chosen, fingerprint
@@ -170,7 +171,7 @@ class Runner:
             except (StoppedError, KeyboardInterrupt):
                 raise StoppedError(
                     f"stopped: {sum(done) + progress.finished} of {len(tasks)} cells are "
-                    "finished; the same command goes on"
+                    "finished; run the same command again to continue"
                 ) from None
 
     def _one_by_one(self, tasks: Iterable[Task], progress: CellProgress) -> dict[str, str]:
@@ -241,7 +242,6 @@ class Runner:
         earlier: Mapping[str, Any] | None,
         progress: CellProgress,
     ) -> dict[str, Any]:
-        from ..storage import read_json
         from ..training.job import Job
 
         stand, folder = self.stand(task), Path(str(config.output))
@@ -286,7 +286,6 @@ class Runner:
         self, task: Task, of: Cell, progress: CellProgress
     ) -> tuple[list[Ticket], dict[str, Any]]:
         """The tickets of the first trainings of another cell, which are done if they are not."""
-        from ..storage import read_json
         from ..training.job import Job
 
         price, tickets, seconds = self.price(task), [], 0.0
@@ -328,7 +327,7 @@ class Runner:
             numbers = itertools.count(1)
             aside = next(p for n in numbers if not (p := folder.with_name(f"old-{n}")).exists())
             folder.rename(aside)
-            progress.warn(f"a run with other settings was moved to {aside}; it is trained anew")
+            progress.warn(f"a run with other settings was moved to {aside}; it is trained again")
 
     def _evaluate(self, folder: Path, ensemble: Ensemble, task: Task) -> list[str]:
         """Predicts all that is needed; returns a line for each set that is not the paper's."""
@@ -359,7 +358,7 @@ class Runner:
 
 def _asked(record: Mapping[str, Any], task: Task) -> Task:
     """The task that a result was measured for."""
-    needs = Needs(**{key: _tuple(value) for key, value in record["needs"].items()})
+    needs = read(Needs, record["needs"], allow=Allow.UNKNOWN)
     return replace(task, needs=needs, members=tuple(record["row_members"]))
 
 
@@ -384,7 +383,3 @@ def reason(error: Exception) -> str:
 def _summary(record: Mapping[str, Any]) -> str:
     scores, seconds = record["metrics"]["ensemble"], sum(record["seconds"].values())
     return f"accuracy {scores['accuracy']:.1%}, NLL {scores['nll']:.3f}, {seconds:.0f} s"
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

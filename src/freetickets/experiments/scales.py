@@ -280,7 +280,7 @@ SCALES = {
     for scale in (
         Scale(
             "smoke",
-            "seconds a cell, on embedded data: shows that everything runs, measures nothing",
+            "seconds per cell, on embedded data: shows that everything runs, measures nothing",
             {**_all_as(_SMOKE_MLP, natural=True), "cifar10": _SMOKE},
             most_seeds=2,
         ),

@@ -116,7 +116,8 @@ def _basis(instructions: str, source: str, winograd: str) -> Basis:
         costs = Costs.of(measured.read(instructions))
     if costs is None:
         raise FreeTicketsError(
-            f"{measured.path()} is of another version of freetickets: run freetickets bench choose"
+            f"{measured.path()} belongs to another version of freetickets: run "
+            "freetickets bench choose"
         )
     return Basis(costs, source or "shipped", winograd != "0")
 

@@ -19,14 +19,9 @@ _SPARSE, _PYTORCH, _WINOGRAD = "sparse", "PyTorch", "Winograd"
 
 
 class Choices:
-    """The ways of a network's layers; made once, then kept.
+    """The ways of a network's layers; made once, then kept."""
 
-    Args:
-        choose: Whether to choose; if not, layers that have zeros skip them.
-    """
-
-    def __init__(self, choose: bool = True) -> None:
-        self._choose = choose
+    def __init__(self) -> None:
         self._basis = basis()
         self._kernels = [instruction_set()]
         self._made: dict[str, int] = {}
@@ -40,7 +35,7 @@ class Choices:
         """Returns what `ops.conv2d` takes, for groups."""
         outputs, inputs, kernel_h, kernel_w = geometry.shape
         size = outputs * inputs * kernel_h * kernel_w
-        if (not self._choose and nonzeros < size) or x.shape[4] != lanes():
+        if x.shape[4] != lanes():
             return 0
         samples, height, width = _class(x.shape[0] * x.shape[4]), x.shape[2], x.shape[3]
         key = f"{_layer(name, nonzeros, size)}, maps of {height}x{width}, {_batch(samples)}"
@@ -53,8 +48,6 @@ class Choices:
         """Returns what `linear` takes."""
         outputs, inputs = geometry.shape[:2]
         size = outputs * inputs
-        if not self._choose and nonzeros < size:
-            return 0
         samples = _class(x.shape[0])
         key = f"{_layer(name, nonzeros, size)}, {_batch(samples)}"
         if key not in self._made:

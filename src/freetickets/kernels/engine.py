@@ -1,14 +1,19 @@
-"""Replaces the layers of a network, in place, by sparse ones; and takes that back."""
+"""Has a network compute with active weights only, by one of two kinds of layers; and takes it back.
+
+Compressed layers take the places of a network's own and hold only active weights. Adopted ones are
+the network's own, and hold what they held.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from .adopted import AdoptedLayer, adopt_sparse
 from .choices import Choices
 from .layers import (
     SparseLayer,
@@ -22,8 +27,44 @@ from .layout import GroupedLayout
 from .library import release_memory
 
 
-class Engine:
-    """The sparse layers of a network.
+class Engine(Protocol):
+    """The layers of a network that skip zeros, by the names of their weights; and their ways."""
+
+    choices: Choices
+
+    @property
+    def layers(self) -> Mapping[str, SparseLayer | AdoptedLayer]:
+        """These layers."""
+
+    def remove(self, optimizer: Optimizer) -> dict[str, nn.Parameter]:
+        """Leaves the network with PyTorch's own layers, and returns their weights."""
+
+
+class Adoption:
+    """The layers of a network that stay its own: see `adopted`.
+
+    Args:
+        model: The network.
+        masks: The topology, by the names of weights; layers that can't be sparse are left alone.
+    """
+
+    def __init__(self, model: nn.Module, masks: Mapping[str, Tensor]) -> None:
+        self.choices = Choices()
+        self.layers = adopt_sparse(model, masks, self.choices)
+        self._layout = GroupedLayout(model, self.choices) if self.layers else None
+
+    def remove(self, optimizer: Optimizer) -> dict[str, nn.Parameter]:
+        """Makes them PyTorch's own layers again, and returns their weights."""
+        if self._layout is not None:
+            self._layout.remove()
+        for layer in self.layers.values():
+            layer.abandon()
+        release_memory()
+        return {name: layer.weight for name, layer in self.layers.items()}
+
+
+class Compression:
+    """The layers of a network that were replaced by ones that hold only active weights.
 
     The optimizer trains their values from now on, with the state that it has of them.
 
@@ -31,23 +72,11 @@ class Engine:
         model: The network.
         optimizer: Its optimizer.
         masks: The topology, by the names of weights; layers that can't be sparse are left alone.
-        choose: Whether a layer may run in another way where that is faster.
-
-    Attributes:
-        layers: The sparse layers, by the names of their weights.
-        choices: The ways that they and the dense layers take.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        optimizer: Optimizer,
-        masks: Mapping[str, Tensor],
-        *,
-        choose: bool,
-    ) -> None:
+    def __init__(self, model: nn.Module, optimizer: Optimizer, masks: Mapping[str, Tensor]) -> None:
         self._model = model
-        self.choices = Choices(choose)
+        self.choices = Choices()
         self.layers: dict[str, SparseLayer] = {}
         tied, hidden = _tied_weights(model), hidden_modules(model)
         for name, mask in masks.items():

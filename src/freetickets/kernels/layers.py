@@ -31,6 +31,7 @@ class SparseLayer(nn.Module):
         values: The active weights.
         keep_gradient: Whether the coming backward pass also computes the dense gradient.
         gradient: The dense gradient, summed over the backward passes that kept it.
+        pending: A dense weight that was loaded and does not fit the topology, which is to follow.
     """
 
     values: nn.Parameter
@@ -47,7 +48,7 @@ class SparseLayer(nn.Module):
         self.keep_gradient = False
         self.gradient: Tensor | None = None
         self._pass = -1  # the backward pass that added to `gradient` last
-        self._pending: Tensor | None = None
+        self.pending: Tensor | None = None
         self.values = nn.Parameter(weight.detach().flatten()[indices.long()])
         self.register_buffer("indices", indices, persistent=False)
         self.register_buffer("plan", ops.make_plan(indices, self.geometry), persistent=False)
@@ -67,13 +68,13 @@ class SparseLayer(nn.Module):
     @torch.no_grad()
     def rewire(self, mask: Tensor) -> None:
         """Gives the layer another topology with as many weights; those that stay keep theirs."""
-        dense = self.weight if self._pending is None else self._pending
+        dense = self.weight if self.pending is None else self.pending
         indices = _indices(mask)
         if indices.numel() != self.indices.numel():
             raise FreeTicketsError(
                 f"a sparse layer of {self.indices.numel()} weights can't have {indices.numel()}"
             )
-        self._pending = None
+        self.pending = None
         self.values.copy_(dense.flatten()[indices.long()])
         self.indices.copy_(indices)
         self.plan.copy_(ops.make_plan(indices, self.geometry))
@@ -119,7 +120,7 @@ class SparseLayer(nn.Module):
 
     def check_ready(self) -> None:
         """Refuses to compute with a weight that does not fit the topology."""
-        if self._pending is not None:
+        if self.pending is not None:
             raise FreeTicketsError(
                 "the loaded weights have another topology: load the sparsifier's state too"
             )
@@ -139,7 +140,7 @@ class SparseLayer(nn.Module):
             weight = weight.to(self.values)
             values = weight.flatten()[self.indices.long()]
             fits = int(weight.count_nonzero()) == int(values.count_nonzero())
-            self._pending = None if fits else weight.clone()
+            self.pending = None if fits else weight.clone()
             state = {
                 name: tensor for name, tensor in state.items() if name != prefix + "weight"
             } | {prefix + "values": values}

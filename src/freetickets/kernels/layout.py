@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from . import ops
+from .adopted import AdoptedConv2d
 from .choice import Costs, Work, convolution_ways
 from .choices import Choices
 from .layers import SparseConv2d, can_be_sparse, geometry_of, has_hooks
-from .library import Geometry
-from .maps import Maps, enter, give, kernels_take, leave, rectified_norm
-from .operator import run
+from .maps import Maps, leave, rectified_norm
 
 
 class GroupedLayout:
@@ -27,7 +26,7 @@ class GroupedLayout:
     A network without sparse ones is left alone, unless one can be computed in Winograd's way.
 
     Args:
-        model: The network; its convolutions were replaced by sparse ones already.
+        model: The network; its sparse convolutions were replaced or adopted already.
         choices: The ways that its dense layers take, if not the usual ones.
 
     Attributes:
@@ -37,8 +36,8 @@ class GroupedLayout:
     def __init__(self, model: nn.Module, choices: Choices | None = None) -> None:
         self.choices = choices or Choices()
         self._modules = list(model.modules())
-        self._sparse = [m for m in self._modules if isinstance(m, SparseConv2d)]
-        self._dense: list[_GroupedConv2d] = []
+        self._sparse = [m for m in self._modules if isinstance(m, (SparseConv2d, AdoptedConv2d))]
+        self._dense: list[AdoptedConv2d] = []
         self._hooks: list[Any] = []
         costs = self.choices.costs
         if not self._sparse and not any(_pays(module, costs) for module in self._modules):
@@ -47,7 +46,7 @@ class GroupedLayout:
             return
         for path, module in model.named_modules():
             if type(module) is nn.Conv2d and can_be_sparse(module):
-                self._dense.append(_GroupedConv2d.adopt(module, self.choices, path))
+                self._dense.append(AdoptedConv2d.adopt(module, self.choices, path))
             elif type(module) is nn.Sequential and any(_is_pair(*p) for p in pairwise(module)):
                 module.__class__ = _FusingSequential
         self._hooks = [
@@ -82,7 +81,8 @@ class GroupedLayout:
 
 
 def _leave(module: nn.Module, inputs: Any, output: Any) -> Any:
-    return leave(output)
+    # What is compiled knows no `Maps`.
+    return output if torch.compiler.is_compiling() else leave(output)
 
 
 def _pays(module: nn.Module, costs: Costs) -> bool:
@@ -98,7 +98,7 @@ def _uses_custom_functions(model: nn.Module) -> bool:
     return any(
         isinstance(value, type) and issubclass(value, Function) and value is not Function
         for kind in {type(module) for module in model.modules()}
-        if not kind.__module__.startswith("torch.")
+        if not kind.__module__.startswith(("torch.", __package__ or ""))
         for value in getattr(kind.forward, "__globals__", {}).values()
     )
 
@@ -116,6 +116,9 @@ class BatchNormReLU(nn.BatchNorm2d):
 
 class _FusingSequential(nn.Sequential):
     """Computes BatchNorm and the ReLU behind it in one pass."""
+
+    def _get_name(self) -> str:
+        return "Sequential"  # a printed network looks as before
 
     def forward(self, x: Any) -> Any:
         modules = list(self)
@@ -136,58 +139,3 @@ def _is_pair(first: nn.Module, second: nn.Module) -> bool:
         and not has_hooks(first)
         and not has_hooks(second)
     )
-
-
-class _GroupedConv2d(nn.Conv2d):
-    """A dense convolution as a sparse one without zeros: maps in groups stay there."""
-
-    keeps_groups: bool = False
-    _geometry: Geometry
-    _choices: Choices
-    _path: str
-    _plan: Tensor | None = None  # made as soon as a direction needs it
-
-    @staticmethod
-    def adopt(conv: nn.Conv2d, choices: Choices, path: str) -> _GroupedConv2d:
-        """Gives a convolution this class."""
-        conv.__class__ = _GroupedConv2d
-        found = cast(_GroupedConv2d, conv)
-        found._geometry = geometry_of(conv)
-        found._choices, found._path = choices, path
-        return found
-
-    def abandon(self) -> None:
-        """Makes it PyTorch's own convolution again."""
-        for name in ("_geometry", "_choices", "_path", "_plan", "keeps_groups"):
-            self.__dict__.pop(name, None)
-        self.__class__ = nn.Conv2d  # type: ignore[assignment]
-
-    def forward(self, x: Tensor) -> Tensor:
-        takes = kernels_take(x, self.weight) and (type(x) is Maps or x.dim() == 4)
-        if not self.keeps_groups or not takes:
-            return super().forward(x)
-        groups, size = enter(x), self.weight.numel()
-        ways = self._choices.conv2d(self._path, self._geometry, size, groups)
-        indices = _all_places(size)
-        if self._plan is None:
-            sparse = ~(ways | ways >> ops.WINOGRAD) & ops.ALL
-            plan = ops.make_plan(indices, self._geometry) if sparse else indices[:0]
-            self._plan = plan if sparse else None
-        else:
-            plan = self._plan
-        y = run(
-            ops.conv2d, groups, self.weight.flatten(), indices, plan, self.bias,
-            *map(list, self._geometry), ways,
-        )  # fmt: skip
-        return give(y, x, keep=True)
-
-
-_places = torch.arange(0, dtype=torch.int32)
-
-
-def _all_places(count: int) -> Tensor:
-    """The places of all weights of a layer; layers share them."""
-    global _places
-    if _places.numel() < count:
-        _places = torch.arange(count, dtype=torch.int32)
-    return _places[:count]

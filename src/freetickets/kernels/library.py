@@ -124,9 +124,11 @@ _SIGNATURES = {
     ),
     "ft_to_groups": (c_char_p, (_NORM, c_void_p, c_void_p, c_int)),
     "ft_from_groups": (c_char_p, (_NORM, c_void_p, c_void_p, c_int)),
+    "ft_take": (c_char_p, (c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_void_p, c_int)),
+    "ft_put": (c_char_p, (c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int)),
 }  # fmt: skip
 
-_INTERFACE = 3  # what `ft_interface` must return: see api.h
+_INTERFACE = 4  # what `ft_interface` must return: see api.h
 _OUT_OF_MEMORY = b"out of memory"
 
 # Weights and maps; plans and places; prepared entries.

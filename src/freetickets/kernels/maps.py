@@ -156,8 +156,8 @@ def _refuse_custom_function() -> None:
 
 def _refuse(who: str) -> None:
     raise FreeTicketsError(
-        f"{who} can't take the maps of a sparse convolution, for no gradient would come out of it: "
-        "use backend='masked'"
+        f"{who} can't take the maps of a sparse convolution, because no gradient would come "
+        "out of it: use backend='masked'"
     )
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FreeTicketsError
-from ..storage import read_json, write_json
+from ..reading import read_json
+from ..storage import write_json
 
 
 def path() -> Path:

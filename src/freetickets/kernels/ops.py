@@ -375,7 +375,7 @@ def _source_shape(gradient: Tensor, geometry: Geometry, size: _Ints) -> tuple[in
     check_lanes(gradient, "the gradient of a convolution")
     if len(size) != 2 or geometry.output_size(size[0], size[1]) != tuple(gradient.shape[2:4]):
         raise FreeTicketsError(
-            f"a convolution makes no maps of {tuple(gradient.shape[2:4])} from maps of {size}"
+            f"a convolution can't make maps of {tuple(gradient.shape[2:4])} from maps of {size}"
         )
     return gradient.shape[0], geometry.shape[1], *size, gradient.shape[4]
 
@@ -391,7 +391,7 @@ def _check_gradient(x: Tensor, gradient: Tensor, geometry: Geometry) -> None:
 
 def _geometry(shape: _Ints, stride: _Ints, padding: _Ints) -> Geometry:
     if [len(shape), len(stride), len(padding)] != [4, 2, 2]:
-        raise FreeTicketsError(f"this is no convolution: {shape}, {stride}, {padding}")
+        raise FreeTicketsError(f"this is not a convolution: {shape}, {stride}, {padding}")
     return Geometry(
         (shape[0], shape[1], shape[2], shape[3]),
         (stride[0], stride[1]),

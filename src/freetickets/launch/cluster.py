@@ -79,7 +79,9 @@ def launch(
                         start(news.piece, lost + 1)
                     yield news
             if stop.made:
-                raise StoppedError("stopped; all is saved: run the same command again to go on")
+                raise StoppedError(
+                    "stopped; everything is saved: run the same command again to continue"
+                )
     finally:
         _stop(ray, list(running))
         if ours:
@@ -117,11 +119,17 @@ def _work(arguments: Sequence[str], log: str, where: str, threads: int) -> int:
 
 
 def _connect(ray: Any, address: str | None) -> None:
+    # Ray puts the current folder first on the path of its processes, and may import (pydantic, say)
+    # before they do anything of ours: let it be the folder that we are imported from.
+    where = os.getcwd()
+    os.chdir(Path(__file__).parents[2])
     try:
         ray.init(address=address, log_to_driver=False, logging_level="error")
     except (ConnectionError, RuntimeError, ValueError) as error:
         line = str(error).strip().partition("\n")[0]
         raise FreeTicketsError(f"can't reach a Ray cluster at {address}: {line}") from error
+    finally:
+        os.chdir(where)
 
 
 def _outcome(ray: Any, reference: Any) -> tuple[int, str]:

@@ -59,7 +59,9 @@ def launch(
                         waiting.appendleft((process.piece, process.lost + 1))
                     yield news
             if stop.made:
-                raise StoppedError("stopped; all is saved: run the same command again to go on")
+                raise StoppedError(
+                    "stopped; everything is saved: run the same command again to continue"
+                )
     except KeyboardInterrupt:  # the second one
         for process in running:
             process.kill()

@@ -19,12 +19,18 @@ def add_flags(parser: argparse.ArgumentParser, what: str) -> None:
     group.add_argument(
         "--launcher",
         metavar="NAME",
-        help="local: processes of this machine; ray: a Ray cluster (default: local with --jobs)",
+        help="local (processes on this machine) or ray (a cluster) (default: local with --jobs)",
     )
-    group.add_argument("--jobs", type=int, metavar="N", help="local: how many at a time")
-    group.add_argument("--address", help="ray: of the cluster (default: a new one on this machine)")
-    group.add_argument("--cpus-per-task", type=float, metavar="N", help="ray: (default: 1)")
-    group.add_argument("--gpus-per-task", type=float, metavar="N", help="ray: (default: 0)")
+    group.add_argument("--jobs", type=int, metavar="N", help="local: number of processes at a time")
+    group.add_argument(
+        "--address", help="ray: address of the cluster (default: start one on this machine)"
+    )
+    group.add_argument(
+        "--cpus-per-task", type=float, metavar="N", help="ray: cores per task (default: 1)"
+    )
+    group.add_argument(
+        "--gpus-per-task", type=float, metavar="N", help="ray: GPUs per task (default: 0)"
+    )
 
 
 def launcher_from(parsed: argparse.Namespace) -> Launcher | None:
@@ -41,11 +47,13 @@ def launcher_from(parsed: argparse.Namespace) -> Launcher | None:
         )
     if name == "ray":
         if parsed.jobs is not None:
-            raise FreeTicketsError("--jobs is for --launcher local: Ray counts --cpus-per-task")
+            raise FreeTicketsError(
+                "--jobs is only for --launcher local: with Ray, use --cpus-per-task"
+            )
         return _ray(parsed)
     for flag in _OF_RAY:
         if getattr(parsed, flag) is not None:
-            raise FreeTicketsError(f"--{flag.replace('_', '-')} is for --launcher ray")
+            raise FreeTicketsError(f"--{flag.replace('_', '-')} is only for --launcher ray")
     return None if name is None else local(parsed.jobs)
 
 
@@ -55,7 +63,7 @@ def under_torchrun() -> bool:
 
 
 def local(jobs: int | None) -> Launcher:
-    """Processes of this machine: so many at a time, or one for each core."""
+    """Processes on this machine: this many at a time, or one for each core."""
 
     def launch(pieces: Sequence[Piece]) -> Generator[News, None, None]:
         from .local import cores

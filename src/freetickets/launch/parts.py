@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ..config import Config
-from ..data.digest import digest_split
 from ..errors import FreeTicketsError
 from ..kernels.choices import joined
 from ..methods.plan import Plan, Remember
@@ -22,7 +21,7 @@ from ..seal import seal_text
 from ..storage import write_atomic
 from ..ticket import ticket_path
 from ..training.checkpoint import Checkpoints
-from ..training.folder import plan_fingerprint
+from ..training.folder import IDENTITY, plan_fingerprint
 from ..training.job import PARTS, Job
 from ..training.progress import Reporter
 from ..training.state import State
@@ -90,12 +89,13 @@ class _Parts:
         self._checkpoints = Checkpoints(self._output / "checkpoint", self._warn)
         saved = self._checkpoints.load()
         # Read once, before all workers do: it may have to be downloaded.
-        self._data = digest_split(job.load()) if saved is None else saved.get("data")
+        told = job.describe(*job.load_data()) if saved is None else saved
+        self._identity = {key: told.get(key) for key in IDENTITY}
         self._saved = saved or self._begin()
         if self._saved["plan"] != plan_fingerprint(self._plan):
             raise FreeTicketsError(
-                f"{self._output} was started with another plan: use the same settings to go on, or "
-                "another --output to start anew"
+                f"{self._output} was started with another plan: use the same settings to "
+                "continue, or another --output to start again"
             )
         # Where a serial run was stopped, if there was one: its last run goes on as a part.
         self._before = State.unpack(self._saved["state"])
@@ -181,8 +181,7 @@ class _Parts:
     def _checkpoint(self, state: State) -> dict[str, Any]:
         return {
             "plan": plan_fingerprint(self._plan),
-            "settings": self._config.identity,
-            "data": self._data,
+            **self._identity,
             "state": state.pack(),
             "session": None,
         }

@@ -83,9 +83,10 @@ class Log:
         what = f"its process was lost ({describe_exit(code)})"
         if lost < retries:
             return News(self.piece, "again", f"{what}: it starts again from its last checkpoint")
+        what += f" {lost + 1} times"
         if code == -signal.SIGKILL:  # nobody else kills the same work again and again
-            what += ", as by a machine that is out of memory,"
-        return News(self.piece, "failed", f"{what} {lost + 1} times: see {self.piece.log}")
+            what += ", perhaps because the machine ran out of memory"
+        return News(self.piece, "failed", f"{what}: see {self.piece.log}")
 
 
 def describe_exit(code: int) -> str:

@@ -24,8 +24,8 @@ class BatchEnsemble(Method):
     the projections inside `nn.MultiheadAttention`, which are no layers of their own.
 
     Attributes:
-        members: How many members (M).
-        examples: "tiled": each trains on the whole batch; "split": each on its part of it.
+        members: Number of members (M).
+        examples: tiled (each member trains on the whole batch) or split (each on its own part).
     """
 
     name: ClassVar[str] = "batch-ensemble"

@@ -14,7 +14,7 @@ class Dense(Method):
     """One dense network.
 
     Attributes:
-        tickets: How many networks are trained independently.
+        tickets: Number of networks to train independently (M).
     """
 
     name: ClassVar[str] = "dense"

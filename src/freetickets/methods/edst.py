@@ -18,11 +18,11 @@ class EDST(ExploringMethod):
     """One sparse training that explores once, then refines, collects and escapes ticket by ticket.
 
     Attributes:
-        escape_rate: The share of the active weights that an escape replaces (q).
-        refinement: The length of one refinement, as a share of the recipe's (for more or fewer
-            tickets in the same time).
-        refinement_height: The learning rate at which each refinement begins, as a share of the
-            initial one; the recipe's if not given.
+        escape_rate: Share of the active weights that an escape replaces (q).
+        refinement: Length of each refinement, as a multiple of the recipe's; change it to fit more
+            or fewer tickets into the same time.
+        refinement_height: Learning rate at the start of each refinement, as a share of the initial
+            one (default: the recipe's).
     """
 
     name: ClassVar[str] = "edst"

@@ -21,12 +21,12 @@ class FGE(Method):
     """One dense training, then cycles between two small rates, a ticket at each low one.
 
     Attributes:
-        tickets: How many networks are collected (M).
-        budget: The length of the training as a share of one dense training's; 0.8 is the paper's
-            "1B": 200 epochs beside 250.
-        pretraining: The share of that before the first cycle.
-        high: The cycles' high rate, as a share of the initial one.
-        low: Their low rate.
+        tickets: Number of networks to collect (M).
+        budget: Length of the training, as a multiple of one dense training; the paper's "1B" is
+            0.8: 200 epochs against 250.
+        pretraining: Share of the training that comes before the first cycle.
+        high: Highest learning rate of a cycle, as a share of the initial one.
+        low: Lowest learning rate of a cycle, as a share of the initial one.
     """
 
     name: ClassVar[str] = "fge"
@@ -43,9 +43,9 @@ class FGE(Method):
         check_tickets(self.tickets)
         check_budget(self.budget)
         if not 0 < self.pretraining < 1:
-            raise FreeTicketsError(f"pretraining must lie in 0 to 1, not {self.pretraining}")
+            raise FreeTicketsError(f"pretraining must lie between 0 and 1, not {self.pretraining}")
         if not 0 < self.low < self.high < math.inf:
-            raise FreeTicketsError(f"low must lie below high: {self.low} and {self.high}")
+            raise FreeTicketsError(f"low must be below high, not {self.low} and {self.high}")
 
     def plan(self, setting: Setting) -> Plan:
         """One run: pretraining, then M cycles, of which the last ends at its minimum."""

@@ -16,10 +16,10 @@ class LTR(SparseMethod):
     """A dense training is pruned gradually; its mask is trained M times from an early state.
 
     Attributes:
-        rewind: The moment to go back to, as a share of the training.
-        prune_from: When gradual pruning begins, as a share of what follows that moment.
-        prune_until: When it ends.
-        interval: Steps between two prunings; the recipe's if not given.
+        rewind: Point in the training to go back to, as a share of its length.
+        prune_from: When gradual pruning begins, as a share of the training after that point.
+        prune_until: When gradual pruning ends, as a share of the same.
+        interval: Steps between two prunings (default: the recipe's).
     """
 
     name: ClassVar[str] = "ltr"
@@ -36,7 +36,7 @@ class LTR(SparseMethod):
         super().__post_init__()
         if self.criterion != "random":
             raise FreeTicketsError(
-                "ltr finds its mask by training: leave criterion out, or take static or dst"
+                "ltr finds its mask by training: leave criterion out, or use static or dst"
             )
         if not 0 < self.rewind < 1:
             raise FreeTicketsError(f"rewind must lie between 0 and 1, not {self.rewind}")

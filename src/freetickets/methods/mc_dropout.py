@@ -24,8 +24,8 @@ class MCDropout(Method):
     network that has none gets one in front of each linear or convolutional layer but the first.
 
     Attributes:
-        passes: How many predictions are combined (M).
-        dropout: The rate of dropout layers that have none of their own.
+        passes: Number of predictions to combine (M).
+        dropout: Dropout rate, for dropout layers that have none of their own.
     """
 
     name: ClassVar[str] = "mc-dropout"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ..errors import FreeTicketsError, UnknownNameError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 PRESETS = {
     "robust": "the network as it is after a quiet time without exploration",
-    "paper": "the authors' way: explore to the last step, collect the best on validation data",
+    "paper": "the authors' schedule: explore to the last step, collect the best on validation data",
 }
 
 
@@ -63,6 +64,16 @@ class Setting:
         return Collect("best" if self.preset == "paper" else "last")
 
 
+class _Fit:
+    """`training.fit` as a method, with the options in its signature and their help."""
+
+    def __get__(self, method: Method | None, kind: type[Method]) -> Any:
+        # Methods are data that training imports; this shorthand is the one way back.
+        from ..training.fit import fit
+
+        return fit if method is None else MethodType(fit, method)
+
+
 @dataclass(frozen=True)
 class Method(ABC):
     """A method: a transform of the network, a plan, and a rule to combine the members.
@@ -88,12 +99,12 @@ class Method(ABC):
         """Whether that is another network."""
         return type(self).transform is not Method.transform
 
-    def fit(self, model: Any, train_data: Any, **options: Any) -> Ensemble:
-        """Trains the plan and returns the ensemble; see `freetickets.training.fit`."""
-        # Methods are data that training imports; this shorthand is the one way back.
-        from ..training.fit import fit
+    if TYPE_CHECKING:
 
-        return fit(self, model, train_data, **options)
+        def fit(self, model: Any, train_data: Any, **options: Any) -> Ensemble:
+            """Trains the plan and returns the ensemble; see `freetickets.training.fit`."""
+    else:
+        fit = _Fit()
 
 
 def check_tickets(tickets: int) -> None:
@@ -113,13 +124,14 @@ class SparseMethod(Method):
     """The options that sparse methods share.
 
     Attributes:
-        tickets: How many tickets are collected (M).
-        sparsity: The share of zeros in each ticket (S).
-        distribution: How the non-zeros are shared out over the layers.
-        structure: Where the non-zeros may lie: unstructured, fan-in, blocks (block-4x4) or N:M as
-            2:4 (with its own sparsity); layers that do not fit stay dense.
-        criterion: What chooses the first topology: random, magnitude, snip, grasp or synflow.
-        exclude: Layers that stay dense, by name pattern.
+        tickets: Number of tickets to collect (M).
+        sparsity: Share of the weights that are zero in each ticket (S).
+        distribution: How the active weights are divided among the layers: erk, er, uniform or
+            uniform-dense-first.
+        structure: Where the active weights may be: unstructured, fan-in, blocks (block-4x4) or N:M
+            (2:4, which sets the sparsity itself). Layers that don't fit stay dense.
+        criterion: How the first topology is chosen: random, magnitude, snip, grasp or synflow.
+        exclude: Layers to keep dense, as patterns that match their names.
     """
 
     tickets: int = 3
@@ -178,10 +190,11 @@ class ExploringMethod(SparseMethod):
     Attributes:
         explorer: How the topology changes: rigl, srigl, set, snfs, dsr, itop, mest, granet, gmp,
             top-kast.
-        prune: Which active weights an exploration keeps, if not those of the explorer.
-        grow: Which inactive weights it activates, if not those of the explorer.
-        rate: The share of the active weights that one exploration replaces (p).
-        interval: Steps between two explorations (ΔT); the recipe's if not given.
+        prune: Score by which an exploration keeps active weights (default: the explorer's own).
+        grow: Score by which it activates inactive weights (default: the explorer's own).
+        rate: Share of the active weights that each exploration replaces (p).
+        interval: Steps between two explorations (ΔT) (default: the recipe's, or fewer
+            where a training is too short to explore ten times).
     """
 
     explorer: str = "rigl"

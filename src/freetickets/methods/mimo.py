@@ -25,10 +25,10 @@ class MIMO(Method):
     the heads, so that what they share learns at the recipe's rate; its paper takes the sum.
 
     Attributes:
-        members: How many inputs and heads the network has (M).
-        input_repetition: The share of the training batch in which all heads see the same sample.
-        batch_repetition: How often a training batch holds each sample; training costs as many times
-            as much.
+        members: Number of inputs and heads of the network (M).
+        input_repetition: Share of the training batch in which all heads see the same sample.
+        batch_repetition: How many times each sample is in a training batch; training costs that
+            many times as much.
     """
 
     name: ClassVar[str] = "mimo"

@@ -16,11 +16,11 @@ class PruneFineTune(Method):
     """Dense networks, trained independently; each loses its smallest weights, then trains on.
 
     Attributes:
-        tickets: How many networks are trained (M).
-        sparsity: The share of zeros in each ticket (S).
-        finetune: The length of the fine-tuning as a share of one dense training's.
-        finetune_lr: Its constant learning rate, as a share of the initial one.
-        exclude: Layers that stay dense, by name pattern.
+        tickets: Number of networks to train (M).
+        sparsity: Share of the weights that are zero in each ticket (S).
+        finetune: Length of the fine-tuning, as a multiple of one dense training.
+        finetune_lr: Constant learning rate of the fine-tuning, as a share of the initial one.
+        exclude: Layers to keep dense, as patterns that match their names.
     """
 
     name: ClassVar[str] = "pf"

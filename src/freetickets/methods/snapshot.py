@@ -16,9 +16,9 @@ class Snapshot(Method):
     """One dense training whose learning rate falls and starts again, once for each ticket.
 
     Attributes:
-        tickets: How many snapshots are taken (M).
-        budget: The length of the training as a share of one dense training's; 0.8 is the paper's
-            "1B": 200 epochs beside 250.
+        tickets: Number of snapshots to take (M).
+        budget: Length of the training, as a multiple of one dense training; the paper's "1B" is
+            0.8: 200 epochs against 250.
     """
 
     name: ClassVar[str] = "snapshot"

@@ -24,9 +24,9 @@ class TreeNet(Method):
     on its output alone, else the whole block around which something skips.
 
     Attributes:
-        members: How many branches (M).
-        shared: How many stages all share, 0 for separate networks (default: all but the last
-            third, or the last two if that is more).
+        members: Number of branches (M).
+        shared: Number of stages that all branches share, 0 for separate networks (default: all
+            except the last third, or the last two if that is more).
     """
 
     name: ClassVar[str] = "treenet"

@@ -14,13 +14,16 @@ Labels = npt.NDArray[np.int64]
 
 # Numbers of a block: it is read several times, so all members of it should fit into the cache.
 _BLOCK = 1 << 16
+# At so many samples it is seen whether predictions are normalised, up to what half precision does.
+_LOOKED_AT = 1000
+_ROUNDING = 0.01
 
 
 def check_log_probs(log_probs: npt.ArrayLike) -> Array:
     """Returns member log-probabilities as float64 (M, N, C); float64 is not copied.
 
     Raises:
-        FreeTicketsError: They have another shape, or are no log-probabilities.
+        FreeTicketsError: They have another shape, or are not log-probabilities.
     """
     try:
         logs = np.asarray(log_probs, dtype=np.float64)
@@ -35,6 +38,14 @@ def check_log_probs(log_probs: npt.ArrayLike) -> Array:
         raise FreeTicketsError(
             f"predictions must be log-probabilities, at most 0: the highest is {highest}"
         )
+    step = -(-logs.shape[1] // _LOOKED_AT)
+    sums = np.exp(logs[:, ::step]).sum(axis=-1)
+    worst = sums.flat[np.abs(sums - 1).argmax()]
+    if abs(worst - 1) > _ROUNDING:
+        raise FreeTicketsError(
+            "predictions must be log-probabilities, normalised over the classes: the probabilities "
+            f"of a sample add up to {worst:.4g}, not 1; subtract the log-sum-exp of its classes"
+        )
     return logs
 
 
@@ -42,7 +53,7 @@ def check_labels(labels: npt.ArrayLike, samples: int, classes: int) -> Labels:
     """Returns labels as int64 (N,).
 
     Raises:
-        FreeTicketsError: There are not as many as samples, or one names no class.
+        FreeTicketsError: There are not as many as samples, or one is not a class.
     """
     truth = np.asarray(labels)
     if truth.dtype.kind not in "iu":
@@ -50,7 +61,7 @@ def check_labels(labels: npt.ArrayLike, samples: int, classes: int) -> Labels:
     truth = truth.astype(np.int64)
     if truth.shape != (samples,):
         raise FreeTicketsError(
-            f"{samples} predictions need as many labels, not an array of {truth.shape}"
+            f"{samples} predictions need {samples} labels, not an array of {truth.shape}"
         )
     if truth.min() < 0 or truth.max() >= classes:
         raise FreeTicketsError(
@@ -63,7 +74,7 @@ def check_predictions(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[
     """Returns member log-probabilities as float64 (M, N, C) and labels as int64 (N,).
 
     Raises:
-        FreeTicketsError: The shapes do not fit, a label names no class, or a prediction is no
+        FreeTicketsError: The shapes do not fit, a label is not a class, or a prediction is not a
             log-probability.
     """
     logs = check_log_probs(log_probs)
@@ -74,11 +85,13 @@ def check_pairs(log_probs: npt.ArrayLike) -> Array:
     """Returns log-probabilities (M, N, C) of at least two members.
 
     Raises:
-        FreeTicketsError: There is one member only, or they are no log-probabilities.
+        FreeTicketsError: There is one member only, or they are not log-probabilities.
     """
     logs = check_log_probs(log_probs)
     if len(logs) < 2:
-        raise FreeTicketsError("diversity is of pairs: give the predictions of at least 2 members")
+        raise FreeTicketsError(
+            "diversity compares pairs: give the predictions of at least 2 members"
+        )
     return logs
 
 

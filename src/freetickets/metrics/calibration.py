@@ -21,7 +21,7 @@ class Reliability:
     """What a reliability diagram shows: the samples of each bin of confidence.
 
     Attributes:
-        edges: Of the bins, (B + 1,).
+        edges: Edges of the bins, (B + 1,).
         count: The samples in each bin, (B,).
         confidence: Their mean confidence, (B,); NaN in an empty bin.
         accuracy: The share of them that is right, (B,); NaN in an empty bin.
@@ -46,10 +46,10 @@ def ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = 15) -> flo
     gaps between accuracy and mean confidence are weighted by the samples in each bin.
 
     Args:
-        log_probs: Of the members, (M, N, C).
+        log_probs: The members' log-probabilities, (M, N, C).
         labels: The truth, (N,).
-        bins: How many; or "freetickets", as the paper's authors count: 14 bins (a, b], and what
-            rounding put above 1 is in none of them; or "tf", as TensorFlow's histograms do: 15
+        bins: Number of bins; or "freetickets", as the paper's authors count: 14 bins (a, b], and
+            what rounding put above 1 is in none of them; or "tf", as TensorFlow's histograms do: 15
             bins [a, b), and 1 in the last.
 
     Example:

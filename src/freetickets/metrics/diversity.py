@@ -67,7 +67,7 @@ def kl(log_probs: npt.ArrayLike, ordered: bool = True) -> float:
     definition says, and it is never NaN.
 
     Args:
-        log_probs: Of the members, (M, N, C).
+        log_probs: The members' log-probabilities, (M, N, C).
         ordered: Whether a pair counts in both directions, so that the order of the members does not
             matter; if not, only KL(p_i || p_j) with i before j counts.
 

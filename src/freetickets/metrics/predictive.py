@@ -18,7 +18,7 @@ def ensemble_log_probs(log_probs: npt.ArrayLike, combine: str = "probabilities")
     """The log-probabilities of the ensemble, (N, C): the members' mean, without underflow.
 
     Args:
-        log_probs: Of the members, (M, N, C).
+        log_probs: The members' log-probabilities, (M, N, C).
         combine: Mean of the members' "probabilities", or of their "logits". With logits a class
             that one member rules out is out; where that is the lot of every class, those that the
             fewest members rule out are left.

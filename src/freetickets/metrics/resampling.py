@@ -35,8 +35,8 @@ class Difference:
 
     Attributes:
         value: The difference.
-        low: Where it lies at least when the samples are drawn again.
-        high: Where it lies at most.
+        low: Lower end of its interval when the samples are drawn again.
+        high: Upper end of that interval.
         p: How likely a difference as far from 0 is if there is none (two-sided).
     """
 
@@ -62,11 +62,11 @@ def bootstrap(
 
     Args:
         metric: Any function of log-probabilities and labels.
-        log_probs: Of the members, (M, N, C).
+        log_probs: The members' log-probabilities, (M, N, C).
         labels: The truth, (N,).
         repeats: How often the samples are drawn.
         level: The share of draws that the interval holds.
-        seed: Of the draws.
+        seed: Seed of the draws.
 
     Example:
         >>> logs = np.log([[[0.9, 0.1]] * 100])

@@ -37,7 +37,7 @@ def risk_coverage(
     Among samples of equal score any order is as good: each counts with their share of errors.
 
     Args:
-        log_probs: Of the members, (M, N, C).
+        log_probs: The members' log-probabilities, (M, N, C).
         labels: The truth, (N,).
         score: What a sample is declined by: one of the novelty scores.
 

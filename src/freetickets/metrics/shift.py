@@ -94,7 +94,7 @@ def shift_scores(
     Args:
         sets: For each corruption type, for each severity in order: log-probabilities (M, N, C) and
             labels (N,).
-        bins: Of the calibration errors, as for `ece`.
+        bins: Bins of the calibration errors, as for `ece`.
 
     Example:
         >>> right, wrong = np.log([[[0.9, 0.1]]]), np.log([[[0.1, 0.9]]])

@@ -15,7 +15,7 @@ def novelty(log_probs: npt.ArrayLike, score: str = "max_probability") -> Array:
     """How unknown each sample is, (N,): the higher, the more.
 
     Args:
-        log_probs: Of the members, (M, N, C).
+        log_probs: The members' log-probabilities, (M, N, C).
         score: "max_probability": 1 less the highest probability of the ensemble. "entropy": that of
             the ensemble's probabilities, in nats. "mutual_information": the part of the entropy
             that comes from the members' disagreement; 0 for one member.

@@ -63,7 +63,7 @@ class Whitening(nn.Module):
         """Computes the filters from images."""
         if inputs.ndim != 4 or inputs.shape[1] != self.conv.in_channels:
             raise FreeTicketsError(
-                f"whitening wants images of {self.conv.in_channels} channels, "
+                f"whitening needs images with {self.conv.in_channels} channels, "
                 f"not inputs of shape {tuple(inputs.shape)}"
             )
         covariance = patch_covariance(inputs, self.conv.kernel_size[0])

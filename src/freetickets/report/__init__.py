@@ -1,12 +1,12 @@
 """Reports: finished runs side by side, as tables and as one self-contained HTML page."""
 
+from ..evaluation.results import Results, Scores
 from .analysis import Analysis, analyse
 from .comparison import comparison_page
 from .export import as_csv, as_latex, as_markdown, write_tables
 from .intervals import Differences, differences, intervals
 from .page import Page
 from .parts import Cell, Details, Figure, Folded, Section, Table
-from .results import Results, Scores
 from .run import RunSummary, read_run, read_runs
 from .sections.comparison import Comparison, find_reference
 from .tables import COLUMNS, MORE_COLUMNS, Column, Row, columns_of, main_table, make_rows, mark_of

@@ -12,9 +12,10 @@ from .. import metrics
 from ..data import get_spec
 from ..errors import FreeTicketsError
 from ..evaluation import Predictions
+from ..predictions import REMAKE
+from ..reading import damaged, printable
 from .figures import ClassScores, SizeCurve
-from .record import printable
-from .run import RunSummary, reading
+from .run import RunSummary
 
 Array = npt.NDArray[np.float64]
 
@@ -58,7 +59,7 @@ def analyse(run: RunSummary) -> Analysis | None:
     """Analyses the saved predictions of a run; None if it has none."""
     if not run.has_predictions:
         return None
-    with reading(run.predictions_path):
+    with damaged(run.predictions_path, REMAKE):
         predictions = run.load_predictions()
         members, ensemble = predictions.members(), predictions.ensemble()
         labels, inside = predictions.labels, metrics.novelty(ensemble)
@@ -118,12 +119,12 @@ def _size_curve(predictions: Predictions, members: Array) -> SizeCurve:
 
 def _unknown_sets(run: RunSummary) -> list[str]:
     folder = run.folder / "predictions" / "ood"
-    return [name for name in run.results.unknown if (folder / f"{name}.npz").is_file()]
+    return [name for name in run.results.ood if (folder / f"{name}.npz").is_file()]
 
 
 def _unfamiliar(run: RunSummary, name: str, inside: Array) -> Unfamiliar:
     path = run.folder / "predictions" / "ood" / f"{name}.npz"
-    with reading(path):
+    with damaged(path, REMAKE):
         predictions = Predictions.load(path)
         outside = metrics.novelty(predictions.ensemble())
         # Where only the first samples of a set were predicted, evaluate compares as many.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,13 +16,11 @@ from ..config import Config, read_run_config
 from ..data.npz import read_arrays, read_headers
 from ..errors import FreeTicketsError
 from ..evaluation import Predictions, describe_run
-from ..predictions import read_info
-from ..storage import DAMAGE, DamagedFileError, read_json
-from ..training.ledger import Ledger, PhaseCost
-from .log import LogRow, read_log
-from .record import fill, printable
-from .results import Results, parse_results, parse_scores
-from .results import Scores as Scores  # the figures look for it here
+from ..evaluation.results import MainScores, Results, Scores
+from ..predictions import REMAKE, read_info
+from ..reading import Allow, damaged, printable, read, read_json
+from ..training.ledger import Ledger
+from ..training.log import LogRow, read_log
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class RunSummary:
 
     def load_ensemble(self) -> npt.NDArray[np.float64]:
         """The log-probabilities of the ensemble on the test set, (1, N, C)."""
-        with reading(self.predictions_path):
+        with damaged(self.predictions_path, REMAKE):
             return self.load_predictions().ensemble()
 
 
@@ -86,19 +83,12 @@ def read_run(folder: str | Path) -> RunSummary:
     _check_finished(folder)
     config, description = _read_settings(folder / "config.yaml")
     with _mendable(folder / "ledger.json") as path:
-        costs = read_json(path)
-        ledger = _parse_ledger(costs)
-        _check_owner(costs, config)
+        ledger = _read_ledger(path, config)
     with _mendable(folder / "metrics.json") as path:
-        scores = read_json(path)
-        _check_owner(scores, config)
-        members = tuple(parse_scores(member) for member in scores["members"])
-        if not members:
-            raise ValueError("no members")
-        mean, ensemble = parse_scores(scores["member_mean"]), parse_scores(scores["ensemble"])
-        dataset, samples = printable(scores["dataset"]), int(scores["samples"])
-        results = parse_results(scores)
-        saved = folder / "predictions" / f"{Path(scores['dataset']).stem}.npz"
+        values = read_json(path)
+        scores: MainScores = read(MainScores, values, allow=Allow.RECORD)
+        results: Results = read(Results, values, allow=Allow.RECORD)
+        _check_owner(scores.settings, config)
     with _mendable(folder / "log.csv") as path:
         log = read_log(path, config.identity)
     return RunSummary(
@@ -107,14 +97,14 @@ def read_run(folder: str | Path) -> RunSummary:
         description,
         config,
         ledger,
-        dataset,
-        samples,
-        members,
-        mean,
-        ensemble,
+        printable(scores.dataset),
+        scores.samples,
+        scores.members,
+        scores.member_mean,
+        scores.ensemble,
         log,
         results,
-        saved,
+        folder / "predictions" / f"{Path(scores.dataset).stem}.npz",
     )
 
 
@@ -225,24 +215,21 @@ def _is_trained(folder: Path) -> bool:
 
 def _read_settings(path: Path) -> tuple[Config, str]:
     """The settings of a run, and the same in a few words."""
-    try:
+    with damaged(path, "restore it, or leave this run out"):
         config = read_run_config(path.parent)
         return config, printable(describe_run(asdict(config)))
-    except (FreeTicketsError, AttributeError, TypeError, ValueError) as error:
-        raise DamagedFileError(
-            f"{path} is damaged ({error}): restore it, or leave this run out"
-        ) from error
 
 
-def _check_owner(values: Mapping[str, Any], config: Config) -> None:
-    if values.get("settings") not in (None, config.identity):
+def _check_owner(settings: str | None, config: Config) -> None:
+    if settings not in (None, config.identity):
         raise ValueError("it belongs to a run with other settings than config.yaml says")
 
 
-def _parse_ledger(values: Mapping[str, Any]) -> Ledger:
-    phases = tuple(fill(PhaseCost, phase) for phase in values["phases"])
-    ledger = fill(Ledger, values, phases=phases)
-    if not (phases and ledger.dense_flops > 0 and ledger.dense_forward_flops > 0):
+def _read_ledger(path: Path, config: Config) -> Ledger:
+    values = read_json(path)
+    ledger: Ledger = read(Ledger, values, allow=Allow.RECORD)
+    _check_owner(values.get("settings"), config)
+    if not (ledger.phases and ledger.dense_flops > 0 and ledger.dense_forward_flops > 0):
         raise ValueError("no phases, or no dense cost to compare with")
     if not (math.isfinite(ledger.relative_flops) and math.isfinite(ledger.relative_test_flops)):
         raise ValueError("costs that are no numbers")
@@ -250,25 +237,7 @@ def _parse_ledger(values: Mapping[str, Any]) -> Ledger:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turns what damaged predictions raise, whatever is wrong in them, into one line."""
-    try:
-        yield
-    except DAMAGE as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else error
-        raise DamagedFileError(
-            f"{path} is damaged ({reason}): remove it, or make it anew"
-        ) from error
-
-
-@contextmanager
 def _mendable(path: Path) -> Iterator[Path]:
     """Turns what can go wrong with a file that training writes into what mends it."""
-    try:
+    with damaged(path, "run the run's train command again, which writes it anew"):
         yield path
-    except (FreeTicketsError, OSError, *DAMAGE, csv.Error) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else error
-        raise DamagedFileError(
-            f"{path} is missing or damaged ({reason}): run the run's train command again, which "
-            "writes it anew"
-        ) from error

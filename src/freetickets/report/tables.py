@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ..evaluation.results import Shift
 from .parts import Cell, Table
-from .results import Shift
 from .run import RunSummary
 
 # The groups of rows, in the paper's order, and how the best of a group is marked there.
@@ -150,7 +150,7 @@ class Column:
         return format(self.better(finite), self.form)
 
 
-_DENSE = "FLOPs, × one dense model"
+_DENSE = "FLOPs, × dense"
 
 COLUMNS = (
     Column("accuracy", "Acc ↑", ".2%", "ensemble", max, short="acc."),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .structure import Structure as Structure
     from .structure import parse_structure as parse_structure
 
-__getattr__, __all__ = attach(
+__getattr__, __dir__, __all__ = attach(
     __name__,
     {
         "CRITERIA": "criteria",

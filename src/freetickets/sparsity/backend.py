@@ -36,49 +36,55 @@ def make_engine(
     masks: Mapping[str, Tensor],
     *,
     unsuited: str | None,
+    owned: bool,
 ) -> Engine | None:
-    """Replaces the layers of a network by sparse ones where the backend asks for it.
+    """Has a network skip zeros in the way that the backend asks for.
 
     Args:
         backend: Which backend.
         model: The network.
         optimizer: Its optimizer.
         masks: The topology.
-        unsuited: An option that sparse layers can't serve, because it changes how many weights a
-            layer has, or trains inactive ones.
+        unsuited: An option that only masked weights can serve, because it changes how many weights
+            a layer has, or trains inactive ones.
+        owned: Whether nobody else holds parameters of the network. Then "auto" replaces layers as
+            "sparse" does, where that is possible.
 
     Returns:
-        What was replaced; None if every weight is to be masked.
+        The layers that do; None if every weight is to be masked.
     """
     if backend not in _BACKENDS:
         raise UnknownNameError("backend", backend, _BACKENDS)
-    if unsuited is not None and backend == "sparse":
-        raise FreeTicketsError(
-            f"backend 'sparse' is not possible with {unsuited}: use backend='masked' or 'auto'"
-        )
-    if backend == "masked" or unsuited is not None:
+    if backend == "masked":
         return None
-    inside = bare(model)
-    obstacle = None
-    if backend == "auto" and (
-        type(optimizer) not in _ELEMENTWISE or _sparsity(masks) < _WORTHWHILE
-    ):
-        return None
-    if not available():
-        obstacle = (
-            "the sparse kernels are not built: install a C++ compiler, then freetickets again"
-        )
-    elif inside is not model:
-        obstacle = "wrap the network (data-parallel, torch.compile) after making the Sparsifier"
-    if obstacle is None:
-        from ..kernels.engine import Engine
-
-        engine = Engine(inside, optimizer, masks, choose=backend == "auto")
-        if engine.layers or backend == "auto":
-            return engine if engine.layers else None
-        obstacle = "no layer can be sparse: only plain float32 Linear and Conv2d on the CPU can"
     if backend == "sparse":
-        raise FreeTicketsError(f"backend 'sparse' is not possible: {obstacle}")
+        reason = f"it does not go with {unsuited}" if unsuited is not None else _obstacle(model)
+        if reason is not None:
+            raise FreeTicketsError(f"backend 'sparse' is not possible: {reason}, or use 'auto'")
+    elif unsuited is not None or not available() or _sparsity(masks) < _WORTHWHILE:
+        return None
+    from ..kernels.engine import Adoption, Compression
+
+    engine: Engine
+    is_replaceable = type(optimizer) in _ELEMENTWISE and _obstacle(model) is None
+    if backend == "sparse" or (owned and is_replaceable):
+        engine = Compression(model, optimizer, masks)
+    else:
+        engine = Adoption(bare(model), masks)
+    if backend == "sparse" and not engine.layers:
+        raise FreeTicketsError(
+            "backend 'sparse' is not possible: no layer can be sparse, only plain float32 Linear "
+            "and Conv2d on the CPU can; use 'auto'"
+        )
+    return engine if engine.layers else None
+
+
+def _obstacle(model: nn.Module) -> str | None:
+    """Why a network's layers can't be replaced; None if they can."""
+    if not available():
+        return "the sparse kernels are not built: install a C++ compiler, then freetickets again"
+    if bare(model) is not model:
+        return "wrap the network (data-parallel, torch.compile) after making the Sparsifier"
     return None
 
 

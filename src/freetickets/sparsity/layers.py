@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrize import is_parametrized
 from torch.optim import Optimizer
@@ -56,6 +56,7 @@ def select_weights(
     model = bare(model)
     include = None if include is None else _as_list(include)
     exclude = _as_list(exclude)
+    known = [name for name, _ in model.named_parameters()]
     found: dict[str, nn.Parameter] = {}
     owners: dict[str, nn.Module] = {}
     tables = () if embeddings else (m for m in model.modules() if isinstance(m, _EMBEDDINGS))
@@ -64,15 +65,9 @@ def select_weights(
         for own_name in _weight_names(module, embeddings):
             weight = module._parameters.get(own_name)
             name = f"{module_name}.{own_name}" if module_name else own_name
-            if is_parametrized(module, own_name) and not _fits(name, module, exclude):
-                raise FreeTicketsError(
-                    f"weight {name!r} is parametrized (weight_norm and the like), so it can't be "
-                    "held at zero: exclude it"
-                )
-            if isinstance(module, SparseLayer) and _is_selected(name, module, include, exclude):
-                raise FreeTicketsError(
-                    f"another sparsifier holds {name!r} already: detach() it first"
-                )
+            if _is_selected(name, module, include, exclude):
+                _check_holdable(name, module, own_name)
+            known.append(name)  # also if it is no parameter, so that it can be excluded
             if weight is None or not weight.requires_grad or id(weight) in seen:
                 continue
             if isinstance(weight, UninitializedParameter):
@@ -86,15 +81,28 @@ def select_weights(
             seen.add(id(weight))
             found[name], owners[name] = weight, module
     for selector in [*(include or ()), *exclude]:
-        if isinstance(selector, str) and not any(
-            matches(name, selector) for name, _ in model.named_parameters()
-        ):
+        if isinstance(selector, str) and not any(matches(name, selector) for name in known):
             raise UnknownNameError("layer", selector, found)
     return {
         name: weight
         for name, weight in found.items()
         if _is_selected(name, owners[name], include, exclude)
     }
+
+
+def inner_optimizer(optimizer: Optimizer) -> Optimizer:
+    """The `torch.optim` optimizer inside the wrappers of accelerate, Lightning and Fabric.
+
+    Each of them calls the step of the one inside, whose hooks then see every step that is taken.
+    """
+    while isinstance(inside := getattr(optimizer, "optimizer", None), Optimizer):
+        optimizer = inside
+    if not isinstance(getattr(optimizer, "_optimizer_step_pre_hooks", None), dict):
+        raise FreeTicketsError(
+            f"a {type(optimizer).__name__} is no torch.optim optimizer, nor has one as its "
+            "attribute 'optimizer': pass the torch.optim optimizer that takes its steps"
+        )
+    return optimizer
 
 
 def check_optimized(weights: Mapping[str, nn.Parameter], optimizer: Optimizer) -> None:
@@ -127,13 +135,36 @@ def _as_list(selectors: Selector | Sequence[Selector]) -> list[Selector]:
 def _weight_names(module: nn.Module, embeddings: bool) -> list[str]:
     if isinstance(module, (nn.Linear, *_CONVOLUTIONS)):
         return ["weight"]
-    if isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
-        return [name for name in module._parameters if name.startswith("weight_")]
+    if isinstance(module, nn.RNNBase):
+        return [name for name in module._flat_weights_names if name.startswith("weight_")]
+    if isinstance(module, nn.RNNCellBase):
+        return ["weight_ih", "weight_hh"]
     if isinstance(module, nn.MultiheadAttention):
         return list(_ATTENTION_WEIGHTS)
     if embeddings and isinstance(module, _EMBEDDINGS):
         return ["weight"]
     return []
+
+
+def _check_holdable(name: str, module: nn.Module, own_name: str) -> None:
+    """Raises if a weight is none of the network's own parameters, whole and free."""
+    if isinstance(module, SparseLayer):
+        raise FreeTicketsError(f"another sparsifier holds {name!r} already: detach() it first")
+    weight = getattr(module, own_name, None)
+    # A DTensor, or what the older FSDP leaves of a weight.
+    if hasattr(weight, "placements") or "_fsdp_wrapped_module" in name:
+        raise FreeTicketsError(
+            f"weight {name!r} is sharded over processes (FSDP), but a topology needs it whole: "
+            "use DistributedDataParallel instead"
+        )
+    if is_parametrized(module, own_name) or (
+        own_name not in module._parameters and isinstance(weight, Tensor)
+    ):
+        raise FreeTicketsError(
+            f"weight {name!r} is computed from others (weight_norm, prune and the like), so it "
+            f"can't be held at zero: undo that first (remove_parametrizations, remove_weight_norm, "
+            f"prune.remove), or leave it dense with exclude=[{name!r}]"
+        )
 
 
 def _is_selected(

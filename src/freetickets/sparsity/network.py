@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, Optimizer
 
 from ..errors import FreeTicketsError
+from ..kernels.layers import SparseLayer
 from .backend import make_engine
 from .distribution import Distribution, allocate, check_sparsity
 from .layers import check_optimized
@@ -18,7 +19,7 @@ from .reserve import ReservedWeight
 from .statistics import LayerStatistics, overall_sparsity
 from .structure import Structure, check_masks
 from .topology import Topology, pack_mask, select_top, unpack_mask
-from .weight import CompressedWeight, MaskedWeight, SparseWeight
+from .weight import AdoptedWeight, CompressedWeight, MaskedWeight, SparseWeight
 
 if TYPE_CHECKING:
     from ..kernels.choices import Choices
@@ -35,6 +36,7 @@ class SparseNetwork:
         structure: What all topologies have.
         backend: How sparse layers are computed: see `Sparsifier`.
         unsuited: An option of the sparsifier that only masked weights can serve.
+        owned: Whether nobody else holds parameters of the network.
         reserve: The share of a layer that trains without being active.
         generator: Breaks ties in the choice of the reserve.
 
@@ -53,6 +55,7 @@ class SparseNetwork:
         structure: Structure,
         backend: str,
         unsuited: str | None,
+        owned: bool,
         reserve: float,
         generator: torch.Generator,
     ) -> None:
@@ -67,13 +70,16 @@ class SparseNetwork:
         masks = {name: mask for name, mask in masks.items() if not mask.all()}
         self._dense = {name: weight for name, weight in parameters.items() if name not in masks}
         _check_alone(optimizer, [parameters[name] for name in masks])
-        self._engine = make_engine(backend, model, optimizer, masks, unsuited=unsuited)
+        self._engine = make_engine(backend, model, optimizer, masks, unsuited=unsuited, owned=owned)
         layers = self._engine.layers if self._engine is not None else {}
         self.weights: list[SparseWeight] = []
         for name, mask in masks.items():
             weight: SparseWeight
-            if name in layers:
-                weight = CompressedWeight(name, layers[name])
+            layer = layers.get(name)
+            if isinstance(layer, SparseLayer):
+                weight = CompressedWeight(name, layer)
+            elif layer is not None:
+                weight = AdoptedWeight(name, layer, mask)
             elif reserve:
                 weight = ReservedWeight(name, parameters[name], mask, reserve, generator)
             else:
@@ -124,16 +130,12 @@ class SparseNetwork:
 
     def mask_all(self) -> None:
         """Gives the dense weights a mask too: they are to be pruned."""
-        if self._engine is not None:
+        if self._is_compressed:
             raise FreeTicketsError(
-                "prune() needs masked weights: make the Sparsifier with backend='masked'"
+                "prune() can't change how many weights a compressed layer has: make the Sparsifier "
+                "with backend='auto'"
             )
-        _check_alone(self.optimizer, list(self._dense.values()))
-        found = {weight.name: weight for weight in self.weights}
-        for name, weight in self._dense.items():
-            found[name] = MaskedWeight(name, weight, torch.ones(weight.shape, dtype=torch.bool))
-        self._dense = {}
-        self.weights = [found[name] for name in self.shapes]
+        self._mask(self._dense)
 
     # ---- around the optimizer's step
 
@@ -187,6 +189,22 @@ class SparseNetwork:
             weight.choose(self.optimizer, score, generator)
         self._forget_past_steps()
 
+    def set_topology(self, masks: Topology) -> None:
+        """Takes other masks; of a layer that computes only with active weights, as many."""
+        check_masks(self._structure, masks)
+        if self._reserved:
+            raise FreeTicketsError("a network with a reserve chooses its topology by itself")
+        self._check_counts(masks)
+        self._mask(name for name, mask in masks.items() if not mask.all())
+        for weight in self.weights:
+            if weight.name in masks:
+                mask = masks[weight.name].to(weight.parameter.device)
+                weight.rewire(self.optimizer, mask, mask, mask)
+        full = [weight for weight in self.weights if weight.nonzeros == weight.mask.numel()]
+        self._dense |= {weight.name: weight.parameter for weight in full}
+        self.weights = [weight for weight in self.weights if weight not in full]
+        self._forget_past_steps()
+
     # ---- saving
 
     def state_dict(self) -> dict[str, Any]:
@@ -198,21 +216,26 @@ class SparseNetwork:
             "choices": self.choices.state_dict() if self.choices is not None else {},
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a `state_dict` into the same network."""
-        if self._engine is None and self._dense.keys() & state["topology"].keys():
-            self.mask_all()  # it was saved after a pruning
+    def saved_masks(self, state: Mapping[str, Any]) -> Topology:
+        """The topology of a `state_dict` of the same network."""
+        if not self._is_compressed:  # it may have been saved after a pruning
+            self._mask(self._dense.keys() & state["topology"].keys())
         mine = {w.name: math.ceil(w.mask.numel() / 8) for w in self.weights}
         theirs = {name: packed.numel() for name, packed in state["topology"].items()}
         odd = sorted(name for name in mine | theirs if mine.get(name) != theirs.get(name))
         if odd:
             raise FreeTicketsError(
-                f"the saved topology is of another network: see layer {odd[0]!r}"
+                f"the saved topology belongs to another network: see layer {odd[0]!r}"
             )
         if any(weight.name not in state.get("reserve", {}) for weight in self._reserved):
             raise FreeTicketsError("the saved run has no reserve: leave reserve at 0 to resume it")
         masks = {w.name: unpack_mask(state["topology"][w.name], w.mask.shape) for w in self.weights}
         check_masks(self._structure, masks)
+        self._check_counts(masks)
+        return masks
+
+    def load_state_dict(self, state: Mapping[str, Any], masks: Topology) -> None:
+        """Restores a `state_dict` with its `saved_masks`."""
         for weight in self.weights:
             fired = unpack_mask(state["ever_active"][weight.name], weight.mask.shape)
             weight.ever_active.copy_(fired)
@@ -239,8 +262,32 @@ class SparseNetwork:
     # ---- inside
 
     @property
+    def _is_compressed(self) -> bool:
+        return any(isinstance(weight, CompressedWeight) for weight in self.weights)
+
+    @property
     def _reserved(self) -> list[ReservedWeight]:
         return [weight for weight in self.weights if isinstance(weight, ReservedWeight)]
+
+    def _check_counts(self, masks: Topology) -> None:
+        """Raises if a layer that computes only with active weights is to have more, or fewer."""
+        for weight in self.weights:
+            count = int(masks[weight.name].sum()) if weight.name in masks else weight.nonzeros
+            if isinstance(weight, CompressedWeight) and count != weight.nonzeros:
+                raise FreeTicketsError(
+                    f"layer {weight.name!r} holds {weight.nonzeros} weights and can't have "
+                    f"{count}: make the Sparsifier with backend='auto', or with that topology"
+                )
+
+    def _mask(self, names: Iterable[str]) -> None:
+        """Gives dense weights a mask, of all of them."""
+        new = {name: self._dense[name] for name in names if name in self._dense}
+        _check_alone(self.optimizer, list(new.values()))
+        found = {weight.name: weight for weight in self.weights}
+        for name, weight in new.items():
+            found[name] = MaskedWeight(name, weight, torch.ones(weight.shape, dtype=torch.bool))
+            del self._dense[name]
+        self.weights = [found[name] for name in self.shapes if name in found]
 
     def _forget_past_steps(self) -> None:
         if isinstance(self.optimizer, LBFGS):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import DivergedError, FreeTicketsError, UnknownNameError
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Score:
         if not scores.is_floating_point():
             scores = scores.float()
         if bool(torch.isnan(scores).any()):
-            raise FreeTicketsError(
+            raise DivergedError(
                 f"the scores of {view.name!r} contain NaN at an exploration: the loss diverged; "
                 "lower the learning rate or check the data"
             )

@@ -15,13 +15,14 @@ from .backend import Backend
 from .distribution import DEFAULT_SPARSITY, Distribution
 from .exploration import Explorer, Redistribution, Scope
 from .gradients import GradientRecord
-from .layers import Selector, select_weights
+from .layers import Selector, inner_optimizer, select_weights
 from .named import sparse_method
 from .network import SparseNetwork, starting_masks
 from .schedule import Exploration, check_rate
 from .score import SCORES, GrowthLike, ScoreLike, WeightView
 from .statistics import LayerStatistics, itop_rate, overall_sparsity, table
 from .structure import Unstructured, check_options, parse_structure
+from .takeover import Watch, given_topology
 from .topology import Topology, check_topology, digest
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Sparsifier:
     `step` after `optimizer.step()`. The defaults are the paper's: an ERK topology, explored as RigL
     does (prune by magnitude, grow by gradient). Gradients are masked just before each optimizer
     step, the weights and the optimizer's state after it, so nothing outside the topology ever
-    moves; the number of non-zeros of a layer never changes, unless it is told to (`pruning`,
+    moves; the number of active weights of a layer never changes, unless you ask for it (`pruning`,
     `redistribute`). `Sparsifier.named` makes the sparse trainings of the literature.
 
     Works with gradient accumulation, autocast and `GradScaler` (a skipped step does not count),
@@ -48,19 +49,22 @@ class Sparsifier:
         optimizer: Its optimizer.
         sparsity: The share of zeros over all sparse layers, or a map from name patterns to
             sparsities.
-        distribution: How the non-zeros are shared out: "erk", "er", "uniform",
+        distribution: How the active weights are divided among the layers: "erk", "er", "uniform",
             "uniform-dense-first", or a function of shapes and sparsity.
         structure: Where the active weights of a layer may lie, now and after each exploration:
             "unstructured"; "2:4" or another N:M: N of each M consecutive inputs of an output;
             "block-4x4" or other sizes: whole blocks of outputs and inputs; "fan-in": equally many
-            inputs for each output (SRigL). Counts are rounded to what the structure can have. Of
-            N:M there is one sparsity, which all layers have, whatever the distribution: any other
-            than that and the default is refused. A layer whose shape does not fit (3 input
+            inputs for each output (SRigL). Counts are rounded to what the structure can have. An
+            N:M structure sets the sparsity of all layers, whatever the distribution: any other
+            value is refused, except the default. A layer whose shape does not fit (3 input
             channels, 10 classes) stays dense, as if excluded; "fan-in" fits all.
         topology: Masks to start from, by the names of weights, instead of random ones of that
-            sparsity, distribution and structure; a weight without a mask stays dense.
+            sparsity, distribution and structure; a weight without a mask stays dense. The
+            "topology" of a `state_dict` will do; "given" takes over the zeros that the network has.
         exploration: When to explore and at which rate: an `Exploration`, any function from a step's
-            number to a rate (0: do not explore), or None for a static topology.
+            number to a rate (0: do not explore), or None for a static topology. Half of the active
+            weights every 100 steps, if not given, to the very end: where the length is known, stop
+            some hundred steps before it (`stop`), or let the rate fall (`schedule`, or `named`).
         pruning: When to prune for good and to which sparsity: a `GradualPruning` (start it at its
             initial sparsity), or any function from a step's number to a sparsity or None. An
             exploration of the same step follows the pruning (GraNet).
@@ -75,7 +79,7 @@ class Sparsifier:
             "survivors": in proportion to the weights that survived (DSR). The total stays.
         reserve: Besides the active weights, the strongest inactive ones (this share of a layer)
             keep their values out of the network's sight, and train; an exploration, whatever its
-            rate, then chooses the strongest of all weights anew (Top-KAST, by magnitude).
+            rate, then chooses the strongest of all weights again (Top-KAST, by magnitude).
         regrown_value: The value of a weight that is pruned and grown again in one exploration:
             "zero", or "keep" (as RigL does).
         gradient_batches: Growth looks at the mean gradient of this many last steps, as far as they
@@ -83,14 +87,15 @@ class Sparsifier:
         include: Only these weights become sparse (patterns or module types).
         exclude: These weights stay dense (patterns or module types).
         embeddings: Whether embedding tables become sparse too.
-        backend: "masked": PyTorch's dense kernels and weights with zeros, on any device. "sparse":
-            layers are replaced, in place, by ones that hold and compute only the active weights
-            (linear layers and convolutions in float32 on the CPU; others are masked). "auto": as
-            "sparse" where that works, but each direction of a layer runs dense, or in Winograd's
-            way, if that is faster on such machines. Wrap a network for several processes or
-            with `torch.compile` after this. An optimizer that looks at more than one weight at a
-            time (LBFGS, Muon, one of your own) gets masked weights from "auto", and so do
-            `pruning`, `redistribute` and `reserve`, which change how many weights train.
+        backend: "auto": the network keeps its layers, parameters, gradients and `state_dict`, as
+            your loop has them; where that is faster, linear layers and convolutions (float32, on
+            the CPU) compute only with active weights, or in Winograd's way. "masked": PyTorch's
+            dense kernels and weights with zeros, on any device. "sparse": these layers are
+            replaced, in place, by ones that hold only active weights, as a parameter `values`.
+            That takes less memory, and less time in linear layers; the network must be wrapped
+            (for several processes, by `torch.compile`) and its parameters handed out after this,
+            the optimizer must update each weight by itself, and `pruning`, `redistribute` and
+            `reserve` can't be had, which change how many weights train.
         seed: The seed of the topology and of random growth; the same on all ranks.
 
     Example:
@@ -106,6 +111,8 @@ class Sparsifier:
         True
     """
 
+    _owns_network = False  # whether nobody else holds its parameters: then "auto" may replace them
+
     def __init__(
         self,
         model: nn.Module,
@@ -114,8 +121,8 @@ class Sparsifier:
         *,
         distribution: Distribution = "erk",
         structure: str = "unstructured",
-        topology: Mapping[str, Tensor] | None = None,
-        exploration: Callable[[int], float] | None = Exploration(),  # noqa: B008
+        topology: Mapping[str, Tensor] | Literal["given"] | None = None,
+        exploration: Callable[[int], float] | None = Exploration(rate=0.5, interval=100),  # noqa: B008
         pruning: Callable[[int], float | None] | None = None,
         prune: ScoreLike = "magnitude",
         grow: GrowthLike = "gradient",
@@ -138,7 +145,7 @@ class Sparsifier:
             raise FreeTicketsError(f"regrown_value must be 'zero' or 'keep', not {regrown_value!r}")
         if gradient_batches < 1:
             raise FreeTicketsError(f"gradient_batches must be at least 1, not {gradient_batches}")
-        self.optimizer = optimizer
+        self.optimizer = optimizer = inner_optimizer(optimizer)
         self.steps = 0
         self._exploration = exploration
         self._pruning = pruning
@@ -161,8 +168,10 @@ class Sparsifier:
         self._generator = torch.Generator().manual_seed(seed)
 
         weights = select_weights(model, include=include, exclude=exclude, embeddings=embeddings)
+        if isinstance(topology, str):
+            topology = given_topology(weights, topology)
         if topology is not None:
-            masks = check_topology(topology, weights)
+            masks = check_topology(topology, {name: w.shape for name, w in weights.items()})
         else:
             masks = starting_masks(
                 weights,
@@ -172,6 +181,7 @@ class Sparsifier:
                 self._generator,
                 strongest=reserve > 0,
             )
+        self._watch = Watch(weights, masks, chosen=topology is not None)
         masked_only = {"pruning": pruning, "redistribute": redistribute, "reserve": reserve}
         self._network = SparseNetwork(
             model,
@@ -181,12 +191,14 @@ class Sparsifier:
             structure=self._structure,
             backend=backend,
             unsuited=next((name for name, value in masked_only.items() if value), None),
+            owned=self._owns_network,
             reserve=reserve,
             generator=self._generator,
         )
         if pruning is not None:
             self._network.mask_all()
         self._stepped = False  # whether the optimizer has taken a step since the last `step()`
+        self._watch.settle(self._network.weights)
         self._announce()
         self._hooks = self._register_hooks()
 
@@ -302,6 +314,21 @@ class Sparsifier:
         self._record.close()
 
     @torch.no_grad()
+    def set_topology(self, topology: Mapping[str, Tensor]) -> None:
+        """Takes another topology; weights outside it, and their optimizer state, become zero.
+
+        Those inside keep what the network has there, so new ones start at zero unless they were
+        loaded a moment ago. Layers that compute only with active weights keep their number.
+
+        Args:
+            topology: A mask for each weight that is to change, as the argument of the `Sparsifier`;
+                one that is all True makes the weight dense.
+        """
+        self._network.set_topology(check_topology(topology, self._network.shapes))
+        self._watch.settle(self._network.weights)
+        self._announce()
+
+    @torch.no_grad()
     def mask_gradients(self) -> None:
         """Sets the gradients of inactive weights to zero, recording the dense ones if needed.
 
@@ -353,7 +380,7 @@ class Sparsifier:
         return itop_rate(self.statistics())
 
     def statistics(self) -> list[LayerStatistics]:
-        """Returns one row a layer: its shape, non-zeros, and weights that were ever active."""
+        """Returns one row per layer: its shape, non-zeros, and weights that were ever active."""
         return self._network.statistics()
 
     def __str__(self) -> str:
@@ -374,9 +401,15 @@ class Sparsifier:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a `state_dict` into a sparsifier of the same network.
 
-        Load the network's and the optimizer's first: then they may be of another backend.
+        Load the states of the network and the optimizer first; they may come from another backend.
+        But make the sparsifier before all of that, or with the topology of the state: see
+        docs/loops.md.
         """
-        self._network.load_state_dict(state)
+        masks = self._network.saved_masks(state)
+        self._watch.check_order(self._network.weights, masks)
+        self._watch.check(self._network.weights, masks)
+        self._network.load_state_dict(state, masks)
+        self._watch.settle(self._network.weights)
         self.steps = int(state["steps"])
         self._explorer.threshold = state.get("threshold", self._explorer.threshold)
         self._generator.set_state(state["generator"].cpu())
@@ -401,7 +434,7 @@ class Sparsifier:
         self._hooks = self._register_hooks() if state["_hooks"] else []
 
     def detach(self) -> None:
-        """Lets go of the optimizer: the weights stay as they are, nothing holds them any more.
+        """Releases the optimizer: the weights stay as they are, and nothing holds them any longer.
 
         Layers that were replaced by sparse ones become dense ones again.
         """
@@ -434,6 +467,7 @@ class Sparsifier:
         self, _: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """Masks the gradients; those that a closure computes within the step, each time it does."""
+        self._watch.check(self._network.weights)
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if closure is None:
             self.mask_gradients()
@@ -459,6 +493,7 @@ class Sparsifier:
             self._record.commit()
             self._stepped = True
         self._network.hold()
+        self._watch.settle(self._network.weights)
 
     def _rate(self, step: int) -> float:
         return self._exploration(step) if self._exploration is not None else 0.0

@@ -232,7 +232,7 @@ class NOfM(Structure):
         """One row for each m inputs."""
         if math.prod(shape[1:]) % self.m:
             raise FreeTicketsError(
-                f"{self} needs a multiple of {self.m} inputs, which shape {tuple(shape)} has not: "
+                f"{self} needs a multiple of {self.m} inputs, but the shape is {tuple(shape)}: "
                 "exclude the layer"
             )
         return math.prod(shape) // self.m, self.m, 1
@@ -294,8 +294,8 @@ class Blocks(Structure):
         """One row of blocks."""
         if shape[0] % self.outputs or shape[1] % self.inputs:
             raise FreeTicketsError(
-                f"{self} needs multiples of {self.outputs} outputs and {self.inputs} inputs, which "
-                f"shape {tuple(shape)} has not: exclude the layer"
+                f"{self} needs multiples of {self.outputs} outputs and {self.inputs} inputs, not "
+                f"a shape of {tuple(shape)}: exclude the layer"
             )
         size = self.outputs * self.inputs * math.prod(shape[2:])
         return 1, math.prod(shape) // size, size
@@ -350,8 +350,8 @@ def check_masks(structure: Structure, masks: Mapping[str, Tensor]) -> None:
     for name, mask in masks.items():
         if not bool(mask.all()) and not structure.check(mask):
             raise FreeTicketsError(
-                f"the topology's mask of {name!r} has not the structure '{structure}': give it one "
-                "that has, or leave structure out"
+                f"the topology's mask of {name!r} does not have the structure '{structure}': "
+                "give it one that has, or leave structure out"
             )
 
 

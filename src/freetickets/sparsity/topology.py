@@ -27,22 +27,29 @@ def random_mask(shape: torch.Size, count: int, generator: torch.Generator) -> Te
     return mask.view(shape)
 
 
-def check_topology(topology: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> Topology:
-    """Returns copies of the masks that anyone gives, in the order of the weights."""
+def check_topology(
+    topology: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]
+) -> Topology:
+    """Returns copies of the masks that anyone gives, packed or not, in the order of the weights."""
+    masks = {}
     for name, mask in topology.items():
-        if name not in weights:
-            raise UnknownNameError("layer in the topology:", name, weights)
-        if mask.shape != weights[name].shape or mask.dtype != torch.bool:
+        if name not in shapes:
+            raise UnknownNameError("layer in the topology:", name, shapes)
+        shape = shapes[name]
+        if mask.dtype == torch.uint8 and mask.shape == (math.ceil(math.prod(shape) / 8),):
+            mask = unpack_mask(mask, shape)
+        if mask.shape != shape or mask.dtype != torch.bool:
             raise FreeTicketsError(
                 f"the topology's mask of {name!r} is {mask.dtype} of shape {tuple(mask.shape)}: it "
-                f"must be torch.bool of shape {tuple(weights[name].shape)}"
+                f"must be torch.bool of shape {tuple(shape)}"
             )
         if not mask.any():
             raise FreeTicketsError(
                 f"the topology leaves layer {name!r} without a single weight: give it some, or "
                 "exclude the layer"
             )
-    return {name: topology[name].cpu().clone() for name in weights if name in topology}
+        masks[name] = mask.cpu().clone()
+    return {name: masks[name] for name in shapes if name in masks}
 
 
 def select_top(
@@ -93,7 +100,7 @@ def pack_mask(mask: Tensor) -> Tensor:
     return torch.from_numpy(np.packbits(mask.detach().cpu().numpy()))
 
 
-def unpack_mask(packed: Tensor, shape: torch.Size) -> Tensor:
+def unpack_mask(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Undoes `pack_mask`.
 
     Example:

@@ -1,4 +1,4 @@
-"""One weight held to its topology, in one of two ways."""
+"""One weight held to its topology, in one of three ways."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
 if TYPE_CHECKING:
+    from ..kernels.adopted import AdoptedLayer
     from ..kernels.layers import SparseLayer
 
 # The integers that are as wide as a float of so many bytes.
@@ -155,6 +156,23 @@ class MaskedWeight(SparseWeight):
             _zero_outside(value, state)
 
 
+class AdoptedWeight(MaskedWeight):
+    """Masked, in a layer that computes only with the active weights as long as others are zero."""
+
+    def __init__(self, name: str, layer: AdoptedLayer, mask: Tensor) -> None:
+        self.layer = layer
+        super().__init__(name, layer.weight, mask)
+
+    def announce_gradient(self, wanted: bool) -> None:
+        """Has the layer compute the gradient for the whole weight, or not."""
+        self.layer.is_watched = wanted
+
+    def restore(self, mask: Tensor) -> None:
+        """Takes a topology that was saved."""
+        super().restore(mask)
+        self.layer.take_topology(self._mask)
+
+
 class CompressedWeight(SparseWeight):
     """Only the active weights are in memory, in a layer that computes only with them."""
 
@@ -169,8 +187,9 @@ class CompressedWeight(SparseWeight):
 
     @property
     def tensor(self) -> Tensor:
-        """The dense weight."""
-        return self.layer.weight.detach()
+        """The dense weight, as it was loaded if its topology is to follow."""
+        weight = self.layer.weight if self.layer.pending is None else self.layer.pending
+        return weight.detach()
 
     def take_gradient(self) -> Tensor | None:
         """The dense gradient; the layer forgets it."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .ledger import price as price
     from .trainer import Trainer as Trainer
 
-__getattr__, __all__ = attach(
+__getattr__, __dir__, __all__ = attach(
     __name__,
     {
         "fit": "fit",

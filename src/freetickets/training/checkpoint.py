@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..storage import DamagedFileError, load_tree, save_tree
+from ..errors import DamagedFileError
+from ..storage import load_tree, save_tree
 
 _KIND = "freetickets-checkpoint"
 _KEEP = 2

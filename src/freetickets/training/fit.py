@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import copy
-import hashlib
+import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from torch import nn
-from torch.utils.data import Dataset
 
-from .. import data
 from ..config import Config
-from ..data import DatasetSpec, LazySplit, Split
+from ..data.given import take_as_numbers, training_data
+from ..data.given import validation_data as find_validation_data
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, UnknownNameError
 from ..lock import hold
@@ -27,15 +26,33 @@ from .progress import Reporter
 
 # What `fit` is told by keyword; its other arguments stand for the rest of a Config.
 _SETTINGS = sorted(
-    {f.name for f in fields(Config)} - {"method", "options", "dataset", "model", "output"}
+    {f.name for f in fields(Config)}
+    - {"method", "options", "dataset", "validation_data", "model", "output"}
 )
 
 
+def _name_settings(function: Callable[..., Ensemble]) -> Callable[..., Ensemble]:
+    """Puts the settings into a function's signature, where help and completion look for them."""
+    signature, hints = inspect.signature(function), get_type_hints(Config)
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    defaults = {each.name: each.default for each in fields(Config)}
+    settings = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hints[name]
+        )
+        for name in _SETTINGS
+    ]
+    vars(function)["__signature__"] = signature.replace(parameters=own + settings)
+    return function
+
+
+@_name_settings
 def fit(
     method: Method,
     model: str | nn.Module | Callable[[], nn.Module],
     train_data: Any,
     *,
+    validation_data: Any = None,
     quiet: bool = False,
     output: str | Path | None = None,
     **settings: Any,
@@ -46,33 +63,46 @@ def fit(
         method: Such as `EDST(tickets=3, sparsity=0.8)`.
         model: A name such as "wrn-28-10", a factory that returns a new network, or a network. A
             network is not touched, a copy is trained; where a method trains several, each copy is
-            initialised anew.
-        train_data: The name of a data set, a pair of arrays (inputs, labels), or a map-style
-            `torch.utils.data.Dataset` of such pairs.
+            initialised again.
+        train_data: The name of a data set; a pair (inputs, labels) of arrays, tensors or data
+            frames; or a map-style `torch.utils.data.Dataset` of such pairs, which is read again in
+            each epoch. Inputs are uint8 images, numbers, or integers for networks with an
+            embedding; labels are integers, booleans or strings.
+        validation_data: Validation data of your own, in any of these forms, for samples that come
+            in groups or in time; otherwise `validation` holds out a random share. A string is a
+            folder `<class>/*` of images or an .npz file with x and y.
         quiet: Show no progress.
         output: A folder for tickets, log and checkpoints; a stopped run is resumed from there.
         **settings: Any field of `freetickets.config.Config`: epochs, batch_size, lr, seed, ...
+            What is not given comes from a recipe: for a data set by name its own (`cifar` follows
+            the paper), for arrays and a `Dataset` the recipe `small`: 36 epochs for three tickets,
+            a batch of 64, no augmentation (docs/methods.md).
 
     Example:
         >>> x, y = torch.randn(64, 20), torch.arange(64) % 2
         >>> from freetickets import EDST
-        >>> ensemble = EDST(tickets=2, interval=2).fit("mlp-32", (x, y), epochs=4, quiet=True)
+        >>> ensemble = EDST(tickets=2).fit("mlp-32", (x, y), epochs=4, batch_size=8, quiet=True)
         >>> ensemble.predict_proba(x).shape, ensemble.member_proba(x).shape
         ((64, 2), (2, 64, 2))
     """
     for name in settings:
         if name not in _SETTINGS:
             raise UnknownNameError("setting of fit", name, _SETTINGS)
-    spec, load = _training_data(train_data, settings.get("data_dir"), settings.get("image_size"))
+    data_dir, workers = settings.get("data_dir"), settings.get("workers", 0)
+    spec, load = training_data(train_data, data_dir, settings.get("image_size"), workers)
+    own = None  # a name, and what reads it
+    if validation_data is not None:
+        own = find_validation_data(validation_data, spec, data_dir, workers)
     config = Config(
         method=method.name,
         options=asdict(method),
         dataset=spec.name,
+        validation_data=own and own[0],
         model=model if isinstance(model, str) else "",
         output=str(output) if output is not None else None,
         **settings,
     ).resolved(spec)
-    job = Job(config, spec, load)
+    job = Job(config, spec, load, load_own_validation=own and own[1])
     if isinstance(model, nn.Module):
         several = len(job.plan.runs) > 1
         if several:
@@ -81,64 +111,21 @@ def fit(
     elif not isinstance(model, str):
         _check_factory(model)
         job.model = model
+    if spec.integers and not job.has_embedding:
+        _take_as_numbers(job)
     reporter = Reporter(quiet)
     held = hold(output, reporter.line) if output is not None and rank() == 0 else nullcontext()
     with held:
         return Ensemble(job.train(reporter), job.model)
 
 
-def _training_data(
-    train_data: Any, data_dir: str | None, image_size: int | None
-) -> tuple[DatasetSpec, Callable[[], Split | LazySplit]]:
-    if isinstance(train_data, str):
-        spec = data.get_spec(train_data, data_dir, image_size)
-        return spec, lambda: data.load(spec, "train", data_dir)
-    if isinstance(train_data, Split):
-        split = train_data
-    elif isinstance(train_data, (tuple, list)) and len(train_data) == 2:
-        split = data.arrays(*train_data)
-    elif isinstance(train_data, Dataset) and hasattr(train_data, "__len__"):
-        samples = [train_data[i] for i in range(len(train_data))]
-        inputs = torch.stack([torch.as_tensor(sample[0]) for sample in samples])
-        split = data.arrays(inputs, torch.tensor([int(sample[1]) for sample in samples]))
-    else:
-        raise FreeTicketsError(
-            "train_data must be a data set's name, a pair of arrays (inputs, labels), or a torch "
-            f"Dataset with a length, not a {type(train_data).__name__}"
-        )
-    return _describe(split), lambda: split
-
-
-def _describe(split: Split) -> DatasetSpec:
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
-    if split.inputs.dtype == torch.uint8:
-        channels = [_mean_and_deviation(split.inputs[:, c]) for c in range(split.inputs.shape[1])]
-        mean, std = tuple(m for m, _ in channels), tuple(max(s, 1e-3) for _, s in channels)
-    # Named after what they hold: a run must not be resumed with other arrays.
-    content = hashlib.sha256(split.inputs.contiguous().numpy().data)
-    content.update(split.labels.contiguous().numpy().data)
-    return DatasetSpec(
-        name=f"arrays-{content.hexdigest()[:8]}",
-        description="your own arrays",
-        classes=tuple(str(label) for label in range(int(split.labels.max()) + 1)),
-        shape=tuple(split.inputs.shape[1:]),  # type: ignore[arg-type]
-        train_size=len(split),
-        test_size=0,
-        mean=mean,
-        std=std,
-        augmentation="none",
-        recipe="small",
-        source="given in Python",
-    )
-
-
-def _mean_and_deviation(pixels: torch.Tensor) -> tuple[float, float]:
-    """Of values in 0 to 255, as shares; counted, not converted, as large sets would not fit."""
-    values = torch.arange(256, dtype=torch.float64) / 255
-    counts = torch.bincount(pixels.flatten(), minlength=256).double()
-    mean = float((counts * values).sum() / counts.sum())
-    return mean, float((counts * (values - mean) ** 2).sum() / (counts.sum() - 1)) ** 0.5
+def _take_as_numbers(job: Job) -> None:
+    """Has a network without an embedding trained on numbers, where it was given integers."""
+    load, load_validation = job.load, job.load_own_validation
+    job.spec = replace(job.spec, integers=False)
+    job.load = lambda: take_as_numbers(load())
+    if load_validation is not None:
+        job.load_own_validation = lambda: take_as_numbers(load_validation())
 
 
 def _factory(model: nn.Module, anew: bool) -> Callable[[], nn.Module]:
@@ -170,6 +157,6 @@ def _check_resettable(model: nn.Module) -> None:
     for name, module in model.named_modules():
         if list(module.parameters(recurse=False)) and not hasattr(module, "reset_parameters"):
             raise FreeTicketsError(
-                f"this method trains several networks, and {name or 'the model'!r} can't be "
-                "initialised anew: pass a factory, such as `lambda: MyNet()`"
+                f"this method trains several networks, but {name or 'the model'!r} can't be "
+                "initialised again: pass a factory, such as `lambda: MyNet()`"
             )

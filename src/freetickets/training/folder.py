@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import FreeTicketsError
 from ..methods.plan import Plan
-from ..seal import seal_table
-from ..storage import read_json, write_atomic, write_json
+from ..reading import Allow, damaged, read, read_json
+from ..storage import write_atomic, write_json
 from ..ticket import Ticket, ticket_path
 from .checkpoint import Checkpoints
+from .log import log_text
 from .state import State
 
-LOG_COLUMNS = (
-    "run", "phase", "epoch", "step", "lr", "train_loss", "train_accuracy", "validation_loss",
-    "validation_accuracy", "itop_rate", "events", "seconds",
-)  # fmt: skip
-
 _CHOICES = "choices.json"
+_START_AGAIN = "delete that folder to start again"
 
 # What checkpoints and tickets say of the run that they are of, and what to call it if it differs.
-_IDENTITY = {"settings": "other settings", "data": "other training data"}
+IDENTITY = {
+    "settings": "other settings",
+    "data": "other training data",
+    "validation_data": "other validation data",
+    "network": "another network",
+}
+
+
+@dataclass(frozen=True)
+class _Checkpoint:
+    """What a checkpoint holds; older ones don't say of which settings and data they are."""
+
+    plan: str
+    state: dict[str, Any]
+    session: dict[str, Any] | None
+    settings: str | None = None
+    data: str | None = None
+    validation_data: str | None = None
+    network: str | None = None
+
+
+@dataclass(frozen=True)
+class _ChoicesFile:
+    """The types of what choices.json says; it may say more."""
+
+    kernels: tuple[str, ...] = ()
+    ways: dict[str, str] = field(default_factory=dict)
 
 
 class RunFolder:
@@ -35,7 +57,7 @@ class RunFolder:
     Args:
         path: The folder.
         plan: What is trained there.
-        describe: What tickets say of their run; its settings and data tell runs apart.
+        describe: What tickets say of their run; what `IDENTITY` names tells runs apart.
         warn: Told, in one line, when a damaged checkpoint is passed over.
     """
 
@@ -48,7 +70,7 @@ class RunFolder:
     ) -> None:
         self.path = path
         self._plan = plan_fingerprint(plan)
-        self._identity = {key: describe.get(key) for key in _IDENTITY}
+        self._identity = {key: describe.get(key) for key in IDENTITY}
         self._checkpoints = Checkpoints(path / "checkpoint", warn)
         self._choices: Mapping[str, Any] | None = None  # as they are written
 
@@ -63,23 +85,30 @@ class RunFolder:
         """The newest checkpoint that is whole: the state, and the session in the midst of a run.
 
         Raises:
-            FreeTicketsError: It is of another plan, other settings or other data.
+            FreeTicketsError: It is of another plan, or of something else that `IDENTITY` names.
         """
-        saved = self._checkpoints.load()
-        if saved is None:
+        tree = self._checkpoints.load()
+        if tree is None:
             return None
-        if saved["plan"] != self._plan:
+        with damaged(self.path / "checkpoint", _START_AGAIN):
+            saved: _Checkpoint = read(_Checkpoint, tree)
+            state = State.unpack(saved.state)
+        if saved.plan != self._plan:
             raise FreeTicketsError(
-                f"{self.path} was started with another plan: use the same settings to go on, or "
-                "another --output to start anew"
+                f"{self.path} was started with another plan: use the same settings to continue, or "
+                "another --output to start again"
             )
-        for key, what in _IDENTITY.items():
-            if saved.get(key) not in (None, self._identity[key]):
+        for key, what in IDENTITY.items():
+            if getattr(saved, key) not in (None, self._identity[key]):
                 raise FreeTicketsError(
-                    f"{self.path} was started with {what}: restore what was there then to go "
-                    "on, or use another --output to start anew"
+                    f"{self.path} was started with {what}: restore what was there then to "
+                    "continue, or use another --output to start again"
                 )
-        return State.unpack(saved["state"]), saved["session"]
+        return state, saved.session
+
+    def restoring(self) -> AbstractContextManager[None]:
+        """Turns what a session that can't be meant raises into one line."""
+        return damaged(self.path / "checkpoint", _START_AGAIN, but=FreeTicketsError)
 
     def save_ticket(self, ticket: Ticket) -> None:
         """Writes a ticket under its number."""
@@ -96,19 +125,15 @@ class RunFolder:
         expected = {"number": number, **self._identity}
         if any(ticket.info.get(key) not in (None, value) for key, value in expected.items()):
             raise FreeTicketsError(
-                f"{path} is of another run, or another ticket of this one: put the run's own back, "
-                "or use another --output to start anew"
+                f"{path} belongs to another run, or another ticket of this one: put the run's own "
+                "back, or use another --output to start again"
             )
         return ticket
 
     def write_log(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Writes the log anew, whole."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, LOG_COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        sealed = seal_table(text.getvalue(), self._identity["settings"] or "")
-        write_atomic(self.path / "log.csv", sealed.encode())
+        text = log_text(rows, self._identity["settings"] or "")
+        write_atomic(self.path / "log.csv", text.encode())
 
     def write_choices(self, choices: Mapping[str, Any]) -> None:
         """Writes which ways layers took, if that has changed."""
@@ -125,7 +150,10 @@ def read_choices(folder: Path) -> dict[str, Any]:
     Empty if the folder does not say; "kernels" is empty if PyTorch's were the only ones.
     """
     path = folder / _CHOICES
-    return read_json(path) if path.exists() else {}
+    found = read_json(path) if path.exists() else {}
+    with damaged(path):
+        read(_ChoicesFile, found, allow=Allow.UNKNOWN)
+    return found
 
 
 def plan_fingerprint(plan: Plan) -> str:

@@ -13,11 +13,15 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ..config import Config
-from ..data import Batches, DatasetSpec, LazySplit, Split, hold_out, take
+from ..data import Batches, DatasetSpec, hold_out, take
+from ..data.batches import AnySplit
 from ..data.digest import digest_split
+from ..data.loading import load_validation
 from ..errors import FreeTicketsError
 from ..methods import Plan
+from ..methods.interval import suit_interval, warn_of_few_explorations
 from ..models import create_model
+from ..models.identity import network_identity
 from ..seal import seal_text
 from ..storage import write_atomic, write_json
 from ..ticket import Ticket
@@ -25,8 +29,6 @@ from .ledger import Ledger, price
 
 if TYPE_CHECKING:
     from .progress import Reporter
-
-AnySplit = Split | LazySplit
 
 # Below a run's folder: where runs that are trained side by side lie until all are done.
 PARTS = "parts"
@@ -41,17 +43,41 @@ class Job:
         spec: The data set.
         load: Returns the training data, when it is needed.
         model: Returns a new network; None for the one that the settings name.
+        load_own_validation: Returns validation data given in Python; None for a file or none.
     """
 
     config: Config
     spec: DatasetSpec
     load: Callable[[], AnySplit]
     model: Callable[[], nn.Module] | None = None
+    load_own_validation: Callable[[], AnySplit] | None = None
 
     @cached_property
     def plan(self) -> Plan:
-        """What will be trained."""
-        return self.config.make_method().plan(self.config.setting())
+        """What will be trained.
+
+        Without an interval of one's own, a short training explores more often than the recipe says.
+        """
+        plan = self.config.make_method().plan(self.config.setting())
+        if self.config.options.get("interval") is not None:
+            return plan
+        # The batches that are sure to be there: a class may hold a sample more out than its share.
+        return suit_interval(plan, max(1, self._train_size // (self.config.batch_size or 1)))
+
+    def warn_of_few_explorations(self, warn: Callable[[str], None]) -> None:
+        """Says so before the training does, if a run of the plan hardly explores."""
+        warn_of_few_explorations(self.plan, self._steps_per_epoch(self._train_size), warn)
+
+    @property
+    def _train_size(self) -> int:
+        """Samples in one epoch, by what is known without reading the data."""
+        size = self.spec.train_size
+        left = size - round(size * (self.config.validation or 0.0))
+        return min(left, self.config.train_samples or left)
+
+    def _steps_per_epoch(self, train_size: int) -> int:
+        full, rest = divmod(train_size, self.config.batch_size or 1)
+        return max(1, full + (rest > 1))  # as `Batches` counts them
 
     def build_transformed(self) -> nn.Module:
         """Returns a new network as the method trains it."""
@@ -70,12 +96,7 @@ class Job:
         """What it will cost; the data is not read, the network not allocated."""
         config = self.config
         assert config.batch_size is not None
-        if train_size is None:
-            train_size = self.spec.train_size - round(
-                self.spec.train_size * (config.validation or 0.0)
-            )
-            train_size = min(train_size, config.train_samples or train_size)
-        full, rest = divmod(train_size, config.batch_size)
+        train_size = self._train_size if train_size is None else train_size
         method = config.make_method()
         # A factory, or a network that is random even in evaluation, draws from torch's generator.
         with torch.random.fork_rng(devices=[]):
@@ -86,9 +107,28 @@ class Job:
                 transformed=_outline(self.build_transformed) if method.transforms else None,
                 train_size=train_size,
                 batch_size=config.batch_size,
-                steps_per_epoch=max(1, full + (rest > 1)),  # as `Batches` counts them
+                steps_per_epoch=self._steps_per_epoch(train_size),
                 dense_epochs=config.dense_epochs,
+                integers=self.spec.integers,
             )
+
+    def load_data(self) -> tuple[AnySplit, AnySplit | None]:
+        """Returns the training data, and validation data if that is separate from it."""
+        config, data = self.config, self.load()
+        _check_labels(data, self.spec)
+        if self.load_own_validation is not None:
+            validation = self.load_own_validation()
+        elif config.validation_data is not None:
+            validation = load_validation(config.validation_data, self.spec, config.data_dir)
+        else:
+            return data, None
+        _check_labels(validation, self.spec, "the validation data")
+        if (validation.shape, validation.dtype) != (data.shape, data.dtype):
+            raise FreeTicketsError(
+                f"the validation data are {validation.dtype} of shape {validation.shape}, the "
+                f"training data {data.dtype} of shape {data.shape}: they must be alike"
+            )
+        return data, validation
 
     def train(self, reporter: Reporter, only: int | None = None) -> list[Ticket]:
         """Trains, or goes on where the output folder says, and returns the tickets.
@@ -116,9 +156,8 @@ class Job:
             check_synchronisable(compute.device)
             build = lambda: synchronise_norms(self.build_transformed())  # noqa: E731
         with lost_ranks_in_one_line(), compute.ranks.one_before_the_others():
-            data = self.load()  # which may have to be fetched, once a machine
-        _check_labels(data, self.spec)
-        train, held_out = hold_out(data, config.validation or 0.0)
+            data, own = self.load_data()  # which may have to be fetched, once a machine
+        train, held_out = hold_out(data, config.validation or 0.0) if own is None else (data, own)
         train = take(train, config.train_samples)
         options: dict[str, Any] = {
             "mean": self.spec.mean,
@@ -151,7 +190,7 @@ class Job:
             label_smoothing=config.label_smoothing or 0.0,
             backend=config.backend,
             output=output,
-            describe={**self.describe(), "data": digest_split(data)},
+            describe=self.describe(data, own),
             reporter=reporter,
             checkpoint_seconds=config.checkpoint_seconds,
             recorder=make_recorder(config, self.spec, self.plan.combine),
@@ -169,27 +208,47 @@ class Job:
                 costs = {**spent.as_dict(), "settings": config.identity}
                 write_json(written / "ledger.json", costs)
 
-    def describe(self) -> dict[str, Any]:
-        """What each ticket says of its model and data."""
+    def describe(self, data: AnySplit, validation: AnySplit | None) -> dict[str, Any]:
+        """What each ticket says of its model and data, given what `load_data` returned."""
         config, spec = self.config, self.spec
         return {
             "model": config.model if self.model is None else "",
             "model_options": dict(config.model_options),
             "options": dict(config.options),
             "input_shape": list(spec.shape),
+            "integers": spec.integers,
             "classes": list(spec.classes),
+            "labels": list(spec.labels),
             "mean": list(spec.mean),
             "std": list(spec.std),
             "dataset": spec.name,
             "image_size": config.image_size,
             "settings": config.identity,
+            "network": self.network,
+            "data": digest_split(data),
+            "validation_data": None if validation is None else digest_split(validation),
         }
+
+    @property
+    def has_embedding(self) -> bool:
+        """Whether the network looks up vectors for integers."""
+        with torch.random.fork_rng(devices=[]):
+            modules = _outline(self.build).modules()
+        return any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in modules)
+
+    @property
+    def network(self) -> str | None:
+        """A digest of how a network of the user's own computes; ours are told by their names."""
+        if self.model is None and ":" not in self.config.model:
+            return None
+        with torch.random.fork_rng(devices=[]):
+            return network_identity(_outline(self.build))
 
 
 def _check_whole(output: Path) -> None:
     if (output / PARTS).exists():
         raise FreeTicketsError(
-            f"{output} was begun side by side: go on with freetickets train --jobs 1, or more"
+            f"{output} was started side by side: continue with freetickets train --jobs 1, or more"
         )
 
 
@@ -213,12 +272,13 @@ class _NoInitialisation(TorchFunctionMode):
         return args[0] if func in self._FILLERS else func(*args, **(kwargs or {}))
 
 
-def _check_labels(data: AnySplit, spec: DatasetSpec) -> None:
+def _check_labels(data: AnySplit, spec: DatasetSpec, what: str = "") -> None:
+    what = what or spec.name
     if not len(data):
-        raise FreeTicketsError(f"{spec.name} has no training samples")
+        raise FreeTicketsError(f"{what} has no samples")
     low, high = int(data.labels.min()), int(data.labels.max())
     if low < 0 or high >= len(spec.classes):
         raise FreeTicketsError(
-            f"{spec.name} has {len(spec.classes)} classes, but labels from {low} to {high}: labels "
-            f"must lie in 0 to {len(spec.classes) - 1}"
+            f"{what} has labels from {low} to {high}, but there are {len(spec.classes)} classes: "
+            f"labels must lie in 0 to {len(spec.classes) - 1}"
         )

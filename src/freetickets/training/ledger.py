@@ -14,11 +14,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import torch
 from torch import nn
 
 from ..methods.members import MemberNetwork
 from ..methods.plan import Escape, Plan, SparseOptions
 from ..methods.timeline import Span, Timeline
+from ..reading import Count, Natural, NotNegative, Text
 from ..sparsity.layers import select_weights
 from ..sparsity.structure import parse_structure
 from .flops import count_macs, forward_flops, train_flops
@@ -28,15 +30,15 @@ from .flops import count_macs, forward_flops, train_flops
 class PhaseCost:
     """One line of the ledger; `seconds` is 0 until the phase has been trained."""
 
-    run: int
-    phase: str
-    epochs: float
-    steps: int
+    run: Count
+    phase: Text
+    epochs: NotNegative
+    steps: Natural
     sparsity: float
-    explorations: int
-    flops: float
-    growth_flops: float
-    seconds: float = 0.0
+    explorations: Natural
+    flops: NotNegative
+    growth_flops: NotNegative
+    seconds: NotNegative = 0.0
 
 
 @dataclass(frozen=True)
@@ -58,16 +60,16 @@ class Ledger:
     """
 
     phases: tuple[PhaseCost, ...]
-    tickets: int
-    members: int
-    runs: float
-    dense_epochs: float
-    dense_flops: float
-    dense_forward_flops: float
-    test_flops: float
-    parameters: int
-    ticket_parameters: int
-    ticket_bytes: int
+    tickets: Natural
+    members: Count
+    runs: NotNegative
+    dense_epochs: NotNegative
+    dense_flops: NotNegative
+    dense_forward_flops: NotNegative
+    test_flops: NotNegative
+    parameters: Natural
+    ticket_parameters: Natural
+    ticket_bytes: Natural
 
     @property
     def flops(self) -> float:
@@ -129,6 +131,7 @@ def price(
     steps_per_epoch: int,
     dense_epochs: float | None = None,
     transformed: nn.Module | None = None,
+    integers: bool = False,
 ) -> Ledger:
     """Prices a plan for a network, which may live on the meta device, before any training.
 
@@ -141,11 +144,12 @@ def price(
         steps_per_epoch: Steps in one epoch.
         dense_epochs: The dense training to compare with, if not the plan's own.
         transformed: The network as the method trains it, if that is another.
+        integers: Whether samples are token ids.
     """
-    untouched = _Networks(model, input_shape, plan.sparse)
+    untouched = _Networks(model, input_shape, plan.sparse, integers)
     networks, plain, trained = untouched, untouched.at(0.0), model
     if transformed is not None:
-        networks, trained = _Networks(transformed, input_shape, plan.sparse), transformed
+        networks, trained = _Networks(transformed, input_shape, plan.sparse, integers), transformed
     share = trained.training_share if isinstance(trained, MemberNetwork) else 1.0
     dense, last = networks.at(0.0), networks.at(plan.runs[-1].phases[-1].sparsity)
     phases = []
@@ -232,9 +236,15 @@ class _Networks:
     """What one network costs at every sparsity that a plan asks for."""
 
     def __init__(
-        self, model: nn.Module, input_shape: tuple[int, ...], options: SparseOptions
+        self,
+        model: nn.Module,
+        input_shape: tuple[int, ...],
+        options: SparseOptions,
+        integers: bool,
     ) -> None:
-        self._costs = count_macs(model, input_shape)
+        # Not zeros, which stand for "nothing" in many networks: of a text without a word.
+        tokens = torch.ones(input_shape, dtype=torch.int64) if integers else None
+        self._costs = count_macs(model, input_shape, example=tokens)
         weights = select_weights(model, exclude=options.exclude)
         self._shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
         self._parameters = sum(parameter.numel() for parameter in model.parameters())

@@ -238,7 +238,7 @@ def lost_ranks_in_one_line() -> Iterator[None]:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise FreeTicketsError(
             f"rank {rank()} lost contact with another rank, which may have died ({reason}): run "
-            "the same command again to go on from the last checkpoint"
+            "the same command again to continue from the last checkpoint"
         ) from error
 
 

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from ..data.batches import Batches
-from ..data.split import LazySplit
 from ..models.prepare import preparable_modules, prepare
 
 _SAMPLES = 5_000
@@ -25,8 +24,7 @@ def prepare_on(network: nn.Module, batches: Batches) -> None:
     if not preparable_modules(network):
         return
     split = batches.split
-    shape = split.shape if isinstance(split, LazySplit) else split.inputs.shape[1:]
-    count = min(len(split), _SAMPLES, max(1, _NUMBERS // math.prod(shape)))
+    count = min(len(split), _SAMPLES, max(1, _NUMBERS // math.prod(split.shape)))
     plain = batches.whole()
     plain.split = split.subset(torch.arange(count) * len(split) // count)
     plain.augmentation, plain.shuffle = "none", False

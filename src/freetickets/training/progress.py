@@ -16,23 +16,24 @@ class Reporter(Display):
         """Begins to show `total` steps of which some may be done already."""
         self._start_bar("steps", total, done)
 
+    def phase(self, run: int, phase: str, epochs: float, steps: int, clock: Clock) -> None:
+        """Says in a log what comes next: the first epoch may be long."""
+        share = clock.done / clock.total
+        self.announce(f"[{share:4.0%}] run {run} {phase}: {epochs:g} epochs, {steps:,} steps")
+
     def step(self, clock: Clock, phase: str, tally: Tally) -> None:
         """Shows one more step."""
         rate = f"{clock.samples_per_second:,.0f} samples/s"
         self._update_bar(clock.done, rate, phase, f"loss {tally.loss:.3f}")
 
     def epoch(self, row: Mapping[str, Any], clock: Clock) -> None:
-        """Prints the line of an epoch."""
-        validation = ""
+        """Prints the line of an epoch, in 100 columns."""
+        scores = f"loss {_short(row['train_loss'])} {row['train_accuracy']:.1%}"
         if row["validation_loss"] is not None:
-            validation = (
-                f"  validation {row['validation_loss']:.3f} / {row['validation_accuracy']:.1%}"
-            )
+            scores += f"  val {_short(row['validation_loss'])} {row['validation_accuracy']:.1%}"
         self.line(
-            f"[{clock.done / clock.total:4.0%}] run {row['run']} {row['phase']:10s} "
-            f"epoch {row['epoch']:6.2f}  lr {row['lr']:.4g}  "
-            f"loss {row['train_loss']:.3f} / {row['train_accuracy']:.1%}{validation}  "
-            f"{duration(clock.seconds_left)} left"
+            f"[{clock.done / clock.total:4.0%}] run {row['run']} {row['phase']:9s} epoch "
+            f"{row['epoch']:6.2f} lr {row['lr']:.2g}  {scores}  {duration(clock.seconds_left)} left"
         )
 
     def start_parts(self, total: int, done: int) -> None:
@@ -50,3 +51,7 @@ class Reporter(Display):
             self.line(f"{name}: done ({self._parts_done} of {self._parts})")
         else:
             self.line(f"{name}: {text}")
+
+
+def _short(loss: float) -> str:
+    return f"{loss:.3f}" if loss < 10 else f"{loss:.3g}"

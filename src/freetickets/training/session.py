@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..data.inputs import looked_up
 from ..errors import FreeTicketsError, is_out_of_memory
 from ..kernels.choices import Choices
 from ..kernels.layout import GroupedLayout
@@ -24,6 +25,12 @@ from ..sparsity.topology import Topology
 from .compute import Compute
 from .optimizer import OptimizerOptions, make_optimizer
 from .parallel import release
+
+
+class _OwnSparsifier(Sparsifier):
+    """The sparsifier of a network that nobody else has: its layers may be replaced."""
+
+    _owns_network = True
 
 
 class Session:
@@ -68,6 +75,7 @@ class Session:
         self._backend = backend
         self._combine = combine
         self._layout: GroupedLayout | None = None
+        self.guess = math.inf  # the loss of guessing, once the network has said how many classes
         network.to(compute.device)
         self._optimizer = make_optimizer(network, optimizer)
         prunes = any(phase.pruning is not None for phase in run.phases)
@@ -88,7 +96,7 @@ class Session:
         # runs of a plan can.
         changes = prunes or sparse.redistribute is not None or sparse.reserve > 0
         backend = "masked" if changes else self._backend
-        self.sparsifier = Sparsifier(
+        self.sparsifier = _OwnSparsifier(
             self.network,
             self._optimizer,
             sparsity,
@@ -137,12 +145,13 @@ class Session:
         if self.sparsifier is not None and keep_gradients:
             self.sparsifier.keep_gradients()
         self.network.train()
-        with self._compute.autocast():
+        with self._compute.autocast(), looked_up(inputs):
             if isinstance(self.network, MemberNetwork):
                 logits, labels = self._model(inputs, labels)
             else:
                 logits = self._model(inputs)
         logits = self._compute.single(logits)
+        self.guess = math.log(max(1, logits.shape[-1]))
         loss = _cross_entropy(logits, labels, label_smoothing=self._label_smoothing) * factor
         self._compute.update(loss, self._optimizer)
         if self.sparsifier is not None and self.sparsifier.step():
@@ -195,7 +204,7 @@ class Session:
     def _predict(self, inputs: Tensor) -> Tensor:
         # Past the data-parallel wrapper, which all ranks would have to call equally often.
         self.network.eval()
-        with self._compute.autocast():
+        with self._compute.autocast(), looked_up(inputs):
             logits = self.network(inputs)
         return self._compute.single(logits)
 
@@ -259,7 +268,7 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 def _other_network(error: Exception) -> FreeTicketsError:
     reason = " ".join(str(error).split())[:200]
-    return FreeTicketsError(f"the checkpoint is of another network: {reason}")
+    return FreeTicketsError(f"the checkpoint belongs to another network: {reason}")
 
 
 def joint_log_probs(logits: Tensor, combine: str) -> Tensor:

@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..reading import Natural, read
+from .log import LogRow
+
 
 @dataclass(frozen=True)
 class Score:
@@ -58,9 +61,9 @@ class State:
         choices: The ways that layers took, and what they rest on: see `Choices`.
     """
 
-    run: int = 0
-    step: int = 0
-    tickets: int = 0
+    run: Natural = 0
+    step: Natural = 0
+    tickets: Natural = 0
     tally: Tally = field(default_factory=Tally)
     best: dict[str, Any] | None = None
     best_accuracy: float = -1.0
@@ -77,7 +80,13 @@ class State:
     @classmethod
     def unpack(cls, values: dict[str, Any]) -> State:
         """Undoes `pack`."""
-        return cls(**{**values, "tally": Tally(*values["tally"])})
+        sums, samples = values["tally"]
+        tally = Tally(sums.double().reshape(2), int(samples))
+        state: State = read(cls, {**values, "tally": {}})
+        for row in state.rows:
+            read(LogRow, row)
+        state.tally = tally
+        return state
 
 
 class Clock:

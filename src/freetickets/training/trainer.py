@@ -6,6 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from ..data.batches import Batches
-from ..errors import FreeTicketsError, StoppedError
+from ..errors import DivergedError, FreeTicketsError, StoppedError
 from ..kernels.choices import difference
+from ..methods.interval import warn_of_few_explorations
 from ..methods.plan import Collect, Escape, Phase, Plan, Prune, Remember, Run
 from ..methods.timeline import Span, Timeline
 from ..predictions import trajectory_files
 from ..seeds import derive
 from ..sparsity.criteria import initial_topology
-from ..sparsity.topology import Topology, unpack_mask
+from ..sparsity.topology import Topology
 from ..ticket import Ticket
 from .compute import Compute
 from .folder import RunFolder
@@ -31,6 +33,9 @@ from .progress import Reporter
 from .session import Session, load_weights
 from .state import Clock, Score, State, Tally
 from .trajectory import Recorder, forget_trajectory
+
+# A mean loss above so many times that of guessing has diverged, finite though it may be.
+_DIVERGED = 10
 
 # Training batches that a criterion looks at, to choose a topology before any training.
 _CRITERION_BATCHES = 4
@@ -142,12 +147,18 @@ class Trainer:
         timeline = Timeline(run, len(batches))
         torch.manual_seed(derive(run.seed, "init"))
         network = self._build()
+        topology = None
         if saved is not None:
-            load_weights(network, saved["network"])  # before its topology: it may be another one's
+            with self._restoring():
+                # Before its topology: it may be another one's.
+                load_weights(network, saved["network"])
+                topology = saved["sparsifier"] and saved["sparsifier"]["topology"]
         elif run.start is not None:
             network.load_state_dict(self._remembered(run.start.weights).state)
         else:
             prepare_on(network, batches)
+        if saved is None and state.run == 0 and self._only is None and self._ranks.first:
+            warn_of_few_explorations(self._plan, len(batches), self._reporter.warn)
         self._ranks.share_network(network.to(self._compute.device))
         session = Session(
             run,
@@ -159,23 +170,29 @@ class Trainer:
             self._label_smoothing,
             self._backend,
             self._plan.combine,
-            self._first_topology(run, network, batches, saved),
+            topology if saved is not None else self._first_topology(run, network, batches),
             state.choices,
         )
         if (warning := difference(state.choices, session.choices)) is not None:
             self._reporter.warn(warning)
         if saved is not None:
-            session.load_state_dict(saved)
+            with self._restoring():
+                session.load_state_dict(saved)
         first = self._only or 0
         lengths = [
             Timeline(each, len(batches)).steps for each in self._plan.runs[first : self._end]
         ]
         clock = Clock(sum(lengths[: state.run - first]) + state.step, sum(lengths))
         self._reporter.start(clock.done, clock.total)
+        began = state.step
         while state.step < timeline.steps:
             epoch, first = divmod(state.step, len(batches))
             for number, (inputs, labels) in enumerate(batches.epoch(epoch, start=first), first):
                 span, samples = timeline.span(state.step + 1), batches.size(number)
+                if state.step in (began, span.start):
+                    left = span.end - state.step
+                    epochs = round(left / len(batches), 2)
+                    self._reporter.phase(state.run + 1, span.phase.name, epochs, left, clock)
                 self._train_step(session, span, inputs, labels, samples, batches.factor(number))
                 clock.tick(samples)
                 self._reporter.step(clock, span.phase.name, state.tally)
@@ -191,16 +208,8 @@ class Trainer:
         self._save(None)
         self._reporter.stop()
 
-    def _first_topology(
-        self, run: Run, network: nn.Module, batches: Batches, saved: Mapping[str, Any] | None
-    ) -> Topology | None:
-        """The topology that a run starts or goes on with; None for a random one, or none at all."""
-        if saved is not None:
-            if saved["sparsifier"] is None:
-                return None
-            packed = saved["sparsifier"]["topology"]
-            shapes = {name: saved["network"][name].shape for name in packed}
-            return {name: unpack_mask(mask, shapes[name]) for name, mask in packed.items()}
+    def _first_topology(self, run: Run, network: nn.Module, batches: Batches) -> Topology | None:
+        """The topology that a run starts with; None for a random one, or none at all."""
         if run.start is not None:
             return self._remembered(run.start.topology).topology
         sparse, first = self._plan.sparse, run.phases[0]
@@ -218,6 +227,10 @@ class Trainer:
         )
         return {name: mask for name, mask in chosen.items() if not mask.all()}
 
+    def _restoring(self) -> AbstractContextManager[None]:
+        assert self._folder is not None
+        return self._folder.restoring()
+
     def _remembered(self, name: str) -> Ticket:
         return Ticket.unpack(self._state.shelf[name])
 
@@ -234,14 +247,18 @@ class Trainer:
         state, device = self._state, self._compute.device
         began = time.perf_counter()
         ends = state.step + 1 == span.end
-        means = session.step(
-            state.step + 1,
-            inputs.to(device, non_blocking=True),
-            labels.to(device, non_blocking=True),
-            keep_gradients=ends and any(isinstance(e, Escape) for e in span.phase.at_end),
-            factor=factor,
-        )
         state.step += 1
+        try:
+            means = session.step(
+                state.step,
+                inputs.to(device, non_blocking=True),
+                labels.to(device, non_blocking=True),
+                keep_gradients=ends and any(isinstance(e, Escape) for e in span.phase.at_end),
+                factor=factor,
+            )
+        except DivergedError:  # an exploration saw it first
+            self._check_finite(session, False)
+            raise
         state.tally.add(self._ranks.sum(means) * (samples / self._ranks.world), samples)
         # On an accelerator, looking at the loss would wait for the device at every step.
         if device.type == "cpu" or state.step % 50 == 0:
@@ -258,6 +275,17 @@ class Trainer:
                 "earlier checkpoints and tickets are kept"
             )
 
+    def _check_learning(self, session: Session) -> None:
+        """Raises if the mean loss since the last row of the log is far worse than a guess."""
+        state, loss = self._state, self._state.tally.loss
+        if loss > _DIVERGED * session.guess:
+            raise FreeTicketsError(
+                f"the training has diverged: its loss is {loss:.3g} in the mean of the epoch that "
+                f"ends at step {state.step} of run {state.run + 1} (guessing: {session.guess:.3g}; "
+                f"lr {session.timeline.lr(state.step):g}): lower --lr or scale the inputs; earlier "
+                "checkpoints and tickets are kept"
+            )
+
     def _close_epoch(self, session: Session, span: Span, clock: Clock) -> None:
         """Validates, handles the events of a phase that ends here, and writes the log's row."""
         state, ends = self._state, self._state.step == span.end
@@ -265,6 +293,7 @@ class Trainer:
         score = self._validate(session)
         losses = (state.tally.loss, score.loss or 0.0)
         self._check_finite(session, all(map(math.isfinite, losses)) and session.finite)
+        self._check_learning(session)
         pruning = session.timeline.pruning(span)
         complete = pruning is None or state.step >= pruning.end  # a ticket has its full sparsity
         better = (score.accuracy or 0.0) > state.best_accuracy
@@ -375,7 +404,8 @@ class Trainer:
             raise StoppedError(
                 f"stopped in run {state.run + 1} after step {state.step}; "
                 + (
-                    f"all is saved in {self._folder.path}: run the same command again to go on"
+                    f"everything is saved in {self._folder.path}: run the same command again to "
+                    "continue"
                     if self._folder is not None
                     else "without an output folder nothing is saved"
                 )

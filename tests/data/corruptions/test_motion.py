@@ -21,7 +21,21 @@ def test_a_stroke_is_a_weighted_walk_from_each_pixel(photos: np.ndarray, angle: 
                 row = min(max(y + ceil(i * sin(radians(angle)) - 0.5), 0), 31)
                 column = min(max(x + ceil(i * cos(radians(angle)) - 0.5), 0), 31)
                 total += weight / sum(weights) * photos[0, row, column]
-            assert np.abs(result[0, y, x] - total).max() < 0.5 + 1e-3  # rounded
+            assert (total - result[0, y, x]).max() < 1  # cut off
+            assert (total - result[0, y, x]).min() > -0.5 / 257 - 1e-3
+
+
+def test_a_stroke_is_what_imagemagick_draws() -> None:
+    """By `convert IN.png -motion-blur 6x1.5+30 OUT.png` of ImageMagick 6.9.11 (16 bits)."""
+    image = (np.arange(48) ** 2 * 7 % 256).reshape(1, 6, 8).astype(np.uint8)
+    assert stroke(image, 6, 1.5, np.array([30.0]))[0].tolist() == [
+        [42, 42, 83, 97, 125, 168, 145, 76],
+        [152, 140, 151, 121, 172, 126, 80, 57],
+        [114, 220, 202, 229, 138, 44, 83, 108],
+        [124, 82, 159, 167, 164, 195, 125, 89],
+        [87, 177, 156, 122, 129, 113, 127, 139],
+        [184, 165, 121, 172, 178, 139, 152, 103],
+    ]
 
 
 def test_a_flat_image_stays_as_it_is() -> None:
@@ -52,4 +66,4 @@ def test_each_severity_is_a_longer_stroke() -> None:
     expected = []
     for radius, sigma in ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)):
         expected.append(255 / sum(exp(-(i**2) / (2 * sigma**2)) for i in range(2 * radius + 1)))
-    assert peaks == pytest.approx(expected, abs=0.51)
+    assert peaks == pytest.approx(np.floor(expected), abs=0.01)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .names import CORRUPTIONS as CORRUPTIONS
     from .names import SEVERITIES as SEVERITIES
 
-__getattr__, __all__ = attach(
+__getattr__, __dir__, __all__ = attach(
     __name__,
     {
         "COMMON15": "names",

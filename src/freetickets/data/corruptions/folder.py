@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ... import __version__
 from ...errors import FreeTicketsError
-from ...seal import open_values, seal_values
+from ...reading import damaged, read_json
+from ...seal import seal_values
 from ..download import write_whole
 from .apply import corrupt
 from .frost import frost_source
 
 _BLOCK = 500  # images between two signs of life
-_REVISION = 1  # goes up with every change of the corruptions that changes bytes
+_REVISION = 2  # goes up with every change of the corruptions that changes bytes
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,8 @@ class CorruptedSet:
         note = self.folder / "corruptions.json"
         wanted = json.loads(json.dumps(asdict(self.settings)))
         if note.exists():
-            found = _read_note(note)
+            with damaged(note, "choose another --output"):
+                found = read_json(note)
             for name, value in wanted.items():
                 if found.get(name) != value:
                     what = f"{name} {found.get(name)}, not {value}" if name != "images" else name
@@ -112,7 +113,7 @@ class CorruptedSet:
                 f"{self.folder} holds files of another origin: choose another --output"
             )
         with _replace(note) as file:
-            text = json.dumps(seal_values({**wanted, "freetickets": __version__}), indent=2)
+            text = json.dumps(seal_values(wanted), indent=2)
             file.write(text.encode() + b"\n")
 
     def has(self, name: str) -> bool:
@@ -207,10 +208,3 @@ def _replace(path: Path) -> Iterator[Any]:
             os.fsync(file.fileno())
     except OSError as error:
         raise FreeTicketsError(f"can't write {path}: {error.strerror or error}") from error
-
-
-def _read_note(path: Path) -> dict[str, Any]:
-    try:
-        return open_values(path.read_text())
-    except (OSError, ValueError) as error:
-        raise FreeTicketsError(f"can't read {path} ({error}): choose another --output") from error

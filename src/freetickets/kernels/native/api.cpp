@@ -82,7 +82,7 @@ int place_bytes() { return 4 * kernels().lanes; }
 
 using namespace freetickets;
 
-int ft_interface() { return 3; }
+int ft_interface() { return 4; }
 
 const char* ft_instruction_set() { return kernels().name; }
 int ft_lanes() { return kernels().lanes; }

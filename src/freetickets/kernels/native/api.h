@@ -109,3 +109,11 @@ FT_API const char* ft_normalize_backward(const freetickets::GivenNorm* n, const 
 // PyTorch's layout (sample, channel, row, column) to that of `Maps`, and back.
 FT_API const char* ft_to_groups(const freetickets::GivenNorm* n, const float* x, float* y, int threads);
 FT_API const char* ft_from_groups(const freetickets::GivenNorm* n, const float* x, float* y, int threads);
+
+// The active weights of a dense weight of `size` numbers, and how many of its other numbers are not zero; and
+// the dense weight that has these numbers in these places, and zeros elsewhere. Places are 32-bit integers, each
+// one once.
+FT_API const char* ft_take(const float* weight, int64_t size, const int32_t* places, int64_t count, float* values,
+                           int64_t* others, int threads);
+FT_API const char* ft_put(const float* values, const int32_t* places, int64_t count, float* weight, int64_t size,
+                          int threads);

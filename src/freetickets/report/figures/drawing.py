@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from ...errors import MissingExtraError
+from ...reading import printable
 from ..colours import colour, themed
-from ..record import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

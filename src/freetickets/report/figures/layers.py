@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..record import printable
+from ...reading import printable
 from .drawing import FONT_SIZE, WIDTH, draw, shorten_front, text_width
 from .legend import add_legend, legend_height
 from .scores import write_percent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..run import Scores
+from ...evaluation.results import Scores
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..record import printable
+from ...reading import printable
 from .drawing import FONT_SIZE, shorten_inside
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import FreeTicketsError
 from ...methods import Timeline
+from ...training.log import LogRow
 from ..colours import colour
-from ..log import LogRow
 from ..run import RunSummary
 from .drawing import FONT_SIZE, WIDTH, draw, text_width
 from .scores import write_percent

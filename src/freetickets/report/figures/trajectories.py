@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...reading import printable
 from ..colours import colour, series_colour
-from ..record import printable
 from .drawing import FONT_SIZE, draw, shorten, text_width
 from .labels import Box, place_labels
 from .legend import add_legend, legend_height

@@ -52,7 +52,7 @@ def find_reference(runs: Sequence[RunSummary], wanted: str | None = None) -> Run
         if wanted == run.name or Path(wanted).resolve() == run.folder.resolve():
             return run
     raise FreeTicketsError(
-        f"the reference {wanted!r} is none of the runs: give one of "
+        f"the reference {wanted!r} is not one of the runs: give one of "
         f"{', '.join(run.name for run in runs)}"
     )
 

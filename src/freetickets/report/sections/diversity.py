@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...evaluation.trajectory import embed, read_trajectory
-from ...predictions import trajectory_files
+from ...predictions import REMAKE, trajectory_files
+from ...reading import damaged
 from ..analysis import class_names
 from ..figures import class_breakdown, disagreement_heatmaps, feature_curves, trajectories
 from ..parts import Cell, Figure, Section, Table
-from ..run import reading
 from .comparison import Comparison
 
 CHAPTER = "Diversity"
@@ -77,7 +77,11 @@ def classes_section(comparison: Comparison) -> list[Section]:
 
 def features_section(comparison: Comparison) -> list[Section]:
     """How members' feature maps differ, layer by layer."""
-    curves = {run.name: run.results.features for run in comparison.runs if run.results.features}
+    curves = {
+        run.name: [(each.layer, each.kl) for each in run.results.features]
+        for run in comparison.runs
+        if run.results.features
+    }
     if not curves:
         return []
     caption = (
@@ -93,7 +97,7 @@ def trajectories_section(comparison: Comparison) -> list[Section]:
     embeddings = []
     for run in comparison.runs:
         if trajectory_files(run.folder):
-            with reading(run.folder / "trajectory"):
+            with damaged(run.folder / "trajectory", REMAKE):
                 embeddings.append(embed({run.name: read_trajectory(run.folder)}))
     if not embeddings:
         return []

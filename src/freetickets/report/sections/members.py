@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from ...config import Config
+from ...evaluation.results import Scores
 from ...metrics import pearson, spearman
 from ..figures import SparsityCurve, members_and_ensembles, size_curves, sparsity_curves
 from ..parts import Cell, Figure, Section, Table
-from ..results import Scores
 from ..run import RunSummary
 from .comparison import Comparison
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...evaluation.results import Array, Attack, Shift
 from ..figures import (
     AttackBar,
     attack_bars,
@@ -15,7 +16,6 @@ from ..figures import (
     transfer_heatmaps,
 )
 from ..parts import ABSENT, Cell, Figure, Folded, Section, Table
-from ..results import Array, Attack, Shift
 from ..tables import corrupted
 from .comparison import Comparison
 
@@ -81,7 +81,7 @@ def severity_section(comparison: Comparison) -> list[Section]:
         "by severity."
     )
     if others:
-        caption += f" Left out, for they were tested at other severities: {', '.join(others)}."
+        caption += f" Left out, because they were tested at other severities: {', '.join(others)}."
     figure = Figure(severity_curves(severities, curves, comparison.names), "severity")
     return [Section("Corruptions by severity", caption, figure, "severity", CHAPTER)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 from ..figures import layer_densities, training_curves
 from ..parts import Cell, Details, Figure, Section, Table
 from ..run import RunSummary
@@ -33,7 +35,11 @@ def _training(run: RunSummary, number: int) -> Section:
 
 def layers_section(comparison: Comparison) -> list[Section]:
     """Which layers hold the weights."""
-    layers = {run.name: run.results.layers for run in comparison.runs if run.results.layers}
+    layers = {
+        run.name: [(each.name, fmean(each.density)) for each in run.results.layers]
+        for run in comparison.runs
+        if run.results.layers
+    }
     if not layers:
         return []
     caption = (

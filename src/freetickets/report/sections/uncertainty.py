@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...evaluation.results import Unknown
 from ..analysis import Unfamiliar
 from ..figures import novelty_histograms, reliability_diagrams, risk_curves, roc_curves
 from ..intervals import ECE_BINS
 from ..parts import Cell, Figure, Section, Table
-from ..results import Unknown
 from ..run import RunSummary
 from .comparison import Comparison
 
@@ -162,7 +162,7 @@ def _names(comparison: Comparison) -> list[str]:
 
 
 def _found(run: RunSummary) -> Mapping[str, Unknown]:
-    return run.results.unknown
+    return run.results.ood
 
 
 def _unfamiliar(comparison: Comparison) -> dict[str, dict[str, Unfamiliar]]:

@@ -1,0 +1,122 @@
+"""Sparse training with Lightning: one callback for any module, which resumes from its checkpoints.
+
+    python examples/lightning_callback.py --epochs 5
+    python examples/lightning_callback.py --epochs 10  # goes on where the first one ended
+
+Needs `pip install pytorch-lightning`. With the package `lightning`, import `lightning.pytorch`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import freetickets as ft
+
+
+class SparseTraining(Callback):
+    """Makes the module sparse, and explores its topology, whatever else the Trainer is told.
+
+    Args:
+        sparsity: The share of zeros.
+        **options: Other arguments of the `Sparsifier`.
+    """
+
+    def __init__(self, sparsity: float = 0.8, **options: Any) -> None:
+        self.options = {"sparsity": sparsity, **options}
+        self.sparsifier: ft.Sparsifier | None = None
+        self._saved: dict[str, Any] | None = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Makes the sparsifier: by now, what a checkpoint has of module and optimizer is loaded."""
+        saved, self._saved = self._saved, None
+        topology = {"topology": saved["topology"]} if saved else {}
+        self.sparsifier = ft.Sparsifier(
+            pl_module, trainer.optimizers[0], **{**self.options, **topology}
+        )
+        if saved:
+            self.sparsifier.load_state_dict(saved)
+
+    def on_before_optimizer_step(self, *_: Any) -> None:
+        """Masks the gradients before Lightning clips them; leave it out if nothing is clipped."""
+        self.sparsifier.mask_gradients()
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """The second line; a batch that only accumulates gradients does not count."""
+        self.sparsifier.step()
+
+    def on_train_end(self, *_: Any) -> None:
+        """Lets go of the weights, which stay as they are."""
+        self.sparsifier.detach()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint holds of this callback."""
+        return self.sparsifier.state_dict() if self.sparsifier else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Waits for the optimizer, which there is none of yet."""
+        self._saved = state_dict or None
+
+
+class Classifier(LightningModule):
+    """A module like any other: nothing in it knows of sparsity."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
+            nn.Linear(256, 10),
+        )  # fmt: skip
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores of the ten classes."""
+        return self.net(images)
+
+    def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> Tensor:
+        """The loss of a batch."""
+        images, labels = batch
+        return nn.functional.cross_entropy(self(images), labels)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Any optimizer will do."""
+        return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+
+
+def main() -> None:
+    """Trains on the embedded images, and prints how sparse and how good the network is."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--samples", type=int, default=10_000)
+    parser.add_argument("--output", type=Path, default=Path("runs/lightning"))
+    parsed = parser.parse_args()
+    train, test = (ft.data.load("fashion-mini", part) for part in ("train", "test"))
+    images, labels = train.inputs[: parsed.samples] / 255, train.labels[: parsed.samples]
+    last = parsed.output / "last.ckpt"
+    sparse, model = SparseTraining(0.8), Classifier()
+    trainer = Trainer(
+        accelerator="cpu",
+        max_epochs=parsed.epochs,
+        callbacks=[sparse, ModelCheckpoint(parsed.output, save_last=True)],
+        gradient_clip_val=1.0,
+        logger=False,
+        enable_progress_bar=False,
+    )
+    loader = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True)
+    trainer.fit(model, loader, ckpt_path=last if last.exists() else None)
+    with torch.no_grad():
+        right = model.eval()(test.inputs / 255).argmax(1) == test.labels
+    print(f"{sparse.sparsifier.steps} steps, sparsity {sparse.sparsifier.sparsity:.2f}")
+    print(
+        f"ever active: {sparse.sparsifier.itop_rate:.0%}, test accuracy {right.float().mean():.1%}"
+    )
+
+
+if __name__ == "__main__":
+    main()

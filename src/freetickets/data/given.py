@@ -1,0 +1,220 @@
+"""Samples given in Python, to train on, validate or predict: the one way in for all three."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset, IterableDataset
+
+from ..errors import FreeTicketsError
+from .batches import AnySplit
+from .dataset import DatasetSplit, SeededReader, plain_tensors, read_parts
+from .inputs import as_array, as_inputs, as_numbers, as_tensor
+from .labels import Classes, as_labels
+from .loading import load, load_validation
+from .spec import DatasetSpec, get_spec
+from .split import Split
+
+_AT_ONCE = 256  # samples of a Dataset that are held at a time, when it is first read
+
+
+def training_data(
+    data: Any, data_dir: str | None = None, image_size: int | None = None, workers: int = 0
+) -> tuple[DatasetSpec, Callable[[], AnySplit]]:
+    """Return what is known of training data, and what reads it.
+
+    Args:
+        data: The name of a data set; a pair (inputs, labels) of arrays, tensors or data frames; a
+            `Split`; or a torch Dataset of such pairs.
+        data_dir: Where data sets lie.
+        image_size: Side of the images of a folder.
+        workers: Processes that read a Dataset.
+
+    Example:
+        >>> spec, load = training_data((torch.zeros(4, 2), ["b", "a", "b", "a"]))
+        >>> spec.classes, load().labels.tolist()
+        (('a', 'b'), [1, 0, 1, 0])
+    """
+    if isinstance(data, str):
+        named = get_spec(data, data_dir, image_size)
+        return named, lambda: load(named, "train", data_dir)
+    spec, split = _examine(data, "train_data", None, workers)
+    return spec, lambda: split
+
+
+def validation_data(
+    data: Any, spec: DatasetSpec, data_dir: str | None = None, workers: int = 0
+) -> tuple[str, Callable[[], AnySplit]]:
+    """Return a name for validation data, and what reads it; its classes are the training data's.
+
+    Args:
+        data: What `training_data` takes, but for a string: see `load_validation`.
+        spec: The training data.
+        data_dir: Where data sets lie.
+        workers: Processes that read a Dataset.
+    """
+    if isinstance(data, str):
+        return data, lambda: load_validation(data, spec, data_dir)
+    classes = Classes(spec.classes, spec.labels)
+    found, split = _examine(data, "validation_data", classes, workers)
+    return found.name, lambda: split
+
+
+def unlabelled(x: Any, shape: tuple[int, ...], integers: bool, at_once: int) -> Iterator[AnySplit]:
+    """Give samples to predict, whatever their labels are.
+
+    Args:
+        x: Inputs that training takes: an array, a tensor, a data frame, a Dataset or a split.
+        shape: Of one sample.
+        integers: Whether they are token ids.
+        at_once: How many samples of an array to hold at a time.
+
+    Raises:
+        FreeTicketsError: They are of another shape or kind, or not finite.
+    """
+    splits: Iterable[AnySplit]
+    if isinstance(x, AnySplit):
+        splits = [x]
+    elif isinstance(x, Dataset):
+        splits = [DatasetSplit.open(x, labelled=False)]
+    else:
+        splits = _parts(x, shape, max(1, at_once))
+    for split in splits:
+        if integers and split.dtype != torch.int64:
+            raise FreeTicketsError("the ensemble was trained on integers: give integers")
+        found = split if integers else take_as_numbers(split)
+        if isinstance(found, Split) and (*found.shape, 1, 1) == shape:  # of an .npz data set
+            found = replace(found, inputs=found.inputs.reshape(-1, *shape))
+        if found.shape != shape:
+            raise _other_shape(shape, ("N", *found.shape))
+        yield found
+
+
+def take_as_numbers(split: AnySplit) -> AnySplit:
+    """Return integers as numbers, for a network that has no embedding; all else as it is."""
+    if isinstance(split, Split):
+        return replace(split, inputs=as_numbers(split.inputs))
+    if isinstance(split, DatasetSplit) and split.dtype == torch.int64:
+        as_numbers(torch.empty((0, *split.shape), dtype=split.dtype))  # or why not
+        return replace(split, dtype=torch.float32)
+    return split
+
+
+def _other_shape(wanted: tuple[int, ...], found: tuple[Any, ...]) -> FreeTicketsError:
+    return FreeTicketsError(
+        f"the ensemble takes inputs of shape (N, {', '.join(map(str, wanted))}), not "
+        f"({', '.join(map(str, found))})"
+    )
+
+
+def _parts(x: Any, shape: tuple[int, ...], at_once: int) -> Iterator[Split]:
+    """Give an array in parts: one on the disk may be larger than memory."""
+    rows = x if hasattr(x, "dtype") and hasattr(x, "shape") else as_array(x)
+    if len(rows.shape) < 2:
+        raise _other_shape(shape, tuple(rows.shape))
+    for at in range(0, max(1, len(rows)), at_once):
+        inputs = as_inputs(rows[at : at + at_once])
+        yield Split(inputs, torch.zeros(len(inputs), dtype=torch.int64))
+
+
+def _examine(
+    data: Any, what: str, classes: Classes | None, workers: int
+) -> tuple[DatasetSpec, AnySplit]:
+    """Read all of it once: its classes, the mean of its images, and a digest."""
+    if isinstance(data, Dataset) and (tensors := plain_tensors(data)) is not None:
+        if len(tensors) != 2:
+            raise FreeTicketsError(
+                f"{what} has {len(tensors)} tensors: it must have two, inputs and labels"
+            )
+        data = tensors
+    content = _Content()
+    if isinstance(data, Split):
+        content.add(data.inputs)
+        highest = int(data.labels.max()) if len(data) else 0
+        classes = classes or Classes(tuple(map(str, range(highest + 1))))
+        return content.describe("arrays", data, classes), data
+    if isinstance(data, (tuple, list)) and len(data) == 2:
+        inputs, raw = as_inputs(data[0]), as_labels(data[1])
+        if not len(raw):
+            raise FreeTicketsError("x and y are empty")
+        classes = classes or Classes.of(raw)
+        split = Split(inputs, as_tensor(classes.encode(raw)))
+        content.add(inputs)
+        return content.describe("arrays", split, classes), split
+    if (
+        not isinstance(data, Dataset)
+        or isinstance(data, IterableDataset)
+        or not hasattr(data, "__len__")
+    ):
+        raise FreeTicketsError(
+            f"{what} must be a data set's name, a pair of arrays (inputs, labels), or a torch "
+            f"Dataset with a length, not a {type(data).__name__}"
+        )
+    opened = DatasetSplit.open(data, labelled=True)
+    opened.check_repeatable()
+    starts = range(0, len(opened), _AT_ONCE)
+    parts = [list(range(at, min(len(opened), at + _AT_ONCE))) for at in starts]
+    found: list[Any] = []
+    for inputs, labels in read_parts(SeededReader(opened), parts, workers):
+        content.add(inputs)
+        found += labels
+    raw = as_labels(found)
+    classes = classes or Classes.of(raw)
+    read = replace(opened, labels=as_tensor(classes.encode(raw)), classes=classes)
+    spec = content.describe("dataset", read, classes)
+    return spec, replace(read, digest=content.digest)
+
+
+class _Content:
+    """What samples hold, counted and digested as they go by: large sets would not fit."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._counts: list[torch.Tensor] = []  # of each channel
+
+    def add(self, inputs: torch.Tensor) -> None:
+        """Counts more samples."""
+        self._digest.update(inputs.contiguous().numpy().data)
+        if inputs.dtype == torch.uint8:
+            counts = [torch.bincount(each.flatten(), minlength=256) for each in inputs.unbind(1)]
+            before = self._counts or [torch.zeros_like(each) for each in counts]
+            self._counts = [a + b for a, b in zip(before, counts, strict=True)]
+
+    @property
+    def digest(self) -> str:
+        """A digest of all that has gone by."""
+        return self._digest.hexdigest()[:16]
+
+    def describe(self, kind: str, split: AnySplit, classes: Classes) -> DatasetSpec:
+        """Returns what is known of the samples, all of which have gone by."""
+        self._digest.update(split.labels.contiguous().numpy().data)
+        if classes.values:
+            self._digest.update(repr(classes.values).encode())
+        channels = [_mean_and_deviation(counts) for counts in self._counts]
+        return DatasetSpec(
+            # After what it holds: a run must not be resumed with other samples.
+            name=f"{kind}-{self.digest[:8]}",
+            description="your own arrays",
+            classes=classes.names,
+            shape=split.shape,  # type: ignore[arg-type]
+            train_size=len(split),
+            test_size=0,
+            mean=tuple(mean for mean, _ in channels),
+            std=tuple(max(deviation, 1e-3) for _, deviation in channels),
+            augmentation="none",
+            recipe="small",
+            source="given in Python",
+            labels=classes.values,
+            integers=split.dtype == torch.int64,
+        )
+
+
+def _mean_and_deviation(counts: torch.Tensor) -> tuple[float, float]:
+    """Those of pixels, as shares of 255, given how often each of the 256 values occurs."""
+    values, counts = torch.arange(256, dtype=torch.float64) / 255, counts.double()
+    mean = float((counts * values).sum() / counts.sum())
+    return mean, float((counts * (values - mean) ** 2).sum() / (counts.sum() - 1)) ** 0.5

@@ -1,0 +1,111 @@
+"""Inputs given in Python: one way in, for training and for prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..errors import FreeTicketsError
+from .layout import channels_first
+
+_NUMBERS = (bool, int, float, np.bool_, np.number)
+
+
+def as_array(x: Any, name: str = "x") -> npt.NDArray[Any]:
+    """Return an array, a tensor, a data frame or nested lists as NumPy has them.
+
+    Nothing is copied that need not be. A data frame is whatever has a method `to_numpy`.
+    """
+    if isinstance(x, torch.Tensor):
+        x = x.detach().cpu()
+        # NumPy has no bfloat16.
+        return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
+    if hasattr(x, "to_numpy"):
+        x = x.to_numpy()
+    try:
+        return np.asarray(x)
+    except ValueError as error:
+        raise FreeTicketsError(f"{name} is no array: {error}") from error
+
+
+def as_inputs(x: Any) -> torch.Tensor:
+    """Return inputs as a network takes them, after checking them.
+
+    Args:
+        x: uint8 images (N, H, W), (N, C, H, W) or (N, H, W, C); numbers (N, ...); or a data frame.
+
+    Returns:
+        uint8 images (N, C, H, W), float32, or int64 if they are integers: see `as_numbers`.
+
+    Raises:
+        FreeTicketsError: They are none of these, or not finite.
+
+    Example:
+        >>> as_inputs(np.zeros((8, 32, 32, 3), np.uint8)).shape
+        torch.Size([8, 3, 32, 32])
+        >>> as_inputs([[1.5, True], [2, False]])
+        tensor([[1.5000, 1.0000],
+                [2.0000, 0.0000]])
+    """
+    array = as_array(x)
+    if array.dtype == object:  # a data frame whose columns are of several types
+        if not all(isinstance(value, _NUMBERS) for value in array.flat):
+            raise FreeTicketsError(
+                "x has text or missing values in it: encode or fill them, so that it is all numbers"
+            )
+        array = array.astype(np.float64)
+    if array.dtype == np.uint8:
+        array = channels_first(array)
+    elif array.ndim >= 2 and array.dtype.kind in "iu":
+        array = array.astype(np.int64, copy=False)
+    elif array.ndim >= 2 and array.dtype.kind in "fb":
+        with np.errstate(over="ignore"):  # too large for float32 becomes infinite: refused below
+            array = array.astype(np.float32, copy=False)
+        if not np.isfinite(array).all():
+            raise FreeTicketsError("x has values that are not finite: remove NaN and infinity")
+    else:
+        raise FreeTicketsError(
+            f"x is {array.dtype} of shape {array.shape}: give uint8 images or floats (N, ...)"
+        )
+    return as_tensor(array)
+
+
+def as_numbers(inputs: torch.Tensor) -> torch.Tensor:
+    """Return inputs for a network without an embedding: the integers of a table are numbers.
+
+    Raises:
+        FreeTicketsError: They are integers of another shape, which may be images or token ids.
+    """
+    if inputs.dtype != torch.int64:
+        return inputs
+    if inputs.ndim != 2:
+        raise FreeTicketsError(
+            f"x is integers of shape {tuple(inputs.shape)}: give uint8 images or floats; token "
+            "ids are for networks with an nn.Embedding"
+        )
+    return inputs.float()
+
+
+@contextmanager
+def looked_up(inputs: torch.Tensor) -> Iterator[None]:
+    """Says it in one line if a network has no embedding for one of its integers."""
+    try:
+        yield
+    except IndexError as error:
+        if inputs.dtype != torch.int64:
+            raise
+        raise FreeTicketsError(
+            f"the network can't look up all integers from {int(inputs.min())} to "
+            f"{int(inputs.max())}: give its nn.Embedding more rows, or smaller integers"
+        ) from error
+
+
+def as_tensor(array: npt.NDArray[Any]) -> torch.Tensor:
+    """Return an array as a tensor, of the same memory if that will do."""
+    # Torch wants memory that is writable and in order; NumPy's files and views may be neither.
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))

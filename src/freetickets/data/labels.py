@@ -1,0 +1,114 @@
+"""Labels given in Python: integers, booleans or strings, and the classes that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FreeTicketsError
+from .inputs import as_array
+
+Label = bool | int | str
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a data set, in the order of a network's outputs.
+
+    Attributes:
+        names: What people read.
+        values: What the labels say, if they are not the numbers of the outputs, counted from 0.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[Label, ...] = ()
+
+    @classmethod
+    def of(cls, labels: npt.NDArray[Any]) -> Classes:
+        """Return the classes of labels that `as_labels` has read.
+
+        Integers that begin with 0 number the outputs, as PyTorch has it, even where one of them is
+        missing. All other labels are the names of classes, in their order.
+
+        Example:
+            >>> Classes.of(np.array([0, 1, 3])).names, Classes.of(np.array([1, 3, 1])).names
+            (('0', '1', '2', '3'), ('1', '3'))
+        """
+        if labels.dtype.kind in "iu" and labels.min() <= 0:
+            _check_not_negative(labels)
+            return cls(tuple(map(str, range(int(labels.max()) + 1))))
+        values = tuple(np.unique(labels).tolist())
+        if len(values) < 2:
+            raise FreeTicketsError(f"all labels are {values[0]!r}: give samples of two classes")
+        return cls(tuple(map(str, values)), values)
+
+    def encode(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the outputs that labels stand for; strings may always be names.
+
+        Example:
+            >>> Classes(("cat", "dog")).encode(np.array(["dog", "cat"])).tolist()
+            [1, 0]
+        """
+        known: Sequence[Label] = self.values or (self.names if labels.dtype.kind == "U" else ())
+        if not known:
+            if labels.dtype.kind == "b":
+                raise FreeTicketsError("y is booleans: the classes are numbered from 0")
+            _check_not_negative(labels)
+            return labels.astype(np.int64)
+        found, places = np.unique(labels, return_inverse=True)
+        outputs = {value: output for output, value in enumerate(known)}
+        for value in found.tolist():
+            if value not in outputs:
+                raise FreeTicketsError(
+                    f"y has the label {value!r}, which is no class of the training data"
+                )
+        return np.array([outputs[value] for value in found.tolist()], np.int64)[places]
+
+
+def _check_not_negative(labels: npt.NDArray[Any]) -> None:
+    if labels.min(initial=0) < 0:
+        raise FreeTicketsError(
+            f"y has the label {labels.min()}: labels count from 0; where it is the name of a "
+            "class, give strings"
+        )
+
+
+def as_labels(y: Any) -> npt.NDArray[Any]:
+    """Return labels as integers, booleans or strings (N,), after checking them.
+
+    Args:
+        y: An array, a tensor, a column of a data frame or a list.
+
+    Raises:
+        FreeTicketsError: They are no labels; numbers with fractions are none.
+
+    Example:
+        >>> as_labels([2.0, 1.0]).tolist(), as_labels(["b", "a"]).tolist()
+        ([2, 1], ['b', 'a'])
+    """
+    labels = as_array(y, "y")
+    if labels.ndim == 2 and labels.shape[1] == 1:  # a data frame of one column
+        labels = labels[:, 0]
+    if labels.dtype.kind in "OT" and labels.size:  # of data frames; a mixture is no label
+        kinds = {type(label) for label in labels.flat}
+        kind = kinds.pop() if len(kinds) == 1 else None
+        labels = labels.astype(kind) if kind in (bool, int, float, str) else labels
+    if labels.dtype.kind == "f" and labels.ndim == 1:
+        with np.errstate(invalid="ignore"):
+            whole = np.isfinite(labels) & (labels == np.floor(labels))
+        if not whole.all():
+            raise FreeTicketsError(
+                f"y has the value {labels[~whole][0]:g}, which is no class: labels are whole "
+                "numbers, booleans or strings"
+            )
+        labels = labels.astype(np.int64)
+    if labels.ndim != 1 or labels.dtype.kind not in "biuU":
+        raise FreeTicketsError(
+            f"y is {labels.dtype} of shape {labels.shape}: labels are integers, booleans or "
+            "strings of shape (N,)"
+        )
+    return labels

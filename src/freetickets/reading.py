@@ -1,0 +1,322 @@
+"""The one strict reader: files as plain values, and data classes made of those.
+
+Settings, experiments and all records of a run are read here: each value must be of the type of its
+field and in its range, and what is wrong is one line that names the file and the field. A type is
+a plain one, a data class, a map or a list of such, or any of these with checks of its own:
+`Annotated[int, must("be at least 1", lambda count: count >= 1)]`. No torch here.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import numbers
+import reprlib
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from .errors import (
+    DamagedFileError,
+    FreeTicketsError,
+    NewerFileError,
+    UnknownNameError,
+    is_out_of_memory,
+)
+from .seal import open_values
+
+# What reading plain values and tensors raises where they are not what they should be.
+DAMAGE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+_DEEPEST = 20  # maps and lists within one another
+_KINDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    dict: "a map",
+    tuple: "a list",
+}
+_FORMS = (dict, Mapping, tuple, list, typing.Union, types.UnionType, Annotated)
+
+
+class Allow(enum.Flag):
+    """What a file may do beyond what its data class says."""
+
+    NOTHING = 0
+    TEXTS = enum.auto()  # numbers as text: YAML takes 1e-3 for one, and CSV has nothing else
+    UNKNOWN = enum.auto()  # keys that no field has, which a later version may have added
+    NULLS = enum.auto()  # null for what is no number: JSON has no NaN
+    RECORD = UNKNOWN | NULLS
+
+
+def must(words: str, holds: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    """A check for `Annotated`: what a value must do, and whether it does."""
+
+    def check(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError(f"must {words}, not {reprlib.repr(value)}")
+        return value
+
+    return check
+
+
+def printable(text: Any) -> str:
+    r"""A text without what neither a terminal nor a page should get: control characters.
+
+    Example:
+        >>> printable("refine\0 1")
+        'refine� 1'
+    """
+    return "".join(
+        sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in str(text)
+    )
+
+
+Count = Annotated[int, must("be at least 1", lambda count: count >= 1)]
+Natural = Annotated[int, must("be at least 0", lambda number: number >= 0)]
+Positive = Annotated[float, must("be positive", lambda number: number > 0)]
+NotNegative = Annotated[float, must("not be negative", lambda number: not number < 0)]
+Text = Annotated[str, printable]  # for people to see
+
+
+def read(kind: Any, value: Any, where: str = "", allow: Allow = Allow.NOTHING) -> Any:
+    """Makes a value of a type out of plain values.
+
+    Args:
+        kind: The type.
+        value: What the file says.
+        where: What errors call the value; empty for a whole file.
+        allow: Where the file may differ from the type.
+
+    Raises:
+        FreeTicketsError: The value is not of the type, or not in its range.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass
+        ... class Point:
+        ...     x: float
+        ...     marks: tuple[Count, ...] = ()
+        >>> read(Point, {"x": 2, "marks": [1, 3]})
+        Point(x=2.0, marks=(1, 3))
+        >>> read(dict[str, Point], {"a": {"x": 2, "marks": [1, 0]}})
+        Traceback (most recent call last):
+        ...
+        freetickets.errors.FreeTicketsError: a.marks[1] must be at least 1, not 0
+    """
+    form, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
+    if form is Annotated:
+        return _checked(inner, value, where, allow)
+    if form in (typing.Union, types.UnionType):
+        return _either(inner, value, where, allow)
+    if form is Any:
+        return value
+    if is_dataclass(form):
+        return _made(form, value, where, allow)
+    if form in (dict, Mapping):
+        name, each = inner
+        return {
+            read(name, key, f"a key of {where or 'it'}", allow): read(
+                each, item, _join(where, key), allow
+            )
+            for key, item in _plain(dict, value, where).items()
+        }
+    if form in (tuple, list):
+        items = list(_plain(tuple, value, where))
+        kinds = inner if form is tuple and Ellipsis not in inner else inner[:1] * len(items)
+        if len(kinds) != len(items):
+            raise _wrong(where, f"a list of {len(kinds)}", value)
+        places = enumerate(zip(kinds, items, strict=True))
+        return form(read(one, item, f"{where}[{place}]", allow) for place, (one, item) in places)
+    if form is float and value is None and Allow.NULLS in allow:
+        return math.nan
+    if Allow.TEXTS in allow and isinstance(value, str) and form in (int, float):
+        try:
+            value = form(value)
+        except ValueError:
+            raise _wrong(where, _KINDS[form], value) from None
+    return _plain(form, value, where)
+
+
+def read_fields(
+    kind: Any,
+    values: Any,
+    where: str = "",
+    allow: Allow = Allow.NOTHING,
+    noun: str = "key",
+) -> dict[str, Any]:
+    """The values of those fields of a data class that a mapping has, each of its type.
+
+    Args:
+        kind: The data class.
+        values: What the file says.
+        where: What errors call it; empty for a whole file.
+        allow: Where the file may differ from the data class.
+        noun: What errors call a field that the data class does not have.
+    """
+    hints = _hints(kind)
+    for name in _plain(dict, values, where):
+        if name not in hints and Allow.UNKNOWN not in allow:
+            raise UnknownNameError(f"{noun} of {where}" if where else noun, str(name), hints)
+    return {
+        name: read(hints[name], value, _join(where, name), allow)
+        for name, value in values.items()
+        if name in hints
+    }
+
+
+@contextmanager
+def damaged(
+    path: Path | str, remedy: str = "", but: type[Exception] | tuple[()] = ()
+) -> Iterator[None]:
+    """Turns whatever a damaged file raises into one line that names it, and what to do.
+
+    Args:
+        path: The file.
+        remedy: What to do.
+        but: Errors that say more than this line would.
+    """
+    try:
+        yield
+    except but:
+        raise
+    except NewerFileError as error:
+        told = str(error)
+        raise NewerFileError(told if str(path) in told else f"{path} {told}") from error
+    except (FreeTicketsError, OSError, *DAMAGE) as error:
+        if is_out_of_memory(error):
+            raise  # nothing is wrong with the file
+        reason = f"no {error}" if isinstance(error, KeyError) else error_line(error)
+        if str(path) in reason and (not remedy or reason.endswith(remedy)):
+            raise  # it is said already
+        told = reason if str(path) in reason else f"{path} is damaged ({reason})"
+        raise DamagedFileError(f"{told}: {remedy}" if remedy else told) from error
+
+
+def error_line(error: Exception) -> str:
+    """What an error says, in one line."""
+    said = error.strerror if isinstance(error, OSError) else None
+    return " ".join((said or str(error) or type(error).__name__).split())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads what `storage.write_json` wrote, and checks its seal."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FreeTicketsError(f"can't read {path}: {error_line(error)}") from error
+    except ValueError as error:
+        raise DamagedFileError(f"{path} is damaged: it is no text") from error
+    with damaged(path):
+        return open_values(text)
+
+
+def parse_yaml(text: str, source: str | Path, aliases: bool = False) -> Any:
+    """What a YAML text says: plain values only.
+
+    Args:
+        text: The text.
+        source: What errors call it.
+        aliases: Whether it may repeat itself by aliases, by which a small file says more than
+            memory holds: for files of our own.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if not aliases and self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("aliases (*) have no place in settings")
+            if self.depth > _DEEPEST:
+                raise yaml.YAMLError("it is nested too deeply")
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+    try:
+        return yaml.load(text, Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: no such date
+        raise FreeTicketsError(f"{source} is not valid YAML: {error_line(error)}") from error
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {each.name: hints[each.name] for each in fields(kind) if each.init}
+
+
+def _made(kind: Any, values: Any, where: str, allow: Allow) -> Any:
+    """A data class, with its own checks."""
+    found = read_fields(kind, values, where, allow)
+    missing = [
+        each.name
+        for each in fields(kind)
+        if each.init and each.name not in found and each.default is each.default_factory is MISSING
+    ]
+    if missing:
+        raise FreeTicketsError(f"{where or 'it'} lacks {', '.join(missing)}")
+    try:
+        return kind(**found)
+    except (FreeTicketsError, ValueError) as error:
+        raise FreeTicketsError(f"{where}: {error}" if where else str(error)) from error
+
+
+def _checked(inner: tuple[Any, ...], value: Any, where: str, allow: Allow) -> Any:
+    kind, *checks = inner
+    if typing.get_origin(kind) in _FORMS or kind in _KINDS:  # else the checks make it
+        value = read(kind, value, where, allow)
+    try:
+        for check in checks:
+            value = check(value)
+    except (FreeTicketsError, ValueError) as error:
+        raise FreeTicketsError(f"{where or 'it'} {error}") from error
+    return value
+
+
+def _either(choices: tuple[Any, ...], value: Any, where: str, allow: Allow) -> Any:
+    """The first of several types that a value is of."""
+    if types.NoneType in choices:
+        if value is None or (value == "" and Allow.TEXTS in allow):
+            return None
+        choices = tuple(choice for choice in choices if choice is not types.NoneType)
+    for choice in choices[:-1]:
+        try:
+            return read(choice, value, where, allow)
+        except FreeTicketsError:
+            continue
+    return read(choices[-1], value, where, allow)
+
+
+def _plain(kind: Any, value: Any, where: str) -> Any:
+    """A value that is of a plain type already; NumPy's numbers are numbers, and tuples lists."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if kind is int and isinstance(value, numbers.Integral) and is_number:
+        if abs(int(value)) < 2**63:
+            return int(value)
+        raise _wrong(where, "a number of fewer digits", value)
+    if kind is float and is_number and abs(value) <= sys.float_info.max:
+        return float(value)
+    if (
+        (kind is dict and isinstance(value, Mapping))
+        or (kind is tuple and isinstance(value, (list, tuple)))
+        or (kind in (bool, str) and isinstance(value, kind))
+    ):
+        return value
+    raise _wrong(where, "a finite number" if kind is float and is_number else _KINDS[kind], value)
+
+
+def _wrong(where: str, wanted: str, value: Any) -> FreeTicketsError:
+    return FreeTicketsError(f"{where or 'it'} must be {wanted}, not {reprlib.repr(value)}")
+
+
+def _join(where: str, name: Any) -> str:
+    return f"{where}.{name}" if where else str(name)

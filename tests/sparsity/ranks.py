@@ -1,0 +1,42 @@
+"""What each rank of `test_trainers.py` does: a plain loop around DistributedDataParallel.
+
+`torchrun ranks.py FOLDER BACKEND`: each rank leaves its weights and its topology in FOLDER.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from freetickets.sparsity import Exploration, Sparsifier
+
+
+def train(rank: int, world: int, backend: str) -> tuple[nn.Module, Sparsifier]:
+    """Trains on this rank's part of each batch."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 30), nn.ReLU(), nn.Linear(30, 10))
+    wrapped = DistributedDataParallel(model) if world > 1 else model
+    optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1, momentum=0.9)
+    sparsifier = Sparsifier(
+        wrapped, optimizer, 0.8, exploration=Exploration(interval=4), backend=backend
+    )
+    for step in range(14):
+        inputs = torch.randn(16, 10, generator=torch.Generator().manual_seed(step))[rank::world]
+        optimizer.zero_grad()
+        nn.functional.mse_loss(wrapped(inputs), inputs.flip(1)).backward()
+        optimizer.step()
+        sparsifier.step()
+    return model, sparsifier
+
+
+if __name__ == "__main__":
+    distributed.init_process_group("gloo")
+    rank = distributed.get_rank()
+    model, sparsifier = train(rank, distributed.get_world_size(), sys.argv[2])
+    state = {"model": model.state_dict(), "topology": sparsifier.topology}
+    torch.save(state, Path(sys.argv[1]) / f"{rank}.pt")
+    distributed.destroy_process_group()

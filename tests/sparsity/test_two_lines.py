@@ -1,0 +1,240 @@
+"""Two lines in anyone's loop change nothing that the loop can see."""
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
+
+from freetickets.kernels.library import available
+from freetickets.sparsity import Exploration, Sparsifier
+
+BACKENDS = ["masked", "auto"] if available() else ["masked"]
+
+pytestmark = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(16, 4),
+    )
+
+
+class Loop:
+    """A user's loop: all but the two lines was there before."""
+
+    def __init__(self, backend: str, *, interval: int = 3, **options: Any) -> None:
+        self.model = network()
+        self.before = dict(self.model.named_parameters())
+        self.keys = list(self.model.state_dict())
+        self.values = {name: p.detach().clone() for name, p in self.before.items()}
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        self.sparsifier = Sparsifier(
+            self.model,
+            self.optimizer,
+            0.8,
+            exploration=Exploration(interval=interval),
+            backend=backend,
+            **options,
+        )
+
+    def backward(self, step: int, model: nn.Module | None = None) -> float:
+        """Four classes of images that differ in their mean colours."""
+        labels = torch.arange(32) % 4
+        noise = torch.randn(32, 3, 6, 6, generator=torch.Generator().manual_seed(step))
+        colours = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
+        images = noise + 2 * colours[labels][:, :, None, None]
+        self.optimizer.zero_grad()
+        scores = (model or self.model)(images)
+        loss = nn.functional.cross_entropy(scores, labels)
+        loss.backward()
+        self.accuracy = float((scores.argmax(1) == labels).double().mean())
+        return loss.item()
+
+    def step(self) -> None:
+        self.optimizer.step()
+        self.sparsifier.step()
+
+    def train(self, steps: range, model: nn.Module | None = None) -> float:
+        loss = 0.0
+        for step in steps:
+            loss = self.backward(step, model)
+            self.step()
+        return loss
+
+    def inactive(self) -> list[tuple[nn.Parameter, Tensor]]:
+        return [(self.before[n], ~mask) for n, mask in self.sparsifier.topology.items()]
+
+
+def assert_same_weights(model: nn.Module, other: nn.Module) -> None:
+    for (name, mine), theirs in zip(
+        model.state_dict().items(), other.state_dict().values(), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5, msg=name)
+
+
+# ---- what the loop holds stays alive
+
+
+def test_parameters_names_shapes_and_keys_are_those_of_before(backend: str) -> None:
+    loop = Loop(backend)
+    for _ in range(2):  # before and after explorations
+        now = dict(loop.model.named_parameters())
+        assert list(now) == list(loop.before)
+        assert all(now[name] is parameter for name, parameter in loop.before.items())
+        assert list(loop.model.state_dict()) == loop.keys
+        assert isinstance(loop.model[0], nn.Conv2d)
+        loop.train(range(7))
+    held = {id(p) for group in loop.optimizer.param_groups for p in group["params"]}
+    assert held == {id(parameter) for parameter in loop.before.values()}
+    assert set(loop.optimizer.state) == set(loop.before.values())
+
+
+def test_gradients_and_momentum_are_dense_in_shape_and_zero_where_inactive(backend: str) -> None:
+    loop = Loop(backend)
+    loop.train(range(7))
+    for parameter, outside in loop.inactive():
+        assert parameter.grad is not None
+        momentum = loop.optimizer.state[parameter]["momentum_buffer"]
+        assert parameter.grad.shape == momentum.shape == parameter.shape
+        assert parameter.grad[~outside].any()
+        assert not parameter.grad[outside].any()
+        assert not momentum[outside].any()
+
+
+def test_a_list_of_parameters_from_before_clips_the_gradients(backend: str) -> None:
+    loop = Loop(backend)
+    old = list(loop.before.values())
+    for step in range(7):
+        loop.backward(step)
+        loop.sparsifier.mask_gradients()
+        norm = nn.utils.clip_grad_norm_(old, 1e-3)
+        active = [p.grad.norm() for p in loop.model.parameters() if p.grad is not None]
+        assert norm > 1e-3
+        assert torch.stack(active).norm() <= 1.001e-3
+        loop.step()
+
+
+def test_the_average_over_explorations_is_the_average_of_the_weights(backend: str) -> None:
+    loop = Loop(backend)
+    ema = AveragedModel(loop.model, multi_avg_fn=get_ema_multi_avg_fn(0.9), use_buffers=True)
+    assert list(ema.module.state_dict()) == loop.keys
+    mean: list[Tensor] = []
+    for step in range(40):
+        loop.train(range(step, step + 1))
+        ema.update_parameters(loop.model)
+        now = [p.detach().clone() for p in loop.before.values()]
+        mean = [0.9 * m + 0.1 * n for m, n in zip(mean, now, strict=True)] if mean else now
+    for parameter, expected in zip(ema.module.parameters(), mean, strict=True):
+        torch.testing.assert_close(parameter.detach(), expected, rtol=1e-4, atol=1e-6)
+    loop.backward(99, ema.module.eval())
+    assert loop.accuracy > 0.95
+
+
+def test_swa_averages_and_its_schedule_sets_the_rate(backend: str) -> None:
+    loop = Loop(backend)
+    swa, schedule = AveragedModel(loop.model), SWALR(loop.optimizer, swa_lr=0.05, anneal_epochs=2)
+    seen = []
+    for step in range(6):
+        loop.train(range(step, step + 1))
+        swa.update_parameters(loop.model)
+        schedule.step()
+        seen.append(loop.model[3].weight.detach().clone())
+    torch.testing.assert_close(swa.module[3].weight.detach(), torch.stack(seen).mean(0))
+    assert loop.optimizer.param_groups[0]["lr"] == pytest.approx(0.05)
+
+
+def test_an_initialisation_afterwards_reaches_the_network(backend: str) -> None:
+    loop = Loop(backend)
+    loop.train(range(4))
+    nn.init.constant_(loop.model[3].weight, 0.5)
+    assert (loop.before["3.weight"] == 0.5).all()
+    for group in loop.optimizer.param_groups:
+        group["lr"] = 0.0
+    loop.train(range(4, 5))
+    mask = loop.sparsifier.topology["3.weight"]
+    assert torch.equal(loop.model[3].weight.detach(), 0.5 * mask)
+
+
+def test_gradient_hooks_fire(backend: str) -> None:
+    loop = Loop(backend)
+    seen = []
+    loop.model[3].weight.register_hook(lambda gradient: seen.append(gradient.shape))
+    loop.model[3].weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.shape))
+    loop.train(range(4))
+    assert seen == [(16, 16, 3, 3)] * 8
+
+
+def test_a_loop_that_says_nothing_of_it_explores_after_a_hundred_steps(backend: str) -> None:
+    loop = Loop(backend)
+    loop.sparsifier.detach()
+    loop.sparsifier = Sparsifier(loop.model, loop.optimizer, topology="given", backend=backend)
+    explored = [loop.train(range(1)) and loop.sparsifier.itop_rate for _ in range(101)]
+    assert len(set(explored[:99])) == 1
+    assert explored[99] > explored[0]
+
+
+# ---- copies and wrappers
+
+
+def test_a_copy_of_all_three_trains_on_alike_and_alone(backend: str) -> None:
+    loop = Loop(backend)
+    loop.train(range(4))
+    twin = copy.deepcopy(loop)
+    before = {name: p.detach().clone() for name, p in loop.before.items()}
+    twin.train(range(4, 8))
+    assert all(torch.equal(p, before[name]) for name, p in loop.before.items())
+    loop.train(range(4, 8))
+    assert loop.sparsifier.digest == twin.sparsifier.digest
+    assert_same_weights(loop.model, twin.model)
+
+
+def test_a_pickled_loop_and_a_pickled_network_go_on(backend: str) -> None:
+    loop = Loop(backend)
+    loop.train(range(4))
+    twin, alone = pickle.loads(pickle.dumps((loop, copy.deepcopy(loop.model))))
+    assert_same_weights(loop.model, alone)
+    assert list(alone.state_dict()) == loop.keys
+    for each in (loop, twin):
+        each.train(range(4, 8))
+    assert loop.sparsifier.digest == twin.sparsifier.digest
+    assert_same_weights(loop.model, twin.model)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # PyTorch's own, while it compiles
+@pytest.mark.parametrize("first", ["compile", "sparsify"])
+def test_a_compiled_network_trains_as_the_plain_one_and_is_saved(backend: str, first: str) -> None:
+    plain, loop = Loop(backend), Loop(backend)
+    if first == "compile":
+        loop.sparsifier.detach()
+        with torch.no_grad():
+            for name, parameter in loop.before.items():
+                parameter.copy_(loop.values[name])
+    compiled = torch.compile(loop.model, backend="eager")
+    if first == "compile":
+        loop.sparsifier = Sparsifier(
+            compiled, loop.optimizer, 0.8, exploration=Exploration(interval=3), backend=backend
+        )
+    plain.train(range(8))
+    loop.train(range(8), compiled)
+    assert_same_weights(plain.model, loop.model)
+    assert list(compiled.state_dict()) == [f"_orig_mod.{key}" for key in loop.keys]
+
+
+def test_the_saved_network_is_loaded_by_one_that_never_was_sparse(backend: str) -> None:
+    loop = Loop(backend)
+    loop.train(range(7))
+    fresh = network()
+    fresh.load_state_dict(loop.model.state_dict())
+    assert loop.backward(9, fresh.train()) == pytest.approx(loop.backward(9), rel=1e-4)
