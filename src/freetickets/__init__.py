@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from .ensemble import Uncertainty as Uncertainty
     from .ensemble import load as load
     from .errors import FreeTicketsError as FreeTicketsError
+    from .extend import register_dataset as register_dataset
+    from .extend import register_explorer as register_explorer
+    from .extend import register_method as register_method
+    from .extend import register_model as register_model
+    from .extend import register_optimizer as register_optimizer
+    from .extend import register_score as register_score
     from .methods.batch_ensemble import BatchEnsemble as BatchEnsemble
     from .methods.dense import Dense as Dense
     from .methods.dense import DenseEnsemble as DenseEnsemble
@@ -47,6 +53,12 @@ __getattr__, __dir__, __all__ = attach(
         "Uncertainty": "ensemble",
         "load": "ensemble",
         "FreeTicketsError": "errors",
+        "register_dataset": "extend",
+        "register_explorer": "extend",
+        "register_method": "extend",
+        "register_model": "extend",
+        "register_optimizer": "extend",
+        "register_score": "extend",
         "BatchEnsemble": "methods.batch_ensemble",
         "FGE": "methods.fge",
         "LTR": "methods.ltr",

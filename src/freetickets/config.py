@@ -37,8 +37,6 @@ _OF_THE_RECIPE = (
 
 BACKENDS = ("auto", "sparse", "masked")
 
-OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop")
-
 _LARGEST = 1 << 20  # bytes of a file of settings
 
 Share = Annotated[float, must("be a share below 1", lambda share: 0 <= share < 1)]
@@ -62,7 +60,7 @@ class Config:
         epochs: Length of the whole training; all its phases are scaled to fit.
         dense_epochs: Length of the dense training that costs are compared with.
         batch_size: Samples per step.
-        optimizer: sgd, adam, adamw or rmsprop.
+        optimizer: The name of an optimizer of torch.optim, such as sgd, adamw or nadam.
         lr: Initial learning rate.
         momentum: Momentum for SGD and RMSprop.
         nesterov: Use Nesterov momentum with SGD.
@@ -130,8 +128,13 @@ class Config:
         for name, value in read_fields(Config, vars(self), allow=Allow.TEXTS).items():
             object.__setattr__(self, name, value)
 
-    def resolved(self, spec: DatasetSpec) -> Config:
-        """Returns the same run with every None of the recipe and the data set filled in."""
+    def resolved(self, spec: DatasetSpec, method: Method | None = None) -> Config:
+        """Returns the same run with every None of the recipe and the data set filled in.
+
+        Args:
+            spec: The data set.
+            method: The method, if it is given as an object.
+        """
         recipe = get_recipe(self.recipe or spec.recipe)
         filled = {
             name: getattr(recipe, name) for name in _OF_THE_RECIPE if getattr(self, name) is None
@@ -151,7 +154,13 @@ class Config:
         if self.augmentation is None:
             own, are_images = spec.augmentation, bool(spec.mean)
             filled["augmentation"] = recipe.augmentations.get(own, own) if are_images else own
-        options = asdict(self.make_method())
+        options = asdict(method or self.make_method())
+        for name, value in options.items():
+            if not _is_plain(value):
+                raise FreeTicketsError(
+                    f"the option {name} of {self.method} must be a number, a text or several of "
+                    f"them, which a file can hold, not {value!r}"
+                )
         config = replace(self, recipe=recipe.name, options=options, **filled)
         config.check()
         return config
@@ -160,8 +169,6 @@ class Config:
         """Raises if settings do not go together, or a name is unknown."""
         if self.nesterov and not self.momentum and self.optimizer == "sgd":
             raise FreeTicketsError("nesterov needs momentum: give --momentum 0.9 or --no-nesterov")
-        if self.optimizer not in OPTIMIZERS:
-            raise UnknownNameError("optimizer", self.optimizer, OPTIMIZERS)
         if self.backend not in BACKENDS:
             raise UnknownNameError("backend", self.backend, BACKENDS)
         if self.preset == "paper" and self.validation == 0 and self.validation_data is None:
@@ -280,6 +287,12 @@ def _parse(text: str, path: str | Path) -> dict[str, Any]:
         raise
     except FreeTicketsError as error:
         raise FreeTicketsError(f"{path}: {error}") from error
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def _plain(value: Any) -> Any:

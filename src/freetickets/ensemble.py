@@ -22,6 +22,7 @@ from .data.inputs import looked_up
 from .data.labels import Classes, as_labels
 from .device import find_device
 from .errors import DamagedFileError, FreeTicketsError
+from .methods import Method
 from .methods.members import MemberNetwork
 from .metrics import ensemble_log_probs
 from .models import create_model
@@ -84,6 +85,7 @@ class Ensemble:
         build: Returns the network that a ticket's weights fit, before the method transformed it;
             None for a model that FreeTickets knows by name.
         device: Where to predict.
+        method: The method that made the tickets, if FreeTickets does not know it by name.
 
     Attributes:
         temperature: What `calibrate` fitted; None before.
@@ -96,12 +98,16 @@ class Ensemble:
         tickets: Sequence[Ticket],
         build: Callable[[], nn.Module] | None = None,
         device: str = "cpu",
+        *,
+        method: Method | None = None,
     ) -> None:
         if not tickets:
             raise FreeTicketsError("an ensemble needs at least one ticket")
         self.tickets = list(tickets)
         self._device = find_device(device)
-        self._networks = [_member(ticket, build).to(self._device).eval() for ticket in tickets]
+        self._networks = [
+            _member(ticket, build, method).to(self._device).eval() for ticket in tickets
+        ]
         if len(set(self._networks)) < len(tickets):
             raise FreeTicketsError("the factory must return a new network each time it is called")
         self._members = sum(
@@ -329,6 +335,7 @@ def load(
     *,
     device: str = "cpu",
     partial: bool = False,
+    method: Method | None = None,
 ) -> Ensemble:
     """Loads the ensemble of a run folder, or of anything that `Ensemble.save` wrote.
 
@@ -338,6 +345,7 @@ def load(
             loaded from a folder may choose code to run.
         device: Where to predict.
         partial: Accept a run that has not collected all its tickets yet.
+        method: The method that made it, if it is your own and not registered.
     """
     folder = Path(folder)
     files = _ticket_files(folder)
@@ -360,7 +368,7 @@ def load(
             "a folder of its own"
         )
     build = bind(_create, {**info, "model": model}) if isinstance(model, str) else model
-    ensemble = Ensemble(tickets, build, device)
+    ensemble = Ensemble(tickets, build, device, method=method)
     calibration = _calibration_file(folder)
     if not calibration.exists():
         return ensemble
@@ -380,7 +388,9 @@ def _ticket_files(folder: Path) -> list[Path]:
     return sorted((folder / "tickets").glob("[0-9]*.safetensors"))
 
 
-def _member(ticket: Ticket, build: Callable[[], nn.Module] | None) -> nn.Module:
+def _member(
+    ticket: Ticket, build: Callable[[], nn.Module] | None, method: Method | None
+) -> nn.Module:
     if build is None:
         name = ticket.info.get("model")
         if not name or ":" in name:
@@ -389,12 +399,12 @@ def _member(ticket: Ticket, build: Callable[[], nn.Module] | None) -> nn.Module:
                 "factory as model= (or --model module:function)"
             )
         build = bind(_create, ticket.info)
-    # A ticket made by hand may say no method: then nothing has transformed its network.
-    method = Config(
-        method=ticket.info.get("method", "dense"), options=ticket.info.get("options", {})
-    )
+    if method is None:
+        # A ticket made by hand may say no method: then nothing has transformed its network.
+        name, options = ticket.info.get("method", "dense"), ticket.info.get("options", {})
+        method = Config(method=name, options=options).make_method()
     with torch.random.fork_rng(devices=[]):  # the new network's values are replaced at once
-        model = method.make_method().transform(build())
+        model = method.transform(build())
     try:
         model.load_state_dict(ticket.state)
     except RuntimeError as error:

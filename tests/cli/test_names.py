@@ -49,7 +49,6 @@ MISTAKES = [
     ("train edst --model wrn-27-10", "its depth must be 6n + 4, not 27: the nearest is 28"),
     ("plan edst --dataset cifar-10", "unknown dataset 'cifar-10': did you mean 'cifar10'?"),
     ("train edst --dataset nowhere/x.npz", "no data set at nowhere/x.npz"),
-    ("train edst --optimizer adm", "unknown optimizer 'adm': did you mean 'adam'?"),
     ("train edst --recipe cifr", "unknown recipe 'cifr': did you mean 'cifar'?"),
     ("train edst --epochs many", "argument --epochs: invalid float value: 'many'"),
     ("train edst --epochs", "argument --epochs: expected one argument"),

@@ -138,7 +138,7 @@ def test_a_worker_that_is_stopped_outside_of_training_leaves_no_lock(
     (tmp_path / "sleepy.py").write_text(SLEEPY)
     monkeypatch.chdir(tmp_path)
     arguments = [*command("dense"), "--model", "sleepy:build", "-o", "run"]
-    worker = local.python("freetickets.launch.worker", arguments)
+    worker = local.python("freetickets.cli.worker", arguments)
     pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(worker, text=True, **pipes)
     until = time.monotonic() + 120

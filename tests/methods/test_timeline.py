@@ -21,15 +21,8 @@ from freetickets.methods import (
     TreeNet,
     get_recipe,
 )
-from freetickets.methods.plan import (
-    Collect,
-    Escape,
-    ExplorationPlan,
-    Phase,
-    PruningPlan,
-    Run,
-    Stretch,
-)
+from freetickets.methods.events import Collect, Escape
+from freetickets.methods.plan import ExplorationPlan, Phase, PruningPlan, Run, Stretch
 
 CIFAR_STEPS = 352  # 45,000 images in batches of 128
 IMAGENET_STEPS = 1000  # a tenth of the real number: the trace is by epoch

@@ -29,13 +29,15 @@ from freetickets.cli import main
 from freetickets.data import Batches, Split
 from freetickets.errors import FreeTicketsError
 from freetickets.kernels.library import available
-from freetickets.methods.plan import Collect, Phase, Plan, Run, Stretch
+from freetickets.methods.events import Collect
+from freetickets.methods.plan import Phase, Plan, Run, Stretch
 from freetickets.models.whitening import Whitening
 from freetickets.seeds import derive
 from freetickets.sparsity.sparsifier import Sparsifier
 from freetickets.training import parallel
 from freetickets.training.compute import make_compute
 from freetickets.training.optimizer import OptimizerOptions
+from freetickets.training.options import TrainingOptions
 from freetickets.training.session import Session
 from freetickets.training.trainer import Trainer
 
@@ -152,7 +154,7 @@ def normalised() -> dict[str, Any]:
         lambda: network(norm=True),
         lambda seed: batches,
         compute=compute,
-        optimizer=OptimizerOptions("sgd", 0.9, weight_decay=1e-3),
+        options=TrainingOptions(OptimizerOptions("sgd", 0.9, weight_decay=1e-3)),
     ).train()
     torch.manual_seed(derive(0, "init"))
     model = network(norm=True)

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from freetickets.config import OPTIMIZERS
 from freetickets.errors import FreeTicketsError, UnknownNameError
-from freetickets.methods import BatchEnsemble, Phase, Run, SparseOptions, Stretch, Timeline
+from freetickets.methods import BatchEnsemble, Phase, Plan, Run, Stretch, Timeline
 from freetickets.training.compute import make_compute
 from freetickets.training.optimizer import OptimizerOptions, make_optimizer
+from freetickets.training.options import TrainingOptions
 from freetickets.training.session import Session
 
 
@@ -16,7 +16,7 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 2))
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "rmsprop", "nadam", "adagrad", "asgd"])
 def test_every_name_makes_its_optimizer(name: str) -> None:
     optimizer = make_optimizer(network(), OptimizerOptions(name, weight_decay=0.01))
     assert type(optimizer).__name__.lower() == name
@@ -102,8 +102,8 @@ def test_steps_are_those_of_a_plain_loop_with_two_groups(nesterov: bool) -> None
         nesterov=nesterov, weight_decay=0.01, lr_factors={"norm-bias": 8.0, "norm-weight": 8.0}
     )
     session = Session(
-        run, Timeline(run, 4), ours, make_compute("cpu", False), options, SparseOptions(), 0.0,
-        "masked",
+        Plan("dense", (run,), 1.0), run, Timeline(run, 4), ours, make_compute("cpu", False),
+        TrainingOptions(options, backend="masked"),
     )  # fmt: skip
     norm = list(theirs[1].parameters())  # type: ignore[index]
     others = [p for p in theirs.parameters() if all(p is not each for each in norm)]

@@ -23,7 +23,7 @@ from ..training.compute import Compute
 from ..training.folder import plan_fingerprint
 from ..training.job import Job
 from ..training.log import LogRow
-from ..training.optimizer import OptimizerOptions
+from ..training.options import TrainingOptions
 from ..training.session import Session
 from ..training.state import State
 from .settings import Measurement, Settings
@@ -80,14 +80,12 @@ class Training:
         self._labels = torch.randint(len(spec.classes), (batch,))
         timeline = Timeline(run, self.steps_per_epoch)
         self._session = Session(
+            self._plan,
             run,
             timeline,
             create_model(model, spec.shape, len(spec.classes)),
             Compute(),
-            OptimizerOptions(),
-            self._plan.sparse,
-            0.0,
-            "masked",
+            TrainingOptions(backend="masked"),
         )
         self._last_step = timeline.steps
         self.step()  # which makes the momentum

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import inspect
-import itertools
 import re
 import typing
 from collections.abc import Sequence
@@ -14,12 +14,13 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..config import Config, read_config
-from ..errors import UnknownNameError
+from ..data.spec import DATASETS
 from ..methods import METHODS, get_method
+from ..registry import Registry, import_module, is_reference
+from ..sparsity.named import SCORES, SPARSE_METHODS
 from . import bench, compare, corrupt, evaluate, lists, plan, predict, report, reproduce, train
 
 _SHORT = {"batch_size": "-b", "workers": "-j", "output": "-o"}
-_SWITCHES = ("--json", "--quiet", "--amp", "--sync-batchnorm", "--nesterov", "--no-nesterov")
 _NOT_FLAGS = ("method", "options", "model_options")
 
 
@@ -64,6 +65,8 @@ def _known_flags(parser: argparse.ArgumentParser) -> list[str]:
 
 def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """Builds the parser; the method named in the arguments decides which options there are."""
+    for module in _early("--import", arguments, action="append") or ():
+        import_module("--import", module)
     parser = _Parser(
         prog="freetickets",
         description="Train one sparse network, get an ensemble.",
@@ -72,17 +75,13 @@ def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     method = _method_in(arguments)
     for module in (train, plan):
-        command = _add(commands, module)
-        command.add_argument("method", nargs="?", help=f"one of: {', '.join(METHODS)}")
-        command.add_argument("--config", metavar="FILE", help="read settings from YAML; flags win")
-        _add_run_flags(command, method)
-        module.add_flags(command)
+        _add_training(_add(commands, module), module, method)
     for module in (evaluate, predict, compare, report, corrupt, reproduce, bench):
         module.add_flags(_add(commands, module))
     for name, run, text in lists.COMMANDS:
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(run=run)
-        _add_json(command)
+        _add_common(command)
         if run is lists.methods:
             lists.add_method_flags(command)
     return parser
@@ -98,40 +97,93 @@ def _add(commands: Any, module: Any) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.set_defaults(run=module.run)
-    _add_json(command)
+    _add_common(command)
     return command
 
 
-def _add_json(command: argparse.ArgumentParser) -> None:
+def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--json", action="store_true", help="print JSON, with keys that stay the same"
     )
+    command.add_argument(
+        "--import",
+        dest="imports",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="import a module of yours first, with methods, models or data sets; can be repeated",
+    )
 
 
-def _method_in(arguments: Sequence[str]) -> str:
-    """The method that a command line means, as far as can be told before it is parsed."""
-    for before, argument in itertools.pairwise(arguments):
-        # The word after a flag is the flag's value, but for the flags that have none.
-        has_value = before.startswith("-") and before not in _SWITCHES
-        if argument in METHODS and not has_value:
-            return argument
+def _early(flag: str, arguments: Sequence[str], **options: Any) -> Any:
+    """What a flag says, before the whole command line can be understood."""
     early = _Parser(add_help=False)
-    early.add_argument("--config")
-    config = early.parse_known_args(arguments)[0].config
-    return str(read_config(config).get("method", Config.method)) if config else Config.method
+    early.add_argument(flag, dest="value", **options)
+    return early.parse_known_args(arguments)[0].value
 
 
-def _add_run_flags(command: argparse.ArgumentParser, method: str) -> None:
+def _method_in(arguments: Sequence[str]) -> str | None:
+    """The method that a command line means; None if it can't be told, or is unknown.
+
+    A word is the method if the parser with the options of that method says so: nobody else knows
+    which flags take a value.
+    """
+    command = arguments[0] if arguments else ""
+    if command not in ("train", "plan"):
+        return None
+    for word in arguments[1:]:
+        if word in METHODS or is_reference(word):
+            parser = _QuietParser(add_help=False)
+            _add_common(parser)
+            _add_training(parser, train if command == "train" else plan, word, complete=False)
+            with contextlib.suppress(_NotUnderstoodError):
+                if parser.parse_known_args(arguments[1:])[0].method == word:
+                    METHODS.load(word)
+                    return word
+    config = _early("--config", arguments)
+    if not config:
+        return Config.method
+    named = str(read_config(config).get("method", Config.method))
+    METHODS.load(named)
+    return named
+
+
+class _NotUnderstoodError(Exception):
+    pass
+
+
+class _QuietParser(_Parser):
+    def error(self, message: str) -> NoReturn:
+        raise _NotUnderstoodError(message)
+
+
+def _add_training(
+    command: argparse.ArgumentParser, module: Any, method: str | None, complete: bool = True
+) -> None:
+    """Adds the flags of a command that is about a training.
+
+    Args:
+        command: The command's parser.
+        module: The command.
+        method: The method whose options are flags.
+        complete: Whether to import it if it is the user's own.
+    """
+    command.add_argument(
+        "method", nargs="?", help=f"one of: {', '.join(METHODS)}; or your own, as MODULE:CLASS"
+    )
+    command.add_argument("--config", metavar="FILE", help="read settings from YAML; flags win")
     group = command.add_argument_group("settings (defaults come from the data set's recipe)")
     _add_fields(group, Config, skip=_NOT_FLAGS)
-    known = {each.name for each in fields(get_method(method))} if method in METHODS else set()
-    if "dropout" not in known:
+    known = method is not None and (complete or method in METHODS)
+    own = {each.name for each in fields(get_method(str(method)))} if known else set()
+    if "dropout" not in own:
         group.add_argument(
             "--dropout", type=float, metavar="FLOAT", help="Dropout rate, for models that have it."
         )
-    if method in METHODS:
+    if known:
         options = command.add_argument_group(f"options of {method}")
-        _add_fields(options, get_method(method), skip=())
+        _add_fields(options, get_method(str(method)), skip=())
+    module.add_flags(command)
 
 
 def _add_fields(group: Any, kind: type, skip: Sequence[str]) -> None:
@@ -182,8 +234,7 @@ def config_from(parsed: argparse.Namespace) -> Config:
     """Brings a config file and flags together; flags win."""
     values: dict[str, Any] = read_config(parsed.config) if parsed.config else {}
     if parsed.method is not None:
-        if parsed.method not in METHODS:
-            raise UnknownNameError("method", parsed.method, METHODS)
+        METHODS.load(parsed.method)
         if parsed.method != values.get("method", parsed.method):
             values["options"] = {}
         values["method"] = parsed.method
@@ -197,4 +248,23 @@ def config_from(parsed: argparse.Namespace) -> Config:
             **values.get("model_options", {}),
             "dropout": given["dropout"],
         }
-    return Config(**values)
+    config = Config(**values)
+    load_references(config)
+    return config
+
+
+def load_references(config: Config) -> None:
+    """Imports what settings of the user's own name as "module:name"."""
+    wanted: list[tuple[Registry[Any], Any]] = [
+        (DATASETS, config.dataset),
+        (SPARSE_METHODS, config.options.get("explorer")),
+        (SCORES, config.options.get("prune")),
+        (SCORES, config.options.get("grow")),
+    ]
+    for registry, name in wanted:
+        if is_reference(str(name)):
+            registry.load(str(name))
+    if is_reference(config.optimizer):
+        from ..training.optimizer import OPTIMIZERS
+
+        OPTIMIZERS.load(config.optimizer)

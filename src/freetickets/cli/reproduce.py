@@ -12,7 +12,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError
 from ..experiments import Experiment, cells
 from ..experiments.grid import Grid, find_grid, grid_names
 from ..experiments.scales import SCALES
@@ -104,8 +104,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _check(parsed: argparse.Namespace) -> None:
     for name in parsed.only:
-        if name not in METHODS:
-            raise UnknownNameError("method", name, METHODS)
+        METHODS.find(name)
     if under_torchrun():
         raise FreeTicketsError(
             "reproduce trains each cell with one process: start it without torchrun, with --jobs "

@@ -68,9 +68,12 @@ def run(parsed: argparse.Namespace) -> None:
             )
         elif launcher is not None or parts.are_there(folder):
             job.warn_of_few_explorations(reporter.warn)
-            parts.train_in_parts(job, launcher or local(1), reporter)
+            imports = [word for module in parsed.imports for word in ("--import", module)]
+            parts.train_in_parts(job, launcher or local(1), reporter, imports)
         tickets = job.train(reporter)
-        scores = evaluate_run(folder, Ensemble(tickets, job.build), config.data_dir)
+        scores = evaluate_run(
+            folder, Ensemble(tickets, job.build, method=job.method), config.data_dir
+        )
         ledger = read_json(folder / "ledger.json")
     if parsed.json:
         print(json.dumps({"output": str(folder), "scores": scores, "ledger": ledger}, indent=2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError
@@ -13,7 +14,7 @@ from .fashion import load_fashion, load_mini
 from .folder import load_class_folders, load_folder, load_imagenet
 from .npz import check_finite, read_arrays
 from .root import data_root
-from .spec import DatasetSpec, get_spec
+from .spec import DATASETS, DatasetSpec, get_spec
 from .split import LazySplit, Split, arrays
 from .svhn import load_svhn
 
@@ -96,6 +97,9 @@ def _read(
             return load_svhn(split, root, download)
         case "imagenet":
             return load_imagenet(spec, split, root)
+    if spec.name in DATASETS:
+        x, y = DATASETS.find(spec.name).read(split)
+        return _as_split(np.asarray(x), np.asarray(y), spec)
     if Path(spec.name).is_dir():
         return load_folder(spec, split)
     path = Path(spec.name)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..errors import FreeTicketsError, UnknownNameError
+from ..registry import Registry, is_reference
 from . import class_names
 from .root import data_root
 
@@ -120,7 +123,30 @@ _SPECS = (
         source="image-net.org, for non-commercial research; not downloaded",
     ),
 )
+
+
+@dataclass(frozen=True)
+class OwnDataset:
+    """A data set to register: what it is, and how it is read.
+
+    Attributes:
+        spec: What is known of it before it is read.
+        read: Returns the inputs and labels of "train" or "test", as arrays or tensors.
+    """
+
+    spec: DatasetSpec
+    read: Callable[[str], tuple[Any, Any]]
+
+
+def _check_dataset(thing: object) -> None:
+    if not isinstance(thing, OwnDataset):
+        raise FreeTicketsError(
+            f"a data set must be an OwnDataset of a spec and a function, not {thing!r}"
+        )
+
+
 _REGISTRY = {spec.name: spec for spec in _SPECS}
+DATASETS: Registry[OwnDataset] = Registry("dataset", "datasets", check=_check_dataset)
 
 
 def dataset_names() -> list[str]:
@@ -130,7 +156,7 @@ def dataset_names() -> list[str]:
         >>> dataset_names()
         ['fashion-mini', 'fashion-mnist', 'cifar10', 'cifar100', 'svhn', 'imagenet']
     """
-    return list(_REGISTRY)
+    return [*_REGISTRY, *DATASETS]
 
 
 def get_spec(
@@ -157,6 +183,9 @@ def get_spec(
         raise FreeTicketsError(f"image size {image_size}: give a number of pixels, 1 or more")
     if name in _REGISTRY:
         return _registered(_REGISTRY[name], data_dir, image_size)
+    if name in DATASETS or is_reference(name):
+        _refuse_size(name, image_size)
+        return replace(DATASETS.find(name).spec, name=name)
     path = _find_path(name, data_dir)
     # Imported here: NumPy and Pillow have no part in printing a list of names.
     if path.is_dir():

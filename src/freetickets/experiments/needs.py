@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ..methods.members import MemberNetwork
-from ..methods.plan import Plan, Prune
+from ..methods.plan import Plan
 from ..sparsity.layers import select_weights
 from ..sparsity.structure import parse_structure
 from ..training.job import Job
@@ -98,7 +98,7 @@ def _held(plan: Plan, network: nn.Module) -> tuple[int, int]:
     phases = [phase for run in plan.runs for phase in run.phases]
     weights = select_weights(network, exclude=plan.sparse.exclude)
     sizes = {name: weight.numel() for name, weight in weights.items()}
-    if any(phase.pruning or any(isinstance(e, Prune) for e in phase.at_end) for phase in phases):
+    if any(phase.pruning or any(e.makes_sparse for e in phase.at_end) for phase in phases):
         return sum(sizes.values()), sum(sizes.values())  # all are there to be pruned
     sparsity = min(phase.sparsity for phase in phases)
     if sparsity == 0:

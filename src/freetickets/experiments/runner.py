@@ -254,7 +254,7 @@ class Runner:
         from ..ensemble import Ensemble
 
         began = time.monotonic()
-        ensemble = Ensemble(tickets, job.build, device=config.device)
+        ensemble = Ensemble(tickets, job.build, device=config.device, method=job.method)
         notes = self._evaluate(folder, ensemble, task)
         parts = measure(folder, task.members)
         spent = time.monotonic() - began

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 
 from ..errors import FreeTicketsError, MissingExtraError, StoppedError
 from ..training.interrupt import StopRequest
-from .piece import MISTAKE, RETRIES, Log, News, Piece
+from .piece import COMMAND, MISTAKE, RETRIES, Log, News, Piece
 
 _POLL = 0.2
 _GRACE = 60.0  # seconds for tasks to save and end
@@ -90,7 +89,7 @@ def launch(
 
 def _task(where: str) -> Callable[[Sequence[str], str, int], int]:
     """A function for Ray, which does a piece in a folder."""
-    is_on_path = not {"", where}.isdisjoint(sys.path)
+    is_on_path, command = not {"", where}.isdisjoint(sys.path), COMMAND
 
     def work(arguments: Sequence[str], log: str, threads: int) -> int:
         # Ray has put the folder of the command first on the path of this process: a `yaml.py` that
@@ -99,23 +98,12 @@ def _task(where: str) -> Callable[[Sequence[str], str, int], int]:
         sys.path[:] = [each for each in sys.path if each != where]
         if is_on_path:
             sys.path.append(where)
-        from freetickets.launch.cluster import _work
+        from importlib import import_module
 
-        return _work(arguments, log, where, threads)
+        code: int = import_module(command).work(arguments, log, where, threads)
+        return code
 
     return work
-
-
-def _work(arguments: Sequence[str], log: str, where: str, threads: int) -> int:
-    """Does a piece, in a process of Ray's; returns its exit code."""
-    import torch
-
-    from ..cli import main
-
-    os.chdir(where)  # paths may be relative to where the command was given
-    torch.set_num_threads(threads)
-    with Path(log).open("a", buffering=1) as file, contextlib.redirect_stderr(file):
-        return main(arguments)
 
 
 def _connect(ray: Any, address: str | None) -> None:

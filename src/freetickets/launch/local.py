@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import StoppedError
 from ..training.interrupt import StopRequest
-from .piece import RETRIES, Log, News, Piece
+from .piece import COMMAND, RETRIES, Log, News, Piece
 
 _POLL = 0.05
 _GRACE = 60.0  # seconds for a process to save and end
@@ -77,7 +77,7 @@ class _Process:
     def __init__(self, piece: Piece, lost: int, environment: dict[str, str]) -> None:
         self.piece, self.lost, self.log = piece, lost, Log(piece)
         piece.log.parent.mkdir(parents=True, exist_ok=True)
-        command = python(f"{__package__}.worker", piece.arguments)
+        command = python(COMMAND, piece.arguments)
         with piece.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,

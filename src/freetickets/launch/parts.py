@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from ..config import Config
 from ..errors import FreeTicketsError
 from ..kernels.choices import joined
-from ..methods.plan import Plan, Remember
+from ..methods.plan import Plan
 from ..predictions import trajectory_files
 from ..seal import seal_text
 from ..storage import write_atomic
@@ -29,14 +30,22 @@ from ..training.trajectory import forget_trajectory
 from .piece import Launcher, Piece
 
 
-def train_in_parts(job: Job, launch: Launcher, reporter: Reporter) -> None:
+def train_in_parts(
+    job: Job, launch: Launcher, reporter: Reporter, flags: Sequence[str] = ()
+) -> None:
     """Trains the runs of a job side by side; `Job.train` then finds a run that is finished.
+
+    Args:
+        job: What to train.
+        launch: Where.
+        reporter: Shows the progress.
+        flags: What each process is told besides its settings.
 
     Raises:
         FreeTicketsError: A part could not be trained; what the others did is saved.
         StoppedError: It was interrupted; everything is saved.
     """
-    parts = _Parts(job, reporter)
+    parts = _Parts(job, reporter, flags)
     for wave in waves(job.plan):
         pieces = [parts.begin(run) for run in wave if not parts.is_done(run)]
         if not pieces:
@@ -69,7 +78,7 @@ def waves(plan: Plan) -> list[list[int]]:
         wave = 1 + max((remembered[name] for name in needed), default=-1)
         found.setdefault(wave, []).append(number)
         events = [event for phase in run.phases for event in phase.at_end]
-        remembered.update({e.name: wave for e in events if isinstance(e, Remember)})
+        remembered.update({name: wave for event in events for name in event.remembers})
     return [found[wave] for wave in sorted(found)]
 
 
@@ -81,7 +90,8 @@ def are_there(output: Path) -> bool:
 class _Parts:
     """The parts of one job, below its output folder."""
 
-    def __init__(self, job: Job, reporter: Reporter) -> None:
+    def __init__(self, job: Job, reporter: Reporter, flags: Sequence[str]) -> None:
+        self._flags = flags
         self._job, self._plan, self._config = job, job.plan, job.config
         self._output = Path(str(job.config.output))
         self._warn = reporter.warn
@@ -124,7 +134,8 @@ class _Parts:
                 before = self._before.choices
                 state = State(run=run, tickets=tickets, shelf=self._shelf(run), choices=before)
                 checkpoints.save(self._checkpoint(state))
-        arguments = ("train", "--config", str(folder / "config.yaml"), "--part", str(run))
+        config = str(folder / "config.yaml")
+        arguments = ("train", *self._flags, "--config", config, "--part", str(run))
         log = folder.with_suffix(".txt")
         return Piece(f"run {run + 1} of {len(self._plan.runs)}", arguments, log)
 

@@ -16,6 +16,9 @@ RETRIES = 3
 # How long a piece waits for its folder: what it follows may have died on another machine.
 WAIT = 1.5 * STALE
 
+# What a process that does a piece runs: the command line, by its name, since it imports launchers.
+COMMAND = "freetickets.cli.worker"
+
 MISTAKE = 2  # the exit code of what would only fail again
 _ERROR = "freetickets: "
 

@@ -1,24 +1,24 @@
 """The methods, by name. Each is one short file: a data class of options that makes a plan."""
 
-from ..errors import UnknownNameError
+from dataclasses import is_dataclass
+
+from ..errors import FreeTicketsError
+from ..registry import Registry
 from .batch_ensemble import BatchEnsemble
 from .dense import Dense, DenseEnsemble
 from .dst import DST
 from .edst import EDST
+from .events import Collect, Escape, Event, Prune, Remember
 from .fge import FGE
 from .ltr import LTR
 from .mc_dropout import MCDropout
 from .method import PRESETS, Method, Setting
 from .mimo import MIMO
 from .plan import (
-    Collect,
-    Escape,
     ExplorationPlan,
     Phase,
     Plan,
-    Prune,
     PruningPlan,
-    Remember,
     Run,
     SparseOptions,
     Start,
@@ -31,24 +31,31 @@ from .static import Static
 from .timeline import Timeline
 from .treenet import TreeNet
 
-METHODS: dict[str, type[Method]] = {
-    method.name: method
-    for method in (
-        EDST,
-        DST,
-        Static,
-        LTR,
-        PruneFineTune,
-        Dense,
-        DenseEnsemble,
-        Snapshot,
-        FGE,
-        MCDropout,
-        MIMO,
-        BatchEnsemble,
-        TreeNet,
-    )
-}
+_OURS: tuple[type[Method], ...] = (
+    EDST,
+    DST,
+    Static,
+    LTR,
+    PruneFineTune,
+    Dense,
+    DenseEnsemble,
+    Snapshot,
+    FGE,
+    MCDropout,
+    MIMO,
+    BatchEnsemble,
+    TreeNet,
+)
+
+
+def _check_method(thing: object) -> None:
+    if not (isinstance(thing, type) and issubclass(thing, Method) and is_dataclass(thing)):
+        raise FreeTicketsError(f"a method must be a data class derived from Method, not {thing!r}")
+
+
+METHODS: Registry[type[Method]] = Registry(
+    "method", "methods", {method.name: method for method in _OURS}, _check_method
+)
 
 
 def get_method(name: str) -> type[Method]:
@@ -58,9 +65,32 @@ def get_method(name: str) -> type[Method]:
         >>> get_method("edst")().tickets
         3
     """
-    if name not in METHODS:
-        raise UnknownNameError("method", name, METHODS)
-    return METHODS[name]
+    return METHODS.find(name)
+
+
+def method_name(method: Method) -> str:
+    """The name that a method goes by in files: registered, its own, or where its class is.
+
+    Raises:
+        FreeTicketsError: Its name is another method's.
+
+    Example:
+        >>> class Mine(EDST):
+        ...     "A method of one's own, without a name."
+        >>> method_name(EDST()), method_name(Mine())
+        ('edst', 'freetickets.methods:Mine')
+    """
+    kind = type(method)
+    if (known := METHODS.name_of(kind)) is not None:
+        return known
+    own: str | None = vars(kind).get("name")
+    if own is None:
+        return f"{kind.__module__}:{kind.__qualname__}"
+    if own in METHODS:
+        raise FreeTicketsError(
+            f"there is a method named {own!r} already: give {kind.__qualname__} another name"
+        )
+    return own
 
 
 __all__ = [
@@ -77,6 +107,7 @@ __all__ = [
     "Dense",
     "DenseEnsemble",
     "Escape",
+    "Event",
     "ExplorationPlan",
     "MCDropout",
     "Method",
@@ -98,4 +129,5 @@ __all__ = [
     "TreeNet",
     "get_method",
     "get_recipe",
+    "method_name",
 ]

@@ -9,8 +9,9 @@ from typing import ClassVar
 from ..errors import FreeTicketsError
 from ..sparsity.named import sparse_method
 from ..sparsity.schedule import check_rate
+from .events import Escape
 from .method import ExploringMethod, Setting
-from .plan import Escape, Phase, Plan, Run
+from .plan import Phase, Plan, Run
 
 
 @dataclass(frozen=True)

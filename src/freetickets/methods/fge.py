@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import FreeTicketsError
+from .events import Collect
 from .method import Method, Setting, check_tickets
-from .plan import Collect, Phase, Plan, Run, Stretch
+from .plan import Phase, Plan, Run, Stretch
 from .snapshot import check_budget
 
 # The usual schedule of one dense training for FGE: the full rate for half of it, then a straight

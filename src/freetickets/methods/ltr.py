@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from ..errors import FreeTicketsError
 from ..sparsity.schedule import anneal
+from .events import Remember
 from .method import Setting, SparseMethod
-from .plan import Phase, Plan, PruningPlan, Remember, Run, Start, Stretch
+from .plan import Phase, Plan, PruningPlan, Run, Start, Stretch
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ..errors import FreeTicketsError, UnknownNameError
 from ..sparsity.distribution import DEFAULT_SPARSITY
-from ..sparsity.named import CRITERION_NAMES, PRUNED_AT, SCORE_NAMES, sparse_method
+from ..sparsity.named import CRITERION_NAMES, PRUNED_AT, check_score_name, sparse_method
 from ..sparsity.schedule import check_rate
-from .plan import Collect, ExplorationPlan, Phase, Plan, PruningPlan, Run, SparseOptions
+from .events import Collect
+from .plan import ExplorationPlan, Phase, Plan, PruningPlan, Run, SparseOptions
 from .recipe import Recipe
 
 if TYPE_CHECKING:
@@ -210,8 +211,8 @@ class ExploringMethod(SparseMethod):
             raise FreeTicketsError(f"interval must be at least 1 step, not {self.interval}")
         sparse_method(self.explorer)
         for score in (self.prune, self.grow):
-            if score is not None and score not in SCORE_NAMES:
-                raise UnknownNameError("score", score, SCORE_NAMES)
+            if score is not None:
+                check_score_name(score)
 
     def sparse_options(self, recipe: Recipe) -> SparseOptions:
         """How this method's networks are made and explored."""

@@ -6,8 +6,10 @@ Plan -> Runs (one network each) -> Phases (one learning-rate schedule each) -> E
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..errors import FreeTicketsError
+from .events import Event
 
 
 @dataclass(frozen=True)
@@ -64,41 +66,6 @@ class PruningPlan:
     begin: float = 0.0
     end: float = 1.0
     interval: int = 100
-
-
-@dataclass(frozen=True)
-class Collect:
-    """Saves a ticket: the network as it is ("last"), or the phase's best on validation data."""
-
-    select: str = "last"
-    event: str = field(default="collect", init=False)
-
-
-@dataclass(frozen=True)
-class Escape:
-    """Explores once at a large rate (q), to leave the basin of the ticket just collected."""
-
-    rate: float = 0.8
-    event: str = field(default="escape", init=False)
-
-
-@dataclass(frozen=True)
-class Prune:
-    """Prunes a dense network to a sparsity, by the magnitudes of all its weights together."""
-
-    sparsity: float = 0.8
-    event: str = field(default="prune", init=False)
-
-
-@dataclass(frozen=True)
-class Remember:
-    """Keeps the network as it is, weights and topology, for later runs to start from."""
-
-    name: str
-    event: str = field(default="remember", init=False)
-
-
-Event = Collect | Escape | Prune | Remember
 
 
 @dataclass(frozen=True)
@@ -159,6 +126,11 @@ class SparseOptions:
     reserve: float = 0.0
     criterion: str = "random"
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Those of the `Sparsifier`."""
+        return {name: value for name, value in vars(self).items() if name != "criterion"}
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -207,4 +179,4 @@ class Plan:
     def tickets_before(self, run: int) -> int:
         """How many networks are collected before a run, counted from 0, begins."""
         phases = [phase for each in self.runs[:run] for phase in each.phases]
-        return sum(isinstance(event, Collect) for phase in phases for event in phase.at_end)
+        return sum(event.tickets for phase in phases for event in phase.at_end)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import FreeTicketsError
+from .events import Prune
 from .method import Method, Setting, check_sparsity, check_tickets
-from .plan import Phase, Plan, Prune, Run, SparseOptions, Stretch
+from .plan import Phase, Plan, Run, SparseOptions, Stretch
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import FreeTicketsError
 from ..sparsity.schedule import GradualPruning, anneal
-from .plan import Collect, Escape, Phase, Run
+from .plan import Phase, Run
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,10 @@ class Timeline:
             self.spans.append(Span(phase, start, self.stretch_ends[-1]))
         self.steps = self.spans[-1].end
         self._span_ends = [span.end for span in self.spans]
-        self._collections = [s.end for s in self.spans if _has(s.phase, Collect)]
-        self._escapes = [s.end for s in self.spans if _has(s.phase, Escape)]
+        self._collections = [s.end for s in self.spans if any(e.tickets for e in s.phase.at_end)]
+        self._restarts = [
+            s.end for s in self.spans if any(e.restarts_exploration for e in s.phase.at_end)
+        ]
 
     def span(self, step: int) -> Span:
         """The phase that a step belongs to."""
@@ -87,7 +89,7 @@ class Timeline:
         collection = _first_from(self._collections, step, default=self.steps)
         if plan.settle and collection - step < plan.interval:
             return 0.0
-        restart = max((end for end in self._escapes if end < step), default=0)
+        restart = max((end for end in self._restarts if end < step), default=0)
         progress = (step - restart) / (collection - restart)
         return anneal(plan.schedule, plan.rate, plan.final_rate, progress)
 
@@ -119,10 +121,6 @@ class Timeline:
         first = (span.start // plan.interval + 1) * plan.interval
         steps = range(first, span.end + 1, plan.interval)
         return sum(self.exploration_rate(step) > 0 for step in steps)
-
-
-def _has(phase: Phase, kind: type) -> bool:
-    return any(isinstance(event, kind) for event in phase.at_end)
 
 
 def _first_from(ends: list[int], step: int, default: int) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import FreeTicketsError, UnknownNameError
+from ..registry import Registry
 
 OWN = ("package.module:function", "your own: any function that returns an nn.Module")
 
@@ -58,6 +59,9 @@ class Architecture:
 
 
 ARCHITECTURES: dict[str, Architecture] = {}
+
+# Factories of networks that users and installed packages have added, each under a whole name.
+MODELS: Registry[Callable[..., Any]] = Registry("model", "models")
 
 
 def architecture(
@@ -157,7 +161,8 @@ def model_names() -> list[tuple[str, str]]:
         >>> dict(model_names())["mlp-A-B-..."]
         'fully connected, with hidden layers of A, B, ... units: mlp-300-100'
     """
-    return [(entry.pattern, entry.description) for entry in ARCHITECTURES.values()] + [OWN]
+    ours = [(entry.pattern, entry.description) for entry in ARCHITECTURES.values()]
+    return [*ours, *((name, "registered") for name in MODELS), OWN]
 
 
 def check_name(name: str) -> None:
@@ -176,6 +181,8 @@ def check_name(name: str) -> None:
         freetickets.errors.FreeTicketsError: model 'wrn-27-10': its depth must be 6n + 4, not 27: \
 the nearest is 28
     """
+    if name in MODELS:
+        return
     if ":" not in name:
         parse(name)
     elif not all(part.isidentifier() for part in re.split("[.:]", name)) or name.count(":") > 1:

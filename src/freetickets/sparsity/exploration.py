@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FreeTicketsError
-from .score import SCORES, GrowthLike, Score, ScoreLike, WeightView, as_mixture, as_score
+from .score import GrowthLike, Score, ScoreLike, WeightView, as_mixture, as_score
 from .structure import Structure, Unstructured
 from .topology import select_top
 
@@ -218,7 +218,7 @@ def _strongest(
 
 
 def _mean_momentum(view: WeightView) -> float:
-    mean = float(SCORES["momentum"](view)[view.mask].double().mean()) if view.mask.any() else 0.0
+    mean = float(as_score("momentum")(view)[view.mask].double().mean()) if view.mask.any() else 0.0
     if not math.isfinite(mean):
         raise FreeTicketsError(
             f"the momentum of {view.name!r} is infinite at an exploration: the loss diverged; "

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import FreeTicketsError, UnknownNameError
+from ..registry import Registry
 from .schedule import Exploration, GradualPruning
 
 if TYPE_CHECKING:  # names are looked up without torch
     from .exploration import Redistribution, Scope
+    from .score import Score, ScoreFunction
 
 # Gradual pruning ends here, as a share of the training: what is left then has time to settle.
 PRUNED_AT = 0.75
@@ -85,13 +87,14 @@ class SparseParts:
         }
 
 
-# The names of `SCORES` and `CRITERIA`, which can't be looked at without torch.
+# The names of our scores and criteria, which can't be looked at without torch.
 SCORE_NAMES = (
     "magnitude", "gradient", "momentum", "random", "random-unfired", "magnitude-gradient",
 )  # fmt: skip
+SCORES: Registry[Score | ScoreFunction] = Registry("score", "scores")
 CRITERION_NAMES = ("snip", "grasp", "synflow", "magnitude", "random")
 
-SPARSE_METHODS: dict[str, SparseParts] = {
+_SPARSE_METHODS = {
     "set": SparseParts(
         "prunes the weakest weights, grows at random", "Mocanu et al. 2018", grow="random"
     ),
@@ -147,6 +150,16 @@ SPARSE_METHODS: dict[str, SparseParts] = {
 }
 
 
+def _check_parts(thing: object) -> None:
+    if not isinstance(thing, SparseParts):
+        raise FreeTicketsError(f"an explorer must be made of SparseParts, not {thing!r}")
+
+
+SPARSE_METHODS: Registry[SparseParts] = Registry(
+    "sparse method", "explorers", _SPARSE_METHODS, _check_parts
+)
+
+
 def sparse_method(name: str) -> SparseParts:
     """Looks the parts of a method up.
 
@@ -154,6 +167,10 @@ def sparse_method(name: str) -> SparseParts:
         >>> sparse_method("set").grow
         'random'
     """
-    if name not in SPARSE_METHODS:
-        raise UnknownNameError("sparse method", name, SPARSE_METHODS)
-    return SPARSE_METHODS[name]
+    return SPARSE_METHODS.find(name)
+
+
+def check_score_name(name: str) -> None:
+    """Raises unless a score has this name; ours may not have been registered yet."""
+    if name not in SCORE_NAMES and name not in SCORES:
+        raise UnknownNameError("score", name, [*SCORE_NAMES, *SCORES])

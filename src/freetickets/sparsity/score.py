@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DivergedError, FreeTicketsError, UnknownNameError
+from .named import SCORES as SCORES
 
 
 @dataclass(frozen=True)
@@ -103,14 +104,15 @@ def magnitude_gradient(view: WeightView, share: float = 1.0) -> Tensor:
     return magnitude(view) + share * gradient(view)
 
 
-SCORES: dict[str, Score] = {
+for _name, _score in {
     "magnitude": Score(magnitude, frozenset()),
     "gradient": Score(gradient),
     "momentum": Score(momentum, frozenset({"momentum"})),
     "random": Score(random, frozenset()),
     "random-unfired": Score(random_unfired, frozenset()),
     "magnitude-gradient": Score(magnitude_gradient),
-}
+}.items():
+    SCORES.register(_name, _score)
 
 ScoreLike = str | Score | ScoreFunction
 GrowthLike = ScoreLike | Mapping[ScoreLike, float]
@@ -126,9 +128,7 @@ def as_score(score: ScoreLike) -> Score:
         frozenset({'gradient'})
     """
     if isinstance(score, str):
-        if score not in SCORES:
-            raise UnknownNameError("score", score, SCORES)
-        return SCORES[score]
+        score = SCORES.find(score)
     return score if isinstance(score, Score) else Score(score)
 
 

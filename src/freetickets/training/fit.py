@@ -19,7 +19,7 @@ from ..data.given import validation_data as find_validation_data
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, UnknownNameError
 from ..lock import hold
-from ..methods import Method
+from ..methods import Method, method_name
 from .job import Job
 from .parallel import rank
 from .progress import Reporter
@@ -94,15 +94,15 @@ def fit(
     if validation_data is not None:
         own = find_validation_data(validation_data, spec, data_dir, workers)
     config = Config(
-        method=method.name,
+        method=method_name(method),
         options=asdict(method),
         dataset=spec.name,
         validation_data=own and own[0],
         model=model if isinstance(model, str) else "",
         output=str(output) if output is not None else None,
         **settings,
-    ).resolved(spec)
-    job = Job(config, spec, load, load_own_validation=own and own[1])
+    ).resolved(spec, method)
+    job = Job(config, spec, load, load_own_validation=own and own[1], own_method=method)
     if isinstance(model, nn.Module):
         several = len(job.plan.runs) > 1
         if several:
@@ -116,7 +116,7 @@ def fit(
     reporter = Reporter(quiet)
     held = hold(output, reporter.line) if output is not None and rank() == 0 else nullcontext()
     with held:
-        return Ensemble(job.train(reporter), job.model)
+        return Ensemble(job.train(reporter), job.model, method=method)
 
 
 def _take_as_numbers(job: Job) -> None:

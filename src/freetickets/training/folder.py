@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import FreeTicketsError
+from ..methods.events import Event
 from ..methods.plan import Plan
 from ..reading import Allow, damaged, read, read_json
 from ..storage import write_atomic, write_json
@@ -158,4 +159,13 @@ def read_choices(folder: Path) -> dict[str, Any]:
 
 def plan_fingerprint(plan: Plan) -> str:
     """What a checkpoint says of its plan."""
-    return json.dumps(asdict(plan), sort_keys=True)
+    return json.dumps(_plain(plan), sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if not is_dataclass(value):
+        return value
+    plain = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    return {**plain, "event": value.event} if isinstance(value, Event) else plain

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from ..data.batches import AnySplit
 from ..data.digest import digest_split
 from ..data.loading import load_validation
 from ..errors import FreeTicketsError
-from ..methods import Plan
+from ..methods import Method, Plan
 from ..methods.interval import suit_interval, warn_of_few_explorations
 from ..models import create_model
 from ..models.identity import network_identity
@@ -26,6 +26,7 @@ from ..seal import seal_text
 from ..storage import write_atomic, write_json
 from ..ticket import Ticket
 from .ledger import Ledger, price
+from .optimizer import OPTIMIZERS
 
 if TYPE_CHECKING:
     from .progress import Reporter
@@ -44,6 +45,7 @@ class Job:
         load: Returns the training data, when it is needed.
         model: Returns a new network; None for the one that the settings name.
         load_own_validation: Returns validation data given in Python; None for a file or none.
+        own_method: A method given in Python; None for the one that the settings name.
     """
 
     config: Config
@@ -51,6 +53,15 @@ class Job:
     load: Callable[[], AnySplit]
     model: Callable[[], nn.Module] | None = None
     load_own_validation: Callable[[], AnySplit] | None = None
+    own_method: Method | None = None
+
+    def __post_init__(self) -> None:
+        OPTIMIZERS.find(self.config.optimizer)
+
+    @cached_property
+    def method(self) -> Method:
+        """What makes the plan."""
+        return self.own_method or self.config.make_method()
 
     @cached_property
     def plan(self) -> Plan:
@@ -58,7 +69,7 @@ class Job:
 
         Without an interval of one's own, a short training explores more often than the recipe says.
         """
-        plan = self.config.make_method().plan(self.config.setting())
+        plan = replace(self.method.plan(self.config.setting()), method=self.config.method)
         if self.config.options.get("interval") is not None:
             return plan
         # The batches that are sure to be there: a class may hold a sample more out than its share.
@@ -81,7 +92,7 @@ class Job:
 
     def build_transformed(self) -> nn.Module:
         """Returns a new network as the method trains it."""
-        return self.config.make_method().transform(self.build())
+        return self.method.transform(self.build())
 
     def build(self) -> nn.Module:
         """Returns a new network, before the method transforms it."""
@@ -97,14 +108,13 @@ class Job:
         config = self.config
         assert config.batch_size is not None
         train_size = self._train_size if train_size is None else train_size
-        method = config.make_method()
         # A factory, or a network that is random even in evaluation, draws from torch's generator.
         with torch.random.fork_rng(devices=[]):
             return price(
                 self.plan,
                 _outline(self.build),
                 self.spec.shape,
-                transformed=_outline(self.build_transformed) if method.transforms else None,
+                transformed=_outline(self.build_transformed) if self.method.transforms else None,
                 train_size=train_size,
                 batch_size=config.batch_size,
                 steps_per_epoch=self._steps_per_epoch(train_size),
@@ -139,7 +149,7 @@ class Job:
         """
         # Pricing a plan should not wait for what only training needs.
         from .compute import make_compute
-        from .optimizer import OptimizerOptions
+        from .options import TrainingOptions
         from .parallel import check_synchronisable, lost_ranks_in_one_line, synchronise_norms
         from .trainer import Trainer
         from .trajectory import make_recorder
@@ -179,16 +189,7 @@ class Job:
             ),
             validation,
             compute=compute,
-            optimizer=OptimizerOptions(
-                config.optimizer,
-                config.momentum or 0.0,
-                bool(config.nesterov),
-                weight_decay=config.weight_decay or 0.0,
-                decay_norms=config.make_recipe().decay_norms,
-                lr_factors=config.lr_factors or {},
-            ),
-            label_smoothing=config.label_smoothing or 0.0,
-            backend=config.backend,
+            options=TrainingOptions.of(config),
             output=output,
             describe=self.describe(data, own),
             reporter=reporter,

@@ -17,11 +17,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..methods.events import Prices
 from ..methods.members import MemberNetwork
-from ..methods.plan import Escape, Plan, SparseOptions
+from ..methods.plan import Plan, SparseOptions
 from ..methods.timeline import Span, Timeline
 from ..reading import Count, Natural, NotNegative, Text
 from ..sparsity.layers import select_weights
+from ..sparsity.score import as_score
 from ..sparsity.structure import parse_structure
 from .flops import count_macs, forward_flops, train_flops
 
@@ -159,9 +161,12 @@ def price(
             steps = span.end - span.start
             samples = train_size * steps / steps_per_epoch
             forward = _mean_forward_flops(networks, timeline, span)
-            growth = _growth_steps(plan, timeline, span) * (dense.forward_flops - forward)
+            growth_steps, escapes_grow = _growth_steps(plan, timeline, span)
+            growth = growth_steps * (dense.forward_flops - forward)
             if plan.sparse.reserve > 0:  # it takes the place of growth
                 growth = steps * networks.at(span.phase.sparsity).reserve_flops
+            prices = Prices(forward, dense.forward_flops, train_size, batch_size, escapes_grow)
+            costs = [event.cost(prices) for event in span.phase.at_end]
             phases.append(
                 PhaseCost(
                     number,
@@ -170,8 +175,8 @@ def price(
                     steps,
                     span.phase.sparsity,
                     timeline.explorations(span),
-                    train_flops(share * forward) * samples,
-                    growth * batch_size,
+                    train_flops(share * forward) * samples + sum(cost.flops for cost in costs),
+                    growth * batch_size + sum(cost.growth_flops for cost in costs),
                 )
             )
     dense_epochs = plan.dense_epochs if dense_epochs is None else dense_epochs
@@ -204,19 +209,19 @@ def _mean_forward_flops(networks: _Networks, timeline: Timeline, span: Span) -> 
     return total / (span.end - span.start)
 
 
-def _growth_steps(plan: Plan, timeline: Timeline, span: Span) -> int:
-    """On how many steps of a phase the gradient of all weights is needed.
+def _growth_steps(plan: Plan, timeline: Timeline, span: Span) -> tuple[int, bool]:
+    """On how many steps of a phase the gradient of all weights is needed, and if events add some.
 
     Momentum (SNFS) is a mean over all steps, whether it prunes, grows or shares out; growth by
     gradient looks at explorations only.
     """
     sparse = plan.sparse
-    if any("momentum" in (part or "") for part in (sparse.prune, sparse.grow, sparse.redistribute)):
-        return span.end - span.start
-    if "gradient" not in sparse.grow:
-        return 0
-    escapes = sum(isinstance(event, Escape) for event in span.phase.at_end)
-    return timeline.explorations(span) + escapes
+    needs = as_score(sparse.prune).needs | as_score(sparse.grow).needs
+    if "momentum" in needs or sparse.redistribute == "momentum":
+        return span.end - span.start, False
+    if "gradient" not in as_score(sparse.grow).needs:
+        return 0, False
+    return timeline.explorations(span), sparse.reserve == 0
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from ..config import OPTIMIZERS
 from ..errors import FreeTicketsError, UnknownNameError
 from ..methods.members import MemberNetwork
+from ..registry import Registry
 from ..sparsity.distribution import matches
 
 # Kinds of parameters with a learning rate of their own, beside patterns of names.
 _KINDS = ("norm-weight", "norm-bias")
+
+
+def _check_optimizer(thing: object) -> None:
+    if not (inspect.isclass(thing) and issubclass(thing, Optimizer)):
+        raise FreeTicketsError(f"an optimizer must be a class of torch's kind, not {thing!r}")
+
+
+# LBFGS calls the network itself, and SparseAdam takes gradients of another kind.
+_UNSUITED = (Optimizer, torch.optim.LBFGS, torch.optim.SparseAdam)
+OPTIMIZERS: Registry[type[Optimizer]] = Registry(
+    "optimizer",
+    "optimizers",
+    {
+        name.lower(): kind
+        for name, kind in vars(torch.optim).items()
+        if inspect.isclass(kind) and issubclass(kind, Optimizer) and kind not in _UNSUITED
+    },
+    _check_optimizer,
+)
 
 
 @dataclass(frozen=True)
@@ -60,15 +80,13 @@ def make_optimizer(model: nn.Module, options: OptimizerOptions) -> Optimizer:
         }
         for (is_spared, factor), parameters in sorted(alike.items(), key=lambda item: item[0])
     ]
-    if options.name == "sgd":
-        return torch.optim.SGD(groups, lr=0.1, momentum=options.momentum, nesterov=options.nesterov)
-    if options.name == "adam":
-        return torch.optim.Adam(groups)
-    if options.name == "adamw":
-        return torch.optim.AdamW(groups)
-    if options.name == "rmsprop":
-        return torch.optim.RMSprop(groups, momentum=options.momentum)
-    raise UnknownNameError("optimizer", options.name, OPTIMIZERS)
+    kind: Callable[..., Optimizer] = OPTIMIZERS.find(options.name)
+    taken = inspect.signature(kind).parameters
+    given = {"lr": 0.1, "momentum": options.momentum, "nesterov": options.nesterov}
+    try:
+        return kind(groups, **{name: value for name, value in given.items() if name in taken})
+    except (TypeError, ValueError) as error:  # Muon, say, takes matrices only
+        raise FreeTicketsError(f"{options.name} can't train this network: {error}") from error
 
 
 def _factors(

@@ -16,14 +16,16 @@ from ..kernels.choices import Choices
 from ..kernels.layout import GroupedLayout
 from ..kernels.library import available
 from ..methods.members import MemberNetwork
-from ..methods.plan import Run, SparseOptions
+from ..methods.plan import Plan, Run
 from ..methods.timeline import Timeline
 from ..seeds import derive
+from ..sparsity.backend import Backend
 from ..sparsity.criteria import initial_topology
 from ..sparsity.sparsifier import Sparsifier
 from ..sparsity.topology import Topology
 from .compute import Compute
-from .optimizer import OptimizerOptions, make_optimizer
+from .optimizer import make_optimizer
+from .options import TrainingOptions
 from .parallel import release
 
 
@@ -37,30 +39,24 @@ class Session:
     """Trains one network step by step along its timeline.
 
     Args:
+        plan: What the run is part of: how networks are made sparse, and members combined.
         run: What to train.
         timeline: The run in steps.
         network: A freshly initialised network.
         compute: The device, the precision and the processes.
-        optimizer: How weights are updated.
-        sparse: How the network is made sparse, if the plan asks for it.
-        label_smoothing: Of the cross-entropy.
-        backend: How sparse layers are computed: see `Sparsifier`.
-        combine: How the members that a network may hold are combined.
+        options: How to train, beyond the plan.
         topology: What the network starts with, if not with a random topology.
         choices: The ways of layers that the run's folder has; they are kept.
     """
 
     def __init__(
         self,
+        plan: Plan,
         run: Run,
         timeline: Timeline,
         network: nn.Module,
         compute: Compute,
-        optimizer: OptimizerOptions,
-        sparse: SparseOptions,
-        label_smoothing: float,
-        backend: str,
-        combine: str = "probabilities",
+        options: TrainingOptions,
         topology: Topology | None = None,
         choices: Mapping[str, Any] | None = None,
     ) -> None:
@@ -70,18 +66,16 @@ class Session:
         self.sparsifier: Sparsifier | None = None
         self._compute = compute
         self._ranks = compute.ranks
-        self._sparse = sparse
-        self._label_smoothing = label_smoothing
-        self._backend = backend
-        self._combine = combine
+        self._plan = plan
+        self._options = options
         self._layout: GroupedLayout | None = None
         self.guess = math.inf  # the loss of guessing, once the network has said how many classes
         network.to(compute.device)
-        self._optimizer = make_optimizer(network, optimizer)
+        self._optimizer = make_optimizer(network, options.optimizer)
         prunes = any(phase.pruning is not None for phase in run.phases)
         if topology is not None or run.phases[0].sparsity > 0 or prunes:
             self._sparsify(topology, choices or {})
-        elif backend != "masked" and compute.device.type == "cpu" and available():
+        elif options.backend != "masked" and compute.device.type == "cpu" and available():
             kept = Choices()
             kept.load_state_dict(choices or {})
             self._layout = GroupedLayout(network, kept)  # dense layers have faster kernels too
@@ -89,30 +83,22 @@ class Session:
         self._model = compute.wrap(network)
 
     def _sparsify(self, topology: Topology | None, choices: Mapping[str, Any]) -> None:
-        sparse, first = self._sparse, self.run.phases[0]
+        sparse, first = self._plan.sparse, self.run.phases[0]
         prunes = any(phase.pruning is not None for phase in self.run.phases)
         sparsity = first.sparsity if first.pruning is None else first.pruning.initial
         # Layers whose counts change can't be held compressed, nor those with a reserve; the other
         # runs of a plan can.
         changes = prunes or sparse.redistribute is not None or sparse.reserve > 0
-        backend = "masked" if changes else self._backend
+        backend = "masked" if changes else self._options.backend
         self.sparsifier = _OwnSparsifier(
             self.network,
             self._optimizer,
             sparsity,
+            **sparse.arguments,
             topology=topology,
-            distribution=sparse.distribution,
-            structure=sparse.structure,
             exploration=self.timeline.exploration_rate,
             pruning=self.timeline.sparsity if prunes else None,
-            prune=sparse.prune,
-            grow=sparse.grow,
-            prune_scope=cast(Any, sparse.prune_scope),
-            redistribute=cast(Any, sparse.redistribute),
-            reserve=sparse.reserve,
-            regrown_value=cast(Any, sparse.regrown_value),
-            exclude=sparse.exclude,
-            backend=cast(Any, backend),
+            backend=cast(Backend, backend),
             seed=derive(self.run.seed, "topology"),
         )
         if self.sparsifier.choices is not None:
@@ -152,7 +138,9 @@ class Session:
                 logits = self._model(inputs)
         logits = self._compute.single(logits)
         self.guess = math.log(max(1, logits.shape[-1]))
-        loss = _cross_entropy(logits, labels, label_smoothing=self._label_smoothing) * factor
+        loss = (
+            _cross_entropy(logits, labels, label_smoothing=self._options.label_smoothing) * factor
+        )
         self._compute.update(loss, self._optimizer)
         if self.sparsifier is not None and self.sparsifier.step():
             self._ranks.check_same(self.topology)
@@ -169,7 +157,7 @@ class Session:
         """Makes a dense network sparse: the smallest of all its weights go."""
         topology = initial_topology(
             "magnitude", self.network, sparsity, (), distribution="global",
-            exclude=self._sparse.exclude,
+            exclude=self._plan.sparse.exclude,
         )  # fmt: skip
         release(self._model)
         choices = self.choices.state_dict() if self.choices is not None else {}
@@ -186,7 +174,7 @@ class Session:
         """Returns the summed loss and the number of correct answers of a batch."""
         logits = self._predict(inputs)
         if isinstance(self.network, MemberNetwork):
-            logits = joint_log_probs(logits, self._combine)
+            logits = joint_log_probs(logits, self._plan.combine)
         loss = _cross_entropy(logits, labels, reduction="sum")
         return torch.stack([loss.double(), (logits.argmax(-1) == labels).sum().double()])
 
@@ -198,7 +186,7 @@ class Session:
         """
         logits = self._predict(inputs.to(self._compute.device)).double()
         if isinstance(self.network, MemberNetwork):
-            return joint_log_probs(logits, self._combine).cpu()
+            return joint_log_probs(logits, self._plan.combine).cpu()
         return logits.log_softmax(-1).cpu()
 
     def _predict(self, inputs: Tensor) -> Tensor:

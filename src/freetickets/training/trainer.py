@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..data.batches import Batches
 from ..errors import DivergedError, FreeTicketsError, StoppedError
 from ..kernels.choices import difference
 from ..methods.interval import warn_of_few_explorations
-from ..methods.plan import Collect, Escape, Phase, Plan, Prune, Remember, Run
+from ..methods.plan import Phase, Plan, Run
 from ..methods.timeline import Span, Timeline
 from ..predictions import trajectory_files
 from ..seeds import derive
@@ -27,10 +28,11 @@ from ..ticket import Ticket
 from .compute import Compute
 from .folder import RunFolder
 from .interrupt import StopRequest
-from .optimizer import OptimizerOptions
+from .options import TrainingOptions
 from .prepare import prepare_on
 from .progress import Reporter
 from .session import Session, load_weights
+from .stage import Stage
 from .state import Clock, Score, State, Tally
 from .trajectory import Recorder, forget_trajectory
 
@@ -51,9 +53,7 @@ class Trainer:
         validation: Batches of held-out samples, or None.
         compute: The device, the precision and the processes, which have met. Each rank gives its
             own slices of the batches; the first one reads and writes the output folder.
-        optimizer: How weights are updated.
-        label_smoothing: Of the cross-entropy.
-        backend: How sparse layers are computed: see `Sparsifier`.
+        options: How to train, beyond the plan.
         output: The run's folder: tickets, log and checkpoints go there, and a run that was stopped
             is resumed from there. None keeps the tickets in memory only.
         describe: What each ticket is to say of its model and data.
@@ -72,9 +72,7 @@ class Trainer:
         validation: Batches | None = None,
         *,
         compute: Compute | None = None,
-        optimizer: OptimizerOptions | None = None,
-        label_smoothing: float = 0.0,
-        backend: str = "auto",
+        options: TrainingOptions | None = None,
         output: Path | None = None,
         describe: Mapping[str, Any] | None = None,
         reporter: Reporter | None = None,
@@ -94,9 +92,7 @@ class Trainer:
         self._validation = validation
         self._compute = compute or Compute()
         self._ranks = self._compute.ranks
-        self._optimizer = optimizer or OptimizerOptions()
-        self._label_smoothing = label_smoothing
-        self._backend = backend
+        self._options = options or TrainingOptions()
         self._describe = dict(describe or {})
         self._reporter = reporter if reporter and self._ranks.first else Reporter(quiet=True)
         self._checkpoint_seconds = checkpoint_seconds
@@ -161,15 +157,12 @@ class Trainer:
             warn_of_few_explorations(self._plan, len(batches), self._reporter.warn)
         self._ranks.share_network(network.to(self._compute.device))
         session = Session(
+            self._plan,
             run,
             timeline,
             network,
             self._compute,
-            self._optimizer,
-            self._plan.sparse,
-            self._label_smoothing,
-            self._backend,
-            self._plan.combine,
+            self._options,
             topology if saved is not None else self._first_topology(run, network, batches),
             state.choices,
         )
@@ -197,7 +190,7 @@ class Trainer:
                 clock.tick(samples)
                 self._reporter.step(clock, span.phase.name, state.tally)
                 if state.step == span.end or state.step % len(batches) == 0:
-                    self._close_epoch(session, span, clock)
+                    self._close_epoch(session, span, batches, clock)
                 if state.step == timeline.steps:
                     break
                 if self._ranks.any(self._stop.made or self._save_is_due()):
@@ -253,7 +246,7 @@ class Trainer:
                 state.step,
                 inputs.to(device, non_blocking=True),
                 labels.to(device, non_blocking=True),
-                keep_gradients=ends and any(isinstance(e, Escape) for e in span.phase.at_end),
+                keep_gradients=ends and any(e.needs_gradients for e in span.phase.at_end),
                 factor=factor,
             )
         except DivergedError:  # an exploration saw it first
@@ -286,7 +279,7 @@ class Trainer:
                 "checkpoints and tickets are kept"
             )
 
-    def _close_epoch(self, session: Session, span: Span, clock: Clock) -> None:
+    def _close_epoch(self, session: Session, span: Span, batches: Batches, clock: Clock) -> None:
         """Validates, handles the events of a phase that ends here, and writes the log's row."""
         state, ends = self._state, self._state.step == span.end
         self._ranks.share_buffers(session.network)
@@ -299,25 +292,25 @@ class Trainer:
         better = (score.accuracy or 0.0) > state.best_accuracy
         chosen = _selects_best(span.phase) and complete and better
         if chosen:
-            state.best = self._take(session, span, score).pack()
+            weights, topology = session.network.state_dict(), session.topology
+            state.best = self._ticket(session, span, score, weights, topology).pack()
             state.best_accuracy = score.accuracy or 0.0
         if self._recorder is not None:  # before an escape or a pruning changes the network
             record = self._recorder.close_epoch
             self._ranks.from_first(lambda: record(session, span, state, chosen))
         events = span.phase.at_end if ends else ()
-        for event in events:
-            if isinstance(event, Collect):
-                self._collect(session, span, event, score)
-            elif isinstance(event, Remember):
-                state.shelf[event.name] = self._take(session, span, score).pack()
-            elif isinstance(event, Prune):
-                session.prune(event.sparsity, state.step)
-                self._reporter.line(f"pruned to a sparsity of {event.sparsity:g}")
-            else:
-                session.escape(event.rate)
-                self._reporter.line(
-                    f"escape: {event.rate:.0%} of the active weights pruned, as many grown"
-                )
+        for number, event in enumerate(events):
+            place = derive(session.run.seed, "event", state.step, number)
+            stage = Stage(
+                session,
+                batches,
+                torch.Generator().manual_seed(place),
+                state,
+                partial(self._ticket, session, span, score),
+                self._collect,
+            )
+            if (line := event.happen(stage)) is not None:
+                self._reporter.line(line)
         row = {
             "run": state.run + 1,
             "phase": span.phase.name,
@@ -354,8 +347,15 @@ class Trainer:
 
     # ---- tickets
 
-    def _take(self, session: Session, span: Span, score: Score) -> Ticket:
-        """The network as it is now, with all that is known of how it came to be."""
+    def _ticket(
+        self,
+        session: Session,
+        span: Span,
+        score: Score,
+        weights: Mapping[str, Tensor],
+        topology: Topology,
+    ) -> Ticket:
+        """A network, with all that is known of how it came to be."""
         state = self._state
         info = {
             **self._describe,
@@ -371,12 +371,10 @@ class Trainer:
             "validation_loss": score.loss,
             "validation_accuracy": score.accuracy,
         }
-        return Ticket.of(session.network.state_dict(), session.topology, info)
+        return Ticket.of(weights, topology, info)
 
-    def _collect(self, session: Session, span: Span, event: Collect, score: Score) -> None:
+    def _collect(self, ticket: Ticket) -> str:
         state = self._state
-        best = state.best if event.select == "best" else None
-        ticket = self._take(session, span, score) if best is None else Ticket.unpack(best)
         state.best, state.best_accuracy = None, -1.0
         state.tickets += 1
         ticket.info["number"] = state.tickets
@@ -384,7 +382,7 @@ class Trainer:
         if self._folder is not None:
             save = self._folder.save_ticket
             self._ranks.from_first(lambda: save(ticket))
-        self._reporter.line(f"ticket {state.tickets} of {self._plan.tickets} collected")
+        return f"ticket {state.tickets} of {self._plan.tickets} collected"
 
     # ---- saving and going on
 
@@ -444,4 +442,4 @@ class Trainer:
 
 
 def _selects_best(phase: Phase) -> bool:
-    return Collect("best") in phase.at_end
+    return any(event.selects_best for event in phase.at_end)

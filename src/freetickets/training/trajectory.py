@@ -12,7 +12,6 @@ import torch
 from ..config import Config
 from ..data import Batches, DatasetSpec, load
 from ..errors import FreeTicketsError
-from ..methods.plan import Collect
 from ..methods.timeline import Span
 from ..predictions import Predictions, trajectory_file, trajectory_files
 from .session import Session
@@ -113,8 +112,8 @@ def forget_trajectory(folder: Path) -> None:
 
 def _ticket_step(span: Span, state: State) -> int | None:
     """The step whose network is collected as a ticket here; None if nothing is."""
-    collects = [event for event in span.phase.at_end if isinstance(event, Collect)]
+    collects = [event for event in span.phase.at_end if event.tickets]
     if state.step != span.end or not collects:
         return None
-    best = state.best if collects[0].select == "best" else None
+    best = state.best if collects[0].selects_best else None
     return state.step if best is None else int(best["info"]["step"])

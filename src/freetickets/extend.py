@@ -1,0 +1,75 @@
+"""How to add what FreeTickets does not have: one function for each kind of thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .data.spec import DATASETS, DatasetSpec, OwnDataset
+from .methods import METHODS, Method
+from .models.names import MODELS
+from .sparsity.named import SCORES, SPARSE_METHODS, SparseParts
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+    from .sparsity.score import Score, ScoreFunction
+
+
+def register_method(kind: type[Method]) -> type[Method]:
+    """Makes a method known by its `name`; also as a decorator.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from freetickets import EDST
+        >>> @register_method
+        ... @dataclass(frozen=True)
+        ... class Patient(EDST):
+        ...     "EDST that takes its time."
+        ...
+        ...     name = "patient-edst"
+        ...     refinement: float = 2.0
+        >>> METHODS.find("patient-edst")().refinement
+        2.0
+    """
+    return METHODS.register(
+        vars(kind).get("name") or f"{kind.__module__}:{kind.__qualname__}", kind
+    )
+
+
+def register_model(name: str, factory: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a network known by a name.
+
+    Args:
+        name: Its name.
+        factory: Returns a new network; it is given `input_shape` and `classes` if it has
+            parameters of these names.
+    """
+    return MODELS.register(name, factory)
+
+
+def register_dataset(spec: DatasetSpec, read: Callable[[str], tuple[Any, Any]]) -> OwnDataset:
+    """Makes a data set known by its spec's name.
+
+    Args:
+        spec: What is known of it before it is read.
+        read: Returns the inputs and labels of "train" or "test", as arrays or tensors.
+    """
+    return DATASETS.register(spec.name, OwnDataset(spec, read))
+
+
+def register_explorer(name: str, parts: SparseParts) -> SparseParts:
+    """Makes a way to explore known by a name, for `--explorer` and `Sparsifier.named`."""
+    return SPARSE_METHODS.register(name, parts)
+
+
+def register_score(name: str, score: Score | ScoreFunction) -> Score | ScoreFunction:
+    """Makes a score known by a name, for `--prune`, `--grow` and the `Sparsifier`."""
+    return SCORES.register(name, score)
+
+
+def register_optimizer(name: str, kind: type[Optimizer]) -> type[Optimizer]:
+    """Makes an optimizer known by a name; all of torch.optim are."""
+    from .training.optimizer import OPTIMIZERS
+
+    return OPTIMIZERS.register(name, kind)

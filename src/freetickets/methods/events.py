@@ -1,0 +1,163 @@
+"""Events: what happens at the end of a phase, beyond training.
+
+An event is a frozen data class. It says what it does to a training (`happen`), what that costs
+(`cost`), and what the trainer, the timeline and the ledger must know beforehand; none of them knows
+any event by name. To add one, write a class, here or anywhere, and put it into a plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from ..training.stage import Stage
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What an event's cost may depend on.
+
+    Attributes:
+        forward_flops: One sample forward through the network as it is in this phase.
+        dense_flops: One sample forward through the dense network.
+        samples: Training samples in an epoch.
+        batch_size: Samples of a batch.
+        grows_by_gradient: Whether an exploration needs the gradients of all weights.
+    """
+
+    forward_flops: float
+    dense_flops: float
+    samples: int
+    batch_size: int
+    grows_by_gradient: bool
+
+
+@dataclass(frozen=True)
+class Cost:
+    """FLOPs of an event: of its own, and of gradients that only growth looks at."""
+
+    flops: float = 0.0
+    growth_flops: float = 0.0
+
+
+class Event:
+    """What happens at the end of a phase.
+
+    Attributes:
+        event: Its name in the log.
+        tickets: How many tickets it collects.
+        needs_gradients: Whether it looks at the gradients of all weights in the phase's last step.
+        restarts_exploration: Whether a schedule of exploration rates starts again after it.
+        makes_sparse: Whether it prunes weights for good, so that all of them must be held until
+            then.
+        selects_best: Whether it wants the phase's best network on validation data.
+        remembers: Names under which it keeps a network for later runs to start from.
+    """
+
+    event: ClassVar[str]
+    tickets: ClassVar[int] = 0
+    needs_gradients: ClassVar[bool] = False
+    restarts_exploration: ClassVar[bool] = False
+    makes_sparse: ClassVar[bool] = False
+
+    @property
+    def selects_best(self) -> bool:
+        """See above."""
+        return False
+
+    @property
+    def remembers(self) -> tuple[str, ...]:
+        """See above."""
+        return ()
+
+    def happen(self, stage: Stage) -> str | None:
+        """Does it.
+
+        It must depend on nothing but the stage and the event's own fields, and keep what it needs
+        later on the stage's shelf: then a run that was killed ends as if it had not been.
+
+        Returns:
+            A line for people, or None.
+        """
+        raise NotImplementedError
+
+    def cost(self, prices: Prices) -> Cost:
+        """What it costs."""
+        return Cost()
+
+
+@dataclass(frozen=True)
+class Collect(Event):
+    """Saves a ticket: the network as it is ("last"), or the phase's best on validation data."""
+
+    select: str = "last"
+
+    event: ClassVar[str] = "collect"
+    tickets: ClassVar[int] = 1
+
+    @property
+    def selects_best(self) -> bool:
+        """Whether the phase's best network is wanted."""
+        return self.select == "best"
+
+    def happen(self, stage: Stage) -> str | None:
+        """Collects."""
+        return stage.collect(stage.best() if self.selects_best else stage.take())
+
+
+@dataclass(frozen=True)
+class Escape(Event):
+    """Explores once at a large rate (q), to leave the basin of the ticket just collected."""
+
+    rate: float = 0.8
+
+    event: ClassVar[str] = "escape"
+    needs_gradients: ClassVar[bool] = True
+    restarts_exploration: ClassVar[bool] = True
+
+    def happen(self, stage: Stage) -> str | None:
+        """Explores; a dense network has no topology to leave."""
+        stage.session.escape(self.rate)
+        return f"escape: {self.rate:.0%} of the active weights pruned, as many grown"
+
+    def cost(self, prices: Prices) -> Cost:
+        """The gradients of one batch for all weights, if growth looks at them."""
+        if not prices.grows_by_gradient:
+            return Cost()
+        missing = prices.dense_flops - prices.forward_flops
+        return Cost(growth_flops=missing * prices.batch_size)
+
+
+@dataclass(frozen=True)
+class Prune(Event):
+    """Prunes a dense network to a sparsity, by the magnitudes of all its weights together."""
+
+    sparsity: float = 0.8
+
+    event: ClassVar[str] = "prune"
+    makes_sparse: ClassVar[bool] = True
+
+    def happen(self, stage: Stage) -> str | None:
+        """Prunes."""
+        stage.session.prune(self.sparsity, stage.step)
+        return f"pruned to a sparsity of {self.sparsity:g}"
+
+
+@dataclass(frozen=True)
+class Remember(Event):
+    """Keeps the network as it is, weights and topology, for later runs to start from."""
+
+    name: str
+
+    event: ClassVar[str] = "remember"
+
+    @property
+    def remembers(self) -> tuple[str, ...]:
+        """The name."""
+        return (self.name,)
+
+    def happen(self, stage: Stage) -> str | None:
+        """Remembers."""
+        stage.remember(self.name, stage.take())
+        return None

@@ -1,0 +1,200 @@
+"""What goes by a name: methods, models, data sets, scores, optimizers. One way to find and to add.
+
+Nothing that is read from a file imports code: a name in a run folder or a ticket is looked up among
+what the process knows already, and what is installed. Only `Registry.load`, for the user's own
+flag, imports "module:name".
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.metadata
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from .errors import FreeTicketsError, UnknownNameError
+
+T = TypeVar("T")
+
+_REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """Things of one kind by their names.
+
+    Installed packages add theirs as entry points of the group `freetickets.<group>`; they are
+    imported when they are asked for.
+
+    Args:
+        kind: What a thing is called in errors, such as "method".
+        group: The last part of the entry points' group, such as "methods".
+        known: What comes with FreeTickets.
+        check: Raises if something is not of this kind.
+
+    Example:
+        >>> shapes: Registry[int] = Registry("shape", "shapes", {"triangle": 3})
+        >>> shapes.register("square", 4)
+        4
+        >>> shapes.find("square"), list(shapes)
+        (4, ['triangle', 'square'])
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        group: str,
+        known: Mapping[str, T] | None = None,
+        check: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.kind = kind
+        self._group = f"freetickets.{group}"
+        self._known = dict(known or {})
+        self._check = check
+        self._installed: dict[str, importlib.metadata.EntryPoint] | None = None
+
+    def register(self, name: str, thing: T) -> T:
+        """Adds a thing under a name of its own; the same thing may be added again.
+
+        Raises:
+            FreeTicketsError: Something else has the name, or it is not a thing of this kind.
+        """
+        if self._check is not None:
+            self._check(thing)
+        if self._known.get(name, thing) is not thing:
+            raise FreeTicketsError(
+                f"there is a {self.kind} named {name!r} already: give yours another name"
+            )
+        self._known[name] = thing
+        return thing
+
+    def find(self, name: str) -> T:
+        """Looks a name up.
+
+        Raises:
+            UnknownNameError: Nothing has it; the message offers the nearest one.
+        """
+        if name in self._known:
+            return self._known[name]
+        if name in self._entry_points:
+            return self.register(name, self._entry_points[name].load())
+        if is_reference(name):
+            return self._imported(name)
+        raise UnknownNameError(self.kind, name, self)
+
+    def load(self, name: str) -> T:
+        """Looks up a name that the user has typed, which may be "module:name" to import."""
+        if name in self or not is_reference(name):
+            return self.find(name)
+        return self.register(name, import_reference(self.kind, name))
+
+    def _imported(self, name: str) -> T:
+        """What "module:name" stands for, if the user has imported that module already."""
+        module_name, _, path = name.partition(":")
+        found: Any = sys.modules.get(module_name)
+        for part in path.split("."):
+            found = getattr(found, part, None)
+        # Without a check, a file could name any function of any module to be called.
+        if found is None or self._check is None:
+            raise FreeTicketsError(
+                f"the {self.kind} {name!r} is not known here: import it first, by --import "
+                f"{module_name} on the command line"
+            )
+        return self.register(name, found)
+
+    def name_of(self, thing: object) -> str | None:
+        """The name under which a thing is registered; None if it is not."""
+        return next((name for name, known in self._known.items() if known is thing), None)
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self:
+            raise KeyError(name)
+        return self.find(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known or name in self._entry_points
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._known, **dict.fromkeys(self._entry_points)})
+
+    def __len__(self) -> int:
+        return len({*self._known, *self._entry_points})
+
+    @property
+    def _entry_points(self) -> dict[str, importlib.metadata.EntryPoint]:
+        if self._installed is None:
+            found = importlib.metadata.entry_points(group=self._group)
+            self._installed = {point.name: point for point in found}
+        return self._installed
+
+
+def is_reference(name: str) -> bool:
+    """Whether a name says where something of the user's own is: "package.module:name"."""
+    return _REFERENCE.fullmatch(name) is not None
+
+
+def import_module(kind: str, module_name: str, name: str = "") -> Any:
+    """Imports a module of the user's own, also from the current directory, looked through last.
+
+    An installed command, unlike `python -m`, does not look there. It comes last: first, a file
+    there would be taken for any module that is imported from now on.
+
+    Args:
+        kind: What it is for, for errors.
+        module_name: Its name.
+        name: What of it is wanted, for errors.
+    """
+    name = name or module_name
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        return importlib.import_module(module_name)
+    except ImportError as error:
+        _check_not_hidden(kind, name, module_name)
+        raise FreeTicketsError(f"{kind} {name!r}: cannot import {module_name}: {error}") from error
+
+
+def import_reference(kind: str, name: str) -> Any:
+    """Imports "package.module:name".
+
+    Args:
+        kind: What it is for, for errors.
+        name: Where it is.
+
+    Raises:
+        FreeTicketsError: There is no such module, or no such name in it.
+    """
+    module_name, _, path = name.partition(":")
+    found = import_module(kind, module_name, name)
+    for part in path.split("."):
+        if not hasattr(found, part):
+            _check_not_hidden(kind, name, module_name)
+            raise UnknownNameError(f"name in {module_name}", part, _public(found))
+        found = getattr(found, part)
+    return found
+
+
+def _check_not_hidden(kind: str, name: str, module_name: str) -> None:
+    """Raises if the current directory has the module, but another one of its name came first."""
+    folders, here = [os.getcwd()], []
+    for part in module_name.split("."):
+        spec = importlib.machinery.PathFinder.find_spec(part, folders)
+        if spec is None:
+            return
+        here.append(spec.origin)
+        folders = list(spec.submodule_search_locations or [])
+    package = module_name.partition(".")[0]
+    origin = getattr(getattr(sys.modules.get(package), "__spec__", None), "origin", None)
+    # What has no origin is a mere folder, perhaps of data.
+    if here[-1] is not None and origin not in (None, here[0]):
+        raise FreeTicketsError(
+            f"{kind} {name!r}: {package} is not that of the current directory, which is looked "
+            f"through last, but {origin}: give yours another name"
+        )
+
+
+def _public(found: object) -> list[str]:
+    return [name for name in dir(found) if name[0] != "_" and callable(getattr(found, name))]
