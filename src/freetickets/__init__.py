@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from .methods.ltr import LTR as LTR
     from .methods.mc_dropout import MCDropout as MCDropout
     from .methods.mimo import MIMO as MIMO
+    from .methods.neurotrails import NeuroTrails as NeuroTrails
     from .methods.prune_finetune import PruneFineTune as PruneFineTune
     from .methods.snapshot import Snapshot as Snapshot
     from .methods.static import Static as Static
+    from .methods.sup_tickets import SupTickets as SupTickets
     from .methods.treenet import TreeNet as TreeNet
     from .sparsity.schedule import Exploration as Exploration
     from .sparsity.sparsifier import Sparsifier as Sparsifier
@@ -64,8 +66,10 @@ __getattr__, __dir__, __all__ = attach(
         "LTR": "methods.ltr",
         "MCDropout": "methods.mc_dropout",
         "MIMO": "methods.mimo",
+        "NeuroTrails": "methods.neurotrails",
         "PruneFineTune": "methods.prune_finetune",
         "Snapshot": "methods.snapshot",
+        "SupTickets": "methods.sup_tickets",
         "TreeNet": "methods.treenet",
         "Dense": "methods.dense",
         "DenseEnsemble": "methods.dense",

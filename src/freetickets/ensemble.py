@@ -22,7 +22,7 @@ from .data.inputs import looked_up
 from .data.labels import Classes, as_labels
 from .device import find_device
 from .errors import DamagedFileError, FreeTicketsError
-from .methods import Method
+from .methods import Method, get_method
 from .methods.members import MemberNetwork
 from .metrics import ensemble_log_probs
 from .models import create_model
@@ -399,18 +399,24 @@ def _member(
                 "factory as model= (or --model module:function)"
             )
         build = bind(_create, ticket.info)
-    if method is None:
-        # A ticket made by hand may say no method: then nothing has transformed its network.
-        name, options = ticket.info.get("method", "dense"), ticket.info.get("options", {})
-        method = Config(method=name, options=options).make_method()
     with torch.random.fork_rng(devices=[]):  # the new network's values are replaced at once
-        model = method.transform(build())
+        model = _transformed(build(), ticket, method)
     try:
         model.load_state_dict(ticket.state)
     except RuntimeError as error:
         reason = str(error).replace("\n", " ").replace("\t", "")[:200]
         raise FreeTicketsError(f"the network does not fit the ticket: {reason}") from error
     return model
+
+
+def _transformed(network: nn.Module, ticket: Ticket, method: Method | None) -> nn.Module:
+    if method is not None:
+        return method.transform(network)
+    # A ticket made by hand may say no method: then nothing has transformed its network.
+    name, options = ticket.info.get("method", "dense"), ticket.info.get("options", {})
+    if get_method(name).transform is Method.transform:
+        return network  # whatever its options are, which may name parts of somebody's own
+    return Config(method=name, options=options).make_method().transform(network)
 
 
 def _create(info: Mapping[str, Any]) -> nn.Module:

@@ -25,9 +25,11 @@ from freetickets.methods import (
     DenseEnsemble,
     MCDropout,
     Method,
+    NeuroTrails,
     PruneFineTune,
     Snapshot,
     Static,
+    SupTickets,
     TreeNet,
 )
 
@@ -48,6 +50,8 @@ SMALL: dict[str, tuple[Method, int]] = {
         (MIMO(members=2), 2),
         (BatchEnsemble(members=3), 3),
         (TreeNet(members=2), 2),
+        (SupTickets(interval=2, sparsity=0.6, cycling=0.3, cycles=2, low=0.3, high=1.0), 1),
+        (NeuroTrails(members=2, interval=9, rate=0.2, sparsity=0.3), 2),
     )
 }
 SETTINGS: dict[str, Any] = {

@@ -34,7 +34,8 @@ class _Parser(argparse.ArgumentParser):
         found = re.search(r"unrecognized arguments: (--?[\w-]+)", message)
         if found:
             # argparse leaves a command's unknown flags to the parser above it, so ask them all.
-            near = difflib.get_close_matches(found[1], _known_flags(self), n=1)
+            others = {*_known_flags(self)} - {found[1]}  # which another command may have
+            near = difflib.get_close_matches(found[1], others, n=1)
             hint = f"did you mean {near[0]}?" if near else f"see {self.prog} --help"
             message = f"unknown flag {found[1]}: {hint}"
         self.exit(2, f"freetickets: {message}\n")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .dataset import DatasetSplit as DatasetSplit
     from .loading import load as load
     from .spec import DatasetSpec as DatasetSpec
+    from .spec import OwnDataset as OwnDataset
     from .spec import dataset_names as dataset_names
     from .spec import get_spec as get_spec
     from .split import LazySplit as LazySplit
@@ -27,6 +28,7 @@ __getattr__, __dir__, __all__ = attach(
     {
         "Batches": "batches",
         "DatasetSpec": "spec",
+        "OwnDataset": "spec",
         "DatasetSplit": "dataset",
         "LazySplit": "split",
         "Split": "split",

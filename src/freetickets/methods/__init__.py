@@ -14,6 +14,7 @@ from .ltr import LTR
 from .mc_dropout import MCDropout
 from .method import PRESETS, Method, Setting
 from .mimo import MIMO
+from .neurotrails import NeuroTrails
 from .plan import (
     ExplorationPlan,
     Phase,
@@ -28,6 +29,7 @@ from .prune_finetune import PruneFineTune
 from .recipe import RECIPES, Recipe, get_recipe
 from .snapshot import Snapshot
 from .static import Static
+from .sup_tickets import SupTickets
 from .timeline import Timeline
 from .treenet import TreeNet
 
@@ -45,6 +47,8 @@ _OURS: tuple[type[Method], ...] = (
     MIMO,
     BatchEnsemble,
     TreeNet,
+    SupTickets,
+    NeuroTrails,
 )
 
 
@@ -111,6 +115,7 @@ __all__ = [
     "ExplorationPlan",
     "MCDropout",
     "Method",
+    "NeuroTrails",
     "Phase",
     "Plan",
     "Prune",
@@ -125,6 +130,7 @@ __all__ = [
     "Start",
     "Static",
     "Stretch",
+    "SupTickets",
     "Timeline",
     "TreeNet",
     "get_method",

@@ -81,11 +81,16 @@ class Method(ABC):
 
     A subclass is a frozen data class whose fields are the method's options; the command line makes
     its flags of them.
+
+    Attributes:
+        name: What it is called; one without a name of its own goes by where its class is.
+        summary: What it does, in one line.
+        paper: Who proposed it.
     """
 
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    paper: ClassVar[str]
+    name: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    paper: ClassVar[str] = "-"
 
     @abstractmethod
     def plan(self, setting: Setting) -> Plan:

@@ -197,6 +197,11 @@ class Session:
         return self._compute.single(logits)
 
     @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return self._compute.device
+
+    @property
     def finite(self) -> bool:
         """Whether the network is made of numbers: a last step that explodes shows in no loss."""
         return all(bool(tensor.isfinite().all()) for tensor in self.network.state_dict().values())

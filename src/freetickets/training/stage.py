@@ -32,6 +32,7 @@ class Stage:
     session: Session
     batches: Batches
     generator: torch.Generator
+    _build: Callable[[], nn.Module]
     _state: State
     _take: Callable[[Mapping[str, Tensor], Topology], Ticket]
     _collect: Callable[[Ticket], str]
@@ -45,6 +46,18 @@ class Stage:
     def sparsifier(self) -> Sparsifier | None:
         """What holds the network to its topology; None for a dense one."""
         return self.session.sparsifier
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return self.session.device
+
+    def build(self, ticket: Ticket) -> nn.Module:
+        """Makes another network, with the weights of a ticket, in PyTorch's own layers."""
+        with torch.random.fork_rng(devices=[]):
+            network = self._build()
+        network.load_state_dict(ticket.state)
+        return network.to(self.device)
 
     @property
     def step(self) -> int:

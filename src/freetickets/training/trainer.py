@@ -305,6 +305,7 @@ class Trainer:
                 session,
                 batches,
                 torch.Generator().manual_seed(place),
+                self._build,
                 state,
                 partial(self._ticket, session, span, score),
                 self._collect,

@@ -18,21 +18,31 @@ class TreeNetwork(MemberNetwork):
     Args:
         network: It becomes the trunk and the first branch; the others start from other values.
         members: How many branches.
-        shared: How many of its stages are the trunk; None for all but the last third, or the
-            last two if that is more.
+        shared: How many of its stages are the trunk; None for as many as `own` leaves.
+        own: The share of the stages that each branch has for itself; two at least.
+        alone: Whether each branch learns as if it were alone, and the trunk from their mean; if
+            not, all learn from the mean of the branches' losses.
     """
 
-    def __init__(self, network: nn.Module, members: int, shared: int | None) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        members: int,
+        shared: int | None,
+        own: float = 1 / 3,
+        alone: bool = True,
+    ) -> None:
         super().__init__()
         self.members = members
-        self.trunk, branch = _split(network, shared)
+        self._alone = alone
+        self.trunk, branch = _split(network, shared, own)
         others = [_fresh_copy(branch) for _ in range(members - 1)]
         self.branches = nn.ModuleList([branch, *others])
 
     def member_logits(self, x: Tensor) -> Tensor:
         """Goes through the trunk once, and through all branches."""
         trunk = self.trunk(x)
-        if self.training and trunk.requires_grad:
+        if self._alone and self.training and trunk.requires_grad:
             # Each branch learns as if it were alone, and the trunk from their mean: the sum of M
             # gradients would be a rate M times as high.
             trunk.register_hook(lambda gradient: gradient / self.members)
@@ -40,27 +50,29 @@ class TreeNetwork(MemberNetwork):
         return torch.stack([branch(trunk.clone()) for branch in self.branches])
 
     def training_pairs(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Trains each branch on the whole batch, as if it were alone."""
-        return summed_over_members(self.member_logits(x), labels.expand(self.members, -1))
+        """Trains each branch on the whole batch."""
+        logits, targets = self.member_logits(x), labels.expand(self.members, -1)
+        if not self._alone:
+            return logits.flatten(0, 1), targets.flatten()
+        return summed_over_members(logits, targets)
 
 
-def _split(network: nn.Module, shared: int | None) -> tuple[nn.Module, nn.Module]:
+def _split(network: nn.Module, shared: int | None, own: float) -> tuple[nn.Module, nn.Module]:
     if shared == 0:  # any network will do, also one that can't be traced
         return nn.Identity(), network
     stages, name = Stages(network), type(network).__name__
     most = len(stages) - 1
     if most == 0:
         raise FreeTicketsError(
-            f"TreeNet: {name} can't be cut in stages: somewhere between two layers with weights, "
+            f"{name} can't be cut in stages: somewhere between two layers with weights, "
             "one tensor must be all that flows on"
         )
     if shared is None:
-        # The paper does not say where it splits; this comes nearest to its costs.
-        shared = max(1, len(stages) - max(2, len(stages) // 3))
+        # TreeNet's paper does not say where it splits; a third comes nearest to its costs.
+        shared = max(1, len(stages) - max(2, int(len(stages) * own + 1e-9)))
     if shared > most:
         raise FreeTicketsError(
-            f"TreeNet: {name} has {len(stages)} stages, of which 0 to {most} can be shared, not "
-            f"{shared}"
+            f"{name} has {len(stages)} stages, of which 0 to {most} can be shared, not {shared}"
         )
     return stages.split(shared)
 

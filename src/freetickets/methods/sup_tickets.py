@@ -1,0 +1,180 @@
+"""Sup-tickets: the tickets of a training's last cycles, merged into one network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..errors import FreeTicketsError
+from ..sparsity.schedule import check_rate
+from .events import Cost, Escape, Event, Prices
+from .method import ExploringMethod, Setting
+from .plan import Phase, Plan, Run, Stretch
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..training.stage import Stage
+
+_SHELF = "merged"
+
+
+@dataclass(frozen=True)
+class Merge(Event):
+    """Averages the network with what was merged so far, and cuts the mean back, layer by layer.
+
+    The network itself goes on as it is: what is merged is for testing only.
+    """
+
+    event: ClassVar[str] = "merge"
+
+    def happen(self, stage: Stage) -> str | None:
+        """Merges."""
+        from ..sparsity.topology import select_top  # not above: plans are made without torch
+
+        own, before = stage.take(), stage.recall(_SHELF)
+        if before is None:
+            own.info["merged"] = 1
+            stage.remember(_SHELF, own)
+            return None
+        count = int(before.info["merged"]) + 1
+        state, topology = dict(own.state), dict(own.topology)
+        for name, weight in own.state.items():
+            if weight.is_floating_point():
+                state[name] = before.state[name].lerp(weight, 1 / count)
+        for name, mask in own.topology.items():
+            either = mask | before.topology[name]
+            size = state[name].abs()
+            topology[name] = select_top(size, int(mask.sum()), either, stage.generator)
+            state[name] = state[name] * topology[name]
+        merged = stage.take(state, topology)
+        merged.info["merged"] = count
+        stage.remember(_SHELF, merged)
+        return f"merged {count} tickets"
+
+
+@dataclass(frozen=True)
+class CollectMerged(Event):
+    """Collects what was merged, once the statistics of its BatchNorms are estimated again.
+
+    Attributes:
+        batches: How many training batches to estimate them on; all of an epoch, if it has fewer.
+    """
+
+    batches: int = 100
+
+    event: ClassVar[str] = "collect"
+    tickets: ClassVar[int] = 1
+
+    def happen(self, stage: Stage) -> str | None:
+        """Estimates and collects."""
+        merged = stage.recall(_SHELF)
+        assert merged is not None  # a plan merges before it collects
+        network = stage.build(merged)
+        _estimate_norms(network, stage, self.batches)
+        return stage.collect(stage.take(network.state_dict(), merged.topology))
+
+    def cost(self, prices: Prices) -> Cost:
+        """The batches go through the network once, forward."""
+        samples = min(self.batches * prices.batch_size, prices.samples)
+        return Cost(flops=prices.forward_flops * samples)
+
+
+def _estimate_norms(network: nn.Module, stage: Stage, batches: int) -> None:
+    """Gives BatchNorms the mean statistics of some training batches."""
+    import torch
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    norms: list[Any] = [
+        module
+        for module in network.modules()
+        if isinstance(module, _BatchNorm) and module.track_running_stats
+    ]
+    if not norms:
+        return
+    network.eval()
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # a plain mean
+        norm.train()
+    with torch.no_grad():
+        for inputs, _ in islice(stage.batches.whole().epoch(0), batches):
+            network(inputs.to(stage.device))
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+        norm.eval()
+
+
+@dataclass(frozen=True)
+class SupTickets(ExploringMethod):
+    """Sparse trainings that each end in cycles, whose tickets become one network by averaging.
+
+    Testing costs as much as one sparse network. Each cycle begins with one exploration and has no
+    other; the weights at its end are averaged with those before and cut back to the sparsity.
+
+    Attributes:
+        tickets: Number of merged networks, each of a training of its own (M).
+        cycles: Number of cycles whose tickets are merged.
+        cycling: Share of the training that the cycles take together.
+        cycle_rate: Share of the active weights that the exploration before a cycle replaces.
+        low: Learning rate at both ends of a cycle, as a share of the initial one.
+        high: Learning rate in the middle of a cycle, as a share of the initial one.
+        norm_batches: Number of training batches to estimate BatchNorm's statistics on, at the end.
+    """
+
+    name: ClassVar[str] = "sup-tickets"
+    summary: ClassVar[str] = "the tickets of a training's last cycles, merged into one network"
+    paper: ClassVar[str] = "Yin et al. 2022"
+
+    tickets: int = 1
+    cycles: int = 3
+    cycling: float = 0.1
+    cycle_rate: float = 0.5
+    low: float = 0.01
+    high: float = 0.05
+    norm_batches: int = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rate("cycle_rate", self.cycle_rate)
+        for name in ("cycles", "norm_batches"):
+            if getattr(self, name) < 1:
+                raise FreeTicketsError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 < self.cycling < 1:
+            raise FreeTicketsError(f"cycling must lie between 0 and 1, not {self.cycling}")
+        if not 0 < self.low <= self.high:
+            raise FreeTicketsError(f"low must be positive and at most high, not {self.low}")
+        if self.structure != "unstructured":
+            raise FreeTicketsError("sup-tickets cuts by magnitude: leave --structure out")
+
+    def plan(self, setting: Setting) -> Plan:
+        """M runs: train, then cycles, each merged with those before; the merged network is kept."""
+        recipe, lr = setting.recipe, setting.initial_lr
+        scale = setting.scale(recipe.sparse_epochs)
+        half = recipe.sparse_epochs * scale * self.cycling / self.cycles / 2
+        low, high = lr * self.low, lr * self.high
+        cycle = (Stretch(half, low, high, "linear"), Stretch(half, high, low, "linear"))
+        explore = Escape(self.cycle_rate)
+        train = Phase(
+            "train",
+            recipe.sparse_schedule(scale * (1 - self.cycling), lr),
+            self.sparsity,
+            self.exploration(setting),
+            self.pruning(setting),
+            at_end=(explore,),
+        )
+        cycles = tuple(
+            Phase(
+                f"cycle {number}",
+                cycle,
+                self.sparsity,
+                at_end=(Merge(), explore)
+                if number < self.cycles
+                else (Merge(), CollectMerged(self.norm_batches)),
+            )
+            for number in range(1, self.cycles + 1)
+        )
+        runs = tuple(Run(setting.seed + i, (train, *cycles)) for i in range(self.tickets))
+        return Plan(self.name, runs, recipe.dense_epochs * scale, self.sparse_options(recipe))

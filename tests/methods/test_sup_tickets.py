@@ -1,0 +1,129 @@
+"""Merged tickets: the mean of the cycles' weights, cut back layer by layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import freetickets as ft
+from freetickets.errors import FreeTicketsError
+from freetickets.methods import Setting, SupTickets, get_recipe
+from freetickets.methods.sup_tickets import Merge
+from freetickets.ticket import Ticket
+
+SETTINGS: dict[str, Any] = {"batch_size": 12, "epochs": 8, "quiet": True, "backend": "masked"}
+
+
+def data(samples: int = 60) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(samples, 6, generator=generator)
+    return x, (x[:, 0] > 0).long()
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
+
+
+@pytest.fixture
+def merges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Ticket, Ticket]]:
+    """What each merge was given, and what it made."""
+    seen: list[tuple[Ticket, Ticket]] = []
+    happen = Merge.happen
+
+    def spy(self: Merge, stage: Any) -> str | None:
+        own = stage.take()
+        line = happen(self, stage)
+        seen.append((own, stage.recall("merged")))
+        return line
+
+    monkeypatch.setattr(Merge, "happen", spy)
+    return seen
+
+
+def test_the_merge_is_the_running_mean_cut_back_layer_by_layer(
+    merges: list[tuple[Ticket, Ticket]],
+) -> None:
+    method = SupTickets(sparsity=0.5, cycles=3, cycling=0.6, interval=2)
+    (ticket,) = method.fit(network, data(), **SETTINGS).tickets
+    assert len(merges) == 3
+    mean: dict[str, Tensor] = {}
+    for count, (own, merged) in enumerate(merges, start=1):
+        for name, mask in own.topology.items():
+            before = mean.get(name, torch.zeros(()))
+            expected = before + (own.state[name] - before) / count
+            kept = int(mask.sum())
+            least = expected.abs().flatten().topk(kept).values[-1]
+            expected = torch.where(expected.abs() >= least, expected, 0.0)
+            torch.testing.assert_close(merged.state[name], expected)
+            assert int(merged.topology[name].sum()) == kept
+            mean[name] = merged.state[name]
+    torch.testing.assert_close(ticket.state["0.weight"], mean["0.weight"])
+    assert not torch.equal(merges[0][0].topology["0.weight"], merges[2][0].topology["0.weight"])
+
+
+def test_batch_norm_has_the_statistics_of_the_merged_network() -> None:
+    x, y = data()
+    method = SupTickets(sparsity=0.5, cycles=2, cycling=0.5, interval=2)
+    (ticket,) = method.fit(network, (x, y), validation=0.0, **SETTINGS).tickets
+    hidden = x @ ticket.state["0.weight"].T + ticket.state["0.bias"]
+    torch.testing.assert_close(ticket.state["1.running_mean"], hidden.mean(0), atol=1e-4, rtol=1e-4)
+
+
+def test_one_network_is_collected_and_priced() -> None:
+    plan = SupTickets().plan(Setting(get_recipe("cifar")))
+    (run,) = plan.runs
+    assert plan.tickets == 1
+    assert [phase.name for phase in run.phases] == ["train", "cycle 1", "cycle 2", "cycle 3"]
+    assert run.epochs == pytest.approx(250)
+    cycle = run.phases[1]
+    assert cycle.epochs == pytest.approx(25 / 3)
+    assert [stretch.lr for stretch in cycle.schedule] == pytest.approx([0.001, 0.005])
+    assert cycle.exploration is None
+    assert [[e.event for e in phase.at_end] for phase in run.phases] == [
+        ["escape"], ["merge", "escape"], ["merge", "escape"], ["merge", "collect"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cycles": 0}, "cycles must be at least 1"),
+        ({"norm_batches": 0}, "norm_batches must be at least 1"),
+        ({"cycling": 1.0}, "cycling must lie between 0 and 1"),
+        ({"low": 0.1}, "low must be positive and at most high"),
+        ({"cycle_rate": 2.0}, "cycle_rate"),
+        ({"structure": "2:4"}, "leave --structure out"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(FreeTicketsError, match=message):
+        SupTickets(**options)
+
+
+def test_estimating_the_norms_is_priced(tmp_path: Path) -> None:
+    few = SupTickets(sparsity=0.5, cycles=2, cycling=0.5, interval=2, norm_batches=1)
+    many = SupTickets(sparsity=0.5, cycles=2, cycling=0.5, interval=2, norm_batches=3)
+    costs = []
+    for method in (few, many):
+        output = tmp_path / str(method.norm_batches)
+        method.fit("mlp-8", data(), output=output, **SETTINGS)
+        costs.append(_flops(output))
+    # Two batches of 12 samples forward: 6 x 8 weights, of which half are there, and 8 x 2.
+    ticket = ft.load(tmp_path / "1").tickets[0]
+    active = sum(int(mask.sum()) for mask in ticket.topology.values())
+    dense = sum(
+        weight.numel()
+        for name, weight in ticket.state.items()
+        if weight.dim() == 2 and name not in ticket.topology
+    )
+    assert costs[1] - costs[0] == pytest.approx(2 * 12 * 2 * (active + dense))
+
+
+def _flops(output: Path) -> float:
+    import json
+
+    return float(json.loads((output / "ledger.json").read_text())["flops"])

@@ -1,0 +1,331 @@
+"""Parts of one's own: the files of examples/extend, from Python and from the command line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import freetickets as ft
+from freetickets.errors import FreeTicketsError
+from freetickets.methods import METHODS, Event, Plan, Setting
+
+Cli = Callable[..., Any]
+Features = tuple[Tensor, Tensor]
+
+EXTEND = Path(__file__).parents[1] / "examples" / "extend"
+SMALL: dict[str, Any] = {"batch_size": 10, "epochs": 4, "quiet": True, "backend": "masked"}
+TINY = [
+    "--model",
+    "mlp-8",
+    "--train-samples",
+    "200",
+    "--epochs",
+    "6",
+    "--backend",
+    "masked",
+    "--quiet",
+    "--tickets",
+    "2",
+]
+
+
+@pytest.fixture
+def extend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
+    """Imports a module of the examples, which is forgotten afterwards."""
+    monkeypatch.chdir(EXTEND)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(EXTEND)])
+    known = {id(registry): dict(registry._known) for registry in registries()}
+    names = {path.stem for path in EXTEND.glob("*.py")}
+    yield lambda name: importlib.import_module(name)
+    for name in names:
+        sys.modules.pop(name, None)
+    for registry in registries():
+        registry._known = known[id(registry)]
+
+
+def registries() -> list[Any]:
+    from freetickets.data.spec import DATASETS
+    from freetickets.models.names import MODELS
+    from freetickets.sparsity.score import SCORES
+    from freetickets.training.optimizer import OPTIMIZERS
+
+    return [METHODS, DATASETS, MODELS, SCORES, OPTIMIZERS]
+
+
+@pytest.fixture
+def features() -> Features:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 6, generator=generator)
+    return x, (x[:, 0] > 0).long()
+
+
+# ---- methods
+
+
+@dataclass(frozen=True)
+class Unnamed(ft.EDST):
+    """EDST with phases of other names, to be told apart."""
+
+    def plan(self, setting: Setting) -> Plan:
+        plan = super().plan(setting)
+        (run,) = plan.runs
+        phases = tuple(replace(phase, name=f"my {phase.name}") for phase in run.phases)
+        return replace(plan, runs=(replace(run, phases=phases),))
+
+
+@dataclass(frozen=True)
+class Named(Unnamed):
+    """The same, under a name."""
+
+    name: ClassVar[str] = "named"
+
+
+@dataclass(frozen=True)
+class Usurper(Unnamed):
+    """The same, under a name that is taken."""
+
+    name: ClassVar[str] = "edst"
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        (Unnamed(tickets=2, interval=2), f"{__name__}:Unnamed"),
+        (Named(tickets=2, interval=2), "named"),
+    ],
+)
+def test_a_method_of_ones_own_is_what_is_trained(
+    features: Features, tmp_path: Path, method: Unnamed, name: str
+) -> None:
+    ensemble = method.fit("mlp-8", features, output=tmp_path / "run", **SMALL)
+    assert [ticket.info["phase"] for ticket in ensemble.tickets] == ["my refine 1", "my refine 2"]
+    assert {ticket.info["method"] for ticket in ensemble.tickets} == {name}
+    again = method.fit("mlp-8", features, output=tmp_path / "run", **SMALL)  # it is finished
+    x = features[0].numpy()
+    assert np.array_equal(again.predict_proba(x), ensemble.predict_proba(x))
+    loaded = ft.load(tmp_path / "run", method=method)
+    assert np.array_equal(loaded.predict_proba(x), ensemble.predict_proba(x))
+
+
+def test_a_name_that_is_taken_is_refused(features: Features) -> None:
+    with pytest.raises(FreeTicketsError, match="there is a method named 'edst' already"):
+        Usurper().fit("mlp-8", features, **SMALL)
+
+
+def test_an_option_that_no_file_can_hold_is_refused(features: Features) -> None:
+    @dataclass(frozen=True)
+    class Odd(ft.EDST):
+        name: ClassVar[str] = "odd"
+        rule: Any = print
+
+    with pytest.raises(FreeTicketsError, match="option rule of odd must be a number, a text"):
+        Odd().fit("mlp-8", features, **SMALL)
+
+
+def test_a_method_that_is_not_known_says_how_to_make_it_known(
+    features: Features, tmp_path: Path
+) -> None:
+    ensemble = Named(tickets=2, interval=2).fit("mlp-8", features, **SMALL)
+    ensemble.save(tmp_path)
+    with pytest.raises(FreeTicketsError, match="unknown method 'named'"):
+        ft.load(tmp_path)
+    for ticket in ensemble.tickets:
+        ticket.info["method"] = "nowhere_at_all:Mine"
+    ensemble.save(tmp_path)
+    with pytest.raises(FreeTicketsError, match="by --import nowhere_at_all"):
+        ft.load(tmp_path)
+
+
+def test_nothing_in_a_ticket_imports_code(
+    features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hostile.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    ensemble = ft.EDST(tickets=2, interval=2).fit("mlp-8", features, **SMALL)
+    for name in ("hostile:Mine", "os:system", "subprocess:Popen"):
+        for ticket in ensemble.tickets:
+            ticket.info["method"] = name
+        ensemble.save(tmp_path / "run")
+        with pytest.raises(FreeTicketsError, match=r"not known here|must be a data class"):
+            ft.load(tmp_path / "run")
+
+
+# ---- the examples
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("method:Cycles",),
+        ("event:ShakenEDST",),
+        ("edst", "--grow", "growth:noisy_gradient"),
+        ("edst", "--optimizer", "optimizer:SignSGD", "--lr", "0.001"),
+    ],
+    ids=lambda flags: flags[-1],
+)
+@pytest.mark.usefixtures("extend")
+def test_each_example_is_trained_by_a_command(cli: Cli, tmp_path: Path, flags: Any) -> None:
+    answer = cli("train", *flags, *TINY, "-o", tmp_path / "run")
+    assert answer.code == 0, answer.err
+    assert len(list((tmp_path / "run" / "tickets").iterdir())) == 2
+
+
+@pytest.mark.usefixtures("extend")
+def test_a_data_set_of_ones_own_is_trained_on_and_scored(cli: Cli, tmp_path: Path) -> None:
+    flags = ["--dataset", "dataset:rings", "--model", "mlp-32-32", "--epochs", "20", "--quiet"]
+    answer = cli("train", "dst", *flags, "--tickets", 1, "--json", "-o", tmp_path / "run")
+    assert answer.code == 0, answer.err
+    assert ft.load(tmp_path / "run").predict([[1.0, 0.0], [0.0, -2.0], [3.0, 0.0]]).tolist() == [
+        0, 1, 2,
+    ]  # fmt: skip
+
+
+def test_an_event_of_ones_own_happens_and_leaves_the_topology(
+    extend: Callable[[str], Any], tmp_path: Path, features: Features
+) -> None:
+    event = extend("event")
+    method = event.ShakenEDST(tickets=2, interval=1000, shake=0.5)
+    plan = method.plan(Setting(ft.methods.get_recipe("small")))  # type: ignore[attr-defined]
+    assert [[e.event for e in phase.at_end] for phase in plan.runs[0].phases] == [
+        [], ["collect", "shake"], ["collect"],
+    ]  # fmt: skip
+    tickets = method.fit("mlp-8", features, output=tmp_path, **SMALL).tickets
+    assert {"collect shake", "collect"} <= {
+        line.split(",")[10] for line in (tmp_path / "log.csv").read_text().splitlines()
+    }
+    for name, mask in tickets[0].topology.items():
+        assert torch.equal(mask, tickets[1].topology[name])
+        assert not torch.equal(tickets[0].state[name], tickets[1].state[name])
+
+
+@pytest.mark.usefixtures("extend")
+def test_killed_and_resumed_by_the_command_it_ends_the_same(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "freetickets", "train", "event:ShakenEDST", *TINY]
+    command += ["--checkpoint-seconds", "0", "--seed", "3"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def start(output: Path) -> subprocess.Popen[bytes]:
+        pipes = {"stdout": subprocess.DEVNULL, "env": environment}
+        return subprocess.Popen([*command, "-o", str(output)], **pipes)  # type: ignore[call-overload,no-any-return]
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    with start(killed) as process:
+        log = killed / "log.csv"
+        while process.poll() is None and not (log.exists() and "shake" in log.read_text()):
+            time.sleep(0.01)
+        process.kill()
+    assert not (killed / "metrics.json").exists()
+    for folder in (killed, whole):
+        with start(folder) as process:
+            assert process.wait() == 0
+    for name in ("01.safetensors", "02.safetensors"):
+        found = [(folder / "tickets" / name).read_bytes() for folder in (whole, killed)]
+        assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("extend")
+def test_it_is_evaluated_and_reported_in_another_process(tmp_path: Path) -> None:
+    def run(*words: Any) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "freetickets", *map(str, words)]
+        return subprocess.run(command, text=True, capture_output=True, check=False)
+
+    folder = tmp_path / "run"
+    assert run("train", "event:ShakenEDST", *TINY, "-o", folder).returncode == 0
+    refused = run("evaluate", folder)
+    assert refused.returncode == 2
+    assert "the method 'event:ShakenEDST' is not known here" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert run("evaluate", folder, "--import", "event").returncode == 0
+    assert run("report", folder, "-o", tmp_path / "page.html").returncode == 0
+    assert "event:ShakenEDST" in (tmp_path / "page.html").read_text()
+
+
+# ---- events
+
+
+@dataclass(frozen=True)
+class Count(Event):
+    """Remembers how often it has happened, and draws a number."""
+
+    event: ClassVar[str] = "count"
+
+    def happen(self, stage: Any) -> str | None:
+        before = stage.recall("count")
+        ticket = stage.take()
+        drawn = torch.rand(1, generator=stage.generator).item()
+        ticket.info["drawn"] = [*(before.info["drawn"] if before else []), drawn]
+        stage.remember("count", ticket)
+        return f"drawn: {ticket.info['drawn']}"
+
+
+@dataclass(frozen=True)
+class Counting(ft.EDST):
+    """EDST that counts."""
+
+    name: ClassVar[str] = "counting"
+
+    def plan(self, setting: Setting) -> Plan:
+        plan = super().plan(setting)
+        (run,) = plan.runs
+        phases = tuple(replace(phase, at_end=(*phase.at_end, Count())) for phase in run.phases)
+        return replace(plan, runs=(replace(run, phases=phases),))
+
+
+def test_what_an_event_keeps_and_draws_survives_a_kill(
+    features: Features, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    from freetickets.training.progress import Reporter
+
+    method, settings = Counting(tickets=2, interval=2), {**SMALL, "quiet": False}
+
+    def drawn() -> list[str]:
+        return [line for line in capsys.readouterr().err.splitlines() if "drawn: " in line]
+
+    method.fit("mlp-8", features, output=tmp_path / "whole", **settings)
+    whole = drawn()
+    assert len(whole) == 3
+    assert len(set(whole[-1].split(", "))) == 3
+    left = 0
+
+    class KilledError(BaseException):
+        pass
+
+    def counted(*_: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reporter, "step", counted)
+        for left in (9, 8):  # noqa: B007  # counted down above
+            with pytest.raises(KilledError):
+                method.fit("mlp-8", features, output=tmp_path / "killed", **settings)
+    method.fit("mlp-8", features, output=tmp_path / "killed", **settings)
+    assert drawn()[-1] == whole[-1]
+
+
+# ---- the command line
+
+
+@pytest.mark.parametrize("switch", ["--amp", "--nesterov", "--no-nesterov", "--sync-batchnorm"])
+def test_a_switch_before_the_method_does_not_hide_it(cli: Cli, switch: str) -> None:
+    answer = cli("plan", switch, "dst", "--escape-rate", "0.5", "--model", "mlp-8")
+    assert answer.code == 2
+    assert "unknown flag --escape-rate" in answer.err  # which is EDST's
+    answer = cli("plan", "--model", "mlp-8", switch, "edst", "--escape-rate", "0.5", "--json")
+    assert (answer.code, '"refine 3"' in answer.out) == (0, True)
