@@ -20,7 +20,7 @@ from . import bench, compare, corrupt, evaluate, lists, plan, predict, report, r
 
 _SHORT = {"batch_size": "-b", "workers": "-j", "output": "-o"}
 _SWITCHES = ("--json", "--quiet", "--amp", "--sync-batchnorm", "--nesterov", "--no-nesterov")
-_NOT_FLAGS = ("method", "options", "model_options")
+_NOT_FLAGS = ("method", "options", "model_options", "task_options")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -35,7 +35,7 @@ def run(parsed: argparse.Namespace) -> None:
     launcher = launcher_from(parsed)
     config = config_from(parsed)
     check_name(config.model)
-    spec = get_spec(config.dataset, config.data_dir, config.image_size)
+    spec = get_spec(config.dataset, config.data_dir, config.image_size, config.make_task())
     config = config.resolved(spec)
     if config.output is None:
         output = f"runs/{config.method}-{Path(spec.name).stem}-{config.seed}"
@@ -70,7 +70,7 @@ def run(parsed: argparse.Namespace) -> None:
             job.warn_of_few_explorations(reporter.warn)
             parts.train_in_parts(job, launcher or local(1), reporter)
         tickets = job.train(reporter)
-        scores = evaluate_run(folder, Ensemble(tickets, job.build), config.data_dir)
+        scores = evaluate_run(folder, Ensemble(tickets, job.build, task=job.task), config.data_dir)
         ledger = read_json(folder / "ledger.json")
     if parsed.json:
         print(json.dumps({"output": str(folder), "scores": scores, "ledger": ledger}, indent=2))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.machinery
 import inspect
-import os
-import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FreeTicketsError, UnknownNameError
+from ..importing import import_named
 from .names import Architecture, check_name, parse
 
 if TYPE_CHECKING:
@@ -47,17 +45,14 @@ def create_model(
         raise FreeTicketsError(f"model {name!r} needs at least 1 class, not {classes}")
     arguments: dict[str, Any] = {}
     if ":" in name:
-        builder = name
-        # An installed command, unlike `python -m`, does not look in the current directory. It comes
-        # last: first, a file there would be taken for any module that is imported from now on.
-        if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())
+        builder = import_named("model", name)
     else:
         architecture, arguments = parse(name)
         _check_shape(name, architecture, input_shape)
-        builder = architecture.builder
+        module, _, function = architecture.builder.partition(":")
+        builder = getattr(import_module(module), function)
     task = {"input_shape": tuple(input_shape), "classes": classes}
-    model = _call(name, _load(name, builder), arguments, task, options)
+    model = _call(name, builder, arguments, task, options)
     if ":" not in name and architecture.smallest_image is not None:
         # The layout in which oneDNN and cuDNN convolve fastest; it spreads from the first layer on.
         model.register_forward_pre_hook(_channels_last)
@@ -79,45 +74,6 @@ def _check_shape(name: str, architecture: Architecture, shape: tuple[int, ...]) 
         wanted = f"images (channels, height, width) of at least {least}x{least}"
     if not fits:
         raise FreeTicketsError(f"model {name!r} takes {wanted}, not {tuple(shape)}")
-
-
-def _load(name: str, target: str) -> Callable[..., Any]:
-    """Imports the function `module:function`."""
-    module_name, _, path = target.partition(":")
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ImportError as error:
-        _check_not_hidden(name, module_name)
-        raise FreeTicketsError(f"model {name!r}: cannot import {module_name}: {error}") from error
-    for part in path.split("."):
-        if not hasattr(found, part):
-            _check_not_hidden(name, module_name)
-            raise UnknownNameError(f"name in {module_name}", part, _public(found))
-        found = getattr(found, part)
-    return found
-
-
-def _check_not_hidden(name: str, module_name: str) -> None:
-    """Raises if the current directory has the module, but another one of its name came first."""
-    folders, here = [os.getcwd()], []
-    for part in module_name.split("."):
-        spec = importlib.machinery.PathFinder.find_spec(part, folders)
-        if spec is None:
-            return
-        here.append(spec.origin)
-        folders = list(spec.submodule_search_locations or [])
-    package = module_name.partition(".")[0]
-    origin = getattr(getattr(sys.modules.get(package), "__spec__", None), "origin", None)
-    # What has no origin is a mere folder, perhaps of data.
-    if here[-1] is not None and origin not in (None, here[0]):
-        raise FreeTicketsError(
-            f"model {name!r}: {package} is not that of the current directory, which is looked "
-            f"through last, but {origin}: give yours another name"
-        )
-
-
-def _public(found: object) -> list[str]:
-    return [name for name in dir(found) if name[0] != "_" and callable(getattr(found, name))]
 
 
 def _call(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,14 @@ from ..data import Batches, DatasetSpec, hold_out, take
 from ..data.batches import AnySplit
 from ..data.digest import digest_split
 from ..data.loading import load_validation
-from ..errors import FreeTicketsError
+from ..errors import FreeTicketsError, UnknownNameError
 from ..methods import Plan
 from ..methods.interval import suit_interval, warn_of_few_explorations
 from ..models import create_model
 from ..models.identity import network_identity
 from ..seal import seal_text
 from ..storage import write_atomic, write_json
+from ..tasks import Classification, Task, task_name
 from ..ticket import Ticket
 from .ledger import Ledger, price
 
@@ -59,10 +60,26 @@ class Job:
         Without an interval of one's own, a short training explores more often than the recipe says.
         """
         plan = self.config.make_method().plan(self.config.setting())
+        plan = replace(plan, combine=self._rule(plan.combine))
         if self.config.options.get("interval") is not None:
             return plan
         # The batches that are sure to be there: a class may hold a sample more out than its share.
         return suit_interval(plan, max(1, self._train_size // (self.config.batch_size or 1)))
+
+    @cached_property
+    def task(self) -> Task:
+        """What networks learn, with the recipe's label smoothing where it has none of its own."""
+        task, smoothing = self.spec.task, self.config.label_smoothing
+        if isinstance(task, Classification) and task.label_smoothing is None:
+            return replace(task, label_smoothing=smoothing)
+        return task
+
+    def _rule(self, of_method: str) -> str:
+        """How members are combined: as the settings say, or the method, or else the task."""
+        known, wanted = self.task.rules, self.config.combine
+        if wanted is not None and wanted not in known:
+            raise UnknownNameError("rule to combine members", wanted, known)
+        return wanted or (of_method if of_method in known else known[0])
 
     def warn_of_few_explorations(self, warn: Callable[[str], None]) -> None:
         """Says so before the training does, if a run of the plan hardly explores."""
@@ -89,7 +106,7 @@ class Job:
             return self.model()
         config = self.config
         return create_model(
-            config.model, self.spec.shape, len(self.spec.classes), **config.model_options
+            config.model, self.spec.shape, self.task.outputs(self.spec), **config.model_options
         )
 
     def price(self, train_size: int | None = None) -> Ledger:
@@ -123,6 +140,11 @@ class Job:
         else:
             return data, None
         _check_labels(validation, self.spec, "the validation data")
+        if validation.labels.shape[1:] != data.labels.shape[1:]:
+            raise FreeTicketsError(
+                f"the validation labels are of shape {tuple(validation.labels.shape)}, the "
+                f"training labels of {tuple(data.labels.shape)}: they must be alike"
+            )
         if (validation.shape, validation.dtype) != (data.shape, data.dtype):
             raise FreeTicketsError(
                 f"the validation data are {validation.dtype} of shape {validation.shape}, the "
@@ -187,7 +209,6 @@ class Job:
                 decay_norms=config.make_recipe().decay_norms,
                 lr_factors=config.lr_factors or {},
             ),
-            label_smoothing=config.label_smoothing or 0.0,
             backend=config.backend,
             output=output,
             describe=self.describe(data, own),
@@ -195,6 +216,7 @@ class Job:
             checkpoint_seconds=config.checkpoint_seconds,
             recorder=make_recorder(config, self.spec, self.plan.combine),
             only=only,
+            task=self.task,
         )
         written = output if compute.ranks.first else None
         if written is not None:
@@ -219,6 +241,9 @@ class Job:
             "integers": spec.integers,
             "classes": list(spec.classes),
             "labels": list(spec.labels),
+            "task": task_name(self.task),
+            "task_options": spec.task.options,
+            "outputs": self.task.outputs(spec),
             "mean": list(spec.mean),
             "std": list(spec.std),
             "dataset": spec.name,
@@ -276,6 +301,8 @@ def _check_labels(data: AnySplit, spec: DatasetSpec, what: str = "") -> None:
     what = what or spec.name
     if not len(data):
         raise FreeTicketsError(f"{what} has no samples")
+    if not spec.task.has_classes:
+        return
     low, high = int(data.labels.min()), int(data.labels.max())
     if low < 0 or high >= len(spec.classes):
         raise FreeTicketsError(

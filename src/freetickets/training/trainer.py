@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ..predictions import trajectory_files
 from ..seeds import derive
 from ..sparsity.criteria import initial_topology
 from ..sparsity.topology import Topology
+from ..tasks import CLASSIFICATION, Task
 from ..ticket import Ticket
 from .compute import Compute
 from .folder import RunFolder
@@ -31,7 +33,7 @@ from .optimizer import OptimizerOptions
 from .prepare import prepare_on
 from .progress import Reporter
 from .session import Session, load_weights
-from .state import Clock, Score, State, Tally
+from .state import Clock, State, Tally, Validation
 from .trajectory import Recorder, forget_trajectory
 
 # A mean loss above so many times that of guessing has diverged, finite though it may be.
@@ -52,7 +54,6 @@ class Trainer:
         compute: The device, the precision and the processes, which have met. Each rank gives its
             own slices of the batches; the first one reads and writes the output folder.
         optimizer: How weights are updated.
-        label_smoothing: Of the cross-entropy.
         backend: How sparse layers are computed: see `Sparsifier`.
         output: The run's folder: tickets, log and checkpoints go there, and a run that was stopped
             is resumed from there. None keeps the tickets in memory only.
@@ -62,6 +63,7 @@ class Trainer:
         recorder: Stores the trajectory, if one is wanted.
         only: The one run of the plan to train, counted from 0, in a folder of its own whose first
             checkpoint says what came before; None for all.
+        task: What networks learn; None for classification.
     """
 
     def __init__(
@@ -73,7 +75,6 @@ class Trainer:
         *,
         compute: Compute | None = None,
         optimizer: OptimizerOptions | None = None,
-        label_smoothing: float = 0.0,
         backend: str = "auto",
         output: Path | None = None,
         describe: Mapping[str, Any] | None = None,
@@ -81,6 +82,7 @@ class Trainer:
         checkpoint_seconds: float = 60.0,
         recorder: Recorder | None = None,
         only: int | None = None,
+        task: Task | None = None,
     ) -> None:
         if validation is None and any(
             _selects_best(phase) for run in plan.runs for phase in run.phases
@@ -95,7 +97,7 @@ class Trainer:
         self._compute = compute or Compute()
         self._ranks = self._compute.ranks
         self._optimizer = optimizer or OptimizerOptions()
-        self._label_smoothing = label_smoothing
+        self._task = task or CLASSIFICATION
         self._backend = backend
         self._describe = dict(describe or {})
         self._reporter = reporter if reporter and self._ranks.first else Reporter(quiet=True)
@@ -112,6 +114,7 @@ class Trainer:
         self._stop = StopRequest()
         self._state = State()
         self._tickets: list[Ticket] = []
+        self._guess = math.inf  # the loss of guessing
 
     @property
     def seconds(self) -> dict[tuple[int, str], float]:
@@ -145,6 +148,7 @@ class Trainer:
         state, run = self._state, self._plan.runs[self._state.run]
         batches = self._batches(run.seed)
         timeline = Timeline(run, len(batches))
+        self._guess = self._task.guess(batches.split.labels)
         torch.manual_seed(derive(run.seed, "init"))
         network = self._build()
         topology = None
@@ -167,11 +171,11 @@ class Trainer:
             self._compute,
             self._optimizer,
             self._plan.sparse,
-            self._label_smoothing,
             self._backend,
             self._plan.combine,
             topology if saved is not None else self._first_topology(run, network, batches),
             state.choices,
+            self._task,
         )
         if (warning := difference(state.choices, session.choices)) is not None:
             self._reporter.warn(warning)
@@ -223,6 +227,7 @@ class Trainer:
             list(itertools.islice(batches.whole().epoch(0), _CRITERION_BATCHES)),
             distribution=sparse.distribution,
             exclude=sparse.exclude,
+            loss=partial(self._task.batch_loss, training=False),
             seed=derive(run.seed, "topology"),
         )
         return {name: mask for name, mask in chosen.items() if not mask.all()}
@@ -278,10 +283,10 @@ class Trainer:
     def _check_learning(self, session: Session) -> None:
         """Raises if the mean loss since the last row of the log is far worse than a guess."""
         state, loss = self._state, self._state.tally.loss
-        if loss > _DIVERGED * session.guess:
+        if loss > _DIVERGED * self._guess:
             raise FreeTicketsError(
                 f"the training has diverged: its loss is {loss:.3g} in the mean of the epoch that "
-                f"ends at step {state.step} of run {state.run + 1} (guessing: {session.guess:.3g}; "
+                f"ends at step {state.step} of run {state.run + 1} (guessing: {self._guess:.3g}; "
                 f"lr {session.timeline.lr(state.step):g}): lower --lr or scale the inputs; earlier "
                 "checkpoints and tickets are kept"
             )
@@ -289,6 +294,7 @@ class Trainer:
     def _close_epoch(self, session: Session, span: Span, clock: Clock) -> None:
         """Validates, handles the events of a phase that ends here, and writes the log's row."""
         state, ends = self._state, self._state.step == span.end
+        running = self._task.running
         self._ranks.share_buffers(session.network)
         score = self._validate(session)
         losses = (state.tally.loss, score.loss or 0.0)
@@ -296,11 +302,11 @@ class Trainer:
         self._check_learning(session)
         pruning = session.timeline.pruning(span)
         complete = pruning is None or state.step >= pruning.end  # a ticket has its full sparsity
-        better = (score.accuracy or 0.0) > state.best_accuracy
+        better = score.score is not None and running.is_better(score.score, state.best_score)
         chosen = _selects_best(span.phase) and complete and better
         if chosen:
             state.best = self._take(session, span, score).pack()
-            state.best_accuracy = score.accuracy or 0.0
+            state.best_score = score.score
         if self._recorder is not None:  # before an escape or a pruning changes the network
             record = self._recorder.close_epoch
             self._ranks.from_first(lambda: record(session, span, state, chosen))
@@ -325,24 +331,24 @@ class Trainer:
             "step": state.step,
             "lr": session.timeline.lr(state.step),
             "train_loss": state.tally.loss,
-            "train_accuracy": state.tally.accuracy,
+            f"train_{running.key}": self._task.logged(state.tally.score),
             "validation_loss": score.loss,
-            "validation_accuracy": score.accuracy,
+            f"validation_{running.key}": score.score,
             "itop_rate": session.sparsifier.itop_rate if session.sparsifier else None,
             "events": " ".join(event.event for event in events),
             "seconds": sum(state.seconds.values()),
         }
         state.rows.append(row)
         state.tally = Tally()
-        self._reporter.epoch(row, clock)
+        self._reporter.epoch(row, clock, running)
         if self._folder is not None and self._ranks.first:
             self._folder.write_log(state.rows)
         if ends:
             self._save(session)
 
-    def _validate(self, session: Session) -> Score:
+    def _validate(self, session: Session) -> Validation:
         if self._validation is None:
-            return Score()
+            return Validation()
         device = self._compute.device
         tally = Tally()
         for inputs, labels in self._validation.epoch(0):
@@ -350,11 +356,11 @@ class Trainer:
                 tally.add(session.score(inputs.to(device), labels.to(device)), len(labels))
         sums, samples = self._ranks.sum(tally.sums.to(device)), len(self._validation.split)
         tally = Tally(sums, samples)
-        return Score(tally.loss, tally.accuracy)
+        return Validation(tally.loss, self._task.logged(tally.score))
 
     # ---- tickets
 
-    def _take(self, session: Session, span: Span, score: Score) -> Ticket:
+    def _take(self, session: Session, span: Span, score: Validation) -> Ticket:
         """The network as it is now, with all that is known of how it came to be."""
         state = self._state
         info = {
@@ -369,15 +375,15 @@ class Trainer:
             "epoch": session.timeline.epoch(state.step),
             "sparsity": session.sparsifier.sparsity if session.sparsifier else 0.0,
             "validation_loss": score.loss,
-            "validation_accuracy": score.accuracy,
+            f"validation_{self._task.running.key}": score.score,
         }
         return Ticket.of(session.network.state_dict(), session.topology, info)
 
-    def _collect(self, session: Session, span: Span, event: Collect, score: Score) -> None:
+    def _collect(self, session: Session, span: Span, event: Collect, score: Validation) -> None:
         state = self._state
         best = state.best if event.select == "best" else None
         ticket = self._take(session, span, score) if best is None else Ticket.unpack(best)
-        state.best, state.best_accuracy = None, -1.0
+        state.best, state.best_score = None, None
         state.tickets += 1
         ticket.info["number"] = state.tickets
         self._tickets.append(ticket)

@@ -55,7 +55,7 @@ class Recorder:
         if not due and not chosen and ticket_step is None:
             return
         with torch.random.fork_rng(devices=[]):  # a network may draw even when it predicts
-            parts = [session.log_probs(inputs) for inputs, _ in self.batches.epoch(0)]
+            parts = [session.predictions(inputs) for inputs, _ in self.batches.epoch(0)]
         info = {
             **self.info,
             "run": state.run + 1,
@@ -66,8 +66,8 @@ class Recorder:
             "collected": ticket_step == state.step,
             "ticket_step": ticket_step,
         }
-        log_probs = torch.cat(parts)[None].numpy().astype(np.float32)
-        predictions = Predictions(log_probs, self.batches.split.labels.numpy(), info)
+        found = np.concatenate(parts)[None].astype(np.float32)
+        predictions = Predictions(found, self.batches.split.labels.numpy(), info)
         predictions.save(trajectory_file(self.folder, state.run + 1, state.step))
 
 

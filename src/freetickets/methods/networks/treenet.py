@@ -41,7 +41,9 @@ class TreeNetwork(MemberNetwork):
 
     def training_pairs(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Trains each branch on the whole batch, as if it were alone."""
-        return summed_over_members(self.member_logits(x), labels.expand(self.members, -1))
+        return summed_over_members(
+            self.member_logits(x), labels.expand(self.members, *labels.shape)
+        )
 
 
 def _split(network: nn.Module, shared: int | None) -> tuple[nn.Module, nn.Module]:
