@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from . import metrics as metrics
     from . import models as models
     from . import sparsity as sparsity
+    from . import tasks as tasks
     from .calibration import Temperature as Temperature
     from .ensemble import Ensemble as Ensemble
-    from .ensemble import Uncertainty as Uncertainty
     from .ensemble import load as load
     from .errors import FreeTicketsError as FreeTicketsError
     from .methods.batch_ensemble import BatchEnsemble as BatchEnsemble
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from .methods.snapshot import Snapshot as Snapshot
     from .methods.static import Static as Static
     from .methods.treenet import TreeNet as TreeNet
+    from .metrics.uncertainty import Uncertainty as Uncertainty
     from .sparsity.schedule import Exploration as Exploration
     from .sparsity.sparsifier import Sparsifier as Sparsifier
+    from .tasks.classification import Classification as Classification
+    from .tasks.task import Task as Task
     from .ticket import Ticket as Ticket
 
 __version__ = "0.1.0"
@@ -42,9 +45,10 @@ __getattr__, __dir__, __all__ = attach(
         "metrics": "metrics",
         "models": "models",
         "sparsity": "sparsity",
+        "tasks": "tasks",
         "Ensemble": "ensemble",
         "Temperature": "calibration",
-        "Uncertainty": "ensemble",
+        "Uncertainty": "metrics.uncertainty",
         "load": "ensemble",
         "FreeTicketsError": "errors",
         "BatchEnsemble": "methods.batch_ensemble",
@@ -63,5 +67,7 @@ __getattr__, __dir__, __all__ = attach(
         "Exploration": "sparsity.schedule",
         "Sparsifier": "sparsity.sparsifier",
         "Ticket": "ticket",
+        "Classification": "tasks.classification",
+        "Task": "tasks.task",
     },
 )

@@ -22,7 +22,6 @@ from .data.inputs import as_array, looked_up
 from .device import find_device
 from .errors import DamagedFileError, FreeTicketsError
 from .methods.members import MemberNetwork
-from .metrics.uncertainty import Uncertainty as Uncertainty
 from .models import create_model
 from .reading import read_json
 from .selection import check_size, select_members

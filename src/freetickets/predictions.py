@@ -13,12 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from .calibration import Temperature
-from .data.npz import read_arrays
+from .data.npz import read_arrays, read_headers
 from .errors import FreeTicketsError, NewerFileError
 from .reading import Allow, Count, Natural, damaged, read
 from .seal import parse_json, stamp, unstamp
 from .storage import write_atomic
 from .tasks import CLASSIFICATION, Task, stored_task
+
+_LOG_PROBS = "log_probs"
 
 REMAKE = "remove it, or make it anew"  # a file of predictions that is damaged
 
@@ -118,6 +120,8 @@ class Predictions:
         with damaged(path, REMAKE):
             (text,) = read_arrays(path, "info")
             info = _parse_info(text)
+            if task is None and _LOG_PROBS in read_headers(path):
+                task = CLASSIFICATION  # log-probabilities are that, whatever task has stored them
             known = stored_task(info, task)
             outputs, labels = read_arrays(path, _array_name(known), "labels")
             known.check_saved(outputs, labels)
@@ -210,4 +214,4 @@ def _parse_info(text: Any) -> dict[str, Any]:
 
 def _array_name(task: Task) -> str:
     """What the array of predictions is called in a file."""
-    return "log_probs" if task.has_classes else "outputs"
+    return _LOG_PROBS if task.has_classes else "outputs"

@@ -15,7 +15,7 @@ from ..errors import FreeTicketsError, NewerFileError
 from ..predictions import Predictions, read_info
 from ..reading import Allow, damaged, read, read_json
 from ..storage import without_nan
-from ..tasks import Classification, Task
+from ..tasks import Classification, Task, stored_task
 from .results import NetworkFacts, Results, TaskFacts
 from .sets import one_set
 from .tickets import digest_tickets
@@ -145,7 +145,7 @@ def saved_test(folder: Path, task: Task | str | None = None) -> Predictions:
         names = " and ".join(str(path) for path in fitting[:2])
         raise FreeTicketsError(f"{names} are two test sets of one run: move one of them away")
     path = (fitting or candidates)[0]
-    test = Predictions.load(path, task)
+    test = Predictions.load(path, stored_task(read_info(path) or {}, task))
     if tickets is not None and test.info.get("tickets") != tickets:
         raise FreeTicketsError(
             f"{path} was made by other tickets than those in {folder}: run 'freetickets evaluate "

@@ -150,8 +150,12 @@ class Task(ABC):
         """The running score, made of the mean of `sample_scores`: that mean, or its root, say."""
         return mean
 
-    def guess(self, targets: Tensor) -> float:
-        """The loss of guessing, given all training targets; far above it a training has diverged.
+    def guess(self, targets: Tensor, outputs: int) -> float:
+        """The loss of guessing; far above it a training has diverged.
+
+        Args:
+            targets: All that are trained on, (N, ...).
+            outputs: How many outputs the network has.
 
         By default nothing is known of it, and nothing counts as diverged that is finite.
         """

@@ -76,6 +76,7 @@ class Session:
         self._combine = combine
         self._task = task or CLASSIFICATION
         self._layout: GroupedLayout | None = None
+        self.outputs = 1  # of the network, which says it in its first step
         network.to(compute.device)
         self._optimizer = make_optimizer(network, optimizer)
         prunes = any(phase.pruning is not None for phase in run.phases)
@@ -151,6 +152,7 @@ class Session:
             else:
                 outputs = self._model(inputs)
         outputs = self._compute.single(outputs)
+        self.outputs = max(1, outputs.shape[-1])
         loss = self._task.batch_loss(outputs, labels) * factor
         self._compute.update(loss, self._optimizer)
         if self.sparsifier is not None and self.sparsifier.step():

@@ -114,7 +114,6 @@ class Trainer:
         self._stop = StopRequest()
         self._state = State()
         self._tickets: list[Ticket] = []
-        self._guess = math.inf  # the loss of guessing
 
     @property
     def seconds(self) -> dict[tuple[int, str], float]:
@@ -148,7 +147,6 @@ class Trainer:
         state, run = self._state, self._plan.runs[self._state.run]
         batches = self._batches(run.seed)
         timeline = Timeline(run, len(batches))
-        self._guess = self._task.guess(batches.split.labels)
         torch.manual_seed(derive(run.seed, "init"))
         network = self._build()
         topology = None
@@ -201,7 +199,7 @@ class Trainer:
                 clock.tick(samples)
                 self._reporter.step(clock, span.phase.name, state.tally)
                 if state.step == span.end or state.step % len(batches) == 0:
-                    self._close_epoch(session, span, clock)
+                    self._close_epoch(session, span, clock, batches.split.labels)
                 if state.step == timeline.steps:
                     break
                 if self._ranks.any(self._stop.made or self._save_is_due()):
@@ -280,18 +278,19 @@ class Trainer:
                 "earlier checkpoints and tickets are kept"
             )
 
-    def _check_learning(self, session: Session) -> None:
+    def _check_learning(self, session: Session, targets: Tensor) -> None:
         """Raises if the mean loss since the last row of the log is far worse than a guess."""
         state, loss = self._state, self._state.tally.loss
-        if loss > _DIVERGED * self._guess:
+        guess = self._task.guess(targets, session.outputs)
+        if loss > _DIVERGED * guess:
             raise FreeTicketsError(
                 f"the training has diverged: its loss is {loss:.3g} in the mean of the epoch that "
-                f"ends at step {state.step} of run {state.run + 1} (guessing: {self._guess:.3g}; "
+                f"ends at step {state.step} of run {state.run + 1} (guessing: {guess:.3g}; "
                 f"lr {session.timeline.lr(state.step):g}): lower --lr or scale the inputs; earlier "
                 "checkpoints and tickets are kept"
             )
 
-    def _close_epoch(self, session: Session, span: Span, clock: Clock) -> None:
+    def _close_epoch(self, session: Session, span: Span, clock: Clock, targets: Tensor) -> None:
         """Validates, handles the events of a phase that ends here, and writes the log's row."""
         state, ends = self._state, self._state.step == span.end
         running = self._task.running
@@ -299,7 +298,7 @@ class Trainer:
         score = self._validate(session)
         losses = (state.tally.loss, score.loss or 0.0)
         self._check_finite(session, all(map(math.isfinite, losses)) and session.finite)
-        self._check_learning(session)
+        self._check_learning(session, targets)
         pruning = session.timeline.pruning(span)
         complete = pruning is None or state.step >= pruning.end  # a ticket has its full sparsity
         better = score.score is not None and running.is_better(score.score, state.best_score)

@@ -82,6 +82,10 @@ def make_recorder(config: Config, spec: DatasetSpec, combine: str) -> Recorder |
             f"a trajectory follows a test set, and {spec.description} have none: train on a data "
             "set by name or on an .npz file"
         )
+    if not spec.task.has_classes:
+        raise FreeTicketsError(
+            f"a trajectory is one of probabilities, and {config.task} has none: leave it out"
+        )
     test = load(spec, "test", config.data_dir)
     order = np.random.default_rng(_SEED).permutation(len(test))
     samples = sorted(order[:_SAMPLES].tolist())
