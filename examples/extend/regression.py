@@ -3,7 +3,7 @@
 From Python: `python regression.py`. From the command line, in this folder, after that:
 
     freetickets train edst --task regression:Regression --dataset waves.npz --model mlp-64-64 \
-        --epochs 24 --lr 0.02 --output waves
+        --epochs 24 --lr 0.1 --output waves
     freetickets evaluate waves --task regression:Regression
     freetickets report waves
 """
@@ -92,7 +92,7 @@ def main() -> None:
     np.savez("waves.npz", x_train=x, y_train=y, x_test=x_test, y_test=y_test)
     method = ft.EDST(tickets=3, sparsity=0.5)
     ensemble = method.fit(
-        "mlp-64-64", (x, y), task=Regression(), epochs=24, lr=0.02, output="python-waves"
+        "mlp-64-64", (x, y), task=Regression(), epochs=24, lr=0.1, output="python-waves"
     )
     members = ensemble.member_predictions(x_test)  # (M, N, 1): members first
     print(f"RMSE of guessing the mean  {y_test.std():.3f}")

@@ -45,6 +45,14 @@ def test_a_score_knows_which_way_is_better() -> None:
     assert not down.is_better(math.nan, None)
 
 
+@pytest.mark.parametrize("form", [".99999f", "s", "{}", ""])
+def test_a_score_that_can_not_be_shown_is_refused(form: str) -> None:
+    with pytest.raises(FreeTicketsError, match="the form of rmse must be such as"):
+        Score("rmse", "RMSE", form)
+    with pytest.raises(FreeTicketsError, match="must be a plain word"):
+        Score('"><script>', "RMSE")
+
+
 def test_a_name_and_options_make_a_task(own: str) -> None:
     assert make_task("classification") == Classification()
     made = make_task(own, {"strength": 2.0})

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..calibration import Temperature
-from ..reading import Allow, Count, Natural, Text, must, read
+from ..errors import FreeTicketsError, NewerFileError
+from ..reading import Allow, Count, Natural, Text, must, read, read_json
 from ..tasks import CLASSIFICATION, Score, Task, task_name
 
 Array = npt.NDArray[np.float64]
@@ -232,7 +233,7 @@ class _ScoreFacts:
 
     key: Text
     title: Text
-    form: Annotated[str, must("be a format such as .4f", re.compile(r"\.\d[fge%]").fullmatch)]
+    form: str
     higher_is_better: bool
     name: Text
     short: Text
@@ -303,3 +304,22 @@ class MainScores:
                 low, high = score.limits
                 if found[score.key] < low or found[score.key] > high:
                     raise ValueError(f"{score.key} can't be {found[score.key]}")
+
+
+def read_values(path: Path, kind: type) -> dict[str, Any] | None:
+    """The values of a JSON file; none, if it does not exist; None, if it is damaged.
+
+    Args:
+        path: The file.
+        kind: The data class that has the types of its values.
+    """
+    if not path.exists():
+        return {}
+    try:
+        found = read_json(path)
+        read(kind, found, allow=Allow.RECORD)
+    except NewerFileError:
+        raise
+    except FreeTicketsError:
+        return None
+    return found

@@ -18,10 +18,10 @@ from .adjust import describe_adjustment
 from .home import Home
 from .novel import attack_sets, every_ood_set, ood_sets
 from .request import Request
-from .results import NetworkFacts
+from .results import NetworkFacts, read_values
 from .sets import EvaluationSet, Predictor
 from .shift import corruption_sets, natural_set, refuse_mixture
-from .summary import network_facts_path, read_values, summarise
+from .summary import network_facts_path, summarise
 from .tickets import digest_tickets, layer_densities
 
 # What methods call the number of their members.

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from .. import metrics
 from ..calibration import Temperature
-from ..errors import FreeTicketsError, NewerFileError
+from ..errors import FreeTicketsError
 from ..predictions import Predictions, read_info
-from ..reading import Allow, damaged, read, read_json
+from ..reading import damaged
 from ..storage import without_nan
 from ..tasks import Classification, Task, stored_task
-from .results import NetworkFacts, Results, TaskFacts
+from .results import NetworkFacts, Results, TaskFacts, read_values
 from .sets import one_set
 from .tickets import digest_tickets
 
@@ -371,25 +371,6 @@ def _network_facts(files: _Files, test: Predictions) -> Scores:
 def network_facts_path(folder: Path) -> Path:
     """Where a run keeps what only its networks can tell."""
     return folder / "predictions" / "networks.json"
-
-
-def read_values(path: Path, kind: type) -> dict[str, Any] | None:
-    """The values of a JSON file; none, if it does not exist; None, if it is damaged.
-
-    Args:
-        path: The file.
-        kind: The data class that has the types of its values.
-    """
-    if not path.exists():
-        return {}
-    try:
-        found = read_json(path)
-        read(kind, found, allow=Allow.RECORD)
-    except NewerFileError:
-        raise
-    except FreeTicketsError:
-        return None
-    return found
 
 
 def _adjusted(folder: Path, test: Predictions, given: Scores | None) -> Scores | None:

@@ -6,6 +6,7 @@ No torch here: `freetickets --help` stays quick. A task imports what it needs wh
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[np.float64]
     AnyArray = npt.NDArray[Any]
+
+_FORM = re.compile(r",?(\.\d)?[fge%]")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,11 @@ class Score:
     limits: tuple[float, float] = (-math.inf, math.inf)
 
     def __post_init__(self) -> None:
+        # They may come from a file, and stand in pages.
+        if not self.key.isidentifier():
+            raise FreeTicketsError(f"the key of a score must be a plain word, not {self.key!r}")
+        if not _FORM.fullmatch(self.form):
+            raise FreeTicketsError(f"the form of {self.key} must be such as .4f, not {self.form!r}")
         object.__setattr__(self, "name", self.name or self.title)
         object.__setattr__(self, "short", self.short or self.title)
 
