@@ -69,6 +69,10 @@ class Regression(Task):
         """The members' variance."""
         return Spread(members.var(0))
 
+    def answers(self, prediction: Any, classes: Any) -> Any:
+        """The numbers themselves; (N,) where there is one for each sample."""
+        return prediction[:, 0] if prediction.shape[1] == 1 else prediction
+
     @property
     def scores(self) -> tuple[Score, ...]:
         """RMSE, then the mean absolute error."""

@@ -79,17 +79,16 @@ def _predict(
         unsure = vars(task.uncertainty(members, prediction))
         columns = {**task.columns(prediction, ensemble.labels), **unsure}
         for i, name in enumerate(names):
-            row = {title: _plain(values[i]) for title, values in columns.items()}
+            row = {title: _plain(values[i].tolist()) for title, values in columns.items()}
             yield {"input": name, **row}
         progress.advance(len(names))
 
 
 def _plain(value: Any) -> Any:
-    """A value of an array, as text or with few digits; several numbers as a list."""
-    plain = value.tolist()
-    if isinstance(plain, list):
-        return [round(number, 6) for number in plain]
-    return round(plain, 6) if isinstance(plain, float) else plain
+    """Words as they are, a number with few digits, several numbers as a list."""
+    if isinstance(value, list):
+        return _plain(value[0]) if len(value) == 1 else list(map(_plain, value))
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def _csv_lines(rows: Iterator[dict[str, object]]) -> Iterator[str]:
