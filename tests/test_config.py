@@ -63,13 +63,16 @@ def test_differences_name_what_changes_the_result_and_nothing_else() -> None:
         if field.name not in free:
             other = {"amp": True, "sync_batchnorm": True, "model_options": {"dropout": 0.3}}
             other["options"] = {**config.options, "rate": 0.1}
+            other["task_options"] = {"class_weights": [1.0, 2.0]}
             text = {"method": "dst", "optimizer": "adam", "preset": "paper", "recipe": "cifar"}
             text["backend"] = "masked"
             other |= {"nesterov": True, "lr_factors": {"norm-bias": 64.0}}
             value = other.get(field.name) or text.get(field.name) or 7
             if field.name in ("momentum", "label_smoothing", "validation"):
                 value = 0.7
-            if field.name in ("dataset", "validation_data", "model", "augmentation"):
+            if field.name in (
+                "dataset", "validation_data", "model", "augmentation", "task", "combine",
+            ):  # fmt: skip
                 value = "other"
             changed = replace(config, **{field.name: value})
             assert len(config.differences(changed)) == 1, field.name

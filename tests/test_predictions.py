@@ -19,7 +19,7 @@ INFO = {"dataset": "toy", "combine": "probabilities"}
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     Predictions(LOGS, LABELS, {**INFO, "parts": ["1", "2"]}).save(tmp_path / "toy.npz")
     one, two = Predictions.load(tmp_path / "toy.npz").parts
-    assert np.array_equal(np.concatenate([one.log_probs, two.log_probs], axis=1), LOGS)
+    assert np.array_equal(np.concatenate([one.outputs, two.outputs], axis=1), LOGS)
     assert (one.info, two.labels.tolist()) == ({**INFO, "part": "1"}, [0, 0, 0])
 
 

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from . import metrics as metrics
     from . import models as models
     from . import sparsity as sparsity
+    from . import tasks as tasks
     from .calibration import Temperature as Temperature
     from .ensemble import Ensemble as Ensemble
-    from .ensemble import Uncertainty as Uncertainty
     from .ensemble import load as load
     from .errors import FreeTicketsError as FreeTicketsError
     from .extend import register_dataset as register_dataset
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .extend import register_model as register_model
     from .extend import register_optimizer as register_optimizer
     from .extend import register_score as register_score
+    from .extend import register_task as register_task
     from .methods.batch_ensemble import BatchEnsemble as BatchEnsemble
     from .methods.dense import Dense as Dense
     from .methods.dense import DenseEnsemble as DenseEnsemble
@@ -36,8 +37,11 @@ if TYPE_CHECKING:
     from .methods.static import Static as Static
     from .methods.sup_tickets import SupTickets as SupTickets
     from .methods.treenet import TreeNet as TreeNet
+    from .metrics.uncertainty import Uncertainty as Uncertainty
     from .sparsity.schedule import Exploration as Exploration
     from .sparsity.sparsifier import Sparsifier as Sparsifier
+    from .tasks.classification import Classification as Classification
+    from .tasks.task import Task as Task
     from .ticket import Ticket as Ticket
 
 __version__ = "0.1.0"
@@ -50,9 +54,10 @@ __getattr__, __dir__, __all__ = attach(
         "metrics": "metrics",
         "models": "models",
         "sparsity": "sparsity",
+        "tasks": "tasks",
         "Ensemble": "ensemble",
         "Temperature": "calibration",
-        "Uncertainty": "ensemble",
+        "Uncertainty": "metrics.uncertainty",
         "load": "ensemble",
         "FreeTicketsError": "errors",
         "register_dataset": "extend",
@@ -61,6 +66,7 @@ __getattr__, __dir__, __all__ = attach(
         "register_model": "extend",
         "register_optimizer": "extend",
         "register_score": "extend",
+        "register_task": "extend",
         "BatchEnsemble": "methods.batch_ensemble",
         "FGE": "methods.fge",
         "LTR": "methods.ltr",
@@ -79,5 +85,7 @@ __getattr__, __dir__, __all__ = attach(
         "Exploration": "sparsity.schedule",
         "Sparsifier": "sparsity.sparsifier",
         "Ticket": "ticket",
+        "Classification": "tasks.classification",
+        "Task": "tasks.task",
     },
 )

@@ -27,6 +27,7 @@ from .reading import (
     read_fields,
 )
 from .seal import BrokenSealError, open_text
+from .tasks import Task, make_task
 
 # What may change between the start of a run and its resumption: where and how, not what.
 _FREE = ("data_dir", "device", "workers", "output", "checkpoint_seconds", "trajectory")
@@ -55,6 +56,10 @@ class Config:
         image_size: Height and width of the images of ImageNet or of a folder, after resizing.
         model: A name from `freetickets models`, or "module:function" for a factory of your own.
         model_options: The model's own options, such as dropout.
+        task: What networks learn: classification, or "module:Class" for a task of your own.
+        task_options: The task's own options, such as class_weights.
+        combine: How members are combined: by the mean of their probabilities or of their logits;
+            a task of your own may have other rules (default: the method's).
         recipe: Where the other defaults come from: cifar, imagenet, small, or fast (small images in
             a few epochs, with cyclic learning rates).
         epochs: Length of the whole training; all its phases are scaled to fit.
@@ -98,6 +103,9 @@ class Config:
     image_size: Count | None = None
     model: str = "cnn"
     model_options: dict[str, Any] = field(default_factory=dict)
+    task: str = "classification"
+    task_options: dict[str, Any] = field(default_factory=dict)
+    combine: str | None = None
     recipe: str | None = None
     epochs: Positive | None = None
     dense_epochs: Positive | None = None
@@ -181,6 +189,10 @@ class Config:
         """Returns the method with its options."""
         kind, noun = get_method(self.method), f"option of {self.method}"
         return kind(**read_fields(kind, self.options, allow=Allow.TEXTS, noun=noun))
+
+    def make_task(self) -> Task:
+        """Returns the task with its options; where it is the user's own, this imports its code."""
+        return make_task(self.task, self.task_options)
 
     def make_recipe(self) -> Recipe:
         """Returns the recipe that this (resolved) run follows."""

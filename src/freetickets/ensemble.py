@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial as bind
 from pathlib import Path
 from typing import Any
@@ -18,58 +18,20 @@ from .calibration import Temperature, check_scope, fit_temperature
 from .config import Config
 from .data import Batches
 from .data.given import unlabelled
-from .data.inputs import looked_up
-from .data.labels import Classes, as_labels
+from .data.inputs import as_array, looked_up
 from .device import find_device
 from .errors import DamagedFileError, FreeTicketsError
 from .methods import Method, get_method
 from .methods.members import MemberNetwork
-from .metrics import ensemble_log_probs
 from .models import create_model
 from .reading import read_json
 from .selection import check_size, select_members
 from .storage import write_json
+from .tasks import Task, stored_task, task_name
+from .tasks.labels import Classes
 from .ticket import Ticket, ticket_path
 
 Array = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Uncertainty:
-    """How unsure an ensemble is of each sample, in nats.
-
-    Attributes:
-        total: Entropy of the prediction.
-        aleatoric: Mean entropy of the members: what more members would not improve.
-        epistemic: Their difference, the mutual information: how much the members disagree.
-
-    Where the prediction is not the mean of the members' probabilities (because it has a
-    temperature of its own, say), its entropy is divided in the proportions of that mean's.
-    """
-
-    total: Array
-    aleatoric: Array
-    epistemic: Array
-
-    @classmethod
-    def of(cls, log_probs: npt.ArrayLike, prediction: Array | None = None) -> Uncertainty:
-        """Computes it from member log-probabilities (M, N, C).
-
-        Args:
-            log_probs: The members' log-probabilities, (M, N, C).
-            prediction: The ensemble's log-probabilities (N, C), if not the members' mean.
-
-        Example:
-            >>> sure_but_opposed = np.log([[[0.999, 0.001]], [[0.001, 0.999]]])
-            >>> Uncertainty.of(sure_but_opposed).epistemic.round(2).tolist()
-            [0.69]
-        """
-        logs = np.asarray(log_probs, dtype=np.float64)
-        of_mean = _entropy(ensemble_log_probs(logs))
-        disagreement = np.maximum(of_mean - _entropy(logs).mean(axis=0), 0.0)
-        share = np.divide(disagreement, of_mean, out=np.zeros_like(of_mean), where=of_mean > 0)
-        total = of_mean if prediction is None else _entropy(prediction)
-        return cls(total, total * (1 - share), total * share)
 
 
 class Ensemble:
@@ -78,7 +40,7 @@ class Ensemble:
     Inputs are what training takes: arrays, tensors or data frames, or a torch Dataset, whose labels
     are not looked at. Images are normalised as they were in training, numbers go to the networks as
     they are. An array is read bit by bit, so one on the disk (`numpy.memmap`) may be larger than
-    memory. Outputs are NumPy arrays in float64.
+    memory. What it says are NumPy arrays in float64, in the terms of its task.
 
     Args:
         tickets: The members; a ticket of MIMO and the like holds several.
@@ -86,8 +48,10 @@ class Ensemble:
             None for a model that FreeTickets knows by name.
         device: Where to predict.
         method: The method that made the tickets, if FreeTickets does not know it by name.
+        task: What the outputs are for; None for a task that FreeTickets knows by name.
 
     Attributes:
+        task: What the outputs are for.
         temperature: What `calibrate` fitted; None before.
     """
 
@@ -99,11 +63,13 @@ class Ensemble:
         build: Callable[[], nn.Module] | None = None,
         device: str = "cpu",
         *,
+        task: Task | str | None = None,
         method: Method | None = None,
     ) -> None:
         if not tickets:
             raise FreeTicketsError("an ensemble needs at least one ticket")
         self.tickets = list(tickets)
+        self.task = stored_task(self.info, task)
         self._device = find_device(device)
         self._networks = [
             _member(ticket, build, method).to(self._device).eval() for ticket in tickets
@@ -169,9 +135,10 @@ class Ensemble:
             batch_size: Samples that are predicted at a time.
         """
         check_scope(scope)
+        self._need_classes("a temperature is fitted to")
         log_probs = self.with_temperature(None).member_log_proba(x, batch_size)
         fitted = fit_temperature(
-            log_probs, self._encode(y), scope=scope, combine=self.info["combine"]
+            log_probs, self._targets(y), scope=scope, combine=self.info["combine"]
         )
         return self.with_temperature(fitted)
 
@@ -208,8 +175,9 @@ class Ensemble:
                 "network; choose from an ensemble whose members have one each"
             )
         check_size(size, len(self))
+        self._need_classes("members are chosen by")
         log_probs = self.with_temperature(None).member_log_proba(x, batch_size)
-        chosen = select_members(log_probs, self._encode(y), size, combine=self.info["combine"])
+        chosen = select_members(log_probs, self._targets(y), size, combine=self.info["combine"])
         selected = self.with_temperature(None)
         selected.tickets = [self.tickets[i] for i in chosen]
         selected._networks = [self._networks[i] for i in chosen]
@@ -224,7 +192,7 @@ class Ensemble:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes."""
+        """The names of the classes; none, if the task has none."""
         return tuple(self.info["classes"])
 
     @property
@@ -232,12 +200,17 @@ class Ensemble:
         """The networks of the tickets, as they were trained: never compiled, so with gradients."""
         return tuple(self._networks)
 
-    def member_log_proba(self, x: Any, batch_size: int = 256) -> Array:
-        """The log-probabilities of each member for each sample and class, (M, N, C).
+    def member_predictions(self, x: Any, batch_size: int = 256) -> Array:
+        """What each member says of each sample, (M, N, ...): for classes log-probabilities.
 
         At the members' own temperatures, if they have any; that of the ensemble is not applied.
         """
-        return np.concatenate(list(self._member_log_probas(x, batch_size)), axis=1)
+        return np.concatenate(list(self._member_predictions(x, batch_size)), axis=1)
+
+    def member_log_proba(self, x: Any, batch_size: int = 256) -> Array:
+        """The log-probabilities of each member for each sample and class, (M, N, C)."""
+        self._need_classes("probabilities are those of")
+        return self.member_predictions(x, batch_size)
 
     def member_proba(self, x: Any, batch_size: int = 256) -> Array:
         """The probabilities of each member, (M, N, C)."""
@@ -245,46 +218,61 @@ class Ensemble:
 
     def predict_proba(self, x: Any, batch_size: int = 256) -> Array:
         """The ensemble's probabilities, (N, C): by default the mean of its members'."""
-        parts = self._member_log_probas(x, batch_size)
-        return np.concatenate([np.exp(self.combine(members)) for members in parts])
+        self._need_classes("probabilities are those of")
+        return np.exp(self._prediction(x, batch_size))
+
+    def _prediction(self, x: Any, batch_size: int) -> Array:
+        """What the members say together, (N, ...)."""
+        parts = self._member_predictions(x, batch_size)
+        return np.concatenate([self.combine(members) for members in parts])
 
     @torch.no_grad()
-    def _member_log_probas(self, x: Any, batch_size: int) -> Iterator[Array]:
-        """What `member_log_proba` returns, batch after batch."""
+    def _member_predictions(self, x: Any, batch_size: int) -> Iterator[Array]:
+        """What `member_predictions` returns, batch after batch."""
         for inputs in self.batches(x, batch_size):
             with looked_up(inputs):
-                logits = [network(inputs) for network in self._predictors]
-            members = torch.cat([each if each.dim() == 3 else each[None] for each in logits])
-            found: Array = members.double().log_softmax(-1).cpu().numpy()
+                outputs = [network(inputs) for network in self._predictors]
+            members = [
+                each if isinstance(network, MemberNetwork) else each[None]
+                for each, network in zip(outputs, self._networks, strict=True)
+            ]
+            found = self.task.predictions(torch.cat(members))
             yield found if self.temperature is None else self.temperature.scale_members(found)
 
-    def combine(self, member_log_probs: Array) -> Array:
-        """The ensemble's log-probabilities, (N, C), made of what `member_log_proba` returned."""
-        combined = ensemble_log_probs(member_log_probs, self.info["combine"])
+    def combine(self, members: Array) -> Array:
+        """The ensemble's prediction, (N, ...), made of what `member_predictions` returned."""
+        combined = self.task.joined(members, self.info["combine"])
         return combined if self.temperature is None else self.temperature.scale_ensemble(combined)
 
     def predict(self, x: Any, batch_size: int = 256) -> npt.NDArray[Any]:
-        """The most probable class of each sample, (N,), as the labels of the training name it.
+        """The answer to each sample, (N, ...), as the task gives it.
 
-        That is the number of an output, from 0, unless the labels were others: 1 to K, strings.
+        For classes that is the most probable one, as the labels of the training name it: the number
+        of an output, from 0, unless the labels were others: 1 to K, strings.
         """
-        # A network may have more outputs than there are classes; those have no name.
-        outputs = self.predict_proba(x, batch_size)[:, : len(self.classes)].argmax(axis=-1)
-        labels = self.info.get("labels")
-        return np.array(labels)[outputs] if labels else outputs
+        return self.task.answers(self._prediction(x, batch_size), self.labels)
 
-    def _encode(self, y: Any) -> npt.NDArray[np.int64]:
-        """The outputs that labels stand for."""
-        return Classes(self.classes, tuple(self.info.get("labels", ()))).encode(as_labels(y))
+    @property
+    def labels(self) -> Classes:
+        """The classes, and what the labels of the training called them."""
+        return Classes(self.classes, tuple(self.info.get("labels", ())))
 
-    def uncertainty(self, x: Any, batch_size: int = 256) -> Uncertainty:
-        """How unsure the ensemble is of each sample, and why."""
+    def _targets(self, y: Any) -> npt.NDArray[Any]:
+        """Labels as the networks have learned them."""
+        return self.task.targets(as_array(y, "y"), self.labels)
+
+    def _need_classes(self, what: str) -> None:
+        if not self.task.has_classes:
+            raise FreeTicketsError(f"{what} classes, and {task_name(self.task)} has none")
+
+    def uncertainty(self, x: Any, batch_size: int = 256) -> Any:
+        """How unsure the ensemble is of each sample, and why: for classes an `Uncertainty`."""
         parts = [
-            Uncertainty.of(members, self.combine(members))
-            for members in self._member_log_probas(x, batch_size)
+            self.task.uncertainty(members, self.combine(members))
+            for members in self._member_predictions(x, batch_size)
         ]
-        names = [field.name for field in fields(Uncertainty)]
-        return Uncertainty(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
+        names = [field.name for field in fields(parts[0])]
+        return type(parts[0])(*(np.concatenate([getattr(p, n) for p in parts]) for n in names))
 
     def batches(
         self, x: Any, batch_size: int = 256, *, normalised: bool = True
@@ -336,6 +324,7 @@ def load(
     device: str = "cpu",
     partial: bool = False,
     method: Method | None = None,
+    task: Task | str | None = None,
 ) -> Ensemble:
     """Loads the ensemble of a run folder, or of anything that `Ensemble.save` wrote.
 
@@ -346,6 +335,7 @@ def load(
         device: Where to predict.
         partial: Accept a run that has not collected all its tickets yet.
         method: The method that made it, if it is your own and not registered.
+        task: What was learned, if it is a task of your own: an object, or "module:Class".
     """
     folder = Path(folder)
     files = _ticket_files(folder)
@@ -368,7 +358,7 @@ def load(
             "a folder of its own"
         )
     build = bind(_create, {**info, "model": model}) if isinstance(model, str) else model
-    ensemble = Ensemble(tickets, build, device, method=method)
+    ensemble = Ensemble(tickets, build, device, task=task, method=method)
     calibration = _calibration_file(folder)
     if not calibration.exists():
         return ensemble
@@ -421,10 +411,5 @@ def _transformed(network: nn.Module, ticket: Ticket, method: Method | None) -> n
 
 def _create(info: Mapping[str, Any]) -> nn.Module:
     shape = tuple(info["input_shape"])
-    return create_model(info["model"], shape, len(info["classes"]), **info["model_options"])
-
-
-def _entropy(log_probs: Array) -> Array:
-    probs = np.exp(log_probs)
-    # A class that is ruled out adds nothing, where 0 x -inf would be NaN.
-    return -(probs * np.where(probs > 0, log_probs, 0.0)).sum(axis=-1)
+    outputs = info.get("outputs") or len(info["classes"])  # older tickets are of classes
+    return create_model(info["model"], shape, outputs, **info["model_options"])

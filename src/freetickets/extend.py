@@ -9,6 +9,7 @@ from .data.spec import DATASETS, DatasetSpec, OwnDataset
 from .methods import METHODS, Method
 from .models.names import MODELS
 from .sparsity.named import SCORES, SPARSE_METHODS, SparseParts
+from .tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -61,6 +62,11 @@ def register_dataset(spec: DatasetSpec, read: Callable[[str], tuple[Any, Any]]) 
 def register_explorer(name: str, parts: SparseParts) -> SparseParts:
     """Makes a way to explore known by a name, for `--explorer` and `Sparsifier.named`."""
     return SPARSE_METHODS.register(name, parts)
+
+
+def register_task(name: str, kind: type[Task]) -> type[Task]:
+    """Makes a task known by a name."""
+    return TASKS.register(name, kind)
 
 
 def register_score(name: str, score: Score | ScoreFunction) -> Score | ScoreFunction:

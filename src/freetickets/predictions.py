@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import metrics
 from .calibration import Temperature
-from .data.npz import read_arrays
+from .data.npz import read_arrays, read_headers
 from .errors import FreeTicketsError, NewerFileError
 from .reading import Allow, Count, Natural, damaged, read
 from .seal import parse_json, stamp, unstamp
 from .storage import write_atomic
+from .tasks import CLASSIFICATION, Task, stored_task
 
-SCORES = {"accuracy": metrics.accuracy, "nll": metrics.nll, "ece": metrics.ece}
-
+_LOG_PROBS = "log_probs"
 
 REMAKE = "remove it, or make it anew"  # a file of predictions that is damaged
 
@@ -40,6 +39,7 @@ class _Info:
 
     dataset: str
     combine: str
+    task: str | None = None
     kind: str | None = None
     method: str | None = None
     model: str | None = None
@@ -84,36 +84,51 @@ class Predictions:
     `info["parts"]` names them.
 
     Attributes:
-        log_probs: Log-probabilities (M, N, C) in float32, before any temperature.
-        labels: The truth, (N,); -1 where there is none, as for samples of no class.
+        outputs: What the members say, (M, N, ...), in float32: log-probabilities (M, N, C) before
+            any temperature, or what else the task stores.
+        labels: The truth, (N, ...); -1 where there is none, as for samples of no class.
         info: What made them: data set, method, model; and the ensemble's temperature, if any.
+        task: What they are for.
     """
 
-    log_probs: npt.NDArray[np.float32]
-    labels: npt.NDArray[np.int64]
+    outputs: npt.NDArray[np.float32]
+    labels: npt.NDArray[Any]
     info: dict[str, Any]
+    task: Task = CLASSIFICATION
 
     def save(self, path: Path) -> None:
         """Writes them as a compressed .npz."""
         buffer = io.BytesIO()
-        np.savez_compressed(
-            buffer,
-            log_probs=self.log_probs,
-            labels=self.labels,
-            info=np.array(json.dumps(stamp(self.info))),
-        )
+        arrays: dict[str, Any] = {
+            _array_name(self.task): self.outputs,
+            "labels": self.labels,
+            "info": np.array(json.dumps(stamp(self.info))),
+        }
+        np.savez_compressed(buffer, **arrays)
         write_atomic(path, buffer.getvalue())
 
     @classmethod
-    def load(cls, path: Path) -> Predictions:
-        """Reads what `save` wrote; nothing in the file can run code."""
+    def load(cls, path: Path, task: Task | str | None = None) -> Predictions:
+        """Reads what `save` wrote; nothing in the file can run code.
+
+        Args:
+            path: The file.
+            task: What the predictions are for, if it is a task of the user's own.
+        """
         if not path.exists():
             raise FreeTicketsError(f"no predictions at {path}: run evaluate first")
         with damaged(path, REMAKE):
-            log_probs, labels, text = read_arrays(path, "log_probs", "labels", "info")
+            (text,) = read_arrays(path, "info")
             info = _parse_info(text)
-            _check(log_probs, labels, len(info.get("parts") or "1"))
-            return cls(log_probs, labels, info)
+            if task is None and _LOG_PROBS in read_headers(path):
+                task = CLASSIFICATION  # log-probabilities are that, whatever task has stored them
+            known = stored_task(info, task)
+            outputs, labels = read_arrays(path, _array_name(known), "labels")
+            known.check_saved(outputs, labels)
+            parts = len(info.get("parts") or "1")
+            if len(labels) % parts:
+                raise ValueError(f"{len(labels)} samples in {parts} parts")
+            return cls(outputs, labels, info, known)
 
     @property
     def parts(self) -> list[Predictions]:
@@ -122,22 +137,22 @@ class Predictions:
         if names is None:
             return [self]
         info = {key: value for key, value in self.info.items() if key != "parts"}
-        log_probs = np.split(self.log_probs, len(names), axis=1)
+        outputs = np.split(self.outputs, len(names), axis=1)
         labels = np.split(self.labels, len(names))
         return [
-            Predictions(logs, truth, {**info, "part": name})
-            for name, logs, truth in zip(names, log_probs, labels, strict=True)
+            Predictions(said, truth, {**info, "part": name}, self.task)
+            for name, said, truth in zip(names, outputs, labels, strict=True)
         ]
 
     def members(self) -> npt.NDArray[np.float64]:
-        """Log-probabilities of the members (M, N, C), at their temperatures if they have some."""
-        log_probs = self.log_probs.astype(np.float64)
+        """What the members say, (M, N, ...), at their temperatures if they have some."""
+        outputs = self.outputs.astype(np.float64)
         temperature = self._temperature
-        return log_probs if temperature is None else temperature.scale_members(log_probs)
+        return outputs if temperature is None else temperature.scale_members(outputs)
 
     def ensemble(self) -> npt.NDArray[np.float64]:
-        """Log-probabilities of the ensemble as if it were one member, (1, N, C)."""
-        combined = metrics.ensemble_log_probs(self.members(), self.info["combine"])
+        """What the ensemble says, as if it were one member, (1, N, ...)."""
+        combined = self.task.joined(self.members(), self.info["combine"])
         temperature = self._temperature
         scaled = combined if temperature is None else temperature.scale_ensemble(combined)
         return scaled[None]
@@ -149,14 +164,15 @@ class Predictions:
 
     def scores(self) -> dict[str, Any]:
         """Scores of each member, of their mean and of the ensemble, with stable keys."""
-        members = [_scores(member[None], self.labels) for member in self.members()]
-        mean = {name: float(np.mean([member[name] for member in members])) for name in SCORES}
+        measure = self.task.measure
+        members = [measure(member[None], self.labels) for member in self.members()]
+        mean = {key: float(np.mean([member[key] for member in members])) for key in members[0]}
         scores = {
             "dataset": self.info["dataset"],
             "samples": len(self.labels),
             "members": members,
             "member_mean": mean,
-            "ensemble": _scores(self.ensemble(), self.labels),
+            "ensemble": measure(self.ensemble(), self.labels),
         }
         saved = self.info.get("temperature")
         return scores if saved is None else {**scores, "temperature": saved}
@@ -166,7 +182,7 @@ class Predictions:
         info = {key: value for key, value in self.info.items() if key != "temperature"}
         if temperature is not None:
             info["temperature"] = temperature.as_dict()
-        return Predictions(self.log_probs[list(members)], self.labels, info)
+        return Predictions(self.outputs[list(members)], self.labels, info, self.task)
 
 
 def read_info(path: Path) -> dict[str, Any] | None:
@@ -196,18 +212,6 @@ def _parse_info(text: Any) -> dict[str, Any]:
     return unstamp(info)
 
 
-def _check(log_probs: npt.NDArray[Any], labels: npt.NDArray[Any], parts: int) -> None:
-    if log_probs.ndim != 3 or labels.shape != log_probs.shape[1:2]:
-        raise ValueError(f"predictions {log_probs.shape} of labels {labels.shape}")
-    if log_probs.dtype.kind != "f" or labels.dtype.kind not in "iu":
-        raise ValueError(f"predictions are {log_probs.dtype}, labels {labels.dtype}")
-    if not (log_probs < np.inf).all():  # minus infinity is what a class may get
-        raise ValueError("log-probabilities that are no numbers")
-    if labels.size and not -1 <= labels.min() <= labels.max() < log_probs.shape[2]:
-        raise ValueError(f"labels from {labels.min()} to {labels.max()}")
-    if len(labels) % parts:
-        raise ValueError(f"{len(labels)} samples in {parts} parts")
-
-
-def _scores(log_probs: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> dict[str, float]:
-    return {name: score(log_probs, labels) for name, score in SCORES.items()}
+def _array_name(task: Task) -> str:
+    """What the array of predictions is called in a file."""
+    return _LOG_PROBS if task.has_classes else "outputs"

@@ -31,6 +31,9 @@ class _Info:
     combine: str = ""
     input_shape: tuple[Count, ...] = ()
     classes: tuple[str, ...] = ()
+    task: str = "classification"
+    task_options: dict[str, Any] = field(default_factory=dict)
+    outputs: Count | None = None
     mean: tuple[float, ...] = ()
     std: tuple[Positive, ...] = ()
     dataset: str = ""

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 
 import numpy as np
 import pytest
 
 from freetickets.cli import main
 from freetickets.evaluation import Predictions
-from freetickets.report import Row
+from freetickets.report import make_rows, read_runs
 
 from ..report.fake_runs import FAKES, write_fake
 
@@ -38,7 +37,7 @@ def test_json_has_stable_keys(folders, capsys):
     answer = answer_of(capsys, *folders)
     assert list(answer) == ["reference", "rows", "differences"]
     assert answer["reference"] == "dense"
-    assert list(answer["rows"][0]) == [field.name for field in fields(Row)]
+    assert list(answer["rows"][0]) == list(make_rows(read_runs(folders))[0].as_dict())
     for difference in answer["differences"]:
         assert list(difference) == ["run", "accuracy", "nll", "ece", "mcnemar"]
         assert list(difference["nll"]) == ["value", "low", "high", "p"]
@@ -96,7 +95,7 @@ def test_other_labels_of_equal_names_are_refused(tmp_path, folders, capsys):
     other = write_fake(tmp_path, FAKES[2], samples=300, rich=False)
     path = other / "predictions" / "cifar10.npz"
     saved = Predictions.load(path)
-    Predictions(saved.log_probs, np.roll(saved.labels, 1), saved.info).save(path)
+    Predictions(saved.outputs, np.roll(saved.labels, 1), saved.info).save(path)
     fails_with(capsys, [folders[0], other], "labels of dst differ", "report them apart")
 
 
@@ -109,7 +108,7 @@ def test_predictions_of_another_evaluation_are_refused(tmp_path, capsys):
     folder = write_fake(tmp_path, FAKES[2], samples=60, rich=False)
     path = folder / "predictions" / "cifar10.npz"
     saved = Predictions.load(path)
-    Predictions(saved.log_probs[:2], saved.labels, saved.info).save(path)
+    Predictions(saved.outputs[:2], saved.labels, saved.info).save(path)
     fails_with(capsys, [folder], "holds other predictions", f"evaluate {folder}")
 
 

@@ -30,9 +30,9 @@ def test_it_gives_what_train_printed(cli: Cli, trained: Any) -> None:
 def test_the_scores_are_those_of_the_saved_predictions(cli: Cli, trained: Any) -> None:
     scores = json.loads(cli("evaluate", trained.folder, "--json").out)
     saved = Predictions.load(trained.folder / "predictions" / "bars.npz")
-    assert saved.log_probs.shape == (2, 45, 3)
+    assert saved.outputs.shape == (2, 45, 3)
     assert scores.items() >= saved.scores().items()
-    right = np.exp(saved.log_probs.astype(float)).mean(0).argmax(-1) == saved.labels
+    right = np.exp(saved.outputs.astype(float)).mean(0).argmax(-1) == saved.labels
     assert scores["ensemble"]["accuracy"] == right.mean()
     assert scores["member_mean"]["nll"] == np.mean([member["nll"] for member in scores["members"]])
 

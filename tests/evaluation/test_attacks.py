@@ -29,7 +29,7 @@ ONE_NETWORK = [
 def accuracies(predictions: Predictions) -> np.ndarray:
     """Of each target (column) on the images made for each source (row)."""
     return np.array(
-        [(part.log_probs.argmax(-1) == part.labels).mean(-1) for part in predictions.parts]
+        [(part.outputs.argmax(-1) == part.labels).mean(-1) for part in predictions.parts]
     )
 
 
@@ -183,8 +183,8 @@ def test_each_part_is_what_all_members_say_of_one_members_images(
     ensemble: ft.Ensemble, test_set: Split
 ) -> None:
     found = attack_predictions(ensemble, test_set, batch_size=20)
-    assert found.log_probs.shape == (2, 2 * len(test_set), 3)
-    assert found.log_probs.dtype == np.float32
+    assert found.outputs.shape == (2, 2 * len(test_set), 3)
+    assert found.outputs.dtype == np.float32
     x = test_set.inputs.float() / 255
     mean, std = ensemble.info["mean"], ensemble.info["std"]
     for number, part in enumerate(found.parts):
@@ -193,7 +193,7 @@ def test_each_part_is_what_all_members_say_of_one_members_images(
         changed = perturb(ensemble.networks[number], x, test_set.labels, EPSILON, mean, std)
         inputs = (changed - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(std).view(-1, 1, 1)
         expected = ensemble.member_log_proba(inputs)
-        np.testing.assert_allclose(part.log_probs, expected, atol=2e-4)
+        np.testing.assert_allclose(part.outputs, expected, atol=2e-4)
 
 
 def test_the_file_says_what_the_attack_was(
@@ -240,7 +240,7 @@ def test_a_compiled_ensemble_is_attacked_by_its_own_gradients(
 ) -> None:
     plain = attack_predictions(ensemble, test_set)
     compiled = attack_predictions(ensemble.compile(), test_set)
-    np.testing.assert_allclose(compiled.log_probs, plain.log_probs, atol=2e-4)
+    np.testing.assert_allclose(compiled.outputs, plain.outputs, atol=2e-4)
 
 
 def test_one_member_is_attacked_by_itself(images_npz: Path, test_set: Split) -> None:
@@ -258,7 +258,7 @@ def test_members_of_one_network_are_attacked_by_their_own_outputs(
     ensemble = method.fit("cnn-4", str(images_npz), **SMALL)
     members, batch = len(ensemble), test_set.subset(range(16))
     found = attack_predictions(ensemble, batch, epsilon=0.1, batch_size=16)
-    assert found.log_probs.shape == (members, members * 16, 3)
+    assert found.outputs.shape == (members, members * 16, 3)
     (network,) = ensemble.networks
     mean, std = ensemble.info["mean"], ensemble.info["std"]
     x, labels = batch.inputs.float() / 255, batch.labels
@@ -267,10 +267,10 @@ def test_members_of_one_network_are_attacked_by_their_own_outputs(
         images.append(perturb(network, x, labels, 0.1, mean, std, member=member))
         inputs = (images[-1] - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(std).view(-1, 1, 1)
         expected = ensemble.member_log_proba(inputs, batch_size=16)
-        np.testing.assert_allclose(part.log_probs, expected, atol=2e-4)
+        np.testing.assert_allclose(part.outputs, expected, atol=2e-4)
         clean = ensemble.member_log_proba(batch, batch_size=16)[member]
         truth = np.arange(16), labels.numpy()
-        assert part.log_probs[member][truth].mean() < clean[truth].mean()
+        assert part.outputs[member][truth].mean() < clean[truth].mean()
     assert not torch.equal(images[0], images[1])
 
 
@@ -279,7 +279,7 @@ def test_saved_predictions_are_those_before_the_temperature(
 ) -> None:
     warm = ensemble.with_temperature(Temperature((3.0, 2.0), "members"))
     plain, scaled = (attack_predictions(each, test_set) for each in (ensemble, warm))
-    np.testing.assert_allclose(scaled.log_probs, plain.log_probs, atol=2e-4)
+    np.testing.assert_allclose(scaled.outputs, plain.outputs, atol=2e-4)
     assert scaled.parts[0].info["temperature"] == warm.temperature.as_dict()  # type: ignore
 
 

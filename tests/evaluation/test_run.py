@@ -32,8 +32,8 @@ def predictions() -> Predictions:
 def test_saved_predictions_come_back_exactly(predictions: Predictions, tmp_path: Path) -> None:
     predictions.save(tmp_path / "new" / "p.npz")
     loaded = Predictions.load(tmp_path / "new" / "p.npz")
-    assert np.array_equal(loaded.log_probs, predictions.log_probs)
-    assert loaded.log_probs.dtype == np.float32
+    assert np.array_equal(loaded.outputs, predictions.outputs)
+    assert loaded.outputs.dtype == np.float32
     assert np.array_equal(loaded.labels, predictions.labels)
     assert loaded.info == predictions.info
     assert loaded.scores() == predictions.scores()
@@ -41,7 +41,7 @@ def test_saved_predictions_come_back_exactly(predictions: Predictions, tmp_path:
 
 def test_scores_are_those_of_the_metrics(predictions: Predictions) -> None:
     scores = predictions.scores()
-    logs, labels = predictions.log_probs, predictions.labels
+    logs, labels = predictions.outputs, predictions.labels
     assert list(scores) == ["dataset", "samples", "members", "member_mean", "ensemble"]
     assert (scores["dataset"], scores["samples"]) == ("toy", 25)
     for name in ("accuracy", "nll", "ece"):
@@ -54,9 +54,9 @@ def test_scores_are_those_of_the_metrics(predictions: Predictions) -> None:
 
 def test_the_ensembles_scores_follow_the_rule_to_combine(predictions: Predictions) -> None:
     by_logits = Predictions(
-        predictions.log_probs, predictions.labels, {**predictions.info, "combine": "logits"}
+        predictions.outputs, predictions.labels, {**predictions.info, "combine": "logits"}
     )
-    mean = ft.metrics.ensemble_log_probs(predictions.log_probs, "logits")[None]
+    mean = ft.metrics.ensemble_log_probs(predictions.outputs, "logits")[None]
     expected = ft.metrics.nll(mean, predictions.labels)
     assert by_logits.scores()["ensemble"]["nll"] == pytest.approx(expected)
     assert by_logits.scores()["ensemble"]["nll"] != predictions.scores()["ensemble"]["nll"]
@@ -73,7 +73,7 @@ def test_scores_are_those_at_the_temperature_that_was_saved(
     scaled.save(tmp_path / "p.npz")
     scores = Predictions.load(tmp_path / "p.npz").scores()
     assert scores["temperature"] == temperature.as_dict()
-    expected = ft.metrics.nll(temperature.apply(predictions.log_probs), predictions.labels)
+    expected = ft.metrics.nll(temperature.apply(predictions.outputs), predictions.labels)
     assert scores["ensemble"]["nll"] == pytest.approx(expected)
     assert scores["ensemble"]["nll"] != predictions.scores()["ensemble"]["nll"]
     members_are_the_same = scores["members"] == predictions.scores()["members"]
@@ -87,7 +87,7 @@ def test_some_of_the_members_are_scored_as_if_there_were_no_others(
     part = predictions.adjusted([2, 0], None).scores()
     every = predictions.scores()
     assert part["members"] == [every["members"][2], every["members"][0]]
-    expected = ft.metrics.nll(predictions.log_probs[[2, 0]], predictions.labels)
+    expected = ft.metrics.nll(predictions.outputs[[2, 0]], predictions.labels)
     assert part["ensemble"]["nll"] == pytest.approx(expected)
 
 
@@ -106,7 +106,7 @@ def test_damaged_predictions_are_named_and_never_read_as_others(
                 found: Any = Predictions.load(tmp_path / "bad.npz")
             except FreeTicketsError:
                 continue
-            assert np.array_equal(found.log_probs, predictions.log_probs)  # a date in the zip, say
+            assert np.array_equal(found.outputs, predictions.outputs)  # a date in the zip, say
             assert np.array_equal(found.labels, predictions.labels)
             assert found.info == predictions.info
 
@@ -123,7 +123,7 @@ def test_a_run_is_evaluated_on_its_own_test_set(images_npz: Path, tmp_path: Path
     test = np.load(images_npz)
     assert np.array_equal(saved.labels, test["y_test"])
     expected = ensemble.member_log_proba(test["x_test"][:, None])
-    np.testing.assert_allclose(saved.log_probs, expected, atol=1e-5)
+    np.testing.assert_allclose(saved.outputs, expected, atol=1e-5)
     assert scores.items() >= saved.scores().items()
     assert summarise(tmp_path) == scores
     assert saved.info.items() >= {"split": "test", "method": "dst", "model": "mlp-8"}.items()
@@ -136,7 +136,7 @@ def test_saved_predictions_of_a_calibrated_ensemble_are_those_before_its_tempera
     ensemble = ft.Dense().fit("mlp-8", str(images_npz), **SMALL)
     warm = ensemble.with_temperature(Temperature((3.0,), "members"))
     raw, scaled = (predict_dataset(each, str(images_npz)) for each in (ensemble, warm))
-    assert np.array_equal(raw.log_probs, scaled.log_probs)
+    assert np.array_equal(raw.outputs, scaled.outputs)
     assert evaluate_run(tmp_path, warm).items() >= scaled.scores().items()
     test = np.load(images_npz)
     expected = ft.metrics.nll(warm.member_log_proba(test["x_test"][:, None]), test["y_test"])

@@ -67,7 +67,7 @@ def test_predictions_of_corrupted_images_are_those_of_the_ensemble(
     for severity, part in enumerate(saved.parts, start=1):
         changed = corruptions.corrupt(test["x_test"], "contrast", severity)
         expected = ensemble.member_log_proba(changed[:, None])
-        np.testing.assert_allclose(part.log_probs, expected, atol=1e-4)
+        np.testing.assert_allclose(part.outputs, expected, atol=1e-4)
         assert np.array_equal(part.labels, test["y_test"])
     found = scores["shift"]["bars-c"]
     assert found["types"] == ["gaussian_noise", "contrast"]
@@ -88,7 +88,7 @@ def test_a_corrupted_folder_below_the_data_root_is_preferred(
     assert saved.info["source"] == "folder"
     assert "frost" not in saved.info
     expected = ensemble.member_log_proba((test["x_test"] // 4)[:, None])
-    np.testing.assert_allclose(saved.parts[3].log_probs, expected, atol=1e-4)
+    np.testing.assert_allclose(saved.parts[3].outputs, expected, atol=1e-4)
     write_json(folder / "corruptions.json", {"frost": "files"})
     scores = evaluate_run(run_folder, ensemble, str(tmp_path), request=request)
     assert scores["shift"]["bars-c"]["frost"] == "files"
@@ -114,7 +114,7 @@ def test_ood_images_are_normalised_as_the_training_set_is(
     pixels = torch.from_numpy(np.load(strange))[:, None].float() / 255
     mean, std = (torch.tensor(ensemble.info[key]).view(1, -1, 1, 1) for key in ("mean", "std"))
     expected = ensemble.member_log_proba((pixels - mean) / std)
-    np.testing.assert_allclose(saved.log_probs, expected, atol=1e-4)
+    np.testing.assert_allclose(saved.outputs, expected, atol=1e-4)
     assert scores["ood"]["strange"]["samples"] == 9
 
 
@@ -337,7 +337,7 @@ def test_predicting_in_pieces_is_predicting_at_once(
     whole = Predictor(ensemble, 16).predict([images, images], {"dataset": "x"})
     monkeypatch.setattr("freetickets.evaluation.sets._AT_ONCE", 20)
     pieces = Predictor(ensemble, 16).predict([images, images], {"dataset": "x"})
-    assert np.array_equal(whole.log_probs, pieces.log_probs)
+    assert np.array_equal(whole.outputs, pieces.outputs)
     assert len(pieces.labels) == 100
 
 
@@ -481,6 +481,6 @@ def test_a_test_set_whose_numbers_are_damaged_is_predicted_again(
     evaluate_run(run_folder, ensemble)
     path = run_folder / "predictions" / "bars.npz"
     saved = Predictions.load(path)
-    Predictions(saved.log_probs[:, 1:], saved.labels, saved.info).save(path)
+    Predictions(saved.outputs[:, 1:], saved.labels, saved.info).save(path)
     evaluate_run(run_folder, ensemble, request=Request(ood=(str(strange),)))
     assert predicted == ["bars", "bars", "ood/strange"]

@@ -20,7 +20,7 @@ SEVERITIES = ["1", "2", "3", "4", "5"]
 
 
 def mean_probs(predictions: Predictions) -> Any:
-    return np.exp(predictions.log_probs.astype(float)).mean(0)
+    return np.exp(predictions.outputs.astype(float)).mean(0)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_the_test_set_alone_has_its_scores_more_of_them_and_the_diversity(
     probs = mean_probs(test)
     per_class = brier_score_loss(np.eye(4)[test.labels].ravel(), probs.ravel())
     assert scores["more"]["brier"] == pytest.approx(4 * per_class)
-    votes = test.log_probs.argmax(-1)
+    votes = test.outputs.argmax(-1)
     pairs = [(votes[i] != votes[j]).mean() for i in range(3) for j in range(i)]
     assert scores["diversity"]["disagreement"] == pytest.approx(np.mean(pairs))
     assert np.shape(scores["diversity"]["kl_matrix"]) == (3, 3)
@@ -172,7 +172,7 @@ def test_attacks_are_scored_by_source_and_target_and_beside_the_clean_accuracy(
     for k, part in enumerate(attacked.parts):
         assert found["ensemble"][k] == (mean_probs(part).argmax(-1) == part.labels).mean()
         for m in range(3):
-            hits = part.log_probs[m].argmax(-1) == part.labels
+            hits = part.outputs[m].argmax(-1) == part.labels
             assert found["transfer"][k][m] == hits.mean()
     assert found["min"] == min(found["ensemble"])
     assert found["max"] == max(found["ensemble"])
@@ -199,7 +199,7 @@ def test_natural_sets_are_scored_among_all_classes_and_among_theirs(
     saved.save(folder / "predictions" / "imagenet-a.npz")
     found = summarise(folder)["natural"]["imagenet-a"]
     assert found["1000-way"]["accuracy"] == (mean_probs(saved).argmax(-1) == labels).mean()
-    few = np.exp(saved.log_probs.astype(float))[..., [1, 3]]
+    few = np.exp(saved.outputs.astype(float))[..., [1, 3]]
     few = (few / few.sum(-1, keepdims=True)).mean(0)  # each member for itself, then the mean
     assert found["200-way"]["accuracy"] == (few.argmax(-1) == (labels == 3)).mean()
     expected = -np.log(few[np.arange(30), (labels == 3).astype(int)]).mean()

@@ -27,7 +27,7 @@ def predictions(rng: np.random.Generator, members: int, samples: int, classes: i
 
 def changed(saved: Predictions, count: int, parts: int, **info: object) -> Predictions:
     rng = np.random.default_rng(len(str(info)))
-    members, _, classes = saved.log_probs.shape
+    members, _, classes = saved.outputs.shape
     logits = rng.normal(size=(members, parts * count, classes)) * 3
     logs = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
     labels = np.tile(saved.labels[:count], parts)
@@ -97,11 +97,11 @@ def test_one_image_is_as_the_predictions_have_it(run: Path) -> None:
     saved = Predictions.load(run / "predictions" / "x.npz")
     found = Answers.collect(run)
     member, image = 1, 17
-    logs = saved.log_probs[member, image].astype(np.float64)
+    logs = saved.outputs[member, image].astype(np.float64)
     assert found.predicted[member, image] == logs.argmax()
     assert found.confidence[member, image] == pytest.approx(np.exp(logs.max()))
     assert found.log_likelihood[member, image] == pytest.approx(logs[saved.labels[image]])
-    mean = np.exp(saved.log_probs[:, image].astype(np.float64)).mean(axis=0)
+    mean = np.exp(saved.outputs[:, image].astype(np.float64)).mean(axis=0)
     assert found.confidence[-1, image] == pytest.approx(mean.max())
     assert found.log_likelihood[-1, image] == pytest.approx(np.log(mean[saved.labels[image]]))
 

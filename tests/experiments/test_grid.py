@@ -93,7 +93,7 @@ def test_trainings_of_a_cell_become_an_ensemble_without_another_training(
     assert runner.run_all(tasks, CellProgress(quiet=True)) == {}
     results = Results.load(runner.folder)
     logs = [
-        Predictions.load(next(path.glob("predictions/*.npz"))).log_probs[0].astype(np.float64)
+        Predictions.load(next(path.glob("predictions/*.npz"))).outputs[0].astype(np.float64)
         for path in sorted((runner.folder / "cells" / "dense").iterdir())
     ]
     both = results.records["both", 0]

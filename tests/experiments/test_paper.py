@@ -27,6 +27,7 @@ from freetickets.experiments import (
 from freetickets.methods import DST, EDST, METHODS, Setting, get_recipe
 from freetickets.metrics.shift import CORRUPTION_SETS
 from freetickets.report import Row as ReportRow
+from freetickets.tasks import CLASSIFICATION
 from freetickets.training.job import Job
 from freetickets.training.ledger import Ledger
 
@@ -104,7 +105,9 @@ def test_needs_are_what_evaluate_knows() -> None:
 
 def test_columns_of_a_run_are_those_of_the_report() -> None:
     words = {"run", "folder", "method", "description", "kind", "model", "dataset", "corruptions"}
-    numbers = {field.name for field in dataclasses.fields(ReportRow)} - words - {"samples"}
+    fields = {field.name for field in dataclasses.fields(ReportRow)} - {"samples", "scores"}
+    keys = {score.key for score in CLASSIFICATION.scores}
+    numbers = (fields - words) | keys | {f"member_{key}" for key in keys}
     assert all(map(is_column, numbers))
     used = {column for experiment in ALL.values() for column in experiment.columns}
     assert {column for column in used if "." not in column} <= numbers

@@ -196,10 +196,10 @@ def test_measure_scores_the_first_members_by_brute_force(run):
     assert "ood" not in two
     one = found["first"]["1"]
     assert "kl" not in one
-    novelty = [1 - np.exp(each.log_probs[0].astype(float)).max(-1) for each in (test, outside)]
+    novelty = [1 - np.exp(each.outputs[0].astype(float)).max(-1) for each in (test, outside)]
     auroc = np.mean(novelty[1][:, None] > novelty[0])
     assert one["ood"]["svhn"]["max_probability"]["auroc"] == pytest.approx(auroc)
-    right = [np.mean(part.log_probs[0].argmax(-1) == labels) for part in attack.parts]
+    right = [np.mean(part.outputs[0].argmax(-1) == labels) for part in attack.parts]
     assert one["attacks"]["fgsm"]["min"] == pytest.approx(min(right))
     assert one["attacks"]["fgsm"]["ensemble"] == pytest.approx(right)
     assert found["metrics"]["dataset"] == "cifar10.npz"

@@ -84,7 +84,7 @@ def test_predictions_that_are_no_numbers_are_refused(
     shutil.copytree(peaceful(), run)
     path = run / "predictions" / "bars.npz"
     found = Predictions.load(path)
-    found.log_probs[0, 3, 1] = value
+    found.outputs[0, 3, 1] = value
     found.save(path)
     more = {
         "report": ["-o", tmp_path / "report.html"],

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 from scipy.stats import entropy
 
-from freetickets.ensemble import Uncertainty
 from freetickets.errors import FreeTicketsError
 from freetickets.metrics import NOVELTY_SCORES, novelty
+from freetickets.metrics.uncertainty import Uncertainty
 
 
 @settings(max_examples=40, deadline=None)

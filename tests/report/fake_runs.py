@@ -121,7 +121,7 @@ def _more(predictions: Predictions) -> dict[str, Any]:
 
 
 def _pairs(predictions: Predictions) -> dict[str, Any]:
-    members, size = predictions.members(), len(predictions.log_probs)
+    members, size = predictions.members(), len(predictions.outputs)
     draw = np.random.default_rng(3)
     features = []
     for depth, layer in enumerate(LAYERS):
@@ -318,7 +318,7 @@ def _write_trajectory(folder: Path, fake: Fake, classes: int, samples: int = 40)
         run = 1 if fake.method == "edst" else ticket
         first = 10 * (ticket - 1) if fake.method == "edst" else 0
         for step in range(1, 11):
-            end = _predict(fake, samples, classes, step / 10, stream=step).log_probs[ticket - 1]
+            end = _predict(fake, samples, classes, step / 10, stream=step).outputs[ticket - 1]
             number = first + step
             info = {
                 "kind": "trajectory",

@@ -63,7 +63,7 @@ def test_parts_that_are_not_known_are_no_damage(change):
 
 def test_null_stands_for_what_is_no_number(change):
     run = change(["ensemble", "nll"], None)
-    assert math.isnan(run.ensemble.nll)
+    assert math.isnan(run.ensemble["nll"])
     run = change(["shift", "cifar10-c", "nll"], [[None] * 5] * 19)
     assert np.isnan(run.results.shift["cifar10-c"].nll).all()
 

@@ -45,7 +45,7 @@ def test_differences_are_between_the_rows_of_the_main_table(comparison, full_run
     for run, row in zip(full_runs[1:], rows, strict=True):
         gaps = [row[1], row[5], row[9]]
         ours, base = run.ensemble, full_runs[0].ensemble
-        expected = [ours.accuracy - base.accuracy, ours.nll - base.nll, ours.ece - base.ece]
+        expected = [ours[key] - base[key] for key in ("accuracy", "nll", "ece")]
         assert gaps == pytest.approx(expected)
 
 

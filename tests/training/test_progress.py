@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from freetickets.tasks import CLASSIFICATION
 from freetickets.training.progress import Reporter
 from freetickets.training.state import Clock
 
@@ -29,7 +30,7 @@ def test_the_line_of_an_epoch_fits_into_100_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, values: dict[str, object]
 ) -> None:
     monkeypatch.setattr(Clock, "seconds_left", 99 * 3600 + 3599)
-    Reporter().epoch(row(**values), Clock(90, 200))
+    Reporter().epoch(row(**values), Clock(90, 200), CLASSIFICATION.running)
     (line,) = capsys.readouterr().err.splitlines()
     assert len(line) <= 100
     assert line.startswith("[ 45%] run 1")

@@ -18,7 +18,7 @@ from freetickets.methods import Method
 from freetickets.seeds import derive
 from freetickets.sparsity.distribution import allocate
 from freetickets.training.session import Session
-from freetickets.training.state import Score
+from freetickets.training.state import Validation
 from freetickets.training.trainer import Trainer
 
 Features = tuple[Tensor, Tensor]
@@ -448,7 +448,7 @@ def test_paper_collects_no_network_before_it_is_pruned(
     wide: Features, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([0.9, 0.8, 0.7, 0.6])  # each epoch is worse than the one before
-    monkeypatch.setattr(Trainer, "_validate", lambda *_: Score(1.0, next(scores)))
+    monkeypatch.setattr(Trainer, "_validate", lambda *_: Validation(1.0, next(scores)))
     method = ft.DST(tickets=1, explorer="gmp", interval=2)
     (ticket,) = method.fit("mlp-32", wide, preset="paper", **SMALL).tickets
     assert ticket.info["validation_accuracy"] == 0.7  # pruned at three quarters, after epoch 3

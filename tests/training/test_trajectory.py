@@ -107,8 +107,8 @@ def test_a_checkpoint_is_stored_every_so_many_epochs_and_at_each_ticket(
         assert (point.run, point.ticket) == (1, 1 if point.step <= tickets[0] else 2)
         assert point.phase.startswith(("explore", "refine"))
     saved = Predictions.load(tmp_path / "4" / "trajectory" / "1-24.npz")
-    assert saved.log_probs.shape == (1, 45, 3)
-    assert saved.log_probs.dtype == np.float32
+    assert saved.outputs.shape == (1, 45, 3)
+    assert saved.outputs.dtype == np.float32
     assert saved.info["kind"] == "trajectory"
     assert saved.info["samples"] == list(range(45))
     assert saved.info["collected"] is (24 in tickets)

@@ -22,7 +22,7 @@ from ..training.checkpoint import Checkpoints
 from ..training.compute import Compute
 from ..training.folder import plan_fingerprint
 from ..training.job import Job
-from ..training.log import LogRow
+from ..training.log import columns
 from ..training.options import TrainingOptions
 from ..training.session import Session
 from ..training.state import State
@@ -94,7 +94,7 @@ class Training:
             step=self._last_step,
             tickets=self._plan.tickets - 1,
             best=best.pack(),
-            rows=[dict.fromkeys(LogRow.__dataclass_fields__, 1 / 3)] * math.ceil(run.epochs),
+            rows=[dict.fromkeys(columns("accuracy"), 1 / 3)] * math.ceil(run.epochs),
         )
 
     def step(self) -> None:

@@ -28,9 +28,10 @@ def run(parsed: argparse.Namespace) -> None:
     reference = find_reference(runs, parsed.reference)
     rows = make_rows(runs)
     if not parsed.json:
-        print_comparison(rows)
+        print_comparison(rows, runs[0].task.scores)
     found = {}
-    if reference.has_predictions and len(runs) > 1:
+    comparable = reference.task.has_classes
+    if comparable and reference.has_predictions and len(runs) > 1:
         base, labels = reference.load_ensemble(), reference.load_predictions().labels
         found = {
             run.name: differences(run.load_ensemble(), base, labels)
@@ -40,7 +41,7 @@ def run(parsed: argparse.Namespace) -> None:
     if parsed.json:
         answer = {
             "reference": reference.name,
-            "rows": list(map(asdict, rows)),
+            "rows": [row.as_dict() for row in rows],
             "differences": [
                 {
                     "run": name,
@@ -53,5 +54,7 @@ def run(parsed: argparse.Namespace) -> None:
         print(json.dumps(without_nan(answer), indent=2))
     elif found:
         print_differences(reference.name, found)
+    elif not comparable:
+        print(f"no differences to show: they are computed for classes, not for {runs[0].task.name}")
     elif len(runs) > 1:
         print("no differences to show: run evaluate for each run first, to save its predictions")

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ..report import Column, Differences, Row
+    from ..tasks import Score
 
 _WIDTH = 100
 _NAMES_WIDTH = 44  # at most, of the two columns that may wrap
@@ -16,7 +17,7 @@ _STYLES = {"": "", "best": "bold", "second": "bold blue"}
 _FORMS = {"accuracy": "+.2%", "nll": "+.4f", "ece": "+.4f"}
 
 
-def print_comparison(rows: Sequence[Row]) -> None:
+def print_comparison(rows: Sequence[Row], scores: Sequence[Score]) -> None:
     """Prints the main columns of the comparison, as many as leave room for the names."""
     from rich.text import Text
 
@@ -30,7 +31,7 @@ def print_comparison(rows: Sequence[Row]) -> None:
     for name in ("run", "method"):
         table.add_column(name, vertical="bottom", overflow="fold")
     names = sum(max(map(len, column)) + 2 for column in zip(*lines, strict=True))
-    for column in _columns_within(console.width - min(names, _NAMES_WIDTH), rows):
+    for column in _columns_within(console.width - min(names, _NAMES_WIDTH), rows, scores):
         table.add_column(column.short or "", justify="right", vertical="bottom", no_wrap=True)
         for row, line in zip(rows, lines, strict=True):
             line.append(Text(column.text(row), style=_STYLES[mark_of(row, column, rows)]))
@@ -80,11 +81,11 @@ def _table(title: str) -> Any:
     return Table(title=Text(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
 
 
-def _columns_within(width: int, rows: Sequence[Row]) -> list[Column]:
+def _columns_within(width: int, rows: Sequence[Row], scores: Sequence[Score]) -> list[Column]:
     """The main columns as far as they fit; those that weigh least are the first to have room."""
-    from ..report import COLUMNS, MORE_COLUMNS, columns_of
+    from ..report import columns_of, main_columns, more_columns
 
-    columns = columns_of(rows, [*COLUMNS, *MORE_COLUMNS])
+    columns = columns_of(rows, [*main_columns(scores), *more_columns(scores)])
     shown = [column for column in columns if column.short is not None]
     fitting = []
     for column in sorted(shown, key=lambda column: column.weight):

@@ -25,6 +25,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
     parser.add_argument("--data-dir", help="folder of the data sets")
     parser.add_argument("--model", metavar="MODULE:FUNCTION", help="factory of your own model")
+    parser.add_argument("--task", metavar="MODULE:CLASS", help="task of your own")
     parser.add_argument(
         "-b",
         "--batch-size",
@@ -128,7 +129,7 @@ def _predict(parsed: argparse.Namespace) -> dict[str, Any]:
     from ..progress import WorkProgress
 
     folder = Path(parsed.run_folder)
-    ensemble = load(folder, parsed.model, device=parsed.device)
+    ensemble = load(folder, parsed.model, device=parsed.device, task=parsed.task)
     options = parsed.data_dir, parsed.batch_size
     adjusted = None
     if parsed.select is not None or parsed.temperature is not None:
@@ -163,7 +164,7 @@ def _from_saved(parsed: argparse.Namespace) -> dict[str, Any]:
     from ..storage import write_json
 
     folder = Path(parsed.run_folder)
-    scores = summarise(folder, tell=WorkProgress(quiet=parsed.quiet).warn)
+    scores = summarise(folder, tell=WorkProgress(quiet=parsed.quiet).warn, task=parsed.task)
     write_json(folder / "metrics.json", scores)
     return scores
 

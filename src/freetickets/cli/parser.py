@@ -21,7 +21,7 @@ from ..sparsity.named import SCORES, SPARSE_METHODS
 from . import bench, compare, corrupt, evaluate, lists, plan, predict, report, reproduce, train
 
 _SHORT = {"batch_size": "-b", "workers": "-j", "output": "-o"}
-_NOT_FLAGS = ("method", "options", "model_options")
+_NOT_FLAGS = ("method", "options", "model_options", "task_options")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -23,7 +23,7 @@ def run(parsed: argparse.Namespace) -> None:
 
     config = config_from(parsed)
     check_name(config.model)
-    spec = get_spec(config.dataset, config.data_dir, config.image_size)
+    spec = get_spec(config.dataset, config.data_dir, config.image_size, config.make_task())
     config = config.resolved(spec)
 
     from .. import data

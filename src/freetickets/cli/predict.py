@@ -1,4 +1,4 @@
-"""Predict the class, probability and uncertainty of images or arrays.
+"""Predict images or arrays: the class, its probability, and how unsure that is.
 
 freetickets predict runs/edst photo.png folder/ images.npy > predictions.csv
 """
@@ -13,14 +13,12 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..data import Split
     from ..ensemble import Ensemble
     from ..progress import WorkProgress
-
-COLUMNS = ("input", "class", "probability", "total", "aleatoric", "epistemic")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +30,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--output", "-o", metavar="FILE", help="write to a file instead of the terminal"
     )
     parser.add_argument("--model", metavar="MODULE:FUNCTION", help="factory of your own model")
+    parser.add_argument("--task", metavar="MODULE:CLASS", help="task of your own")
     parser.add_argument(
         "-b",
         "--batch-size",
@@ -50,7 +49,7 @@ def run(parsed: argparse.Namespace) -> None:
     from ..progress import WorkProgress
     from ..storage import write_atomic
 
-    ensemble = load(parsed.run_folder, parsed.model, device=parsed.device)
+    ensemble = load(parsed.run_folder, parsed.model, device=parsed.device, task=parsed.task)
     files = list_images(parsed.inputs)
     batches = read_inputs(
         files, tuple(ensemble.info["input_shape"]), parsed.resize, max(1, parsed.batch_size)
@@ -73,34 +72,32 @@ def _predict(
     batch_size: int,
     progress: WorkProgress,
 ) -> Iterator[dict[str, object]]:
-    import numpy as np
-
-    from ..ensemble import Uncertainty
-
+    task = ensemble.task
     for names, inputs in batches:
-        log_probs = ensemble.member_log_proba(inputs, batch_size)
-        prediction = ensemble.combine(log_probs)
-        probs = np.exp(prediction)[:, : len(ensemble.classes)]
-        unsure = Uncertainty.of(log_probs, prediction)
+        members = ensemble.member_predictions(inputs, batch_size)
+        prediction = ensemble.combine(members)
+        unsure = vars(task.uncertainty(members, prediction))
+        columns = {**task.columns(prediction, ensemble.labels), **unsure}
         for i, name in enumerate(names):
-            yield {
-                "input": name,
-                "class": ensemble.classes[probs[i].argmax()],
-                "probability": round(float(probs[i].max()), 6),
-                "total": round(float(unsure.total[i]), 6),
-                "aleatoric": round(float(unsure.aleatoric[i]), 6),
-                "epistemic": round(float(unsure.epistemic[i]), 6),
-            }
+            row = {title: _plain(values[i].tolist()) for title, values in columns.items()}
+            yield {"input": name, **row}
         progress.advance(len(names))
+
+
+def _plain(value: Any) -> Any:
+    """Words as they are, a number with few digits, several numbers as a list."""
+    if isinstance(value, list):
+        return _plain(value[0]) if len(value) == 1 else list(map(_plain, value))
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def _csv_lines(rows: Iterator[dict[str, object]]) -> Iterator[str]:
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.writer(text, lineterminator="\n")
     for number, row in enumerate(rows):
         if number == 0:  # not before: what fails at once prints nothing
-            writer.writeheader()
-        writer.writerow(row)
+            writer.writerow(row)
+        writer.writerow(row.values())
         yield text.getvalue()
         text.seek(0)
         text.truncate()

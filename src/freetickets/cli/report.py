@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 
@@ -56,13 +55,17 @@ def run(parsed: argparse.Namespace) -> None:
     find_reference(runs, parsed.reference)
     rows = make_rows(runs)
     if not parsed.json:
-        print_comparison(rows)
+        print_comparison(rows, runs[0].task.scores)
     page = comparison_page(runs, parsed.reference)
     tables = Path(parsed.tables or output.with_name(f"{output.stem}-tables"))
     write_atomic(output, page.html().encode())
     write_tables(page, tables)
     if parsed.json:
-        answer = {"output": str(output), "tables": str(tables), "rows": list(map(asdict, rows))}
+        answer = {
+            "output": str(output),
+            "tables": str(tables),
+            "rows": [row.as_dict() for row in rows],
+        }
         print(json.dumps(without_nan(answer), indent=2))
     else:
         print(f"saved in {output}, tables in {tables}")

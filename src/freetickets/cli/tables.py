@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -10,24 +10,33 @@ from rich.table import Table
 
 from ..config import Config
 from ..data import DatasetSpec
+from ..evaluation.results import MainScores
 from ..methods import PRESETS
+from ..reading import Allow, read
+from ..tasks import CLASSIFICATION, Score
 from ..training.ledger import Ledger
+
+_OF_CLASSES = CLASSIFICATION.scores
+_TITLES = [score.title for score in _OF_CLASSES]
 
 
 def print_scores(scores: Mapping[str, Any]) -> None:
     """Prints the scores of the members, of their mean and of the ensemble."""
     table = Table(title=f"{scores['dataset']}, {scores['samples']:,} test samples")
-    for column in ("", "accuracy", "NLL", "ECE"):
-        table.add_column(column, justify="left" if not column else "right")
+    table.add_column("")
+    main: MainScores = read(MainScores, scores, allow=Allow.RECORD)
+    shown = main.task.scores
+    for score in shown:
+        table.add_column(score.title, justify="right")
     several = len(scores["members"]) > 1
     for number, row in enumerate(scores["members"], start=1):
-        table.add_row(f"member {number}", *_cells(row))
+        table.add_row(f"member {number}", *_cells(row, shown))
     if several:
-        table.add_row("member mean", *_cells(scores["member_mean"]), end_section=True)
-        table.add_row("ensemble", *_cells(scores["ensemble"]), style="bold")
+        table.add_row("member mean", *_cells(scores["member_mean"], shown), end_section=True)
+        table.add_row("ensemble", *_cells(scores["ensemble"], shown), style="bold")
     adjusted = scores.get("adjusted")
     if adjusted:
-        table.add_row("adjusted", *_cells(adjusted["ensemble"]), style="bold")
+        table.add_row("adjusted", *_cells(adjusted["ensemble"], shown), style="bold")
     _print(table)
     if adjusted:
         chosen = f"members {', '.join(map(str, adjusted['chosen']))}"
@@ -52,7 +61,7 @@ def _corruption_tables(shift: Mapping[str, Any]) -> Iterator[Table]:
     for name, part in shift.items():
         frost = ", synthetic frost" if part.get("frost") == "synthetic" else ""
         title = f"{name}: {part['source']}{frost}, {part['samples']:,} samples each"
-        table = _table(title, "mean of", "accuracy", "NLL", "ECE", "ECE pooled")
+        table = _table(title, "mean of", *_TITLES, "ECE pooled")
         for chosen, row in part["means"].items():
             name = _count(len(part["types"]), "type") if chosen == "given" else chosen
             table.add_row(name, *_cells(row), _number(row["ece_pooled"]))
@@ -60,7 +69,7 @@ def _corruption_tables(shift: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def _natural_table(natural: Mapping[str, Any]) -> Table:
-    table = _table("natural shift", "", "classes", "accuracy", "NLL", "ECE")
+    table = _table("natural shift", "", "classes", *_TITLES)
     for name, ways in natural.items():
         for way, row in ways.items():
             table.add_row(name, way, *_cells(row))
@@ -170,8 +179,8 @@ def _temperature(saved: Mapping[str, Any] | None) -> str:
     return f"temperature {values} ({saved['scope']})"
 
 
-def _cells(row: Mapping[str, float | None]) -> list[str]:
-    return [f"{row['accuracy']:.2%}", _number(row["nll"]), _number(row["ece"])]
+def _cells(row: Mapping[str, float | None], shown: Iterable[Score] = _OF_CLASSES) -> list[str]:
+    return [score.text(row[score.key]) for score in shown]
 
 
 def _print(table: Table) -> None:

@@ -35,7 +35,7 @@ def run(parsed: argparse.Namespace) -> None:
     launcher = launcher_from(parsed)
     config = config_from(parsed)
     check_name(config.model)
-    spec = get_spec(config.dataset, config.data_dir, config.image_size)
+    spec = get_spec(config.dataset, config.data_dir, config.image_size, config.make_task())
     config = config.resolved(spec)
     if config.output is None:
         output = f"runs/{config.method}-{Path(spec.name).stem}-{config.seed}"
@@ -71,9 +71,8 @@ def run(parsed: argparse.Namespace) -> None:
             imports = [word for module in parsed.imports for word in ("--import", module)]
             parts.train_in_parts(job, launcher or local(1), reporter, imports)
         tickets = job.train(reporter)
-        scores = evaluate_run(
-            folder, Ensemble(tickets, job.build, method=job.method), config.data_dir
-        )
+        ensemble = Ensemble(tickets, job.build, method=job.method, task=job.task)
+        scores = evaluate_run(folder, ensemble, config.data_dir)
         ledger = read_json(folder / "ledger.json")
     if parsed.json:
         print(json.dumps({"output": str(folder), "scores": scores, "ledger": ledger}, indent=2))

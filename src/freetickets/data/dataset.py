@@ -18,8 +18,9 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from ..errors import FreeTicketsError
 from ..seeds import derive
+from ..tasks import CLASSIFICATION, Task
+from ..tasks.labels import Classes
 from .inputs import as_array, as_inputs, as_numbers, as_tensor
-from .labels import Classes, as_labels
 
 _TWICE = 4  # samples that are read again, to see whether they are the same
 
@@ -31,10 +32,11 @@ class DatasetSplit:
     Attributes:
         dataset: Gives pairs (input, label), all inputs of one shape.
         indices: Which of its samples, int64 (N,).
-        labels: int64 (N,), as they were when the dataset was first read.
+        labels: As networks learn them, (N, ...), when the dataset was first read.
         shape: The shape of one input; empty before that is known.
         dtype: uint8 for images, float32, or int64 for token ids; None before that is known.
-        classes: What its labels mean; None if they are not looked at.
+        classes: Those that its labels name; None if labels are not looked at.
+        task: What its labels are for.
         digest: Of all that the whole dataset holds, once that has been read.
     """
 
@@ -44,6 +46,7 @@ class DatasetSplit:
     shape: tuple[int, ...] = ()
     dtype: torch.dtype | None = None
     classes: Classes | None = None
+    task: Task = CLASSIFICATION
     digest: str = ""
 
     @classmethod
@@ -71,10 +74,10 @@ class DatasetSplit:
         return replace(self, indices=self.indices[chosen], labels=self.labels[chosen])
 
     def encode(self, labels: list[Any]) -> torch.Tensor:
-        """Return labels as the dataset gives them as int64 (N,)."""
+        """Return labels as the dataset gives them as networks learn them."""
         if self.classes is None:
             return torch.zeros(len(labels), dtype=torch.int64)
-        return as_tensor(self.classes.encode(as_labels(labels)))
+        return as_tensor(self.task.targets(as_array(labels, "y"), self.classes))
 
     def check_repeatable(self) -> None:
         """Raise if reading the first samples once more gives others."""

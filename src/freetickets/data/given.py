@@ -11,10 +11,11 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from ..errors import FreeTicketsError
+from ..tasks import CLASSIFICATION, Task
+from ..tasks.labels import Classes
 from .batches import AnySplit
 from .dataset import DatasetSplit, SeededReader, plain_tensors, read_parts
 from .inputs import as_array, as_inputs, as_numbers, as_tensor
-from .labels import Classes, as_labels
 from .loading import load, load_validation
 from .spec import DatasetSpec, get_spec
 from .split import Split
@@ -23,7 +24,11 @@ _AT_ONCE = 256  # samples of a Dataset that are held at a time, when it is first
 
 
 def training_data(
-    data: Any, data_dir: str | None = None, image_size: int | None = None, workers: int = 0
+    data: Any,
+    data_dir: str | None = None,
+    image_size: int | None = None,
+    workers: int = 0,
+    task: Task | None = None,
 ) -> tuple[DatasetSpec, Callable[[], AnySplit]]:
     """Return what is known of training data, and what reads it.
 
@@ -33,6 +38,7 @@ def training_data(
         data_dir: Where data sets lie.
         image_size: Side of the images of a folder.
         workers: Processes that read a Dataset.
+        task: What its labels are for; None for classification.
 
     Example:
         >>> spec, load = training_data((torch.zeros(4, 2), ["b", "a", "b", "a"]))
@@ -40,9 +46,9 @@ def training_data(
         (('a', 'b'), [1, 0, 1, 0])
     """
     if isinstance(data, str):
-        named = get_spec(data, data_dir, image_size)
+        named = get_spec(data, data_dir, image_size, task)
         return named, lambda: load(named, "train", data_dir)
-    spec, split = _examine(data, "train_data", None, workers)
+    spec, split = _examine(data, "train_data", None, workers, task or CLASSIFICATION)
     return spec, lambda: split
 
 
@@ -60,7 +66,7 @@ def validation_data(
     if isinstance(data, str):
         return data, lambda: load_validation(data, spec, data_dir)
     classes = Classes(spec.classes, spec.labels)
-    found, split = _examine(data, "validation_data", classes, workers)
+    found, split = _examine(data, "validation_data", classes, workers, spec.task)
     return found.name, lambda: split
 
 
@@ -122,7 +128,7 @@ def _parts(x: Any, shape: tuple[int, ...], at_once: int) -> Iterator[Split]:
 
 
 def _examine(
-    data: Any, what: str, classes: Classes | None, workers: int
+    data: Any, what: str, classes: Classes | None, workers: int, task: Task
 ) -> tuple[DatasetSpec, AnySplit]:
     """Read all of it once: its classes, the mean of its images, and a digest."""
     if isinstance(data, Dataset) and (tensors := plain_tensors(data)) is not None:
@@ -135,16 +141,17 @@ def _examine(
     if isinstance(data, Split):
         content.add(data.inputs)
         highest = int(data.labels.max()) if len(data) else 0
-        classes = classes or Classes(tuple(map(str, range(highest + 1))))
-        return content.describe("arrays", data, classes), data
+        numbered = range(highest + 1) if task.has_classes else ()
+        classes = classes or Classes(tuple(map(str, numbered)))
+        return content.describe("arrays", data, classes, task), data
     if isinstance(data, (tuple, list)) and len(data) == 2:
-        inputs, raw = as_inputs(data[0]), as_labels(data[1])
-        if not len(raw):
+        inputs, raw = as_inputs(data[0]), as_array(data[1], "y")
+        if not raw.size:
             raise FreeTicketsError("x and y are empty")
-        classes = classes or Classes.of(raw)
-        split = Split(inputs, as_tensor(classes.encode(raw)))
+        classes = classes or task.classes_of(raw)
+        split = Split(inputs, as_tensor(task.targets(raw, classes)))
         content.add(inputs)
-        return content.describe("arrays", split, classes), split
+        return content.describe("arrays", split, classes, task), split
     if (
         not isinstance(data, Dataset)
         or isinstance(data, IterableDataset)
@@ -159,13 +166,14 @@ def _examine(
     starts = range(0, len(opened), _AT_ONCE)
     parts = [list(range(at, min(len(opened), at + _AT_ONCE))) for at in starts]
     found: list[Any] = []
-    for inputs, labels in read_parts(SeededReader(opened), parts, workers):
+    for inputs, told in read_parts(SeededReader(opened), parts, workers):
         content.add(inputs)
-        found += labels
-    raw = as_labels(found)
-    classes = classes or Classes.of(raw)
-    read = replace(opened, labels=as_tensor(classes.encode(raw)), classes=classes)
-    spec = content.describe("dataset", read, classes)
+        found += told
+    raw = as_array(found, "y")
+    classes = classes or task.classes_of(raw)
+    labels = as_tensor(task.targets(raw, classes))
+    read = replace(opened, labels=labels, classes=classes, task=task)
+    spec = content.describe("dataset", read, classes, task)
     return spec, replace(read, digest=content.digest)
 
 
@@ -189,7 +197,7 @@ class _Content:
         """A digest of all that has gone by."""
         return self._digest.hexdigest()[:16]
 
-    def describe(self, kind: str, split: AnySplit, classes: Classes) -> DatasetSpec:
+    def describe(self, kind: str, split: AnySplit, classes: Classes, task: Task) -> DatasetSpec:
         """Returns what is known of the samples, all of which have gone by."""
         self._digest.update(split.labels.contiguous().numpy().data)
         if classes.values:
@@ -210,6 +218,8 @@ class _Content:
             source="given in Python",
             labels=classes.values,
             integers=split.dtype == torch.int64,
+            target_shape=tuple(split.labels.shape[1:]),
+            task=task,
         )
 
 

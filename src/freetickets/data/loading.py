@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError
+from ..tasks.labels import Classes
 from .cifar import load_cifar
 from .fashion import load_fashion, load_mini
 from .folder import load_class_folders, load_folder, load_imagenet
+from .inputs import as_inputs, as_numbers, as_tensor
 from .npz import check_finite, read_arrays
 from .root import data_root
 from .spec import DATASETS, DatasetSpec, get_spec
@@ -50,6 +52,8 @@ def load(
     else:
         spec = get_spec(spec_or_name, data_dir)
     data = _read(spec, split, data_root(data_dir), download)
+    if not spec.task.has_classes:
+        return data
     highest = int(data.labels.max())
     if highest >= len(spec.classes):
         raise FreeTicketsError(
@@ -114,4 +118,7 @@ def _read(
 def _as_split(x: npt.NDArray[Any], y: npt.NDArray[Any], spec: DatasetSpec) -> Split:
     if x.ndim == 2 and (x.shape[1], 1, 1) == spec.shape:  # features, in the spec's shape
         x = x.reshape(len(x), *spec.shape)
-    return arrays(x, y)
+    if spec.task.has_classes:
+        return arrays(x, y)
+    classes = Classes(spec.classes, spec.labels)
+    return Split(as_numbers(as_inputs(x)), as_tensor(spec.task.targets(y, classes)))

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError
+from ..tasks import Task
 from .layout import image_shape
 from .spec import DatasetSpec
 
@@ -110,7 +111,7 @@ number: remove or replace it
         raise FreeTicketsError(f"{what} has {count:,} {words}")
 
 
-def npz_spec(path: Path) -> DatasetSpec:
+def npz_spec(path: Path, task: Task) -> DatasetSpec:
     """Return the spec of a data set in an .npz; only headers, class names and labels are read."""
     headers = read_headers(path)
     missing = [key for key in _KEYS if key not in headers]
@@ -121,13 +122,13 @@ def npz_spec(path: Path) -> DatasetSpec:
         raise FreeTicketsError(f"{path}: the inputs of x_train and x_test differ in shape")
     for part in ("train", "test"):
         x, y = headers[f"x_{part}"].shape, headers[f"y_{part}"].shape
-        if x[:1] != y:
+        if x[:1] != (y if task.has_classes else y[:1]):
             raise FreeTicketsError(f"{path}: x_{part} is {x} but y_{part} is {y}, not one a row")
     is_image = headers["x_train"].dtype == np.uint8
     return DatasetSpec(
         name=str(path),
         description="arrays of images" if is_image else "arrays of features",
-        classes=_class_names(path, "classes" in headers),
+        classes=_class_names(path, "classes" in headers) if task.has_classes else (),
         shape=shape,
         train_size=headers["x_train"].shape[0],
         test_size=headers["x_test"].shape[0],
@@ -136,6 +137,8 @@ def npz_spec(path: Path) -> DatasetSpec:
         augmentation="none",  # a flip may change what the user's images mean
         recipe="small",
         source="your own",
+        target_shape=() if task.has_classes else headers["y_train"].shape[1:],
+        task=task,
     )
 
 

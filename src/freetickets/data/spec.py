@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import FreeTicketsError, UnknownNameError
 from ..registry import Registry, is_reference
+from ..tasks import CLASSIFICATION, Task, task_name
 from . import class_names
 from .root import data_root
 
@@ -24,7 +25,7 @@ class DatasetSpec:
     Attributes:
         name: A registry name, or the path of the user's own data.
         description: One line for people.
-        classes: Names of the classes, in the order of their labels.
+        classes: Names of the classes, in the order of their labels; none where labels are numbers.
         shape: Channels, height and width of one input; (F, 1, 1) for a vector of F features.
         train_size: Number of training samples of the whole set, before a hold-out.
         test_size: Number of test samples.
@@ -35,6 +36,8 @@ class DatasetSpec:
         source: Where it comes from and under which licence.
         labels: What the labels say, if they are not the numbers of the classes, counted from 0.
         integers: Whether the inputs are token ids, for networks that begin with an embedding.
+        target_shape: Of one label, where labels are numbers; () for one number.
+        task: What the labels are for.
     """
 
     name: str
@@ -50,6 +53,8 @@ class DatasetSpec:
     source: str
     labels: tuple[bool | int | str, ...] = ()
     integers: bool = False
+    target_shape: tuple[int, ...] = ()
+    task: Task = CLASSIFICATION
 
 
 _FASHION_MINI = DatasetSpec(
@@ -160,7 +165,10 @@ def dataset_names() -> list[str]:
 
 
 def get_spec(
-    name: str | Path, data_dir: str | Path | None = None, image_size: int | None = None
+    name: str | Path,
+    data_dir: str | Path | None = None,
+    image_size: int | None = None,
+    task: Task | None = None,
 ) -> DatasetSpec:
     """Return what is known of a data set; of a path only file names and headers are read.
 
@@ -169,6 +177,7 @@ def get_spec(
             (or `val/`); or an .npz with x_train, y_train, x_test, y_test and perhaps classes.
         data_dir: The data root, see `data_root`; a path may also be relative to it.
         image_size: Height and width of the images of ImageNet or of a folder, if not the default.
+        task: What its labels are for; None for classification. One without classes takes an .npz.
 
     Raises:
         UnknownNameError: It is neither a name nor a path.
@@ -178,24 +187,32 @@ def get_spec(
         >>> get_spec("cifar100").augmentation
         'pad-crop-flip'
     """
-    name = os.fspath(name)
+    name, task = os.fspath(name), task or CLASSIFICATION
     if image_size is not None and image_size < 1:
         raise FreeTicketsError(f"image size {image_size}: give a number of pixels, 1 or more")
     if name in _REGISTRY:
-        return _registered(_REGISTRY[name], data_dir, image_size)
+        return _of_classes(_registered(_REGISTRY[name], data_dir, image_size), task)
     if name in DATASETS or is_reference(name):
         _refuse_size(name, image_size)
-        return replace(DATASETS.find(name).spec, name=name)
+        return replace(DATASETS.find(name).spec, name=name, task=task)
     path = _find_path(name, data_dir)
     # Imported here: NumPy and Pillow have no part in printing a list of names.
     if path.is_dir():
         from .tree import folder_spec
 
-        return folder_spec(path, image_size)
+        return _of_classes(folder_spec(path, image_size), task)
     from .npz import npz_spec
 
     _refuse_size(name, image_size)
-    return npz_spec(path)
+    return npz_spec(path, task)
+
+
+def _of_classes(spec: DatasetSpec, task: Task) -> DatasetSpec:
+    if not task.has_classes:
+        raise FreeTicketsError(
+            f"{spec.name} has classes, and the task {task_name(task)} takes numbers: give an .npz"
+        )
+    return replace(spec, task=task)
 
 
 def _registered(

@@ -27,7 +27,7 @@ class Split:
     Attributes:
         inputs: uint8 images (N, C, H, W); or float32 features, or int64 token ids, (N, ...), ready
             for the network.
-        labels: int64 (N,).
+        labels: int64 (N,); float32 (N, ...) where they are numbers, not classes.
     """
 
     inputs: torch.Tensor
@@ -148,7 +148,7 @@ def take(split: AnySplit, samples: int | None) -> AnySplit:
             f"train_samples is {samples:,}, but there are {len(split):,} to train on: choose fewer"
         )
     taken = split.subset(torch.from_numpy(np.flatnonzero(_share(split, samples / len(split)))))
-    missing = len(set(split.labels.tolist())) - len(set(taken.labels.tolist()))
+    missing = len(np.unique(_strata(split))) - len(np.unique(_strata(taken)))
     if missing:
         raise FreeTicketsError(
             f"{samples:,} training samples leave {missing} classes without one: choose more"
@@ -158,13 +158,19 @@ def take(split: AnySplit, samples: int | None) -> AnySplit:
 
 def _share(split: _Samples, fraction: float) -> npt.NDArray[np.bool_]:
     """Which samples are the share of each class."""
-    labels = split.labels.numpy()
+    labels = _strata(split)
     chosen = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
         rng = np.random.default_rng([_HOLD_OUT_SEED, int(label)])
         chosen[rng.permutation(members)[: round(fraction * len(members))]] = True
     return chosen
+
+
+def _strata(split: _Samples) -> npt.NDArray[np.int64]:
+    """What samples are drawn alike from: classes; numbers are all of one kind."""
+    labels: npt.NDArray[Any] = split.labels.numpy()
+    return labels if labels.dtype.kind in "iu" else np.zeros(len(labels), np.int64)
 
 
 def arrays(x: Any, y: Any) -> Split:

@@ -46,7 +46,8 @@ def adjust(
             f"{folder} held no data out to choose members or fit a temperature on: train it with "
             "--validation 0.1 or --validation-data"
         )
-    spec = data.get_spec(str(ensemble.info["dataset"]), data_dir, ensemble.info.get("image_size"))
+    name, size_of_images = str(ensemble.info["dataset"]), ensemble.info.get("image_size")
+    spec = data.get_spec(name, data_dir, size_of_images, ensemble.task)
     held_out: data.Split | data.LazySplit | None
     if config.validation_data is not None:
         held_out = load_validation(config.validation_data, spec, data_dir)

@@ -44,7 +44,7 @@ class Home:
         Raises:
             FreeTicketsError: Its classes are not the ensemble's.
         """
-        spec = data.get_spec(name, data_dir, ensemble.info.get("image_size"))
+        spec = data.get_spec(name, data_dir, ensemble.info.get("image_size"), ensemble.task)
         if tuple(spec.classes) != ensemble.classes:
             raise FreeTicketsError(
                 f"{name} has other classes than the ensemble was trained on ({len(spec.classes)} "

@@ -125,6 +125,6 @@ def _attack_set(name: str, epsilon: float, home: Home, members: int) -> Evaluati
             progress=predictor.progress.advance,
         )
         info = {**made.info, **told, **predictor.info}
-        return Predictions(made.log_probs, made.labels, info)
+        return Predictions(made.outputs, made.labels, info)
 
     return EvaluationSet(f"attacks/{name}.npz", members * len(home.split), info, make)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..calibration import Temperature
-from ..reading import Allow, Count, Natural, Text, must, read
+from ..errors import FreeTicketsError, NewerFileError
+from ..reading import Allow, Count, Natural, Text, must, read, read_json
+from ..tasks import CLASSIFICATION, Score, Task, task_name
 
 Array = npt.NDArray[np.float64]
 
@@ -219,6 +222,58 @@ class Results:
     adjusted: Adjusted | None = None
 
 
+def _score(value: Any) -> Score:
+    facts: _ScoreFacts = read(_ScoreFacts, value, allow=Allow.RECORD)
+    return Score(**vars(facts))
+
+
+@dataclass(frozen=True)
+class _ScoreFacts:
+    """What a file says of a score: all but its function, which would be code."""
+
+    key: Text
+    title: Text
+    form: str
+    higher_is_better: bool
+    name: Text
+    short: Text
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What metrics.json says of a task, so that its scores can be shown without its code.
+
+    Attributes:
+        name: What files call it.
+        running: The score of the log.
+        scores: Its scores, in the order of tables.
+        has_classes: Whether outputs are scores of classes.
+    """
+
+    name: Text
+    running: Annotated[Score, _score]
+    scores: Annotated[tuple[Annotated[Score, _score], ...], must("name a score", bool)]
+    has_classes: bool = False
+
+    @classmethod
+    def of(cls, task: Task) -> TaskFacts:
+        """The facts of a task."""
+        return cls(task_name(task), task.running, task.scores, task.has_classes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The facts as plain data."""
+        running, *scores = (
+            {each.name: getattr(score, each.name) for each in fields(_ScoreFacts)}
+            for score in (self.running, *self.scores)
+        )
+        return {
+            "name": self.name,
+            "running": running,
+            "scores": scores,
+            "has_classes": self.has_classes,
+        }
+
+
 @dataclass(frozen=True)
 class MainScores:
     """The parts of metrics.json that every run has.
@@ -230,11 +285,41 @@ class MainScores:
         member_mean: The mean of those.
         ensemble: The scores of the members' joint prediction.
         settings: The identity of the run's settings.
+        task: What was learned; files of classification don't say it.
     """
 
     dataset: str
     samples: Natural
-    members: Annotated[tuple[Scores, ...], must("name a member", bool)]
-    member_mean: Scores
-    ensemble: Scores
+    members: Annotated[tuple[Mapping[Text, float], ...], must("name a member", bool)]
+    member_mean: Mapping[Text, float]
+    ensemble: Mapping[Text, float]
     settings: str | None = None
+    task: TaskFacts = field(default_factory=lambda: TaskFacts.of(CLASSIFICATION))
+
+    def __post_init__(self) -> None:
+        for found in (*self.members, self.member_mean, self.ensemble):
+            for score in self.task.scores:
+                if score.key not in found:
+                    raise ValueError(f"has no {score.key}")
+                low, high = score.limits
+                if found[score.key] < low or found[score.key] > high:
+                    raise ValueError(f"{score.key} can't be {found[score.key]}")
+
+
+def read_values(path: Path, kind: type) -> dict[str, Any] | None:
+    """The values of a JSON file; none, if it does not exist; None, if it is damaged.
+
+    Args:
+        path: The file.
+        kind: The data class that has the types of its values.
+    """
+    if not path.exists():
+        return {}
+    try:
+        found = read_json(path)
+        read(kind, found, allow=Allow.RECORD)
+    except NewerFileError:
+        raise
+    except FreeTicketsError:
+        return None
+    return found

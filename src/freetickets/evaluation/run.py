@@ -13,14 +13,15 @@ from ..errors import FreeTicketsError, StoppedError
 from ..predictions import Predictions, read_info
 from ..progress import WorkProgress
 from ..storage import write_json
+from ..tasks import task_name
 from .adjust import describe_adjustment
 from .home import Home
 from .novel import attack_sets, every_ood_set, ood_sets
 from .request import Request
-from .results import NetworkFacts
+from .results import NetworkFacts, read_values
 from .sets import EvaluationSet, Predictor
 from .shift import corruption_sets, natural_set, refuse_mixture
-from .summary import network_facts_path, read_values, summarise
+from .summary import network_facts_path, summarise
 from .tickets import digest_tickets, layer_densities
 
 # What methods call the number of their members.
@@ -75,7 +76,7 @@ def evaluate_run(
     _predict(folder, missing, predictor, talk=request.asks_for_more)
     _write_network_facts(folder, predictor, home, request)
     found = None if adjusted is None else describe_adjustment(adjusted, ensemble)
-    scores = summarise(folder, adjusted=found, tell=progress.warn)
+    scores = summarise(folder, adjusted=found, tell=progress.warn, task=ensemble.task)
     write_json(folder / "metrics.json", scores)
     return scores
 
@@ -84,6 +85,8 @@ def _wanted(
     request: Request, home: Home, ensemble: Ensemble, tell: Callable[[str], None]
 ) -> list[EvaluationSet]:
     """The sets that are asked for; what is wrong with any is said before the first is predicted."""
+    if not ensemble.task.has_classes:
+        return _without_classes(request, ensemble, tell)
     sets = corruption_sets(request.corruptions, home) if request.corruptions else []
     sets += ood_sets(request, home)
     if request.imagenet_a:
@@ -107,6 +110,23 @@ def _wanted(
     return list({each.file: each for each in sets}.values())
 
 
+def _without_classes(
+    request: Request, ensemble: Ensemble, tell: Callable[[str], None]
+) -> list[EvaluationSet]:
+    """No further sets: what they are scored by is classes."""
+    words = (
+        "corruptions, OoD sets, attacks and ImageNet-A are scored by classes, and "
+        f"{task_name(ensemble.task)} has none"
+    )
+    if request.corruptions or request.ood or request.attacks or request.imagenet_a:
+        raise FreeTicketsError(f"{words}: leave them out")
+    if request.features:
+        _check_features(ensemble)
+    if request.everything:
+        tell(f"{words}: they are left out")
+    return []
+
+
 def _test_is_saved(folder: Path, home: Home, predictor: Predictor) -> bool:
     """Whether saved predictions of the test set will do: the same tickets, and enough samples."""
     wanted = home.test_set()
@@ -118,7 +138,7 @@ def _test_is_saved(folder: Path, home: Home, predictor: Predictor) -> bool:
     if any(info.get(key) != value for key, value in told.items()):
         return False
     try:
-        saved = Predictions.load(path).labels
+        saved = Predictions.load(path, predictor.ensemble.task).labels
     except FreeTicketsError:
         return False  # damaged: they are made again
     return len(saved) >= len(home.split) and np.array_equal(saved, home.whole.labels[: len(saved)])

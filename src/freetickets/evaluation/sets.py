@@ -41,7 +41,7 @@ class Predictor:
     @property
     def info(self) -> dict[str, Any]:
         """What every file of predictions says of the ensemble."""
-        keys = ("method", "model", "combine", "sparsity", "settings")
+        keys = ("method", "model", "combine", "sparsity", "settings", "task", "task_options")
         return {
             **{key: self.ensemble.info.get(key) for key in keys},
             "tickets": self.tickets,
@@ -51,15 +51,18 @@ class Predictor:
         """Predicts samples, part after part, as members do before any temperature."""
         if self._fast is None:
             self._fast = self.ensemble.compile().with_temperature(None)
-        logs, labels = [], []
+        outputs, labels = [], []
         for split in parts:
             labels.append(split.labels.numpy())
             for piece in self._pieces(split):
-                found = self._fast.member_log_proba(piece, self.batch_size)
-                logs.append(found.astype(np.float32))
+                found = self._fast.member_predictions(piece, self.batch_size)
+                outputs.append(found.astype(np.float32))
                 self.progress.advance(len(piece))
         predictions = Predictions(
-            np.concatenate(logs, axis=1), np.concatenate(labels), {**info, **self.info}
+            np.concatenate(outputs, axis=1),
+            np.concatenate(labels),
+            {**info, **self.info},
+            self.ensemble.task,
         )
         return predictions.adjusted(range(len(self.ensemble)), self.ensemble.temperature)
 

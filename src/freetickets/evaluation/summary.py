@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from .. import metrics
 from ..calibration import Temperature
-from ..errors import FreeTicketsError, NewerFileError
+from ..errors import FreeTicketsError
 from ..predictions import Predictions, read_info
-from ..reading import Allow, damaged, read, read_json
+from ..reading import damaged
 from ..storage import without_nan
-from .results import NetworkFacts, Results
+from ..tasks import Classification, Task, stored_task
+from .results import NetworkFacts, Results, TaskFacts, read_values
 from .sets import one_set
 from .tickets import digest_tickets
 
@@ -27,7 +28,11 @@ _PLACES = {"shift": "*-c/*.npz", "ood": "ood/*.npz", "attack": "attacks/*.npz"}
 
 
 def summarise(
-    folder: str | Path, *, adjusted: Scores | None = None, tell: Tell | None = None
+    folder: str | Path,
+    *,
+    adjusted: Scores | None = None,
+    tell: Tell | None = None,
+    task: Task | str | None = None,
 ) -> Scores:
     """Computes all scores of a run from the predictions in its folder; no network is needed.
 
@@ -37,6 +42,7 @@ def summarise(
             None for what metrics.json says of these tickets, if anything.
         tell: Called with one line for each file that other tickets have made, which is then left
             out; without it, such a file is an error.
+        task: What was learned, if it is a task of the user's own.
 
     Returns:
         What metrics.json holds; a number that is not finite is None.
@@ -45,24 +51,33 @@ def summarise(
         FreeTicketsError: There are no predictions of the test set, or other tickets made them.
     """
     folder = Path(folder)
-    test = saved_test(folder)
+    test = saved_test(folder, task)
     files = _Files(folder, test, tell)
     scores = test.scores()
     if test.info.get("settings"):
         scores["settings"] = test.info["settings"]
-    scores["more"] = _more(test)
-    if len(test.log_probs) > 1:
-        scores["diversity"] = _diversity(test)
+    learned = test.task
     parts = {
+        **(_of_classes(files, test) if learned.has_classes else {}),
+        **_network_facts(files, test),
+        "adjusted": _adjusted(folder, test, adjusted) if learned.has_classes else None,
+        # A file that says nothing is of classification, as all were once.
+        "task": None if type(learned) is Classification else TaskFacts.of(learned).as_dict(),
+    }
+    scores.update({key: value for key, value in parts.items() if value})
+    return without_nan(scores)
+
+
+def _of_classes(files: _Files, test: Predictions) -> Scores:
+    """What is measured of classes beyond the task's own scores."""
+    return {
+        "more": _more(test),
+        "diversity": _diversity(test) if len(test.outputs) > 1 else None,
         "shift": _shift(files, test),
         "natural": _natural(files),
         "ood": _ood(files, test),
         "attacks": _attacks(files, test),
-        **_network_facts(files, test),
-        "adjusted": _adjusted(folder, test, adjusted),
     }
-    scores.update({key: value for key, value in parts.items() if value})
-    return without_nan(scores)
 
 
 def summarise_first(folder: str | Path, members: int, *, sets: bool = True) -> Scores:
@@ -90,7 +105,7 @@ def summarise_first(folder: str | Path, members: int, *, sets: bool = True) -> S
 
 
 def _first(saved: Predictions, members: int) -> Predictions:
-    most = len(saved.log_probs)
+    most = len(saved.outputs)
     if not 1 <= members <= most:
         raise FreeTicketsError(f"members must lie between 1 and {most}, not {members}")
     return saved.adjusted(range(members), None)
@@ -110,8 +125,8 @@ def saved_sets(folder: Path, test: Predictions, kind: str) -> list[Path]:
     return _Files(folder, test, None).fitting(_PLACES[kind], kind)
 
 
-def saved_test(folder: Path) -> Predictions:
-    """The predictions of a run's test set.
+def saved_test(folder: Path, task: Task | str | None = None) -> Predictions:
+    """The predictions of a run's test set; the task is given if it is the user's own.
 
     Raises:
         FreeTicketsError: There are none, or other tickets made them.
@@ -130,7 +145,7 @@ def saved_test(folder: Path) -> Predictions:
         names = " and ".join(str(path) for path in fitting[:2])
         raise FreeTicketsError(f"{names} are two test sets of one run: move one of them away")
     path = (fitting or candidates)[0]
-    test = Predictions.load(path)
+    test = Predictions.load(path, stored_task(read_info(path) or {}, task))
     if tickets is not None and test.info.get("tickets") != tickets:
         raise FreeTicketsError(
             f"{path} was made by other tickets than those in {folder}: run 'freetickets evaluate "
@@ -236,7 +251,7 @@ def _shift(files: _Files, test: Predictions) -> Scores:
         if len({one_set(each.info) for each in sets.values()}) > 1:
             files.leave_out(folder, "holds types of different samples or sources")
             continue
-        found[folder.name] = _shift_of(sets, test.log_probs.shape[-1])
+        found[folder.name] = _shift_of(sets, test.outputs.shape[-1])
     return found
 
 
@@ -271,7 +286,7 @@ def _natural(files: _Files) -> Scores:
         with damaged(path):
             labels = np.array([place[int(label)] for label in saved.labels])
             # Cut to the set's classes and renormalised, each member for itself, before the mean.
-            cut = metrics.restrict_classes(saved.log_probs, classes).astype(np.float32)
+            cut = metrics.restrict_classes(saved.outputs, classes).astype(np.float32)
             found[path.stem] = {
                 "1000-way": saved.scores()["ensemble"],
                 "200-way": Predictions(cut, labels, saved.info).scores()["ensemble"],
@@ -358,25 +373,6 @@ def network_facts_path(folder: Path) -> Path:
     return folder / "predictions" / "networks.json"
 
 
-def read_values(path: Path, kind: type) -> dict[str, Any] | None:
-    """The values of a JSON file; none, if it does not exist; None, if it is damaged.
-
-    Args:
-        path: The file.
-        kind: The data class that has the types of its values.
-    """
-    if not path.exists():
-        return {}
-    try:
-        found = read_json(path)
-        read(kind, found, allow=Allow.RECORD)
-    except NewerFileError:
-        raise
-    except FreeTicketsError:
-        return None
-    return found
-
-
 def _adjusted(folder: Path, test: Predictions, given: Scores | None) -> Scores | None:
     tickets = test.info.get("tickets")
     found = given
@@ -384,7 +380,7 @@ def _adjusted(folder: Path, test: Predictions, given: Scores | None) -> Scores |
         # A file that is damaged will be written anew.
         saved = (read_values(folder / "metrics.json", Results) or {}).get("adjusted")
         found = saved if saved and saved.get("tickets") == tickets else None
-    if found is None or max(found["chosen"], default=1) > len(test.log_probs):
+    if found is None or max(found["chosen"], default=1) > len(test.outputs):
         return None
     temperature = found["temperature"]
     scores = test.adjusted(

@@ -137,7 +137,7 @@ def _checkpoint(saved: Predictions, taken: set[tuple[int, int | None]]) -> Check
         phase=info["phase"],
         ticket=info["ticket"],
         collected=bool(info["collected"]) or (info["run"], info["step"]) in taken,
-        log_probs=saved.log_probs[0],
+        log_probs=saved.outputs[0],
         labels=saved.labels,
     )
 

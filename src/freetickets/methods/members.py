@@ -29,11 +29,11 @@ class MemberNetwork(nn.Module):
 
         Args:
             x: A batch of B samples.
-            labels: Their labels, (B,), in training only.
+            labels: Their labels, (B, ...), in training only.
 
         Returns:
             Without labels the logits of all members, (M, B, C). With labels K pairs of logits
-            (K, C) and labels (K,), whose mean cross-entropy is the method's loss.
+            (K, C) and labels (K, ...), whose mean loss is the method's.
         """
         return self.member_logits(x) if labels is None else self.training_pairs(x, labels)
 
@@ -59,7 +59,7 @@ def summed_over_members(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]
     if logits.requires_grad:
         members = len(logits)
         logits.register_hook(lambda gradient: gradient * members)  # type: ignore[no-untyped-call]
-    return logits.flatten(0, 1), labels.flatten()
+    return logits.flatten(0, 1), labels.flatten(0, 1)
 
 
 def redrawn(values: Tensor) -> Tensor:

@@ -1,14 +1,55 @@
-"""Uncertainty: how unknown each sample is to an ensemble."""
+"""Uncertainty: how unsure an ensemble is of each sample, and how unknown that is to it."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnknownNameError
 from .arrays import Array, blocks, check_log_probs, mean_probs, top_class
+from .predictive import ensemble_log_probs
 
 NOVELTY_SCORES = ("max_probability", "entropy", "mutual_information")
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """How unsure an ensemble is of each sample, in nats.
+
+    Attributes:
+        total: Entropy of the prediction.
+        aleatoric: Mean entropy of the members: what more members would not improve.
+        epistemic: Their difference, the mutual information: how much the members disagree.
+
+    Where the prediction is not the mean of the members' probabilities (because it has a
+    temperature of its own, say), its entropy is divided in the proportions of that mean's.
+    """
+
+    total: Array
+    aleatoric: Array
+    epistemic: Array
+
+    @classmethod
+    def of(cls, log_probs: npt.ArrayLike, prediction: Array | None = None) -> Uncertainty:
+        """Computes it from member log-probabilities (M, N, C).
+
+        Args:
+            log_probs: The members' log-probabilities, (M, N, C).
+            prediction: The ensemble's log-probabilities (N, C), if not the members' mean.
+
+        Example:
+            >>> sure_but_opposed = np.log([[[0.999, 0.001]], [[0.001, 0.999]]])
+            >>> Uncertainty.of(sure_but_opposed).epistemic.round(2).tolist()
+            [0.69]
+        """
+        logs = np.asarray(log_probs, dtype=np.float64)
+        of_mean = _entropy_of(ensemble_log_probs(logs))
+        disagreement = np.maximum(of_mean - _entropy_of(logs).mean(axis=0), 0.0)
+        share = np.divide(disagreement, of_mean, out=np.zeros_like(of_mean), where=of_mean > 0)
+        total = of_mean if prediction is None else _entropy_of(prediction)
+        return cls(total, total * (1 - share), total * share)
 
 
 def novelty(log_probs: npt.ArrayLike, score: str = "max_probability") -> Array:
@@ -61,3 +102,9 @@ def _log(probs: Array) -> Array:
 def _entropy(probs: Array, logs: Array) -> Array:
     found: Array = np.einsum("...c,...c->...", probs, logs)
     return np.maximum(-found, 0.0)  # no -0, and nothing below what rounding made of certainty
+
+
+def _entropy_of(log_probs: Array) -> Array:
+    probs = np.exp(log_probs)
+    # A class that is ruled out adds nothing, where 0 x -inf would be NaN.
+    return -(probs * np.where(probs > 0, log_probs, 0.0)).sum(axis=-1)

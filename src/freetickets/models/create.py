@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FreeTicketsError, UnknownNameError
@@ -50,7 +51,8 @@ def create_model(
         return _call(name, import_reference("model", name), {}, task, options)
     architecture, arguments = parse(name)
     _check_shape(name, architecture, input_shape)
-    builder = import_reference("model", architecture.builder)
+    module, _, function = architecture.builder.partition(":")
+    builder = getattr(import_module(module), function)
     model = _call(name, builder, arguments, task, options)
     if architecture.smallest_image is not None:
         # The layout in which oneDNN and cuDNN convolve fastest; it spreads from the first layer on.

@@ -9,11 +9,18 @@ from .page import Page
 from .parts import Cell, Details, Figure, Folded, Section, Table
 from .run import RunSummary, read_run, read_runs
 from .sections.comparison import Comparison, find_reference
-from .tables import COLUMNS, MORE_COLUMNS, Column, Row, columns_of, main_table, make_rows, mark_of
+from .tables import (
+    Column,
+    Row,
+    columns_of,
+    main_columns,
+    main_table,
+    make_rows,
+    mark_of,
+    more_columns,
+)
 
 __all__ = [
-    "COLUMNS",
-    "MORE_COLUMNS",
     "Analysis",
     "Cell",
     "Column",
@@ -38,9 +45,11 @@ __all__ = [
     "differences",
     "find_reference",
     "intervals",
+    "main_columns",
     "main_table",
     "make_rows",
     "mark_of",
+    "more_columns",
     "read_run",
     "read_runs",
     "write_tables",

@@ -56,8 +56,8 @@ class Analysis:
 
 
 def analyse(run: RunSummary) -> Analysis | None:
-    """Analyses the saved predictions of a run; None if it has none."""
-    if not run.has_predictions:
+    """Analyses the saved predictions of a run; None if it has none, or none of classes."""
+    if not (run.has_predictions and run.task.has_classes):
         return None
     with damaged(run.predictions_path, REMAKE):
         predictions = run.load_predictions()

@@ -63,8 +63,14 @@ def comparison_page(runs: Sequence[RunSummary], reference: str | None = None) ->
     first = runs[0]
     count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
     models = ", ".join(dict.fromkeys(run.config.model for run in runs))
+    lead = f"{models}, scored on {first.samples:,} test samples."
+    if not comparison.has_classes:
+        lead += (
+            f" The task, {first.task.name}, has no classes: confidence, diversity, corruptions, "
+            "unknown samples and attacks, which are scored by classes, are left out."
+        )
     return Page(
         f"{first.dataset}: {count}",
-        f"{models}, scored on {first.samples:,} test samples. Made by FreeTickets {__version__}.",
+        f"{lead} Made by FreeTickets {__version__}.",
         [section for make in SECTIONS for section in make(comparison)],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from ..config import Config, read_run_config
 from ..data.npz import read_arrays, read_headers
 from ..errors import FreeTicketsError
 from ..evaluation import Predictions, describe_run
-from ..evaluation.results import MainScores, Results, Scores
+from ..evaluation.results import MainScores, Results, TaskFacts
 from ..predictions import REMAKE, read_info
 from ..reading import Allow, damaged, printable, read, read_json
 from ..training.ledger import Ledger
@@ -35,10 +35,11 @@ class RunSummary:
         ledger: What it cost.
         dataset: The data set that it was tested on.
         samples: How many samples that test had.
-        members: The scores of each member.
+        members: The scores of each member, by the keys of the task's scores.
         member_mean: The mean of those.
         ensemble: The scores of the members' joint prediction.
         log: What was measured during training, epoch by epoch.
+        task: What was learned.
         results: What else was measured of it.
         predictions_path: Where its predictions of the test set are; there need not be any.
     """
@@ -50,10 +51,11 @@ class RunSummary:
     ledger: Ledger
     dataset: str
     samples: int
-    members: tuple[Scores, ...]
-    member_mean: Scores
-    ensemble: Scores
+    members: tuple[Mapping[str, float], ...]
+    member_mean: Mapping[str, float]
+    ensemble: Mapping[str, float]
     log: tuple[LogRow, ...]
+    task: TaskFacts
     results: Results = field(default_factory=Results, compare=False)
     predictions_path: Path = Path()
 
@@ -103,6 +105,7 @@ def read_run(folder: str | Path) -> RunSummary:
         scores.member_mean,
         scores.ensemble,
         log,
+        scores.task,
         results,
         folder / "predictions" / f"{Path(scores.dataset).stem}.npz",
     )
@@ -126,6 +129,11 @@ def read_runs(folders: Sequence[str | Path]) -> list[RunSummary]:
                 f"({first.samples:,} samples), {run.name} {run.dataset} ({run.samples:,}); "
                 "report them apart"
             )
+        if run.task != first.task:
+            raise FreeTicketsError(
+                f"these runs have different tasks: {first.name} {first.task.name}, {run.name} "
+                f"{run.task.name}; report them apart"
+            )
     check_predictions_alike(runs)
     names = short_names([run.folder.resolve() for run in runs])
     return [replace(run, name=printable(name)) for run, name in zip(runs, names, strict=True)]
@@ -139,33 +147,38 @@ def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
     Raises:
         FreeTicketsError: They are not, or those of a run are not what its metrics.json is of.
     """
-    first: tuple[RunSummary, int, npt.NDArray[Any]] | None = None
+    first: tuple[RunSummary, tuple[int, ...], npt.NDArray[Any]] | None = None
     for run in runs:
         if not run.has_predictions:
             continue
         path = run.predictions_path
         (labels,) = read_arrays(path, "labels")
-        header = read_headers(path).get("log_probs")
+        header = read_headers(path).get("log_probs" if run.task.has_classes else "outputs")
         shape = header.shape if header else ()
         told = (read_info(path) or {}).get("settings")
         alien = told not in (None, run.config.identity)
-        if alien or len(shape) != 3 or shape[:2] != (len(run.members), run.samples):
+        alien |= run.task.has_classes and len(shape) != 3
+        if alien or shape[:2] != (len(run.members), run.samples):
             raise FreeTicketsError(
                 f"{path} holds other predictions than metrics.json is of: run 'freetickets "
                 f"evaluate {run.folder}' again"
             )
         if first is None:
-            first = run, shape[2], labels
-        elif shape[2] != first[1]:
+            first = run, shape[2:], labels
+        elif shape[2:] != first[1]:
             raise FreeTicketsError(
-                f"these runs have different classes: {first[0].name} {first[1]}, {run.name} "
-                f"{shape[2]}; report them apart"
+                f"these runs have different classes: {first[0].name} {_count(first[1])}, "
+                f"{run.name} {_count(shape[2:])}; report them apart"
             )
         elif not np.array_equal(labels, first[2]):
             raise FreeTicketsError(
                 f"the labels of {run.name} differ from those of {first[0].name}, so these are not "
                 "the same test samples: report them apart"
             )
+
+
+def _count(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "1"
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ..evaluation.results import Shift
+from ..tasks import Score
 from .parts import Cell, Table
 from .run import RunSummary
 
@@ -43,7 +44,7 @@ class CorruptionSet:
 
 @dataclass(frozen=True)
 class Row:
-    """One run in numbers; the names of the fields are the keys of `report --json`.
+    """One run in numbers; names of fields and scores are the keys of `report --json`.
 
     Attributes:
         run: The name of the run.
@@ -56,12 +57,8 @@ class Row:
         samples: The size of that test.
         tickets: How many members it has (M).
         sparsity: Of each member (S).
-        member_accuracy: The mean accuracy of the members.
-        member_nll: Their mean negative log-likelihood.
-        member_ece: Their mean expected calibration error.
-        accuracy: Of the ensemble.
-        nll: Of the ensemble.
-        ece: Of the ensemble.
+        scores: Of the ensemble by the keys of the task's scores, such as "accuracy"; and the mean
+            of its members', as "member_accuracy".
         corruptions: The set of corruptions that the next columns are of; None without.
         c_accuracy: Of the ensemble on corrupted samples: the mean over types and severities.
         c_nll: The same of the NLL.
@@ -88,12 +85,7 @@ class Row:
     samples: int
     tickets: int
     sparsity: float
-    member_accuracy: float
-    member_nll: float
-    member_ece: float
-    accuracy: float
-    nll: float
-    ece: float
+    scores: Mapping[str, float]
     corruptions: str | None
     c_accuracy: float | None
     c_nll: float | None
@@ -108,6 +100,13 @@ class Row:
     training_runs: float
     seconds: float
     ticket_mb: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row as plain data, its scores beside the other numbers."""
+        found: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            found |= value if name == "scores" else {name: value}
+        return found
 
 
 @dataclass(frozen=True)
@@ -134,8 +133,7 @@ class Column:
 
     def value(self, row: Row) -> float | None:
         """The number that a row has in this column."""
-        number: float | None = getattr(row, self.key)
-        return number
+        return row.as_dict().get(self.key)
 
     def text(self, row: Row) -> str:
         """That number as it is shown."""
@@ -152,10 +150,38 @@ class Column:
 
 _DENSE = "FLOPs, × dense"
 
-COLUMNS = (
-    Column("accuracy", "Acc ↑", ".2%", "ensemble", max, short="acc."),
-    Column("nll", "NLL ↓", ".4f", "ensemble", short="NLL"),
-    Column("ece", "ECE ↓", ".4f", "ensemble", short="ECE"),
+
+def main_columns(scores: Sequence[Score]) -> list[Column]:
+    """The columns of the paper's table, where ensembles have these scores."""
+    return [*_score_columns(scores, "ensemble"), *_SHIFT_AND_COST]
+
+
+def more_columns(scores: Sequence[Score]) -> list[Column]:
+    """What the paper's table does not have."""
+    return [*_score_columns(scores, "member mean"), *_SIZES]
+
+
+def _score_columns(scores: Sequence[Score], group: str) -> list[Column]:
+    """One column for each score of a task; of members, the first is a main one."""
+    own = group == "ensemble"
+    columns = []
+    for score in scores:
+        short = f"member\n{score.short}" if score is scores[0] else None
+        columns.append(
+            Column(
+                score.key if own else f"member_{score.key}",
+                f"{score.short} {'↑' if score.higher_is_better else '↓'}",
+                score.form,
+                group,
+                max if score.higher_is_better else min,
+                short=score.short if own else short,
+                weight=0 if own else 2,
+            )
+        )
+    return columns
+
+
+_SHIFT_AND_COST = (
     Column("c_accuracy", "cAcc ↑", ".2%", "corrupted", max, short="cAcc"),
     Column("c_nll", "cNLL ↓", ".4f", "corrupted", short="cNLL"),
     Column("c_ece", "cECE ↓", ".4f", "corrupted", short="cECE"),
@@ -168,18 +194,13 @@ COLUMNS = (
     Column("training_runs", "runs ↓", "g", "training", short="runs", weight=1),
     Column("seconds", "seconds ↓", ",.0f", "training", short="train\ns"),
 )
-
-# What the paper's table does not have.
-MORE_COLUMNS = (
-    Column("member_accuracy", "Acc ↑", ".2%", "member mean", max, short="member\nacc.", weight=2),
-    Column("member_nll", "NLL ↓", ".4f", "member mean"),
-    Column("member_ece", "ECE ↓", ".4f", "member mean"),
+_SIZES = (
     Column("growth_flops", "growth ↓", ".4f", _DENSE),
     Column("ticket_mb", "MB ↓", ",.2f", "disk", short="disk\nMB", weight=3),
 )
 
 
-def columns_of(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> list[Column]:
+def columns_of(rows: Sequence[Row], columns: Sequence[Column]) -> list[Column]:
     """The columns in which some row has a number."""
     return [column for column in columns if any(column.value(row) is not None for row in rows)]
 
@@ -192,8 +213,8 @@ def make_rows(runs: Sequence[RunSummary]) -> list[Row]:
     return sorted(rows, key=lambda row: kinds.index(row.kind))
 
 
-def main_table(rows: Sequence[Row], columns: Sequence[Column] = COLUMNS) -> Table:
-    """The main table in the paper's form, or one of other columns."""
+def main_table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
+    """A table of runs in the paper's form: the main columns, or others."""
     columns = columns_of(rows, columns)
     cells = [
         [
@@ -263,6 +284,7 @@ def _row(run: RunSummary, corruptions: CorruptionSet | None) -> Row:
     if shift is not None and corruptions in _corruption_sets(run):
         means = shift.means[corruptions.name]
     natural = run.results.natural.get("imagenet-a", {}).get("200-way")
+    keys = [score.key for score in run.task.scores]
     return Row(
         run=run.name,
         folder=str(run.folder),
@@ -274,12 +296,8 @@ def _row(run: RunSummary, corruptions: CorruptionSet | None) -> Row:
         samples=run.samples,
         tickets=run.ledger.members,
         sparsity=run.ledger.phases[-1].sparsity,
-        member_accuracy=run.member_mean.accuracy,
-        member_nll=run.member_mean.nll,
-        member_ece=run.member_mean.ece,
-        accuracy=run.ensemble.accuracy,
-        nll=run.ensemble.nll,
-        ece=run.ensemble.ece,
+        scores={f"member_{key}": run.member_mean[key] for key in keys}
+        | {key: run.ensemble[key] for key in keys},
         corruptions=corruptions.name if corruptions and means else None,
         c_accuracy=means.accuracy if means else None,
         c_nll=means.nll if means else None,

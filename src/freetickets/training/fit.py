@@ -20,6 +20,7 @@ from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, UnknownNameError
 from ..lock import hold
 from ..methods import Method, method_name
+from ..tasks import Task, make_task, task_name
 from .job import Job
 from .parallel import rank
 from .progress import Reporter
@@ -27,7 +28,7 @@ from .progress import Reporter
 # What `fit` is told by keyword; its other arguments stand for the rest of a Config.
 _SETTINGS = sorted(
     {f.name for f in fields(Config)}
-    - {"method", "options", "dataset", "validation_data", "model", "output"}
+    - {"method", "options", "dataset", "validation_data", "model", "output", "task", "task_options"}
 )
 
 
@@ -53,6 +54,7 @@ def fit(
     train_data: Any,
     *,
     validation_data: Any = None,
+    task: Task | str = "classification",
     quiet: bool = False,
     output: str | Path | None = None,
     **settings: Any,
@@ -67,10 +69,12 @@ def fit(
         train_data: The name of a data set; a pair (inputs, labels) of arrays, tensors or data
             frames; or a map-style `torch.utils.data.Dataset` of such pairs, which is read again in
             each epoch. Inputs are uint8 images, numbers, or integers for networks with an
-            embedding; labels are integers, booleans or strings.
+            embedding; labels are integers, booleans or strings, or what else the task takes.
         validation_data: Validation data of your own, in any of these forms, for samples that come
             in groups or in time; otherwise `validation` holds out a random share. A string is a
             folder `<class>/*` of images or an .npz file with x and y.
+        task: What is learned, such as `Classification(class_weights=[1, 3])`; by default
+            "classification". See `freetickets.tasks`.
         quiet: Show no progress.
         output: A folder for tickets, log and checkpoints; a stopped run is resumed from there.
         **settings: Any field of `freetickets.config.Config`: epochs, batch_size, lr, seed, ...
@@ -89,7 +93,8 @@ def fit(
         if name not in _SETTINGS:
             raise UnknownNameError("setting of fit", name, _SETTINGS)
     data_dir, workers = settings.get("data_dir"), settings.get("workers", 0)
-    spec, load = training_data(train_data, data_dir, settings.get("image_size"), workers)
+    task = make_task(task) if isinstance(task, str) else task
+    spec, load = training_data(train_data, data_dir, settings.get("image_size"), workers, task)
     own = None  # a name, and what reads it
     if validation_data is not None:
         own = find_validation_data(validation_data, spec, data_dir, workers)
@@ -100,6 +105,8 @@ def fit(
         validation_data=own and own[0],
         model=model if isinstance(model, str) else "",
         output=str(output) if output is not None else None,
+        task=task_name(task),
+        task_options=task.options,
         **settings,
     ).resolved(spec, method)
     job = Job(config, spec, load, load_own_validation=own and own[1], own_method=method)
@@ -116,7 +123,7 @@ def fit(
     reporter = Reporter(quiet)
     held = hold(output, reporter.line) if output is not None and rank() == 0 else nullcontext()
     with held:
-        return Ensemble(job.train(reporter), job.model, method=method)
+        return Ensemble(job.train(reporter), job.model, task=job.task, method=method)
 
 
 def _take_as_numbers(job: Job) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -131,7 +131,7 @@ class RunFolder:
             )
         return ticket
 
-    def write_log(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def write_log(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Writes the log anew, whole."""
         text = log_text(rows, self._identity["settings"] or "")
         write_atomic(self.path / "log.csv", text.encode())

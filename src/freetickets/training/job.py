@@ -17,13 +17,14 @@ from ..data import Batches, DatasetSpec, hold_out, take
 from ..data.batches import AnySplit
 from ..data.digest import digest_split
 from ..data.loading import load_validation
-from ..errors import FreeTicketsError
+from ..errors import FreeTicketsError, UnknownNameError
 from ..methods import Method, Plan
 from ..methods.interval import suit_interval, warn_of_few_explorations
 from ..models import create_model
 from ..models.identity import network_identity
 from ..seal import seal_text
 from ..storage import write_atomic, write_json
+from ..tasks import Classification, Task, task_name
 from ..ticket import Ticket
 from .ledger import Ledger, price
 from .optimizer import OPTIMIZERS
@@ -69,11 +70,27 @@ class Job:
 
         Without an interval of one's own, a short training explores more often than the recipe says.
         """
-        plan = replace(self.method.plan(self.config.setting()), method=self.config.method)
+        plan = self.method.plan(self.config.setting())
+        plan = replace(plan, method=self.config.method, combine=self._rule(plan.combine))
         if self.config.options.get("interval") is not None:
             return plan
         # The batches that are sure to be there: a class may hold a sample more out than its share.
         return suit_interval(plan, max(1, self._train_size // (self.config.batch_size or 1)))
+
+    @cached_property
+    def task(self) -> Task:
+        """What networks learn, with the recipe's label smoothing where it has none of its own."""
+        task, smoothing = self.spec.task, self.config.label_smoothing
+        if isinstance(task, Classification) and task.label_smoothing is None:
+            return replace(task, label_smoothing=smoothing)
+        return task
+
+    def _rule(self, of_method: str) -> str:
+        """How members are combined: as the settings say, or the method, or else the task."""
+        known, wanted = self.task.rules, self.config.combine
+        if wanted is not None and wanted not in known:
+            raise UnknownNameError("rule to combine members", wanted, known)
+        return wanted or (of_method if of_method in known else known[0])
 
     def warn_of_few_explorations(self, warn: Callable[[str], None]) -> None:
         """Says so before the training does, if a run of the plan hardly explores."""
@@ -100,7 +117,7 @@ class Job:
             return self.model()
         config = self.config
         return create_model(
-            config.model, self.spec.shape, len(self.spec.classes), **config.model_options
+            config.model, self.spec.shape, self.task.outputs(self.spec), **config.model_options
         )
 
     def price(self, train_size: int | None = None) -> Ledger:
@@ -133,6 +150,11 @@ class Job:
         else:
             return data, None
         _check_labels(validation, self.spec, "the validation data")
+        if validation.labels.shape[1:] != data.labels.shape[1:]:
+            raise FreeTicketsError(
+                f"the validation labels are of shape {tuple(validation.labels.shape)}, the "
+                f"training labels of {tuple(data.labels.shape)}: they must be alike"
+            )
         if (validation.shape, validation.dtype) != (data.shape, data.dtype):
             raise FreeTicketsError(
                 f"the validation data are {validation.dtype} of shape {validation.shape}, the "
@@ -189,7 +211,7 @@ class Job:
             ),
             validation,
             compute=compute,
-            options=TrainingOptions.of(config),
+            options=TrainingOptions.of(config, self.task),
             output=output,
             describe=self.describe(data, own),
             reporter=reporter,
@@ -220,6 +242,9 @@ class Job:
             "integers": spec.integers,
             "classes": list(spec.classes),
             "labels": list(spec.labels),
+            "task": task_name(self.task),
+            "task_options": spec.task.options,
+            "outputs": self.task.outputs(spec),
             "mean": list(spec.mean),
             "std": list(spec.std),
             "dataset": spec.name,
@@ -277,6 +302,8 @@ def _check_labels(data: AnySplit, spec: DatasetSpec, what: str = "") -> None:
     what = what or spec.name
     if not len(data):
         raise FreeTicketsError(f"{what} has no samples")
+    if not spec.task.has_classes:
+        return
     low, high = int(data.labels.min()), int(data.labels.max())
     if low < 0 or high >= len(spec.classes):
         raise FreeTicketsError(

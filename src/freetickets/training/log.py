@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,10 @@ from ..seal import open_table, seal_table
 
 @dataclass(frozen=True)
 class LogRow:
-    """One line of log.csv; what was not measured is None."""
+    """One line of log.csv; what was not measured is None.
+
+    In files the score goes by its own name: "train_accuracy", say, for "train_score".
+    """
 
     run: Count
     phase: Text
@@ -23,9 +26,9 @@ class LogRow:
     step: Natural
     lr: float
     train_loss: float
-    train_accuracy: float
+    train_score: float
     validation_loss: float | None
-    validation_accuracy: float | None
+    validation_score: float | None
     itop_rate: float | None
     events: Text
     seconds: NotNegative
@@ -35,10 +38,44 @@ class LogRow:
         return event in self.events.split()
 
 
-def log_text(rows: Iterable[Mapping[str, Any]], settings: str) -> str:
+def columns(score: str) -> dict[str, str]:
+    """The fields of a row, by the names that files give them, where the score has this name.
+
+    Example:
+        >>> list(columns("accuracy"))[5:9]
+        ['train_loss', 'train_accuracy', 'validation_loss', 'validation_accuracy']
+    """
+    return {
+        each.name.removesuffix("score") + score if each.name.endswith("_score") else each.name: (
+            each.name
+        )
+        for each in fields(LogRow)
+    }
+
+
+def score_in(row: Iterable[str]) -> str:
+    """The name of the score in the columns of a row.
+
+    Example:
+        >>> score_in(["run", "train_loss", "train_rmse", "validation_loss", "validation_rmse"])
+        'rmse'
+    """
+    found = [name.removeprefix("train_") for name in row if name.startswith("train_")]
+    return next((name for name in found if name != "loss"), "accuracy")
+
+
+def read_row(row: Mapping[str, Any], where: str = "", allow: Allow = Allow.NOTHING) -> LogRow:
+    """Reads a row as files have it; see `reading.read`."""
+    known = columns(score_in(row))
+    found: LogRow = read(LogRow, {known.get(key, key): row[key] for key in row}, where, allow)
+    return found
+
+
+def log_text(rows: Sequence[Mapping[str, Any]], settings: str) -> str:
     """The rows as CSV, sealed for the run of these settings."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, [each.name for each in fields(LogRow)], lineterminator="\n")
+    names = list(columns(score_in(rows[0] if rows else ())))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return seal_table(text.getvalue(), settings)
@@ -58,7 +95,7 @@ def read_log(path: Path, settings: str = "") -> tuple[LogRow, ...]:
     text = open_table(path.read_text(encoding="utf-8"), settings)
     lines = enumerate(csv.DictReader(text.splitlines()), start=1)
     allow = Allow.TEXTS | Allow.UNKNOWN
-    rows = tuple(read(LogRow, row, f"row {number}", allow) for number, row in lines)
+    rows = tuple(read_row(row, f"row {number}", allow) for number, row in lines)
     if not rows:
         raise ValueError("no rows")
     reached = (0, 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..config import Config
+from ..tasks import CLASSIFICATION, Task
 from .optimizer import OptimizerOptions
 
 
@@ -14,16 +15,16 @@ class TrainingOptions:
 
     Attributes:
         optimizer: How weights are updated.
-        label_smoothing: Of the cross-entropy.
+        task: What networks learn.
         backend: How sparse layers are computed: see `Sparsifier`.
     """
 
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
-    label_smoothing: float = 0.0
+    task: Task = CLASSIFICATION
     backend: str = "auto"
 
     @classmethod
-    def of(cls, config: Config) -> TrainingOptions:
+    def of(cls, config: Config, task: Task) -> TrainingOptions:
         """Those of resolved settings."""
         optimizer = OptimizerOptions(
             config.optimizer,
@@ -33,4 +34,4 @@ class TrainingOptions:
             decay_norms=config.make_recipe().decay_norms,
             lr_factors=config.lr_factors or {},
         )
-        return cls(optimizer, config.label_smoothing or 0.0, config.backend)
+        return cls(optimizer, task, config.backend)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..progress import Display, duration
+from ..tasks import Score
 from .state import Clock, Tally
 
 
@@ -26,11 +27,13 @@ class Reporter(Display):
         rate = f"{clock.samples_per_second:,.0f} samples/s"
         self._update_bar(clock.done, rate, phase, f"loss {tally.loss:.3f}")
 
-    def epoch(self, row: Mapping[str, Any], clock: Clock) -> None:
-        """Prints the line of an epoch, in 100 columns."""
-        scores = f"loss {_short(row['train_loss'])} {row['train_accuracy']:.1%}"
+    def epoch(self, row: Mapping[str, Any], clock: Clock, running: Score) -> None:
+        """Prints the line of an epoch, in 100 columns, with its running score."""
+        score = running.text(row[f"train_{running.key}"])
+        scores = f"loss {_short(row['train_loss'])} {score}"
         if row["validation_loss"] is not None:
-            scores += f"  val {_short(row['validation_loss'])} {row['validation_accuracy']:.1%}"
+            score = running.text(row[f"validation_{running.key}"])
+            scores += f"  val {_short(row['validation_loss'])} {score}"
         self.line(
             f"[{clock.done / clock.total:4.0%}] run {row['run']} {row['phase']:9s} epoch "
             f"{row['epoch']:6.2f} lr {row['lr']:.2g}  {scores}  {duration(clock.seconds_left)} left"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..data.inputs import looked_up
-from ..errors import FreeTicketsError, is_out_of_memory
+from ..errors import FreeTicketsError
 from ..kernels.choices import Choices
 from ..kernels.layout import GroupedLayout
 from ..kernels.library import available
@@ -68,8 +68,9 @@ class Session:
         self._ranks = compute.ranks
         self._plan = plan
         self._options = options
+        self._task = options.task
         self._layout: GroupedLayout | None = None
-        self.guess = math.inf  # the loss of guessing, once the network has said how many classes
+        self.outputs = 1  # of the network, which says it in its first step
         network.to(compute.device)
         self._optimizer = make_optimizer(network, options.optimizer)
         prunes = any(phase.pruning is not None for phase in run.phases)
@@ -114,7 +115,7 @@ class Session:
         keep_gradients: bool,
         factor: float = 1.0,
     ) -> Tensor:
-        """Takes one training step, and returns its mean loss and accuracy, times the factor.
+        """Takes one training step, and returns its mean loss and score, times the factor.
 
         Args:
             step: Its number in the run, from 1.
@@ -133,19 +134,17 @@ class Session:
         self.network.train()
         with self._compute.autocast(), looked_up(inputs):
             if isinstance(self.network, MemberNetwork):
-                logits, labels = self._model(inputs, labels)
+                outputs, labels = self._model(inputs, labels)
             else:
-                logits = self._model(inputs)
-        logits = self._compute.single(logits)
-        self.guess = math.log(max(1, logits.shape[-1]))
-        loss = (
-            _cross_entropy(logits, labels, label_smoothing=self._options.label_smoothing) * factor
-        )
+                outputs = self._model(inputs)
+        outputs = self._compute.single(outputs)
+        self.outputs = max(1, outputs.shape[-1])
+        loss = self._task.batch_loss(outputs, labels) * factor
         self._compute.update(loss, self._optimizer)
         if self.sparsifier is not None and self.sparsifier.step():
             self._ranks.check_same(self.topology)
-        correct = (logits.detach().argmax(-1) == labels).double().mean()
-        return torch.stack([loss.detach().double(), correct * factor])
+        score = self._task.sample_scores(outputs.detach(), labels).double().mean()
+        return torch.stack([loss.detach().double(), score * factor])
 
     def escape(self, rate: float) -> None:
         """Explores once at a large rate; a dense network has no topology to leave."""
@@ -171,30 +170,33 @@ class Session:
 
     @torch.no_grad()
     def score(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Returns the summed loss and the number of correct answers of a batch."""
-        logits = self._predict(inputs)
+        """Returns the summed loss and the summed score of a batch."""
+        outputs = self._predict(inputs)
         if isinstance(self.network, MemberNetwork):
-            logits = joint_log_probs(logits, self._plan.combine)
-        loss = _cross_entropy(logits, labels, reduction="sum")
-        return torch.stack([loss.double(), (logits.argmax(-1) == labels).sum().double()])
+            outputs = torch.from_numpy(self._joined(outputs)).to(labels.device)
+        loss = self._task.batch_loss(outputs, labels, training=False).double() * len(labels)
+        return torch.stack([loss, self._task.sample_scores(outputs, labels).double().sum()])
 
     @torch.no_grad()
-    def log_probs(self, inputs: Tensor) -> Tensor:
-        """Returns what the network says of a batch now, in evaluation mode, (N, C).
+    def predictions(self, inputs: Tensor) -> npt.NDArray[np.float64]:
+        """Returns what the network says of a batch now, in evaluation mode, (N, ...).
 
         Members in one network speak together.
         """
-        logits = self._predict(inputs.to(self._compute.device)).double()
+        outputs = self._predict(inputs.to(self._compute.device))
         if isinstance(self.network, MemberNetwork):
-            return joint_log_probs(logits, self._plan.combine).cpu()
-        return logits.log_softmax(-1).cpu()
+            return self._joined(outputs)
+        return self._task.predictions(outputs)
+
+    def _joined(self, outputs: Tensor) -> npt.NDArray[np.float64]:
+        return self._task.joined(self._task.predictions(outputs), self._plan.combine)
 
     def _predict(self, inputs: Tensor) -> Tensor:
         # Past the data-parallel wrapper, which all ranks would have to call equally often.
         self.network.eval()
         with self._compute.autocast(), looked_up(inputs):
-            logits = self.network(inputs)
-        return self._compute.single(logits)
+            outputs = self.network(inputs)
+        return self._compute.single(outputs)
 
     @property
     def device(self) -> torch.device:
@@ -262,28 +264,3 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
 def _other_network(error: Exception) -> FreeTicketsError:
     reason = " ".join(str(error).split())[:200]
     return FreeTicketsError(f"the checkpoint belongs to another network: {reason}")
-
-
-def joint_log_probs(logits: Tensor, combine: str) -> Tensor:
-    """What members say together: their logits (M, N, C) as log-probabilities (N, C).
-
-    Example:
-        >>> opposed = torch.tensor([[[50.0, 0.0]], [[0.0, 50.0]]])
-        >>> joint_log_probs(opposed, "probabilities").exp().tolist()
-        [[0.5, 0.5]]
-    """
-    if combine == "logits":
-        return logits.log_softmax(-1).mean(0).log_softmax(-1)
-    return logits.log_softmax(-1).logsumexp(0) - math.log(len(logits))
-
-
-def _cross_entropy(logits: Tensor, labels: Tensor, **options: Any) -> Tensor:
-    try:
-        return F.cross_entropy(logits, labels, **options)
-    except (IndexError, RuntimeError, ValueError) as error:
-        if is_out_of_memory(error):
-            raise
-        raise FreeTicketsError(
-            f"the network's outputs have the shape {tuple(logits.shape)}, for {len(labels)} labels "
-            f"up to {int(labels.max())}: it must return one score for each sample and class"
-        ) from error

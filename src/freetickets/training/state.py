@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from ..reading import Natural, read
-from .log import LogRow
+from .log import read_row
 
 
 @dataclass(frozen=True)
-class Score:
-    """Mean loss and accuracy on the validation data; None where nothing is held out."""
+class Validation:
+    """Mean loss and running score on the validation data; None where nothing is held out."""
 
     loss: float | None = None
-    accuracy: float | None = None
+    score: float | None = None
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Tally:
     samples: int = 0
 
     def add(self, sums: Tensor, samples: int) -> None:
-        """Adds a step's summed loss and correct answers."""
+        """Adds a step's summed loss and scores."""
         self.sums = self.sums.to(sums.device) + sums
         self.samples += samples
 
@@ -39,8 +39,8 @@ class Tally:
         return float(self.sums[0]) / max(1, self.samples)
 
     @property
-    def accuracy(self) -> float:
-        """The share of correct answers."""
+    def score(self) -> float:
+        """The mean of the samples' scores: for classification, the share of correct answers."""
         return float(self.sums[1]) / max(1, self.samples)
 
 
@@ -54,7 +54,7 @@ class State:
         tickets: Tickets collected in all runs.
         tally: Sums since the last row of the log.
         best: The phase's best ticket so far, packed, where the plan wants the best.
-        best_accuracy: Its accuracy on validation data.
+        best_score: Its score on validation data; None without one.
         shelf: What runs have remembered for later ones, packed as tickets.
         rows: The log.
         seconds: Time spent in the steps of each (run, phase).
@@ -66,7 +66,7 @@ class State:
     tickets: Natural = 0
     tally: Tally = field(default_factory=Tally)
     best: dict[str, Any] | None = None
-    best_accuracy: float = -1.0
+    best_score: float | None = None
     shelf: dict[str, dict[str, Any]] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[tuple[int, str], float] = field(default_factory=dict)
@@ -82,9 +82,13 @@ class State:
         """Undoes `pack`."""
         sums, samples = values["tally"]
         tally = Tally(sums.double().reshape(2), int(samples))
-        state: State = read(cls, {**values, "tally": {}})
+        values = {**values, "tally": {}}
+        if "best_accuracy" in values:  # as checkpoints of before tasks have it: -1 for none
+            best = read(float, values.pop("best_accuracy"), "best_accuracy")
+            values["best_score"] = best if best >= 0 else None
+        state: State = read(cls, values)
         for row in state.rows:
-            read(LogRow, row)
+            read_row(row)
         state.tally = tally
         return state
 

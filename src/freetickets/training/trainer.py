@@ -33,7 +33,7 @@ from .prepare import prepare_on
 from .progress import Reporter
 from .session import Session, load_weights
 from .stage import Stage
-from .state import Clock, Score, State, Tally
+from .state import Clock, State, Tally, Validation
 from .trajectory import Recorder, forget_trajectory
 
 # A mean loss above so many times that of guessing has diverged, finite though it may be.
@@ -93,6 +93,7 @@ class Trainer:
         self._compute = compute or Compute()
         self._ranks = self._compute.ranks
         self._options = options or TrainingOptions()
+        self._task = self._options.task
         self._describe = dict(describe or {})
         self._reporter = reporter if reporter and self._ranks.first else Reporter(quiet=True)
         self._checkpoint_seconds = checkpoint_seconds
@@ -216,6 +217,7 @@ class Trainer:
             list(itertools.islice(batches.whole().epoch(0), _CRITERION_BATCHES)),
             distribution=sparse.distribution,
             exclude=sparse.exclude,
+            loss=partial(self._task.batch_loss, training=False),
             seed=derive(run.seed, "topology"),
         )
         return {name: mask for name, mask in chosen.items() if not mask.all()}
@@ -268,13 +270,14 @@ class Trainer:
                 "earlier checkpoints and tickets are kept"
             )
 
-    def _check_learning(self, session: Session) -> None:
+    def _check_learning(self, session: Session, targets: Tensor) -> None:
         """Raises if the mean loss since the last row of the log is far worse than a guess."""
         state, loss = self._state, self._state.tally.loss
-        if loss > _DIVERGED * session.guess:
+        guess = self._task.guess(targets, session.outputs)
+        if loss > _DIVERGED * guess:
             raise FreeTicketsError(
                 f"the training has diverged: its loss is {loss:.3g} in the mean of the epoch that "
-                f"ends at step {state.step} of run {state.run + 1} (guessing: {session.guess:.3g}; "
+                f"ends at step {state.step} of run {state.run + 1} (guessing: {guess:.3g}; "
                 f"lr {session.timeline.lr(state.step):g}): lower --lr or scale the inputs; earlier "
                 "checkpoints and tickets are kept"
             )
@@ -282,19 +285,20 @@ class Trainer:
     def _close_epoch(self, session: Session, span: Span, batches: Batches, clock: Clock) -> None:
         """Validates, handles the events of a phase that ends here, and writes the log's row."""
         state, ends = self._state, self._state.step == span.end
+        running = self._task.running
         self._ranks.share_buffers(session.network)
         score = self._validate(session)
         losses = (state.tally.loss, score.loss or 0.0)
         self._check_finite(session, all(map(math.isfinite, losses)) and session.finite)
-        self._check_learning(session)
+        self._check_learning(session, batches.split.labels)
         pruning = session.timeline.pruning(span)
         complete = pruning is None or state.step >= pruning.end  # a ticket has its full sparsity
-        better = (score.accuracy or 0.0) > state.best_accuracy
+        better = score.score is not None and running.is_better(score.score, state.best_score)
         chosen = _selects_best(span.phase) and complete and better
         if chosen:
             weights, topology = session.network.state_dict(), session.topology
             state.best = self._ticket(session, span, score, weights, topology).pack()
-            state.best_accuracy = score.accuracy or 0.0
+            state.best_score = score.score
         if self._recorder is not None:  # before an escape or a pruning changes the network
             record = self._recorder.close_epoch
             self._ranks.from_first(lambda: record(session, span, state, chosen))
@@ -319,24 +323,24 @@ class Trainer:
             "step": state.step,
             "lr": session.timeline.lr(state.step),
             "train_loss": state.tally.loss,
-            "train_accuracy": state.tally.accuracy,
+            f"train_{running.key}": self._task.logged(state.tally.score),
             "validation_loss": score.loss,
-            "validation_accuracy": score.accuracy,
+            f"validation_{running.key}": score.score,
             "itop_rate": session.sparsifier.itop_rate if session.sparsifier else None,
             "events": " ".join(event.event for event in events),
             "seconds": sum(state.seconds.values()),
         }
         state.rows.append(row)
         state.tally = Tally()
-        self._reporter.epoch(row, clock)
+        self._reporter.epoch(row, clock, running)
         if self._folder is not None and self._ranks.first:
             self._folder.write_log(state.rows)
         if ends:
             self._save(session)
 
-    def _validate(self, session: Session) -> Score:
+    def _validate(self, session: Session) -> Validation:
         if self._validation is None:
-            return Score()
+            return Validation()
         device = self._compute.device
         tally = Tally()
         for inputs, labels in self._validation.epoch(0):
@@ -344,7 +348,7 @@ class Trainer:
                 tally.add(session.score(inputs.to(device), labels.to(device)), len(labels))
         sums, samples = self._ranks.sum(tally.sums.to(device)), len(self._validation.split)
         tally = Tally(sums, samples)
-        return Score(tally.loss, tally.accuracy)
+        return Validation(tally.loss, self._task.logged(tally.score))
 
     # ---- tickets
 
@@ -352,7 +356,7 @@ class Trainer:
         self,
         session: Session,
         span: Span,
-        score: Score,
+        score: Validation,
         weights: Mapping[str, Tensor],
         topology: Topology,
     ) -> Ticket:
@@ -370,13 +374,13 @@ class Trainer:
             "epoch": session.timeline.epoch(state.step),
             "sparsity": session.sparsifier.sparsity if session.sparsifier else 0.0,
             "validation_loss": score.loss,
-            "validation_accuracy": score.accuracy,
+            f"validation_{self._task.running.key}": score.score,
         }
         return Ticket.of(weights, topology, info)
 
     def _collect(self, ticket: Ticket) -> str:
         state = self._state
-        state.best, state.best_accuracy = None, -1.0
+        state.best, state.best_score = None, None
         state.tickets += 1
         ticket.info["number"] = state.tickets
         self._tickets.append(ticket)

@@ -54,7 +54,7 @@ class Recorder:
         if not due and not chosen and ticket_step is None:
             return
         with torch.random.fork_rng(devices=[]):  # a network may draw even when it predicts
-            parts = [session.log_probs(inputs) for inputs, _ in self.batches.epoch(0)]
+            parts = [session.predictions(inputs) for inputs, _ in self.batches.epoch(0)]
         info = {
             **self.info,
             "run": state.run + 1,
@@ -65,8 +65,8 @@ class Recorder:
             "collected": ticket_step == state.step,
             "ticket_step": ticket_step,
         }
-        log_probs = torch.cat(parts)[None].numpy().astype(np.float32)
-        predictions = Predictions(log_probs, self.batches.split.labels.numpy(), info)
+        found = np.concatenate(parts)[None].astype(np.float32)
+        predictions = Predictions(found, self.batches.split.labels.numpy(), info)
         predictions.save(trajectory_file(self.folder, state.run + 1, state.step))
 
 
@@ -80,6 +80,10 @@ def make_recorder(config: Config, spec: DatasetSpec, combine: str) -> Recorder |
         raise FreeTicketsError(
             f"a trajectory follows a test set, and {spec.description} have none: train on a data "
             "set by name or on an .npz file"
+        )
+    if not spec.task.has_classes:
+        raise FreeTicketsError(
+            f"a trajectory is one of probabilities, and {config.task} has none: leave it out"
         )
     test = load(spec, "test", config.data_dir)
     order = np.random.default_rng(_SEED).permutation(len(test))

@@ -90,7 +90,7 @@ class BatchEnsembleNetwork(MemberNetwork):
     def training_pairs(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Gives each member the whole batch, or its part."""
         if self._tiled:
-            return self.member_logits(x).flatten(0, 1), labels.repeat(self.members)
+            return self.member_logits(x).flatten(0, 1), torch.cat([labels] * self.members)
         self._rows.counts = [len(part) for part in labels.tensor_split(self.members)]
         return self._run(x), labels
 

@@ -51,10 +51,11 @@ class TreeNetwork(MemberNetwork):
 
     def training_pairs(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Trains each branch on the whole batch."""
-        logits, targets = self.member_logits(x), labels.expand(self.members, -1)
+        outputs = self.member_logits(x)
+        targets = labels.expand(self.members, *labels.shape)
         if not self._alone:
-            return logits.flatten(0, 1), targets.flatten()
-        return summed_over_members(logits, targets)
+            return outputs.flatten(0, 1), targets.flatten(0, 1)
+        return summed_over_members(outputs, targets)
 
 
 def _split(network: nn.Module, shared: int | None, own: float) -> tuple[nn.Module, nn.Module]:

@@ -13,7 +13,7 @@ from ..run import RunSummary
 from .drawing import FONT_SIZE, draw, shorten_all, text_width
 from .labels import Box, place_labels
 from .legend import add_legend, legend_height
-from .scores import QUALITIES, Quality
+from .scores import Quality, qualities
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def cost_against_quality(runs: Sequence[RunSummary]) -> list[str]:
     A line, the Pareto front, joins the ensembles that no other beats in cost and score.
     """
     panels = []
-    for quality in QUALITIES:
+    for quality in qualities(runs[0].task):
         marks = _marks(runs, quality)
         legend = _legend(marks)
         panels.append(

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from ..colours import colour
 from .drawing import draw
 from .legend import add_legend, legend_height
-from .scores import QUALITIES, write_percent
+from .scores import ACCURACY, NLL, write_percent
 from .series import Series, series
 from .thinning import finite
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-_ACCURACY, _NLL = QUALITIES
 _KINDS = ("ensemble", "members' mean")
 
 
@@ -89,8 +88,8 @@ def size_curves(curves: Mapping[str, SizeCurve], runs: Sequence[str] = ()) -> li
     ]
     nll = [_Line(looks[name], it.sizes, it.ensemble_nll, None, None) for name, it in curves.items()]
     return [
-        _panel("size-accuracy", "members", accuracy, _ACCURACY.label, _whole),
-        _panel("size-nll", "members", nll, _NLL.label, _whole),
+        _panel("size-accuracy", "members", accuracy, ACCURACY.label, _whole),
+        _panel("size-nll", "members", nll, NLL.label, _whole),
     ]
 
 
@@ -108,7 +107,7 @@ def sparsity_curves(curves: Mapping[str, SparsityCurve], runs: Sequence[str] = (
         _Line(looks[name], it.sparsities, it.ensemble_accuracy, it.member_accuracy, it.kl)
         for name, it in curves.items()
     ]
-    return [_panel("sparsity", "sparsity", lines, _ACCURACY.label, write_percent)]
+    return [_panel("sparsity", "sparsity", lines, ACCURACY.label, write_percent)]
 
 
 def _whole(axis: Axis) -> None:
@@ -166,7 +165,7 @@ def _paint(
         if has_kl and line.kl is not None:
             _plot(panels[1], line, line.kl, linewidth=1.3)
     main.set_ylabel(quality)
-    if quality == _ACCURACY.label:
+    if quality == ACCURACY.label:
         write_percent(main.yaxis)
     if has_kl:
         panels[1].set_ylabel("KL")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..colours import colour, series_colour
 from ..run import RunSummary
 from .drawing import FONT_SIZE, draw, shorten, shorten_all
-from .scores import QUALITIES, Quality
+from .scores import Quality, qualities
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ def members_and_ensembles(runs: Sequence[RunSummary]) -> list[str]:
             1.0 + 0.5 * len(runs),
             partial(_paint, runs=runs, quality=quality),
         )
-        for quality in QUALITIES
+        for quality in qualities(runs[0].task)
     ]
 
 

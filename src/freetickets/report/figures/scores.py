@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...evaluation.results import Scores
+from ...evaluation.results import TaskFacts
+from ...tasks import CLASSIFICATION, Score
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -16,7 +18,7 @@ class Quality:
     """A score as figures show it.
 
     Attributes:
-        key: The field of `Scores`.
+        key: Its name in files.
         title: In running text.
         label: Along an axis.
         percent: Whether it is a share, written in per cent.
@@ -29,10 +31,21 @@ class Quality:
     percent: bool = False
     rising: bool = False
 
-    def of(self, scores: Scores) -> float:
+    @classmethod
+    def from_score(cls, score: Score) -> Quality:
+        """A task's score, as figures show it."""
+        way = "higher" if score.higher_is_better else "lower"
+        return cls(
+            score.key,
+            score.name,
+            f"{score.title} ({way} is better)",
+            percent=score.form.endswith("%"),
+            rising=score.higher_is_better,
+        )
+
+    def of(self, scores: Mapping[str, float]) -> float:
         """The value of this score."""
-        value: float = getattr(scores, self.key)
-        return value
+        return scores[self.key]
 
     def format_axis(self, axis: Axis) -> None:
         """Writes the axis of this score in its unit."""
@@ -40,11 +53,12 @@ class Quality:
             write_percent(axis)
 
 
-QUALITIES = (
-    Quality("accuracy", "accuracy", "accuracy (higher is better)", percent=True, rising=True),
-    Quality("nll", "negative log-likelihood", "NLL (lower is better)"),
-)
-CALIBRATION = Quality("ece", "expected calibration error", "ECE (lower is better)")
+ACCURACY, NLL, ECE = map(Quality.from_score, CLASSIFICATION.scores)
+
+
+def qualities(task: TaskFacts) -> list[Quality]:
+    """The scores of a task that figures show: the first two."""
+    return list(map(Quality.from_score, task.scores[:2]))
 
 
 def quality_of(key: str) -> Quality:
@@ -54,7 +68,7 @@ def quality_of(key: str) -> Quality:
         >>> quality_of("ece").label, quality_of("brier").label
         ('ECE (lower is better)', 'brier')
     """
-    known = {quality.key: quality for quality in (*QUALITIES, CALIBRATION)}
+    known = {quality.key: quality for quality in (ACCURACY, NLL, ECE)}
     return known.get(key, Quality(key, key, key))
 
 

@@ -1,4 +1,4 @@
-"""Training curves: loss and accuracy epoch by epoch, with the phases and events of the plan."""
+"""Training curves: loss and score epoch by epoch, with the phases and events of the plan."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import FreeTicketsError
 from ...methods import Timeline
+from ...tasks import Score
 from ...training.log import LogRow
 from ..colours import colour
 from ..run import RunSummary
@@ -55,7 +56,7 @@ def phase_spans(log: Sequence[LogRow]) -> list[PhaseSpan]:
 
 
 def training_curves(run: RunSummary, number: int = 0) -> list[str]:
-    """Two panels: loss with the learning rate below, accuracy with the explored share below.
+    """Two panels: loss with the learning rate below, the score with the explored share below.
 
     Args:
         run: What is drawn.
@@ -64,6 +65,8 @@ def training_curves(run: RunSummary, number: int = 0) -> list[str]:
     spans = phase_spans(run.log)
     length = f"over {spans[-1].end:g} epochs of {run.name}"
     explored = any(row.itop_rate is not None for row in run.log)
+    score = run.task.running
+    shown = score.title[:1].upper() + score.title[1:]
     return [
         draw(
             f"training-{number}-loss",
@@ -72,10 +75,10 @@ def training_curves(run: RunSummary, number: int = 0) -> list[str]:
             lambda figure: _paint_loss(figure, spans, learning_rates(run)),
         ),
         draw(
-            f"training-{number}-accuracy",
-            f"Accuracy {'and share of explored weights ' if explored else ''}{length}",
+            f"training-{number}-{score.key}",
+            f"{shown} {'and share of explored weights ' if explored else ''}{length}",
             3.6,
-            lambda figure: _paint_accuracy(figure, spans, explored),
+            lambda figure: _paint_score(figure, spans, explored, score),
         ),
     ]
 
@@ -131,15 +134,16 @@ def _paint_loss(
     figure.align_ylabels()
 
 
-def _paint_accuracy(figure: Figure, spans: Sequence[PhaseSpan], explored: bool) -> None:
+def _paint_score(figure: Figure, spans: Sequence[PhaseSpan], explored: bool, score: Score) -> None:
     panels = figure.subplots(
         1 + explored, sharex=True, squeeze=False, height_ratios=[4, 1][: 1 + explored]
     )
     main = panels[0, 0]
-    _plot_scores(main, spans, lambda row: row.train_accuracy, lambda row: row.validation_accuracy)
-    main.set_ylabel("accuracy")
+    _plot_scores(main, spans, lambda row: row.train_score, lambda row: row.validation_score)
+    main.set_ylabel(score.title)
     _add_legend(figure, main)
-    write_percent(main.yaxis)
+    if score.form.endswith("%"):
+        write_percent(main.yaxis)
     if explored:
         small = panels[1, 0]
         _plot_line(small, spans, lambda row: row.itop_rate, color=colour("green"), linewidth=1.2)

@@ -33,6 +33,11 @@ class Comparison:
         return cls(runs, find_reference(runs, reference), analyses)
 
     @property
+    def has_classes(self) -> bool:
+        """Whether the task of the runs has classes, which many sections are about."""
+        return self.runs[0].task.has_classes
+
+    @property
     def names(self) -> list[str]:
         """Of all runs: figures that show some of them keep the colour of each."""
         return [run.name for run in self.runs]

@@ -21,8 +21,8 @@ def diversity_section(comparison: Comparison) -> list[Section]:
             Cell.of(diversity.disagreement, ".4f"),
             Cell.of(diversity.kl, ".4f"),
             Cell.of(diversity.kl_one_way, ".4f"),
-            Cell.of(run.ensemble.accuracy, ".2%"),
-            Cell.of(100 * (run.ensemble.accuracy - run.member_mean.accuracy), "+.2f"),
+            Cell.of(run.ensemble["accuracy"], ".2%"),
+            Cell.of(100 * (run.ensemble["accuracy"] - run.member_mean["accuracy"]), "+.2f"),
         ]
         for run in comparison.runs
         if (diversity := run.results.diversity) is not None
@@ -95,7 +95,7 @@ def features_section(comparison: Comparison) -> list[Section]:
 def trajectories_section(comparison: Comparison) -> list[Section]:
     """The ways that networks took while they trained."""
     embeddings = []
-    for run in comparison.runs:
+    for run in comparison.runs if comparison.has_classes else ():
         if trajectory_files(run.folder):
             with damaged(run.folder / "trajectory", REMAKE):
                 embeddings.append(embed({run.name: read_trajectory(run.folder)}))

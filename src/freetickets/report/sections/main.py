@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...evaluation.results import TaskFacts
 from ...metrics import Difference, Interval
 from ..figures import cost_against_quality
 from ..intervals import ECE_BINS, LEVEL, REPEATS, SCORES, differences, intervals, p_text
 from ..parts import Cell, Figure, Section, Table
 from ..run import RunSummary
-from ..tables import MORE_COLUMNS, choose_corruptions, corrupted, main_table, make_rows
+from ..tables import (
+    choose_corruptions,
+    corrupted,
+    main_columns,
+    main_table,
+    make_rows,
+    more_columns,
+)
 from .comparison import Comparison, flops_text
 
 CHAPTER = "Results"
@@ -24,15 +32,15 @@ def main_section(comparison: Comparison) -> list[Section]:
     runs = comparison.runs
     caption = (
         f"Scores of the ensembles on the {runs[0].samples:,} test samples of {runs[0].dataset}. "
-        "NLL is the mean negative log-likelihood in nats; ECE is the expected calibration error "
-        f"over {ECE_BINS} equal bins of confidence; ↑ higher is better, ↓ lower is. "
+        f"{_scores_text(runs[0].task)}↑ higher is better, ↓ lower is. "
         f"{_corruption_text(runs)}{_natural_text(runs)}{flops_text(runs)} Test FLOPs are "
         "those of one prediction by all members. Runs are trainings as the paper counts them: "
         "one-pass methods need one. Seconds are those in training steps. Of several one-pass "
         "methods the best is in bold, of several multi-pass methods in bold and blue; the single "
         "dense model and the dense ensemble are what they are measured against."
     )
-    return [Section("Comparison", caption, main_table(make_rows(runs)), "main", CHAPTER)]
+    table = main_table(make_rows(runs), main_columns(runs[0].task.scores))
+    return [Section("Comparison", caption, table, "main", CHAPTER)]
 
 
 def more_section(comparison: Comparison) -> list[Section]:
@@ -42,7 +50,8 @@ def more_section(comparison: Comparison) -> list[Section]:
         "dense gradients that explorations look at, as a multiple of one dense training; they are "
         "not part of training FLOPs. MB are all members on disk. Marks as above."
     )
-    table = main_table(make_rows(comparison.runs), MORE_COLUMNS)
+    columns = more_columns(comparison.runs[0].task.scores)
+    table = main_table(make_rows(comparison.runs), columns)
     return [Section("Member means and sizes", caption, table, "more", CHAPTER)]
 
 
@@ -120,6 +129,17 @@ def _p_cell(p: float) -> Cell:
 
 def _cells(score: Interval | Difference, form: str) -> list[Cell]:
     return [Cell.of(number, form) for number in (score.value, score.low, score.high)]
+
+
+def _scores_text(task: TaskFacts) -> str:
+    """What the scores are, as far as their titles don't say it."""
+    if not task.has_classes:
+        unclear = [score for score in task.scores if score.name != score.title]
+        return "".join(f"{score.title} is the {score.name}; " for score in unclear)
+    return (
+        "NLL is the mean negative log-likelihood in nats; ECE is the expected calibration error "
+        f"over {ECE_BINS} equal bins of confidence; "
+    )
 
 
 def _corruption_text(runs: Sequence[RunSummary]) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ...config import Config
-from ...evaluation.results import Scores
 from ...metrics import pearson, spearman
+from ...tasks import Score
 from ..figures import SparsityCurve, members_and_ensembles, size_curves, sparsity_curves
 from ..parts import Cell, Figure, Section, Table
 from ..run import RunSummary
@@ -31,16 +31,16 @@ def members_section(comparison: Comparison) -> list[Section]:
 
 def member_scores_section(comparison: Comparison) -> list[Section]:
     """The same in numbers."""
-    rows = []
+    rows, shown = [], comparison.runs[0].task.scores
     for run in comparison.runs:
-        parts: list[tuple[str, Scores]] = [
+        parts: list[tuple[str, Mapping[str, float]]] = [
             (f"member {number}", scores) for number, scores in enumerate(run.members, start=1)
         ]
         if len(run.members) > 1:
             parts += [("member mean", run.member_mean), ("ensemble", run.ensemble)]
-        rows += [[Cell(run.name), Cell(name), *_score_cells(scores)] for name, scores in parts]
+        rows += [[Cell(run.name), Cell(name), *_cells(scores, shown)] for name, scores in parts]
     caption = "The numbers behind the figure above; members are in the order of their collection."
-    table = Table(["run", "predictor", "accuracy", "NLL", "ECE"], rows)
+    table = Table(["run", "predictor", *(score.title for score in shown)], rows)
     return [Section("Scores of every member", caption, table, "member-scores", CHAPTER)]
 
 
@@ -64,6 +64,8 @@ def sizes_section(comparison: Comparison) -> list[Section]:
 
 def sparsity_section(comparison: Comparison) -> list[Section]:
     """How scores change with sparsity."""
+    if not comparison.has_classes:
+        return []
     curves: dict[str, SparsityCurve] = {}
     for family in _families(comparison.runs):
         if len({_sparsity(run) for run in family}) < 2:
@@ -86,23 +88,22 @@ def sparsity_section(comparison: Comparison) -> list[Section]:
 def correlation_section(comparison: Comparison) -> list[Section]:
     """Whether better members make better ensembles, over the runs."""
     runs = [run for run in comparison.runs if len(run.members) > 1]
-    gains = [run.ensemble.accuracy - run.member_mean.accuracy for run in runs]
+    shown, *_ = scores = comparison.runs[0].task.scores[:2]
+    gains = [run.ensemble[shown.key] - run.member_mean[shown.key] for run in runs]
     differing = [
         run.results.diversity.disagreement if run.results.diversity else math.nan for run in runs
     ]
     pairs = [
         (
-            "accuracy: member mean and ensemble",
-            [run.member_mean.accuracy for run in runs],
-            [run.ensemble.accuracy for run in runs],
-        ),
-        (
-            "NLL: member mean and ensemble",
-            [run.member_mean.nll for run in runs],
-            [run.ensemble.nll for run in runs],
-        ),
-        ("disagreement, and gain in accuracy over the member mean", differing, gains),
+            f"{score.title}: member mean and ensemble",
+            [run.member_mean[score.key] for run in runs],
+            [run.ensemble[score.key] for run in runs],
+        )
+        for score in scores
     ]
+    pairs.append(
+        (f"disagreement, and gain in {shown.title} over the member mean", differing, gains)
+    )
     rows = [row for name, x, y in pairs if (row := _correlation_row(name, x, y)) is not None]
     if not rows:
         return []
@@ -155,15 +156,11 @@ def _sparsity_curve(family: Sequence[RunSummary]) -> SparsityCurve:
     kl = [each.kl if each else math.nan for each in diversities]
     return SparsityCurve(
         np.array([_sparsity(run) for run in family]),
-        np.array([run.ensemble.accuracy for run in family]),
-        np.array([run.member_mean.accuracy for run in family]),
+        np.array([run.ensemble["accuracy"] for run in family]),
+        np.array([run.member_mean["accuracy"] for run in family]),
         np.array(kl) if np.isfinite(kl).any() else None,
     )
 
 
-def _score_cells(scores: Scores) -> list[Cell]:
-    return [
-        Cell.of(scores.accuracy, ".2%"),
-        Cell.of(scores.nll, ".4f"),
-        Cell.of(scores.ece, ".4f"),
-    ]
+def _cells(scores: Mapping[str, float], shown: Sequence[Score]) -> list[Cell]:
+    return [Cell.of(scores[score.key], score.form) for score in shown]

@@ -19,9 +19,9 @@ def training_sections(comparison: Comparison) -> list[Section]:
 
 def _training(run: RunSummary, number: int) -> Section:
     caption = (
-        f"{run.description}: loss and accuracy at the end of each epoch, on the training samples "
-        "as they were seen and on the held-out samples. Shading and names show the phases, "
-        "diamonds the tickets where they were collected"
+        f"{run.description}: loss and {run.task.running.title} at the end of each epoch, on the "
+        "training samples as they were seen and on the held-out samples. Shading and names show "
+        "the phases, diamonds the tickets where they were collected"
     )
     if any(row.has("escape") for row in run.log):
         caption += ", dashed lines the escapes"

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from freetickets.data.labels import Classes, as_labels
+from freetickets.data.inputs import as_array
 from freetickets.errors import FreeTicketsError
+from freetickets.tasks.labels import Classes
+from freetickets.tasks.labels import as_labels as labels_of
+
+
+def as_labels(y: Any) -> Any:
+    return labels_of(as_array(y, "y"))
 
 
 class Column:

@@ -1,4 +1,4 @@
-"""Labels given in Python: integers, booleans or strings, and the classes that they name."""
+"""Labels: integers, booleans or strings, and the classes that they name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError
-from .inputs import as_array
 
 Label = bool | int | str
 
@@ -68,6 +67,15 @@ class Classes:
                 )
         return np.array([outputs[value] for value in found.tolist()], np.int64)[places]
 
+    def decode(self, outputs: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Return the labels that outputs stand for.
+
+        Example:
+            >>> Classes(("1", "3"), (1, 3)).decode(np.array([1, 0])).tolist()
+            [3, 1]
+        """
+        return np.array(self.values)[outputs] if self.values else outputs
+
 
 def _check_not_negative(labels: npt.NDArray[Any]) -> None:
     if labels.min(initial=0) < 0:
@@ -77,20 +85,20 @@ def _check_not_negative(labels: npt.NDArray[Any]) -> None:
         )
 
 
-def as_labels(y: Any) -> npt.NDArray[Any]:
+def as_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return labels as integers, booleans or strings (N,), after checking them.
 
     Args:
-        y: An array, a tensor, a column of a data frame or a list.
+        y: Labels in any form: also floats that are whole, or objects that are all of one type.
 
     Raises:
         FreeTicketsError: They are no labels; numbers with fractions are none.
 
     Example:
-        >>> as_labels([2.0, 1.0]).tolist(), as_labels(["b", "a"]).tolist()
+        >>> as_labels(np.array([2.0, 1.0])).tolist(), as_labels(np.array(["b", "a"])).tolist()
         ([2, 1], ['b', 'a'])
     """
-    labels = as_array(y, "y")
+    labels = y
     if labels.ndim == 2 and labels.shape[1] == 1:  # a data frame of one column
         labels = labels[:, 0]
     if labels.dtype.kind in "OT" and labels.size:  # of data frames; a mixture is no label

@@ -1,0 +1,94 @@
+"""Tasks: what a network's outputs are for. Importing this package does not import torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from ..errors import FreeTicketsError, UnknownNameError
+from ..registry import Registry, import_reference
+from .classification import Classification
+from .task import Score, Task, function_name
+
+__all__ = [
+    "CLASSIFICATION",
+    "TASKS",
+    "Classification",
+    "Score",
+    "Task",
+    "make_task",
+    "stored_task",
+    "task_name",
+]
+
+# The default: data and files that say nothing of a task are for it.
+CLASSIFICATION = Classification()
+
+
+def _check_task(thing: object) -> None:
+    if not (isinstance(thing, type) and issubclass(thing, Task) and is_dataclass(thing)):
+        raise FreeTicketsError(f"a task must be a data class derived from Task, not {thing!r}")
+
+
+TASKS: Registry[type[Task]] = Registry(
+    "task", "tasks", {"classification": Classification}, _check_task
+)
+
+
+def task_name(task: Task) -> str:
+    """What files call a task: the name under which it is known, or "module:Class".
+
+    Example:
+        >>> task_name(Classification())
+        'classification'
+    """
+    return TASKS.name_of(type(task)) or function_name(type(task))
+
+
+def make_task(name: str, options: Mapping[str, Any] | None = None) -> Task:
+    """Makes a task that the user asks for: here "module:Class" imports code.
+
+    Args:
+        name: A name of `TASKS`, or "module:Class" for one's own.
+        options: Its options; a function may be given as "module:function".
+
+    Raises:
+        FreeTicketsError: The name or an option is unknown, or what is found there is no task.
+    """
+    kind, given = TASKS.load(name), dict(options or {})
+    if isinstance(given.get("loss"), str):
+        given["loss"] = import_reference("loss", given["loss"])
+    return _with_options(kind, name, given)
+
+
+def stored_task(info: Mapping[str, Any], given: Task | str | None = None) -> Task:
+    """The task of a run or a ticket, by what it says of itself: that never imports code.
+
+    Args:
+        info: What it says; older ones say nothing, and are classification.
+        given: The task as the user gives it, if it is not one of FreeTickets' own.
+
+    Example:
+        >>> stored_task({})
+        Classification(class_weights=None, label_smoothing=None, loss=None)
+    """
+    name = str(info.get("task") or "classification")
+    # What a function of one's own was is told by its name: nothing but training needs it.
+    options = {key: v for key, v in (info.get("task_options") or {}).items() if key != "loss"}
+    if isinstance(given, Task):
+        return given
+    if given is not None:
+        return make_task(given, options)
+    return _with_options(TASKS.find(name), name, options)
+
+
+def _with_options(kind: type[Task], name: str, options: Mapping[str, Any]) -> Task:
+    known = [each.name for each in fields(kind)]
+    for option in options:
+        if option not in known:
+            raise UnknownNameError(f"option of {name}", option, known)
+    try:
+        return kind(**options)
+    except (TypeError, ValueError) as error:
+        raise FreeTicketsError(f"task {name!r}: {error}") from error

@@ -1,0 +1,166 @@
+"""Classification: one of several classes for each sample, the default task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..errors import FreeTicketsError, is_out_of_memory
+from .task import Score, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..data.spec import DatasetSpec
+    from ..metrics.uncertainty import Uncertainty
+    from .labels import Classes
+    from .task import AnyArray, Array
+
+
+@dataclass(frozen=True)
+class Classification(Task):
+    """One of several classes; networks return their scores (logits), members log-probabilities.
+
+    Attributes:
+        class_weights: How much each class counts in training, in the order of the classes.
+        label_smoothing: Of the cross-entropy in training; None for the recipe's.
+        loss: A function of one's own: of a network's outputs (N, C) and labels (N,), the mean loss.
+
+    Example:
+        >>> Classification(class_weights=[1, 3]).options
+        {'class_weights': [1.0, 3.0]}
+    """
+
+    running: ClassVar[Score] = Score("accuracy", "accuracy", ".1%", higher_is_better=True)
+    rules: ClassVar[tuple[str, ...]] = ("probabilities", "logits")
+    has_classes: ClassVar[bool] = True
+
+    class_weights: tuple[float, ...] | None = None
+    label_smoothing: float | None = None
+    loss: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        if self.loss is not None and not callable(self.loss):
+            raise FreeTicketsError(f"loss must be a function, not {self.loss!r}")
+        if self.class_weights is None:
+            return
+        weights = tuple(map(float, self.class_weights))
+        object.__setattr__(self, "class_weights", weights)
+        if not all(0 <= weight < math.inf for weight in weights) or not sum(weights):
+            raise FreeTicketsError(f"class weights must be numbers from 0 up, not {weights}")
+        if self.loss is not None:
+            raise FreeTicketsError(
+                "class weights are those of the cross-entropy: with a loss of "
+                "your own, let it weigh the classes"
+            )
+
+    def classes_of(self, y: AnyArray) -> Classes:
+        """The classes that labels name."""
+        from .labels import Classes, as_labels
+
+        return Classes.of(as_labels(y))
+
+    def targets(self, y: AnyArray, classes: Classes) -> AnyArray:
+        """The numbers of the classes that labels name, int64 (N,)."""
+        from .labels import as_labels
+
+        return classes.encode(as_labels(y))
+
+    def outputs(self, spec: DatasetSpec) -> int:
+        """One score for each class."""
+        return len(spec.classes)
+
+    def batch_loss(self, outputs: Tensor, targets: Tensor, training: bool = True) -> Tensor:
+        """The cross-entropy, weighted and smoothed in training; or the loss of one's own."""
+        if self.loss is not None:
+            return self.loss(outputs, targets)
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        options: dict[str, Any] = {}
+        if training:
+            options["label_smoothing"] = self.label_smoothing or 0.0
+            if self.class_weights is not None:
+                options["weight"] = torch.tensor(self.class_weights).to(outputs)
+        try:
+            return cross_entropy(outputs, targets, **options)
+        except (IndexError, RuntimeError, ValueError) as error:
+            if is_out_of_memory(error):
+                raise
+            if self.class_weights is not None and outputs.shape[-1] != len(self.class_weights):
+                raise FreeTicketsError(
+                    f"there are {len(self.class_weights)} class weights, and {outputs.shape[-1]} "
+                    "classes: give one for each"
+                ) from error
+            raise FreeTicketsError(
+                f"the network's outputs have the shape {tuple(outputs.shape)}, for {len(targets)} "
+                f"labels up to {int(targets.max())}: it must return one score for each sample and "
+                "class"
+            ) from error
+
+    def sample_scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """1 where the class is right, 0 where it is wrong."""
+        return outputs.argmax(-1) == targets
+
+    def guess(self, targets: Tensor, outputs: int) -> float:
+        """The cross-entropy of giving all outputs the same probability."""
+        return math.log(outputs) if self.loss is None else math.inf
+
+    def predictions(self, outputs: Tensor) -> Array:
+        """Log-probabilities of the classes."""
+        found: Array = outputs.double().log_softmax(-1).cpu().numpy()
+        return found
+
+    def joined(self, members: AnyArray, rule: str) -> Array:
+        """The log-probabilities of the ensemble."""
+        from ..metrics import ensemble_log_probs
+
+        return ensemble_log_probs(members, rule)
+
+    def uncertainty(self, members: Array, prediction: Array) -> Uncertainty:
+        """Total, aleatoric and epistemic."""
+        from ..metrics.uncertainty import Uncertainty
+
+        return Uncertainty.of(members, prediction)
+
+    def answers(self, prediction: Array, classes: Classes) -> AnyArray:
+        """The most probable class of each sample, as the labels of the training name it."""
+        # A network may have more outputs than there are classes; those have no name.
+        return classes.decode(prediction[:, : len(classes.names)].argmax(axis=-1))
+
+    def columns(self, prediction: Array, classes: Classes) -> Mapping[str, AnyArray]:
+        """The name of the most probable class, and its probability."""
+        import numpy as np
+
+        probabilities = np.exp(prediction)[:, : len(classes.names)]
+        return {
+            "class": np.array(classes.names)[probabilities.argmax(axis=-1)],
+            "probability": probabilities.max(axis=-1),
+        }
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """Accuracy, NLL and ECE."""
+        from .. import metrics
+
+        share = (0.0, 1 + 1e-6)  # a little above 1 is what rounding does
+        return (
+            Score("accuracy", "accuracy", ".2%", True, metrics.accuracy, short="Acc", limits=share),
+            Score("nll", "NLL", function=metrics.nll, name="negative log-likelihood"),
+            Score("ece", "ECE", function=metrics.ece, name="expected calibration error",
+                  limits=share),
+        )  # fmt: skip
+
+    def check_saved(self, predictions: AnyArray, targets: AnyArray) -> None:
+        """Raises a ValueError unless these are log-probabilities (M, N, C) and labels (N,)."""
+        if predictions.ndim != 3 or targets.shape != predictions.shape[1:2]:
+            raise ValueError(f"predictions {predictions.shape} of labels {targets.shape}")
+        if predictions.dtype.kind != "f" or targets.dtype.kind not in "iu":
+            raise ValueError(f"predictions are {predictions.dtype}, labels {targets.dtype}")
+        if not (predictions < math.inf).all():  # minus infinity is what a class may get
+            raise ValueError("log-probabilities that are no numbers")
+        # -1 is the label of samples of no class.
+        if targets.size and not -1 <= targets.min() <= targets.max() < predictions.shape[2]:
+            raise ValueError(f"labels from {targets.min()} to {targets.max()}")

@@ -1,0 +1,246 @@
+"""What every task is: what targets and outputs mean, how to learn them, and how good they are.
+
+No torch here: `freetickets --help` stays quick. A task imports what it needs when it works.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..errors import FreeTicketsError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from torch import Tensor
+
+    from ..data.spec import DatasetSpec
+    from .labels import Classes
+
+    Array = npt.NDArray[np.float64]
+    AnyArray = npt.NDArray[Any]
+
+_FORM = re.compile(r",?(\.\d)?[fge%]")
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number that says how good predictions are.
+
+    Attributes:
+        key: Its name in files: in the log, in metrics.json, in `--json`.
+        title: Above a column, and along an axis.
+        form: How it is written, as in an f-string; a form that ends in % makes axes of per cent.
+        higher_is_better: Which way it goes.
+        function: Computes it of what members say, (M, N, ...), and the targets, (N, ...); the
+            prediction of an ensemble comes as that of one member.
+        name: In running text, if not its title.
+        short: Above a narrow column, if not its title.
+        limits: What it can be at least and at most.
+    """
+
+    key: str
+    title: str
+    form: str = ".4f"
+    higher_is_better: bool = False
+    function: Callable[[Any, Any], float] | None = field(default=None, compare=False)
+    name: str = ""
+    short: str = ""
+    limits: tuple[float, float] = (-math.inf, math.inf)
+
+    def __post_init__(self) -> None:
+        # They may come from a file, and stand in pages.
+        if not self.key.isidentifier():
+            raise FreeTicketsError(f"the key of a score must be a plain word, not {self.key!r}")
+        if not _FORM.fullmatch(self.form):
+            raise FreeTicketsError(f"the form of {self.key} must be such as .4f, not {self.form!r}")
+        object.__setattr__(self, "name", self.name or self.title)
+        object.__setattr__(self, "short", self.short or self.title)
+
+    def is_better(self, score: float, than: float | None) -> bool:
+        """Whether a score is better than another; any is better than none.
+
+        Example:
+            >>> error = Score("rmse", "RMSE")
+            >>> error.is_better(0.5, None), error.is_better(0.5, 0.4)
+            (True, False)
+        """
+        if than is None:
+            return not math.isnan(score)
+        return score > than if self.higher_is_better else score < than
+
+    def text(self, score: float | None) -> str:
+        """A score as tables show it; a dash where there is none.
+
+        Example:
+            >>> Score("rmse", "RMSE").text(0.51), Score("accuracy", "accuracy", ".2%").text(None)
+            ('0.5100', '-')
+        """
+        return "-" if score is None else format(score, self.form)
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """A task: everything else asks it what a network's outputs are for.
+
+    A subclass is a frozen data class whose fields are the task's options. Arrays of predictions
+    have the members first: (M, N, ...).
+
+    Attributes:
+        running: The score that the log shows, and by which validation selects the best ticket.
+        rules: How members can be combined, the default first.
+        has_classes: Whether outputs are scores of classes: what only makes sense for these
+            (calibration, corruptions, unknown samples, attacks) asks this.
+    """
+
+    running: ClassVar[Score]
+    rules: ClassVar[tuple[str, ...]] = ("mean",)
+    has_classes: ClassVar[bool] = False
+
+    # ---- targets
+
+    def classes_of(self, y: AnyArray) -> Classes:
+        """The classes that targets name; by default they are numbers, and name none."""
+        from .labels import Classes
+
+        return Classes(())
+
+    def targets(self, y: AnyArray, classes: Classes) -> AnyArray:
+        """Targets as a network learns them, (N, ...); by default numbers, in float32.
+
+        Args:
+            y: What was given, (N, ...).
+            classes: Those of the training data.
+
+        Raises:
+            FreeTicketsError: They are no targets of this task.
+        """
+        import numpy as np
+
+        if y.ndim < 1 or y.dtype.kind not in "biuf":
+            raise FreeTicketsError(
+                f"y is {y.dtype} of shape {y.shape}: labels of this task are numbers (N, ...)"
+            )
+        with np.errstate(over="ignore"):  # what float32 can't hold is infinite there
+            numbers = y.astype(np.float32)
+        if not np.isfinite(numbers).all():
+            raise FreeTicketsError(
+                "y has values that are no finite numbers: remove or replace them"
+            )
+        return numbers
+
+    def outputs(self, spec: DatasetSpec) -> int:
+        """How many outputs a network needs for a data set."""
+        return max(1, math.prod(spec.target_shape))
+
+    # ---- training
+
+    @abstractmethod
+    def batch_loss(self, outputs: Tensor, targets: Tensor, training: bool = True) -> Tensor:
+        """The mean loss of a batch.
+
+        Args:
+            outputs: What a network has returned, (N, ...).
+            targets: What it should have said, (N, ...).
+            training: Whether it is to be learned from; else it is for people to read.
+        """
+
+    @abstractmethod
+    def sample_scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """What each sample adds to the running score, (N,)."""
+
+    def logged(self, mean: float) -> float:
+        """The running score, made of the mean of `sample_scores`: that mean, or its root, say."""
+        return mean
+
+    def guess(self, targets: Tensor, outputs: int) -> float:
+        """The loss of guessing; far above it a training has diverged.
+
+        Args:
+            targets: All that are trained on, (N, ...).
+            outputs: How many outputs the network has.
+
+        By default nothing is known of it, and nothing counts as diverged that is finite.
+        """
+        return math.inf
+
+    # ---- prediction
+
+    def predictions(self, outputs: Tensor) -> Array:
+        """What a network's outputs say, in the form that is stored; by default the outputs."""
+        found: Array = outputs.double().cpu().numpy()
+        return found
+
+    @abstractmethod
+    def joined(self, members: AnyArray, rule: str) -> Array:
+        """What members (M, N, ...) say together by one of the `rules`, (N, ...)."""
+
+    @abstractmethod
+    def uncertainty(self, members: Array, prediction: Array) -> Any:
+        """How unsure an ensemble is of each sample: a data class of arrays (N, ...).
+
+        Args:
+            members: What its members say, (M, N, ...).
+            prediction: What they say together, (N, ...).
+        """
+
+    def answers(self, prediction: Array, classes: Classes) -> AnyArray:
+        """What `Ensemble.predict` returns of a prediction (N, ...): by default the prediction."""
+        return prediction
+
+    def columns(self, prediction: Array, classes: Classes) -> Mapping[str, AnyArray]:
+        """What `freetickets predict` prints of a prediction (N, ...), each one value a sample."""
+        return {"prediction": self.answers(prediction, classes)}
+
+    # ---- scores
+
+    @property
+    @abstractmethod
+    def scores(self) -> tuple[Score, ...]:
+        """The scores of predictions, in the order of tables; figures show the first two."""
+
+    def measure(self, members: AnyArray, targets: AnyArray) -> dict[str, float]:
+        """All scores of a prediction (1, N, ...)."""
+        return {each.key: each.function(members, targets) for each in self.scores if each.function}
+
+    def check_saved(self, predictions: AnyArray, targets: AnyArray) -> None:
+        """Raises a ValueError if arrays that were read are no predictions of this task."""
+        import numpy as np
+
+        if predictions.ndim < 2 or predictions.shape[1] != len(targets):
+            raise ValueError(f"predictions {predictions.shape} of targets {targets.shape}")
+        if predictions.dtype.kind != "f" or targets.dtype.kind not in "fiu":
+            raise ValueError(f"predictions are {predictions.dtype}, targets {targets.dtype}")
+        if not (np.isfinite(predictions).all() and np.isfinite(targets).all()):
+            raise ValueError("predictions or targets that are no numbers")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that are not the default, as plain data; functions by their names."""
+        return {
+            each.name: _plain(value)
+            for each in fields(self)
+            if (value := getattr(self, each.name)) != each.default
+        }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return function_name(value) if callable(value) else value
+
+
+def function_name(value: Any) -> str:
+    """Where a class or a function is found, as "module:name".
+
+    Example:
+        >>> function_name(math.prod), function_name(Score)
+        ('math:prod', 'freetickets.tasks.task:Score')
+    """
+    kind = value if hasattr(value, "__qualname__") else type(value)
+    return f"{kind.__module__}:{kind.__qualname__}"
