@@ -23,7 +23,7 @@ from .storage import write_atomic
 SCORES = {"accuracy": metrics.accuracy, "nll": metrics.nll, "ece": metrics.ece}
 
 
-REMAKE = "remove it, or make it anew"  # a file of predictions that is damaged
+REMAKE = "remove it, or make it again"  # a file of predictions that is damaged
 
 # What the file of a kind of set must say of itself, beyond what all do.
 _NEEDED = {
@@ -202,7 +202,7 @@ def _check(log_probs: npt.NDArray[Any], labels: npt.NDArray[Any], parts: int) ->
     if log_probs.dtype.kind != "f" or labels.dtype.kind not in "iu":
         raise ValueError(f"predictions are {log_probs.dtype}, labels {labels.dtype}")
     if not (log_probs < np.inf).all():  # minus infinity is what a class may get
-        raise ValueError("log-probabilities that are no numbers")
+        raise ValueError("log-probabilities that are not numbers")
     if labels.size and not -1 <= labels.min() <= labels.max() < log_probs.shape[2]:
         raise ValueError(f"labels from {labels.min()} to {labels.max()}")
     if len(labels) % parts:

@@ -72,9 +72,9 @@ def test_damaged_missing_and_empty_are_one_line_each(tmp_path, picture):
     np.save(tmp_path / "objects.npy", np.array([None]), allow_pickle=True)
     for name, message in (
         ("a.png", "cannot read"),
-        ("a.npy", "no readable"),
+        ("a.npy", "not a readable"),
         ("b.npz", "name the array"),
-        ("objects.npy", "no readable"),
+        ("objects.npy", "not a readable"),
         ("empty", "holds no images"),
         ("nowhere", "no such file"),
     ):
