@@ -20,8 +20,11 @@ demo: $(VENV)/installed-all
 	$(BIN)/freetickets evaluate $(RUNS)/edst --all --samples 500
 	$(BIN)/freetickets report $(RUNS)/edst $(RUNS)/dense-ours $(RUNS)/dense-pytorch --output $(RUNS)/report.html
 
-# Twice as many workers as CI machines have cores, for many tests wait for processes of their own.
+# Twice as many workers as CI machines have cores, because many tests wait for processes of their own.
 # An idle worker takes tests from others: slow tests stand side by side in files.
+# Threads that have nothing to do sleep: by default they spin, and take the cores from other tests.
+test quick: export OMP_WAIT_POLICY = passive
+
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 4 --dist worksteal
 

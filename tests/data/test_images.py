@@ -89,5 +89,5 @@ def test_values_that_are_no_finite_numbers_are_counted(tmp_path, value):
     features = np.zeros((3, 4))
     features[0, :2] = value
     np.save(tmp_path / "a.npy", features)
-    with pytest.raises(FreeTicketsError, match=r"a\.npy has 2 values that are no finite"):
+    with pytest.raises(FreeTicketsError, match=r"a\.npy has 2 values that are not finite"):
         read_images(tmp_path / "a.npy", (4, 1, 1))
