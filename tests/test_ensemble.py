@@ -338,7 +338,7 @@ def test_a_temperature_that_can_not_be_meant_is_one_line(
         sure.calibrate(None, None, "member")  # before anything is predicted
     with pytest.raises(FreeTicketsError, match="90 predictions need 90 labels"):
         sure.calibrate(x, y[:-1])
-    with pytest.raises(FreeTicketsError, match="is no class: labels are whole"):
+    with pytest.raises(FreeTicketsError, match="is not a class: labels are whole"):
         sure.calibrate(x, y + 0.5)
     with pytest.raises(FreeTicketsError, match="for 2 members, not for 3: fit them again"):
         sure.with_temperature(Temperature((1.0, 2.0), "members"))

@@ -151,6 +151,31 @@ def test_a_damaged_record_does_not_lock_a_folder(tmp_path: Path) -> None:
         assert json.loads((tmp_path / NAME).read_text())["process"] == os.getpid()
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"process": "7", "host": "elsewhere", "start": ""},
+        {"process": 7.5, "host": "elsewhere", "start": ""},
+        {"process": -1, "host": "elsewhere", "start": ""},
+        {"process": 10**20, "host": "elsewhere", "start": ""},
+        {"process": 7, "host": ["elsewhere"], "start": ""},
+        {"process": 7, "host": "elsewhere"},
+        {"process": 7, "host": "elsewhere", "start": "", "more": 1},
+        [7, "elsewhere", ""],
+    ],
+)
+def test_a_record_of_another_type_does_not_lock_a_folder(tmp_path: Path, values: Any) -> None:
+    (tmp_path / NAME).write_text(json.dumps(values))
+    with hold(tmp_path):
+        assert json.loads((tmp_path / NAME).read_text())["process"] == os.getpid()
+
+
+def test_the_text_of_a_record_does_not_reach_the_terminal_as_it_is(tmp_path: Path) -> None:
+    write_holder(tmp_path, process=7, host="else\x1b[31m\nwhere", start="")
+    with pytest.raises(FolderInUseError, match="7 on else�\\[31m�where"), hold(tmp_path):
+        pass
+
+
 def test_processes_that_wait_never_meet(tmp_path: Path) -> None:
     (tmp_path / "count").write_text("0")
     command = [sys.executable, "-c", COUNT, str(tmp_path)]

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from freetickets.errors import DamagedFileError
-from freetickets.predictions import Predictions
+from freetickets import seal
+from freetickets.errors import DamagedFileError, NewerFileError
+from freetickets.predictions import Predictions, read_info
 
 LOGS = np.log(np.full((2, 6, 4), 0.25, dtype=np.float32))
 LABELS = np.zeros(6, dtype=np.int64)
@@ -43,3 +44,14 @@ def test_a_file_that_does_not_fit_together_is_damaged(
     Predictions(logs, labels, info).save(tmp_path / "toy.npz")
     with pytest.raises(DamagedFileError, match=r"toy.npz is damaged .*: remove it"):
         Predictions.load(tmp_path / "toy.npz")
+
+
+def test_predictions_of_a_later_format_are_told_from_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seal, "FORMAT", 2)
+    Predictions(LOGS, LABELS, INFO).save(tmp_path / "toy.npz")
+    monkeypatch.setattr(seal, "FORMAT", 1)
+    for load in (Predictions.load, read_info):
+        with pytest.raises(NewerFileError, match=r"toy\.npz is of format 2, .* wrote it"):
+            load(tmp_path / "toy.npz")

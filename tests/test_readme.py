@@ -32,6 +32,13 @@ def test_the_two_commands_of_a_checkout_are_there() -> None:
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
 
 
+def test_what_is_installed_runs_what_is_shown() -> None:
+    """Without the extras, `evaluate --all` and `report` would end with one line."""
+    assert re.search(r"^pip install 'freetickets\[all\]'", TEXT, re.MULTILINE)
+    assert "evaluate runs/edst --all" in TEXT
+    assert re.search(r"^all = .*report.*corruptions", (ROOT / "pyproject.toml").read_text(), re.M)
+
+
 def test_the_ensemble_lines_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = blocks("python")[0]

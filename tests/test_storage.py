@@ -18,7 +18,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetickets.errors import DamagedFileError, FreeTicketsError
+from freetickets import seal
+from freetickets.errors import DamagedFileError, FreeTicketsError, NewerFileError
 from freetickets.reading import read_json
 from freetickets.storage import load_tree, save_tree, write_atomic, write_json
 
@@ -307,6 +308,21 @@ def test_a_folder_that_can_not_be_made_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(FreeTicketsError, match="can't write"):
         write_atomic(tmp_path / "file" / "below" / "x", b"new")
     assert (tmp_path / "file").read_bytes() == b"old"
+
+
+def test_a_file_of_a_later_format_is_told_from_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seal, "FORMAT", 2)
+    save_tree(tmp_path / "tree", {"a": torch.ones(2)}, "a-kind")
+    write_json(tmp_path / "values", {"a": 1})
+    monkeypatch.setattr(seal, "FORMAT", 1)
+    for load in (
+        lambda: load_tree(tmp_path / "tree", "a-kind"),
+        lambda: read_json(tmp_path / "values"),
+    ):
+        with pytest.raises(NewerFileError, match=r"(tree|values) is of format 2, .* wrote it"):
+            load()
 
 
 def test_a_folder_in_the_place_of_a_file_is_one_line_and_leaves_no_trace(tmp_path: Path) -> None:

@@ -175,6 +175,37 @@ def test_a_ticket_forged_with_a_right_checksum_is_damaged(
         Ticket.load(tmp_path / "t")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("number", "1"),
+        ("number", 0),
+        ("number", 1.5),
+        ("number", [1]),
+        ("number", 10**20),
+        ("tickets", "three"),
+        ("method", 7),
+        ("options", [1]),
+        ("classes", "abc"),
+        ("classes", [1, 2]),
+        ("input_shape", [3, -1]),
+        ("mean", [0.5, float("inf")]),
+        ("std", [0.0]),
+        ("step", -1),
+        ("validation_loss", "low"),
+    ],
+)
+def test_what_a_ticket_says_of_itself_is_of_its_type_or_damage(
+    tmp_path: Path, name: str, value: Any
+) -> None:
+    tree = make_ticket().pack()
+    tree["info"][name] = value
+    save_tree(tmp_path / "t", tree, "freetickets-ticket")
+    with pytest.raises(DamagedFileError, match=rf"t is damaged \({name}") as error:
+        Ticket.load(tmp_path / "t")
+    assert "\n" not in str(error.value)
+
+
 def test_a_checkpoint_is_no_ticket(tmp_path: Path) -> None:
     save_tree(tmp_path / "t", {}, "freetickets-checkpoint")
     with pytest.raises(FreeTicketsError, match="is a freetickets-checkpoint, not a"):

@@ -22,7 +22,7 @@ from .tasks import CLASSIFICATION, Task, stored_task
 
 _LOG_PROBS = "log_probs"
 
-REMAKE = "remove it, or make it anew"  # a file of predictions that is damaged
+REMAKE = "remove it, or make it again"  # a file of predictions that is damaged
 
 # What the file of a kind of set must say of itself, beyond what all do.
 _NEEDED = {

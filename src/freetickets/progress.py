@@ -86,7 +86,7 @@ class WorkProgress(Display):
 
     @contextmanager
     def over(self, total: int) -> Iterator[None]:
-        """Shows the work on so many units, of all pieces together."""
+        """Shows the work on this many units, of all pieces together."""
         self._total, self._done = total, 0
         self._began = self._told = time.monotonic()
         self._start_bar(self._unit, total)

@@ -12,11 +12,10 @@ import enum
 import math
 import numbers
 import reprlib
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -213,7 +212,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise FreeTicketsError(f"can't read {path}: {error_line(error)}") from error
     except ValueError as error:
-        raise DamagedFileError(f"{path} is damaged: it is no text") from error
+        raise DamagedFileError(f"{path} is damaged: it is not text") from error
     with damaged(path):
         return open_values(text)
 
@@ -303,8 +302,10 @@ def _plain(kind: Any, value: Any, where: str) -> Any:
         if abs(int(value)) < 2**63:
             return int(value)
         raise _wrong(where, "a number of fewer digits", value)
-    if kind is float and is_number and abs(value) <= sys.float_info.max:
-        return float(value)
+    if kind is float and is_number:
+        with suppress(OverflowError):  # an integer of hundreds of digits
+            if math.isfinite(number := float(value)):
+                return number
     if (
         (kind is dict and isinstance(value, Mapping))
         or (kind is tuple and isinstance(value, (list, tuple)))

@@ -120,7 +120,7 @@ def _whole(digits: str) -> int:
 
 def _finite(text: str) -> float:
     if math.isinf(number := float(text)):
-        raise ValueError(f"{text[:20]} is no number")
+        raise ValueError(f"{text[:20]} is not a number")
     return number
 
 

@@ -119,7 +119,7 @@ def load_tree(path: Path, kind: str) -> Any:
 
 
 def _check_memory(size: int) -> None:
-    """Raises MemoryError where safetensors, for want of so many bytes, would end the process."""
+    """Raises MemoryError where safetensors, for want of this many bytes, would end the process."""
     bytearray(size)  # which costs no time: what is never written to is never really given
 
 

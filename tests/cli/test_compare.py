@@ -96,7 +96,7 @@ def test_other_labels_of_equal_names_are_refused(tmp_path, folders, capsys):
     path = other / "predictions" / "cifar10.npz"
     saved = Predictions.load(path)
     Predictions(saved.outputs, np.roll(saved.labels, 1), saved.info).save(path)
-    fails_with(capsys, [folders[0], other], "labels of dst differ", "report them apart")
+    fails_with(capsys, [folders[0], other], "labels of dst differ", "report them separately")
 
 
 def test_other_classes_are_refused(tmp_path, folders, capsys):

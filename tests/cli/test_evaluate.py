@@ -319,7 +319,7 @@ def test_adjustments_outlast_an_evaluation_without_them(cli: Cli, trained: Any) 
         ("--attack fgsm --epsilon 8", "choose a value above 0 and up to 1"),
         ("--samples 0", "choose at least 1"),
         ("--samples few", "invalid int value"),
-        ("--imagenet-a nowhere", "nowhere is no folder"),
+        ("--imagenet-a nowhere", "nowhere is not a folder"),
         ("--corruption fog", "did you mean --corruptions?"),
     ],
 )

@@ -232,6 +232,17 @@ def test_a_bad_image_late_in_a_folder_leaves_no_file(
     assert not list(tmp_path.glob("*p.csv*"))
 
 
+def test_images_are_predicted_and_printed_while_others_are_yet_to_be_read(
+    cli: Cli, trained: Any, folder: Path
+) -> None:
+    whole = cli("predict", trained.folder, folder, "-b", 2).out
+    (folder / "zz.png").write_bytes(b"no image")
+    answer = cli("predict", trained.folder, folder, "-b", 2)
+    assert answer.code == 2
+    assert whole.startswith(answer.out)
+    assert len(answer.out.splitlines()) >= 5  # all but one batch, which is read ahead
+
+
 def test_normalised_floats_are_predicted_as_they_are(
     cli: Cli, trained: Any, images: np.ndarray, tmp_path: Path
 ) -> None:

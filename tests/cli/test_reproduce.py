@@ -38,7 +38,7 @@ def no_page(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         ("cifar11", "unknown experiment 'cifar11': did you mean 'cifar10'?"),
         ("fgsm --scale smok", "unknown scale 'smok': did you mean 'smoke'?"),
         ("fgsm --only edts", "unknown method 'edts': did you mean 'edst'?"),
-        ("fgsm --only mimo --dry-run", "none of these experiments trains mimo"),
+        ("fgsm --only mimo --dry-run", "these experiments don't train mimo"),
         ("fgsm --seeds 0", "--seeds 0: give 1 or more"),
         ("fgsm --dry-run --throughput 0", "--throughput 0: give FLOPs per second"),
         ("fgsm --throughput 1e12", "add --dry-run"),

@@ -53,7 +53,7 @@ def test_files_are_read_in_order(fake, tmp_path, name, train):
     [
         ({"labels": (0, 1, 2, 10)}, "does not hold 4 labels from 0 to 9"),
         ({"labels": (0, 1, 2)}, "does not hold 4 labels"),
-        ({"labels": (0, 1, 2, 3.0)}, "BINFLOAT has no place in a file of CIFAR"),
+        ({"labels": (0, 1, 2, 3.0)}, "BINFLOAT has no place in a CIFAR file"),
         ({"count": 3}, "does not hold 4 images"),
     ],
 )

@@ -129,7 +129,7 @@ def test_pillow_images_are_images() -> None:
         ([np.zeros(3)] * 2, r"is a ndarray: it must be a pair \(input, label\)"),
         ([(np.zeros(3), 0), (np.zeros(4), 1)], r"have the shape \(3,\), others \(4,\)"),
         ([(np.zeros(3), 0), (np.full(3, np.nan), 1)], "not finite"),
-        ([(np.zeros(3), 0), (np.zeros(3), 0.5)], "y has the value 0.5, which is no class"),
+        ([(np.zeros(3), 0), (np.zeros(3), 0.5)], "y has the value 0.5, which is not a class"),
         ([(np.zeros(3), torch.eye(2)[i]) for i in (0, 1)], r"y is float32 of shape \(2, 2\)"),
         ([], "the dataset is empty"),
     ],

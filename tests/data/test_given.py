@@ -183,7 +183,7 @@ def test_validation_data_has_the_classes_of_the_training_data() -> None:
     name, load = validation_data((np.ones((2, 2)), ["c", "a"]), spec)
     assert name.startswith("arrays-")
     assert load().labels.tolist() == [2, 0]
-    with pytest.raises(FreeTicketsError, match="label 'z', which is no class of the training"):
+    with pytest.raises(FreeTicketsError, match="label 'z', which is not a class of the training"):
         validation_data((np.ones((2, 2)), ["c", "z"]), spec)
     with pytest.raises(FreeTicketsError, match=r"^validation_data must be"):
         validation_data(7, spec)

@@ -72,9 +72,9 @@ def test_damaged_missing_and_empty_are_one_line_each(tmp_path, picture):
     np.save(tmp_path / "objects.npy", np.array([None]), allow_pickle=True)
     for name, message in (
         ("a.png", "cannot read"),
-        ("a.npy", "no readable"),
+        ("a.npy", "not a readable"),
         ("b.npz", "name the array"),
-        ("objects.npy", "no readable"),
+        ("objects.npy", "not a readable"),
         ("empty", "holds no images"),
         ("nowhere", "no such file"),
     ):
@@ -89,5 +89,5 @@ def test_values_that_are_no_finite_numbers_are_counted(tmp_path, value):
     features = np.zeros((3, 4))
     features[0, :2] = value
     np.save(tmp_path / "a.npy", features)
-    with pytest.raises(FreeTicketsError, match=r"a\.npy has 2 values that are no finite"):
+    with pytest.raises(FreeTicketsError, match=r"a\.npy has 2 values that are not finite"):
         read_images(tmp_path / "a.npy", (4, 1, 1))

@@ -80,7 +80,7 @@ def test_wrong_labels_shapes_and_files_are_one_line_each(inside: Split, tmp_path
         with pytest.raises(FreeTicketsError, match=r"snow.npy holds .*, not uint8 \(30, 4, 5, 3\)"):
             CorruptedArrays(tmp_path, inside, 6).open("snow")
     (tmp_path / "snow.npy").write_bytes(b"ice")
-    with pytest.raises(FreeTicketsError, match=r"snow.npy is no readable .npy"):
+    with pytest.raises(FreeTicketsError, match=r"snow.npy is not a readable .npy"):
         CorruptedArrays(tmp_path, inside, 6).open("snow")
     np.save(tmp_path / "labels.npy", np.tile([2, 1, 0], 10))
     with pytest.raises(FreeTicketsError, match="belongs to another data set"):
@@ -140,5 +140,5 @@ def test_natural_photos_say_which_classes_they_are_of(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     with pytest.raises(FreeTicketsError, match="holds no images by class"):
         natural_photos(tmp_path / "none", CLASSES, (1, 8, 8))
-    with pytest.raises(FreeTicketsError, match="is no folder"):
+    with pytest.raises(FreeTicketsError, match="is not a folder"):
         natural_photos(tmp_path / "gone", CLASSES, (1, 8, 8))

@@ -42,7 +42,7 @@ def test_a_missing_path_is_called_missing(no_data):
 
 def test_a_file_that_is_no_data_set_is_refused(no_data):
     Path("notes.txt").write_text("hello")
-    with pytest.raises(FreeTicketsError, match="is no data set"):
+    with pytest.raises(FreeTicketsError, match="is not a data set"):
         get_spec("notes.txt")
 
 

@@ -57,7 +57,7 @@ def test_arrays_takes_bfloat16_and_read_only_memory():
         (np.zeros((4, 2)), LABELS[:, None], "labels are integers"),
         (np.zeros((4, 2)), LABELS - 1, "label -1"),
         (np.zeros((0, 2)), LABELS[:0], "empty"),
-        ([[1.0], [1.0, 2.0]], LABELS, "x is no array"),
+        ([[1.0], [1.0, 2.0]], LABELS, "x is not an array"),
     ],
 )
 def test_arrays_says_what_is_wrong(x, y, message):

@@ -23,6 +23,7 @@ from freetickets.evaluation import (
 )
 from freetickets.evaluation.sets import EvaluationSet, Predictor
 from freetickets.progress import WorkProgress
+from freetickets.reading import read_json
 from freetickets.storage import write_json
 
 Count = list[str]
@@ -466,13 +467,34 @@ def test_ood_folders_keep_what_follows_a_dot_in_their_names(
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}"])
 @pytest.mark.parametrize("name", ["metrics.json", "predictions/networks.json"])
-def test_a_damaged_file_of_values_is_written_anew(
+def test_a_damaged_file_of_values_is_written_again(
     run_folder: Path, ensemble: ft.Ensemble, name: str, content: str
 ) -> None:
     scores = evaluate_run(run_folder, ensemble)
     (run_folder / name).write_text(content)
     assert evaluate_run(run_folder, ensemble) == scores
     assert isinstance(json.loads((run_folder / name).read_text()), dict)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("predictions/networks.json", "features", 3),
+        ("predictions/networks.json", "features", [{"layer": "conv", "kl": "far"}]),
+        ("predictions/networks.json", "layers", [{"name": 1, "density": [0.5]}]),
+        ("predictions/networks.json", "feature_samples", "all"),
+        ("metrics.json", "adjusted", {"chosen": [0]}),
+        ("metrics.json", "adjusted", [1]),
+    ],
+)
+def test_values_of_another_type_under_a_right_seal_are_written_again(
+    run_folder: Path, ensemble: ft.Ensemble, name: str, key: str, value: Any
+) -> None:
+    scores = evaluate_run(run_folder, ensemble)
+    path = run_folder / name
+    write_json(path, {**read_json(path), key: value})
+    assert evaluate_run(run_folder, ensemble) == scores
+    assert read_json(path).get(key) != value
 
 
 def test_a_test_set_whose_numbers_are_damaged_is_predicted_again(

@@ -71,7 +71,7 @@ def test_features_that_are_no_numbers_are_refused_before_anything_is_trained(
 ) -> None:
     change(data, name, value)
     answer = child(*train(data, "dense"))
-    assert f"{name} has 1 value that is no finite number: remove or replace it" in answer.line
+    assert f"{name} has 1 value that is not a finite number: remove or replace it" in answer.line
     assert not data.with_name("run").exists()
 
 
@@ -92,7 +92,7 @@ def test_predictions_that_are_no_numbers_are_refused(
         "evaluate": ["--saved"],
     }
     answer = child(reader, run, *more[reader])
-    assert "log-probabilities that are no numbers" in answer.line
+    assert "log-probabilities that are not numbers" in answer.line
     assert not (tmp_path / "report.html").exists()
 
 

@@ -96,9 +96,9 @@ def test_two_arrays_of_one_name(refused: Refused, tmp_path: Path) -> None:
 def test_a_header_that_is_no_header(refused: Refused, tmp_path: Path, text: str) -> None:
     content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
     path = write_zip(tmp_path / "a.npz", content)
-    refused(read_arrays, path, "x", match="no readable .npz")
+    refused(read_arrays, path, "x", match="not a readable .npz")
     (tmp_path / "a.npy").write_bytes(content)
-    refused(read_images, tmp_path / "a.npy", (1, 8, 8), match="no readable .npy")
+    refused(read_images, tmp_path / "a.npy", (1, 8, 8), match="not a readable .npy")
 
 
 def test_predictions_that_hold_python_objects(refused: Refused, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ INFO = {"dataset": "toy", "combine": "probabilities"}
 @pytest.mark.parametrize(
     ("log_probs", "labels", "info", "match"),
     [
-        (np.full((1, 2, 2), np.nan, "f4"), [0, 1], INFO, "no numbers"),
+        (np.full((1, 2, 2), np.nan, "f4"), [0, 1], INFO, "not numbers"),
         (np.zeros((1, 2, 2), "f4"), [0.5, 1.0], INFO, "labels float64"),
         (np.zeros((1, 2, 2), "f4"), [0, 1], {**INFO, "parts": 2}, "parts must be a list"),
         (np.zeros((1, 2, 2), "f4"), [0, 1], {**INFO, "parts": []}, "parts without names"),
@@ -218,7 +218,7 @@ def test_an_image_of_too_many_pixels(refused: Refused, tmp_path: Path, side: int
 def test_an_image_that_another_program_would_have_to_draw(refused: Refused, tmp_path: Path) -> None:
     Image.new("RGB", (4, 4)).save(tmp_path / "a.eps")
     (tmp_path / "a.eps").rename(tmp_path / "a.png")
-    refused(decode.open_image, tmp_path / "a.png", 3, match="is no image that can be read")
+    refused(decode.open_image, tmp_path / "a.png", 3, match="be read as an image")
 
 
 def test_a_pipe_among_the_images_is_passed_over(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_an_archive_with_a_link_in_place_of_a_file(
             archive.addfile(member)
     remote = Remote(layout.archive.url, hashlib.md5(path.read_bytes()).hexdigest())
     monkeypatch.setitem(cifar.LAYOUTS, "cifar100", replace(layout, archive=remote))
-    refused(cifar.load_cifar, "cifar100", "train", tmp_path, False, match="train is no file")
+    refused(cifar.load_cifar, "cifar100", "train", tmp_path, False, match="train is not a file")
     assert {each.name for each in tmp_path.rglob("*")} == {path.name, layout.folder}
 
 
@@ -314,7 +314,7 @@ def test_a_pickle_in_the_place_of_a_ticket_or_an_array(refused: Refused, tmp_pat
     torch.save(Evil(), tmp_path / "a")
     refused(Ticket.load, tmp_path / "a", match="not a FreeTickets file")
     (tmp_path / "a.npy").write_bytes(pickle.dumps(Evil()))
-    refused(read_images, tmp_path / "a.npy", (1, 8, 8), match="no readable .npy")
+    refused(read_images, tmp_path / "a.npy", (1, 8, 8), match="not a readable .npy")
     assert not (tmp_path / "run").exists()
 
 

@@ -17,6 +17,7 @@ from freetickets.kernels.choice import COSTS, Costs, Work, basis, convolution_wa
 from freetickets.kernels.inference import compile_network
 from freetickets.kernels.layout import GroupedLayout
 from freetickets.kernels.library import Geometry, instruction_set
+from freetickets.storage import write_json
 
 WINOGRAD = ops.ALL << ops.WINOGRAD
 
@@ -137,6 +138,18 @@ def test_measured_costs_that_were_altered_or_are_old_are_refused(cache: Path) ->
     measured.write(instruction_set(), plain)
     cache.write_text(cache.read_text().replace("0.0", "0.1", 1))
     with pytest.raises(DamagedFileError, match="checksum"):
+        basis()
+
+
+@pytest.mark.parametrize(
+    "change", [{"layout": "slow"}, {"weight": [1.0]}, {"dense": 3}, {"visit": [1.0, None]}]
+)
+def test_measured_costs_of_another_type_are_damage(cache: Path, change: dict[str, Any]) -> None:
+    measured.write(instruction_set(), {**COSTS[instruction_set()].plain(), **change})
+    with pytest.raises(DamagedFileError, match=f"{next(iter(change))}.*freetickets bench choose"):
+        basis()
+    write_json(cache, {measured._key(instruction_set()): [1, 2]})
+    with pytest.raises(DamagedFileError, match="must be a map"):
         basis()
 
 

@@ -65,7 +65,7 @@ def test_different_test_sets_are_one_line_and_code_2(write_run, tmp_path, capsys
     assert main(["report", *map(str, folders), "-o", str(page)]) == 2
     assert capsys.readouterr().err == (
         "freetickets: these runs have different test sets: a tiny (1,234 samples), b tiny (9); "
-        "report them apart\n"
+        "report them separately\n"
     )
     assert not page.exists()
 

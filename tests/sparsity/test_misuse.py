@@ -91,7 +91,7 @@ def test_a_network_whose_pruning_was_made_permanent_trains_on_with_its_topology(
 
 def test_an_optimizer_that_is_none_is_refused() -> None:
     model, _ = make()
-    with pytest.raises(FreeTicketsError, match=r"a Sequential is no torch\.optim optimizer"):
+    with pytest.raises(FreeTicketsError, match=r"a Sequential is not a torch\.optim optimizer"):
         Sparsifier(model, model)
 
 

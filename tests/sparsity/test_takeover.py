@@ -100,7 +100,7 @@ def test_a_weight_without_zeros_stays_dense() -> None:
 
 
 def test_a_network_without_any_zero_gives_no_topology() -> None:
-    with pytest.raises(FreeTicketsError, match="none of its weights has any: load them first"):
+    with pytest.raises(FreeTicketsError, match="its weights have no zeros: load them first"):
         Run(topology="given")
 
 

@@ -56,7 +56,7 @@ def test_labels_become_outputs_and_keep_their_names(
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0.5, 1.0], "the value 0.5, which is no class"),
+        ([0.5, 1.0], "the value 0.5, which is not a class"),
         ([1.0, np.nan], "the value nan"),
         ([1.0, np.inf], "the value inf"),
         ([[0, 1], [1, 0]], r"int64 of shape \(2, 2\): labels are integers, booleans or strings"),
@@ -79,7 +79,7 @@ def test_classes_that_can_not_be_meant_are_refused() -> None:
 
 def test_labels_of_other_data_are_those_of_the_same_classes() -> None:
     named = Classes(("cat", "dog"), ("cat", "dog"))
-    with pytest.raises(FreeTicketsError, match="label 'cow', which is no class of the training"):
+    with pytest.raises(FreeTicketsError, match="label 'cow', which is not a class of the training"):
         named.encode(as_labels(["dog", "cow"]))
     numbered = Classes(("cat", "dog"))
     assert numbered.encode(as_labels([1, 0])).tolist() == [1, 0]

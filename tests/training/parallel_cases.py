@@ -122,10 +122,10 @@ def edst(**options: Any) -> ft.EDST:
 def same_as_one_process(world: int) -> dict[str, Any]:
     """All that must not depend on the number of ranks."""
     results = {}
-    for optimizer, lr in OPTIMIZERS.items():
+    for optimizer in OPTIMIZERS if world == 2 else ("sgd", "adam"):
         for backend in BACKENDS:
             results[f"{optimizer}, {backend}"] = fit(
-                edst(), optimizer=optimizer, lr=lr, backend=backend
+                edst(), optimizer=optimizer, lr=OPTIMIZERS[optimizer], backend=backend
             )
     if world == 2:
         for backend in BACKENDS:

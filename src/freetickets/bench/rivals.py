@@ -77,7 +77,7 @@ RIVALS: dict[str, Callable[[nn.Module, Tensor, int], Predict]] = {
 def _onnx(network: nn.Module, x: Tensor) -> bytes:
     _package("onnx")
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        # The older exporter, for the newer one needs one more package; it says that it is old.
+        # The older exporter, because the newer one needs one more package; it says that it is old.
         warnings.simplefilter("ignore")
         path = Path(folder, "network.onnx")
         torch.onnx.export(network, (x,), path, dynamo=False)

@@ -137,7 +137,7 @@ def interleave(
 
 
 def _calls(side: Side, least: float) -> int:
-    """Warms a side up, and says how many calls of it take at least so many seconds."""
+    """Warms a side up, and says how many calls of it take at least this many seconds."""
     side()
     if not least:
         return 1

@@ -88,7 +88,7 @@ def run(parsed: argparse.Namespace) -> int:
     runner = Runner(grid.scale, parsed.output, parsed.data_dir, parsed.device, parsed.workers)
     tasks = grid.tasks(experiments, parsed.seeds, parsed.only)
     if not tasks:
-        raise FreeTicketsError(f"none of these experiments trains {', '.join(parsed.only)}")
+        raise FreeTicketsError(f"these experiments don't train {', '.join(parsed.only)}")
     if parsed.dry_run:
         _print_dry_run(experiments, runner, tasks, parsed)
         return 0

@@ -121,7 +121,7 @@ def _unpack(layout: Layout, root: Path, download: bool) -> Path:
                 found = tar.getmember(f"{layout.folder}/{file}")
                 member = tar.extractfile(found) if found.isreg() else None
                 if member is None:  # a link, a folder, a device
-                    raise FreeTicketsError(f"{archive}: {file} is no file")
+                    raise FreeTicketsError(f"{archive}: {file} is not a file")
                 with member, write_whole(folder / file) as target:
                     while chunk := member.read(1 << 20):
                         target.write(chunk)

@@ -192,7 +192,7 @@ def _pair(sample: Any, index: int, labelled: bool) -> tuple[Any, Any]:
 
 @contextmanager
 def _generators_restored() -> Iterator[None]:
-    """Leaves the generators of the process as they were, for they are the user's."""
+    """Leaves the generators of the process as they were, because they are the user's."""
     kept = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     try:
         yield

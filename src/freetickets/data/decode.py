@@ -46,7 +46,7 @@ def open_image(path: Path, channels: int) -> Image.Image:
                 _MODES[channels]
             )
         if image.mode in ("I", "F"):
-            raise FreeTicketsError(f"{path} has 32 bits a pixel: save it with 8 or 16")
+            raise FreeTicketsError(f"{path} has 32 bits per pixel: save it with 8 or 16")
         if "transparency" in image.info:  # a palette with alpha converts without loss by RGBA only
             return image.convert("RGBA").convert(_MODES[channels])
         return image.convert(_MODES[channels])
@@ -125,7 +125,7 @@ def _one_line(path: Path) -> Iterator[None]:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise FreeTicketsError(f"{path} has too many pixels to be opened safely") from error
     except UnidentifiedImageError as error:
-        raise FreeTicketsError(f"{path} is no image that can be read") from error
+        raise FreeTicketsError(f"{path} can't be read as an image") from error
     except FreeTicketsError:
         raise
     except Exception as error:  # Pillow's parsers raise whatever they stumble over

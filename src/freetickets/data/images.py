@@ -143,7 +143,7 @@ def _header(path: Path) -> Header:
 
 
 def _read_rows(path: Path, at_once: int) -> Iterator[npt.NDArray[Any]]:
-    """Give so many rows of an array at a time."""
+    """Give this many rows of an array at a time."""
     if path.suffix == ".npz":
         yield from read_rows(path, _npz_key(path), at_once)
         return
@@ -159,7 +159,7 @@ def open_array(path: Path) -> npt.NDArray[Any]:
     try:  # mapped, so that a header is checked before memory is taken
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except DAMAGE as error:
-        raise FreeTicketsError(f"{path} is no readable .npy: {error}") from error
+        raise FreeTicketsError(f"{path} is not a readable .npy file: {error}") from error
     return array
 
 

@@ -30,7 +30,7 @@ def as_array(x: Any, name: str = "x") -> npt.NDArray[Any]:
     try:
         return np.asarray(x)
     except ValueError as error:
-        raise FreeTicketsError(f"{name} is no array: {error}") from error
+        raise FreeTicketsError(f"{name} is not an array: {error}") from error
 
 
 def as_inputs(x: Any) -> torch.Tensor:

@@ -76,7 +76,7 @@ def read_arrays(path: Path, *keys: str) -> list[npt.NDArray[Any]]:
 
 
 def read_rows(path: Path, key: str, at_once: int) -> Iterator[npt.NDArray[Any]]:
-    """Give so many rows of an array of the file at a time; see `read_headers` for the errors."""
+    """Give this many rows of an array of the file at a time; see `read_headers` for the errors."""
     read_headers(path)
     with _one_line(path), zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as member:
         shape, fortran, dtype = _read_start(member)
@@ -105,9 +105,9 @@ number: remove or replace it
     with np.errstate(over="ignore"):  # what float32 can't hold is infinite there
         count = int(np.count_nonzero(~np.isfinite(array.astype(np.float32, copy=False))))
     if count:
-        words = "value that is no finite number: remove or replace it"
+        words = "value that is not a finite number: remove or replace it"
         if count > 1:
-            words = "values that are no finite numbers: remove or replace them"
+            words = "values that are not finite numbers: remove or replace them"
         raise FreeTicketsError(f"{what} has {count:,} {words}")
 
 
@@ -154,7 +154,7 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
     for info in archive.infolist():
         # A damaged name would hide an array, and some may be missing without a fault.
         if not info.filename.endswith(".npy"):
-            raise FreeTicketsError(f"{path} is damaged: {info.filename!r} in it is no array")
+            raise FreeTicketsError(f"{path} is damaged: {info.filename!r} in it is not an array")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FreeTicketsError(f"{path}: {info.filename} is not packed as NumPy packs arrays")
         packed = info.file_size if info.compress_type == zipfile.ZIP_STORED else info.compress_size
@@ -225,4 +225,4 @@ def _one_line(path: Path) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        raise FreeTicketsError(f"{path} is no readable .npz: {error}") from error
+        raise FreeTicketsError(f"{path} is not a readable .npz file: {error}") from error

@@ -161,7 +161,7 @@ def _noise(
     count = min(count, samples or count)
     rng = np.random.default_rng(derive("ood", name))
     images = np.empty((count, *shape), np.uint8)
-    for index, image in enumerate(images):  # image by image: so many doubles need no memory
+    for index, image in enumerate(images):  # image by image: all as doubles would need much memory
         draw = np.clip(rng.normal(0.0, 0.5, shape), -1.0, 1.0) * 0.5
         below = 0.5 if base is None else base[index] / 255
         image[...] = np.rint(np.clip(below + draw, 0.0, 1.0) * 255)

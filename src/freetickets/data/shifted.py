@@ -129,7 +129,7 @@ def natural_photos(
         FreeTicketsError: There are none, or of a class that the ensemble does not know.
     """
     if not folder.is_dir():
-        raise FreeTicketsError(f"{folder} is no folder: ImageNet-A is <wnid>/*.jpg")
+        raise FreeTicketsError(f"{folder} is not a folder: ImageNet-A is <wnid>/*.jpg")
     photos = _photos(folder, classes, shape, cropped=False)
     return photos, sorted(set(photos.labels.tolist()))
 
@@ -143,7 +143,7 @@ def _photos(
     if strangers:
         raise FreeTicketsError(
             f"{folder / strangers[0]}: the ensemble has no class of that name; was it trained on "
-            "folders that are named otherwise?"
+            "folders with other names?"
         )
     files = [(path, labels[name]) for name in names for path in image_files(folder / name)]
     if not files:
@@ -158,7 +158,7 @@ def _open(path: Path) -> npt.NDArray[Any]:
     except FileNotFoundError as error:
         raise FreeTicketsError(f"{path} is missing: the folder is not complete") from error
     except DAMAGE as error:
-        raise FreeTicketsError(f"{path} is no readable .npy: {error}") from error
+        raise FreeTicketsError(f"{path} is not a readable .npy file: {error}") from error
     if array.ndim == 0:
         raise FreeTicketsError(f"{path} holds a single number, not one for each sample")
     return array

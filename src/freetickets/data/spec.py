@@ -241,7 +241,7 @@ def _find_path(name: str, data_dir: str | Path | None) -> Path:
         if name and (path.is_dir() or (path.is_file() and path.suffix == ".npz")):
             return path.resolve()
         if name and path.is_file():
-            raise FreeTicketsError(f"{name} is no data set: give a folder of images or an .npz")
+            raise FreeTicketsError(f"{name} is not a data set: give a folder of images or an .npz")
     if os.sep in name or name.endswith(".npz"):
         raise FreeTicketsError(f"no data set at {name}: there is no such folder or file")
     raise UnknownNameError("dataset", name, dataset_names())

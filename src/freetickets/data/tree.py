@@ -37,7 +37,7 @@ class ImageTree:
         test = folder / "test" if (folder / "test").is_dir() else folder / "val"
         if not train.is_dir() or not test.is_dir():
             raise FreeTicketsError(
-                f"{folder} is no data set: it needs train/<class>/ and test/<class>/ (or val/)"
+                f"{folder} is not a data set: it needs train/<class>/ and test/<class>/ (or val/)"
             )
         classes = _class_names(train)
         if len(classes) < 2:

@@ -59,7 +59,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
     """
     try:
         if path.stat().st_size > _LARGEST:
-            raise FreeTicketsError(f"{path} is too large: it is no file of CIFAR")
+            raise FreeTicketsError(f"{path} is too large for a CIFAR file")
         data = path.read_bytes()
         with warnings.catch_warnings():
             warnings.simplefilter("error", DeprecationWarning)  # a text with an escape that is none
@@ -73,7 +73,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
         raise FreeTicketsError(
             f"{path} is damaged ({error}): delete it and get it again"
         ) from error
-    raise FreeTicketsError(f"{path} holds no dictionary: it is no file of CIFAR")
+    raise FreeTicketsError(f"{path} holds no dictionary: it is not a CIFAR file")
 
 
 def _look_through(data: bytes) -> None:
@@ -83,7 +83,7 @@ def _look_through(data: bytes) -> None:
     recallable: set[int] = set()
     for code, argument, _ in pickletools.genops(data):  # this checks that texts are in the file
         if code.name not in _ALLOWED:
-            raise pickle.UnpicklingError(f"{code.name} has no place in a file of CIFAR")
+            raise pickle.UnpicklingError(f"{code.name} has no place in a CIFAR file")
         if code.name in _PUTS:
             place = puts if code.name == "MEMOIZE" else int(argument or 0)
             if place > len(data):

@@ -13,7 +13,7 @@ from ..errors import FreeTicketsError, UnknownNameError
 from ..methods.members import MemberNetwork, evaluating, layer_by_layer, weight_layers
 from ..metrics.diversity import POSITIONS
 
-# All maps of all members are in memory at once: 1 GB for three WRN-28-10 and so many samples.
+# All maps of all members are in memory at once: 1 GB for three WRN-28-10 and this many samples.
 _MOST_AT_A_TIME = 32
 
 

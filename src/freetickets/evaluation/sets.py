@@ -115,7 +115,7 @@ def of_parts(
 
 
 def first_samples(split: AnySplit, count: int | None, first: int = 0) -> AnySplit:
-    """The samples from the first on, in order, at most so many."""
+    """The samples from the first on, in order, at most this many."""
     if count is not None and count < 1:
         raise FreeTicketsError(f"--samples {count}: choose at least 1")
     last = len(split) if count is None else min(len(split), first + count)

@@ -377,7 +377,7 @@ def _adjusted(folder: Path, test: Predictions, given: Scores | None) -> Scores |
     tickets = test.info.get("tickets")
     found = given
     if given is None and tickets is not None:
-        # A file that is damaged will be written anew.
+        # A file that is damaged will be written again.
         saved = (read_values(folder / "metrics.json", Results) or {}).get("adjusted")
         found = saved if saved and saved.get("tickets") == tickets else None
     if found is None or max(found["chosen"], default=1) > len(test.outputs):

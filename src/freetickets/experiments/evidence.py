@@ -277,7 +277,7 @@ def _differing(saved: Predictions) -> Samples:
 
 
 def _divergence(saved: Predictions) -> Samples:
-    """The mean KL over ordered pairs: the sum over all pairs, for the diagonal adds nothing."""
+    """The mean KL over ordered pairs: the sum over all pairs, as the diagonal adds nothing."""
     logs = saved.members()
     probabilities, size = np.exp(logs), len(logs)
     own = size * (probabilities * logs).sum((0, 2))

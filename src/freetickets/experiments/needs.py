@@ -49,7 +49,7 @@ class Needs:
 
 
 def hours(flops: float, throughput: float) -> float:
-    """The hours that a device works on so many operations.
+    """The hours that a device works on this many operations.
 
     Example:
         >>> hours(3.6e17, throughput=1e13)
@@ -59,7 +59,7 @@ def hours(flops: float, throughput: float) -> float:
 
 
 def ring_bytes(size: float, ranks: int) -> float:
-    """What each of some ranks sends, and receives, to sum up so many bytes by a ring.
+    """What each of some ranks sends, and receives, to sum up this many bytes by a ring.
 
     Example:
         >>> ring_bytes(100, ranks=1), ring_bytes(100, ranks=4)

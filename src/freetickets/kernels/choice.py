@@ -13,9 +13,10 @@ import functools
 import math
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from ..errors import FreeTicketsError
+from ..reading import damaged, read
 from . import measured, ops, winograd
 from .library import Geometry, instruction_set
 
@@ -54,8 +55,8 @@ class Costs(NamedTuple):
         """Undoes `plain`; None if the numbers are those of another version's model."""
         if set(plain) != set(cls._fields):
             return None
-        found: Any = {n: tuple(v) if isinstance(v, list) else v for n, v in plain.items()}
-        return cls(**found)
+        hints = get_type_hints(cls)
+        return cls(**{name: read(hints[name], plain[name], name) for name in cls._fields})
 
 
 # Measured on Zen 4, AVX2 by its instructions on the same machine; the baseline is an estimate.
@@ -113,7 +114,9 @@ def _basis(instructions: str, source: str, winograd: str) -> Basis:
         raise FreeTicketsError(f"FREETICKETS_WINOGRAD must be 0 or 1, not {winograd!r}")
     costs: Costs | None = COSTS[instructions]
     if source == "measured":
-        costs = Costs.of(measured.read(instructions))
+        plain = measured.read(instructions)
+        with damaged(measured.path(), "run freetickets bench choose"):
+            costs = Costs.of(plain)
     if costs is None:
         raise FreeTicketsError(
             f"{measured.path()} belongs to another version of freetickets: run "
@@ -216,7 +219,7 @@ def plain_time(work: Work) -> float:
 
 
 def layout_time(numbers: int) -> float:
-    """How long it takes to bring so many numbers into groups, or out of them."""
+    """How long it takes to bring this many numbers into groups, or out of them."""
     return numbers * basis().costs.layout / 2
 
 

@@ -43,7 +43,7 @@ class Enter(nn.Module):
 
 
 class Leave(nn.Module):
-    """Groups to ordinary maps of so many samples."""
+    """Groups to ordinary maps of this many samples."""
 
     def __init__(self, samples: int) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ from .operator import differentiate, form, operator
 
 
 def check(x: Tensor, dimensions: int, what: str) -> None:
-    """Refuses a tensor that is none of single precision with so many dimensions."""
+    """Refuses a tensor that is none of single precision with this many dimensions."""
     if x.dim() != dimensions:
         raise FreeTicketsError(f"{what}: {dimensions} dimensions are needed, not {tuple(x.shape)}")
     if x.dtype != torch.float32:
@@ -27,7 +27,7 @@ def check(x: Tensor, dimensions: int, what: str) -> None:
 
 
 def check_groups(x: Tensor, channels: int, what: str, batch: int | None = None) -> None:
-    """Refuses what is no group of maps with so many channels, or has no room for the samples."""
+    """Refuses what is no group of maps with this many channels, or has no room for the samples."""
     check(x, 5, what)
     if x.shape[1] != channels:
         raise FreeTicketsError(f"{what} of {channels} channels can't take maps of {x.shape[1]}")
@@ -44,7 +44,7 @@ def check_lanes(x: Tensor, what: str) -> None:
 
 
 def norm_struct(x: Tensor, batch: int) -> NormStruct:
-    """Groups that hold so many samples, as the kernels take them."""
+    """Groups that hold this many samples, as the kernels take them."""
     groups, channels, height, width, width_of_group = x.shape
     return NormStruct(batch, groups, width_of_group, channels, height * width)
 
@@ -68,7 +68,7 @@ def _(x: Tensor, lanes: int) -> Tensor:
 
 @operator
 def from_groups(x: Tensor, batch: int) -> Tensor:
-    """Undoes `to_groups` for a batch of so many samples."""
+    """Undoes `to_groups` for a batch of this many samples."""
     y = empty(*_plain_shape(x, batch))
     if y.numel():
         call("ft_from_groups", norm_struct(x, batch), ready(x), y, torch.get_num_threads())

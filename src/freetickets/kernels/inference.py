@@ -21,7 +21,7 @@ from .tracing import is_number, trace
 
 # How far a compiled network may be from the plain one, as a share of the largest output.
 _TOLERANCE = 1e-4
-# Beyond so many kinds of inputs a network is called with ever new ones: they are not worth it.
+# Beyond this many kinds of inputs a network is called with ever new ones: they are not worth it.
 _MOST_KINDS = 256
 
 _Inputs = tuple[Any, ...]

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FreeTicketsError
-from ..reading import read_json
+from ..reading import damaged, read_json
+from ..reading import read as read_values
 from ..storage import write_json
 
 
@@ -25,7 +26,9 @@ def read(instructions: str) -> dict[str, Any]:
     Raises:
         FreeTicketsError: Nothing was measured here, or the file is damaged.
     """
-    found = read_json(path()) if path().exists() else {}
+    with damaged(path(), "run freetickets bench choose"):
+        values = read_json(path()) if path().exists() else {}
+        found = read_values(dict[str, dict[str, Any]], values)
     constants = found.get(_key(instructions))
     if constants is None:
         raise FreeTicketsError(

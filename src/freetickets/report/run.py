@@ -127,12 +127,12 @@ def read_runs(folders: Sequence[str | Path]) -> list[RunSummary]:
             raise FreeTicketsError(
                 f"these runs have different test sets: {first.name} {first.dataset} "
                 f"({first.samples:,} samples), {run.name} {run.dataset} ({run.samples:,}); "
-                "report them apart"
+                "report them separately"
             )
         if run.task != first.task:
             raise FreeTicketsError(
                 f"these runs have different tasks: {first.name} {first.task.name}, {run.name} "
-                f"{run.task.name}; report them apart"
+                f"{run.task.name}; report them separately"
             )
     check_predictions_alike(runs)
     names = short_names([run.folder.resolve() for run in runs])
@@ -168,12 +168,12 @@ def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
         elif shape[2:] != first[1]:
             raise FreeTicketsError(
                 f"these runs have different classes: {first[0].name} {_count(first[1])}, "
-                f"{run.name} {_count(shape[2:])}; report them apart"
+                f"{run.name} {_count(shape[2:])}; report them separately"
             )
         elif not np.array_equal(labels, first[2]):
             raise FreeTicketsError(
                 f"the labels of {run.name} differ from those of {first[0].name}, so these are not "
-                "the same test samples: report them apart"
+                "the same test samples: report them separately"
             )
 
 
@@ -245,12 +245,12 @@ def _read_ledger(path: Path, config: Config) -> Ledger:
     if not (ledger.phases and ledger.dense_flops > 0 and ledger.dense_forward_flops > 0):
         raise ValueError("no phases, or no dense cost to compare with")
     if not (math.isfinite(ledger.relative_flops) and math.isfinite(ledger.relative_test_flops)):
-        raise ValueError("costs that are no numbers")
+        raise ValueError("costs that are not numbers")
     return ledger
 
 
 @contextmanager
 def _mendable(path: Path) -> Iterator[Path]:
     """Turns what can go wrong with a file that training writes into what mends it."""
-    with damaged(path, "run the run's train command again, which writes it anew"):
+    with damaged(path, "run the run's train command again to rewrite it"):
         yield path

@@ -91,7 +91,7 @@ class Explorer:
         return kept, masks
 
     def prune(self, views: list[WeightView], counts: list[int] | int) -> list[Tensor]:
-        """Returns the strongest so many weights of each layer, or so many in all by one threshold.
+        """Returns the strongest weights: a count for each layer, or one for all by one threshold.
 
         A layer that has no more than its count keeps all its weights.
         """

@@ -99,7 +99,7 @@ def inner_optimizer(optimizer: Optimizer) -> Optimizer:
         optimizer = inside
     if not isinstance(getattr(optimizer, "_optimizer_step_pre_hooks", None), dict):
         raise FreeTicketsError(
-            f"a {type(optimizer).__name__} is no torch.optim optimizer, nor has one as its "
+            f"a {type(optimizer).__name__} is not a torch.optim optimizer, and has none in its "
             "attribute 'optimizer': pass the torch.optim optimizer that takes its steps"
         )
     return optimizer
@@ -147,7 +147,7 @@ def _weight_names(module: nn.Module, embeddings: bool) -> list[str]:
 
 
 def _check_holdable(name: str, module: nn.Module, own_name: str) -> None:
-    """Raises if a weight is none of the network's own parameters, whole and free."""
+    """Raises unless a weight is one of the network's own parameters, whole and free."""
     if isinstance(module, SparseLayer):
         raise FreeTicketsError(f"another sparsifier holds {name!r} already: detach() it first")
     weight = getattr(module, own_name, None)

@@ -52,7 +52,7 @@ class SparseParts:
     def options(
         self, sparsity: float, steps: int, *, rate: float = 0.5, interval: int | None = None
     ) -> dict[str, Any]:
-        """Returns the arguments of a `Sparsifier` for a training of so many steps.
+        """Returns the arguments of a `Sparsifier` for a training of this many steps.
 
         Args:
             sparsity: The sparsity to reach.

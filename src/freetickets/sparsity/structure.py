@@ -281,7 +281,7 @@ class NOfM(Structure):
 
 @dataclass(frozen=True)
 class Blocks(Structure):
-    """Whole blocks of so many outputs and inputs, all kernel positions together."""
+    """Whole blocks of this many outputs and inputs, all kernel positions together."""
 
     outputs: int
     inputs: int

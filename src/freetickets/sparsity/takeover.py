@@ -30,7 +30,7 @@ def given_topology(weights: Mapping[str, nn.Parameter], name: str = "given") -> 
     masks = {name: mask for name, mask in masks.items() if not mask.all()}
     if not masks:
         raise FreeTicketsError(
-            "topology='given' takes the network's zeros over, but none of its weights has any: "
+            "topology='given' takes over the network's zeros, but its weights have no zeros: "
             "load them first, or leave topology out for a random one"
         )
     return masks

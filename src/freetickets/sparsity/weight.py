@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..kernels.adopted import AdoptedLayer
     from ..kernels.layers import SparseLayer
 
-# The integers that are as wide as a float of so many bytes.
+# The integers that are as wide as a float of this many bytes.
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 

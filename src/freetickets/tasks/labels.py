@@ -63,7 +63,7 @@ class Classes:
         for value in found.tolist():
             if value not in outputs:
                 raise FreeTicketsError(
-                    f"y has the label {value!r}, which is no class of the training data"
+                    f"y has the label {value!r}, which is not a class of the training data"
                 )
         return np.array([outputs[value] for value in found.tolist()], np.int64)[places]
 
@@ -110,7 +110,7 @@ def as_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
             whole = np.isfinite(labels) & (labels == np.floor(labels))
         if not whole.all():
             raise FreeTicketsError(
-                f"y has the value {labels[~whole][0]:g}, which is no class: labels are whole "
+                f"y has the value {labels[~whole][0]:g}, which is not a class: labels are whole "
                 "numbers, booleans or strings"
             )
         labels = labels.astype(np.int64)

@@ -132,7 +132,7 @@ class RunFolder:
         return ticket
 
     def write_log(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Writes the log anew, whole."""
+        """Writes the whole log again."""
         text = log_text(rows, self._identity["settings"] or "")
         write_atomic(self.path / "log.csv", text.encode())
 

@@ -148,7 +148,7 @@ def ignore_unsaved_buffers(network: nn.Module) -> None:
 def reduce_one_by_one(wrapper: DistributedDataParallel) -> None:
     """Has gradients reduced parameter by parameter, so that a resumed run does it the same way.
 
-    The wrapper packs them anew after its first step; with more than two ranks, the order in which
+    The wrapper packs them again after its first step; with more than two ranks, the order in which
     an element is summed, and so its last bit, would depend on where it lies in the pack.
     """
     # A lambda: PyTorch refuses annotations that are strings, as all are here.

@@ -109,9 +109,7 @@ class CorruptedSet:
                     )
             return
         if self.folder.exists() and any(self.folder.glob("*.npy")):
-            raise FreeTicketsError(
-                f"{self.folder} holds files of another origin: choose another --output"
-            )
+            raise FreeTicketsError(f"{self.folder} holds other files: choose another --output")
         with _replace(note) as file:
             text = json.dumps(seal_values(wanted), indent=2)
             file.write(text.encode() + b"\n")

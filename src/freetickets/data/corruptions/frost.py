@@ -66,7 +66,7 @@ def find_frost(frost: str | Path | None, data_dir: str | Path | None = None) -> 
         if missing:
             raise FreeTicketsError(
                 f"no {missing[0]} in {folder}: give the folder of the frost pictures "
-                "(frost1.png to frost5.jpg), or none to have them made"
+                "(frost1.png to frost5.jpg), or leave it out to have them made"
             )
         return folder
     folder = data_root(data_dir) / "frost"

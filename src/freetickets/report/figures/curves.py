@@ -31,10 +31,10 @@ class SizeCurve:
 
     Attributes:
         sizes: How many members.
-        ensemble_accuracy: Of so many together.
+        ensemble_accuracy: Of this many together.
         member_accuracy: Their mean, alone.
-        ensemble_nll: Of so many together.
-        kl: The mean divergence of so many; NaN where there is one only.
+        ensemble_nll: Of this many together.
+        kl: The mean divergence of this many; NaN where there is one only.
     """
 
     sizes: ArrayLike

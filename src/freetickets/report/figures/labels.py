@@ -1,4 +1,4 @@
-"""Labels of points: where they stand so that they cover nothing and each other not."""
+"""Labels of points: where to put them so that they cover neither points nor each other."""
 
 from __future__ import annotations
 

@@ -1,0 +1,237 @@
+"""The one strict reader: what it makes of plain values, and the one line for all that is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+
+from freetickets.errors import (
+    DamagedFileError,
+    FreeTicketsError,
+    NewerFileError,
+    UnknownNameError,
+)
+from freetickets.reading import (
+    Allow,
+    Count,
+    Natural,
+    NotNegative,
+    Positive,
+    Text,
+    damaged,
+    must,
+    parse_yaml,
+    printable,
+    read,
+    read_fields,
+    read_json,
+)
+from freetickets.storage import write_json
+
+
+@dataclass(frozen=True)
+class Part:
+    name: Text
+    sizes: tuple[Count, ...] = ()
+
+
+@dataclass(frozen=True)
+class Whole:
+    share: float
+    parts: Mapping[str, Part]
+    pair: tuple[int, str] = (0, "")
+    best: Natural | None = None
+
+    def __post_init__(self) -> None:
+        if self.share > 1:
+            raise ValueError("share is above 1")
+
+
+def test_plain_values_become_data_classes() -> None:
+    values = {"share": 1, "parts": {"a": {"name": "x", "sizes": [1, 2]}}, "pair": [3, "y"]}
+    whole = read(Whole, values)
+    assert whole == Whole(1.0, {"a": Part("x", (1, 2))}, (3, "y"))
+    assert type(whole.share) is float
+    assert read(Whole, {"share": np.float32(0.5), "parts": {}, "best": np.int64(2)}).best == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"share": "0.5"}, "share must be a number, not '0.5'"),
+        ({"share": True}, "share must be a number, not True"),
+        ({"share": None}, "share must be a number, not None"),
+        ({"share": math.inf}, "share must be a finite number, not inf"),
+        ({"share": math.nan}, "share must be a finite number, not nan"),
+        ({"share": 10**400}, "share must be a finite number"),
+        ({"share": 2}, "share is above 1"),
+        ({"best": -1}, "best must be at least 0, not -1"),
+        ({"best": 1.0}, "best must be a whole number, not 1.0"),
+        ({"best": True}, "best must be a whole number, not True"),
+        ({"best": 2**63}, "best must be a number of fewer digits"),
+        ({"parts": []}, r"parts must be a map, not \[\]"),
+        ({"parts": {1: {"name": "x"}}}, "a key of parts must be text, not 1"),
+        ({"parts": {"a": None}}, "parts.a must be a map, not None"),
+        ({"parts": {"a": {}}}, "parts.a lacks name"),
+        ({"parts": {"a": {"name": 3}}}, "parts.a.name must be text, not 3"),
+        ({"parts": {"a": {"name": "x", "sizes": 1}}}, "parts.a.sizes must be a list, not 1"),
+        ({"parts": {"a": {"name": "x", "sizes": [1, 0]}}}, r"sizes\[1\] must be at least 1, not 0"),
+        ({"parts": {"a": {"name": "x", "sizes": "12"}}}, "parts.a.sizes must be a list, not '12'"),
+        ({"pair": [1]}, r"pair must be a list of 2, not \[1\]"),
+        ({"pair": ["1", "y"]}, r"pair\[0\] must be a whole number, not '1'"),
+        ({"pairs": [1, "y"]}, "unknown key 'pairs': did you mean 'pair'"),
+    ],
+)
+def test_what_is_not_of_its_type_or_range_is_one_line_with_its_place(
+    change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(FreeTicketsError, match=message) as error:
+        read(Whole, {"share": 0.5, "parts": {}, **change})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("value", [None, 3, "text", [], [["share", 1]]])
+def test_what_is_no_map_at_all_is_one_line(value: Any) -> None:
+    with pytest.raises(FreeTicketsError, match=r"^it must be a map, not"):
+        read(Whole, value)
+    with pytest.raises(FreeTicketsError, match="settings must be a map"):
+        read_fields(Whole, value, "settings")
+
+
+def test_a_long_value_does_not_fill_the_screen() -> None:
+    with pytest.raises(FreeTicketsError) as error:
+        read(int, "x" * 10_000, "step")
+    assert len(str(error.value)) < 100
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (Count, [1, 7], [0, -1]),
+        (Natural, [0, 7], [-1]),
+        (Positive, [1e-9, 1], [0, -0.5]),
+        (NotNegative, [0, 0.5], [-1e-9]),
+        (Annotated[str, must("be short", lambda text: len(text) < 3)], ["", "ab"], ["abc"]),
+    ],
+)
+def test_ranges_end_where_they_say(kind: Any, good: list[Any], bad: list[Any]) -> None:
+    for value in good:
+        assert read(kind, value) == value
+    for value in bad:
+        with pytest.raises(FreeTicketsError, match=r"^it must "):
+            read(kind, value)
+
+
+def test_a_value_may_be_of_any_of_several_types() -> None:
+    kind = int | tuple[int, ...] | None
+    assert [read(kind, value) for value in (3, [1, 2], None)] == [3, (1, 2), None]
+    with pytest.raises(FreeTicketsError, match="must be a list, not 'x'"):
+        read(kind, "x")
+
+
+def test_a_file_may_differ_from_its_type_only_as_it_is_allowed_to() -> None:
+    assert read(float, "1e-3", allow=Allow.TEXTS) == 1e-3
+    assert read(int | None, "", allow=Allow.TEXTS) is None
+    with pytest.raises(FreeTicketsError, match=r"must be a whole number, not '1\.5'"):
+        read(int, "1.5", allow=Allow.TEXTS)
+    for text in ("nan", "inf", "-inf", "1e999"):
+        with pytest.raises(FreeTicketsError, match="must be a finite number"):
+            read(float, text, allow=Allow.TEXTS)
+    assert math.isnan(read(float, None, allow=Allow.NULLS))
+    with pytest.raises(FreeTicketsError, match="must be a whole number, not None"):
+        read(int, None, allow=Allow.NULLS)
+    later = {"share": 0.5, "parts": {"a": {"name": "x", "colour": 1}}, "size": 3}
+    assert read(Whole, later, allow=Allow.UNKNOWN).parts["a"] == Part("x")
+    with pytest.raises(UnknownNameError, match=r"unknown key of parts\.a 'colour'"):
+        read(Whole, {"share": 0.5, "parts": later["parts"]}, allow=Allow.NULLS)
+
+
+def test_only_the_fields_that_are_there_are_read() -> None:
+    assert read_fields(Whole, {"best": 2}) == {"best": 2}
+    with pytest.raises(UnknownNameError, match="unknown option of edst 'bset'"):
+        read_fields(Whole, {"bset": 2}, noun="option of edst")
+
+
+def test_text_for_people_has_no_control_characters() -> None:
+    assert printable("a\x1b[31m\nb\u202e") == "a�[31m�b�"
+    assert read(Part, {"name": "red\x1b[31m"}).name == "red�[31m"
+
+
+# ---- files
+
+
+def test_damage_is_one_line_that_names_the_file_and_what_to_do() -> None:
+    path = Path("run/ledger.json")
+    for error, reason in (
+        (ValueError("two\nlines"), "two lines"),
+        (KeyError("seconds"), "no 'seconds'"),
+        (ZeroDivisionError("division by zero"), "division by zero"),
+        (OSError(5, "Input/output error"), "Input/output error"),
+        (FreeTicketsError("seed must be at least 0"), "seed must be at least 0"),
+        (TypeError(), "TypeError"),
+    ):
+        with pytest.raises(DamagedFileError) as caught, damaged(path, "train again"):
+            raise error
+        assert str(caught.value) == f"{path} is damaged ({reason}): train again"
+
+
+def test_damage_is_told_once() -> None:
+    path = Path("run/ledger.json")
+    with (
+        pytest.raises(DamagedFileError) as caught,
+        damaged(path, "train again"),
+        damaged(path),
+    ):
+        raise ValueError("no JSON")
+    assert str(caught.value) == f"{path} is damaged (no JSON): train again"
+
+
+def test_what_is_no_damage_is_not_called_so() -> None:
+    with pytest.raises(NewerFileError, match=r"^a\.json is of format 9$"), damaged("a.json"):
+        raise NewerFileError("is of format 9")
+    with pytest.raises(MemoryError), damaged("a.json"):
+        raise MemoryError
+    with pytest.raises(RuntimeError, match=r"^can't allocate memory$"), damaged("a.json"):
+        raise RuntimeError("can't allocate memory")
+    with pytest.raises(UnknownNameError), damaged("a.json", but=UnknownNameError):
+        raise UnknownNameError("key", "a", ["b"])
+
+
+def test_a_file_of_values_is_read_as_it_was_written_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    with pytest.raises(FreeTicketsError, match=r"can't read .*: No such file"):
+        read_json(path)
+    write_json(path, {"seconds": 0.5, "steps": [1, None]})
+    assert read_json(path) == {"seconds": 0.5, "steps": [1, None]}
+    for content in (b"", b"\xff", b"[]", b"{}", b"[" * 100_000, path.read_bytes()[:-3]):
+        path.write_bytes(content)
+        with pytest.raises(DamagedFileError, match=r"a\.json is damaged") as error:
+            read_json(path)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "is not valid YAML"),
+        ("a: &x 1\nb: *x", "aliases"),
+        ("a: " + "[" * 30 + "]" * 30, "nested too deeply"),
+        ("a: " + "[" * 5000, "nested too deeply|not valid YAML"),
+        ("a: !!python/object/apply:os.getcwd []", "is not valid YAML"),
+        ("a: 2024-13-45", "is not valid YAML"),
+    ],
+)
+def test_yaml_is_plain_values_or_one_line(text: str, message: str) -> None:
+    with pytest.raises(FreeTicketsError, match=f"settings.yaml .*({message})") as error:
+        parse_yaml(text, "settings.yaml")
+    assert "\n" not in str(error.value)
+
+
+def test_aliases_are_for_files_of_our_own() -> None:
+    assert parse_yaml("a: &x [1]\nb: *x", "grid.yaml", aliases=True) == {"a": [1], "b": [1]}
