@@ -55,8 +55,8 @@ class Score:
 
     def __post_init__(self) -> None:
         # They may come from a file, and stand in pages.
-        if not self.key.isidentifier():
-            raise FreeTicketsError(f"the key of a score must be a plain word, not {self.key!r}")
+        if not self.key.isidentifier() or self.key == "loss":  # which the log has beside it
+            raise FreeTicketsError(f"a score can't have the key {self.key!r}: give a plain word")
         if not _FORM.fullmatch(self.form):
             raise FreeTicketsError(f"the form of {self.key} must be such as .4f, not {self.form!r}")
         object.__setattr__(self, "name", self.name or self.title)

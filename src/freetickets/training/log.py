@@ -45,12 +45,7 @@ def columns(score: str) -> dict[str, str]:
         >>> list(columns("accuracy"))[5:9]
         ['train_loss', 'train_accuracy', 'validation_loss', 'validation_accuracy']
     """
-    return {
-        each.name.removesuffix("score") + score if each.name.endswith("_score") else each.name: (
-            each.name
-        )
-        for each in fields(LogRow)
-    }
+    return {each.name.replace("_score", f"_{score}"): each.name for each in fields(LogRow)}
 
 
 def score_in(row: Iterable[str]) -> str:

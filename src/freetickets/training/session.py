@@ -173,7 +173,7 @@ class Session:
         """Returns the summed loss and the summed score of a batch."""
         outputs = self._predict(inputs)
         if isinstance(self.network, MemberNetwork):
-            outputs = torch.from_numpy(self._joined(outputs)).to(labels.device)
+            outputs = torch.from_numpy(self._joined(outputs)).to(outputs)
         loss = self._task.batch_loss(outputs, labels, training=False).double() * len(labels)
         return torch.stack([loss, self._task.sample_scores(outputs, labels).double().sum()])
 
