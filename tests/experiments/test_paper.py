@@ -170,7 +170,7 @@ def test_a_starred_mc_dropout_is_one_pass() -> None:
 
 def test_all_methods_have_a_row() -> None:
     used = {row.method.name for experiment in ALL.values() for row in experiment.rows}
-    assert used == set(METHODS)
+    assert used == set(METHODS) - {"sup-tickets", "neurotrails"}  # which came after the paper
 
 
 def test_cells_that_tables_share_are_one() -> None:

@@ -106,6 +106,7 @@ def command(images_npz: Path) -> Callable[..., list[str]]:
         flags = [*FLAGS.split(), *map(str, more)]
         options = {field.name for field in fields(METHODS[method])}
         flags += ["--tickets", "2"] if "tickets" in options else []
+        flags += ["--cycling", "0.6"] if "cycling" in options else []  # of several steps each
         return ["train", method, "--dataset", str(images_npz), *flags]
 
     return make

@@ -33,6 +33,8 @@ PHASES = {
     "mimo": ["train"],
     "batch-ensemble": ["train"],
     "treenet": ["train"],
+    "sup-tickets": ["train", "cycle 1", "cycle 2", "cycle 3"],
+    "neurotrails": ["train"],
 }
 
 

@@ -20,10 +20,8 @@ from ..lock import hold
 _SETS = ("corruptions", "ood", "attack", "features", "imagenet_a", "all", "samples", "fresh")
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of this command."""
-    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    parser.add_argument("--data-dir", help="folder of the data sets")
+def add_prediction_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of commands that predict with the members of a run."""
     parser.add_argument("--model", metavar="MODULE:FUNCTION", help="factory of your own model")
     parser.add_argument("--task", metavar="MODULE:CLASS", help="task of your own")
     parser.add_argument(
@@ -35,6 +33,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="samples per prediction (default: 256)",
     )
     parser.add_argument("--device", default="cpu", help="PyTorch device (default: cpu)")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of this command."""
+    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
+    parser.add_argument("--data-dir", help="folder of the data sets")
+    add_prediction_flags(parser)
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     _add_sets(parser)
     group = parser.add_argument_group("adjustments (fitted on the data that training held out)")

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .evaluate import add_prediction_flags
+
 if TYPE_CHECKING:
     from ..data import Split
     from ..ensemble import Ensemble
@@ -29,17 +31,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", "-o", metavar="FILE", help="write to a file instead of the terminal"
     )
-    parser.add_argument("--model", metavar="MODULE:FUNCTION", help="factory of your own model")
-    parser.add_argument("--task", metavar="MODULE:CLASS", help="task of your own")
-    parser.add_argument(
-        "-b",
-        "--batch-size",
-        type=int,
-        default=256,
-        metavar="N",
-        help="samples per prediction (default: 256)",
-    )
-    parser.add_argument("--device", default="cpu", help="PyTorch device (default: cpu)")
+    add_prediction_flags(parser)
 
 
 def run(parsed: argparse.Namespace) -> None:

@@ -54,7 +54,7 @@ def make_task(name: str, options: Mapping[str, Any] | None = None) -> Task:
         options: Its options; a function may be given as "module:function".
 
     Raises:
-        FreeTicketsError: The name or an option is unknown, or what is found there is no task.
+        FreeTicketsError: The name or an option is unknown, or what is found there is not a task.
     """
     kind, given = TASKS.load(name), dict(options or {})
     if isinstance(given.get("loss"), str):

@@ -160,7 +160,7 @@ class Classification(Task):
         if predictions.dtype.kind != "f" or targets.dtype.kind not in "iu":
             raise ValueError(f"predictions are {predictions.dtype}, labels {targets.dtype}")
         if not (predictions < math.inf).all():  # minus infinity is what a class may get
-            raise ValueError("log-probabilities that are no numbers")
+            raise ValueError("log-probabilities that are not numbers")
         # -1 is the label of samples of no class.
         if targets.size and not -1 <= targets.min() <= targets.max() < predictions.shape[2]:
             raise ValueError(f"labels from {targets.min()} to {targets.max()}")

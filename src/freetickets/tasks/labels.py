@@ -92,7 +92,7 @@ def as_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         y: Labels in any form: also floats that are whole, or objects that are all of one type.
 
     Raises:
-        FreeTicketsError: They are no labels; numbers with fractions are none.
+        FreeTicketsError: They are not labels, such as numbers with fractions.
 
     Example:
         >>> as_labels(np.array([2.0, 1.0])).tolist(), as_labels(np.array(["b", "a"])).tolist()
@@ -101,7 +101,7 @@ def as_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
     labels = y
     if labels.ndim == 2 and labels.shape[1] == 1:  # a data frame of one column
         labels = labels[:, 0]
-    if labels.dtype.kind in "OT" and labels.size:  # of data frames; a mixture is no label
+    if labels.dtype.kind in "OT" and labels.size:  # of data frames; a mixture is not a label
         kinds = {type(label) for label in labels.flat}
         kind = kinds.pop() if len(kinds) == 1 else None
         labels = labels.astype(kind) if kind in (bool, int, float, str) else labels

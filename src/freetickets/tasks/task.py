@@ -118,7 +118,7 @@ class Task(ABC):
             classes: Those of the training data.
 
         Raises:
-            FreeTicketsError: They are no targets of this task.
+            FreeTicketsError: They are not targets of this task.
         """
         import numpy as np
 
@@ -130,7 +130,7 @@ class Task(ABC):
             numbers = y.astype(np.float32)
         if not np.isfinite(numbers).all():
             raise FreeTicketsError(
-                "y has values that are no finite numbers: remove or replace them"
+                "y has values that are not finite numbers: remove or replace them"
             )
         return numbers
 
@@ -209,7 +209,7 @@ class Task(ABC):
         return {each.key: each.function(members, targets) for each in self.scores if each.function}
 
     def check_saved(self, predictions: AnyArray, targets: AnyArray) -> None:
-        """Raises a ValueError if arrays that were read are no predictions of this task."""
+        """Raises a ValueError if arrays that were read are not predictions of this task."""
         import numpy as np
 
         if predictions.ndim < 2 or predictions.shape[1] != len(targets):
@@ -217,7 +217,7 @@ class Task(ABC):
         if predictions.dtype.kind != "f" or targets.dtype.kind not in "fiu":
             raise ValueError(f"predictions are {predictions.dtype}, targets {targets.dtype}")
         if not (np.isfinite(predictions).all() and np.isfinite(targets).all()):
-            raise ValueError("predictions or targets that are no numbers")
+            raise ValueError("predictions or targets that are not numbers")
 
     @property
     def options(self) -> dict[str, Any]:
