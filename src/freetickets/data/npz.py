@@ -97,7 +97,7 @@ def check_finite(array: npt.NDArray[Any], what: str) -> None:
         >>> check_finite(np.array([1.0, np.nan]), "mine.npz: x_train")
         Traceback (most recent call last):
         ...
-        freetickets.errors.FreeTicketsError: mine.npz: x_train has 1 value that is no finite \
+        freetickets.errors.FreeTicketsError: mine.npz: x_train has 1 value that is not a finite \
 number: remove or replace it
     """
     if array.dtype.kind != "f":
