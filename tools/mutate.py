@@ -169,7 +169,7 @@ def main() -> None:
     os.environ["CI"] = "true"  # Hypothesis draws the same examples for every mutant
     sys.dont_write_bytecode = True
     with tempfile.TemporaryDirectory() as folder:
-        for part in ("src", "tests", "docs"):
+        for part in ("src", "tests", "docs", "examples"):
             shutil.copytree(CHECKOUT / part, Path(folder, part))
         shutil.copy(CHECKOUT / "pyproject.toml", folder)
         os.chdir(folder)

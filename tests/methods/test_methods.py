@@ -123,3 +123,11 @@ def test_every_method_has_a_plan_for_every_recipe(kind: type[Method], recipe: ob
 def test_an_impossible_option_is_refused_by_its_name(make: object, words: str) -> None:
     with pytest.raises(FreeTicketsError, match=words):
         make()  # type: ignore[operator]
+
+
+def test_a_refinement_is_as_long_as_it_is_asked_for() -> None:
+    (usual,), (half,) = (
+        EDST(tickets=3, refinement=share).plan(SETTING).runs for share in (1.0, 0.5)
+    )
+    assert [phase.epochs for phase in usual.phases] == pytest.approx([150, 100, 100, 100])
+    assert [phase.epochs for phase in half.phases] == pytest.approx([150, 50, 50, 50])
