@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from freetickets.data.corruptions import SEVERITIES, corrupt
-from freetickets.data.corruptions.elastic import _shears, sample
+from freetickets.data.corruptions.blur import _shears, sample
 from freetickets.data.corruptions.streams import Streams
 from freetickets.seeds import derive
 

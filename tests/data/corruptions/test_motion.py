@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from freetickets.data.corruptions import corrupt
-from freetickets.data.corruptions.motion import stroke
+from freetickets.data.corruptions.blur import stroke
 
 
 @pytest.mark.parametrize("angle", [-135.0, -90.0, -45.0, -17.3, 0.0, 30.0, 45.0])

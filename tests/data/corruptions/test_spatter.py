@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from freetickets.data.corruptions import corrupt, spatter
-from freetickets.data.corruptions.spatter import edges, equalize
+from freetickets.data.corruptions import corrupt, weather as spatter
+from freetickets.data.corruptions.weather import edges, equalize
 from freetickets.data.corruptions.streams import Streams
 from freetickets.seeds import derive
 

@@ -7,13 +7,13 @@ as often. `corruptions.json` says how they were made, so that nothing different 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from io import BytesIO
 from multiprocessing import get_context
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
@@ -24,10 +24,9 @@ import numpy.typing as npt
 
 from ...errors import FreeTicketsError
 from ...reading import damaged, read_json
-from ...seal import seal_values
-from ..download import write_whole
 from .apply import corrupt
 from .frost import frost_source
+from .streams import Bytes, Floats
 
 _BLOCK = 500  # images between two signs of life
 _REVISION = 2  # goes up with every change of the corruptions that changes bytes
@@ -76,7 +75,7 @@ class CorruptedSet:
         self,
         folder: Path,
         dataset: str,
-        images: npt.NDArray[np.uint8],
+        images: Bytes,
         labels: npt.NDArray[np.int64],
         severities: Sequence[int],
         seed: int,
@@ -110,9 +109,9 @@ class CorruptedSet:
             return
         if self.folder.exists() and any(self.folder.glob("*.npy")):
             raise FreeTicketsError(f"{self.folder} holds other files: choose another --output")
-        with _replace(note) as file:
-            text = json.dumps(seal_values(wanted), indent=2)
-            file.write(text.encode() + b"\n")
+        from ...storage import write_json  # not above: workers need no torch
+
+        write_json(note, wanted)
 
     def has(self, name: str) -> bool:
         """Whether a corruption is finished."""
@@ -167,12 +166,15 @@ class CorruptedSet:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _save(self, name: str, array: npt.NDArray[Any]) -> None:
-        with _replace(self.folder / f"{name}.npy") as file:
-            np.save(file, array)
+    def _save(self, name: str, array: Floats) -> None:
+        from ...storage import write_atomic
+
+        content = BytesIO()
+        np.save(content, array)
+        write_atomic(self.folder / f"{name}.npy", [content.getbuffer()])
 
 
-_shared: tuple[npt.NDArray[np.uint8], int, Path | None]
+_shared: tuple[Bytes, int, Path | None]
 
 
 def _start(*shared: Any) -> None:
@@ -182,27 +184,12 @@ def _start(*shared: Any) -> None:
     signal(SIGINT, SIG_IGN)
 
 
-def _work(task: tuple[str, int, int]) -> npt.NDArray[np.uint8]:
+def _work(task: tuple[str, int, int]) -> Bytes:
     return _corrupt_block(*_shared, task)
 
 
 def _corrupt_block(
-    images: npt.NDArray[np.uint8], seed: int, frost: Path | None, task: tuple[str, int, int]
-) -> npt.NDArray[np.uint8]:
+    images: Bytes, seed: int, frost: Path | None, task: tuple[str, int, int]
+) -> Bytes:
     name, severity, start = task
     return corrupt(images[start : start + _BLOCK], name, severity, seed, frost, first=start)
-
-
-@contextmanager
-def _replace(path: Path) -> Iterator[Any]:
-    """Write a file wholly or not at all, and answer a disk's refusal in one line."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for left in path.parent.glob(f".{path.name}.*.part"):
-            left.unlink(missing_ok=True)  # by a process that was killed while it wrote
-        with write_whole(path) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise FreeTicketsError(f"can't write {path}: {error.strerror or error}") from error
