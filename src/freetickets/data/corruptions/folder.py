@@ -29,6 +29,7 @@ from .frost import frost_source
 from .streams import Bytes, Floats
 
 _BLOCK = 500  # images between two signs of life
+_CHUNK = 1 << 20  # bytes that are written at a time
 _REVISION = 2  # goes up with every change of the corruptions that changes bytes
 
 
@@ -171,7 +172,8 @@ class CorruptedSet:
 
         content = BytesIO()
         np.save(content, array)
-        write_atomic(self.folder / f"{name}.npy", [content.getbuffer()])
+        content.seek(0)
+        write_atomic(self.folder / f"{name}.npy", iter(lambda: content.read(_CHUNK), b""))
 
 
 _shared: tuple[Bytes, int, Path | None]

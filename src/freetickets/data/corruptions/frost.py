@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ...errors import FreeTicketsError
-from ..root import data_root
+from ..spec import data_root
 from .streams import Bytes, Floats, Streams
 
 _SHARES = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # of image, of ice
