@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from freetickets.data import load
-from freetickets.data.mat import read_mat
+from freetickets.data.svhn import read_mat
 from freetickets.errors import FreeTicketsError
 
 io = pytest.importorskip("scipy.io")

@@ -25,9 +25,9 @@ from freetickets.config import read_config
 from freetickets.data import cifar, decode, npz
 from freetickets.data.download import Remote
 from freetickets.data.images import list_images, read_images
-from freetickets.data.mat import read_mat
+from freetickets.data.svhn import read_mat
 from freetickets.data.npz import read_arrays
-from freetickets.data.unpickle import read_pickle
+from freetickets.data.cifar import read_pickle
 from freetickets.errors import DamagedFileError
 from freetickets.experiments.results import read_record
 from freetickets.predictions import Predictions
