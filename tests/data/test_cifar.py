@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import io
@@ -11,8 +10,6 @@ import tarfile
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from freetickets.data import Split, cifar, load
 from freetickets.data.cifar import read_pickle
@@ -200,18 +197,10 @@ def test_a_pickle_of_something_else_and_no_file_are_refused(tmp_path, write_pick
         read_pickle(tmp_path / "b")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    cut=st.integers(0, 150),
-    flips=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),
-)
-@example(cut=0, flips=[(18, 92)])  # an escape in a text that is none
-def test_a_damaged_pickle_is_one_clear_error_or_data(tmp_path, write_pickle, cut, flips):
-    path = tmp_path / "a"
-    write_pickle(path, CONTENT)
-    content = bytearray(path.read_bytes())
-    for position, value in flips:
-        content[position % len(content)] = value
-    path.write_bytes(content[: len(content) - cut])
-    with contextlib.suppress(FreeTicketsError):
-        read_pickle(path)
+def test_a_text_with_an_escape_that_is_none_is_one_clear_error(tmp_path, write_pickle):
+    write_pickle(tmp_path / "a", CONTENT)
+    content = bytearray((tmp_path / "a").read_bytes())
+    content[18] = ord("\\")
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(FreeTicketsError, match="a is damaged"):
+        read_pickle(tmp_path / "a")

@@ -6,7 +6,7 @@ from PIL import Image
 
 from freetickets.data import LazySplit, Split, get_spec, load
 from freetickets.data.spec import data_root
-from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.errors import FreeTicketsError
 
 
 def test_small_images_are_held_in_memory(image_tree):
@@ -121,16 +121,6 @@ def test_imagenet_elsewhere_or_in_part_is_explained(no_data, image_tree):
 def test_only_two_splits_exist():
     with pytest.raises(FreeTicketsError, match="choose 'train' or 'test'"):
         load("fashion-mini", "validation")
-
-
-def test_a_name_and_its_spec_load_the_same():
-    by_name, by_spec = (load(x, "test") for x in ("fashion-mini", get_spec("fashion-mini")))
-    assert by_name.inputs.equal(by_spec.inputs)
-
-
-def test_an_unknown_name_is_unknown_here_too(no_data):
-    with pytest.raises(UnknownNameError):
-        load("fashion", "test")
 
 
 def test_the_data_root_is_the_argument_then_the_environment_then_data(monkeypatch):
