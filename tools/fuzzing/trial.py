@@ -132,7 +132,7 @@ def _wanted_memory(error: BaseException | None) -> bool:
 
 
 def digest(value: Any) -> str:
-    """A digest of anything that a loader returns, to the last bit: equal for equal content only; the order of keys does not count."""
+    """Equal for equal content only, to the last bit; the order of keys does not count."""
     content = hashlib.sha256()
     _add(content, value)
     return content.hexdigest()

@@ -24,7 +24,8 @@ import numpy.typing as npt
 import torch
 
 from ..errors import FreeTicketsError
-from .download import Remote, check_md5, fetch, write_whole
+from ..reading import damaged, error_line
+from .download import GET_AGAIN, Remote, check_md5, fetch, write_whole
 from .split import Split
 
 
@@ -141,19 +142,6 @@ def _unpack(layout: Layout, root: Path, download: bool) -> Path:
     return folder
 
 
-_DAMAGE = (
-    pickle.UnpicklingError,
-    EOFError,
-    ValueError,
-    TypeError,
-    IndexError,
-    KeyError,
-    AttributeError,
-    OverflowError,
-    MemoryError,
-    RecursionError,
-    DeprecationWarning,
-)
 _LARGEST = 1 << 30  # bytes; the largest file of CIFAR has 155 MB
 _PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
 _GETS = {"GET", "BINGET", "LONG_BINGET"}
@@ -181,18 +169,18 @@ def read_pickle(path: Path) -> dict[str, Any]:
         if path.stat().st_size > _LARGEST:
             raise FreeTicketsError(f"{path} is too large for a CIFAR file")
         data = path.read_bytes()
+    except OSError as error:
+        raise FreeTicketsError(f"cannot read {path}: {error_line(error)}") from error
+    with damaged(path, GET_AGAIN, but=FreeTicketsError):
         with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # a text with an escape that is none
-            _look_through(data)
+            warnings.simplefilter("error", DeprecationWarning)
+            try:
+                _look_through(data)
+            except DeprecationWarning as error:  # a text with an escape that is none
+                raise pickle.UnpicklingError(str(error)) from error
         content = _DataUnpickler(io.BytesIO(data), path).load()
         if isinstance(content, dict):
             return {_text(key): _plain(value) for key, value in content.items()}
-    except OSError as error:
-        raise FreeTicketsError(f"cannot read {path}: {error.strerror or error}") from error
-    except _DAMAGE as error:
-        raise FreeTicketsError(
-            f"{path} is damaged ({error}): delete it and get it again"
-        ) from error
     raise FreeTicketsError(f"{path} holds no dictionary: it is not a CIFAR file")
 
 

@@ -19,6 +19,7 @@ from typing import IO
 
 from ..errors import FreeTicketsError
 
+GET_AGAIN = "delete it and get it again"  # what to do about a damaged file
 _CHUNK = 1 << 18
 _TIMEOUT = 30.0  # seconds without a byte
 _LARGEST = 1 << 30  # bytes; the largest file that is fetched has 182 MB

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import zlib
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -14,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError
-from .download import Remote, find_or_fetch
+from ..reading import damaged
+from .download import GET_AGAIN, Remote, find_or_fetch
 from .split import Split, arrays
 
 
@@ -102,13 +102,11 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
     # Magic number: two zeros, the type (8 is bytes), the number of axes; then their lengths.
     header = bytes((0, 0, 8, len(shape))) + np.array(shape, dtype=">i4").tobytes()
     length = len(header) + math.prod(shape)
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            content = file.read(length + 1)  # one more shows a file that is too long
-    except (OSError, EOFError, zlib.error) as error:
-        raise FreeTicketsError(
-            f"{path} is damaged ({error}): delete it and get it again"
-        ) from error
+    with (
+        damaged(path, GET_AGAIN),
+        gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file,
+    ):
+        content = file.read(length + 1)  # one more shows a file that is too long
     if not content.startswith(header) or len(content) != length:
         raise FreeTicketsError(f"{path} does not hold bytes of shape {shape}: get it again")
     return np.frombuffer(content, np.uint8, offset=len(header)).reshape(shape)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import lzma
 import math
 import os
 import struct
 import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError
+from ..reading import DAMAGE
 from ..tasks import Task
 from .spec import DatasetSpec
 
@@ -26,20 +25,8 @@ from .spec import DatasetSpec
 _BOMB_RATIO = 200
 _BOMB_BYTES = 1 << 28
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
-_DAMAGE = (
-    OSError,
-    EOFError,
-    ValueError,
-    TypeError,
-    OverflowError,
-    MemoryError,
-    SyntaxError,  # NumPy's headers are Python's words
-    tokenize.TokenError,
-    RuntimeError,  # zipfile's word for an encrypted member; NotImplementedError for odd formats
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-)
+# NumPy's headers are Python's words.
+_DAMAGE = (*DAMAGE, OSError, MemoryError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError
-from .download import Remote, find_or_fetch
+from ..reading import damaged
+from .download import GET_AGAIN, Remote, find_or_fetch
 from .split import Split, arrays
 
 REMOTES = {
@@ -64,11 +65,11 @@ def read_mat(path: Path) -> dict[str, npt.NDArray[Any]]:
     Raises:
         FreeTicketsError: It is damaged, or no such file.
     """
-    try:
+    found: dict[str, npt.NDArray[Any]] = {}
+    with damaged(path, GET_AGAIN):
         data = memoryview(path.read_bytes())
         if len(data) < _HEADER or bytes(data[124:128]) != b"\x00\x01IM":
             raise ValueError("no header of MATLAB's version 5")
-        found: dict[str, npt.NDArray[Any]] = {}
         for kind, content in _elements(data[_HEADER:], padded=False):
             if kind == _COMPRESSED:
                 ((kind, content),) = _elements(_unpack(content))
@@ -79,10 +80,6 @@ def read_mat(path: Path) -> dict[str, npt.NDArray[Any]]:
             if name in found:
                 raise ValueError(f"two arrays {name!r}")
             found[name] = array
-    except (OSError, ValueError, OverflowError, struct.error, zlib.error) as error:
-        raise FreeTicketsError(
-            f"{path} is damaged ({error}): delete it and get it again"
-        ) from error
     return found
 
 

@@ -6,12 +6,10 @@ as often. `corruptions.json` says how they were made, so that nothing different 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from hashlib import sha256
 from io import BytesIO
 from multiprocessing import get_context
@@ -31,29 +29,6 @@ from .streams import Bytes, Floats
 _BLOCK = 500  # images between two signs of life
 _CHUNK = 1 << 20  # bytes that are written at a time
 _REVISION = 2  # goes up with every change of the corruptions that changes bytes
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the bytes of a corrupted set depend on.
-
-    Attributes:
-        dataset: Name of the clean set.
-        samples: How many of its test images.
-        images: SHA-256 of them.
-        seed: Of all that is random.
-        severities: Which, in the order of the files.
-        frost: "files" or "synthetic".
-        revision: Of the corruptions.
-    """
-
-    dataset: str
-    samples: int
-    images: str
-    seed: int
-    severities: tuple[int, ...]
-    frost: str
-    revision: int = _REVISION
 
 
 class CorruptedSet:
@@ -85,10 +60,16 @@ class CorruptedSet:
         self.folder = folder
         self._images, self._seed, self._frost = images, seed, frost
         self._severities = tuple(severities)
-        digest = sha256(f"{images.shape}".encode() + images.tobytes()).hexdigest()
-        self.settings = Settings(
-            dataset, len(images), digest, seed, self._severities, frost_source(frost)
-        )
+        # What the bytes of the set depend on.
+        self.settings = {
+            "dataset": dataset,
+            "samples": len(images),
+            "images": sha256(f"{images.shape}".encode() + images.tobytes()).hexdigest(),
+            "seed": seed,
+            "severities": list(severities),  # in the order of the files
+            "frost": frost_source(frost),
+            "revision": _REVISION,
+        }
         self._open()
         kind = np.uint8 if labels.max() < 256 else np.int64
         self._save("labels", np.tile(labels.astype(kind), len(self._severities)))
@@ -96,11 +77,10 @@ class CorruptedSet:
     def _open(self) -> None:
         """Claim the folder, or check that it was made with these settings."""
         note = self.folder / "corruptions.json"
-        wanted = json.loads(json.dumps(asdict(self.settings)))
         if note.exists():
             with damaged(note, "choose another --output"):
                 found = read_json(note)
-            for name, value in wanted.items():
+            for name, value in self.settings.items():
                 if found.get(name) != value:
                     what = f"{name} {found.get(name)}, not {value}" if name != "images" else name
                     raise FreeTicketsError(
@@ -112,7 +92,7 @@ class CorruptedSet:
             raise FreeTicketsError(f"{self.folder} holds other files: choose another --output")
         from ...storage import write_json  # not above: workers need no torch
 
-        write_json(note, wanted)
+        write_json(note, self.settings)
 
     def has(self, name: str) -> bool:
         """Whether a corruption is finished."""
