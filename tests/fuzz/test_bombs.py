@@ -62,19 +62,13 @@ def write_zip(path: Path, content: bytes, method: int = zipfile.ZIP_DEFLATED) ->
         (16, 64, zipfile.ZIP_LZMA, "not packed as NumPy packs"),
     ],
 )
-def test_an_array_that_claims_more_numbers_or_unpacks_to_more_bytes_than_the_file_holds(
-    *,
-    refused: Refused,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    claimed: int,
-    held: int,
-    method: int,
-    match: str,
+def test_an_array_that_claims_or_unpacks_to_more_than_the_file_holds(
+    refused: Refused, tmp_path: Path, claimed: int, held: int, method: int, match: str
 ) -> None:
-    monkeypatch.setattr(npz, "_BOMB_BYTES", 1 << 20)
     path = write_zip(tmp_path / "a.npz", header((claimed,)) + bytes(held), method)
-    refused(read_arrays, path, "x", match=match)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(npz, "_BOMB_BYTES", 1 << 20)
+        refused(read_arrays, path, "x", match=match)
 
 
 def test_an_archive_that_backs_such_a_claim_in_its_directory(
