@@ -14,8 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..config import Config
 from ..data import Batches, DatasetSpec, hold_out, take
-from ..data.batches import AnySplit
-from ..data.digest import digest_split
+from ..data.batches import AnySplit, digest_split
 from ..data.loading import load_validation
 from ..errors import FreeTicketsError, UnknownNameError
 from ..methods import Method, Plan
