@@ -8,14 +8,9 @@ import pytest
 import torch
 
 from freetickets import EDST
-from freetickets.bench import NAMES, checkpoint
-from freetickets.bench.settings import Settings
-from freetickets.bench.timing import Ratio, Timing
+from freetickets.bench import checkpoint
+from freetickets.bench.timing import Ratio, Settings, Timing
 from freetickets.training.checkpoint import Checkpoints
-
-
-def test_the_names_are_those_that_the_command_line_knows() -> None:
-    assert tuple(checkpoint.MEASUREMENTS) == NAMES["checkpoint"]
 
 
 def test_saves_and_steps_are_measured(tiny: Settings) -> None:

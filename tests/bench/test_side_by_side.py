@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from freetickets.bench import side_by_side
-from freetickets.bench.settings import Settings
-from freetickets.bench.timing import Ratio
+from freetickets.bench.timing import Ratio, Settings
 from freetickets.errors import FreeTicketsError
 
 

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from freetickets.bench import NAMES, kernels, train
-from freetickets.bench.curve import ONE_DENSE, Point
-from freetickets.bench.settings import Settings
-from freetickets.bench.timing import Ratio
+from freetickets.bench.figure import ONE_DENSE, Point
+from freetickets.bench.timing import Ratio, Settings
 
 MISTAKES = [
     ("bench", "required: what"),
@@ -53,7 +52,7 @@ def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, what in ((kernels, "kernels"), (train, "train")):
         for name in NAMES[what]:
             fake = curve if name == "sparsity" else some
-            monkeypatch.setitem(module.MEASUREMENTS, name, fake)
+            monkeypatch.setattr(module, name.replace("-", "_"), fake)
 
 
 def test_each_ratio_is_a_row_beside_its_bar(cli: Callable[..., Any]) -> None:

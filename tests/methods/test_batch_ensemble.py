@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.methods.batch_ensemble import BatchEnsemble
 from freetickets.methods.members import MemberNetwork, weight_layers
 from freetickets.methods.networks.batch_ensemble import RankOneLayer
+from freetickets.methods.shared import BatchEnsemble
 from freetickets.models import create_model
 
 
@@ -178,9 +178,3 @@ def test_a_batch_that_is_not_the_first_axis_is_refused() -> None:
 def test_a_network_without_layers_is_refused() -> None:
     with pytest.raises(FreeTicketsError, match="LayerNorm has none"):
         BatchEnsemble().transform(nn.LayerNorm(4))
-
-
-@pytest.mark.parametrize("options", [{"members": 0}, {"examples": "tield"}])
-def test_an_impossible_option_is_refused_by_its_name(options: dict) -> None:
-    with pytest.raises(FreeTicketsError, match=f"^{next(iter(options))} must"):
-        BatchEnsemble(**options)

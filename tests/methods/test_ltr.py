@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 import freetickets as ft
-from freetickets.errors import FreeTicketsError
 from freetickets.methods import LTR, Remember, Setting, Stretch, get_recipe
 from freetickets.methods.ltr import cut
 from freetickets.training.checkpoint import Checkpoints
@@ -67,21 +66,6 @@ def test_a_schedule_is_cut_anywhere() -> None:
         assert sum(s.epochs for s in (*before, *after)) == 7
         rates = [s.lr for s in (*before, *after)]
         assert rates == sorted(rates, reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        ({"rewind": 0.0}, "rewind"),
-        ({"prune_from": 1.0}, "prune_from"),
-        ({"prune_until": 1.5}, "prune_until"),
-        ({"sparsity": 1.0}, "sparsity"),
-        ({"interval": 0}, "interval"),
-    ],
-)
-def test_what_cannot_be_meant_is_one_line(options: dict[str, float], word: str) -> None:
-    with pytest.raises(FreeTicketsError, match=word):
-        LTR(**options)  # type: ignore[arg-type]
 
 
 def test_what_is_remembered_leaves_with_the_last_run_that_starts_from_it(

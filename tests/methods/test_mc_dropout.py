@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.methods.mc_dropout import MCDropout
+from freetickets.methods.shared import MCDropout
 from freetickets.models import create_model
 
 
@@ -109,12 +109,3 @@ def test_dropout_on_functions_alone_is_not_enough() -> None:
 
     with pytest.raises(FreeTicketsError, match="no place for dropout in Functional"):
         MCDropout().transform(Functional(2, 2))
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [({"passes": 0}, "passes"), ({"dropout": 0.0}, "dropout"), ({"dropout": 1.0}, "dropout")],
-)
-def test_an_impossible_option_is_refused_by_its_name(options: dict, words: str) -> None:
-    with pytest.raises(FreeTicketsError, match=f"^{words} must"):
-        MCDropout(**options)

@@ -10,21 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from freetickets.methods.batch_ensemble import BatchEnsemble
-from freetickets.methods.mc_dropout import MCDropout
 from freetickets.methods.members import (
     MemberNetwork,
     evaluating,
     layer_by_layer,
     redrawn,
     replace_layers,
-    summed_over_members,
     weight_layers,
 )
 from freetickets.methods.method import Method, Setting
-from freetickets.methods.mimo import MIMO
 from freetickets.methods.recipe import get_recipe
-from freetickets.methods.treenet import TreeNet
+from freetickets.methods.shared import MIMO, BatchEnsemble, MCDropout, TreeNet
 from freetickets.models import create_model
 
 
@@ -199,16 +195,6 @@ def test_methods_are_known_without_torch() -> None:
 
 
 # ---- the tools
-
-
-def test_a_summed_loss_has_the_gradient_of_each_member_alone() -> None:
-    logits, labels = torch.randn(3, 5, 4, requires_grad=True), torch.randint(4, (3, 5))
-    loss = F.cross_entropy(*summed_over_members(logits * 1, labels))
-    separate = [F.cross_entropy(*pair) for pair in zip(logits, labels, strict=True)]
-    torch.testing.assert_close(loss, torch.stack(separate).mean())
-    (ours,) = torch.autograd.grad(loss, logits)
-    (expected,) = torch.autograd.grad(sum(separate), logits)
-    torch.testing.assert_close(ours, expected)
 
 
 def test_redrawn_values_are_the_same_in_another_order() -> None:

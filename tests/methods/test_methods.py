@@ -1,23 +1,38 @@
 """The methods as plans, and the errors of their options."""
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 from freetickets.errors import FreeTicketsError
 from freetickets.methods import (
     DST,
     EDST,
+    FGE,
+    LTR,
     METHODS,
+    MIMO,
     RECIPES,
+    BatchEnsemble,
     Collect,
     Dense,
     DenseEnsemble,
     Escape,
+    MCDropout,
     Method,
+    NeuroTrails,
+    PruneFineTune,
     Setting,
+    Snapshot,
     Static,
+    SupTickets,
+    TreeNet,
     get_method,
     get_recipe,
-)
+)  # fmt: skip
 
 SETTING = Setting(get_recipe("cifar"))
 
@@ -103,26 +118,73 @@ def test_every_method_has_a_plan_for_every_recipe(kind: type[Method], recipe: ob
             assert plan.runs[0].epochs == pytest.approx(epochs)
 
 
+# What each method refuses by the option's name: at the edges of its range.
+IMPOSSIBLE: dict[type[Method], list[tuple[dict[str, Any], str]]] = {
+    EDST: [
+        *[({"sparsity": value}, "lie between 0 and 1") for value in (0.0, 1.0)],
+        ({"sparsity": math.nan}, "be a finite number"),
+        *[({"escape_rate": value}, "") for value in (-0.1, 1.1)],
+        *[({name: 0.0}, "be positive") for name in ("refinement", "refinement_height")],
+        ({"tickets": 0}, "be at least 1, not 0"),
+        ({"tickets": "three"}, "be a whole number"),
+    ],
+    DST: [({"rate": 1.5}, ""), ({"interval": 0}, "be at least 1 step")],
+    LTR: [
+        *[({"rewind": value}, "lie between 0 and 1") for value in (0.0, 1.0)],
+        *[({name: value}, "") for name, value in {"sparsity": 1.0, "interval": 0}.items()],
+        ({"prune_from": 1.0}, "lie below prune_until"),
+    ],
+    Dense: [({"tickets": 0}, "")],
+    Snapshot: [({"tickets": 0}, ""), ({"budget": 0.0}, "be positive")],
+    FGE: [({"pretraining": 1.0}, ""), ({"budget": -1.0}, ""), ({"low": 0.6}, "be below high")],
+    PruneFineTune: [({"sparsity": 0.0}, ""), ({"finetune": 0.0}, ""), ({"finetune_lr": 0.0}, "")],
+    MCDropout: [({"passes": 0}, ""), ({"dropout": 0.0}, ""), ({"dropout": 1.0}, "")],
+    MIMO: [({"members": 0}, ""), ({"batch_repetition": 0}, ""), ({"input_repetition": 1.5}, "")],
+    BatchEnsemble: [({"members": 0}, ""), ({"examples": "tield"}, "be 'tiled' or 'split'")],
+    TreeNet: [({"members": 0}, ""), ({"shared": -1}, "be 0 or more stages")],
+    NeuroTrails: [({"members": 0}, ""), ({"shared": -1}, "be 0 or more"), ({"tickets": 0}, "")],
+    SupTickets: [
+        *[({name: 0}, "be at least 1") for name in ("cycles", "norm_batches")],
+        *[({"cycling": value}, "lie between 0 and 1") for value in (0.0, 1.0)],
+        *[({"cycle_rate": 2.0}, ""), ({"low": 0.1}, "be positive and at most high")],
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", IMPOSSIBLE)
+def test_an_impossible_option_is_refused_by_its_name(kind: type[Method]) -> None:
+    for options, words in IMPOSSIBLE[kind]:
+        (name,) = options
+        with pytest.raises(FreeTicketsError, match=f"^{name} must {words}"):
+            kind(**options)
+
+
+def test_the_range_of_an_option_holds_in_a_subclass_that_says_nothing_of_it() -> None:
+    @dataclass(frozen=True)
+    class Own(DST):
+        tickets: int = 1
+        later: "Unheard" = None  # type: ignore[name-defined]  # noqa: F821
+
+    assert Own(later=3).tickets == 1
+    with pytest.raises(FreeTicketsError, match="tickets must be at least 1"):
+        Own(tickets=0)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: EDST(tickets=0), "tickets"),
-        (lambda: Dense(tickets=0), "tickets"),
-        (lambda: EDST(sparsity=1.0), "sparsity"),
-        (lambda: EDST(sparsity=0.0), "sparsity"),
-        (lambda: DST(rate=1.5), "rate"),
-        (lambda: EDST(escape_rate=-0.1), "escape_rate"),
-        (lambda: EDST(refinement=0.0), "refinement"),
-        (lambda: DST(interval=0), "interval"),
-        (lambda: Setting(get_recipe("cifar"), preset="papers"), "preset"),
-        (lambda: Setting(get_recipe("cifar"), epochs=0), "epochs"),
+        (lambda: LTR(prune_until=1.5), "prune_until, both within 0 to 1"),
+        (lambda: LTR(criterion="snip"), "leave criterion out"),
+        (lambda: SupTickets(structure="2:4"), "leave --structure out"),
+        (lambda: Setting(get_recipe("cifar"), preset="papers"), "preset must be"),
+        (lambda: Setting(get_recipe("cifar"), epochs=0), "epochs must be positive"),
         (lambda: get_recipe("cifra"), "did you mean 'cifar'"),
         (lambda: get_method("esdt"), "did you mean 'edst'"),
     ],
 )
-def test_an_impossible_option_is_refused_by_its_name(make: object, words: str) -> None:
+def test_what_cannot_be_meant_is_refused(make: Callable[[], object], words: str) -> None:
     with pytest.raises(FreeTicketsError, match=words):
-        make()  # type: ignore[operator]
+        make()
 
 
 def test_a_refinement_is_as_long_as_it_is_asked_for() -> None:

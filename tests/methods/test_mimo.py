@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from freetickets.errors import FreeTicketsError
 from freetickets.methods.members import MemberNetwork
-from freetickets.methods.mimo import MIMO
+from freetickets.methods.shared import MIMO
 from freetickets.models import create_model
 from freetickets.models.prepare import prepare
 from freetickets.models.whitening import Whitening
@@ -148,14 +148,6 @@ def test_a_network_that_does_not_suit_is_told_why(network: nn.Module, words: str
     with pytest.raises(FreeTicketsError, match=words) as caught:
         MIMO(members=3).transform(network)(torch.randn(2, 4))
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "options", [{"members": 0}, {"batch_repetition": 0}, {"input_repetition": 1.5}]
-)
-def test_an_impossible_option_is_refused_by_its_name(options: dict) -> None:
-    with pytest.raises(FreeTicketsError, match=f"^{next(iter(options))} must"):
-        MIMO(**options)
 
 
 def test_each_image_is_whitened_by_itself_with_the_same_filters() -> None:

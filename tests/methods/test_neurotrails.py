@@ -9,7 +9,6 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from freetickets.errors import FreeTicketsError
 from freetickets.methods import NeuroTrails
 
 
@@ -59,12 +58,3 @@ def test_trunk_and_heads_are_explored_as_one_topology() -> None:
     zeros = sum(int((~mask).sum()) for mask in masks.values())
     size = sum(weight.numel() for name, weight in ticket.state.items() if weight.dim() == 2)
     assert zeros / size == pytest.approx(0.6, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"members": 0}, "members must be at least 1"), ({"shared": -1}, "shared must be 0 or more")],
-)
-def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(FreeTicketsError, match=message):
-        NeuroTrails(**options)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 import freetickets as ft
-from freetickets.errors import FreeTicketsError
 from freetickets.methods import Setting, SupTickets, get_recipe
 from freetickets.methods.sup_tickets import Merge
 from freetickets.ticket import Ticket
@@ -88,22 +87,6 @@ def test_one_network_is_collected_and_priced() -> None:
     assert [[e.event for e in phase.at_end] for phase in run.phases] == [
         ["escape"], ["merge", "escape"], ["merge", "escape"], ["merge", "collect"],
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"cycles": 0}, "cycles must be at least 1"),
-        ({"norm_batches": 0}, "norm_batches must be at least 1"),
-        ({"cycling": 1.0}, "cycling must lie between 0 and 1"),
-        ({"low": 0.1}, "low must be positive and at most high"),
-        ({"cycle_rate": 2.0}, "cycle_rate"),
-        ({"structure": "2:4"}, "leave --structure out"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(FreeTicketsError, match=message):
-        SupTickets(**options)
 
 
 def test_estimating_the_norms_is_priced(tmp_path: Path) -> None:

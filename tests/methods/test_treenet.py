@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from freetickets.errors import FreeTicketsError
 from freetickets.methods import Setting, get_recipe
-from freetickets.methods.networks.stages import Stages
-from freetickets.methods.treenet import TreeNet
+from freetickets.methods.networks.treenet import Stages
+from freetickets.methods.shared import TreeNet
 from freetickets.models import create_model
 from freetickets.training.flops import count_macs, forward_flops
 
@@ -212,12 +212,6 @@ def test_a_network_that_does_not_suit_is_told_why(
     assert "\n" not in str(caught.value)
     # Separate networks need no stages.
     assert TreeNet(members=2, shared=0).transform(network)(torch.rand(3, 4)).shape[:2] == (2, 3)
-
-
-@pytest.mark.parametrize("options", [{"members": 0}, {"shared": -1}])
-def test_an_impossible_option_is_refused_by_its_name(options: dict) -> None:
-    with pytest.raises(FreeTicketsError, match=f"^{next(iter(options))} must"):
-        TreeNet(**options)
 
 
 def test_separate_networks_are_as_many_runs() -> None:
