@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 
 from freetickets.methods import (
     FGE,
@@ -21,7 +20,7 @@ from freetickets.training.session import Session
 
 
 @pytest.mark.parametrize(("tickets", "steps"), [(10, 60), (1, 4)])
-def test_the_rate_of_snapshots_is_that_of_their_paper(tickets: int, steps: int) -> None:
+def test_the_rate_of_snapshots_is_that_of_their_paper(tickets, steps):
     plan = Snapshot(tickets=tickets).plan(Setting(get_recipe("cifar")))
     timeline = Timeline(plan.runs[0], steps_per_epoch=steps)
     assert timeline.steps == 200 * steps
@@ -31,7 +30,7 @@ def test_the_rate_of_snapshots_is_that_of_their_paper(tickets: int, steps: int) 
         assert timeline.lr(t) == pytest.approx(wanted, abs=1e-12)
 
 
-def test_each_cycle_ends_with_a_ticket() -> None:
+def test_each_cycle_ends_with_a_ticket():
     plan = Snapshot(tickets=5).plan(Setting(get_recipe("cifar"), epochs=10))
     (run,) = plan.runs
     assert plan.tickets == len(run.phases) == 5
@@ -39,7 +38,7 @@ def test_each_cycle_ends_with_a_ticket() -> None:
     assert all(phase.at_end == (Collect(),) for phase in run.phases)
 
 
-def test_the_rate_of_fge_is_that_of_its_paper() -> None:
+def test_the_rate_of_fge_is_that_of_its_paper():
     # 200 epochs, 160 of them pretraining: 9 half cycles in 40 epochs of 45 steps.
     plan = FGE(tickets=5).plan(Setting(get_recipe("cifar")))
     timeline = Timeline(plan.runs[0], steps_per_epoch=45)
@@ -56,7 +55,7 @@ def test_the_rate_of_fge_is_that_of_its_paper() -> None:
     assert timeline.lr(140 * 45 + 1) == pytest.approx((0.1 + 0.001) / 2)
 
 
-def test_tickets_are_taken_where_the_rate_is_lowest() -> None:
+def test_tickets_are_taken_where_the_rate_is_lowest():
     plan = FGE(tickets=3).plan(Setting(get_recipe("small"), epochs=30))
     timeline = Timeline(plan.runs[0], steps_per_epoch=100)
     collected = [s.end for s in timeline.spans if s.phase.at_end == (Collect(),)]
@@ -68,15 +67,13 @@ def test_tickets_are_taken_where_the_rate_is_lowest() -> None:
 
 
 @pytest.mark.parametrize("pretraining", [0.3, 0.5, 0.8, 0.95])
-def test_any_share_may_be_pretraining(pretraining: float) -> None:
+def test_any_share_may_be_pretraining(pretraining):
     plan = FGE(pretraining=pretraining).plan(Setting(get_recipe("cifar")))
     assert plan.runs[0].epochs == pytest.approx(200)
     assert plan.runs[0].phases[0].epochs == pytest.approx(200 * pretraining)
 
 
-def test_one_threshold_decides_over_all_layers(
-    features: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_threshold_decides_over_all_layers(features, monkeypatch):
     before = []
     prune = Session.prune
 
@@ -99,7 +96,7 @@ def test_one_threshold_decides_over_all_layers(
     assert any(not torch.equal(first[name], second[name]) for name in first)
 
 
-def test_each_network_is_trained_twice_as_long() -> None:
+def test_each_network_is_trained_twice_as_long():
     plan = PruneFineTune().plan(Setting(get_recipe("cifar")))
     assert [run.epochs for run in plan.runs] == [500] * 3
     assert plan.trainings == 6

@@ -1,7 +1,6 @@
 """The methods as plans, and the errors of their options."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +37,7 @@ SETTING = Setting(get_recipe("cifar"))
 
 
 @pytest.mark.parametrize("tickets", [1, 2, 3, 7, 12])
-def test_edst_is_one_run_with_one_escape_between_two_tickets(tickets: int) -> None:
+def test_edst_is_one_run_with_one_escape_between_two_tickets(tickets):
     plan = EDST(tickets=tickets).plan(SETTING)
     (run,) = plan.runs
     assert run.phases[0].name == "explore"
@@ -49,7 +48,7 @@ def test_edst_is_one_run_with_one_escape_between_two_tickets(tickets: int) -> No
     assert run.epochs == 150 + 100 * tickets
 
 
-def test_static_is_dst_without_exploration() -> None:
+def test_static_is_dst_without_exploration():
     static, dst = Static().plan(SETTING), DST().plan(SETTING)
     for still, moving in zip(static.runs, dst.runs, strict=True):
         assert still.seed == moving.seed
@@ -59,7 +58,7 @@ def test_static_is_dst_without_exploration() -> None:
         assert b.exploration is not None
 
 
-def test_dense_methods_have_no_sparsity() -> None:
+def test_dense_methods_have_no_sparsity():
     assert len(Dense().plan(SETTING).runs) == 1
     plan = DenseEnsemble().plan(SETTING)
     assert len(plan.runs) == 4
@@ -67,12 +66,12 @@ def test_dense_methods_have_no_sparsity() -> None:
     assert all(phase.sparsity == 0 for run in plan.runs for phase in run.phases)
 
 
-def test_seeds_of_the_runs_count_up_from_the_given_one() -> None:
+def test_seeds_of_the_runs_count_up_from_the_given_one():
     setting = Setting(get_recipe("cifar"), seed=17)
     assert [run.seed for run in DST(tickets=3).plan(setting).runs] == [17, 18, 19]
 
 
-def test_the_paper_preset_collects_the_best_and_explores_to_the_end() -> None:
+def test_the_paper_preset_collects_the_best_and_explores_to_the_end():
     for preset, select, settle in (("paper", "best", False), ("robust", "last", True)):
         (run,) = EDST().plan(Setting(get_recipe("cifar"), preset=preset)).runs
         assert run.phases[1].at_end[0] == Collect(select)
@@ -82,7 +81,7 @@ def test_the_paper_preset_collects_the_best_and_explores_to_the_end() -> None:
         assert (exploration.schedule, exploration.rate) == ("constant", 0.5)
 
 
-def test_imagenet_anneals_the_rate_and_keeps_regrown_values() -> None:
+def test_imagenet_anneals_the_rate_and_keeps_regrown_values():
     plan = EDST().plan(Setting(get_recipe("imagenet")))
     exploration = plan.runs[0].phases[0].exploration
     assert exploration is not None
@@ -95,7 +94,7 @@ def test_imagenet_anneals_the_rate_and_keeps_regrown_values() -> None:
     assert EDST().plan(SETTING).sparse.regrown_value == "zero"
 
 
-def test_options_reach_the_plan() -> None:
+def test_options_reach_the_plan():
     method = EDST(grow="random", distribution="uniform", exclude=("fc",), rate=0.3, interval=7)
     plan = method.plan(SETTING)
     assert (plan.sparse.grow, plan.sparse.distribution) == ("random", "uniform")
@@ -107,7 +106,7 @@ def test_options_reach_the_plan() -> None:
 
 @pytest.mark.parametrize("kind", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_every_method_has_a_plan_for_every_recipe(kind: type[Method], recipe: object) -> None:
+def test_every_method_has_a_plan_for_every_recipe(kind, recipe):
     method = kind()
     assert all((kind.name, kind.summary, kind.paper))
     for epochs in (None, 1.0, 7):
@@ -152,14 +151,14 @@ IMPOSSIBLE: dict[type[Method], list[tuple[dict[str, Any], str]]] = {
 
 
 @pytest.mark.parametrize("kind", IMPOSSIBLE)
-def test_an_impossible_option_is_refused_by_its_name(kind: type[Method]) -> None:
+def test_an_impossible_option_is_refused_by_its_name(kind):
     for options, words in IMPOSSIBLE[kind]:
         (name,) = options
         with pytest.raises(FreeTicketsError, match=f"^{name} must {words}"):
             kind(**options)
 
 
-def test_the_range_of_an_option_holds_in_a_subclass_that_says_nothing_of_it() -> None:
+def test_the_range_of_an_option_holds_in_a_subclass_that_says_nothing_of_it():
     @dataclass(frozen=True)
     class Own(DST):
         tickets: int = 1
@@ -182,12 +181,12 @@ def test_the_range_of_an_option_holds_in_a_subclass_that_says_nothing_of_it() ->
         (lambda: get_method("esdt"), "did you mean 'edst'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(make: Callable[[], object], words: str) -> None:
+def test_what_cannot_be_meant_is_refused(make, words):
     with pytest.raises(FreeTicketsError, match=words):
         make()
 
 
-def test_a_refinement_is_as_long_as_it_is_asked_for() -> None:
+def test_a_refinement_is_as_long_as_it_is_asked_for():
     (usual,), (half,) = (
         EDST(tickets=3, refinement=share).plan(SETTING).runs for share in (1.0, 0.5)
     )

@@ -19,7 +19,7 @@ def network() -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(4, 3))
 
 
-def test_a_third_of_the_stages_is_shared() -> None:
+def test_a_third_of_the_stages_is_shared():
     made: Any = NeuroTrails(members=3).transform(network())
     weights = [
         sum(p.dim() == 2 for p in part.parameters()) for part in (made.trunk, *made.branches)
@@ -27,7 +27,7 @@ def test_a_third_of_the_stages_is_shared() -> None:
     assert weights == [2, 4, 4, 4]
 
 
-def test_gradients_are_those_of_the_mean_loss() -> None:
+def test_gradients_are_those_of_the_mean_loss():
     torch.manual_seed(0)
     made: Any = NeuroTrails(members=3).transform(network())
     x, y = torch.randn(10, 4), torch.arange(10) % 3
@@ -43,7 +43,7 @@ def test_gradients_are_those_of_the_mean_loss() -> None:
         torch.testing.assert_close(ours, parameter.grad)
 
 
-def test_trunk_and_heads_are_explored_as_one_topology() -> None:
+def test_trunk_and_heads_are_explored_as_one_topology():
     x = torch.randn(60, 6)
     method = NeuroTrails(members=2, sparsity=0.6, interval=2)
     fitted = method.fit(
