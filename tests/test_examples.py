@@ -34,17 +34,8 @@ def test_edst_vs_dense_prints_a_row_for_each_seed_and_the_differences(
         RECIPES["small"], dense_epochs=1, dense_decays=(), explore_epochs=1, refine=((1, 0.1),)
     )
     monkeypatch.setitem(RECIPES, "small", short)
-    arguments = [
-        "edst_vs_dense.py",
-        "--seeds",
-        "3",
-        "4",
-        "--tickets",
-        "1",
-        "--output",
-        str(tmp_path),
-    ]
-    monkeypatch.setattr("sys.argv", arguments)
+    flags = ["--seeds", "3", "4", "--tickets", "1", "--output", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["edst_vs_dense.py", *flags])
     example.main()
     lines = capsys.readouterr().out.splitlines()
     assert "2,000 images" in lines[0]

@@ -35,13 +35,14 @@ def test_a_name_is_given_once():
         found.register("ten", [10])
 
 
-def test_what_is_of_another_kind_is_refused():
-    def check(thing: object) -> None:
-        if not isinstance(thing, int):
-            raise FreeTicketsError("not a number")
+def is_number(thing: object) -> None:
+    if not isinstance(thing, int):
+        raise FreeTicketsError("not a number")
 
+
+def test_what_is_of_another_kind_is_refused():
     with pytest.raises(FreeTicketsError, match="not a number"):
-        numbers(check).register("ten", "10")
+        numbers(is_number).register("ten", "10")
 
 
 @pytest.mark.parametrize(
@@ -62,11 +63,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "own_numbers", raising=False)
     return "own_numbers"
-
-
-def is_number(thing: object) -> None:
-    if not isinstance(thing, int):
-        raise FreeTicketsError("not a number")
 
 
 def test_only_load_imports(module):

@@ -158,6 +158,11 @@ def test_an_impossible_option_is_refused_by_its_name(kind):
             kind(**options)
 
 
+def test_the_ends_of_a_range_are_possible() -> None:
+    assert (EDST(escape_rate=0.0, rate=1.0, interval=1).rate, TreeNet(shared=0).shared) == (1, 0)
+    assert (Dense(tickets=1), SupTickets(low=0.05).low) == (Dense(), SupTickets().high)
+
+
 def test_the_range_of_an_option_holds_in_a_subclass_that_says_nothing_of_it():
     @dataclass(frozen=True)
     class Own(DST):
