@@ -18,7 +18,7 @@ from ..data.batches import AnySplit, digest_split
 from ..data.loading import load_validation
 from ..errors import FreeTicketsError, UnknownNameError
 from ..methods import Method, Plan
-from ..methods.interval import suit_interval, warn_of_few_explorations
+from ..methods.timeline import suit_interval, warn_of_few_explorations
 from ..models import create_model
 from ..models.identity import network_identity
 from ..seal import seal_text
