@@ -174,7 +174,7 @@ CHANGES: dict[str, Callable[[Tensor, Tensor], Any]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_the_check_of_compiled_networks_sees(change: Callable[[Tensor, Tensor], Any]) -> None:
-    entry = ZOO["residual: PreActivation"]
+    entry = ZOO["residual: pre_activation"]
     altered: Compiler = lambda network, topology: Altered(network, change)  # noqa: E731
     faults, _ = compare_compiled(built(entry), entry.draw, compiler=altered, batches=(17,))
     assert faults

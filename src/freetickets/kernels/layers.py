@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -12,8 +13,8 @@ from torch import Tensor, nn
 from ..errors import FreeTicketsError
 from . import ops
 from .choices import Choices
-from .library import Geometry, lanes
-from .linear import columns, lies_in_columns, linear
+from .library import Geometry
+from .linear import linear_layer
 from .maps import Maps, as_autocast, enter, give, in_transform, kernels_take
 from .operator import run
 
@@ -202,23 +203,15 @@ class SparseLinear(SparseLayer, nn.Linear):  # type: ignore[override]
         self.check_ready()
         if x.dim() == 0 or x.shape[-1] != self.in_features or not self.takes(x):
             return F.linear(x, self.dense_weight(), self.bias)
-        flat = x if x.dtype == torch.float32 else x.float()
-        flat = flat if x.dim() == 2 else flat.reshape(-1, self.in_features)
-        dense = self.choices.linear(self.path, self.geometry, self.values.numel(), flat)
-        if dense != ops.ALL and not lies_in_columns(flat, lanes()):
-            flat = run(columns, flat, lanes())  # once, for the forward pass and the gradient
-        shape = [self.out_features, self.in_features]
-        y: Tensor = run(
-            linear, flat, self.values, self.indices, self.plan, self.bias,
-            shape, lanes(), dense,
-        )  # fmt: skip
+        weights = (self.values, self.indices, self.plan)
+        choose = partial(self.choices.linear, self.path, self.geometry, self.values.numel())
+        y, flat = linear_layer(x, weights, self.bias, self.geometry, choose)
         self.record(flat, y)
-        y = y if x.dim() == 2 else y.reshape(*x.shape[:-1], self.out_features)
         return as_autocast(y)
 
     def dense_gradient(self, x: Tensor, gradient: Tensor) -> Tensor:
         """The gradient for the whole weight."""
-        return gradient.t() @ x
+        return gradient.reshape(-1, gradient.shape[-1]).t() @ x
 
 
 _CONV_SETTINGS = (

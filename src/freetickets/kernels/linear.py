@@ -6,6 +6,7 @@ results of a layer lie so already.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,9 +16,10 @@ from torch import Tensor
 
 from ..errors import FreeTicketsError
 from .groups import check
-from .library import Geometry, NormStruct, call, empty, layer_struct, maps_struct, ready
-from .operator import again, differentiate, form, operator
+from .library import Geometry, NormStruct, call, compute, empty, lanes, ready
+from .operator import again, differentiate, form, operator, run
 from .ops import (
+    ALL,
     FORWARD,
     INPUT_GRADIENT,
     WEIGHT_GRADIENT,
@@ -82,6 +84,32 @@ differentiate(columns, _keep_nothing, _columns_backward)
 # ---- the layer
 
 
+def linear_layer(
+    x: Tensor,
+    weights: tuple[Tensor, Tensor, Tensor],
+    bias: Tensor | None,
+    geometry: Geometry,
+    choose: Callable[[Tensor], int],
+) -> tuple[Tensor, Tensor]:
+    """What a layer makes of any samples (..., inputs), and these as it has read them: (N, inputs).
+
+    Args:
+        x: The samples.
+        weights: The active weights, their places and their plan.
+        bias: One for each output.
+        geometry: The layer.
+        choose: Says which directions run dense, for samples (N, inputs).
+    """
+    outputs, inputs = geometry.shape[:2]
+    flat = x.float() if x.dim() == 2 else x.float().reshape(-1, inputs)
+    ways = choose(flat)
+    if ways != ALL and not lies_in_columns(flat, lanes()):
+        flat = run(columns, flat, lanes())  # once, for the forward pass and the gradient
+    y: Tensor = run(linear, flat, *weights, bias, [outputs, inputs], lanes(), ways)
+    y = y if x.dim() == 2 else y.reshape(*x.shape[:-1], outputs)
+    return y, flat
+
+
 @operator
 def linear(
     x: Tensor,
@@ -104,17 +132,8 @@ def linear(
             return F.linear(x, scatter(values, indices, shape), bias)
     read = _map(x, lanes)
     y, target = _new_columns(read, x.shape[0], shape[0])
-    call(
-        "ft_forward",
-        layer_struct(_flat(shape)),
-        maps_struct(read),
-        read,
-        ready(values),
-        plan,
-        values.numel(),
-        bias,
-        target,
-        torch.get_num_threads(),
+    compute(
+        "ft_forward", _flat(shape), read, read, ready(values), plan, values.numel(), bias, target
     )
     return _filled(y, target)
 
@@ -137,16 +156,8 @@ def linear_input_gradient(
             return gradient @ scatter(values, indices, shape)
     read = _map(gradient, lanes)
     result, target = _new_columns(read, gradient.shape[0], shape[1])
-    call(
-        "ft_input_gradient",
-        layer_struct(_flat(shape)),
-        maps_struct(read),
-        read,
-        ready(values),
-        plan,
-        values.numel(),
-        target,
-        torch.get_num_threads(),
+    compute(
+        "ft_input_gradient", _flat(shape), read, read, ready(values), plan, values.numel(), target
     )
     return _filled(result, target)
 
@@ -168,46 +179,33 @@ def linear_weight_gradient(
             return (gradient.t() @ x).flatten().index_select(0, indices)
     inputs, outputs = _map(x, lanes), _map(gradient, lanes)
     result = x.new_empty(indices.numel())
-    call(
-        "ft_weight_gradient",
-        layer_struct(_flat(shape)),
-        maps_struct(inputs),
-        inputs,
-        outputs,
-        plan,
-        indices.numel(),
-        result,
-        torch.get_num_threads(),
+    compute(
+        "ft_weight_gradient", _flat(shape), inputs, inputs, outputs, plan, indices.numel(), result
     )
     return result
 
 
 @linear.register_fake
 def _(
-    x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None,
-    shape: _Ints, lanes: int, ways: int,
-) -> Tensor:  # fmt: skip
+    x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None, *settings: Any
+) -> Tensor:
+    shape, lanes, ways = settings
     _check(x, shape[1], lanes, "inputs")
     check_weights(values, indices, bias, shape)
     return _fake_rows(x, shape[0], lanes, bool(ways & FORWARD))
 
 
 @linear_input_gradient.register_fake
-def _(
-    gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor,
-    shape: _Ints, lanes: int, ways: int,
-) -> Tensor:  # fmt: skip
+def _(gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor, *settings: Any) -> Tensor:
+    shape, lanes, ways = settings
     _check(gradient, shape[0], lanes, "outputs")
     check_weights(values, indices, None, shape)
     return _fake_rows(gradient, shape[1], lanes, bool(ways & INPUT_GRADIENT))
 
 
 @linear_weight_gradient.register_fake
-def _(
-    x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor,
-    shape: _Ints, lanes: int, ways: int,
-) -> Tensor:  # fmt: skip
-    _check_gradient(x, gradient, shape, lanes)
+def _(x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor, *settings: Any) -> Tensor:
+    _check_gradient(x, gradient, *settings[:2])
     return x.new_empty(indices.numel())
 
 
@@ -272,13 +270,8 @@ def _map(x: Tensor, lanes: int) -> Tensor:
     if batch % lanes == 0 and x.stride() == (1, batch) and _is_aligned(x):
         return x.as_strided((1, features, 1, width, lanes), (x.numel(), width * lanes, 0, lanes, 1))
     result = empty(1, features, 1, width, lanes)
-    call(
-        "ft_to_groups",
-        NormStruct(batch, 1, width * lanes, features, 1),
-        ready(x),
-        result,
-        torch.get_num_threads(),
-    )
+    whole = NormStruct(batch, 1, width * lanes, features, 1)
+    call("ft_to_groups", whole, ready(x), result, torch.get_num_threads())
     return result
 
 
