@@ -1,4 +1,4 @@
-"""The kernels against PyTorch's own in double precision, over random layers; and as operators."""
+"""The kernels against PyTorch's own in double precision, over random layers."""
 
 from __future__ import annotations
 
@@ -414,7 +414,7 @@ def test_the_kernels_run_on_as_many_threads_as_pytorch_has(
         asked.setdefault(function, set()).add(arguments[-1])
         call(function, *arguments)
 
-    for module in (ops, groups):
+    for module in (library, groups):
         monkeypatch.setattr(module, "call", noted)
     for count in (1, 2):
         threads(count)
@@ -424,58 +424,6 @@ def test_the_kernels_run_on_as_many_threads_as_pytorch_has(
             directions(run(layer), x, layer.values, layer.bias)
     names = ("forward", "input_gradient", "weight_gradient", "to_groups", "from_groups")
     assert {name: asked[f"ft_{name}"] for name in names} == {name: {1, 2} for name in names}
-
-
-# ---- as operators of PyTorch
-
-
-@pytest.fixture(params=[SPARSE, DENSE], ids=["sparse", "dense"])
-def dense(request: pytest.FixtureRequest) -> int:
-    return int(request.param)
-
-
-def check(operator: Any, *arguments: Any) -> None:
-    torch.library.opcheck(operator, arguments)
-
-
-@pytest.mark.parametrize("batch", [5, 16])
-def test_conv2d_keeps_the_rules_of_operators(dense: int, batch: int) -> None:
-    x, values, indices, plan, bias, parts = make(CONV._replace(batch=batch))
-    grouped = to_groups(x, library.lanes())
-    leaves = grouped.requires_grad_(), values.requires_grad_()
-    check(ops.conv2d, *leaves, indices, plan, bias.requires_grad_(), *parts, dense)
-    check(ops.conv2d, *leaves, indices, plan, None, *parts, dense)
-
-
-@pytest.mark.parametrize("batch", [5, 16])
-def test_the_gradients_of_conv2d_keep_the_rules_of_operators(dense: int, batch: int) -> None:
-    x, values, indices, plan, _, parts = make(CONV._replace(batch=batch))
-    grouped = to_groups(x, library.lanes())
-    y = ops.conv2d(grouped, values, indices, plan, None, *parts, dense)
-    gradient, size = torch.randn_like(y), list(x.shape[2:])
-    check(ops.conv2d_input_gradient, gradient, values, indices, plan, size, *parts, dense)
-    check(ops.conv2d_weight_gradient, grouped, gradient, indices, plan, *parts, dense)
-
-
-@pytest.mark.parametrize("batch", [5, 16])
-def test_linear_keeps_the_rules_of_operators(dense: int, batch: int) -> None:
-    x, values, indices, plan, bias, (shape, *_) = make(LINEAR._replace(batch=batch))
-    rest = shape[:2], library.lanes(), dense
-    leaves = x.flatten(1).requires_grad_(), values.requires_grad_()
-    check(linear.linear, *leaves, indices, plan, bias.requires_grad_(), *rest)
-
-
-@pytest.mark.parametrize("batch", [5, 16])
-def test_the_gradients_of_linear_keep_the_rules_of_operators(dense: int, batch: int) -> None:
-    x, values, indices, plan, _, (shape, *_) = make(LINEAR._replace(batch=batch))
-    rest = shape[:2], library.lanes(), dense
-    gradient = torch.randn(batch, 12)
-    check(linear.linear_input_gradient, gradient, values, indices, plan, *rest)
-    check(linear.linear_weight_gradient, x.flatten(1), gradient, indices, plan, *rest)
-
-
-def test_columns_keep_the_rules_of_operators() -> None:
-    check(linear.columns, torch.randn(16, 5, requires_grad=True), 8)
 
 
 def test_columns_are_the_same_numbers_in_another_order() -> None:
@@ -491,13 +439,6 @@ def test_columns_are_the_same_numbers_in_another_order() -> None:
         assert torch.equal(x.grad, weights)
     assert linear.lies_in_columns(torch.randn(5, 3), 8), "lanes would be empty"
     assert linear.lies_in_columns(torch.randn(0, 3), 8), "there is nothing"
-
-
-@pytest.mark.parametrize("batch", [5, 16])
-def test_the_ways_in_and_out_of_groups_keep_the_rules_of_operators(batch: int) -> None:
-    x = torch.randn(batch, 3, 4, 5)
-    check(to_groups, x.requires_grad_(), library.lanes())
-    check(from_groups, to_groups(x.detach(), library.lanes()).requires_grad_(), batch)
 
 
 @pytest.mark.parametrize("width", [1, 3, 7, 8, 9, 16])

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .classics import classifier
-from .entry import conv, layers, member, norm, one_by_one, parameter, several, unit
+from .entry import conv, layers, member, norm, one_by_one, several, unit
 
 IMAGE = (3, 10, 10)
 
@@ -41,24 +41,14 @@ class DenseBlock(nn.ModuleDict):
         return torch.cat(features, 1)
 
 
-@member("dense connections", IMAGE)
+@member("concatenation", IMAGE)
 def densenet() -> nn.Module:
     transition = nn.BatchNorm2d(20), nn.ReLU(inplace=True), nn.Conv2d(20, 10, 1), nn.AvgPool2d(2)
     blocks = DenseBlock(3, 8), *transition, DenseBlock(2, 10)
     return classifier(conv(3), *blocks, nn.BatchNorm2d(18), channels=18)
 
 
-@member("dense connections", (3, 8, 8), of={
-    "convs": several(*(partial(nn.Conv2d, 3 + 4 * i, 4, 3, padding=1) for i in range(4))),
-    "fc": lambda: nn.Linear(19, 5),
-})  # fmt: skip
-def growing(net: Any, x: Tensor) -> Tensor:
-    for one in net.convs:
-        x = torch.cat([x, F.relu(one(x))], dim=1)
-    return net.fc(torch.flatten(F.adaptive_max_pool2d(x, 1), 1))
-
-
-@member("dense connections", (3, 8, 8), of=layers(
+@member("concatenation", (3, 8, 8), of=layers(
     "stem", steps=several(*(partial(conv, 8 + 3 * i, 11) for i in range(3))),
     fc=lambda: nn.Linear(17, 5),
 ))  # fmt: skip
@@ -135,18 +125,6 @@ def along_all_dimensions(net: Any, x: Tensor) -> Tensor:
     x = torch.cat([x, x.flip(2)], dim=2)
     x = torch.cat((x, x[..., :2]), dim=-1)
     return net.fc(net.c(net.shuffle(x)).amax(dim=(2, 3)))
-
-
-@member("concatenation", IMAGE, of=layers(
-    "other last", paths=several(partial(unit, 3), partial(unit, 3, 8, 5)),
-    fc1=lambda: nn.Linear(8, 6), fc2=lambda: nn.Linear(6, 16),
-))  # fmt: skip
-def selected(net: Any, x: Tensor) -> Tensor:
-    """Paths of several kernels, stacked, and mixed as each sample wants."""
-    maps = torch.stack([path(x) for path in net.paths], 1)
-    wish = net.fc2(F.relu(net.fc1(maps.sum(1).mean((2, 3)))))
-    y = torch.einsum("npchw,npc->nchw", maps, torch.softmax(wish.view(-1, 2, 8), 1))
-    return net.fc(F.relu(net.last(y) + net.other(x)).mean((2, 3)))
 
 
 # ---- convolutions with all their options
@@ -242,16 +220,3 @@ def other_dimensions(net: Any, x: Tensor) -> Tensor:
     x = F.conv2d(x, net.plain.weight, net.plain.bias, padding=2)
     x = net.volume(x.unsqueeze(1)).flatten(1, 2)
     return net.fc(x.relu().mean((2, 3)))
-
-
-@member("convolutions", (3, 8, 8), of=layers(
-    "stem last", route=lambda: nn.Linear(8, 3), kernels=parameter(3, 8, 8, 3, 3)
-))  # fmt: skip
-def experts(net: Any, x: Tensor) -> Tensor:
-    """Each sample has a kernel of its own: the batch becomes groups of one convolution."""
-    x = F.relu(net.stem(x))
-    n, c, h, w = x.shape
-    wish = net.route(x.mean((2, 3))).softmax(1)
-    weights = torch.einsum("ne,eoihw->noihw", wish, net.kernels) / 5
-    y = F.conv2d(x.reshape(1, n * c, h, w), weights.flatten(0, 1), padding=1, groups=n)
-    return net.fc(net.last(y.view(n, c, h, w)).relu().mean((2, 3)))

@@ -57,35 +57,6 @@ def torchvision() -> nn.Module:
     return classifier(*stem, nn.MaxPool2d(3, 2, 1), *blocks, channels=16)
 
 
-class Bottleneck(nn.Module):
-    def __init__(self, inputs: int, stride: int, act_layer: type[nn.Module]) -> None:
-        super().__init__()
-        self.conv1, self.bn1, self.act1 = nn.Conv2d(inputs, 4, 1), nn.BatchNorm2d(4), act_layer()
-        self.conv2, self.bn2 = conv(4, 4, stride=stride), nn.BatchNorm2d(4)
-        self.drop_block, self.act2 = nn.Identity(), act_layer()
-        self.conv3, self.bn3, self.act3 = nn.Conv2d(4, 16, 1), nn.BatchNorm2d(16), act_layer()
-        self.downsample = (
-            nn.Sequential(nn.AvgPool2d(2, stride, ceil_mode=True, count_include_pad=False),
-                          nn.Conv2d(inputs, 16, 1, bias=False), nn.BatchNorm2d(16))
-            if stride > 1 else nn.Sequential(nn.Conv2d(inputs, 16, 1), nn.Identity())
-        )  # fmt: skip
-
-    def forward(self, x: Tensor) -> Tensor:
-        shortcut = x
-        x = self.act1(self.bn1(self.conv1(x)))
-        x = self.act2(self.drop_block(self.bn2(self.conv2(x))))
-        x = self.bn3(self.conv3(x))
-        x += self.downsample(shortcut)
-        return self.act3(x)
-
-
-@member("residual", (3, 13, 11))
-def deep_stem() -> nn.Module:
-    """As timm does ResNet-D: small convolutions first, pools on the way down."""
-    blocks = Bottleneck(8, 1, nn.ReLU), Bottleneck(16, 2, nn.ReLU), Bottleneck(16, 1, nn.SiLU)
-    return classifier(unit(3, 4, stride=2), unit(4, 4), unit(4, 8), *blocks, channels=16)
-
-
 class PreActBlock(nn.Module):
     def __init__(self, in_planes: int, planes: int, stride: int = 1) -> None:
         super().__init__()

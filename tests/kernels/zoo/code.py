@@ -336,17 +336,6 @@ def checkpointed(net: Any, x: Tensor) -> Tensor:
 
 
 @member("tricks", IMAGE, of=layers(
-    "stem last", lstm=lambda: nn.LSTM(64, 6, batch_first=True), fc=lambda: nn.Linear(14, 5)
-))  # fmt: skip
-def rows_as_words(net: Any, x: Tensor) -> Tensor:
-    """An LSTM reads a map's rows; a Fourier transform looks at all of it."""
-    x = net.stem(x)
-    x = torch.fft.irfft2(torch.fft.rfft2(x) * 0.5, s=x.shape[-2:])
-    _, (h, _) = net.lstm(x.permute(0, 2, 1, 3).flatten(2))
-    return net.fc(torch.cat([h[-1], net.last(x).amax((2, 3))], 1))
-
-
-@member("tricks", IMAGE, of=layers(
     "", backbone=lambda: unit(3).requires_grad_(False), neck=conv, twin=conv
 ))  # fmt: skip
 def frozen(net: Any, x: Tensor) -> Tensor:

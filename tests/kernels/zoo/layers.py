@@ -37,14 +37,6 @@ def odd_sizes() -> nn.Module:
     )  # fmt: skip
 
 
-@member("pools", (3, 12, 12))
-def norms_as_pools() -> nn.Module:
-    return nn.Sequential(
-        unit(3), nn.LPPool2d(2, 3, stride=2), conv(), nn.Softplus(),
-        nn.LPPool2d(3, 2, ceil_mode=True), nn.Flatten(), nn.Linear(72, 5),
-    )  # fmt: skip
-
-
 @member("pools", IMAGE, of=layers("conv second", pool=lambda: nn.MaxPool2d(2, return_indices=True)))
 def with_indices(net: Any, x: Tensor) -> Tensor:
     """A pool that also says where the largest value was; here nobody asks."""
@@ -195,77 +187,7 @@ def cbam(net: Any, x: Tensor) -> Tensor:
     return net.fc(F.relu(net.b(y) + x).mean((2, 3)))
 
 
-class Block(nn.Module):
-    """timm's block of a vision transformer."""
-
-    def __init__(self, dim: int, heads: int) -> None:
-        super().__init__()
-        self.num_heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(dim, eps=1e-6), nn.LayerNorm(dim, eps=1e-6)
-        self.qkv, self.proj = nn.Linear(dim, dim * 3), nn.Linear(dim, dim)
-        self.mlp = nn.Sequential(nn.Linear(dim, 24), nn.GELU(), nn.Dropout(0.0), nn.Linear(24, dim))
-        self.gamma = nn.Parameter(torch.full((dim,), 0.3))
-
-    def attention(self, x: Tensor) -> Tensor:
-        b, n, c = x.shape
-        qkv = self.qkv(x).reshape(b, n, 3, self.num_heads, c // self.num_heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        x = F.scaled_dot_product_attention(q, k, v, dropout_p=0.0)
-        return self.proj(x.transpose(1, 2).reshape(b, n, c))
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.gamma * self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
-
-
-@member("attention", (3, 12, 12), of={
-    "patch_embed": lambda: nn.Conv2d(3, 12, kernel_size=4, stride=4),
-    "cls_token": parameter(1, 1, 12), "pos_embed": parameter(1, 10, 12),
-    "blocks": lambda: nn.Sequential(Block(12, 2), Block(12, 3)),
-    "norm": lambda: nn.LayerNorm(12), "head": lambda: nn.Linear(12, 5),
-})  # fmt: skip
-def vision_transformer(net: Any, x: Tensor) -> Tensor:
-    x = net.patch_embed(x).flatten(2).transpose(1, 2)
-    x = torch.cat((net.cls_token.expand(x.shape[0], -1, -1), x), dim=1)
-    return net.head(net.norm(net.blocks(x + net.pos_embed))[:, 0])
-
-
-@member("attention", (3, 9, 7), of=layers("stem", joint=partial(unit, 8, 6, 1), rows=partial(
-    conv, 6, 8, 1), columns=partial(conv, 6, 8, 1)))  # fmt: skip
-def coordinates(net: Any, x: Tensor) -> Tensor:
-    """Means of rows and of columns, joined, and parted again."""
-    x = F.relu(net.stem(x))
-    rows, columns = x.mean(3, keepdim=True), x.mean(2, keepdim=True).permute(0, 1, 3, 2)
-    y = F.hardswish(net.joint(torch.cat([rows, columns], dim=2)))
-    rows, columns = torch.split(y, list(x.shape[2:]), dim=2)
-    gate = net.rows(rows).sigmoid() * net.columns(columns.permute(0, 1, 3, 2)).sigmoid()
-    return net.fc((x * gate).mean((2, 3)))
-
-
 # ---- norms
-
-
-@member("norms", IMAGE, of=layers(
-    "stem conv1 conv2", norm=lambda: nn.GroupNorm(4, 8), gn1=lambda: nn.GroupNorm(2, 8),
-    gn2=lambda: nn.GroupNorm(1, 8, affine=False),
-))  # fmt: skip
-def groups(net: Any, x: Tensor) -> Tensor:
-    """A residual network with GroupNorm."""
-    x = F.relu(net.norm(net.stem(x)))
-    y = net.gn2(net.conv2(F.relu(net.gn1(net.conv1(x)))))
-    return net.fc(F.relu(y + x).mean((2, 3)))
-
-
-@member("norms", (3, 12, 12), of={
-    "stem": lambda: nn.Conv2d(3, 8, kernel_size=2, stride=2),
-    "dwconv": partial(conv, 8, 8, 5, groups=8), "norm": lambda: nn.LayerNorm(8, eps=1e-6),
-    "mlp": lambda: nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Linear(24, 8)),
-    "gamma": parameter(8), "down": lambda: nn.Conv2d(8, 12, 2, 2), "fc": lambda: nn.Linear(12, 5),
-})  # fmt: skip
-def convnext(net: Any, x: Tensor) -> Tensor:
-    shortcut = x = net.stem(x)
-    x = net.gamma * net.mlp(net.norm(net.dwconv(x).permute(0, 2, 3, 1)))
-    return net.fc(net.down(shortcut + x.permute(0, 3, 1, 2)).mean([-2, -1]))
 
 
 @member("norms", IMAGE)
