@@ -93,7 +93,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "torchvision": (ZOO["residual: torchvision"].build, 1),
     "methods": (ZOO["residual: methods"].build, 1),
     "pools": (ZOO["pools: modules"].build, 1),
-    "gate": (ZOO["squeeze and excite: two_gates"].build, 2),
+    "gate": (lambda: Odd(lambda x: x * torch.sigmoid(F.adaptive_avg_pool2d(x, 1))), 1),
     "mean": (lambda: Odd(lambda x: x - x.mean(1, keepdim=True)), 2),
     "product": (lambda: Odd(lambda x: x * 2), 1),
     "concatenation": (lambda: Odd(lambda x: torch.cat([x, x], 1), 16), 1),

@@ -15,24 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import FreeTicketsError
+from . import ops
 from .groups import check
 from .library import Geometry, NormStruct, call, compute, empty, lanes, ready
 from .operator import again, differentiate, form, operator, run
-from .ops import (
-    ALL,
-    FORWARD,
-    INPUT_GRADIENT,
-    WEIGHT_GRADIENT,
-    check_weights,
-    full_precision,
-    is_dense,
-    keep_inputs,
-    scatter,
-)
 
 _Ints = list[int]
 
-GRADIENTS = INPUT_GRADIENT | WEIGHT_GRADIENT
+GRADIENTS = ops.INPUT_GRADIENT | ops.WEIGHT_GRADIENT
 
 
 # ---- layout
@@ -54,13 +44,8 @@ def columns(x: Tensor, lanes: int) -> Tensor:
     check(x, 2, "samples")
     batch, features = x.shape
     y = x.new_empty_strided((batch, features), (1, batch))
-    call(
-        "ft_to_groups",
-        NormStruct(batch, 1, batch, features, 1),
-        ready(x),
-        y,
-        torch.get_num_threads(),
-    )
+    whole = NormStruct(batch, 1, batch, features, 1)
+    call("ft_to_groups", whole, ready(x), y, torch.get_num_threads())
     return y
 
 
@@ -103,7 +88,7 @@ def linear_layer(
     outputs, inputs = geometry.shape[:2]
     flat = x.float() if x.dim() == 2 else x.float().reshape(-1, inputs)
     ways = choose(flat)
-    if ways != ALL and not lies_in_columns(flat, lanes()):
+    if ways != ops.ALL and not lies_in_columns(flat, lanes()):
         flat = run(columns, flat, lanes())  # once, for the forward pass and the gradient
     y: Tensor = run(linear, flat, *weights, bias, [outputs, inputs], lanes(), ways)
     y = y if x.dim() == 2 else y.reshape(*x.shape[:-1], outputs)
@@ -126,10 +111,10 @@ def linear(
     The result lies in memory feature by feature, which is how the next sparse layer wants it.
     """
     _check(x, shape[1], lanes, "inputs")
-    check_weights(values, indices, bias, shape)
-    if is_dense(ways, FORWARD, x):
-        with full_precision():
-            return F.linear(x, scatter(values, indices, shape), bias)
+    ops.check_weights(values, indices, bias, shape)
+    if ops.is_dense(ways, ops.FORWARD, x):
+        with ops.full_precision():
+            return F.linear(x, ops.scatter(values, indices, shape), bias)
     read = _map(x, lanes)
     y, target = _new_columns(read, x.shape[0], shape[0])
     compute(
@@ -150,10 +135,10 @@ def linear_input_gradient(
 ) -> Tensor:
     """The gradient of `linear` for its inputs."""
     _check(gradient, shape[0], lanes, "outputs")
-    check_weights(values, indices, None, shape)
-    if is_dense(ways, INPUT_GRADIENT, gradient):
-        with full_precision():
-            return gradient @ scatter(values, indices, shape)
+    ops.check_weights(values, indices, None, shape)
+    if ops.is_dense(ways, ops.INPUT_GRADIENT, gradient):
+        with ops.full_precision():
+            return gradient @ ops.scatter(values, indices, shape)
     read = _map(gradient, lanes)
     result, target = _new_columns(read, gradient.shape[0], shape[1])
     compute(
@@ -174,8 +159,8 @@ def linear_weight_gradient(
 ) -> Tensor:
     """The gradient of `linear` for its values."""
     _check_gradient(x, gradient, shape, lanes)
-    if is_dense(ways, WEIGHT_GRADIENT, x):
-        with full_precision():
+    if ops.is_dense(ways, ops.WEIGHT_GRADIENT, x):
+        with ops.full_precision():
             return (gradient.t() @ x).flatten().index_select(0, indices)
     inputs, outputs = _map(x, lanes), _map(gradient, lanes)
     result = x.new_empty(indices.numel())
@@ -191,16 +176,16 @@ def _(
 ) -> Tensor:
     shape, lanes, ways = settings
     _check(x, shape[1], lanes, "inputs")
-    check_weights(values, indices, bias, shape)
-    return _fake_rows(x, shape[0], lanes, bool(ways & FORWARD))
+    ops.check_weights(values, indices, bias, shape)
+    return _fake_rows(x, shape[0], lanes, bool(ways & ops.FORWARD))
 
 
 @linear_input_gradient.register_fake
 def _(gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor, *settings: Any) -> Tensor:
     shape, lanes, ways = settings
     _check(gradient, shape[0], lanes, "outputs")
-    check_weights(values, indices, None, shape)
-    return _fake_rows(gradient, shape[1], lanes, bool(ways & INPUT_GRADIENT))
+    ops.check_weights(values, indices, None, shape)
+    return _fake_rows(gradient, shape[1], lanes, bool(ways & ops.INPUT_GRADIENT))
 
 
 @linear_weight_gradient.register_fake
@@ -231,10 +216,10 @@ def _linear_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
 
 def _linear_reference(indices: Tensor, shape: _Ints, x: Tensor, values: Tensor) -> Tensor:
     """The layer, without its bias, by PyTorch's own operations."""
-    return F.linear(x, scatter(values, indices, shape))
+    return F.linear(x, ops.scatter(values, indices, shape))
 
 
-differentiate(linear, keep_inputs, _linear_backward)
+differentiate(linear, ops.keep_inputs, _linear_backward)
 
 
 # ---- what is refused

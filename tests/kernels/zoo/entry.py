@@ -68,7 +68,10 @@ def member(
     def register(function: Any) -> Any:
         name = f"{kind}: {function.__name__}"
         assert name not in ZOO
-        build = function if of is None else partial(network, function, of)
+        build = function
+        if of is not None:
+            kind_of_module = type(function.__name__, (nn.Module,), {"forward": function})
+            build = partial(network, kind_of_module, of)
         ZOO[name] = Entry(
             name, kind, build, lambda n, g: tuple(draw(n, g) for draw in draws), **options
         )
@@ -77,9 +80,9 @@ def member(
     return register
 
 
-def network(forward: Callable[..., Any], layers: dict[str, Make]) -> nn.Module:
-    """A module of these layers, as if the function were the forward pass of a class."""
-    found: nn.Module = type(forward.__name__, (nn.Module,), {"forward": forward})()
+def network(kind: type[nn.Module], layers: dict[str, Make]) -> nn.Module:
+    """A module of this class, with these layers."""
+    found = kind()
     for name, make in layers.items():
         setattr(found, name, make())
     return found
