@@ -34,6 +34,9 @@ class Case(NamedTuple):
     seed: int
 
 
+NUMBERS = st.floats(0.02, 1), st.booleans(), st.integers(0, 2**20)  # density, bias, seed
+
+
 class Layer(NamedTuple):
     """The numbers of a case."""
 
@@ -59,26 +62,14 @@ def convolutions(draw: Callable[[Any], Any]) -> Case:
     size = draw(st.tuples(*(st.integers(smallest, 13) for smallest in least)))
     shape = (draw(st.integers(1, 40)), draw(st.integers(1, 40)), *kernel)
     return Case(
-        draw(st.integers(1, 20)),
-        Geometry(shape, stride, padding),
-        size,
-        draw(st.floats(0.02, 1)),
-        draw(st.booleans()),
-        draw(st.integers(0, 2**20)),
+        draw(st.integers(1, 20)), Geometry(shape, stride, padding), size, *map(draw, NUMBERS)
     )
 
 
 @st.composite
 def matrices(draw: Callable[[Any], Any]) -> Case:
     shape = (draw(st.integers(1, 80)), draw(st.integers(1, 80)), 1, 1)
-    return Case(
-        draw(st.integers(1, 70)),
-        Geometry(shape),
-        (1, 1),
-        draw(st.floats(0.02, 1)),
-        draw(st.booleans()),
-        draw(st.integers(0, 2**20)),
-    )
+    return Case(draw(st.integers(1, 70)), Geometry(shape), (1, 1), *map(draw, NUMBERS))
 
 
 def make(case: Case) -> Layer:
