@@ -12,7 +12,7 @@ import fault_child
 import pytest
 
 from freetickets.cli import main
-from freetickets.launch import Piece, local
+from freetickets.launch import Assignment, local
 from freetickets.training.checkpoint import Checkpoints
 
 Child = Callable[..., Any]
@@ -115,13 +115,13 @@ def test_a_worker_that_the_kernel_kills_is_tried_again_and_then_named(
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     train = (*command("dense-ensemble"), "--model", "hungry:killed", "-o", "run", "--part", "0")
-    piece = Piece("run 1 of 2", train, tmp_path / "log.txt")
-    told = [n for n in local.launch([piece], jobs=1, retries=1) if n.kind != "line"]
+    assignment = Assignment("run 1 of 2", train, tmp_path / "log.txt")
+    told = [n for n in local.launch([assignment], jobs=1, retries=1) if n.kind != "line"]
     assert [news.kind for news in told] == ["again", "failed"]
     assert told[0].text == (
         "its process was lost (SIGKILL): it starts again from its last checkpoint"
     )
     assert told[1].text == (
         "its process was lost (SIGKILL) 2 times, perhaps because the machine ran out of memory: "
-        f"see {piece.log}"
+        f"see {assignment.log}"
     )

@@ -15,8 +15,8 @@ import pytest
 
 from freetickets.cli import main
 from freetickets.kernels.library import available
-from freetickets.launch import News, Piece
-from freetickets.launch.piece import RETRIES, Log
+from freetickets.launch import Assignment, News
+from freetickets.launch.assignment import RETRIES, Log
 from freetickets.lock import NAME
 
 FLAGS = "--model mlp-8 --epochs 4 --tickets 2 --batch-size 16 --quiet --validation 0.1"
@@ -102,22 +102,22 @@ def assert_same(digests: Callable[[Path], dict[str, str]]) -> Callable[[Path, Pa
     return check
 
 
-def here(pieces: Sequence[Piece]) -> Generator[News, None, None]:
-    """A launcher that does pieces in this process, the last first: quick, and no order is safe."""
-    for piece in reversed(pieces):
-        log = Log(piece)
-        with piece.log.open("a") as file, contextlib.redirect_stderr(file):
-            code = main(piece.arguments)
+def here(assignments: Sequence[Assignment]) -> Generator[News, None, None]:
+    """A launcher that does assignments in this process, the last first: quick, and no order is safe."""
+    for assignment in reversed(assignments):
+        log = Log(assignment)
+        with assignment.log.open("a") as file, contextlib.redirect_stderr(file):
+            code = main(assignment.arguments)
         yield from log.news()
         yield log.end(code, RETRIES, RETRIES)
 
 
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets --jobs do its pieces one after the other, in this process."""
+    """Lets --jobs do its assignments one after the other, in this process."""
     from freetickets.launch import local
 
-    monkeypatch.setattr(local, "launch", lambda pieces, *_: here(pieces))
+    monkeypatch.setattr(local, "launch", lambda assignments, *_: here(assignments))
 
 
 class Part:

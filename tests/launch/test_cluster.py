@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from freetickets.launch import News, Piece, cluster
+from freetickets.launch import Assignment, News, cluster
 
 Cli = Callable[..., Any]
 Command = Callable[..., list[str]]
@@ -66,8 +66,8 @@ def test_a_lost_machine_does_not_change_the_run(
     run, launch = tmp_path / "run", cluster.launch
     lost: list[Any] = []
 
-    def with_a_loss(pieces: Sequence[Piece], *more: Any) -> Generator[News, None, None]:
-        for news in launch(pieces, *more):
+    def with_a_loss(assignments: Sequence[Assignment], *more: Any) -> Generator[News, None, None]:
+        for news in launch(assignments, *more):
             if not lost and 3 <= part(run, 2).epochs < 50:
                 lost.append(node_of(part(run, 2).holder, two_machines.nodes))
                 two_machines.remove_node(lost[0], allow_graceful=False)

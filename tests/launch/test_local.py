@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from freetickets.launch import News, Piece, local
-from freetickets.launch.piece import Log
+from freetickets.launch import Assignment, News, local
+from freetickets.launch.assignment import Log
 
 Cli = Callable[..., Any]
 Command = Callable[..., list[str]]
@@ -59,8 +59,8 @@ def test_a_killed_worker_starts_again_and_ends_the_same(
 ) -> None:
     run, killed, launch = tmp_path / "run", [], local.launch
 
-    def with_a_kill(pieces: Sequence[Piece], jobs: int) -> Generator[News, None, None]:
-        told = launch(pieces, jobs)
+    def with_a_kill(assignments: Sequence[Assignment], jobs: int) -> Generator[News, None, None]:
+        told = launch(assignments, jobs)
         for news in told:
             if not killed and part(run, 2).epochs >= 5:
                 killed.append(part(run, 2).holder)
@@ -188,19 +188,21 @@ def test_a_process_that_is_always_lost_is_given_up(
     (tmp_path / "crashing.py").write_text(CRASH)
     monkeypatch.chdir(tmp_path)
     arguments = (*command("dst"), "--model", "crashing:build", "-o", "run", "--part", "0")
-    piece = Piece("one", arguments, tmp_path / "log.txt")
-    told = list(local.launch([piece], jobs=1, retries=1))
+    assignment = Assignment("one", arguments, tmp_path / "log.txt")
+    told = list(local.launch([assignment], jobs=1, retries=1))
     ends = [news for news in told if news.kind != "line"]
     assert [news.kind for news in ends] == ["again", "failed"]
-    assert ends[-1].text == f"its process was lost (exit code 3) 2 times: see {piece.log}"
+    assert ends[-1].text == f"its process was lost (exit code 3) 2 times: see {assignment.log}"
 
 
 def test_what_is_left_early_leaves_no_process(
     command: Command, long: str, part: GetPart, tmp_path: Path
 ) -> None:
     arguments = (*command("dst", long), "-o", str(tmp_path / "parts" / "1"), "--part", "0")
-    piece = Piece("one", tuple(each for each in arguments if each != "--quiet"), tmp_path / "log")
-    told = local.launch([piece], jobs=1)
+    assignment = Assignment(
+        "one", tuple(each for each in arguments if each != "--quiet"), tmp_path / "log"
+    )
+    told = local.launch([assignment], jobs=1)
     assert next(told).kind == "line"
     process = part(tmp_path, 1).holder
     told.close()
@@ -218,16 +220,16 @@ def test_cores_are_shared_unless_threads_are_set(monkeypatch: pytest.MonkeyPatch
 
 
 def test_only_whole_lines_are_told_once(tmp_path: Path) -> None:
-    piece = Piece("one", (), tmp_path / "log")
-    piece.log.write_text("of an earlier life\n")
-    log = Log(piece)
-    with piece.log.open("a") as file:
+    assignment = Assignment("one", (), tmp_path / "log")
+    assignment.log.write_text("of an earlier life\n")
+    log = Log(assignment)
+    with assignment.log.open("a") as file:
         for text in ("a\nb", "c\n\nfreetickets: no\n", ""):
             file.write(text)
             file.flush()
             told = [news.text for news in log.news()]
             assert told == {"a\nb": ["a"], "": []}.get(text, ["bc"])
-    assert log.end(2, 0, 3) == News(piece, "failed", "no")
+    assert log.end(2, 0, 3) == News(assignment, "failed", "no")
 
 
 @pytest.mark.slow

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..data import get_spec
+from ..launch.assignment import WAIT
 from ..launch.options import add_flags as add_launch_flags
 from ..launch.options import launcher_from, local
-from ..launch.piece import WAIT
 from ..lock import hold
 from ..models import check_name
 from ..reading import read_json

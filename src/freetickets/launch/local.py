@@ -1,4 +1,4 @@
-"""Pieces as processes of this machine."""
+"""Assignments as processes of this machine."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from pathlib import Path
 
 from ..errors import StoppedError
 from ..training.interrupt import StopRequest
-from .piece import COMMAND, RETRIES, Log, News, Piece
+from .assignment import COMMAND, RETRIES, Assignment, Log, News
 
 _POLL = 0.05
 _GRACE = 60.0  # seconds for a process to save and end
 
 
 def launch(
-    pieces: Sequence[Piece], jobs: int, retries: int = RETRIES
+    assignments: Sequence[Assignment], jobs: int, retries: int = RETRIES
 ) -> Generator[News, None, None]:
-    """Does pieces, so many at a time, each in a process; tells of them until all have ended.
+    """Does assignments, so many at a time, each in a process; tells of them until all have ended.
 
     If it is left before the end, the processes save and stop.
 
     Args:
-        pieces: What to do.
+        assignments: What to do.
         jobs: How many at a time; they share the cores unless `OMP_NUM_THREADS` is set.
-        retries: How often a piece whose process is lost starts again.
+        retries: How often an assignment whose process is lost starts again.
 
     Raises:
-        StoppedError: Ctrl-C or SIGTERM; all pieces have saved.
+        StoppedError: Ctrl-C or SIGTERM; all assignments have saved.
     """
-    waiting = deque((piece, 0) for piece in pieces)
+    waiting = deque((assignment, 0) for assignment in assignments)
     running: list[_Process] = []
-    environment = _environment(min(jobs, len(pieces)))
+    environment = _environment(min(jobs, len(assignments)))
     try:
         with StopRequest() as stop:
             while running or (waiting and not stop.made):
@@ -56,7 +56,7 @@ def launch(
                         continue  # it has saved
                     news = process.log.end(code, process.lost, retries)
                     if news.kind == "again":
-                        waiting.appendleft((process.piece, process.lost + 1))
+                        waiting.appendleft((process.assignment, process.lost + 1))
                     yield news
             if stop.made:
                 raise StoppedError(
@@ -74,11 +74,11 @@ def launch(
 
 
 class _Process:
-    def __init__(self, piece: Piece, lost: int, environment: dict[str, str]) -> None:
-        self.piece, self.lost, self.log = piece, lost, Log(piece)
-        piece.log.parent.mkdir(parents=True, exist_ok=True)
-        command = python(COMMAND, piece.arguments)
-        with piece.log.open("ab") as log:
+    def __init__(self, assignment: Assignment, lost: int, environment: dict[str, str]) -> None:
+        self.assignment, self.lost, self.log = assignment, lost, Log(assignment)
+        assignment.log.parent.mkdir(parents=True, exist_ok=True)
+        command = python(COMMAND, assignment.arguments)
+        with assignment.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,

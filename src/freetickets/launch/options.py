@@ -7,7 +7,7 @@ import os
 from collections.abc import Generator, Sequence
 
 from ..errors import FreeTicketsError, UnknownNameError
-from .piece import Launcher, News, Piece
+from .assignment import Assignment, Launcher, News
 
 LAUNCHERS = ("local", "ray")
 _OF_RAY = ("address", "cpus_per_task", "gpus_per_task")
@@ -65,11 +65,11 @@ def under_torchrun() -> bool:
 def local(jobs: int | None) -> Launcher:
     """Processes on this machine: this many at a time, or one for each core."""
 
-    def launch(pieces: Sequence[Piece]) -> Generator[News, None, None]:
+    def launch(assignments: Sequence[Assignment]) -> Generator[News, None, None]:
         from .local import cores
         from .local import launch as launch_here
 
-        return launch_here(pieces, jobs or cores())
+        return launch_here(assignments, jobs or cores())
 
     return launch
 
@@ -84,9 +84,9 @@ def _ray(parsed: argparse.Namespace) -> Launcher:
 
     check_ray()
 
-    def launch(pieces: Sequence[Piece]) -> Generator[News, None, None]:
+    def launch(assignments: Sequence[Assignment]) -> Generator[News, None, None]:
         from .cluster import launch as launch_there
 
-        return launch_there(pieces, parsed.address, cpus, gpus)
+        return launch_there(assignments, parsed.address, cpus, gpus)
 
     return launch

@@ -27,7 +27,7 @@ from ..training.job import PARTS, Job
 from ..training.progress import Reporter
 from ..training.state import State
 from ..training.trajectory import forget_trajectory
-from .piece import Launcher, Piece
+from .assignment import Assignment, Launcher
 
 
 def train_in_parts(
@@ -47,16 +47,16 @@ def train_in_parts(
     """
     parts = _Parts(job, reporter, flags)
     for wave in waves(job.plan):
-        pieces = [parts.begin(run) for run in wave if not parts.is_done(run)]
-        if not pieces:
+        assignments = [parts.begin(run) for run in wave if not parts.is_done(run)]
+        if not assignments:
             continue
-        reporter.start_parts(len(wave), len(wave) - len(pieces))
+        reporter.start_parts(len(wave), len(wave) - len(assignments))
         try:
-            with contextlib.closing(launch(pieces)) as told:
+            with contextlib.closing(launch(assignments)) as told:
                 for news in told:
                     if news.kind == "failed":
-                        raise FreeTicketsError(f"{news.piece.name}: {news.text}")
-                    reporter.part(news.piece.name, news.kind, news.text)
+                        raise FreeTicketsError(f"{news.assignment.name}: {news.text}")
+                    reporter.part(news.assignment.name, news.kind, news.text)
         finally:
             reporter.stop()
     parts.merge()
@@ -117,7 +117,7 @@ class _Parts:
         self._checkpoints.save(saved)
         return saved
 
-    def begin(self, run: int) -> Piece:
+    def begin(self, run: int) -> Assignment:
         """Makes the folder of a part, or leaves it as it was left, and says how to train it."""
         folder = self._folder(run)
         settings = replace(self._config, output=str(folder))
@@ -137,7 +137,7 @@ class _Parts:
         config = str(folder / "config.yaml")
         arguments = ("train", *self._flags, "--config", config, "--part", str(run))
         log = folder.with_suffix(".txt")
-        return Piece(f"run {run + 1} of {len(self._plan.runs)}", arguments, log)
+        return Assignment(f"run {run + 1} of {len(self._plan.runs)}", arguments, log)
 
     def is_done(self, run: int) -> bool:
         """Whether nothing is left to train of a run."""

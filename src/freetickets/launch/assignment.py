@@ -1,4 +1,4 @@
-"""A piece of work that one process does, and the news of it."""
+"""An assignment of work that one process does, and the news of it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Literal
 
 from ..lock import STALE
 
-# How often a piece whose process or machine is lost starts again.
+# How often an assignment whose process or machine is lost starts again.
 RETRIES = 3
 
-# How long a piece waits for its folder: what it follows may have died on another machine.
+# How long an assignment waits for its folder: what it follows may have died on another machine.
 WAIT = 1.5 * STALE
 
-# What a process that does a piece runs: the command line, by its name, since it imports launchers.
+# What a process that does an assignment runs: the command line, by its name, since it imports launchers.
 COMMAND = "freetickets.cli.worker"
 
 MISTAKE = 2  # the exit code of what would only fail again
@@ -24,7 +24,7 @@ _ERROR = "freetickets: "
 
 
 @dataclass(frozen=True)
-class Piece:
+class Assignment:
     """Work for one process.
 
     Attributes:
@@ -40,29 +40,29 @@ class Piece:
 
 @dataclass(frozen=True)
 class News:
-    """What happened to a piece: it said a line, was lost and starts again, ended, or failed."""
+    """What happened to an assignment: it said a line, was lost and starts again, ended, or failed."""
 
-    piece: Piece
+    assignment: Assignment
     kind: Literal["line", "again", "done", "failed"]
     text: str = ""
 
 
-# Does pieces side by side, and tells of them until all have ended or failed.
-Launcher = Callable[[Sequence[Piece]], Generator[News, None, None]]
+# Does assignments side by side, and tells of them until all have ended or failed.
+Launcher = Callable[[Sequence[Assignment]], Generator[News, None, None]]
 
 
 class Log:
-    """Follows what a piece says, from now on."""
+    """Follows what an assignment says, from now on."""
 
-    def __init__(self, piece: Piece) -> None:
-        self.piece = piece
-        self._place = piece.log.stat().st_size if piece.log.exists() else 0
+    def __init__(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        self._place = assignment.log.stat().st_size if assignment.log.exists() else 0
         self.error = ""
 
     def news(self) -> Iterator[News]:
         """The lines since the last call; an error is kept for the end."""
         try:
-            with self.piece.log.open("rb") as file:
+            with self.assignment.log.open("rb") as file:
                 file.seek(self._place)
                 text = file.read()
         except FileNotFoundError:
@@ -73,23 +73,27 @@ class Log:
             if line.startswith(_ERROR):
                 self.error = line.removeprefix(_ERROR)
             elif line.strip():
-                yield News(self.piece, "line", line)
+                yield News(self.assignment, "line", line)
 
     def end(self, code: int, lost: int, retries: int) -> News:
-        """What an exit code means for a piece that was lost so many times before."""
+        """What an exit code means for an assignment that was lost so many times before."""
         if code == 0:
-            return News(self.piece, "done")
+            return News(self.assignment, "done")
         if code == MISTAKE:
             return News(
-                self.piece, "failed", self.error or f"no reason given: see {self.piece.log}"
+                self.assignment,
+                "failed",
+                self.error or f"no reason given: see {self.assignment.log}",
             )
         what = f"its process was lost ({describe_exit(code)})"
         if lost < retries:
-            return News(self.piece, "again", f"{what}: it starts again from its last checkpoint")
+            return News(
+                self.assignment, "again", f"{what}: it starts again from its last checkpoint"
+            )
         what += f" {lost + 1} times"
         if code == -signal.SIGKILL:  # nobody else kills the same work again and again
             what += ", perhaps because the machine ran out of memory"
-        return News(self.piece, "failed", f"{what}: see {self.piece.log}")
+        return News(self.assignment, "failed", f"{what}: see {self.assignment.log}")
 
 
 def describe_exit(code: int) -> str:
