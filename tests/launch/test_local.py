@@ -229,7 +229,7 @@ def test_only_whole_lines_are_told_once(tmp_path: Path) -> None:
             file.flush()
             told = [news.text for news in log.news()]
             assert told == {"a\nb": ["a"], "": []}.get(text, ["bc"])
-    assert log.end(2, 0, 3) == News(assignment, "failed", "no")
+    assert log.end(2, 3) == News(assignment, "failed", "no")
 
 
 @pytest.mark.slow

@@ -7,8 +7,7 @@ from torch import nn
 from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.methods import BatchEnsemble, Phase, Plan, Run, Stretch, Timeline
 from freetickets.training.compute import make_compute
-from freetickets.training.optimizer import OptimizerOptions, make_optimizer
-from freetickets.training.options import TrainingOptions
+from freetickets.training.optimizer import OptimizerOptions, TrainingOptions, make_optimizer
 from freetickets.training.session import Session
 
 

@@ -15,7 +15,7 @@ import freetickets as ft
 from freetickets.data import Batches, LazySplit, Split
 from freetickets.models.prepare import prepare
 from freetickets.models.whitening import Whitening
-from freetickets.training.prepare import prepare_on
+from freetickets.training.session import prepare_on
 
 SMALL: dict[str, Any] = {"batch_size": 10, "epochs": 1, "quiet": True, "lr": 0.01}
 

@@ -1,4 +1,4 @@
-"""An assignment of work that one process does, and the news of it."""
+"""An assignment: work that one process does, and the news of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ..errors import StoppedError
 from ..lock import STALE
 
 # How often an assignment whose process or machine is lost starts again.
@@ -16,7 +17,7 @@ RETRIES = 3
 # How long an assignment waits for its folder: what it follows may have died on another machine.
 WAIT = 1.5 * STALE
 
-# What a process that does an assignment runs: the command line, by its name, since it imports launchers.
+# What does an assignment: the command line, by its name, since it imports launchers.
 COMMAND = "freetickets.cli.worker"
 
 MISTAKE = 2  # the exit code of what would only fail again
@@ -40,7 +41,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class News:
-    """What happened to an assignment: it said a line, was lost and starts again, ended, or failed."""
+    """What an assignment did: it said a line, was lost and starts again, ended, or failed."""
 
     assignment: Assignment
     kind: Literal["line", "again", "done", "failed"]
@@ -52,17 +53,19 @@ Launcher = Callable[[Sequence[Assignment]], Generator[News, None, None]]
 
 
 class Log:
-    """Follows what an assignment says, from now on."""
+    """Follows what an assignment, which was lost so many times before, says from now on."""
 
-    def __init__(self, assignment: Assignment) -> None:
-        self.assignment = assignment
-        self._place = assignment.log.stat().st_size if assignment.log.exists() else 0
+    def __init__(self, assignment: Assignment, lost: int = 0) -> None:
+        self.assignment, self.lost = assignment, lost
+        self._file = assignment.log
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._place = self._file.stat().st_size if self._file.exists() else 0
         self.error = ""
 
     def news(self) -> Iterator[News]:
         """The lines since the last call; an error is kept for the end."""
         try:
-            with self.assignment.log.open("rb") as file:
+            with self._file.open("rb") as file:
                 file.seek(self._place)
                 text = file.read()
         except FileNotFoundError:
@@ -75,25 +78,26 @@ class Log:
             elif line.strip():
                 yield News(self.assignment, "line", line)
 
-    def end(self, code: int, lost: int, retries: int) -> News:
-        """What an exit code means for an assignment that was lost so many times before."""
+    def end(self, code: int, retries: int) -> News:
+        """What an exit code means."""
         if code == 0:
             return News(self.assignment, "done")
         if code == MISTAKE:
-            return News(
-                self.assignment,
-                "failed",
-                self.error or f"no reason given: see {self.assignment.log}",
-            )
+            reason = self.error or f"no reason given: see {self._file}"
+            return News(self.assignment, "failed", reason)
         what = f"its process was lost ({describe_exit(code)})"
-        if lost < retries:
-            return News(
-                self.assignment, "again", f"{what}: it starts again from its last checkpoint"
-            )
-        what += f" {lost + 1} times"
+        if self.lost < retries:
+            what += ": it starts again from its last checkpoint"
+            return News(self.assignment, "again", what)
+        what += f" {self.lost + 1} times"
         if code == -signal.SIGKILL:  # nobody else kills the same work again and again
             what += ", perhaps because the machine ran out of memory"
-        return News(self.assignment, "failed", f"{what}: see {self.assignment.log}")
+        return News(self.assignment, "failed", f"{what}: see {self._file}")
+
+
+def stopped() -> StoppedError:
+    """What a launcher raises when it was asked to stop, and all have saved."""
+    return StoppedError("stopped; everything is saved: run the same command again to continue")
 
 
 def describe_exit(code: int) -> str:

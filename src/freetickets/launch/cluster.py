@@ -10,9 +10,9 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import FreeTicketsError, MissingExtraError, StoppedError
+from ..errors import FreeTicketsError, MissingExtraError
 from ..training.interrupt import StopRequest
-from .assignment import COMMAND, MISTAKE, RETRIES, Assignment, Log, News
+from .assignment import COMMAND, MISTAKE, RETRIES, Assignment, Log, News, stopped
 
 _POLL = 0.2
 _GRACE = 60.0  # seconds for tasks to save and end
@@ -53,13 +53,11 @@ def launch(
         _connect(ray, address)
     where = os.getcwd()
     task = ray.remote(_task(where)).options(num_cpus=cpus, num_gpus=gpus, max_retries=0)
-    running: dict[Any, tuple[Log, int]] = {}
+    running: dict[Any, Log] = {}
 
     def start(assignment: Assignment, lost: int) -> None:
-        assignment.log.parent.mkdir(parents=True, exist_ok=True)
-        threads = max(1, int(cpus))
-        reference = task.remote(assignment.arguments, str(assignment.log.resolve()), threads)
-        running[reference] = Log(assignment), lost
+        log, path = Log(assignment, lost), str(assignment.log.resolve())
+        running[task.remote(assignment.arguments, path, max(1, int(cpus)))] = log
 
     try:
         with StopRequest() as stop:
@@ -67,20 +65,18 @@ def launch(
                 start(assignment, 0)
             while running and not stop.made:
                 ended, _ = ray.wait(list(running), timeout=_POLL)
-                for log, _ in running.values():
+                for log in running.values():
                     yield from log.news()
                 for reference in ended:
-                    log, lost = running.pop(reference)
+                    log = running.pop(reference)
                     code, log.error = _outcome(ray, reference)
                     yield from log.news()
-                    news = log.end(code, lost, retries)
+                    news = log.end(code, retries)
                     if news.kind == "again":
-                        start(news.assignment, lost + 1)
+                        start(news.assignment, log.lost + 1)
                     yield news
             if stop.made:
-                raise StoppedError(
-                    "stopped; everything is saved: run the same command again to continue"
-                )
+                raise stopped()
     finally:
         _stop(ray, list(running))
         if ours:

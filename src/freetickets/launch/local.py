@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from ..errors import StoppedError
 from ..training.interrupt import StopRequest
-from .assignment import COMMAND, RETRIES, Assignment, Log, News
+from .assignment import COMMAND, RETRIES, Assignment, Log, News, stopped
 
 _POLL = 0.05
 _GRACE = 60.0  # seconds for a process to save and end
@@ -34,14 +33,14 @@ def launch(
     Raises:
         StoppedError: Ctrl-C or SIGTERM; all assignments have saved.
     """
-    waiting = deque((assignment, 0) for assignment in assignments)
+    waiting = deque(Log(assignment) for assignment in assignments)
     running: list[_Process] = []
     environment = _environment(min(jobs, len(assignments)))
     try:
         with StopRequest() as stop:
             while running or (waiting and not stop.made):
                 while waiting and len(running) < jobs and not stop.made:
-                    running.append(_Process(*waiting.popleft(), environment))
+                    running.append(_Process(waiting.popleft(), environment))
                 time.sleep(_POLL)
                 for process in list(running):
                     if stop.made:
@@ -54,14 +53,12 @@ def launch(
                     process.end()
                     if stop.made and code != 0:
                         continue  # it has saved
-                    news = process.log.end(code, process.lost, retries)
+                    news = process.log.end(code, retries)
                     if news.kind == "again":
-                        waiting.appendleft((process.assignment, process.lost + 1))
+                        waiting.appendleft(Log(news.assignment, process.log.lost + 1))
                     yield news
             if stop.made:
-                raise StoppedError(
-                    "stopped; everything is saved: run the same command again to continue"
-                )
+                raise stopped()
     except KeyboardInterrupt:  # the second one
         for process in running:
             process.kill()
@@ -74,16 +71,14 @@ def launch(
 
 
 class _Process:
-    def __init__(self, assignment: Assignment, lost: int, environment: dict[str, str]) -> None:
-        self.assignment, self.lost, self.log = assignment, lost, Log(assignment)
-        assignment.log.parent.mkdir(parents=True, exist_ok=True)
-        command = python(COMMAND, assignment.arguments)
-        with assignment.log.open("ab") as log:
+    def __init__(self, log: Log, environment: dict[str, str]) -> None:
+        self.log = log
+        with log.assignment.log.open("ab") as file:
             self._process = subprocess.Popen(
-                command,
+                python(COMMAND, log.assignment.arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                stderr=log,
+                stderr=file,
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for the launcher, which asks all to stop
             )
@@ -113,9 +108,7 @@ def cores() -> int:
 
 
 def _environment(jobs: int) -> dict[str, str]:
-    found = dict(os.environ)
-    found.setdefault("OMP_NUM_THREADS", str(max(1, cores() // max(1, jobs))))
-    return found
+    return {"OMP_NUM_THREADS": str(max(1, cores() // max(1, jobs))), **os.environ}
 
 
 def python(module: str, arguments: Sequence[str]) -> list[str]:

@@ -21,8 +21,7 @@ from ..predictions import trajectory_files
 from ..seal import seal_text
 from ..storage import write_atomic
 from ..ticket import ticket_path
-from ..training.checkpoint import Checkpoints
-from ..training.folder import IDENTITY, plan_fingerprint
+from ..training.checkpoint import Checkpoints, check_plan, pack_checkpoint
 from ..training.job import PARTS, Job
 from ..training.progress import Reporter
 from ..training.state import State
@@ -99,14 +98,9 @@ class _Parts:
         self._checkpoints = Checkpoints(self._output / "checkpoint", self._warn)
         saved = self._checkpoints.load()
         # Read once, before all workers do: it may have to be downloaded.
-        told = job.describe(*job.load_data()) if saved is None else saved
-        self._identity = {key: told.get(key) for key in IDENTITY}
+        self._identity = job.describe(*job.load_data()) if saved is None else saved
         self._saved = saved or self._begin()
-        if self._saved["plan"] != plan_fingerprint(self._plan):
-            raise FreeTicketsError(
-                f"{self._output} was started with another plan: use the same settings to "
-                "continue, or another --output to start again"
-            )
+        check_plan(self._output, self._saved["plan"], self._plan)
         # Where a serial run was stopped, if there was one: its last run goes on as a part.
         self._before = State.unpack(self._saved["state"])
 
@@ -190,12 +184,7 @@ class _Parts:
         return {name: found[name] for name in (start.weights, start.topology)}
 
     def _checkpoint(self, state: State) -> dict[str, Any]:
-        return {
-            "plan": plan_fingerprint(self._plan),
-            **self._identity,
-            "state": state.pack(),
-            "session": None,
-        }
+        return pack_checkpoint(self._plan, self._identity, state)
 
 
 def _write_settings(config: Config, folder: Path) -> None:

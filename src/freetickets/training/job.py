@@ -171,7 +171,7 @@ class Job:
         """
         # Pricing a plan should not wait for what only training needs.
         from .compute import make_compute
-        from .options import TrainingOptions
+        from .optimizer import TrainingOptions
         from .parallel import check_synchronisable, lost_ranks_in_one_line, synchronise_norms
         from .trainer import Trainer
         from .trajectory import make_recorder
