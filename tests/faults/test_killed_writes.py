@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import fault_child
 import pytest
 
 from freetickets.storage import load_tree
-
-Child = Callable[..., Any]
-Command = Callable[..., list[str]]
-Check = Callable[..., None]
 
 # Of a write that was left there: the temporary file's share of the whole, and the file itself.
 FOUND = {
@@ -29,14 +22,8 @@ FOUND = {
 @pytest.mark.parametrize("number", [1, 2, 8])
 @pytest.mark.parametrize("stage", fault_child.STAGES)
 def test_killed_at_any_stage_of_a_checkpoint_it_ends_the_same(
-    child: Child,
-    command: Command,
-    peaceful: Callable[[], Path],
-    assert_same_tickets: Check,
-    tmp_path: Path,
-    stage: str,
-    number: int,
-) -> None:
+    child, command, peaceful, assert_same_tickets, tmp_path, stage, number
+):
     run, name = tmp_path / "run", f"{number:06d}.safetensors"
     fault = partial(fault_child.killed_in_write, "checkpoint/*", stage, number)
     assert child(*command(), "-o", run, faults=(fault,)).code == -9
@@ -75,15 +62,8 @@ FILES = [
 @pytest.mark.parametrize("stage", ["half written", "renamed"])
 @pytest.mark.parametrize(("file", "number"), FILES, ids=[f"{f}-{n}" for f, n in FILES])
 def test_killed_inside_any_other_write_it_ends_the_same(
-    child: Child,
-    command: Command,
-    peaceful: Callable[[], Path],
-    assert_same_tickets: Check,
-    tmp_path: Path,
-    file: str,
-    number: int,
-    stage: str,
-) -> None:
+    child, command, peaceful, assert_same_tickets, tmp_path, file, number, stage
+):
     run = tmp_path / "run"
     fault = partial(fault_child.killed_in_write, file, stage, number)
     assert child(*command(), "-o", run, faults=(fault,)).code == -9

@@ -6,24 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import fault_child
 import pytest
-
-Child = Callable[..., Any]
-Command = Callable[..., list[str]]
-Digests = Callable[[Path], dict[str, str]]
 
 REPRODUCE = ("reproduce", "fgsm", "--only", "dense", "--scale", "smoke", "--quiet")
 OBEY = (fault_child.obey_permissions,)
 
 
 @pytest.fixture
-def read_only(tmp_path: Path, peaceful: Callable[[], Path]) -> Iterator[Path]:
+def read_only(tmp_path, peaceful):
     """A folder with a finished run that its permission bits protect; made writable at the end."""
     if os.geteuid() == 0 and sys.platform != "linux":
         pytest.skip("root can give up its right to ignore permission bits on Linux only")
@@ -37,7 +30,7 @@ def read_only(tmp_path: Path, peaceful: Callable[[], Path]) -> Iterator[Path]:
         each.chmod(0o755)
 
 
-def arguments(name: str, folder: Path, command: Command) -> list[object]:
+def arguments(name, folder, command):
     """Commands that would write to a folder, or to the run in it."""
     made: dict[str, list[object]] = {
         "train": [*command(), "-o", folder / "new"],
@@ -63,9 +56,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_folder_without_the_right_to_write_is_one_line(
-    child: Child, command: Command, read_only: Path, digests: Digests, name: str
-) -> None:
+def test_a_folder_without_the_right_to_write_is_one_line(child, command, read_only, digests, name):
     before = digests(read_only)
     answer = child(*arguments(name, read_only, command), faults=OBEY)
     assert "can't write " in answer.line
@@ -75,13 +66,8 @@ def test_a_folder_without_the_right_to_write_is_one_line(
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_disk_that_is_mounted_read_only_is_one_line(
-    child: Child,
-    command: Command,
-    peaceful: Callable[[], Path],
-    mounted: Callable[[str], Path],
-    digests: Digests,
-    name: str,
-) -> None:
+    child, command, peaceful, mounted, digests, name
+):
     disk = mounted("size=4m")
     shutil.copytree(peaceful(), disk / "run")
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
@@ -92,9 +78,7 @@ def test_a_disk_that_is_mounted_read_only_is_one_line(
     assert digests(disk) == before
 
 
-def test_a_run_that_is_protected_can_be_reported_and_compared(
-    child: Child, read_only: Path, tmp_path: Path
-) -> None:
+def test_a_run_that_is_protected_can_be_reported_and_compared(child, read_only, tmp_path):
     report = ("report", read_only / "run", "-o", tmp_path / "report.html")
     assert child(*report, faults=OBEY).code == 0
     answer = child("compare", read_only / "run", faults=OBEY)
@@ -102,13 +86,8 @@ def test_a_run_that_is_protected_can_be_reported_and_compared(
 
 
 def test_a_folder_that_becomes_protected_while_a_run_writes_is_one_line(
-    child: Child,
-    command: Command,
-    peaceful: Callable[[], Path],
-    assert_whole: Callable[[Path], None],
-    assert_same_tickets: Callable[[Path, Path], None],
-    tmp_path: Path,
-) -> None:
+    child, command, peaceful, assert_whole, assert_same_tickets, tmp_path
+):
     run = tmp_path / "run"
     faults = (*OBEY, partial(fault_child.protect, str(run / "checkpoint"), 7))
     answer = child(*command(), "-o", run, faults=faults)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 
-def test_training_does_not_import_evaluation() -> None:
+def test_training_does_not_import_evaluation():
     code = (
         "import sys, freetickets.training.trainer, freetickets.training.job;"
         "assert not [name for name in sys.modules if name.startswith('freetickets.evaluation')]"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -24,9 +23,7 @@ ROW = LogRow(1, "refine 1", 12.0, 7, 0.05, 0.123, 0.981, 0.456, 0.871, None, "",
         },
     ],
 )  # fmt: skip
-def test_the_line_of_an_epoch_fits_into_100_columns(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
-) -> None:
+def test_the_line_of_an_epoch_fits_into_100_columns(capsys, monkeypatch, values):
     monkeypatch.setattr(Clock, "seconds_left", 99 * 3600 + 3599)
     Reporter().epoch(replace(ROW, **values), Clock(90, 200), CLASSIFICATION.running)
     (line,) = capsys.readouterr().err.splitlines()
@@ -35,6 +32,6 @@ def test_the_line_of_an_epoch_fits_into_100_columns(
     assert line.endswith("99:59:59 left")
 
 
-def test_a_log_says_what_comes_before_it_takes_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_says_what_comes_before_it_takes_its_time(capsys):
     Reporter().phase(1, "explore", 150.0, 52800, Clock(0, 100_000))
     assert capsys.readouterr().err == "[  0%] run 1 explore: 150 epochs, 52,800 steps\n"
