@@ -31,8 +31,6 @@ from freetickets.sparsity.layers import select_weights
 from freetickets.training.flops import (
     count_macs,
     forward_flops,
-    rigl_step_flops,
-    train_flops,
 )
 from freetickets.training.ledger import price
 
@@ -139,31 +137,6 @@ def test_treenet_on_imagenet_costs_what_the_paper_says(resnet):
 
 def test_absolute_flops_of_a_dense_training(wrn10):
     assert cifar(Dense(), wrn10).flops == pytest.approx(3 * 10_486_657_536 * 45_000 * 250)
-
-
-@pytest.mark.parametrize(
-    ("which", "shape", "sparsity", "macs", "micronet", "rigl", "interval"),
-    [
-        ("wrn", (3, 32, 32), 0.8, 0.33740, 0.33756, 0.33762, 1000),
-        ("wrn", (3, 32, 32), 0.9, 0.16628, 0.16649, 0.16656, 1000),
-        ("wrn10", (3, 32, 32), 0.8, 0.33956, 0.33972, 0.33978, 1000),
-        ("wrn10", (3, 32, 32), 0.9, 0.16862, 0.16882, 0.16889, 1000),
-        ("resnet", (3, 224, 224), 0.8, 0.41379, 0.41459, 0.41384, 4000),
-    ],
-)
-def test_erk_ratios_equal_the_reference(
-    request, which, shape, sparsity, macs, micronet, rigl, interval
-):
-    model = request.getfixturevalue(which)
-    costs = count_macs(model, shape)
-    level = densities(model, sparsity)
-    dense, sparse = forward_flops(costs), forward_flops(costs, level)
-    assert sparse / dense == pytest.approx(macs, abs=1e-4)
-    counted = forward_flops(costs, level, convention="micronet")
-    whole = forward_flops(costs, convention="micronet")
-    assert counted / whole == pytest.approx(micronet, abs=1e-4)
-    step = rigl_step_flops(sparse, dense, interval) / train_flops(dense)
-    assert step == pytest.approx(rigl, abs=1e-4)
 
 
 def test_growth_is_a_column_of_its_own_and_only_where_gradients_are_dense(wrn):
