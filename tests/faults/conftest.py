@@ -133,6 +133,17 @@ def assert_same_tickets(digests):
     return check
 
 
+@pytest.fixture
+def assert_goes_on(child, command, peaceful, assert_same_tickets):
+    """Runs the same command again, and fails unless it ends as if nothing had happened."""
+
+    def check(run, method="edst"):
+        assert child(*command(method), "-o", run).code == 0
+        assert_same_tickets(run, peaceful(method))
+
+    return check
+
+
 def hidden(folder):
     """What is there that should not be: temporary files and locks."""
     return [file for file in folder.rglob(".*") if file.is_file()]

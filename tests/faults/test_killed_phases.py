@@ -35,7 +35,7 @@ PHASES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_killed_in_each_phase_it_ends_the_same(
-    child, command, peaceful, assert_same_tickets, tmp_path, method
+    child, command, peaceful, assert_goes_on, tmp_path, method
 ):
     run, expected = tmp_path / "run", peaceful(method)
     config = read_run_config(expected)
@@ -54,5 +54,4 @@ def test_killed_in_each_phase_it_ends_the_same(
         assert child(*command(method), "-o", run, faults=(fault,)).code == -9, (number, phase)
         saved = Checkpoints(run / "checkpoint", lambda _: None).load()
         assert (saved["state"]["run"] if saved else 0) == number
-    assert child(*command(method), "-o", run).code == 0
-    assert_same_tickets(run, expected)
+    assert_goes_on(run, method)

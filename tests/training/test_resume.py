@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import os
 import random
@@ -21,7 +20,6 @@ import freetickets as ft
 from freetickets.errors import DamagedFileError, FreeTicketsError, StoppedError
 from freetickets.reading import read_json
 from freetickets.storage import load_tree, save_tree
-from freetickets.training.progress import Reporter
 
 # 54 of 60 samples: 6 steps an epoch, 24 a run; dropout, so that the torch generator matters.
 SMALL: dict[str, Any] = {
@@ -38,38 +36,12 @@ METHODS = {
 }
 
 
-class Killed(BaseException):
-    """The process ends here; nothing may catch this."""
-
-
-def kill():
-    raise Killed
-
-
 def no_training():
     raise AssertionError("a finished run was trained again")
 
 
 def interrupt(number=signal.SIGINT):
     os.kill(os.getpid(), number)
-
-
-@pytest.fixture
-def at_step(monkeypatch):
-    """Makes something happen at a step, counted from now on."""
-
-    def set_up(step, action):
-        count = 0
-
-        def counted(*_):
-            nonlocal count
-            count += 1
-            if count == step:
-                action()
-
-        monkeypatch.setattr(Reporter, "step", counted)
-
-    return set_up
 
 
 @pytest.fixture
@@ -83,15 +55,11 @@ def train(features, tmp_path):
 
 
 @pytest.fixture
-def killed(train, at_step):
+def killed(train, killed_at):
     """Trains in the folder "killed", and is killed at steps counted in each of its lives."""
 
     def run(*steps, name="killed", **settings):
-        for step in steps:
-            at_step(step, kill)
-            with pytest.raises(Killed):
-                train(name, **{"checkpoint_seconds": 0, **settings})
-        at_step(0, kill)
+        killed_at(lambda: train(name, **{"checkpoint_seconds": 0, **settings}), *steps)
 
     return run
 
@@ -141,36 +109,18 @@ def test_killed_at_many_steps_and_resumed_it_ends_the_same(
     assert np.array_equal(resumed.member_proba(features[0]), whole.member_proba(features[0]))
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("preset", ["robust", "paper"])
 def test_killed_around_any_write_it_ends_the_same(
-    train, assert_same_run, monkeypatch, preset, moment
+    train, assert_same_run, killed_around_each_write, preset
 ):
     settings = {"epochs": 2, "preset": preset}
     train("whole", **settings)
-    replace = os.replace
-    for number in range(1, 100):
-        left = number
-
-        def counted(*paths):
-            nonlocal left
-            left -= 1
-            if left == 0 and moment == "before":
-                raise Killed
-            replace(*paths)
-            if left == 0:
-                raise Killed
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "replace", counted)
-            try:
-                train(str(number), **settings)
-                break  # all writes have had their turn
-            except Killed:
-                pass
-        train(str(number), **settings)
-        assert_same_run(str(number))
-    assert number > 12
+    names = []
+    for name in killed_around_each_write(lambda name: train(name, **settings)):
+        train(name, **settings)
+        assert_same_run(name)
+        names.append(name)
+    assert len(names) > 11
 
 
 @pytest.mark.parametrize(
@@ -253,13 +203,12 @@ OWN = {"method": ft.Dense(), "model_options": {}, "checkpoint_seconds": 0}
 
 @pytest.mark.parametrize("finished", [True, False])
 def test_another_network_of_ones_own_is_not_taken_for_the_one_that_was_trained(
-    train, at_step, finished
+    train, killed, finished
 ):
-    if not finished:
-        at_step(5, kill)
-    with contextlib.suppress(Killed):
+    if finished:
         train(model=lambda: Residual(nn.ReLU()), **OWN)
-    at_step(0, kill)
+    else:
+        killed(5, name=".", model=lambda: Residual(nn.ReLU()), **OWN)
     others = (lambda: Residual(nn.Tanh()), Residual(nn.Tanh()), lambda: Residual(nn.ReLU(), 7))
     for other in others:
         with pytest.raises(FreeTicketsError, match=r"with another network: .*--output") as caught:
@@ -299,7 +248,7 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
         ):
             train("killed", method)
         assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
-    at_step(0, kill)
+    at_step(0)
     train("killed", method)
     assert_same_run()
 
@@ -444,9 +393,7 @@ def test_the_time_of_all_lives_is_in_the_ledger(train, half):
     assert after["seconds"] > before["seconds"]
 
 
-def test_the_generator_of_a_stopped_run_is_given_back(features, at_step):
-    at_step(3, kill)
+def test_the_generator_of_a_stopped_run_is_given_back(features, killed_at):
     state = torch.get_rng_state()
-    with pytest.raises(Killed):
-        METHODS["edst"].fit("mlp-8", features, **SMALL)
+    killed_at(lambda: METHODS["edst"].fit("mlp-8", features, **SMALL), 3)
     assert torch.equal(torch.get_rng_state(), state)

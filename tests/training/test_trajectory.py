@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
@@ -18,7 +17,6 @@ from freetickets.evaluation import Predictions
 from freetickets.evaluation.trajectory import read_trajectory
 from freetickets.kernels.library import available
 from freetickets.methods import METHODS
-from freetickets.training.progress import Reporter
 from freetickets.training.trajectory import make_recorder
 
 SMALL: dict[str, Any] = {
@@ -46,10 +44,6 @@ def small(name):
     options: dict[str, Any] = FEW.get(name, {})
     several = {"tickets": 2} if "tickets" in kind.__dataclass_fields__ and name != "dense" else {}
     return kind(**several, **options)
-
-
-class Killed(BaseException):
-    """The process ends here; nothing may catch this."""
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -108,7 +102,7 @@ def test_a_checkpoint_is_stored_every_so_many_epochs_and_at_each_ticket(images_n
 @pytest.mark.parametrize("preset", ["robust", "paper"])
 @pytest.mark.parametrize("name", ["edst", "dst", "mc-dropout"])
 def test_killed_and_resumed_it_stores_the_same_bytes(
-    name, preset, images_npz, tmp_path, digests, monkeypatch
+    name, preset, images_npz, tmp_path, digests, monkeypatch, killed_at
 ):
     settings = {**SMALL, "preset": preset, "trajectory": 1}
 
@@ -120,64 +114,35 @@ def test_killed_and_resumed_it_stores_the_same_bytes(
         # The bytes must not hold the time at which they were written.
         now = time.time
         patch.setattr(time, "time", lambda: now() + 1e6)
-        for number, life in enumerate((5, 9, 8)):
-            left = life
-
-            def counted(*_):
-                nonlocal left
-                left -= 1
-                if left == 0:
-                    raise Killed
-
-            patch.setattr(Reporter, "step", counted)
-            with pytest.raises(Killed):
-                train("killed", checkpoint_seconds=0 if number else 1e9)
+        killed_at(lambda: train("killed", checkpoint_seconds=1e9), 5)
+        killed_at(lambda: train("killed", checkpoint_seconds=0), 9, 8)
     train("killed")
     for part in ("trajectory", "tickets"):
         assert digests(tmp_path / "killed" / part) == digests(tmp_path / "whole" / part)
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
 def test_killed_around_any_write_no_checkpoint_is_missing_or_torn(
-    moment, images_npz, tmp_path, digests, monkeypatch
+    images_npz, tmp_path, digests, killed_around_each_write
 ):
-    def train(folder):
+    def train(name):
         settings = {**SMALL, "epochs": 2, "trajectory": 1}
-        ft.Dense().fit("mlp-8", str(images_npz), output=folder, **settings)
+        ft.Dense().fit("mlp-8", str(images_npz), output=tmp_path / name, **settings)
 
-    train(tmp_path / "whole")
+    train("whole")
     expected = digests(tmp_path / "whole" / "trajectory")
-    replace = os.replace
-    for number in range(1, 100):
-        left = number
-
-        def counted(*paths):
-            nonlocal left
-            left -= 1
-            if left == 0 and moment == "before":
-                raise Killed
-            replace(*paths)
-            if left == 0:
-                raise Killed
-
-        folder = tmp_path / str(number)
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "replace", counted)
-            try:
-                train(folder)
-            except Killed:
-                pass
-            else:
-                break
-        stored = digests(folder / "trajectory") if (folder / "trajectory").exists() else {}
+    names = []
+    for name in killed_around_each_write(train):
+        folder = tmp_path / name / "trajectory"
+        stored = digests(folder) if folder.exists() else {}
         assert all(expected[file] == stored[file] for file in stored if not file.startswith("."))
-        train(folder)
-        assert digests(folder / "trajectory") == expected
-    assert number > len(expected)
+        train(name)
+        assert digests(folder) == expected
+        names.append(name)
+    assert len(names) >= len(expected)
 
 
 def test_the_interval_may_change_midway_and_counts_from_then_on(
-    images_npz, tmp_path, digests, monkeypatch
+    images_npz, tmp_path, digests, killed_at
 ):
     def train(folder, every, **more):
         ft.Dense().fit(
@@ -185,16 +150,7 @@ def test_the_interval_may_change_midway_and_counts_from_then_on(
         )
 
     train("whole", 1)
-    steps = iter(range(1, 16))  # killed in the third epoch
-
-    def counted(*_):
-        if next(steps) == 15:
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Reporter, "step", counted)
-        with pytest.raises(Killed):
-            train("changed", 0, checkpoint_seconds=0)
+    killed_at(lambda: train("changed", 0, checkpoint_seconds=0), 15)  # in the third epoch
     train("changed", 2)
     found = digests(tmp_path / "changed" / "trajectory")
     assert set(found) == {"1-24.npz", "1-36.npz"}
