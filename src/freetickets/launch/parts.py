@@ -13,15 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..config import Config
 from ..errors import FreeTicketsError
 from ..kernels.choices import joined
 from ..methods.plan import Plan
 from ..predictions import trajectory_files
-from ..seal import seal_text
 from ..storage import write_atomic
 from ..ticket import ticket_path
 from ..training.checkpoint import Checkpoints, check_plan, pack_checkpoint
+from ..training.folder import write_settings
 from ..training.job import PARTS, Job
 from ..training.progress import Reporter
 from ..training.state import State
@@ -106,7 +105,7 @@ class _Parts:
 
     def _begin(self) -> dict[str, Any]:
         forget_trajectory(self._output)
-        _write_settings(self._config, self._output)
+        write_settings(self._config, self._output)
         saved = self._checkpoint(State())
         self._checkpoints.save(saved)
         return saved
@@ -117,7 +116,7 @@ class _Parts:
         settings = replace(self._config, output=str(folder))
         checkpoints = Checkpoints(folder / "checkpoint", self._warn)
         settings.check_same(folder)
-        _write_settings(settings, folder)
+        write_settings(settings, folder)
         if checkpoints.load() is None:
             if run == self._before.run:
                 for number in range(self._plan.tickets_before(run), self._before.tickets):
@@ -185,10 +184,6 @@ class _Parts:
 
     def _checkpoint(self, state: State) -> dict[str, Any]:
         return pack_checkpoint(self._plan, self._identity, state)
-
-
-def _write_settings(config: Config, folder: Path) -> None:
-    write_atomic(folder / "config.yaml", seal_text(config.as_yaml()).encode())
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..config import Config
 from ..errors import FreeTicketsError
 from ..methods.plan import Plan
 from ..reading import Allow, damaged, read, read_json
+from ..seal import seal_text
 from ..storage import write_atomic, write_json
 from ..ticket import Ticket, ticket_path
 from .checkpoint import IDENTITY, Checkpoint, Checkpoints, check_plan, pack_checkpoint
@@ -114,6 +116,11 @@ class RunFolder:
             values = {"kernels": [], "ways": {}, **choices, "settings": settings}
             write_json(self.path / _CHOICES, values)
             self._choices = choices
+
+
+def write_settings(config: Config, folder: Path) -> None:
+    """Writes all settings of a run, with a seal."""
+    write_atomic(folder / "config.yaml", seal_text(config.as_yaml()).encode())
 
 
 def read_choices(folder: Path) -> dict[str, Any]:
