@@ -55,6 +55,16 @@ def holding():
         process.communicate()
 
 
+@pytest.fixture
+def no_locks(monkeypatch):
+    """A file system that has no locks to give."""
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(lock.fcntl, "lockf", refuse)
+
+
 def write_holder(folder, **values):
     (folder / NAME).write_text(json.dumps(values))
 
@@ -80,11 +90,8 @@ def test_the_folder_of_a_killed_process_is_free_at_once(tmp_path, holding, more)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_dead_process_that_its_parent_has_not_noticed_is_dead(tmp_path, holding, monkeypatch):
-    def no_locks(*_):
-        raise OSError(errno.ENOLCK, "no locks")
-
-    monkeypatch.setattr(lock.fcntl, "lockf", no_locks)  # so that its number is looked at
+@pytest.mark.usefixtures("no_locks")  # so that its number is looked at
+def test_a_dead_process_that_its_parent_has_not_noticed_is_dead(tmp_path, holding):
     process, _ = holding(tmp_path)
     assert process_start(process.pid)
     process.kill()  # and not waited for: a zombie
@@ -100,11 +107,8 @@ def test_a_number_that_is_now_another_programs_is_no_holder(tmp_path):
         assert len(told) == 1
 
 
-def test_without_locks_of_the_file_system_a_live_process_still_counts(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise OSError(errno.ENOLCK, "no locks")
-
-    monkeypatch.setattr(lock.fcntl, "lockf", refuse)
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_of_the_file_system_a_live_process_still_counts(tmp_path):
     parent = os.getppid()
     start = process_start(parent)
     write_holder(tmp_path, process=parent, host=socket.gethostname(), start=start)
@@ -134,31 +138,6 @@ def test_the_holder_gives_signs_of_life(tmp_path, monkeypatch):
     raise AssertionError("no sign of life")
 
 
-def test_a_damaged_record_does_not_lock_a_folder(tmp_path):
-    (tmp_path / NAME).write_bytes(b'{"process": 1')
-    with hold(tmp_path):
-        assert json.loads((tmp_path / NAME).read_text())["process"] == os.getpid()
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"process": "7", "host": "elsewhere", "start": ""},
-        {"process": 7.5, "host": "elsewhere", "start": ""},
-        {"process": -1, "host": "elsewhere", "start": ""},
-        {"process": 10**20, "host": "elsewhere", "start": ""},
-        {"process": 7, "host": ["elsewhere"], "start": ""},
-        {"process": 7, "host": "elsewhere"},
-        {"process": 7, "host": "elsewhere", "start": "", "more": 1},
-        [7, "elsewhere", ""],
-    ],
-)
-def test_a_record_of_another_type_does_not_lock_a_folder(tmp_path, values):
-    (tmp_path / NAME).write_text(json.dumps(values))
-    with hold(tmp_path):
-        assert json.loads((tmp_path / NAME).read_text())["process"] == os.getpid()
-
-
 def test_the_text_of_a_record_does_not_reach_the_terminal_as_it_is(tmp_path):
     write_holder(tmp_path, process=7, host="else\x1b[31m\nwhere", start="")
     with pytest.raises(FolderInUseError, match="7 on else�\\[31m�where"), hold(tmp_path):
@@ -184,3 +163,23 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(FreeTicketsError, match="can't write"), hold(tmp_path / "file" / "run"):
         pass
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"process": 1',
+        '{"process": "7", "host": "elsewhere", "start": ""}',
+        '{"process": 7.5, "host": "elsewhere", "start": ""}',
+        '{"process": -1, "host": "elsewhere", "start": ""}',
+        '{"process": 100000000000000000000, "host": "elsewhere", "start": ""}',
+        '{"process": 7, "host": ["elsewhere"], "start": ""}',
+        '{"process": 7, "host": "elsewhere"}',
+        '{"process": 7, "host": "elsewhere", "start": "", "more": 1}',
+        '[7, "elsewhere", ""]',
+    ],
+)
+def test_a_record_that_is_damaged_or_of_another_type_does_not_lock_a_folder(tmp_path, text):
+    (tmp_path / NAME).write_text(text)
+    with hold(tmp_path):
+        assert json.loads((tmp_path / NAME).read_text())["process"] == os.getpid()

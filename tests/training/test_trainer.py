@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
@@ -415,3 +417,11 @@ def test_paper_collects_no_network_before_it_is_pruned(wide, monkeypatch):
     (ticket,) = method.fit("mlp-32", wide, preset="paper", **SMALL).tickets
     assert ticket.info["validation_accuracy"] == 0.7  # pruned at three quarters, after epoch 3
     assert ticket.info["sparsity"] == pytest.approx(0.8, abs=0.01)
+
+
+def test_training_does_not_import_evaluation():
+    code = (
+        "import sys, freetickets.training.trainer, freetickets.training.job;"
+        "assert not [name for name in sys.modules if name.startswith('freetickets.evaluation')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
