@@ -107,8 +107,8 @@ def process_start(process: int) -> str | None:
     """When a process of this machine began, reboots told apart; None if there is none.
 
     Example:
-        >>> process_start(os.getpid()) == process_start(os.getpid()) != process_start(os.getppid())
-        True
+        >>> process_start(os.getpid()) == process_start(os.getpid()), process_start(2**22 + 1)
+        (True, None)
     """
     try:
         # The name, in brackets, may hold spaces; the 22nd field is the start since the boot.
