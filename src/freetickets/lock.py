@@ -1,7 +1,6 @@
 """One process an output folder: a lock that vanishes with the process that holds it.
 
-The operating system holds the lock, so a killed process never leaves one behind. Not by filelock,
-whose flock outlives a killed process in the data loaders that it forked. The file says who
+The operating system holds the lock, so a killed process never leaves one behind. The file says who
 holds it, for the message, and for file systems whose locks don't reach other machines: there a
 holder is believed dead once it has not touched the file for a while.
 """
