@@ -251,12 +251,11 @@ class SparseNetwork:
         """Puts dense layers in the places of sparse ones."""
         if self._engine is not None:
             parameters = self._engine.remove(self.optimizer)
-            self.weights = [
-                MaskedWeight(weight.name, parameters[weight.name], weight.mask)
-                if weight.name in parameters
-                else weight
-                for weight in self.weights
-            ]
+            for index, weight in enumerate(self.weights):
+                if weight.name in parameters:
+                    dense = MaskedWeight(weight.name, parameters[weight.name], weight.mask)
+                    dense.ever_active = weight.ever_active
+                    self.weights[index] = dense
             self._engine = None
 
     # ---- inside
