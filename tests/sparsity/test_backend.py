@@ -170,10 +170,10 @@ def test_rigls_step_without_an_update_is_one(fast: str, clip: bool) -> None:
 
 @built
 def test_a_network_in_evaluation_and_training_computes_alike(fast: str) -> None:
-    sparse, masked = runs = pair(fast, convnet)
+    runs = pair(fast, convnet)
     for run in runs:
         run.train(range(3))
-    x = sparse.batch(9, 7)
+    x = runs[0].batch(9, 7)
     for training in (False, True):
         with torch.set_grad_enabled(training):
             mine, theirs = (run.model.train(training)(x) for run in runs)
