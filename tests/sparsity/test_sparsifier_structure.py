@@ -13,7 +13,7 @@ from freetickets.kernels.library import available
 from freetickets.sparsity import GradualPruning, Sparsifier, allocate
 from freetickets.sparsity.distribution import DEFAULT_SPARSITY
 
-from .training import Run, properties
+from .training import Run, has_structure, properties
 
 STRUCTURES = ["2:4", "1:2", "block-4x4", "block-2x1", "fan-in"]
 BACKENDS = ["masked", "sparse"] if available() else ["masked"]
@@ -32,22 +32,6 @@ def start(structure, sparsity=DEFAULT_SPARSITY, sizes=(4, 8, 3), **options):
 
     options = {"distribution": "erk", **options}
     return Run(network, sparsity=sparsity, structure=structure, **options)
-
-
-def has_structure(name, mask):
-    """The definitions, entry by entry."""
-    outputs = mask.flatten(1).tolist()
-    if name == "fan-in":
-        return len({sum(row) for row in outputs}) == 1
-    if ":" in name:
-        n, m = map(int, name.split(":"))
-        return all(sum(row[j : j + m]) == n for row in outputs for j in range(0, len(row), m))
-    down, across = map(int, name.removeprefix("block-").split("x"))
-    return all(
-        len(mask[i : i + down, j : j + across].unique()) == 1
-        for i in range(0, mask.shape[0], down)
-        for j in range(0, mask.shape[1], across)
-    )
 
 
 def unit(name, shape):

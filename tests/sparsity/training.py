@@ -248,3 +248,21 @@ def assert_alike(run: Run, other: Run, tolerance: float = 0.0) -> None:
     if not tolerance:
         states = [each.sparsifier.state_dict()["threshold"] for each in (run, other)]
         assert states[0] == states[1]
+
+
+def has_structure(name: str, mask: Tensor) -> bool:
+    """The definitions of structures, entry by entry."""
+    if name == "unstructured":
+        return True
+    outputs = mask.flatten(1).tolist()
+    if name == "fan-in":
+        return len({sum(row) for row in outputs}) == 1
+    if ":" in name:
+        n, m = map(int, name.split(":"))
+        return all(sum(row[j : j + m]) == n for row in outputs for j in range(0, len(row), m))
+    down, across = map(int, name.removeprefix("block-").split("x"))
+    return all(
+        len(mask[i : i + down, j : j + across].unique()) == 1
+        for i in range(0, mask.shape[0], down)
+        for j in range(0, mask.shape[1], across)
+    )

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from freetickets.sparsity import Exploration, LayerStatistics
-from freetickets.sparsity.statistics import itop_rate, overall_sparsity, table
+from freetickets.sparsity.network import itop_rate, overall_sparsity, table
 
 from .training import Run
 
