@@ -6,6 +6,7 @@ agree exactly, as long as no two weights are so close that rounding decides betw
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -312,12 +313,17 @@ def test_a_detached_run_goes_on_with_dense_weights(fast: str) -> None:
     for run in runs:
         run.train(range(3))
         run.sparsifier.detach()
+        run.sparsifier.detach()
     assert [*map(type, sparse.model.modules())] == [*map(type, masked.model.modules())]
     assert_alike(sparse, masked, 1e-3)
     for run in runs:
         run.backward(3)
         run.optimizer.step()
         assert run.model[6].weight.all()
+        assert not run.sparsifier.step()
+        again = copy.deepcopy(run.sparsifier)
+        again.optimizer.step()
+        assert not again.step()
     assert_close(sparse.model[6].weight, masked.model[6].weight, 0.05)
 
 

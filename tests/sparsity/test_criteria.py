@@ -172,26 +172,6 @@ def test_synflow_prunes_by_the_same_share_in_each_of_its_rounds(monkeypatch):
     assert seen == [round(3000 * 0.01 ** (done / rounds)) for done in range(rounds)]
 
 
-def bottleneck():
-    """The wide middle layer has the smallest weights and gradients by far."""
-    model = nn.Sequential(*(nn.Linear(a, b, bias=False) for a, b in [(50, 60), (60, 60), (60, 10)]))
-    with torch.no_grad():
-        drawn(model)[1].weight.mul_(1e-3)
-    return model
-
-
-def test_synflow_spares_layers_that_magnitude_would_empty():
-    batches = batches_of(8, 50, classes=10)
-    counts = {
-        criterion: [int(mask.sum()) for mask in topology.values()]
-        for criterion in ("magnitude", "synflow")
-        for topology in [initial_topology(criterion, bottleneck(), 0.99, batches)]
-    }
-    assert counts["magnitude"][1] == 1  # only the one that no layer loses
-    assert min(counts["synflow"]) >= 10
-    assert sum(counts["magnitude"]) == sum(counts["synflow"]) == 72
-
-
 def test_synflow_keeps_a_path_through_a_deep_network_where_snip_breaks_it():
     model = drawn(nn.Sequential(*(nn.Linear(30, 30, bias=False) for _ in range(8))))
     batches = batches_of(8, 30)

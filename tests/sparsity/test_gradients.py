@@ -56,13 +56,6 @@ def test_an_unwanted_step_forgets_the_gradient_before_it():
     assert record.missing
 
 
-def test_the_running_mean_needs_no_window():
-    record = record_of([[1.0, -2.0], [1.0, 0.0]], needs=("momentum",), wanted=False)
-    assert record.momentum("w").tolist() == pytest.approx([0.19, -0.18])
-    assert record.gradient("w") is None
-    assert not record.missing
-
-
 def test_what_is_dropped_leaves_no_trace():
     record = record_of([[1.0, 1.0]], needs=("gradient", "momentum"), window=4)
     record.keep()
@@ -76,28 +69,6 @@ def test_what_is_dropped_leaves_no_trace():
     record.take([weight_with([3.0, 5.0])], wanted=False)
     record.commit()
     assert record.gradient("w").tolist() == [2, 3]
-
-
-def test_what_is_taken_is_a_copy():
-    record = GradientRecord(("gradient",), 1)
-    weight = weight_with([1.0, 1.0])
-    record.take([weight], wanted=True)
-    weight.parameter.grad.zero_()
-    record.commit()
-    assert record.gradient("w").tolist() == [1, 1]
-
-
-def test_a_state_dict_shares_nothing_with_the_record():
-    record = record_of([[1.0, 1.0]], needs=("gradient", "momentum"), window=3)
-    state = record.state_dict()
-    other = GradientRecord(("gradient", "momentum"), 3)
-    other.load_state_dict(state, {"w": torch.device("cpu")})
-    for each in (record, other):
-        each.take([weight_with([1.0, 1.0])], wanted=True)
-        each.commit()
-    assert state["momentum"]["w"].tolist() == pytest.approx([0.1, 0.1])
-    assert state["gradients"]["w"].tolist() == [1, 1]
-    assert torch.equal(record.momentum("w"), other.momentum("w"))
 
 
 # ---- as the sparsifier uses it

@@ -350,21 +350,6 @@ def test_wrong_options_are_refused_and_leave_network_and_optimizer_alone(options
     assert torch.equal(run.model[0].weight.grad, gradient)
 
 
-def test_a_detached_sparsifier_lets_the_weights_go(backend):
-    run = Run(backend=backend)
-    run.train(range(1))
-    run.sparsifier.detach()
-    run.sparsifier.detach()
-    run.assert_zero_outside()  # the weights stay as they are
-    run.backward()
-    run.optimizer.step()
-    assert (run.model[0].weight != 0).all()
-    assert not run.sparsifier.step()
-    again = copy.deepcopy(run.sparsifier)
-    again.optimizer.step()
-    assert not again.step()
-
-
 # ---- does it train?
 
 

@@ -7,6 +7,7 @@ sparse layers explore like masked weights.
 import functools
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,104 +15,73 @@ from torch import nn
 from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import Exploration, Score
 
+from .reference import Reference, assert_equal, places, start, top
 from .training import Bag, Run, generator
 
 
-def prepared(seed=0, **options):
-    more = {"lr": 0.1, "nesterov": False, "weight_decay": 1e-3}
-    return Run(Bag, seed=seed, more=more, **{"exploration": Exploration(0.3, interval=1)} | options)
+class Explored(Reference):
+    """Explores every so many steps, in the ways that a sparsifier can be told to."""
 
+    def __init__(
+        self, run, *, rate=0.3, interval=1, scope="layer", keep=False, strength=np.abs, seen=None
+    ):
+        super().__init__(run)
+        self.rate, self.interval, self.scope, self.keep = rate, interval, scope, keep
+        self.strength, self.seen = strength, seen or (lambda past: np.abs(past[-1]))
+        self.past = {name: [] for name in self.weights}
+        self.regrown = 0
 
-def snapshot(run):
-    return {name: parameter.detach().clone() for name, parameter in run.model.named_parameters()}
+    def change(self, step, gradients, source):
+        for name, gradient in gradients.items():
+            self.past[name].append(gradient)
+        if step % self.interval == 0:
+            self.explore(self.rate, gradients, source)
 
+    def importance(self, name, gradients):
+        return self.strength(self.weights[name])
 
-def taken(run):
-    """A step of the optimizer; returns the weights and masks that an exploration would find."""
-    run.optimizer.step()
-    return flat(snapshot(run)), flat(run.sparsifier.topology)
-
-
-def sizes(scores):
-    return {name: [abs(x) for x in values] for name, values in scores.items()}
-
-
-def flat(tensors):
-    return {name: tensor.flatten().tolist() for name, tensor in tensors.items()}
-
-
-def best(scores, count, candidates):
-    """The `count` candidates of the highest score, one by one."""
-    left, chosen = set(candidates), set()
-    for _ in range(count):
-        winner = None
-        for index in left:
-            if winner is None or scores[index] > scores[winner]:
-                winner = index
-        left.remove(winner)
-        chosen.add(winner)
-    return chosen
-
-
-def survivors(weights, masks, rate, scope="layer", keep=abs):
-    """Which active weights stay, in plain Python."""
-    active = {n: [i for i, on in enumerate(mask) if on] for n, mask in masks.items()}
-    if scope == "layer":
-        return {
-            name: best(
-                [keep(w) for w in weights[name]],
-                len(active[name]) - math.ceil(rate * len(active[name])),
-                active[name],
-            )
-            for name in weights
+    def kept(self, rate, gradients):
+        if self.scope == "layer":
+            return super().kept(rate, gradients)
+        everywhere = {
+            (name, i): abs(self.weights[name][i]) for name, on in self.active.items() for i in on
         }
-    everywhere = {(n, i): keep(weights[n][i]) for n in weights for i in active[n]}
-    count = len(everywhere) - math.ceil(rate * len(everywhere))
-    kept = best(everywhere, count, everywhere)
-    return {name: {i for n, i in kept if n == name} for name in weights}
+        strongest = top(everywhere, len(everywhere) - math.ceil(rate * len(everywhere)), everywhere)
+        return {name: {i for n, i in strongest if n == name} for name in self.weights}
+
+    def growth(self, name, gradients, source):
+        return self.seen(self.past[name])
+
+    def values_that_stay(self, name, kept, new):
+        again = new & self.active[name]
+        self.regrown += len(again)
+        return kept | again if self.keep else kept
 
 
-def check(run, before, kept, growth_scores, regrown_value="zero"):
-    """Compares an exploration with the brute-force one; growth by the given scores."""
-    weights, masks = before
-    for name, mask in flat(run.sparsifier.topology).items():
-        count = sum(masks[name]) - len(kept[name])
-        candidates = [i for i in range(len(mask)) if i not in kept[name]]
-        grown = best(growth_scores[name], count, candidates)
-        assert {i for i, on in enumerate(mask) if on} == kept[name] | grown, name
-        values = run.weight(name).flatten().tolist()
-        state = run.optimizer.state[run.weight(name)]["momentum_buffer"].flatten().tolist()
-        for i, (value, moment) in enumerate(zip(values, state, strict=True)):
-            if i in kept[name]:
-                assert value == weights[name][i]
-                assert moment != 0
-            else:
-                regrown = regrown_value == "keep" and i in grown and masks[name][i]
-                assert value == (weights[name][i] if regrown else 0), name
-                assert moment == 0, name
+def arrays(gradients):
+    return {name: gradient.flatten().numpy() for name, gradient in gradients.items()}
+
+
+def follow(run, reference, steps):
+    for step in range(1, steps + 1):
+        reference.step(step, arrays(run.set_gradients(step)), None)
+        assert run.step() == (step % reference.interval == 0)
+        assert_equal(run, reference.active, reference.weights, reference.moments)
+
+
+def prepared(rate=0.3, interval=1, **options):
+    return start(**{"exploration": Exploration(rate, interval), **options})
 
 
 @pytest.mark.parametrize("regrown_value", ["zero", "keep"])
 @pytest.mark.parametrize("scope", ["layer", "global"])
 @pytest.mark.parametrize("rate", [0.05, 0.3, 0.5, 0.8, 1.0])
 def test_exploration_equals_the_brute_force_one(scope, rate, regrown_value):
-    run = prepared(
-        exploration=Exploration(rate, interval=2), prune_scope=scope, regrown_value=regrown_value
-    )
-    regrown = 0
-    for step in range(1, 9):
-        gradients = flat(run.set_gradients(step))
-        before = taken(run)
-        kept = survivors(*before, rate, scope)
-        assert run.sparsifier.step() == (step % 2 == 0)
-        if step % 2:
-            assert flat(run.sparsifier.topology) == before[1]
-            continue
-        check(run, before, kept, sizes(gradients), regrown_value)
-        for name, mask in flat(run.sparsifier.topology).items():
-            pruned = {i for i, on in enumerate(before[1][name]) if on} - kept[name]
-            regrown += sum(mask[i] for i in pruned)
-    assert rate < 0.3 or regrown  # weights pruned a moment ago were eligible
+    run = prepared(rate, 2, prune_scope=scope, regrown_value=regrown_value)
+    keep = regrown_value == "keep"
+    reference = Explored(run, rate=rate, interval=2, scope=scope, keep=keep)
+    follow(run, reference, 8)
+    assert rate < 0.3 or reference.regrown  # weights pruned a moment ago were eligible
 
 
 def running_mean(gradients):
@@ -133,26 +103,15 @@ def running_mean(gradients):
 def test_growth_looks_at_the_running_mean_of_all_gradients_or_at_the_last_only(
     options, interval, seen
 ):
-    run = prepared(exploration=Exploration(interval=interval), **options)
-    past = {name: [] for name, _ in run.model.named_parameters()}
-    for step in range(15):
-        for name, gradient in run.set_gradients(step).items():
-            past[name].append(gradient)
-        before = taken(run)
-        if run.sparsifier.step():
-            scores = flat({name: seen(gradients) for name, gradients in past.items()})
-            check(run, before, survivors(*before, 0.5), sizes(scores))
+    run = prepared(0.5, interval, **options)
+    size = lambda past: np.abs(seen(past))  # noqa: E731
+    follow(run, Explored(run, rate=0.5, interval=interval, seen=size), 15)
 
 
 def test_anyones_functions_prune_and_grow():
-    run = prepared(
-        prune=Score(lambda view: -view.weight, frozenset()), grow=lambda view: view.gradient
-    )
-    for step in range(5):
-        gradients = flat(run.set_gradients(step))
-        before = taken(run)
-        run.sparsifier.step()
-        check(run, before, survivors(*before, 0.3, keep=lambda w: -w), gradients)
+    smallest = Score(lambda view: -view.weight, frozenset())
+    run = prepared(prune=smallest, grow=lambda view: view.gradient)
+    follow(run, Explored(run, strength=np.negative, seen=lambda past: past[-1]), 5)
 
 
 def test_a_function_may_rule_entries_out_with_minus_infinity():
@@ -201,18 +160,18 @@ def test_a_mixture_grows_its_share_by_each_score(shares):
     share = shares["gradient"] / sum(shares.values())
     not_by_gradient = 0
     for step in range(10):
-        gradients = sizes(flat(run.set_gradients(step)))
-        before = taken(run)
-        kept = survivors(*before, 0.3)
+        gradients = arrays(run.set_gradients(step))
+        run.optimizer.step()
+        before = Explored(run)
+        kept = before.kept(0.3, gradients)
         run.sparsifier.step()
-        for name, mask in flat(run.sparsifier.topology).items():
-            count = sum(before[1][name]) - len(kept[name])
-            candidates = [i for i in range(len(mask)) if i not in kept[name]]
-            by_gradient = best(gradients[name], round(share * count), candidates)
-            now = {i for i, on in enumerate(mask) if on}
-            assert kept[name] | by_gradient <= now
-            assert len(now) == sum(before[1][name])
-            not_by_gradient += len(now - best(gradients[name], count, candidates) - kept[name])
+        for name, mask in run.sparsifier.topology.items():
+            now, scores = places(mask), np.abs(gradients[name])
+            count = len(before.active[name]) - len(kept[name])
+            candidates = set(range(mask.numel())) - kept[name]
+            assert kept[name] | top(scores, round(share * count), candidates) <= now
+            assert len(now) == len(before.active[name])
+            not_by_gradient += len(now - top(scores, count, candidates) - kept[name])
     assert not_by_gradient > 20
 
 
@@ -250,7 +209,7 @@ def test_a_nan_gradient_is_refused_and_leaves_the_topology_alone(place, grow):
     last.grad[mask if place == "active" else ~mask] = math.nan
     before = run.digest
     run.optimizer.step()
-    weights = snapshot(run)
+    weights = {name: p.detach().clone() for name, p in run.model.named_parameters()}
     run.assert_zero_outside()
     with pytest.raises(FreeTicketsError, match=r"'c\.weight' contain NaN.*diverged"):
         run.sparsifier.step()
@@ -261,13 +220,13 @@ def test_a_nan_gradient_is_refused_and_leaves_the_topology_alone(place, grow):
 
 def test_infinite_gradients_count_as_the_largest():
     run = prepared()
-    gradients = run.set_gradients()
+    reference, gradients = Explored(run), run.set_gradients()
     for row, column in (~run.sparsifier.topology["a.weight"]).nonzero()[:4]:
-        run.model.a.weight.grad[row, column] = -math.inf
-        gradients["a.weight"][row, column] = math.inf
-    before = taken(run)
-    run.sparsifier.step()
-    check(run, before, survivors(*before, 0.3), sizes(flat(gradients)))
+        for gradient in (run.model.a.weight.grad, gradients["a.weight"]):
+            gradient[row, column] = -math.inf
+    reference.step(1, arrays(gradients), None)
+    run.step()
+    assert_equal(run, reference.active, reference.weights, reference.moments)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
@@ -281,7 +240,7 @@ def test_a_network_without_a_sparse_layer_explores_nothing(scope):
     run = Run(Bag, sparsity=0.0, backend="auto", prune_scope=scope, exploration=lambda _: 0.5)
     run.set_gradients()
     run.optimizer.step()
-    before = snapshot(run)
+    before = {name: p.detach().clone() for name, p in run.model.named_parameters()}
     run.sparsifier.step()
     run.sparsifier.explore(0.8)
     assert run.sparsifier.topology == {}

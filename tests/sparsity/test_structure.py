@@ -259,11 +259,3 @@ def test_more_survivors_than_the_structure_holds_are_refused(name):
         kept[:3] = True
     with pytest.raises(FreeTicketsError, match="keep a part of a mask that has the structure"):
         parse_structure(name).refill(torch.ones(4, 4), kept, generator(), 8)
-
-
-def test_a_first_layer_that_does_not_fit_is_the_dense_one() -> None:
-    shapes = {"first": (16, 3, 3, 3), "second": (16, 16), "third": (16, 16)}
-    structure = parse_structure("block-4x4")
-    found = structure.allocate(shapes, 0.75, "uniform-dense-first")
-    assert found == structure.allocate(shapes, 0.75, "uniform")
-    assert found == {"first": 432, "second": 64, "third": 64}
