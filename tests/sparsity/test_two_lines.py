@@ -1,6 +1,7 @@
 """Two lines in anyone's loop change nothing that the loop can see."""
 
 import copy
+import functools
 import pickle
 from typing import Any
 
@@ -115,33 +116,32 @@ def test_a_list_of_parameters_from_before_clips_the_gradients(backend: str) -> N
         loop.step()
 
 
-def test_the_average_over_explorations_is_the_average_of_the_weights(backend: str) -> None:
-    loop = Loop(backend)
-    ema = AveragedModel(loop.model, multi_avg_fn=get_ema_multi_avg_fn(0.9), use_buffers=True)
-    assert list(ema.module.state_dict()) == loop.keys
-    mean: list[Tensor] = []
-    for step in range(40):
+@pytest.mark.parametrize("decay", [0.9, None])
+def test_the_average_over_explorations_is_the_average_of_the_weights(
+    backend: str, decay: float | None
+) -> None:
+    """An exponential moving average, and SWA with its schedule."""
+    loop, seen = Loop(backend), []
+    how = {"multi_avg_fn": get_ema_multi_avg_fn(decay), "use_buffers": True} if decay else {}
+    average = AveragedModel(loop.model, **how)
+    schedule = None if decay else SWALR(loop.optimizer, swa_lr=0.05, anneal_epochs=2)
+    assert list(average.module.state_dict()) == loop.keys
+    for step in range(40 if decay else 6):
         loop.train(range(step, step + 1))
-        ema.update_parameters(loop.model)
-        now = [p.detach().clone() for p in loop.before.values()]
-        mean = [0.9 * m + 0.1 * n for m, n in zip(mean, now, strict=True)] if mean else now
-    for parameter, expected in zip(ema.module.parameters(), mean, strict=True):
+        average.update_parameters(loop.model)
+        if schedule is not None:
+            schedule.step()
+        seen.append([p.detach().clone() for p in loop.before.values()])
+    for parameter, values in zip(average.module.parameters(), zip(*seen, strict=True), strict=True):
+        expected = torch.stack(values).mean(0)
+        if decay:
+            expected = functools.reduce(lambda mean, new: 0.9 * mean + 0.1 * new, values)
         torch.testing.assert_close(parameter.detach(), expected, rtol=1e-4, atol=1e-6)
-    loop.backward(99, ema.module.eval())
-    assert loop.accuracy > 0.95
-
-
-def test_swa_averages_and_its_schedule_sets_the_rate(backend: str) -> None:
-    loop = Loop(backend)
-    swa, schedule = AveragedModel(loop.model), SWALR(loop.optimizer, swa_lr=0.05, anneal_epochs=2)
-    seen = []
-    for step in range(6):
-        loop.train(range(step, step + 1))
-        swa.update_parameters(loop.model)
-        schedule.step()
-        seen.append(loop.model[3].weight.detach().clone())
-    torch.testing.assert_close(swa.module[3].weight.detach(), torch.stack(seen).mean(0))
-    assert loop.optimizer.param_groups[0]["lr"] == pytest.approx(0.05)
+    if decay:
+        loop.backward(99, average.module.eval())
+        assert loop.accuracy > 0.95
+    else:
+        assert loop.optimizer.param_groups[0]["lr"] == pytest.approx(0.05)
 
 
 def test_an_initialisation_afterwards_reaches_the_network(backend: str) -> None:
