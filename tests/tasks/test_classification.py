@@ -137,6 +137,6 @@ def test_members_are_combined_as_one_asks(features: tuple[Tensor, Tensor], tmp_p
         method.fit("mlp-8", (x, y), epochs=1, combine="median", quiet=True)
 
 
-def test_tasks_do_not_wait_for_torch_or_numpy() -> None:
-    code = "import sys, freetickets.tasks; assert not {'torch', 'numpy'} & set(sys.modules)"
+def test_tasks_do_not_wait_for_torch() -> None:
+    code = "import sys, freetickets.tasks; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

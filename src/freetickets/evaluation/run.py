@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from .adjust import describe_adjustment
 from .home import Home
 from .novel import attack_sets, every_ood_set, ood_sets
 from .request import Request
-from .results import NetworkFacts, read_values
+from .results import Feature, NetworkFacts, plain, read_if_whole
 from .sets import EvaluationSet, Predictor
 from .shift import corruption_sets, natural_set, refuse_mixture
-from .summary import network_facts_path, summarise
+from .summary import evaluation_of, network_facts_path
 from .tickets import digest_tickets, layer_densities
 
 # What methods call the number of their members.
@@ -76,9 +77,9 @@ def evaluate_run(
     _predict(folder, missing, predictor, talk=request.asks_for_more)
     _write_network_facts(folder, predictor, home, request)
     found = None if adjusted is None else describe_adjustment(adjusted, ensemble)
-    scores = summarise(folder, adjusted=found, tell=progress.warn, task=ensemble.task)
-    write_json(folder / "metrics.json", scores)
-    return scores
+    scores = evaluation_of(folder, adjusted=found, tell=progress.warn, task=ensemble.task)
+    scores.save(folder / "metrics.json")
+    return scores.as_dict()
 
 
 def _wanted(
@@ -171,33 +172,34 @@ def _check_features(ensemble: Ensemble) -> None:
 
 def _write_network_facts(folder: Path, predictor: Predictor, home: Home, request: Request) -> None:
     path = network_facts_path(folder)
-    before = read_values(path, NetworkFacts) or {}
-    facts: dict[str, Any] = {
-        "tickets": predictor.tickets,
-        "layers": layer_densities(predictor.ensemble.tickets),
-    }
+    before = read_if_whole(path, NetworkFacts) or NetworkFacts()
+    layers = layer_densities(predictor.ensemble.tickets)
+    facts = NetworkFacts(predictor.tickets, layers)
     samples = min(_FEATURE_SAMPLES, len(home.split))
     asked = request.features or (request.everything and len(predictor.ensemble) > 1)
-    fits = predictor.tickets is not None and before.get("tickets") == predictor.tickets
-    enough = not request.fresh and before.get("feature_samples", 0) >= samples
-    if fits and "features" in before and (enough or not asked):
-        facts.update({key: before[key] for key in ("features", "feature_samples") if key in before})
+    fits = predictor.tickets is not None and before.tickets == predictor.tickets
+    enough = not request.fresh and before.feature_samples >= samples
+    if fits and before.features and (enough or not asked):
+        facts = replace(facts, features=before.features, feature_samples=before.feature_samples)
     elif asked:
         try:
-            facts["features"] = _features(predictor, home, samples)
-            facts["feature_samples"] = samples
+            features = _features(predictor, home, samples)
+            facts = replace(facts, features=features, feature_samples=samples)
         except FreeTicketsError as error:
             if request.features:
                 raise
             predictor.progress.line(f"feature maps are left out: {error}")
-    if facts != before:
-        write_json(path, facts)
+    if facts != before or not path.exists():
+        write_json(path, plain(facts))
 
 
-def _features(predictor: Predictor, home: Home, samples: int) -> list[dict[str, Any]]:
+def _features(predictor: Predictor, home: Home, samples: int) -> tuple[Feature, ...]:
     from .features import feature_kl_by_layer
 
-    return feature_kl_by_layer(predictor.ensemble, home.split, batch_size=samples, samples=samples)
+    found = feature_kl_by_layer(predictor.ensemble, home.split, batch_size=samples, samples=samples)
+    return tuple(
+        Feature(each["layer"], each["kl"], tuple(map(tuple, each["kl_matrix"]))) for each in found
+    )
 
 
 def describe_run(config: Mapping[str, Any]) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .results import Layer
 
 if TYPE_CHECKING:
     from ..ticket import Ticket
@@ -27,22 +29,22 @@ def digest_tickets(folder: Path) -> str | None:
     return content.hexdigest()[:16]
 
 
-def layer_densities(tickets: Sequence[Ticket]) -> list[dict[str, Any]]:
+def layer_densities(tickets: Sequence[Ticket]) -> tuple[Layer, ...]:
     """How dense each weight is in each ticket; nothing, if no ticket is sparse.
 
     A weight is anything of two axes or more; what the distribution left dense has density 1.
     """
     if not any(ticket.topology for ticket in tickets):
-        return []
-    return [
-        {
-            "name": name,
-            "shape": list(weight.shape),
-            "density": [
+        return ()
+    return tuple(
+        Layer(
+            name,
+            tuple(
                 float(ticket.topology[name].double().mean()) if name in ticket.topology else 1.0
                 for ticket in tickets
-            ],
-        }
+            ),
+            tuple(weight.shape),
+        )
         for name, weight in tickets[0].state.items()
         if weight.dim() >= 2
-    ]
+    )

@@ -11,13 +11,10 @@ import numpy.typing as npt
 
 from ..errors import FreeTicketsError
 from .arrays import Array, Labels, check_predictions, top_class
-from .calibration import bin_edges, ece
-from .predictive import accuracy, brier, nll, sample_brier, sample_correct, sample_nll
+from .score import MAIN_SCORES, MORE_SCORES, Drawn, Score
 
-# Any function of log-probabilities (M, N, C) and labels (N,).
-Metric = Callable[[Array, Labels], float]
-# The score of the samples with these numbers, of which some come several times.
-Scorer = Callable[[Labels], float]
+# Any function of log-probabilities (M, N, C) and labels (N,), or the entry of a score.
+Metric = Callable[[Array, Labels], float] | Score
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ def bootstrap(
     scores the ensemble only, give it `ensemble_log_probs(log_probs)[None]`, which is smaller.
 
     Args:
-        metric: Any function of log-probabilities and labels.
+        metric: Any function of log-probabilities and labels, or a `Score`.
         log_probs: The members' log-probabilities, (M, N, C).
         labels: The truth, (N,).
         repeats: How often the samples are drawn.
@@ -69,6 +66,7 @@ def bootstrap(
         seed: Seed of the draws.
 
     Example:
+        >>> from freetickets.metrics import accuracy
         >>> logs = np.log([[[0.9, 0.1]] * 100])
         >>> bootstrap(accuracy, logs, [0] * 80 + [1] * 20)
         Interval(value=0.8, low=0.72, high=0.88)
@@ -96,7 +94,7 @@ def paired_difference(
 
     Example:
         >>> right, mixed = np.log([[[0.9, 0.1]] * 9]), np.log([[[0.9, 0.1]] * 6 + [[0.1, 0.9]] * 3])
-        >>> found = paired_difference(accuracy, right, mixed, [0] * 9)
+        >>> found = paired_difference(MAIN_SCORES[0], right, mixed, [0] * 9)
         >>> round(found.value, 3), round(found.p, 2)
         (0.333, 0.06)
     """
@@ -141,7 +139,7 @@ def mcnemar(a: npt.ArrayLike, b: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     return min(1.0, 2 * ways / 2**coins)
 
 
-def _draw(score: Scorer, samples: int, repeats: int, seed: int) -> Array:
+def _draw(score: Drawn, samples: int, repeats: int, seed: int) -> Array:
     """The scores of samples that are drawn with replacement, (repeats,)."""
     generator = np.random.default_rng(seed)
     return np.array([score(generator.integers(0, samples, samples)) for _ in range(repeats)])
@@ -161,25 +159,9 @@ def _percentiles(draws: Array, level: float) -> tuple[float, float]:
     return float(ordered[low]), float(ordered[high])
 
 
-# Metrics that are means over the samples, and of what.
-_MEANS: tuple[tuple[Metric, Callable[[Array, Labels], Array]], ...] = (
-    (accuracy, sample_correct),
-    (nll, sample_nll),
-    (brier, sample_brier),
-)
-
-
-def _scorer(metric: Metric, logs: Array, truth: Labels) -> Scorer:
+def _scorer(metric: Metric, logs: Array, truth: Labels) -> Drawn:
     """What is resampled: one number for each sample where that is enough, or the arrays."""
-    for mean, values_of in _MEANS:
-        if metric is mean:
-            values = values_of(logs, truth)
-            return lambda drawn: float(values[drawn].mean())
-    if metric is ece:
-        top, confidence = top_class(logs)
-        gaps = (top == truth) - confidence
-        which = np.searchsorted(bin_edges(15)[1:-1], confidence, side="left")
-        return lambda drawn: float(
-            np.abs(np.bincount(which[drawn], weights=gaps[drawn])).sum() / len(drawn)
-        )
-    return lambda drawn: float(metric(logs[:, drawn], truth[drawn]))
+    if not isinstance(metric, Score):
+        known = (score for score in (*MAIN_SCORES, *MORE_SCORES) if score.function is metric)
+        metric = next(known, Score("given", "given", function=metric))
+    return metric.of_drawn(logs, truth)

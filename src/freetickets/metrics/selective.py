@@ -55,3 +55,8 @@ def risk_coverage(
     answered = np.arange(1, len(truth) + 1)
     risk = np.cumsum(np.repeat(wrong / count, count)) / answered
     return RiskCoverage(answered / len(truth), risk)
+
+
+def aurc(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+    """The area below the risk-coverage curve: the mean risk over all coverages."""
+    return risk_coverage(log_probs, labels).area

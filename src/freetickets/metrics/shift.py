@@ -12,7 +12,7 @@ from ..data.corruptions.names import COMMON15, CORRUPTIONS
 from ..errors import FreeTicketsError, UnknownNameError
 from .arrays import Array, check_predictions, top_class
 from .calibration import Bins, bin_edges, bin_sums
-from .predictive import sample_nll
+from .score import MAIN_SCORES
 
 # The types that others have averaged over. "ub" is what the Uncertainty Baselines take for
 # CIFAR-100; `corruption_set` knows what they take for other data.
@@ -49,19 +49,19 @@ class ShiftScores:
     Attributes:
         types: The types.
         samples: How many samples each set has, (T, S).
-        accuracy: (T, S).
-        nll: (T, S).
-        ece: (T, S), each set's own.
+        scores: By key, each set's own, (T, S): "accuracy", "nll", "ece".
         gaps: Right samples less confidence, summed in each bin of each set, (T, S, B): what the
             calibration error of several sets together is made of.
     """
 
     types: tuple[str, ...]
     samples: npt.NDArray[np.int64]
-    accuracy: Array
-    nll: Array
-    ece: Array
+    scores: Mapping[str, Array]
     gaps: Array
+
+    accuracy = property(lambda self: self.scores["accuracy"])
+    nll = property(lambda self: self.scores["nll"])
+    ece = property(lambda self: self.scores["ece"])
 
     def mean(self, types: Sequence[str] | None = None) -> dict[str, float]:
         """Scores averaged over severities and some types, or all.
@@ -78,12 +78,8 @@ class ShiftScores:
                 raise UnknownNameError("corruption type", name, self.types)
         rows = [self.types.index(name) for name in chosen]
         pooled = np.abs(self.gaps[rows].sum(axis=(0, 1))).sum() / self.samples[rows].sum()
-        return {
-            "accuracy": float(self.accuracy[rows].mean()),
-            "nll": float(self.nll[rows].mean()),
-            "ece": float(self.ece[rows].mean()),
-            "ece_pooled": float(pooled),
-        }
+        means = {key: float(values[rows].mean()) for key, values in self.scores.items()}
+        return {**means, "ece_pooled": float(pooled)}
 
 
 def shift_scores(
@@ -110,7 +106,7 @@ def shift_scores(
             "scores under shift need at least one corruption type, and as many severities of each"
         )
     shape = (len(sets), severities.pop())
-    found = {name: np.empty(shape) for name in ("accuracy", "nll", "ece")}
+    found = {score.key: np.empty(shape) for score in MAIN_SCORES}
     samples = np.empty(shape, dtype=np.int64)
     gaps = np.empty((*shape, len(bin_edges(bins)) - 1))
     for row, parts in enumerate(sets.values()):
@@ -121,7 +117,8 @@ def shift_scores(
             place = row, column
             samples[place] = len(truth)
             gaps[place] = right - confidences
-            found["accuracy"][place] = (top == truth).mean()
-            found["nll"][place] = sample_nll(logs, truth).mean()
-    found["ece"] = np.abs(gaps).sum(axis=-1) / samples
-    return ShiftScores(tuple(sets), samples, gaps=gaps, **found)
+            for score in MAIN_SCORES:
+                assert score.function is not None
+                found[score.key][place] = score.function(logs, truth)
+    found["ece"] = np.abs(gaps).sum(axis=-1) / samples  # in these bins
+    return ShiftScores(tuple(sets), samples, found, gaps)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import FreeTicketsError, is_out_of_memory
-from .task import Score, Task
+from ..metrics.score import MAIN_SCORES, Score
+from .task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -142,16 +143,8 @@ class Classification(Task):
 
     @property
     def scores(self) -> tuple[Score, ...]:
-        """Accuracy, NLL and ECE."""
-        from .. import metrics
-
-        share = (0.0, 1 + 1e-6)  # a little above 1 is what rounding does
-        return (
-            Score("accuracy", "accuracy", ".2%", True, metrics.accuracy, short="Acc", limits=share),
-            Score("nll", "NLL", function=metrics.nll, name="negative log-likelihood"),
-            Score("ece", "ECE", function=metrics.ece, name="expected calibration error",
-                  limits=share),
-        )  # fmt: skip
+        """Accuracy, NLL and ECE: what `freetickets.metrics.score` says of them."""
+        return MAIN_SCORES
 
     def check_saved(self, predictions: AnyArray, targets: AnyArray) -> None:
         """Raises a ValueError unless these are log-probabilities (M, N, C) and labels (N,)."""
