@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnknownNameError
-from .arrays import Array, blocks, check_log_probs, mean_probs, top_class
+from .arrays import Array, blocks, check_log_probs, top_class
 from .predictive import ensemble_log_probs
 
 NOVELTY_SCORES = ("max_probability", "entropy", "mutual_information")
@@ -45,10 +45,10 @@ class Uncertainty:
             [0.69]
         """
         logs = np.asarray(log_probs, dtype=np.float64)
-        of_mean = _entropy_of(ensemble_log_probs(logs))
-        disagreement = np.maximum(of_mean - _entropy_of(logs).mean(axis=0), 0.0)
+        of_mean = _entropy(ensemble_log_probs(logs))
+        disagreement = np.maximum(of_mean - _entropy(logs).mean(axis=0), 0.0)
         share = np.divide(disagreement, of_mean, out=np.zeros_like(of_mean), where=of_mean > 0)
-        total = of_mean if prediction is None else _entropy_of(prediction)
+        total = of_mean if prediction is None else _entropy(prediction)
         return cls(total, total * (1 - share), total * share)
 
 
@@ -74,37 +74,18 @@ def novelty(log_probs: npt.ArrayLike, score: str = "max_probability") -> Array:
     logs = check_log_probs(log_probs)
     if score == "max_probability":
         return 1.0 - top_class(logs)[1]
-    if score == "mutual_information":
-        return _mutual_information(logs)
-    mean = mean_probs(logs)
-    return _entropy(mean, _log(mean))
-
-
-def _mutual_information(logs: Array) -> Array:
     found = np.empty(logs.shape[1])
     for part in blocks(logs):
-        block = logs[:, part]
-        probs = np.exp(block)
-        mean = probs.mean(axis=0)
-        own = _entropy(probs, np.maximum(block, _LOWEST)).mean(axis=0)
-        found[part] = _entropy(mean, _log(mean)) - own
+        found[part] = _entropy(ensemble_log_probs(logs[:, part]))
+        if score == "mutual_information":
+            found[part] -= _entropy(logs[:, part]).mean(axis=0)
     return np.maximum(found, 0.0)  # rounding goes below 0
 
 
-# Stands for the logarithm of 0: times 0 it is 0, which -inf is not.
-_LOWEST = np.finfo(np.float64).min
-
-
-def _log(probs: Array) -> Array:
-    return np.log(probs, out=np.full_like(probs, _LOWEST), where=probs > 0)
-
-
-def _entropy(probs: Array, logs: Array) -> Array:
-    found: Array = np.einsum("...c,...c->...", probs, logs)
+def _entropy(logs: Array) -> Array:
+    # A class that is ruled out adds nothing, where 0 x -inf would be NaN.
+    found: Array = np.einsum("...c,...c->...", np.exp(logs), np.maximum(logs, _LOWEST))
     return np.maximum(-found, 0.0)  # no -0, and nothing below what rounding made of certainty
 
 
-def _entropy_of(log_probs: Array) -> Array:
-    probs = np.exp(log_probs)
-    # A class that is ruled out adds nothing, where 0 x -inf would be NaN.
-    return -(probs * np.where(probs > 0, log_probs, 0.0)).sum(axis=-1)
+_LOWEST = np.finfo(np.float64).min
