@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import freetickets as ft
 from freetickets.data import Split
 from freetickets.errors import FreeTicketsError
-from freetickets.evaluation.features import feature_kl_by_layer
+from freetickets.evaluation.networks import feature_kl_by_layer
 
 SMALL: dict[str, Any] = {"batch_size": 16, "epochs": 3, "lr": 0.1, "quiet": True}
 

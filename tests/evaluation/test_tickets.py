@@ -7,7 +7,7 @@ import torch
 
 import freetickets as ft
 from freetickets.calibration import Temperature
-from freetickets.evaluation.tickets import digest_tickets, layer_densities
+from freetickets.evaluation.networks import digest_tickets, layer_densities
 
 
 def test_the_digest_changes_with_any_ticket_and_with_the_temperature(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from ..metrics.score import MORE_SCORES
 from ..predictions import Predictions, read_info
 from ..reading import damaged, read
 from ..tasks import Task, stored_task
+from .networks import digest_tickets
 from .results import (
     Adjusted,
     Attack,
@@ -29,7 +30,6 @@ from .results import (
     read_if_whole,
 )
 from .sets import one_set
-from .tickets import digest_tickets
 
 Tell = Callable[[str], None]
 
@@ -224,22 +224,10 @@ def _diversity(test: Predictions) -> Diversity | None:
     )
 
 
-class _Severities(Sequence[tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]]):
+def _severities(path: Path) -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]]:
     """The ensemble's predictions of one corruption type, read when they are asked for."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.info = read_info(path) or {}
-
-    def __len__(self) -> int:
-        return len(self.info.get("parts", [""]))
-
-    def __iter__(self) -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]]:
-        for part in Predictions.load(self._path).parts:
-            yield part.ensemble(), part.labels
-
-    def __getitem__(self, index: Any) -> Any:
-        return list(self)[index]
+    for part in Predictions.load(path).parts:
+        yield part.ensemble(), part.labels
 
 
 def _shift(files: _Files, test: Predictions) -> dict[str, Shift]:
@@ -248,32 +236,33 @@ def _shift(files: _Files, test: Predictions) -> dict[str, Shift]:
     for folder in files.folders("*-c"):
         paths = files.fitting(f"{folder.name}/*.npz", "shift")
         paths.sort(key=lambda path: (order.get(path.stem, len(order)), path.stem))
-        sets = {path.stem: _Severities(path) for path in paths}
-        if not sets:
+        infos = [read_info(path) or {} for path in paths]
+        if not paths:
             continue
-        if len({one_set(each.info) for each in sets.values()}) > 1:
+        if len(set(map(one_set, infos))) > 1:
             files.leave_out(folder, "holds types of different samples or sources")
             continue
-        found[folder.name] = _shift_of(sets, test.outputs.shape[-1])
+        scores = metrics.shift_scores({path.stem: _severities(path) for path in paths})
+        found[folder.name] = Shift(
+            source=infos[0].get("source"),
+            samples=int(np.min(scores.samples)),
+            types=scores.types,
+            severities=tuple(int(part) for part in infos[0]["parts"]),
+            scores=scores.scores,
+            means=_means(scores, test.outputs.shape[-1]),
+            frost=next((info["frost"] for info in infos if "frost" in info), None),
+        )
     return found
 
 
-def _shift_of(sets: dict[str, _Severities], classes: int) -> Shift:
-    scores = metrics.shift_scores(sets)
-    infos = [each.info for each in sets.values()]
+def _means(scores: metrics.ShiftScores, classes: int) -> dict[str, dict[str, float]]:
+    """The means over each known set of types that all were measured, or else over all of them."""
     known = {name: metrics.corruption_set(name, classes) for name in metrics.CORRUPTION_SETS}
-    means = {name: scores.mean(types) for name, types in known.items() if set(types) <= set(sets)}
-    if set(sets) not in [set(known[name]) for name in means]:
-        means["given"] = scores.mean()
-    return Shift(
-        source=infos[0].get("source"),
-        samples=int(np.min(scores.samples)),
-        types=tuple(sets),
-        severities=tuple(int(part) for part in infos[0]["parts"]),
-        scores=scores.scores,
-        means=means,
-        frost=next((info["frost"] for info in infos if "frost" in info), None),
-    )
+    found = {name: scores.mean(types) for name, types in known.items()
+             if set(types) <= set(scores.types)}  # fmt: skip
+    if set(scores.types) not in [set(known[name]) for name in found]:
+        found["given"] = scores.mean()
+    return found
 
 
 def _natural(files: _Files) -> dict[str, dict[str, dict[str, float]]]:

@@ -19,7 +19,7 @@ from ..errors import FreeTicketsError
 from .arrays import Array, Labels, top_class
 from .calibration import DEFAULT_BINS, adaptive_ece, bin_edges, classwise_ece, ece
 from .predictive import accuracy, brier, member_nll, nll, sample_brier, sample_correct, sample_nll
-from .selective import aurc
+from .uncertainty import aurc
 
 # The score of the samples with these numbers, of which some may come several times.
 Drawn = Callable[[Labels], float]
