@@ -87,7 +87,6 @@ class Score(Column):
         drawn: Prepares the score of samples that are drawn again and again, if that is quicker than
             the function.
         of_members: Whether the function is given all members, not their joint prediction.
-        unit: Such as "nats".
         caption: How it is defined, in a few words, if its name does not say it.
     """
 
@@ -98,7 +97,6 @@ class Score(Column):
     samples: Callable[[Any, Any], Array] | None = field(default=None, compare=False)
     drawn: Callable[[Any, Any], Drawn] | None = field(default=None, compare=False)
     of_members: bool = field(default=False, compare=False)
-    unit: str = field(default="", compare=False)
     caption: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -151,7 +149,7 @@ MAIN_SCORES = (
     Score("accuracy", "accuracy", ".2%", True, accuracy, short="Acc", limits=_SHARE,
           samples=sample_correct),
     Score("nll", "NLL", function=nll, name="negative log-likelihood", samples=sample_nll,
-          unit="nats", caption="the mean negative log-likelihood in nats"),
+          caption="the mean negative log-likelihood in nats"),
     Score("ece", "ECE", function=ece, name="expected calibration error", limits=_SHARE,
           drawn=_drawn_ece, caption="the expected calibration error over "
           f"{DEFAULT_BINS} equal bins of confidence"),

@@ -7,17 +7,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from ..errors import FreeTicketsError, is_out_of_memory
+from ..metrics.predictive import ensemble_log_probs
 from ..metrics.score import MAIN_SCORES, Score
-from .task import Task
+from ..metrics.uncertainty import Uncertainty
+from .labels import Classes, as_labels
+from .task import AnyArray, Array, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ..data.spec import DatasetSpec
-    from ..metrics.uncertainty import Uncertainty
-    from .labels import Classes
-    from .task import AnyArray, Array
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,10 @@ class Classification(Task):
 
     def classes_of(self, y: AnyArray) -> Classes:
         """The classes that labels name."""
-        from .labels import Classes, as_labels
-
         return Classes.of(as_labels(y))
 
     def targets(self, y: AnyArray, classes: Classes) -> AnyArray:
         """The numbers of the classes that labels name, int64 (N,)."""
-        from .labels import as_labels
-
         return classes.encode(as_labels(y))
 
     def outputs(self, spec: DatasetSpec) -> int:
@@ -116,14 +114,10 @@ class Classification(Task):
 
     def joined(self, members: AnyArray, rule: str) -> Array:
         """The log-probabilities of the ensemble."""
-        from ..metrics import ensemble_log_probs
-
         return ensemble_log_probs(members, rule)
 
     def uncertainty(self, members: Array, prediction: Array) -> Uncertainty:
         """Total, aleatoric and epistemic."""
-        from ..metrics.uncertainty import Uncertainty
-
         return Uncertainty.of(members, prediction)
 
     def answers(self, prediction: Array, classes: Classes) -> AnyArray:
@@ -133,8 +127,6 @@ class Classification(Task):
 
     def columns(self, prediction: Array, classes: Classes) -> Mapping[str, AnyArray]:
         """The name of the most probable class, and its probability."""
-        import numpy as np
-
         probabilities = np.exp(prediction)[:, : len(classes.names)]
         return {
             "class": np.array(classes.names)[probabilities.argmax(axis=-1)],

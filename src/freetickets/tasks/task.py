@@ -11,19 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from ..errors import FreeTicketsError
 from ..metrics.score import Score
+from .labels import Classes
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     from torch import Tensor
 
     from ..data.spec import DatasetSpec
-    from .labels import Classes
 
-    Array = npt.NDArray[np.float64]
-    AnyArray = npt.NDArray[Any]
+Array = npt.NDArray[np.float64]
+AnyArray = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,6 @@ class Task(ABC):
 
     def classes_of(self, y: AnyArray) -> Classes:
         """The classes that targets name; by default they are numbers, and name none."""
-        from .labels import Classes
-
         return Classes(())
 
     def targets(self, y: AnyArray, classes: Classes) -> AnyArray:
@@ -62,8 +61,6 @@ class Task(ABC):
         Raises:
             FreeTicketsError: They are not targets of this task.
         """
-        import numpy as np
-
         if y.ndim < 1 or y.dtype.kind not in "biuf":
             raise FreeTicketsError(
                 f"y is {y.dtype} of shape {y.shape}: labels of this task are numbers (N, ...)"
@@ -152,8 +149,6 @@ class Task(ABC):
 
     def check_saved(self, predictions: AnyArray, targets: AnyArray) -> None:
         """Raises a ValueError if arrays that were read are not predictions of this task."""
-        import numpy as np
-
         if predictions.ndim < 2 or predictions.shape[1] != len(targets):
             raise ValueError(f"predictions {predictions.shape} of targets {targets.shape}")
         if predictions.dtype.kind != "f" or targets.dtype.kind not in "fiu":
