@@ -13,7 +13,7 @@ import pytest
 
 import freetickets as ft
 from freetickets.errors import DamagedFileError
-from freetickets.evaluation import Predictions, Request, evaluate_run
+from freetickets.evaluation import Predictions, Request, evaluate_run, results
 from freetickets.evaluation.results import (
     CorruptionSet,
     Evaluation,
@@ -22,6 +22,7 @@ from freetickets.evaluation.results import (
 )
 from freetickets.reading import read_json
 from freetickets.storage import write_json
+from freetickets.tasks import Score
 
 RECORDS = sorted(Path(__file__).parents[2].glob("results/*/results/*/*.json"))
 SCORES = {"accuracy": 0.9, "nll": 0.3, "ece": 0.05}
@@ -75,6 +76,19 @@ def test_what_is_written_is_read_and_each_number_has_a_name(metrics_json: Path) 
 )  # fmt: skip
 def test_what_was_not_measured_is_none(column: str) -> None:
     assert Evaluation("toy", 9, (SCORES,), SCORES, SCORES).value(column) is None
+
+
+def test_what_was_evaluated_before_a_score_was_added_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old = scored_on(toy=shift("all19")).as_dict()
+    more = (*results.MAIN_SCORES, Score("brier", "Brier", function=ft.metrics.brier))
+    monkeypatch.setattr(results, "MAIN_SCORES", more)
+    found = Evaluation.of(old)
+    assert (found.value("brier"), found.value("c_brier"), found.value("nll")) == (None, None, 0.3)
+    assert np.isnan([found.ensemble["brier"], found.members[0]["brier"]]).all()
+    new = Evaluation.of({**old, "ensemble": {**SCORES, "brier": 0.2}})
+    assert new.value("brier") == 0.2
 
 
 def test_nulls_of_records_are_no_numbers() -> None:

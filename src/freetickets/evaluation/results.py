@@ -54,8 +54,9 @@ def _within_limits(found: Mapping[str, float], scores: Iterable[Score]) -> None:
 
 def _of_classes(found: Mapping[str, float]) -> Mapping[str, float]:
     # What was measured before a score was added has not got it.
-    _within_limits(found, [s for s in MAIN_SCORES if s.key in found or s.key in _ALWAYS])
-    return found
+    later = {score.key: math.nan for score in MAIN_SCORES if score.key not in _ALWAYS}
+    _within_limits(later | dict(found), MAIN_SCORES)
+    return later | dict(found)
 
 
 _ALWAYS = ("accuracy", "nll", "ece")  # every version has measured these
@@ -353,6 +354,10 @@ class Evaluation:
     task: TaskFacts = field(default_factory=lambda: TaskFacts.of(CLASSIFICATION))
 
     def __post_init__(self) -> None:
+        if self.task.name == task_name(CLASSIFICATION):
+            object.__setattr__(self, "members", tuple(map(_of_classes, self.members)))
+            object.__setattr__(self, "member_mean", _of_classes(self.member_mean))
+            object.__setattr__(self, "ensemble", _of_classes(self.ensemble))
         for found in (*self.members, self.member_mean, self.ensemble):
             _within_limits(found, self.task.scores)
 
