@@ -55,8 +55,7 @@ def run(parsed: argparse.Namespace) -> None:
     elif found:
         print_differences(reference.name, found)
     elif not comparable:
-        print(
-            f"no differences to show: they are computed for classes, not for {runs[0].results.task.name}"
-        )
+        task = reference.results.task.name
+        print(f"no differences to show: they are computed for classes, not for {task}")
     elif len(runs) > 1:
         print("no differences to show: run evaluate for each run first, to save its predictions")

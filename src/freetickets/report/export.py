@@ -60,7 +60,8 @@ def as_csv(table: Table) -> str:
     """The table as CSV, its numbers unrounded; what was not measured is empty.
 
     Example:
-        >>> print(as_csv(Table(["run", "accuracy"], [[TableCell("a"), TableCell("50.0%", 0.501)]])), end="")
+        >>> row = [TableCell("a"), TableCell("50.0%", 0.501)]
+        >>> print(as_csv(Table(["run", "accuracy"], [row])), end="")
         run,accuracy
         a,0.501
     """

@@ -110,14 +110,14 @@ def comparison_page(runs: Sequence[RunSummary], reference: str | None = None) ->
         MissingExtraError: Figures can't be drawn, for matplotlib is not installed.
     """
     comparison = Comparison.of(runs, reference)
-    first = runs[0]
+    first = runs[0].results
     count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
     models = ", ".join(dict.fromkeys(run.config.model for run in runs))
-    lead = f"{models}, scored on {first.results.samples:,} test samples."
+    lead = f"{models}, scored on {first.samples:,} test samples."
     if not comparison.has_classes:
         lead += (
-            f" The task, {first.results.task.name}, has no classes: confidence, diversity, corruptions, "
+            f" The task, {first.task.name}, has no classes: confidence, diversity, corruptions, "
             "unknown samples and attacks, which are scored by classes, are left out."
         )
     lead = f"{lead} Made by FreeTickets {__version__}."
-    return Page(f"{first.results.dataset}: {count}", lead, make_all(comparison))
+    return Page(f"{first.dataset}: {count}", lead, make_all(comparison))

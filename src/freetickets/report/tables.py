@@ -40,8 +40,8 @@ class RunRow:
         sparsity: Of each member (S).
         corruptions: The set of corruptions that columns with c_ are means over; None without.
         numbers: What columns show, by key: scores of the ensemble, the mean of its members'
-            ("member_accuracy"), those on corrupted samples ("c_nll") and on ImageNet-A among its 200
-            classes ("a_ece"), and costs: FLOPs as multiples of one dense network's, seconds in
+            ("member_accuracy"), those on corrupted samples ("c_nll") and on ImageNet-A among its
+            200 classes ("a_ece"), and costs: FLOPs as multiples of one dense network's, seconds in
             training steps, megabytes of all members on disk.
     """
 
@@ -121,7 +121,7 @@ def main_columns(scores: Sequence[Score]) -> list[TableColumn]:
 
 def more_columns(scores: Sequence[Score]) -> list[TableColumn]:
     """What the paper's table does not have; of the members' scores the first is a main one."""
-    members = []
+    members: list[TableColumn] = []
     for column, score in zip(columns_of_kind("member", scores), scores, strict=True):
         short = None if members else f"member\n{score.short}"
         members.append(_column(column, score.short, KINDS["member"][1], short, 2))

@@ -76,8 +76,8 @@ def _panel(marks: Sequence[_Mark], score: Score, runs: int) -> str:
             at: dict[str, Any] = {"color": mark.shade}
             # Of a single network the two are one, and the diamond covers the rest.
             axes.plot([mark.cost] * 2, [mark.mean, mark.ensemble], linewidth=1.2, **at)
-            hollow = {"markersize": 5, "markerfacecolor": colour("page")}
-            axes.plot(mark.cost, mark.mean, "o", **hollow, **at)
+            hollow = at | {"markersize": 5, "markerfacecolor": colour("page")}
+            axes.plot(mark.cost, mark.mean, "o", **hollow)
             axes.plot(mark.cost, mark.ensemble, "D", markersize=6, **at)
         right = 1.12 * max([1.0, *(mark.cost for mark in marks)])
         axes.set_xlim(0, right)

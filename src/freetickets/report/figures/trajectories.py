@@ -31,15 +31,12 @@ def trajectories(runs: Mapping[str, Sequence[Path2D]]) -> list[str]:
     Args:
         runs: Of each run, the paths of its members.
     """
-    return [
-        draw(
-            "trajectories",
-            f"Paths of {len(paths)} members of {name} in the plane of their predictions",
-            3.7,
-            lambda figure, name=name, paths=paths: _paint(figure, name, paths),
-        )
-        for name, paths in runs.items()
-    ]
+
+    def panel(name: str, paths: Sequence[Path2D]) -> str:
+        what = f"Paths of {len(paths)} members of {name} in the plane of their predictions"
+        return draw("trajectories", what, 3.7, lambda figure: _paint(figure, name, paths))
+
+    return [panel(name, paths) for name, paths in runs.items()]
 
 
 def _paint(figure: Figure, name: str, paths: Sequence[Path2D]) -> None:

@@ -18,17 +18,17 @@ from ..tables import main_columns, main_table, make_rows, more_columns
 
 def main_section(comparison: Comparison) -> Iterator[Section]:
     """The main table, in the paper's form."""
-    runs = comparison.runs
+    runs, first = comparison.runs, comparison.runs[0].results
     caption = (
-        f"Scores of the ensembles on the {runs[0].results.samples:,} test samples of {runs[0].results.dataset}. "
-        f"{_scores_text(runs[0].results.task)}↑ higher is better, ↓ lower is. "
+        f"Scores of the ensembles on the {first.samples:,} test samples of {first.dataset}. "
+        f"{_scores_text(first.task)}↑ higher is better, ↓ lower is. "
         f"{_corruption_text(runs)}{_natural_text(runs)}{flops_text(runs)} Test FLOPs are "
         "those of one prediction by all members. Runs are trainings as the paper counts them: "
         "one-pass methods need one. Seconds are those in training steps. Of several one-pass "
         "methods the best is in bold, of several multi-pass methods in bold and blue; the single "
         "dense model and the dense ensemble are what they are measured against."
     )
-    table = main_table(make_rows(runs), main_columns(runs[0].results.task.scores))
+    table = main_table(make_rows(runs), main_columns(first.task.scores))
     yield Section("Comparison", caption, table, "main")
 
 
