@@ -67,7 +67,7 @@ def test_the_scores_of_old_predictions_are_what_they_were(cli: Cli, golden: Path
 
 def test_an_old_run_is_reported(cli: Cli, golden: Path, tmp_path: Path) -> None:
     run = read_run(golden / "run")
-    assert (run.config.method, len(run.members), len(run.log)) == ("edst", 2, 8)
+    assert (run.config.method, len(run.results.members), len(run.log)) == ("edst", 2, 8)
     assert set(run.results.shift) == {"data-c"}
     assert set(run.results.attacks) == {"fgsm"}
     assert len(read_trajectory(golden / "run")) > 2

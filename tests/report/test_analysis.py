@@ -5,7 +5,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from freetickets import metrics
-from freetickets.report import analyse, differences, intervals, read_run
+from freetickets.metrics.score import MAIN_SCORES
+from freetickets.report import analyse, differences, read_run
 from freetickets.report.analysis import class_names
 
 from .fake_runs import FAKES, write_fake
@@ -32,26 +33,26 @@ def test_a_single_network_has_no_sizes_and_no_disagreement(full_runs):
 
 
 def test_all_of_it_agrees_with_the_saved_scores(run, analysis):
-    assert analysis.reliability.ece == pytest.approx(run.ensemble["ece"])
+    assert analysis.reliability.ece == pytest.approx(run.results.ensemble["ece"])
     assert analysis.risk.area == pytest.approx(run.results.more["aurc"])
-    assert analysis.sizes.ensemble_accuracy[-1] == run.ensemble["accuracy"]
-    assert analysis.sizes.ensemble_nll[-1] == pytest.approx(run.ensemble["nll"])
-    assert analysis.sizes.member_accuracy[-1] == pytest.approx(run.member_mean["accuracy"])
+    assert analysis.sizes.accuracy[-1] == run.results.ensemble["accuracy"]
+    assert analysis.sizes.nll[-1] == pytest.approx(run.results.ensemble["nll"])
+    assert analysis.sizes.member_accuracy[-1] == pytest.approx(run.results.member_mean["accuracy"])
     assert analysis.sizes.kl[-1] == pytest.approx(run.results.diversity.kl)
     for name, found in analysis.unfamiliar.items():
         assert found.auroc == pytest.approx(run.results.ood[name].scores["max_probability"].auroc)
 
 
 def test_the_first_size_is_the_first_member_alone(run, analysis):
-    assert analysis.sizes.ensemble_accuracy[0] == run.members[0]["accuracy"]
-    assert analysis.sizes.ensemble_nll[0] == pytest.approx(run.members[0]["nll"])
+    assert analysis.sizes.accuracy[0] == run.results.members[0]["accuracy"]
+    assert analysis.sizes.nll[0] == pytest.approx(run.results.members[0]["nll"])
     assert np.isnan(analysis.sizes.kl[0])
 
 
 def test_the_second_size_is_the_first_two_members(run, analysis):
     members = run.load_predictions().members()[:2]
     labels = run.load_predictions().labels
-    assert analysis.sizes.ensemble_accuracy[1] == metrics.accuracy(members, labels)
+    assert analysis.sizes.accuracy[1] == metrics.accuracy(members, labels)
     assert analysis.sizes.kl[1] == pytest.approx(metrics.kl(members))
 
 
@@ -88,11 +89,14 @@ def test_classes_have_the_names_of_the_data_set(run, runs):
 
 
 def test_intervals_hold_the_score(run, analysis):
-    found = intervals(analysis.ensemble, analysis.labels)
+    found = {
+        score.key: metrics.bootstrap(score, analysis.ensemble, analysis.labels)
+        for score in MAIN_SCORES
+    }
     for name, interval in found.items():
-        assert interval.value == pytest.approx(run.ensemble[name])
+        assert interval.value == pytest.approx(run.results.ensemble[name])
         assert interval.low < interval.high
-    assert found["accuracy"].low < run.ensemble["accuracy"] < found["accuracy"].high
+    assert found["accuracy"].low < run.results.ensemble["accuracy"] < found["accuracy"].high
 
 
 def test_differences_change_sign_with_their_sides(full_runs, analysis):

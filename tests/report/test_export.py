@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetickets.report import (
-    Cell,
     Details,
     Folded,
     Page,
     Section,
     Table,
+    TableCell,
     as_csv,
     as_latex,
     as_markdown,
@@ -23,8 +23,18 @@ from freetickets.report import (
 TABLE = Table(
     ["run", "Acc ↑", "NLL ↓", "Acc ↑"],
     [
-        [Cell("a_b"), Cell("50.0%", 0.501, "best"), Cell("–"), Cell("1%", 0.01)],
-        [Cell("c&d"), Cell("60.0%", 0.6, "second"), Cell("0.2", 0.2), Cell("2%", 0.02)],
+        [
+            TableCell("a_b"),
+            TableCell("50.0%", 0.501, "best"),
+            TableCell("–"),
+            TableCell("1%", 0.01),
+        ],
+        [
+            TableCell("c&d"),
+            TableCell("60.0%", 0.6, "second"),
+            TableCell("0.2", 0.2),
+            TableCell("2%", 0.02),
+        ],
     ],
     [("", 1), ("ensemble", 2), ("member", 1)],
     [("one-pass", 1), ("multi-pass", 1)],
@@ -44,26 +54,26 @@ def test_csv_holds_the_numbers_unrounded_and_tells_equal_titles_apart():
 
 
 def test_a_name_is_no_formula_in_a_spreadsheet():
-    assert rows_of(as_csv(Table(["run"], [[Cell("=1+1")]]))) == [{"run": "'=1+1"}]
+    assert rows_of(as_csv(Table(["run"], [[TableCell("=1+1")]]))) == [{"run": "'=1+1"}]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1))
 def test_any_name_comes_back_from_csv(name):
-    (row,) = rows_of(as_csv(Table(["run", "x"], [[Cell(name), Cell("1", 1.5)]])))
+    (row,) = rows_of(as_csv(Table(["run", "x"], [[TableCell(name), TableCell("1", 1.5)]])))
     assert row["run"] in (name, f"'{name}", "" if name == "–" else name)
     assert row["x"] == "1.5"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"])))
 def test_no_name_breaks_a_markdown_row(name):
-    text = as_markdown(Table(["run", "x"], [[Cell(name), Cell("1", 1.5)]]))
+    text = as_markdown(Table(["run", "x"], [[TableCell(name), TableCell("1", 1.5)]]))
     line = text.splitlines()[2]
     assert line.replace("\\\\", "").replace("\\|", "").count("|") == 3
 
 
 @given(st.text(st.characters(codec="ascii", exclude_categories=["Cc"])))
 def test_no_name_is_a_command_in_latex(name):
-    line = as_latex(Table(["run", "x"], [[Cell(name), Cell("1", 1.5)]])).splitlines()[5]
+    line = as_latex(Table(["run", "x"], [[TableCell(name), TableCell("1", 1.5)]])).splitlines()[5]
     plain = line.removesuffix(r" \\").replace(r"\&", "").replace(r"\%", "")
     assert plain.count("&") == 1
     assert "%" not in plain
@@ -107,7 +117,7 @@ def test_every_table_of_a_page_becomes_three_files(tmp_path):
 
 
 def test_no_name_is_taken_for_an_option_of_the_row_before():
-    text = as_latex(Table(["ε"], [[Cell("a")], [Cell("[red]")], [Cell("*")]]))
+    text = as_latex(Table(["ε"], [[TableCell("a")], [TableCell("[red]")], [TableCell("*")]]))
     assert r"$\varepsilon$ \\" in text
     for before, line in itertools.pairwise(text.splitlines()):
         assert not (before.endswith(r"\\") and line[0] in "[*")

@@ -11,28 +11,34 @@ import numpy as np
 import pytest
 
 from freetickets.report.colours import PALETTE
-from freetickets.report.figures import (
-    AttackBar,
+from freetickets.report.figures.breakdowns import (
     ClassScores,
-    SizeCurve,
-    SparsityCurve,
-    attack_bars,
     class_breakdown,
-    corruption_heatmap,
-    disagreement_heatmaps,
     feature_curves,
     layer_densities,
+)
+from freetickets.report.figures.curves import (
+    EnsembleCurve,
+    severity_curves,
+    size_curves,
+    sparsity_curves,
+)
+from freetickets.report.figures.heatmaps import (
+    corruption_heatmaps,
+    disagreement_heatmaps,
+    transfer_heatmaps,
+)
+from freetickets.report.figures.strips import attack_bars
+from freetickets.report.figures.trajectories import trajectories
+from freetickets.report.figures.uncertainty import (
     novelty_histograms,
     reliability_diagrams,
     risk_curves,
     roc_curves,
-    severity_curves,
-    size_curves,
-    sparsity_curves,
-    trajectories,
-    transfer_heatmaps,
 )
+from freetickets.tasks import CLASSIFICATION
 
+ACCURACY, NLL, _ = CLASSIFICATION.scores
 SVG = "{http://www.w3.org/2000/svg}"
 NAN = math.nan
 
@@ -64,6 +70,10 @@ def reliability(accuracy):
         accuracy=np.asarray(accuracy),
         ece=0.0312,
     )
+
+
+def attack(clean, low, mean, high):
+    return SimpleNamespace(clean=clean, min=low, mean=mean, max=high)
 
 
 def roc(points=1000, power=0.2):
@@ -114,7 +124,9 @@ def all_panels(names, members=3, classes=10, layers=20, types=3, fill=None, only
         "disagreement": lambda: disagreement_heatmaps(
             {name: values(members, members) for name in names}
         ),
-        "transfer": lambda: transfer_heatmaps({name: values(members, members) for name in names}),
+        "transfer": lambda: transfer_heatmaps(
+            {name: values(members, members) for name in names}, "FGSM"
+        ),
         "classes": lambda: class_breakdown(
             labels, {name: ClassScores(values(classes), values(classes)) for name in names}
         ),
@@ -122,21 +134,21 @@ def all_panels(names, members=3, classes=10, layers=20, types=3, fill=None, only
         "novelty": lambda: novelty_histograms(
             {"svhn": {name: (values(99), values(50)) for name in names}}
         ),
-        "corruptions": lambda: [
-            panel
-            for name in names
-            for panel in corruption_heatmap(name, kinds, severities, values(types, 5))
-        ],
+        "corruptions": lambda: corruption_heatmaps(
+            {name: (kinds, severities, values(types, 5)) for name in names}, ACCURACY
+        ),
         "severity": lambda: severity_curves(severities, {name: scores() for name in names}),
-        "attacks": lambda: attack_bars({name: AttackBar(*values(4).tolist()) for name in names}),
+        "attacks": lambda: attack_bars(
+            {name: attack(*values(4).tolist()) for name in names}, "FGSM"
+        ),
         "features": lambda: feature_curves({name: by_layer() for name in names}),
         "densities": lambda: layer_densities({name: by_layer() for name in names}),
         "trajectories": lambda: trajectories(dict.fromkeys(names, paths)),
         "size": lambda: size_curves(
-            {name: SizeCurve(sizes, *(values(members) for _ in range(4))) for name in names}
+            {name: EnsembleCurve(sizes, *(values(members) for _ in range(4))) for name in names}
         ),
         "sparsity": lambda: sparsity_curves(
-            {name: SparsityCurve([0.5, 0.8], values(2), values(2), values(2)) for name in names}
+            {name: EnsembleCurve([0.5, 0.8], values(2), values(2), kl=values(2)) for name in names}
         ),
         "risk": lambda: risk_curves({name: risk() for name in names}),
     }
@@ -210,7 +222,7 @@ def test_long_names_that_end_differently_are_told_apart():
 
 
 def test_a_run_keeps_its_colour_where_others_are_missing():
-    (panel,) = attack_bars({"b": AttackBar(0.9, 0.3, 0.4, 0.5)}, runs=["a", "b"])
+    (panel,) = attack_bars({"b": attack(0.9, 0.3, 0.4, 0.5)}, what="FGSM", runs=["a", "b"])
     assert "var(--vermillion," in panel
     assert "var(--blue," not in panel
 
@@ -273,13 +285,13 @@ def test_cells_of_unknown_value_stay_empty():
 
 
 def test_two_runs_of_few_members_share_a_panel_and_of_many_do_not():
-    assert len(transfer_heatmaps({name: np.eye(5) for name in "abc"})) == 2
-    assert len(transfer_heatmaps({name: np.eye(6) for name in "abc"})) == 3
+    assert len(transfer_heatmaps({name: np.eye(5) for name in "abc"}, "FGSM")) == 2
+    assert len(transfer_heatmaps({name: np.eye(6) for name in "abc"}, "FGSM")) == 3
 
 
 def test_a_single_member_disagrees_with_nobody():
     assert disagreement_heatmaps({"dense": np.zeros((1, 1))}) == []
-    assert len(transfer_heatmaps({"dense": np.full((1, 1), 0.25)})) == 1
+    assert len(transfer_heatmaps({"dense": np.full((1, 1), 0.25)}, "FGSM")) == 1
 
 
 def test_10_classes_are_all_shown_with_a_dot_a_run():
@@ -321,23 +333,24 @@ def test_roc_curves_state_the_given_areas_and_are_thinned():
 
 def test_novelty_is_drawn_for_each_set_and_run():
     scores = {"a": ([0.1, 0.2], [0.8, 0.9]), "b": ([0.1], [NAN])}
-    panels = novelty_histograms({"svhn": scores, "noise": scores}, "entropy")
+    panels = novelty_histograms({"svhn": scores, "noise": scores})
     assert len(panels) == 2
     for panel, name in zip(panels, ("svhn", "noise"), strict=True):
-        assert {name, "a", "b", "entropy (higher is more unknown)"} <= set(texts(panel))
+        assert {name, "a", "b", "novelty (higher is more unknown)"} <= set(texts(panel))
 
 
 def test_the_corruption_map_shows_types_severities_and_scores():
     values = np.array([[0.9, 0.8], [0.7, 0.625]])
-    (panel,) = corruption_heatmap("a", ["gaussian_noise", "fog"], [1, 2], values)
+    (panel,) = corruption_heatmaps({"a": (["gaussian_noise", "fog"], [1, 2], values)}, ACCURACY)
     assert {"gaussian noise", "fog", "1", "2", "90.0", "80.0", "70.0", "62.5"} <= set(texts(panel))
-    (panel,) = corruption_heatmap("a", ["fog"], [1, 2], [[0.25, 12.34]], "nll")
+    (panel,) = corruption_heatmaps({"a": (["fog"], [1, 2], [[0.25, 12.34]])}, NLL)
     assert {"0.250", "12.3"} <= set(texts(panel))
 
 
-def test_corruption_maps_can_share_a_scale():
-    (panel,) = corruption_heatmap("a", ["fog"], [1], [[0.5]], scale=(0.0, 1.0))
-    assert opacities(panel) == [pytest.approx(0.04 + 0.46 / 2)]
+def test_corruption_maps_share_a_scale():
+    maps = {name: (["fog"], [1], [[value]]) for name, value in zip("abc", (0, 0.5, 1), strict=True)}
+    found = [opacities(panel) for panel in corruption_heatmaps(maps, ACCURACY)]
+    assert found == [[0.04], [pytest.approx(0.04 + 0.46 / 2)], [0.5]]
 
 
 def test_severity_curves_have_a_panel_a_score_and_a_mark_a_severity():
@@ -350,7 +363,7 @@ def test_severity_curves_have_a_panel_a_score_and_a_mark_a_severity():
 
 def test_attack_bars_state_the_given_accuracies():
     (panel,) = attack_bars(
-        {"a": AttackBar(0.95, 0.301, 0.35, 0.4), "b": AttackBar(0.9, NAN, NAN, NAN)}, "FGSM"
+        {"a": attack(0.95, 0.301, 0.35, 0.4), "b": attack(0.9, NAN, NAN, NAN)}, "FGSM"
     )
     assert "a  95.0% → 35.0% (30.1–40.0)" in texts(panel)
     assert "b  90.0% → ?% (?–?)" in texts(panel)
@@ -395,20 +408,22 @@ def test_short_paths_can_be_drawn(checkpoints):
 
 
 def test_size_curves_have_a_mark_a_size_and_leave_out_an_absent_divergence():
-    curve = SizeCurve([1, 2, 3], [0.7, 0.8, 0.9], [0.7, 0.7, 0.7], [0.5, 0.4, 0.3], [NAN, 0.1, 0.2])
+    curve = EnsembleCurve(
+        [1, 2, 3], [0.7, 0.8, 0.9], [0.7, 0.7, 0.7], [0.5, 0.4, 0.3], [NAN, 0.1, 0.2]
+    )
     accuracy, nll = size_curves({"a": curve})
     # Three of the ensemble, two divergences, and one in the legend; members are hollow.
     assert marks(accuracy, "blue") == 3 + 2 + 1
     assert marks(accuracy, "page") == 3
     assert "KL" in texts(accuracy)
     assert marks(nll, "blue") == 3 + 1
-    without = SizeCurve([1], [0.7], [0.7], [0.5])
+    without = EnsembleCurve([1], [0.7], [0.7], [0.5])
     assert "KL" not in texts(size_curves({"a": without})[0])
 
 
 def test_sparsity_curves_run_from_left_to_right_whatever_the_order():
     sorted_, shuffled = (
-        SparsityCurve(np.array([0.5, 0.8, 0.9])[order], np.array([0.9, 0.8, 0.7])[order],
+        EnsembleCurve(np.array([0.5, 0.8, 0.9])[order], np.array([0.9, 0.8, 0.7])[order],
                       np.array([0.8, 0.7, 0.6])[order])
         for order in ([0, 1, 2], [2, 0, 1])
     )  # fmt: skip

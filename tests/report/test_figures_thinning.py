@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetickets.report.figures.thinning import thin
+from freetickets.report.figures.axes import thin
 
 
 def furthest(x, y, thin_x, thin_y):

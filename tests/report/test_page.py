@@ -6,18 +6,18 @@ from html.parser import HTMLParser
 import pytest
 
 from freetickets.report import (
-    Cell,
     Comparison,
     Details,
     Folded,
     Page,
     Section,
     Table,
+    TableCell,
     comparison_page,
     read_run,
     read_runs,
 )
-from freetickets.report.sections.training import phases_section
+from freetickets.report.sections import make
 
 from .conftest import scores
 
@@ -149,7 +149,7 @@ def test_the_settings_are_on_the_page_closed(html):
 def test_the_unit_of_cost_is_named_only_where_it_is_one(runs, write_run):
     other = read_run(write_run("longer", ledger={"dense_epochs": 9.0, "dense_flops": 1800.0}))
     alike, mixed = (
-        phases_section(Comparison.of(compared))[0].html() for compared in (runs, [*runs, other])
+        make(Comparison.of(compared), "phases").html() for compared in (runs, [*runs, other])
     )
     assert "one dense training of mlp-30 for 5 epochs" in alike
     assert "for 5 epochs" not in mixed
@@ -203,7 +203,9 @@ def test_one_run_makes_a_page(runs):
 
 
 def test_a_page_can_be_made_of_any_sections():
-    table = Table(["name", "size"], [[Cell("a & b"), Cell("1", 1.0)]], [("", 1), ("of it", 1)])
+    table = Table(
+        ["name", "size"], [[TableCell("a & b"), TableCell("1", 1.0)]], [("", 1), ("of it", 1)]
+    )
     sections = [Section("One", "How.", table), Section("Two", "Why.", Details([("x", "<y>")]))]
     outline = Outline(Page("Mine", "All of it.", sections).html())
     assert outline.texts["td"] == ["a & b", "1"]
@@ -213,7 +215,7 @@ def test_a_page_can_be_made_of_any_sections():
 
 
 def test_a_long_table_is_folded():
-    table = Table(["name"], [[Cell("<a>")]])
+    table = Table(["name"], [[TableCell("<a>")]])
     outline = Outline(Page("P", "L", [Section("S", "C", Folded("1 row", table), "s")]).html())
     assert outline.texts["summary"] == ["1 row"]
     assert outline.texts["td"] == ["<a>"]

@@ -16,9 +16,9 @@ from .conftest import log_rows
 def test_a_run_is_read_back_as_it_was_written(write_run):
     run = read_run(write_run("mine"))
     assert (run.name, run.description) == ("mine", "edst (M=2, S=0.8)")
-    assert (run.dataset, run.samples) == ("tiny", 1234)
-    assert [member["accuracy"] for member in run.members] == [0.7, 0.8]
-    assert run.ensemble["nll"] == 0.45
+    assert (run.results.dataset, run.results.samples) == ("tiny", 1234)
+    assert [member["accuracy"] for member in run.results.members] == [0.7, 0.8]
+    assert run.results.ensemble["nll"] == 0.45
     assert run.ledger.relative_flops == pytest.approx(0.4)
     assert run.ledger.seconds == 12.0
     assert [row.epoch for row in run.log] == [1, 2, 3, 4]

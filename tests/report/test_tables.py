@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from freetickets.evaluation.results import choose_corruptions
 from freetickets.report import (
     columns_of,
     main_columns,
@@ -14,15 +15,18 @@ from freetickets.report import (
     more_columns,
     read_run,
 )
-from freetickets.report.tables import choose_corruptions
 from freetickets.tasks import CLASSIFICATION
 
 COLUMNS = main_columns(CLASSIFICATION.scores)
 MORE_COLUMNS = more_columns(CLASSIFICATION.scores)
 
 
-def with_scores(row, **scores):
-    return replace(row, scores={**row.scores, **scores})
+def with_numbers(row, **numbers):
+    return replace(row, numbers={**row.numbers, **numbers})
+
+
+def chosen(runs):
+    return choose_corruptions(run.results for run in runs)
 
 
 @pytest.fixture
@@ -69,7 +73,7 @@ def test_a_row_has_the_numbers_of_its_run(rows):
 
 def test_every_column_shows_a_number_of_the_row(rows):
     shown = columns_of(rows, [*COLUMNS, *MORE_COLUMNS])
-    assert [each.text(rows[0]) for each in shown] == [
+    assert [each.cell(rows[0]).text for each in shown] == [
         *("85.00%", "0.4500", "0.0200", "0.400", "0.400", "1", "12"),
         *("75.00%", "0.5500", "0.0300", "0.0030", "2.50"),
     ]
@@ -101,28 +105,30 @@ def test_the_best_is_the_highest_accuracy_and_the_lowest_of_all_else(rows):
 
 
 def test_nothing_is_best_among_what_looks_alike(rows):
-    alike = [rows[0], with_scores(rows[0], accuracy=0.850001)]
+    alike = [rows[0], with_numbers(rows[0], accuracy=0.850001)]
     assert column("accuracy").best(alike) is None
     assert column("accuracy").best(rows[:1]) is None
 
 
 def test_what_is_not_finite_is_not_best(rows):
-    one, other = (with_scores(row, nll=nll) for row, nll in zip(rows, (math.nan, 2.0), strict=True))
+    one, other = (
+        with_numbers(row, nll=nll) for row, nll in zip(rows, (math.nan, 2.0), strict=True)
+    )
     assert column("nll").best([one, other]) == "2.0000"
-    assert column("nll").best([one, with_scores(other, nll=math.inf)]) is None
+    assert column("nll").best([one, with_numbers(other, nll=math.inf)]) is None
 
 
 def test_what_was_not_measured_is_not_best(rows):
-    three = [replace(rows[0], c_nll=nll) for nll in (None, 2.0, 3.0)]
+    three = [with_numbers(rows[0], c_nll=nll) for nll in (None, 2.0, 3.0)]
     assert column("c_nll").best(three) == "2.0000"
-    assert column("c_nll").text(three[0]) == "–"
+    assert column("c_nll").cell(three[0]).text == "–"
 
 
 def test_only_runs_of_one_kind_compete(rows):
-    one = with_scores(replace(rows[0], run="better"), accuracy=0.9)
-    dense = with_scores(rows[1], accuracy=0.99)
-    several = with_scores(replace(rows[0], kind="multi-pass"), accuracy=0.95)
-    other = with_scores(several, accuracy=0.96)
+    one = with_numbers(replace(rows[0], run="better"), accuracy=0.9)
+    dense = with_numbers(rows[1], accuracy=0.99)
+    several = with_numbers(replace(rows[0], kind="multi-pass"), accuracy=0.95)
+    other = with_numbers(several, accuracy=0.96)
     table = [rows[0], one, dense, several, other]
     marks = [mark_of(row, column("accuracy"), table) for row in table]
     assert marks == ["", "best", "", "", "second"]
@@ -149,20 +155,20 @@ def test_rows_are_grouped_as_the_paper_does(write_run, method, passes, members, 
 
 
 def test_corruptions_are_those_of_the_set_that_most_runs_have(full_runs):
-    assert choose_corruptions(full_runs).name == "all19"
+    assert chosen(full_runs).name == "all19"
     assert make_rows(full_runs)[0].corruptions == "all19"
     fewer = [_with_sets(run, ["common15"]) for run in full_runs[:3]]
-    assert choose_corruptions([*fewer, full_runs[3]]).name == "common15"
-    assert choose_corruptions(fewer[:1]).name == "common15"
-    assert choose_corruptions([_with_sets(run, []) for run in full_runs]) is None
+    assert chosen([*fewer, full_runs[3]]).name == "common15"
+    assert chosen(fewer[:1]).name == "common15"
+    assert chosen([_with_sets(run, []) for run in full_runs]) is None
 
 
 def test_corrupted_columns_hold_the_means(full_runs):
     edst = next(row for row in make_rows(full_runs) if row.run == "edst")
     shift = full_runs[3].results.shift["cifar10-c"]
-    assert edst.c_accuracy == pytest.approx(shift.accuracy.mean())
-    assert edst.c_nll == pytest.approx(shift.nll.mean())
-    assert edst.c_ece == pytest.approx(shift.ece.mean())
+    assert edst.numbers["c_accuracy"] == pytest.approx(shift.scores["accuracy"].mean())
+    assert edst.numbers["c_nll"] == pytest.approx(shift.scores["nll"].mean())
+    assert edst.numbers["c_ece"] == pytest.approx(shift.scores["ece"].mean())
 
 
 def test_a_table_has_a_cell_for_each_column_and_a_row_for_each_run(full_runs):
@@ -181,13 +187,13 @@ def _with_sets(run, names):
 def _with_types(run, count, severities=5):
     """The run as if it had been tested on other corruptions, in no set that has a name."""
     shift = run.results.shift["cifar10-c"]
-    cut = {key: getattr(shift, key)[:count, :severities] for key in ("accuracy", "nll", "ece")}
+    cut = {key: values[:count, :severities] for key, values in shift.scores.items()}
     given = replace(
         shift,
         types=shift.types[:count],
         severities=shift.severities[:severities],
         means={"given": shift.means["all19"]},
-        **cut,
+        scores=cut,
     )
     return replace(run, results=replace(run.results, shift={"cifar10-c": given}))
 
@@ -195,9 +201,9 @@ def _with_types(run, count, severities=5):
 def test_means_over_different_corruptions_are_in_no_column_together(full_runs):
     same = [_with_types(run, 3) for run in full_runs[:2]]
     rows = make_rows([*same, _with_types(full_runs[2], 4), _with_types(full_runs[3], 3, 2)])
-    measured = {row.run: row.c_accuracy is not None for row in rows}
+    measured = {row.run: row.numbers["c_accuracy"] is not None for row in rows}
     assert measured == {"dense": True, "dense-ensemble": True, "dst": False, "edst": False}
-    assert choose_corruptions(same).types == same[0].results.shift["cifar10-c"].types
+    assert chosen(same).types == same[0].results.shift["cifar10-c"].types
 
 
 def test_corruptions_are_those_of_the_runs_own_test_set(full_runs):
@@ -205,16 +211,16 @@ def test_corruptions_are_those_of_the_runs_own_test_set(full_runs):
     own = run.results.shift["cifar10-c"]
     other = replace(own, means={})
     both = replace(run, results=replace(run.results, shift={"c-c": other, "cifar10-c": own}))
-    assert make_rows([both])[0].c_accuracy == own.means["all19"].accuracy
+    assert make_rows([both])[0].numbers["c_accuracy"] == own.means["all19"]["accuracy"]
 
 
 def test_where_one_run_only_was_measured_none_is_the_best(full_runs):
     rows = [replace(row, kind="one-pass") for row in make_rows(full_runs)[:2]]
     accuracy = column("c_accuracy")
     assert sorted(mark_of(row, accuracy, rows) for row in rows) == ["", "best"]
-    pair = [rows[0], replace(rows[1], c_accuracy=None)]
+    pair = [rows[0], with_numbers(rows[1], c_accuracy=None)]
     assert [mark_of(row, accuracy, pair) for row in pair] == ["", ""]
 
 
 def test_a_score_that_is_no_number_is_a_dash(rows):
-    assert column("nll").text(with_scores(rows[0], nll=math.nan)) == "–"
+    assert column("nll").cell(with_numbers(rows[0], nll=math.nan)).text == "–"

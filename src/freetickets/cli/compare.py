@@ -28,9 +28,9 @@ def run(parsed: argparse.Namespace) -> None:
     reference = find_reference(runs, parsed.reference)
     rows = make_rows(runs)
     if not parsed.json:
-        print_comparison(rows, runs[0].task.scores)
+        print_comparison(rows, runs[0].results.task.scores)
     found = {}
-    comparable = reference.task.has_classes
+    comparable = reference.results.task.has_classes
     if comparable and reference.has_predictions and len(runs) > 1:
         base, labels = reference.load_ensemble(), reference.load_predictions().labels
         found = {
@@ -55,6 +55,7 @@ def run(parsed: argparse.Namespace) -> None:
     elif found:
         print_differences(reference.name, found)
     elif not comparable:
-        print(f"no differences to show: they are computed for classes, not for {runs[0].task.name}")
+        task = reference.results.task.name
+        print(f"no differences to show: they are computed for classes, not for {task}")
     elif len(runs) > 1:
         print("no differences to show: run evaluate for each run first, to save its predictions")

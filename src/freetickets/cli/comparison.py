@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..report import Column, Differences, Row
+    from ..report import Differences, RunRow, TableColumn
     from ..tasks import Score
 
 _WIDTH = 100
 _NAMES_WIDTH = 44  # at most, of the two columns that may wrap
 _STYLES = {"": "", "best": "bold", "second": "bold blue"}
-_FORMS = {"accuracy": "+.2%", "nll": "+.4f", "ece": "+.4f"}
 
 
-def print_comparison(rows: Sequence[Row], scores: Sequence[Score]) -> None:
+def print_comparison(rows: Sequence[RunRow], scores: Sequence[Score]) -> None:
     """Prints the main columns of the comparison, as many as leave room for the names."""
     from rich.text import Text
 
@@ -34,7 +33,7 @@ def print_comparison(rows: Sequence[Row], scores: Sequence[Score]) -> None:
     for column in _columns_within(console.width - min(names, _NAMES_WIDTH), rows, scores):
         table.add_column(column.short or "", justify="right", vertical="bottom", no_wrap=True)
         for row, line in zip(rows, lines, strict=True):
-            line.append(Text(column.text(row), style=_STYLES[mark_of(row, column, rows)]))
+            line.append(Text(column.cell(row).text, style=_STYLES[mark_of(row, column, rows)]))
     for before, row, line in zip([None, *rows], rows, lines, strict=False):
         if before is not None and before.kind != row.kind:
             table.add_section()
@@ -46,21 +45,20 @@ def print_differences(reference: str, differences: Mapping[str, Differences]) ->
     """Prints how each run differs from the reference, and how likely that is chance."""
     from rich.text import Text
 
-    from ..report.intervals import p_text
-    from ..report.parts import Cell
+    from ..metrics.score import MAIN_SCORES, p_text
+    from ..report import TableCell
 
     table = _table(f"differences from {reference}, and their two-sided p-values")
     table.add_column("run", vertical="bottom", overflow="fold")
-    titles = ("acc.", "p", "McNemar\np", "NLL", "p", "ECE", "p")
-    for title in titles:
+    titles = [title for score in MAIN_SCORES for title in (score.short, "p")]
+    for title in (*titles[:2], "McNemar\np", *titles[2:]):
         table.add_column(title, justify="right", vertical="bottom", no_wrap=True)
     for run, found in differences.items():
         cells = []
-        for key, score in found.scores.items():
-            cells += [Cell.of(score.value, _FORMS[key]).text, p_text(score.p)]
-            if key == "accuracy":
-                cells.append(p_text(found.mcnemar))
-        table.add_row(Text(run), *cells)
+        for score in MAIN_SCORES:
+            it = found.scores[score.key]
+            cells += [TableCell.of(it.value, f"+{score.form}").text, p_text(it.p)]
+        table.add_row(Text(run), *cells[:2], p_text(found.mcnemar), *cells[2:])
     _console().print(table)
 
 
@@ -81,7 +79,9 @@ def _table(title: str) -> Any:
     return Table(title=Text(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
 
 
-def _columns_within(width: int, rows: Sequence[Row], scores: Sequence[Score]) -> list[Column]:
+def _columns_within(
+    width: int, rows: Sequence[RunRow], scores: Sequence[Score]
+) -> list[TableColumn]:
     """The main columns as far as they fit; those that weigh least are the first to have room."""
     from ..report import columns_of, main_columns, more_columns
 
@@ -89,7 +89,7 @@ def _columns_within(width: int, rows: Sequence[Row], scores: Sequence[Score]) ->
     shown = [column for column in columns if column.short is not None]
     fitting = []
     for column in sorted(shown, key=lambda column: column.weight):
-        texts = [*(column.short or "").split("\n"), *(column.text(row) for row in rows)]
+        texts = [*(column.short or "").split("\n"), *(column.cell(row).text for row in rows)]
         width -= max(map(len, texts)) + 2
         if width < 0:
             break

@@ -55,7 +55,7 @@ def run(parsed: argparse.Namespace) -> None:
     find_reference(runs, parsed.reference)
     rows = make_rows(runs)
     if not parsed.json:
-        print_comparison(rows, runs[0].task.scores)
+        print_comparison(rows, runs[0].results.task.scores)
     page = comparison_page(runs, parsed.reference)
     tables = Path(parsed.tables or output.with_name(f"{output.stem}-tables"))
     write_atomic(output, page.html().encode())

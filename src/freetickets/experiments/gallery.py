@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ..errors import UnknownNameError
 from ..report.analysis import Analysis, analyse
 from ..report.colours import colour
+from ..report.comparison import Comparison, find_reference
 from ..report.parts import Figure, Section
 from ..report.run import RunSummary, check_predictions_alike, read_run
-from ..report.sections import diversity, main, members, robustness, training, uncertainty
-from ..report.sections.comparison import Comparison, find_reference
+from ..report.sections import make
 from .cell import Cell
 from .experiment import Experiment
 from .results import Results
 
 # Which parts of a report are figures; what is in the others stands in the table already.
-_MAKERS: dict[str, Callable[[Comparison], list[Section]]] = {
-    "cost": main.cost_section,
-    "members": members.members_section,
-    "ensemble-size": members.sizes_section,
-    "sparsity": members.sparsity_section,
-    "disagreement": diversity.heatmaps_section,
-    "classes": diversity.classes_section,
-    "features": diversity.features_section,
-    "trajectories": diversity.trajectories_section,
-    "reliability": uncertainty.reliability_section,
-    "risk-coverage": uncertainty.risk_section,
-    "roc": uncertainty.roc_section,
-    "novelty": uncertainty.histograms_section,
-    "severity": robustness.severity_section,
-    "corruption-types": robustness.types_section,
-    "attack-fgsm": robustness.attack_bars_section,
-    "transfer-fgsm": robustness.transfer_section,
-    "layers": training.layers_section,
-}
+_FIGURES = (
+    "cost",
+    "members",
+    "ensemble-size",
+    "sparsity",
+    "disagreement",
+    "classes",
+    "features",
+    "trajectories",
+    "reliability",
+    "risk-coverage",
+    "roc",
+    "novelty",
+    "severity",
+    "corruption-types",
+    "attack-fgsm",
+    "transfer-fgsm",
+    "layers",
+)
 
 # How the panels of a figure stand in its file.
 _ABREAST, _GAP = 2, 18
@@ -57,9 +57,9 @@ class Gallery:
     def __init__(self, results: Results, wanted: Collection[str] | None = None) -> None:
         self._results = results
         for key in wanted or ():
-            if key not in _MAKERS:
-                raise UnknownNameError("figure", key, _MAKERS)
-        self._wanted = _MAKERS if wanted is None else wanted
+            if key not in _FIGURES:
+                raise UnknownNameError("figure", key, _FIGURES)
+        self._wanted = _FIGURES if wanted is None else wanted
         self._runs: dict[Path, RunSummary] = {}
         self._analyses: dict[Path, Analysis | None] = {}
 
@@ -74,16 +74,15 @@ class Gallery:
             where = [dataset] if len(datasets) > 1 else []
             place = ", ".join([experiment.paper, *where])
             for key in experiment.figures:
-                for section in _MAKERS[key](comparison) if self._draws(key) else ():
-                    if section.key != key or not isinstance(section.body, Figure):
-                        continue
+                section = make(comparison, key) if self._draws(key) else None
+                if section is not None and isinstance(section.body, Figure):
                     figure = replace(section.body, name="-".join([experiment.name, *where, key]))
                     title = f"{section.title} ({place})"
                     found.append(replace(section, title=title, body=figure, key=""))
         return found
 
     def _draws(self, key: str) -> bool:
-        return key in _MAKERS and key in self._wanted
+        return key in _FIGURES and key in self._wanted
 
     def _compare(self, experiment: Experiment, dataset: str) -> Comparison | None:
         runs = []

@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from ..report.parts import ABSENT, Cell, Table
+from ..report.parts import ABSENT, Table, TableCell
 from .claims import Verdict
 from .evidence import marked
 from .experiment import Experiment, Row
@@ -26,7 +26,7 @@ def measured_table(experiment: Experiment, results: Results) -> Table:
     plain = ("tickets", "sparsity")
     rows = [
         [
-            Cell(_label(row)),
+            TableCell(_label(row)),
             _seeds_cell(results, row, experiment.columns),
             *(_cell(results, row, column, headings[column]) for column in experiment.columns),
         ]
@@ -92,14 +92,14 @@ def stands_table(experiments: Sequence[Experiment], results: Results) -> Table:
         count = len({record["cell"] for record in records})
         rows.append(
             [
-                Cell(dataset),
-                Cell(models[dataset]),
-                Cell(data, below=data.partition(": ")[2]),
-                Cell(model),
-                Cell(str(count), count),
-                Cell(str(len(records)), len(records)),
-                Cell.of(training, ".2f"),
-                Cell.of(evaluation, ".2f"),
+                TableCell(dataset),
+                TableCell(models[dataset]),
+                TableCell(data, below=data.partition(": ")[2]),
+                TableCell(model),
+                TableCell(str(count), count),
+                TableCell(str(len(records)), len(records)),
+                TableCell.of(training, ".2f"),
+                TableCell.of(evaluation, ".2f"),
             ]
         )
     header = ["paper's data", "paper's network", "data", "network", "cells", "runs"]
@@ -126,7 +126,10 @@ def verdict_table(verdicts: Iterable[tuple[Experiment, Verdict]]) -> Table:
         line = f"{experiment.paper}: {marked(verdict.outcome)}".replace(" ", _JOINED)
         lines.setdefault(verdict.statement, {}).setdefault(verdict.dataset, []).append(line)
     rows = [
-        [Cell(statement), *(Cell("\n".join(where.get(dataset, ()))) for dataset in datasets)]
+        [
+            TableCell(statement),
+            *(TableCell("\n".join(where.get(dataset, ()))) for dataset in datasets),
+        ]
         for statement, where in lines.items()
     ]
     return Table(["claim", *datasets], rows)
@@ -158,13 +161,13 @@ def _label(row: Row) -> str:
     return f"{label}{_JOINED}{STARRED}" if row.starred else label
 
 
-def _seeds_cell(results: Results, row: Row, columns: Sequence[str]) -> Cell:
+def _seeds_cell(results: Results, row: Row, columns: Sequence[str]) -> TableCell:
     """How many seeds each number of a row has at least: not all are measured of every run."""
     counts = [len(values) for column in columns if (values := results.values(row, column))]
-    return Cell(str(min(counts)), min(counts)) if counts else Cell(ABSENT)
+    return TableCell(str(min(counts)), min(counts)) if counts else TableCell(ABSENT)
 
 
-def _cell(results: Results, row: Row, column: str, heading: Heading) -> Cell:
+def _cell(results: Results, row: Row, column: str, heading: Heading) -> TableCell:
     values = results.values(row, column)
     text, value = ABSENT, None
     if values:
@@ -180,8 +183,8 @@ def _cell(results: Results, row: Row, column: str, heading: Heading) -> Cell:
         sign += UNDERIVABLE if column in row.underivable else ""
         theirs = f"[{heading.printed(printed)}{sign}]"
     else:
-        return Cell(text, value)
-    return Cell(f"{text} {theirs}", value, below=theirs)
+        return TableCell(text, value)
+    return TableCell(f"{text} {theirs}", value, below=theirs)
 
 
 def _is_count(column: str) -> bool:

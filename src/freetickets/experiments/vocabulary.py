@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# Numbers of a run: the fields of `freetickets.report.Row`.
+# Numbers of a run: the columns of `freetickets.report`.
 _RUN_COLUMNS = (
     "tickets",
     "sparsity",

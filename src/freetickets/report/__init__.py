@@ -1,17 +1,15 @@
 """Reports: finished runs side by side, as tables and as one self-contained HTML page."""
 
 from ..evaluation.results import Evaluation
-from .analysis import Analysis, analyse
-from .comparison import comparison_page
+from .analysis import Analysis, Differences, analyse, differences
+from .comparison import Comparison, find_reference
 from .export import as_csv, as_latex, as_markdown, write_tables
-from .intervals import Differences, differences, intervals
-from .page import Page
-from .parts import Cell, Details, Figure, Folded, Section, Table
+from .page import Page, comparison_page
+from .parts import Details, Figure, Folded, Section, Table, TableCell
 from .run import RunSummary, read_run, read_runs
-from .sections.comparison import Comparison, find_reference
 from .tables import (
-    Column,
-    Row,
+    RunRow,
+    TableColumn,
     columns_of,
     main_columns,
     main_table,
@@ -22,8 +20,6 @@ from .tables import (
 
 __all__ = [
     "Analysis",
-    "Cell",
-    "Column",
     "Comparison",
     "Details",
     "Differences",
@@ -31,10 +27,12 @@ __all__ = [
     "Figure",
     "Folded",
     "Page",
-    "Row",
+    "RunRow",
     "RunSummary",
     "Section",
     "Table",
+    "TableCell",
+    "TableColumn",
     "analyse",
     "as_csv",
     "as_latex",
@@ -43,7 +41,6 @@ __all__ = [
     "comparison_page",
     "differences",
     "find_reference",
-    "intervals",
     "main_columns",
     "main_table",
     "make_rows",

@@ -1,7 +1,9 @@
-"""What the saved predictions of a run say, as far as a report shows it."""
+"""What the saved predictions of runs say, and how sure a difference between two of them is."""
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,12 +14,19 @@ from .. import metrics
 from ..data import get_spec
 from ..errors import FreeTicketsError
 from ..evaluation import Predictions
+from ..metrics import Difference
+from ..metrics.score import MAIN_SCORES, Score
 from ..predictions import REMAKE
 from ..reading import damaged, printable
-from .figures import ClassScores, SizeCurve
+from .figures.breakdowns import ClassScores
+from .figures.curves import EnsembleCurve
 from .run import RunSummary
 
 Array = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+
+REPEATS: int = inspect.signature(metrics.bootstrap).parameters["repeats"].default
+LEVEL: float = inspect.signature(metrics.bootstrap).parameters["level"].default
 
 
 @dataclass(frozen=True)
@@ -46,18 +55,18 @@ class Analysis:
     """
 
     ensemble: Array
-    labels: npt.NDArray[np.int64]
+    labels: Labels
     reliability: metrics.Reliability
     risk: metrics.RiskCoverage
     classes: ClassScores
-    sizes: SizeCurve | None
+    sizes: EnsembleCurve | None
     inside: Array
     unfamiliar: Mapping[str, Unfamiliar]
 
 
 def analyse(run: RunSummary) -> Analysis | None:
     """Analyses the saved predictions of a run; None if it has none, or none of classes."""
-    if not (run.has_predictions and run.task.has_classes):
+    if not (run.has_predictions and run.results.task.has_classes):
         return None
     with damaged(run.predictions_path, REMAKE):
         predictions = run.load_predictions()
@@ -84,7 +93,7 @@ def class_names(run: RunSummary, count: int) -> list[str]:
     return list(map(printable, names if len(names) == count else range(count)))
 
 
-def _class_scores(members: Array, ensemble: Array, labels: npt.NDArray[np.int64]) -> ClassScores:
+def _class_scores(members: Array, ensemble: Array, labels: Labels) -> ClassScores:
     classes = ensemble.shape[-1]
     correct = ensemble[0].argmax(-1) == labels
     counts = np.bincount(labels, minlength=classes)
@@ -94,7 +103,7 @@ def _class_scores(members: Array, ensemble: Array, labels: npt.NDArray[np.int64]
     return ClassScores(accuracy, differing)
 
 
-def _size_curve(predictions: Predictions, members: Array) -> SizeCurve:
+def _size_curve(predictions: Predictions, members: Array) -> EnsembleCurve:
     """Scores of the first m members, for every m."""
     labels, combine = predictions.labels, predictions.info["combine"]
     kl = metrics.kl_matrix(members)
@@ -108,7 +117,7 @@ def _size_curve(predictions: Predictions, members: Array) -> SizeCurve:
         pairs = size * (size - 1)
         divergence.append(kl[:size, :size].sum() / pairs if pairs else np.nan)
     alone = [metrics.accuracy(member[None], labels) for member in members]
-    return SizeCurve(
+    return EnsembleCurve(
         sizes,
         np.array(accuracy),
         np.cumsum(alone) / sizes,
@@ -131,3 +140,38 @@ def _unfamiliar(run: RunSummary, name: str, inside: Array) -> Unfamiliar:
         inside = inside[: predictions.info.get("samples")]
         roc, area = metrics.roc_curve(inside, outside), metrics.auroc(inside, outside)
         return Unfamiliar(inside, outside, roc, area)
+
+
+@dataclass(frozen=True)
+class Differences:
+    """How the scores of one run differ from those of another on the same samples.
+
+    Attributes:
+        scores: By the name of the score: the difference, its interval, and its p-value.
+        mcnemar: The exact p-value of the difference in accuracy.
+    """
+
+    scores: dict[str, Difference]
+    mcnemar: float
+
+
+def differences(log_probs: Array, reference: Array, labels: Labels) -> Differences:
+    """What the scores of one ensemble (1, N, C) are above those of another.
+
+    Example:
+        >>> right, wrong = np.log([[[0.9, 0.1]] * 6]), np.log([[[0.1, 0.9]] * 6])
+        >>> found = differences(right, wrong, np.zeros(6, dtype=int))
+        >>> found.scores["accuracy"].value, found.mcnemar
+        (1.0, 0.03125)
+    """
+    return Differences(
+        {it.key: _difference(it, log_probs, reference, labels) for it in MAIN_SCORES},
+        metrics.mcnemar(log_probs, reference, labels),
+    )
+
+
+def _difference(score: Score, log_probs: Array, reference: Array, labels: Labels) -> Difference:
+    try:
+        return metrics.paired_difference(score, log_probs, reference, labels)
+    except FreeTicketsError:  # both are infinitely wrong: no number says by how much more
+        return Difference(math.nan, math.nan, math.nan, math.nan)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..storage import write_atomic
 from .page import Page
-from .parts import ABSENT, Cell, Folded, Table
+from .parts import ABSENT, Folded, Table, TableCell
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -60,7 +60,8 @@ def as_csv(table: Table) -> str:
     """The table as CSV, its numbers unrounded; what was not measured is empty.
 
     Example:
-        >>> print(as_csv(Table(["run", "accuracy"], [[Cell("a"), Cell("50.0%", 0.501)]])), end="")
+        >>> row = [TableCell("a"), TableCell("50.0%", 0.501)]
+        >>> print(as_csv(Table(["run", "accuracy"], [row])), end="")
         run,accuracy
         a,0.501
     """
@@ -80,7 +81,7 @@ def as_markdown(table: Table) -> str:
     r"""The table as Markdown; what is marked is bold.
 
     Example:
-        >>> table = Table(["run", "accuracy"], [[Cell("a|b"), Cell("50%", 0.5, "best")]])
+        >>> table = Table(["run", "accuracy"], [[TableCell("a|b"), TableCell("50%", 0.5, "best")]])
         >>> print(as_markdown(table), end="")
         | run | accuracy |
         |---|---:|
@@ -105,7 +106,7 @@ def as_latex(table: Table, caption: str = "") -> str:
     The best of one-pass methods is bold, that of multi-pass methods bold and blue.
 
     Example:
-        >>> table = Table(["run", "Acc ↑"], [[Cell("a_b"), Cell("50%", 0.5, "best")]])
+        >>> table = Table(["run", "Acc ↑"], [[TableCell("a_b"), TableCell("50%", 0.5, "best")]])
         >>> print(as_latex(table), end="")
         % needs \usepackage{booktabs,xcolor}
         \begin{tabular}{lr}
@@ -144,7 +145,7 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
-def _latex_cell(cell: Cell) -> str:
+def _latex_cell(cell: TableCell) -> str:
     text = latex(cell.text)
     if cell.mark == "best":
         return rf"\textbf{{{text}}}"
@@ -167,7 +168,7 @@ def _flat_header(table: Table) -> list[str]:
     ]
 
 
-def _plain(cell: Cell) -> str:
+def _plain(cell: TableCell) -> str:
     if cell.value is not None:
         return repr(cell.value)
     # A text that a spreadsheet would take for a formula is kept a text.
@@ -175,7 +176,7 @@ def _plain(cell: Cell) -> str:
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
-def _emphasised(row: Sequence[Cell]) -> list[str]:
+def _emphasised(row: Sequence[TableCell]) -> list[str]:
     return [f"**{_markdown(cell.text)}**" if cell.mark else _markdown(cell.text) for cell in row]
 
 

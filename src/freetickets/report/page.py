@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from html import escape
 from importlib import resources
 
+from .. import __version__
 from .colours import css_variables
+from .comparison import Comparison
 from .parts import Section
+from .run import RunSummary
+from .sections import make_all
 
 
 @dataclass(frozen=True)
@@ -92,3 +96,28 @@ def _policy(script: str) -> str:
 
 def _read(name: str) -> str:
     return (resources.files(__package__) / name).read_text(encoding="utf-8")
+
+
+def comparison_page(runs: Sequence[RunSummary], reference: str | None = None) -> Page:
+    """A page that shows runs side by side: what `freetickets report` writes.
+
+    Args:
+        runs: As `read_runs` returns them.
+        reference: The name or folder of the run that the others are compared with; by default the
+            first single dense model, or the first run.
+
+    Raises:
+        MissingExtraError: Figures can't be drawn, for matplotlib is not installed.
+    """
+    comparison = Comparison.of(runs, reference)
+    first = runs[0].results
+    count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
+    models = ", ".join(dict.fromkeys(run.config.model for run in runs))
+    lead = f"{models}, scored on {first.samples:,} test samples."
+    if not comparison.has_classes:
+        lead += (
+            f" The task, {first.task.name}, has no classes: confidence, diversity, corruptions, "
+            "unknown samples and attacks, which are scored by classes, are left out."
+        )
+    lead = f"{lead} Made by FreeTickets {__version__}."
+    return Page(f"{first.dataset}: {count}", lead, make_all(comparison))

@@ -5,10 +5,14 @@ Every part makes its own HTML; whatever text it is given, it escapes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal, Protocol
+
+from ..metrics.score import Column
+
+Mark = Literal["", "best", "second"]
 
 ABSENT = "–"  # what a table shows where nothing was measured
 _SENTENCE = 60  # signs: where rows have longer names, their column is wider
@@ -22,7 +26,7 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One entry of a table.
 
     Attributes:
@@ -34,15 +38,15 @@ class Cell:
 
     text: str
     value: float | None = None
-    mark: Literal["", "best", "second"] = ""
+    mark: Mark = ""
     below: str = ""
 
     @classmethod
-    def of(cls, value: float | None, form: str, mark: Literal["", "best", "second"] = "") -> Cell:
+    def of(cls, value: float | None, form: str, mark: Mark = "") -> TableCell:
         """A number in some format; a dash where there is none.
 
         Example:
-            >>> Cell.of(0.795, ".2%").text, Cell.of(None, ".2%").text
+            >>> TableCell.of(0.795, ".2%").text, TableCell.of(None, ".2%").text
             ('79.50%', '–')
         """
         if value is None or value != value:
@@ -58,9 +62,9 @@ class Cell:
         """The cell as HTML.
 
         Example:
-            >>> Cell("79.50%", 0.795, "best").html()
+            >>> TableCell("79.50%", 0.795, "best").html()
             '<td class="number" data-value="0.795"><strong>79.50%</strong></td>'
-            >>> Cell("79.5 [81.0]", below="[81.0]").html()
+            >>> TableCell("79.5 [81.0]", below="[81.0]").html()
             '<td>79.5<small>[81.0]</small></td>'
         """
         text = escape(self.text.removesuffix(self.below).rstrip()).replace("\n", "<br>")
@@ -75,6 +79,11 @@ class Cell:
         return f'<td class="number" data-value="{value}">{text}</td>'
 
 
+def score_cells(values: Mapping[str, float], scores: Sequence[Column]) -> list[TableCell]:
+    """The values of scores, each in its format."""
+    return [TableCell.of(values.get(score.key), score.form) for score in scores]
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows and columns; the first column names the rows, and stays in view.
@@ -87,7 +96,7 @@ class Table:
     """
 
     header: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[TableCell]]
     groups: Sequence[tuple[str, int]] = ()
     row_groups: Sequence[tuple[str, int]] = ()
 
@@ -114,7 +123,7 @@ class Table:
             f"<thead>\n{head}<tr>{titles}</tr>\n</thead>\n{bodies}\n</table></div>"
         )
 
-    def parts(self) -> list[tuple[str, Sequence[Sequence[Cell]]]]:
+    def parts(self) -> list[tuple[str, Sequence[Sequence[TableCell]]]]:
         """The rows, each group of them with its title."""
         parts, start = [], 0
         for title, count in self.row_groups or [("", len(self.rows))]:
@@ -127,7 +136,7 @@ class Table:
         cells = [row[column] for row in self.rows]
         return all(cell.value is not None or cell.is_absent for cell in cells)
 
-    def _body(self, title: str, rows: Sequence[Sequence[Cell]]) -> str:
+    def _body(self, title: str, rows: Sequence[Sequence[TableCell]]) -> str:
         lines = [f"<tr>{''.join(cell.html() for cell in row)}</tr>" for row in rows]
         if title:
             span = len(self.header) - 1

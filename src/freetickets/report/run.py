@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from ..config import Config, read_run_config
 from ..data.npz import read_arrays, read_headers
 from ..errors import FreeTicketsError
 from ..evaluation import Predictions, describe_run
-from ..evaluation.results import Evaluation, TaskFacts
+from ..evaluation.results import Evaluation
 from ..predictions import REMAKE, read_info
 from ..reading import Allow, damaged, printable, read, read_json
 from ..training.ledger import Ledger
@@ -33,14 +33,8 @@ class RunSummary:
         description: Its method and main options, in a few words.
         config: Its settings.
         ledger: What it cost.
-        dataset: The data set that it was tested on.
-        samples: How many samples that test had.
-        members: The scores of each member, by the keys of the task's scores.
-        member_mean: The mean of those.
-        ensemble: The scores of the members' joint prediction.
         log: What was measured during training, epoch by epoch.
-        task: What was learned.
-        results: What else was measured of it.
+        results: What was measured of it, on which data, and what was learned.
         predictions_path: Where its predictions of the test set are; there need not be any.
     """
 
@@ -49,13 +43,7 @@ class RunSummary:
     description: str
     config: Config
     ledger: Ledger
-    dataset: str
-    samples: int
-    members: tuple[Mapping[str, float], ...]
-    member_mean: Mapping[str, float]
-    ensemble: Mapping[str, float]
     log: tuple[LogRow, ...]
-    task: TaskFacts
     results: Evaluation = field(compare=False)
     predictions_path: Path = Path()
 
@@ -87,8 +75,8 @@ def read_run(folder: str | Path) -> RunSummary:
     with _mendable(folder / "ledger.json") as path:
         ledger = _read_ledger(path, config)
     with _mendable(folder / "metrics.json") as path:
-        scores = Evaluation.load(path)
-        _check_owner(scores.settings, config)
+        results = Evaluation.load(path)
+        _check_owner(results.settings, config)
     with _mendable(folder / "log.csv") as path:
         log = read_log(path, config.identity)
     return RunSummary(
@@ -97,15 +85,9 @@ def read_run(folder: str | Path) -> RunSummary:
         description,
         config,
         ledger,
-        printable(scores.dataset),
-        scores.samples,
-        scores.members,
-        scores.member_mean,
-        scores.ensemble,
         log,
-        scores.task,
-        scores,
-        folder / "predictions" / f"{Path(scores.dataset).stem}.npz",
+        replace(results, dataset=printable(results.dataset)),
+        folder / "predictions" / f"{Path(results.dataset).stem}.npz",
     )
 
 
@@ -121,16 +103,17 @@ def read_runs(folders: Sequence[str | Path]) -> list[RunSummary]:
     runs = [read_run(folder) for folder in distinct]
     first = runs[0]
     for run in runs:
-        if (run.dataset, run.samples) != (first.dataset, first.samples):
+        one, other = first.results, run.results
+        if (other.dataset, other.samples) != (one.dataset, one.samples):
             raise FreeTicketsError(
-                f"these runs have different test sets: {first.name} {first.dataset} "
-                f"({first.samples:,} samples), {run.name} {run.dataset} ({run.samples:,}); "
+                f"these runs have different test sets: {first.name} {one.dataset} "
+                f"({one.samples:,} samples), {run.name} {other.dataset} ({other.samples:,}); "
                 "report them separately"
             )
-        if run.task != first.task:
+        if other.task != one.task:
             raise FreeTicketsError(
-                f"these runs have different tasks: {first.name} {first.task.name}, {run.name} "
-                f"{run.task.name}; report them separately"
+                f"these runs have different tasks: {first.name} {one.task.name}, {run.name} "
+                f"{other.task.name}; report them separately"
             )
     check_predictions_alike(runs)
     names = short_names([run.folder.resolve() for run in runs])
@@ -151,12 +134,12 @@ def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
             continue
         path = run.predictions_path
         (labels,) = read_arrays(path, "labels")
-        header = read_headers(path).get("log_probs" if run.task.has_classes else "outputs")
+        header = read_headers(path).get("log_probs" if run.results.task.has_classes else "outputs")
         shape = header.shape if header else ()
         told = (read_info(path) or {}).get("settings")
         alien = told not in (None, run.config.identity)
-        alien |= run.task.has_classes and len(shape) != 3
-        if alien or shape[:2] != (len(run.members), run.samples):
+        alien |= run.results.task.has_classes and len(shape) != 3
+        if alien or shape[:2] != (len(run.results.members), run.results.samples):
             raise FreeTicketsError(
                 f"{path} holds other predictions than metrics.json is of: run 'freetickets "
                 f"evaluate {run.folder}' again"

@@ -4,56 +4,45 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from ..evaluation.results import CorruptionSet, Shift, choose_corruptions
-from ..tasks import Score
-from .parts import Cell, Table
+from ..evaluation.results import CorruptionSet, choose_corruptions
+from ..metrics.score import COSTS, KINDS, POOLED, Column, Score, columns_of_kind
+from .parts import Mark, Table, TableCell
 from .run import RunSummary
 
 # The groups of rows, in the paper's order, and how the best of a group is marked there.
-KINDS = {
+GROUPS = {
     "dense": "single dense model",
     "one-pass": "one-pass",
     "multi-pass": "multi-pass",
     "dense-ensemble": "dense ensemble",
 }
-_MARKS: dict[str, Literal["best", "second"]] = {"one-pass": "best", "multi-pass": "second"}
+_MARKS: dict[str, Mark] = {"one-pass": "best", "multi-pass": "second"}
 
 
 @dataclass(frozen=True)
-class Row:
-    """One run in numbers; names of fields and scores are the keys of `report --json`.
+class RunRow:
+    """One run in numbers; names of fields and columns are the keys of `report --json`.
 
     Attributes:
         run: The name of the run.
         folder: Where it lies.
         method: The name of its method.
         description: The method with its main options.
-        kind: The group of rows that it belongs to, a key of `KINDS`.
+        kind: The group of rows that it belongs to, a key of `GROUPS`.
         model: The network.
         dataset: What it was tested on.
         samples: The size of that test.
         tickets: How many members it has (M).
         sparsity: Of each member (S).
-        scores: Of the ensemble by the keys of the task's scores, such as "accuracy"; and the mean
-            of its members', as "member_accuracy".
-        corruptions: The set of corruptions that the next columns are of; None without.
-        c_accuracy: Of the ensemble on corrupted samples: the mean over types and severities.
-        c_nll: The same of the NLL.
-        c_ece: The same of the ECE.
-        c_ece_pooled: The ECE of all corrupted samples together.
-        a_accuracy: Of the ensemble on ImageNet-A, among its 200 classes.
-        a_nll: The same of the NLL.
-        a_ece: The same of the ECE.
-        train_flops: As a multiple of one dense training.
-        growth_flops: What dense gradients for growth add to that.
-        test_flops: As a multiple of one dense network's prediction.
-        training_runs: How many trainings that made, as the paper counts them.
-        seconds: Time in training steps.
-        ticket_mb: All members on disk.
+        corruptions: The set of corruptions that columns with c_ are means over; None without.
+        numbers: What columns show, by key: scores of the ensemble, the mean of its members'
+            ("member_accuracy"), those on corrupted samples ("c_nll") and on ImageNet-A among its
+            200 classes ("a_ece"), and costs: FLOPs as multiples of one dense network's, seconds in
+            training steps, megabytes of all members on disk.
     """
 
     run: str
@@ -66,151 +55,127 @@ class Row:
     samples: int
     tickets: int
     sparsity: float
-    scores: Mapping[str, float]
     corruptions: str | None
-    c_accuracy: float | None
-    c_nll: float | None
-    c_ece: float | None
-    c_ece_pooled: float | None
-    a_accuracy: float | None
-    a_nll: float | None
-    a_ece: float | None
-    train_flops: float
-    growth_flops: float
-    test_flops: float
-    training_runs: float
-    seconds: float
-    ticket_mb: float
+    numbers: Mapping[str, float | None]
 
     def as_dict(self) -> dict[str, Any]:
-        """The row as plain data, its scores beside the other numbers."""
-        found: dict[str, Any] = {}
-        for name, value in vars(self).items():
-            found |= value if name == "scores" else {name: value}
-        return found
+        """The row as plain data, its numbers beside the rest."""
+        found = dict(vars(self))
+        return found | found.pop("numbers")
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn(Column):
     """How a number of each row is shown.
 
     Attributes:
-        key: The field of the row.
-        title: Above the column, under its group.
-        form: How the number is written, as in an f-string.
         group: What this column and its neighbours are about.
-        better: `max` or `min`: which value of the column is the best.
         short: The title where there is room for the main columns only; None leaves it out there.
         weight: The higher, the sooner it is left out where there is no room.
     """
 
-    key: str
-    title: str
-    form: str
-    group: str
-    better: Callable[[Iterable[float]], float] = min
+    group: str = ""
     short: str | None = None
     weight: int = 0
 
-    def value(self, row: Row) -> float | None:
+    @property
+    def heading(self) -> str:
+        """The title, with the direction in which it gets better."""
+        return f"{self.title} {self.arrow}"
+
+    def cell(self, row: RunRow, mark: Mark = "") -> TableCell:
         """The number that a row has in this column."""
-        return row.as_dict().get(self.key)
+        return TableCell.of(row.numbers.get(self.key), self.form, mark)
 
-    def text(self, row: Row) -> str:
-        """That number as it is shown."""
-        return Cell.of(self.value(row), self.form).text
-
-    def best(self, rows: Sequence[Row]) -> str | None:
+    def best(self, rows: Sequence[RunRow]) -> str | None:
         """The best value as it is shown; None if the rows that were measured do not differ."""
-        measured = {self.text(row): value for row in rows if (value := self.value(row)) is not None}
-        finite = list(filter(math.isfinite, measured.values()))
-        if len(measured) < 2 or not finite:
+        cells = [self.cell(row) for row in rows if row.numbers.get(self.key) is not None]
+        finite = [it.value for it in cells if it.value is not None and math.isfinite(it.value)]
+        if len({cell.text for cell in cells}) < 2 or not finite:
             return None
         return format(self.better(finite), self.form)
 
 
 _DENSE = "FLOPs, × dense"
+# Of each cost: the title under its group, the group, the title in a narrow table, the weight.
+_COST_TITLES: dict[str, tuple[str, str, str | None, int]] = {
+    "train_flops": ("training", _DENSE, "train\nx", 0),
+    "test_flops": ("test", _DENSE, "test\nx", 1),
+    "training_runs": ("runs", "training", "runs", 1),
+    "seconds": ("seconds", "training", "train\ns", 0),
+    "growth_flops": ("growth", _DENSE, None, 0),
+    "ticket_mb": ("MB", "disk", "disk\nMB", 3),
+}
 
 
-def main_columns(scores: Sequence[Score]) -> list[Column]:
+def main_columns(scores: Sequence[Score]) -> list[TableColumn]:
     """The columns of the paper's table, where ensembles have these scores."""
-    return [*_score_columns(scores, "ensemble"), *_SHIFT_AND_COST]
+    own = [_column(score, score.short, "ensemble", score.short) for score in scores]
+    natural = [
+        _column(it, it.title, KINDS["a"][1], it.title, 3 if number else 1)
+        for number, it in enumerate(columns_of_kind("a"))
+    ]
+    costs = _costs("train_flops", "test_flops", "training_runs", "seconds")
+    return [*own, *shift_columns(), *natural, *costs]
 
 
-def more_columns(scores: Sequence[Score]) -> list[Column]:
-    """What the paper's table does not have."""
-    return [*_score_columns(scores, "member mean"), *_SIZES]
+def more_columns(scores: Sequence[Score]) -> list[TableColumn]:
+    """What the paper's table does not have; of the members' scores the first is a main one."""
+    members: list[TableColumn] = []
+    for column, score in zip(columns_of_kind("member", scores), scores, strict=True):
+        short = None if members else f"member\n{score.short}"
+        members.append(_column(column, score.short, KINDS["member"][1], short, 2))
+    return [*members, *_costs("growth_flops", "ticket_mb")]
 
 
-def _score_columns(scores: Sequence[Score], group: str) -> list[Column]:
-    """One column for each score of a task; of members, the first is a main one."""
-    own = group == "ensemble"
-    columns = []
-    for score in scores:
-        short = f"member\n{score.short}" if score is scores[0] else None
-        columns.append(
-            Column(
-                score.key if own else f"member_{score.key}",
-                f"{score.short} {'↑' if score.higher_is_better else '↓'}",
-                score.form,
-                group,
-                max if score.higher_is_better else min,
-                short=score.short if own else short,
-                weight=0 if own else 2,
-            )
-        )
-    return columns
+def shift_columns() -> list[TableColumn]:
+    """The scores on corrupted samples."""
+    group = KINDS["c"][1]
+    return [
+        _column(it, "pooled", group) if it is POOLED else _column(it, it.title, group, it.title)
+        for it in columns_of_kind("c")
+    ]
 
 
-_SHIFT_AND_COST = (
-    Column("c_accuracy", "cAcc ↑", ".2%", "corrupted", max, short="cAcc"),
-    Column("c_nll", "cNLL ↓", ".4f", "corrupted", short="cNLL"),
-    Column("c_ece", "cECE ↓", ".4f", "corrupted", short="cECE"),
-    Column("c_ece_pooled", "pooled ↓", ".4f", "corrupted"),
-    Column("a_accuracy", "aAcc ↑", ".2%", "ImageNet-A", max, short="aAcc", weight=1),
-    Column("a_nll", "aNLL ↓", ".4f", "ImageNet-A", short="aNLL", weight=3),
-    Column("a_ece", "aECE ↓", ".4f", "ImageNet-A", short="aECE", weight=3),
-    Column("train_flops", "training ↓", ".3f", _DENSE, short="train\nx"),
-    Column("test_flops", "test ↓", ".3f", _DENSE, short="test\nx", weight=1),
-    Column("training_runs", "runs ↓", "g", "training", short="runs", weight=1),
-    Column("seconds", "seconds ↓", ",.0f", "training", short="train\ns"),
-)
-_SIZES = (
-    Column("growth_flops", "growth ↓", ".4f", _DENSE),
-    Column("ticket_mb", "MB ↓", ",.2f", "disk", short="disk\nMB", weight=3),
-)
+def _costs(*keys: str) -> list[TableColumn]:
+    costs = {column.key: column for column in COSTS}
+    return [_column(costs[key], *_COST_TITLES[key]) for key in keys]
 
 
-def columns_of(rows: Sequence[Row], columns: Sequence[Column]) -> list[Column]:
+def _column(
+    column: Column, title: str, group: str, short: str | None = None, weight: int = 0
+) -> TableColumn:
+    form, better = column.form, column.higher_is_better
+    return TableColumn(column.key, title, form, better, group, short, weight)
+
+
+def columns_of(rows: Sequence[RunRow], columns: Sequence[TableColumn]) -> list[TableColumn]:
     """The columns in which some row has a number."""
-    return [column for column in columns if any(column.value(row) is not None for row in rows)]
+    return [it for it in columns if any(row.numbers.get(it.key) is not None for row in rows)]
 
 
-def make_rows(runs: Sequence[RunSummary]) -> list[Row]:
+def make_rows(runs: Sequence[RunSummary]) -> list[RunRow]:
     """The rows of the main table, by kind as the paper has them, else in the order of the runs."""
     corruptions = choose_corruptions(run.results for run in runs)
-    kinds = list(KINDS)
+    kinds = list(GROUPS)
     rows = [_row(run, corruptions) for run in runs]
     return sorted(rows, key=lambda row: kinds.index(row.kind))
 
 
-def main_table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
+def main_table(rows: Sequence[RunRow], columns: Sequence[TableColumn]) -> Table:
     """A table of runs in the paper's form: the main columns, or others."""
     columns = columns_of(rows, columns)
     cells = [
         [
-            Cell(row.run),
-            Cell(row.description),
-            *(
-                Cell.of(column.value(row), column.form, mark_of(row, column, rows))
-                for column in columns
-            ),
+            TableCell(row.run),
+            TableCell(row.description),
+            *(column.cell(row, mark_of(row, column, rows)) for column in columns),
         ]
         for row in rows
     ]
     groups = _lengths(column.group for column in columns)
-    kinds = [(KINDS[kind], count) for kind, count in _lengths(row.kind for row in rows)]
-    header = ["run", "method", *(column.title for column in columns)]
+    kinds = [(GROUPS[kind], count) for kind, count in _lengths(row.kind for row in rows)]
+    header = ["run", "method", *(column.heading for column in columns)]
     return Table(header, cells, [("", 2), *groups], kinds)
 
 
@@ -219,12 +184,12 @@ def _lengths(names: Iterable[str]) -> list[tuple[str, int]]:
     return [(name, len(list(alike))) for name, alike in itertools.groupby(names)]
 
 
-def mark_of(row: Row, column: Column, rows: Sequence[Row]) -> Literal["", "best", "second"]:
+def mark_of(row: RunRow, column: TableColumn, rows: Sequence[RunRow]) -> Mark:
     """How a number stands out: as the best of the rows of its kind."""
     if row.kind not in _MARKS:
         return ""
     best = column.best([other for other in rows if other.kind == row.kind])
-    return _MARKS[row.kind] if best == column.text(row) else ""
+    return _MARKS[row.kind] if best == column.cell(row).text else ""
 
 
 def kind_of(run: RunSummary) -> str:
@@ -235,35 +200,35 @@ def kind_of(run: RunSummary) -> str:
     return "one-pass" if run.ledger.runs == 1 else "multi-pass"
 
 
-def corrupted(run: RunSummary) -> Shift | None:
-    """What a run scored on the corrupted samples of its own test set."""
-    return run.results.corrupted
-
-
-def _row(run: RunSummary, corruptions: CorruptionSet | None) -> Row:
-    means = run.results.means(corruptions) if corruptions else None
-    keys = [score.key for score in run.task.scores]
-    under_shift = [f"c_{key}" for key in ("accuracy", "nll", "ece", "ece_pooled")]
-    found = [*under_shift, "a_accuracy", "a_nll", "a_ece"]
-    return Row(
+def _row(run: RunSummary, corruptions: CorruptionSet | None) -> RunRow:
+    results, ledger = run.results, run.ledger
+    is_shown = corruptions is not None and results.means(corruptions) is not None
+    keys = [score.key for score in results.task.scores]
+    numbers: dict[str, float | None] = {f"member_{key}": results.member_mean[key] for key in keys}
+    numbers |= {key: results.ensemble[key] for key in keys}
+    for column in columns_of_kind("c"):
+        numbers[column.key] = results.value(column.key, corruptions) if is_shown else None
+    for column in columns_of_kind("a"):
+        numbers[column.key] = results.value(column.key)
+    return RunRow(
         run=run.name,
         folder=str(run.folder),
         method=run.config.method,
         description=run.description,
         kind=kind_of(run),
         model=run.config.model,
-        dataset=run.dataset,
-        samples=run.samples,
-        tickets=run.ledger.members,
-        sparsity=run.ledger.phases[-1].sparsity,
-        scores={f"member_{key}": run.member_mean[key] for key in keys}
-        | {key: run.ensemble[key] for key in keys},
-        corruptions=corruptions.name if corruptions and means else None,
-        **{key: run.results.value(key, corruptions) for key in found},
-        train_flops=run.ledger.relative_flops,
-        growth_flops=run.ledger.relative_growth_flops,
-        test_flops=run.ledger.relative_test_flops,
-        training_runs=run.ledger.runs,
-        seconds=run.ledger.seconds,
-        ticket_mb=run.ledger.ticket_bytes / 1e6,
+        dataset=results.dataset,
+        samples=results.samples,
+        tickets=ledger.members,
+        sparsity=ledger.phases[-1].sparsity,
+        corruptions=corruptions.name if corruptions and is_shown else None,
+        numbers={
+            **numbers,
+            "train_flops": ledger.relative_flops,
+            "growth_flops": ledger.relative_growth_flops,
+            "test_flops": ledger.relative_test_flops,
+            "training_runs": ledger.runs,
+            "seconds": ledger.seconds,
+            "ticket_mb": ledger.ticket_bytes / 1e6,
+        },
     )

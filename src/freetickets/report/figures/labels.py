@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..colours import colour
+from .drawing import FONT_SIZE, text_width
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _GAP = 6.0  # points between a point and its label
 
@@ -63,15 +71,63 @@ def place_labels(
             covered = sum(map(box.overlap, obstacles)) + 8 * sum(map(box.overlap, places))
             return 2 * distance + 4 * box.excess(frame) + covered
 
-        place = min(_candidates(x, y, width, height), key=cost)
-        places.append(place)
+        candidates = [
+            Box(left, y + rise - height / 2, left + width, y + rise + height / 2)
+            for rise in (height * step / 4 for step in range(-16, 17))
+            for left in (x + _GAP, x - _GAP - width)
+        ]
+        places.append(min(candidates, key=cost))
     return places
 
 
-def _candidates(x: float, y: float, width: float, height: float) -> list[Box]:
-    rises = [height * step / 4 for step in range(-16, 17)]
-    return [
-        Box(left, y + rise - height / 2, left + width, y + rise + height / 2)
-        for rise in rises
-        for left in (x + _GAP, x - _GAP - width)
-    ]
+def name_points(
+    figure: Figure,
+    axes: Axes,
+    points: Sequence[tuple[float, float]],
+    labels: Sequence[str],
+    size: float,
+    line: float,
+    obstacles: Callable[[], Sequence[Box]],
+    leaders: bool = False,
+) -> None:
+    """Names points once the layout is settled, for only then is it known where they are.
+
+    Args:
+        figure: What is drawn.
+        axes: Where the points are.
+        points: In data coordinates.
+        labels: Of the points.
+        size: Of the text.
+        line: The height of a label, in points.
+        obstacles: Tells what labels should not cover; it is asked when the layout is settled.
+        leaders: Whether a line leads to a label that stands above or below its point.
+    """
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    places = [tuple(axes.transData.transform(point).tolist()) for point in points]
+    frame = axes.get_window_extent()
+    widths = [text_width(label, size) for label in labels]
+    inside = Box(frame.x0, frame.y0, frame.x1, frame.y1)
+    boxes = place_labels(places, widths, line, inside, obstacles())
+    for point, label, (x, y), box in zip(points, labels, places, boxes, strict=True):
+        on_right = box.left > x
+        rise = (box.bottom + box.top) / 2 - y
+        leader: dict[str, Any] = {
+            "arrowstyle": "-",
+            "color": colour("muted"),
+            "linewidth": 0.6,
+            "relpos": (0 if on_right else 1, 0.5),
+            "shrinkA": 0,
+            "shrinkB": 4,
+        }
+        axes.annotate(
+            label,
+            point,
+            ((box.left if on_right else box.right) - x, rise),
+            textcoords="offset points",
+            fontsize=size,
+            ha="left" if on_right else "right",
+            va="center_baseline",
+            zorder=5,
+            arrowprops=leader if leaders and abs(rise) > FONT_SIZE / 2 else None,
+        )

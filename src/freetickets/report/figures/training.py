@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import FreeTicketsError
 from ...methods import Timeline
-from ...tasks import Score
+from ...metrics.score import Score
 from ...training.log import LogRow
 from ..colours import colour
 from ..run import RunSummary
-from .drawing import FONT_SIZE, WIDTH, draw, text_width
-from .scores import write_percent
+from .axes import SMALL, write_percent, write_powers
+from .drawing import WIDTH, draw, text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +65,7 @@ def training_curves(run: RunSummary, number: int = 0) -> list[str]:
     spans = phase_spans(run.log)
     length = f"over {spans[-1].end:g} epochs of {run.name}"
     explored = any(row.itop_rate is not None for row in run.log)
-    score = run.task.running
+    score = run.results.task.running
     shown = score.title[:1].upper() + score.title[1:]
     return [
         draw(
@@ -142,7 +142,7 @@ def _paint_score(figure: Figure, spans: Sequence[PhaseSpan], explored: bool, sco
     _plot_scores(main, spans, lambda row: row.train_score, lambda row: row.validation_score)
     main.set_ylabel(score.title)
     _add_legend(figure, main)
-    if score.form.endswith("%"):
+    if score.is_share:
         write_percent(main.yaxis)
     if explored:
         small = panels[1, 0]
@@ -214,9 +214,7 @@ def _plot_steps(axes: Axes, spans: Sequence[PhaseSpan]) -> None:
         linewidth=1,
     )
     if min(rates) > 0 and max(rates) >= 10 * min(rates):
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_minor_formatter(lambda value, _: "")
+        write_powers(axes)
 
 
 def _plot_line(axes: Axes, spans: Sequence[PhaseSpan], value: _Value, **style: Any) -> None:
@@ -242,12 +240,11 @@ def _shade(panels: Sequence[Axes], spans: Sequence[PhaseSpan]) -> None:
             axes.axvspan(span.start, span.end, color=colour("band"), linewidth=0, zorder=-1)
     panels[-1].set_xlabel("epoch")
     panels[-1].locator_params(axis="x", integer=True)
-    size = FONT_SIZE - 1
     points = 0.84 * WIDTH * 72 / length
-    fits = all(text_width(span.label, size) < points * (span.end - span.start) for span in spans)
+    fits = all(text_width(span.label, SMALL) < points * (span.end - span.start) for span in spans)
     # Upright names need their height only; of phases still shorter, some go without.
     shortest = points * min(span.end - span.start for span in spans)
-    every = 1 if fits else math.ceil(1.2 * size / shortest)
+    every = 1 if fits else math.ceil(1.2 * SMALL / shortest)
     for span in spans[::every]:
         panels[0].text(
             (span.start + span.end) / 2,
@@ -256,7 +253,7 @@ def _shade(panels: Sequence[Axes], spans: Sequence[PhaseSpan]) -> None:
             transform=panels[0].get_xaxis_transform(),
             rotation=0 if fits else 90,
             color=colour("muted"),
-            fontsize=size,
+            fontsize=SMALL,
             ha="center",
             va="bottom",
         )

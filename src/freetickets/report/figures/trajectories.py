@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +11,9 @@ from numpy.typing import NDArray
 
 from ...reading import printable
 from ..colours import colour, series_colour
-from .drawing import FONT_SIZE, draw, shorten, text_width
-from .labels import Box, place_labels
-from .legend import add_legend, legend_height
-from .thinning import Floats
-from .titles import add_title
+from .axes import SMALL, Floats, add_legend, add_title
+from .drawing import draw, shorten
+from .labels import Box, name_points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
 
 _STRETCHES = 8  # of a path, each more opaque than the one before
 _MOST_DOTS = 300  # of a panel
-_LABELS = ("start", "ticket", "later is stronger")
 
 
 def trajectories(runs: Mapping[str, Sequence[Path2D]]) -> list[str]:
@@ -35,23 +31,19 @@ def trajectories(runs: Mapping[str, Sequence[Path2D]]) -> list[str]:
     Args:
         runs: Of each run, the paths of its members.
     """
-    return [
-        draw(
-            "trajectories",
-            f"Paths of {len(paths)} members of {name} in the plane of their predictions",
-            3.7 + legend_height(_LABELS),
-            partial(_paint, name=name, paths=paths),
-        )
-        for name, paths in runs.items()
-    ]
+
+    def panel(name: str, paths: Sequence[Path2D]) -> str:
+        what = f"Paths of {len(paths)} members of {name} in the plane of their predictions"
+        return draw("trajectories", what, 3.7, lambda figure: _paint(figure, name, paths))
+
+    return [panel(name, paths) for name, paths in runs.items()]
 
 
 def _paint(figure: Figure, name: str, paths: Sequence[Path2D]) -> None:
     from matplotlib.lines import Line2D
 
     axes = figure.add_subplot()
-    ends: list[tuple[str, float, float]] = []
-    drawn: list[Floats] = []
+    drawn: dict[int, Floats] = {}
     for number, path in enumerate(paths):
         points = np.asarray(path.points, dtype=np.float64).reshape(-1, 2)
         known = np.isfinite(points).all(axis=1)
@@ -59,8 +51,7 @@ def _paint(figure: Figure, name: str, paths: Sequence[Path2D]) -> None:
         if len(points) == 0:
             continue
         _draw_path(axes, points, collected, series_colour(number), _MOST_DOTS // len(paths))
-        drawn.append(points)
-        ends.append((shorten(printable(path.label), 16), *points[-1].tolist()))
+        drawn[number] = points
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.08)
     axes.tick_params(labelbottom=False, labelleft=False, length=0)
@@ -71,16 +62,25 @@ def _paint(figure: Figure, name: str, paths: Sequence[Path2D]) -> None:
     add_title(axes, name)
     grey = colour("muted")
     hollow: dict[str, Any] = {"markerfacecolor": colour("page"), "linestyle": ""}
-    add_legend(
-        figure,
-        [
-            Line2D([], [], color=grey, marker="o", markersize=6, **hollow),
-            Line2D([], [], color=grey, marker="D", markersize=6, linestyle=""),
-            Line2D([], [], color=grey, marker=".", markersize=4, linewidth=1.2),
-        ],
-        _LABELS,
-    )
-    _name_ends(figure, axes, ends, drawn)
+    entries = [
+        (Line2D([], [], color=grey, marker="o", markersize=6, **hollow), "start"),
+        (Line2D([], [], color=grey, marker="D", markersize=6, linestyle=""), "ticket"),
+        (Line2D([], [], color=grey, marker=".", markersize=4, linewidth=1.2), "later is stronger"),
+    ]
+    add_legend(figure, entries)
+    ends = [tuple(points[-1].tolist()) for points in drawn.values()]
+    labels = [shorten(printable(paths[number].label), 16) for number in drawn]
+
+    def covered() -> list[Box]:
+        # The ends reach further than the points before them.
+        reaches = [(np.array(ends).reshape(-1, 2), 5), *((points, 2) for points in drawn.values())]
+        return [
+            Box.around(x, y, y, reach)
+            for points, reach in reaches
+            for x, y in axes.transData.transform(points).tolist()
+        ]
+
+    name_points(figure, axes, ends, labels, SMALL, 1.25 * SMALL, covered)
 
 
 def _draw_path(
@@ -103,44 +103,3 @@ def _draw_path(
         markeredgecolor=colour("page"),
         zorder=4,
     )
-
-
-def _name_ends(
-    figure: Figure,
-    axes: Axes,
-    ends: Sequence[tuple[str, float, float]],
-    paths: Sequence[Floats],
-) -> None:
-    """Names the paths where they end and cross no path, once the layout is settled."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-    size = FONT_SIZE - 1
-    points = [tuple(axes.transData.transform((x, y)).tolist()) for _, x, y in ends]
-    frame = axes.get_window_extent()
-    places = place_labels(
-        points,
-        [text_width(label, size) for label, _, _ in ends],
-        1.25 * size,
-        Box(frame.x0, frame.y0, frame.x1, frame.y1),
-        [
-            *(Box.around(x, y, y, reach=5) for x, y in points),
-            *(
-                Box.around(x, y, y, reach=2)
-                for path in paths
-                for x, y in axes.transData.transform(path).tolist()
-            ),
-        ],
-    )
-    for (label, x, y), (left, bottom), place in zip(ends, points, places, strict=True):
-        on_right = place.left > left
-        rise = (place.bottom + place.top) / 2 - bottom
-        axes.annotate(
-            label,
-            (x, y),
-            ((place.left if on_right else place.right) - left, rise),
-            textcoords="offset points",
-            fontsize=size,
-            ha="left" if on_right else "right",
-            va="center_baseline",
-            zorder=5,
-        )

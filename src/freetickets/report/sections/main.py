@@ -2,59 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ... import metrics
 from ...evaluation.results import TaskFacts, choose_corruptions
-from ...metrics import Difference, Interval
-from ..figures import cost_against_quality
-from ..intervals import ECE_BINS, LEVEL, REPEATS, SCORES, differences, intervals, p_text
-from ..parts import Cell, Figure, Section, Table
+from ...metrics.score import MAIN_SCORES, p_text
+from ..analysis import LEVEL, REPEATS, differences
+from ..comparison import Comparison, flops_text
+from ..figures.cost import cost_against_quality
+from ..parts import Figure, Section, Table, TableCell
 from ..run import RunSummary
-from ..tables import (
-    corrupted,
-    main_columns,
-    main_table,
-    make_rows,
-    more_columns,
-)
-from .comparison import Comparison, flops_text
-
-CHAPTER = "Results"
-
-_TITLES = {"accuracy": "Acc", "nll": "NLL", "ece": "ECE"}
-_FORMS = {"accuracy": ".2%", "nll": ".4f", "ece": ".4f"}
+from ..tables import main_columns, main_table, make_rows, more_columns
 
 
-def main_section(comparison: Comparison) -> list[Section]:
+def main_section(comparison: Comparison) -> Iterator[Section]:
     """The main table, in the paper's form."""
-    runs = comparison.runs
+    runs, first = comparison.runs, comparison.runs[0].results
     caption = (
-        f"Scores of the ensembles on the {runs[0].samples:,} test samples of {runs[0].dataset}. "
-        f"{_scores_text(runs[0].task)}↑ higher is better, ↓ lower is. "
+        f"Scores of the ensembles on the {first.samples:,} test samples of {first.dataset}. "
+        f"{_scores_text(first.task)}↑ higher is better, ↓ lower is. "
         f"{_corruption_text(runs)}{_natural_text(runs)}{flops_text(runs)} Test FLOPs are "
         "those of one prediction by all members. Runs are trainings as the paper counts them: "
         "one-pass methods need one. Seconds are those in training steps. Of several one-pass "
         "methods the best is in bold, of several multi-pass methods in bold and blue; the single "
         "dense model and the dense ensemble are what they are measured against."
     )
-    table = main_table(make_rows(runs), main_columns(runs[0].task.scores))
-    return [Section("Comparison", caption, table, "main", CHAPTER)]
+    table = main_table(make_rows(runs), main_columns(first.task.scores))
+    yield Section("Comparison", caption, table, "main")
 
 
-def more_section(comparison: Comparison) -> list[Section]:
+def more_section(comparison: Comparison) -> Iterator[Section]:
     """What the paper's table does not have."""
     caption = (
         "Member mean: the mean of what the members score alone on the test samples. Growth: the "
         "dense gradients that explorations look at, as a multiple of one dense training; they are "
         "not part of training FLOPs. MB are all members on disk. Marks as above."
     )
-    columns = more_columns(comparison.runs[0].task.scores)
+    columns = more_columns(comparison.runs[0].results.task.scores)
     table = main_table(make_rows(comparison.runs), columns)
-    return [Section("Member means and sizes", caption, table, "more", CHAPTER)]
+    yield Section("Member means and sizes", caption, table, "more")
 
 
-def cost_section(comparison: Comparison) -> list[Section]:
+def cost_section(comparison: Comparison) -> Iterator[Section]:
     """What each run took to train, and how good it became."""
     caption = (
         "Diamonds are ensembles (or single networks), circles the mean of their members; the line "
@@ -68,66 +58,60 @@ def cost_section(comparison: Comparison) -> list[Section]:
         )
     caption += "."
     figure = Figure(cost_against_quality(comparison.runs), "cost")
-    return [Section("Cost against quality", caption, figure, "cost", CHAPTER)]
+    yield Section("Cost against quality", caption, figure, "cost")
 
 
-def intervals_section(comparison: Comparison) -> list[Section]:
+def intervals_section(comparison: Comparison) -> Iterator[Section]:
     """How sure the scores are."""
-    if not comparison.analyses:
-        return []
     rows = []
     for name, analysis in comparison.analyses.items():
-        found = intervals(analysis.ensemble, analysis.labels)
-        cells = [cell for key in SCORES for cell in _cells(found[key], _FORMS[key])]
-        rows.append([Cell(name), *cells])
-    header = ["run", *(title for _ in SCORES for title in ("value", "low", "high"))]
+        cells = [TableCell(name)]
+        for score in MAIN_SCORES:
+            found = metrics.bootstrap(score, analysis.ensemble, analysis.labels)
+            cells += [TableCell.of(it, score.form) for it in (found.value, found.low, found.high)]
+        rows.append(cells)
+    header = ["run", *(["value", "low", "high"] * len(MAIN_SCORES))]
     caption = (
         f"Percentile intervals at a level of {LEVEL:.0%} from {REPEATS:,} bootstrap resamples of "
         "the test samples: how much the scores would move with other test samples, for these "
         "networks. Other seeds of training move them as well, which this does not show. The ECE of "
         "a resample tends to be higher than that of the samples themselves."
     )
-    table = Table(header, rows, [("", 1), *((_TITLES[key], 3) for key in SCORES)])
-    return [Section("Confidence intervals", caption, table, "intervals", CHAPTER)]
+    table = Table(header, rows, [("", 1), *((score.short, 3) for score in MAIN_SCORES)])
+    yield Section("Confidence intervals", caption, table, "intervals")
 
 
-def differences_section(comparison: Comparison) -> list[Section]:
+def differences_section(comparison: Comparison) -> Iterator[Section]:
     """How the runs differ from the reference."""
     reference = comparison.reference
     base = comparison.analyses.get(reference.name)
-    if base is None or len(comparison.analyses) < 2:
-        return []
+    if base is None:
+        return
     rows = []
     for name, analysis in comparison.analyses.items():
         if name == reference.name:
             continue
         found = differences(analysis.ensemble, base.ensemble, base.labels)
-        cells = []
-        for key, score in found.scores.items():
-            cells += [*_cells(score, "+" + _FORMS[key]), _p_cell(score.p)]
-        rows.append([Cell(name), *cells, _p_cell(found.mcnemar)])
-    header = [
-        "run",
-        *(title for _ in SCORES for title in ("Δ", "low", "high", "p")),
-        "p",
-    ]
+        cells = [TableCell(name)]
+        for score in MAIN_SCORES:
+            it = found.scores[score.key]
+            cells += [TableCell.of(each, f"+{score.form}") for each in (it.value, it.low, it.high)]
+            cells.append(_p_cell(it.p))
+        rows.append([*cells, _p_cell(found.mcnemar)])
+    header = ["run", *(["Δ", "low", "high", "p"] * len(MAIN_SCORES)), "p"]
     caption = (
         f"What each run's score is above that of {reference.name}, with intervals at {LEVEL:.0%} "
         f"and two-sided p-values from {REPEATS:,} bootstrap resamples, in which both runs see the "
         "same samples. Differences of Acc are points. McNemar: the exact p-value of the samples "
         "that only one of both gets right. No p-value is adjusted for the number of comparisons."
     )
-    groups = [("", 1), *((_TITLES[key], 4) for key in SCORES), ("McNemar", 1)]
+    groups = [("", 1), *((score.short, 4) for score in MAIN_SCORES), ("McNemar", 1)]
     title = f"Differences from {reference.name}"
-    return [Section(title, caption, Table(header, rows, groups), "differences", CHAPTER)]
+    yield Section(title, caption, Table(header, rows, groups), "differences")
 
 
-def _p_cell(p: float) -> Cell:
-    return replace(Cell.of(p, "g"), text=p_text(p))
-
-
-def _cells(score: Interval | Difference, form: str) -> list[Cell]:
-    return [Cell.of(number, form) for number in (score.value, score.low, score.high)]
+def _p_cell(p: float) -> TableCell:
+    return replace(TableCell.of(p, "g"), text=p_text(p))
 
 
 def _scores_text(task: TaskFacts) -> str:
@@ -135,10 +119,7 @@ def _scores_text(task: TaskFacts) -> str:
     if not task.has_classes:
         unclear = [score for score in task.scores if score.name != score.title]
         return "".join(f"{score.title} is the {score.name}; " for score in unclear)
-    return (
-        "NLL is the mean negative log-likelihood in nats; ECE is the expected calibration error "
-        f"over {ECE_BINS} equal bins of confidence; "
-    )
+    return "".join(f"{it.title} is {it.caption}; " for it in MAIN_SCORES if it.caption)
 
 
 def _corruption_text(runs: Sequence[RunSummary]) -> str:
@@ -148,8 +129,8 @@ def _corruption_text(runs: Sequence[RunSummary]) -> str:
     types = ", ".join(chosen.types)
     severities = ", ".join(map(str, chosen.severities))
     shown = {row.run for row in make_rows(runs) if row.corruptions is not None}
-    shifts = [shift for run in runs if run.name in shown and (shift := corrupted(run)) is not None]
-    origins = sorted({f"{shift.origin}, {shift.samples:,} a set" for shift in shifts})
+    shifts = [run.results.corrupted for run in runs if run.name in shown]
+    origins = sorted({f"{it.origin}, {it.samples:,} a set" for it in shifts if it is not None})
     text = (
         "cAcc, cNLL and cECE are the means over types and severities of corruptions (set "
         f"{chosen.name}{f': {types}' if types else ''}; severities {severities}; samples: "

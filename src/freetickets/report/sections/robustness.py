@@ -3,79 +3,58 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
+from ...evaluation.results import Attack, Shift
+from ...tasks import CLASSIFICATION
+from ..comparison import Comparison
+from ..figures.curves import severity_curves
+from ..figures.heatmaps import corruption_heatmaps, transfer_heatmaps
+from ..figures.strips import attack_bars
+from ..parts import ABSENT, Figure, Folded, Section, Table, TableCell, score_cells
+from ..tables import shift_columns
 
-from ...evaluation.results import Array, Attack, Shift
-from ..figures import (
-    AttackBar,
-    attack_bars,
-    corruption_heatmap,
-    severity_curves,
-    transfer_heatmaps,
-)
-from ..parts import ABSENT, Cell, Figure, Folded, Section, Table
-from ..tables import corrupted
-from .comparison import Comparison
-
-CHAPTER = "Robustness"
+_SCORES = CLASSIFICATION.scores
 
 
-def corruptions_section(comparison: Comparison) -> list[Section]:
+def corruptions_section(comparison: Comparison) -> Iterator[Section]:
     """The means over sets of corruptions."""
-    shifts = _shifts(comparison)
+    shown = [*_SCORES, replace(_SCORES[-1], key="ece_pooled")]
     rows = [
         [
-            Cell(name),
-            Cell(of),
-            Cell(shift.origin),
-            Cell(f"{shift.samples:,}", shift.samples),
-            Cell.of(means["accuracy"], ".2%"),
-            Cell.of(means["nll"], ".4f"),
-            Cell.of(means["ece"], ".4f"),
-            Cell.of(means.get("ece_pooled"), ".4f"),
+            TableCell(name),
+            TableCell(of),
+            TableCell(shift.origin),
+            TableCell.of(shift.samples, ",d"),
+            *score_cells(means, shown),
         ]
-        for name, shift in shifts.items()
+        for name, shift in _shifts(comparison).items()
         for of, means in shift.means.items()
     ]
-    if not rows:
-        return []
-    header = ["run", "set", "samples from", "samples", "cAcc ↑", "cNLL ↓", "cECE ↓", "pooled ↓"]
+    header = ["run", "set", "samples from", "samples", *(it.heading for it in shift_columns())]
     caption = (
         "Means over all types of a set and all severities. all19: every type of CIFAR-10-C and its "
         "like; common15: without the four extra types; ub: what Uncertainty Baselines average "
         "over; given: the types that were asked for. cECE is the mean of the sets' own, pooled "
         "that of all samples together. Samples is the size of each set."
     )
-    section = Section("Corruptions", caption, Table(header, rows), "corruptions", CHAPTER)
-    return [section]
+    yield Section("Corruptions", caption, Table(header, rows), "corruptions")
 
 
-def severity_section(comparison: Comparison) -> list[Section]:
+def severity_section(comparison: Comparison) -> Iterator[Section]:
     """Scores by severity."""
     shifts = _shifts(comparison)
-    if not shifts:
-        return []
     found = [shift.severities for shift in shifts.values()]
-    severities = max(found, key=found.count)  # of equals, the first
+    severities = max(found, key=found.count, default=())  # of equals, the first
     others = [name for name, shift in shifts.items() if shift.severities != severities]
     shifts = {name: shift for name, shift in shifts.items() if name not in others}
-    alike = [
-        kind
-        for kind in next(iter(shifts.values())).types
-        if all(kind in shift.types for shift in shifts.values())
-    ]
-    if not alike:
-        return []
-    curves = {
-        name: {
-            "accuracy": _mean(shift, shift.scores["accuracy"], alike),
-            "nll": _mean(shift, shift.scores["nll"], alike),
-            "ece": _mean(shift, shift.scores["ece"], alike),
-        }
-        for name, shift in shifts.items()
-    }
+    first = next((shift.types for shift in shifts.values()), ())
+    alike = [kind for kind in first if all(kind in shift.types for shift in shifts.values())]
+    curves = {}
+    for name, shift in shifts.items() if alike else ():
+        lines = [shift.types.index(kind) for kind in alike]
+        curves[name] = {key: values[lines].mean(0) for key, values in shift.scores.items()}
     caption = (
         f"The mean over {len(alike)} types of corruption that all of these runs were tested on, "
         "by severity."
@@ -83,155 +62,115 @@ def severity_section(comparison: Comparison) -> list[Section]:
     if others:
         caption += f" Left out, because they were tested at other severities: {', '.join(others)}."
     figure = Figure(severity_curves(severities, curves, comparison.names), "severity")
-    return [Section("Corruptions by severity", caption, figure, "severity", CHAPTER)]
+    yield Section("Corruptions by severity", caption, figure, "severity")
 
 
-def types_section(comparison: Comparison) -> list[Section]:
+def types_section(comparison: Comparison) -> Iterator[Section]:
     """Accuracy by type and severity."""
     shifts = _shifts(comparison)
-    if not shifts:
-        return []
-    known = np.concatenate([shift.scores["accuracy"].ravel() for shift in shifts.values()])
-    known = known[np.isfinite(known)]
-    scale = (float(known.min()), float(known.max())) if len(known) else None
-    panels = [
-        panel
-        for name, shift in shifts.items()
-        for panel in corruption_heatmap(
-            name, shift.types, shift.severities, shift.scores["accuracy"], scale=scale
-        )
-    ]
+    score = _SCORES[0]
+    maps = {name: (it.types, it.severities, it.scores[score.key]) for name, it in shifts.items()}
     caption = (
         "Accuracy of the ensemble on each corrupted set, by type and severity; colours have one "
         "scale for all runs."
     )
     if any(shift.frost == "synthetic" for shift in shifts.values()):
         caption += " Frost was generated from synthetic textures, not from the original pictures."
-    figure = Figure(panels, "corruption-types")
-    return [Section("Corruptions by type", caption, figure, "corruption-types", CHAPTER)]
+    figure = Figure(corruption_heatmaps(maps, score), "corruption-types")
+    yield Section("Corruptions by type", caption, figure, "corruption-types")
 
 
-def corruption_scores_section(comparison: Comparison) -> list[Section]:
+def corruption_scores_section(comparison: Comparison) -> Iterator[Section]:
     """The same in numbers, all scores."""
     rows = [
         [
-            Cell(name),
-            Cell(kind),
-            Cell(str(severity), severity),
-            *(
-                Cell.of(float(table[i, j]), form)
-                for table, form in zip(shift.scores.values(), (".2%", ".4f", ".4f"), strict=True)
-            ),
+            TableCell(name),
+            TableCell(kind),
+            TableCell.of(severity, "d"),
+            *score_cells({key: float(it[i, j]) for key, it in shift.scores.items()}, _SCORES),
         ]
         for name, shift in _shifts(comparison).items()
         for i, kind in enumerate(shift.types)
         for j, severity in enumerate(shift.severities)
-    ]  # fmt: skip
-    if not rows:
-        return []
-    header = ["run", "type", "severity", "accuracy", "NLL", "ECE"]
+    ]
+    header = ["run", "type", "severity", *(score.title for score in _SCORES)]
     caption = "What the ensembles score on every set; the report command saves the same as a file."
     table = Folded(f"{len(rows):,} rows", Table(header, rows))
-    title = "Every corrupted set"
-    return [Section(title, caption, table, "corruption-scores", CHAPTER)]
+    yield Section("Every corrupted set", caption, table, "corruption-scores")
 
 
-def natural_section(comparison: Comparison) -> list[Section]:
+def natural_section(comparison: Comparison) -> Iterator[Section]:
     """Natural shifts, such as ImageNet-A."""
     rows = [
-        [
-            Cell(run.name),
-            Cell(name),
-            Cell(way),
-            Cell.of(scores["accuracy"], ".2%"),
-            Cell.of(scores["nll"], ".4f"),
-            Cell.of(scores["ece"], ".4f"),
-        ]
+        [TableCell(run.name), TableCell(name), TableCell(way), *score_cells(scores, _SCORES)]
         for run in comparison.runs
         for name, ways in run.results.natural.items()
         for way, scores in ways.items()
     ]
-    if not rows:
-        return []
     caption = (
         "Pictures that were not made but found. 1000-way: as the ensemble predicts; 200-way: every "
         "member's probabilities restricted to the 200 classes that the set has, then averaged."
     )
-    table = Table(["run", "set", "classes", "Acc ↑", "NLL ↓", "ECE ↓"], rows)
-    return [Section("Natural shifts", caption, table, "natural", CHAPTER)]
+    header = ["run", "set", "classes", *(f"{score.short} {score.arrow}" for score in _SCORES)]
+    yield Section("Natural shifts", caption, Table(header, rows), "natural")
 
 
-def attacks_section(comparison: Comparison) -> list[Section]:
+def attacks_section(comparison: Comparison) -> Iterator[Section]:
     """Accuracy under attack: the table."""
     rows = [
         [
-            Cell(run.name),
-            Cell(kind),
-            replace(Cell.of(attack.epsilon, "g"), text=_over_255(attack.epsilon)),
-            Cell.of(attack.steps, "d"),
-            Cell(f"{attack.samples:,}", attack.samples),
-            *(
-                Cell.of(value, ".2%")
-                for value in (attack.clean, attack.min, attack.mean, attack.max)
-            ),
+            TableCell(run.name),
+            TableCell(kind),
+            replace(TableCell.of(it.epsilon, "g"), text=_over_255(it.epsilon)),
+            TableCell.of(it.steps, "d"),
+            TableCell.of(it.samples, ",d"),
+            *(TableCell.of(each, _SCORES[0].form) for each in (it.clean, it.min, it.mean, it.max)),
         ]
         for run in comparison.runs
-        for kind, attack in run.results.attacks.items()
+        for kind, it in run.results.attacks.items()
     ]
-    if not rows:
-        return []
     header = ["run", "attack", "ε", "steps", "samples", "clean ↑", "min ↑", "mean ↑", "max ↑"]
     caption = (
         "Accuracy of the ensemble on samples that were changed to deceive one member, by at most ε "
         "a pixel; lowest, mean and highest over the members that they were made for. Clean: on the "
         "same samples untouched."
     )
-    return [Section("Attacks", caption, Table(header, rows), "attacks", CHAPTER)]
+    yield Section("Attacks", caption, Table(header, rows), "attacks")
 
 
-def attack_bars_section(comparison: Comparison) -> list[Section]:
-    """Accuracy under attack: the bars."""
-    sections = []
+def attack_bars_sections(comparison: Comparison) -> Iterator[Section]:
+    """Accuracy under each kind of attack: the bars."""
     for kind, settings in _attacks(comparison).items():
         panels = []
         for what, attacks in settings.items():
-            bars = {
-                name: AttackBar(each.clean, each.min, each.mean, each.max)
-                for name, each in attacks.items()
-            }
-            panels += attack_bars(bars, what, comparison.names)
+            panels += attack_bars(attacks, what, comparison.names)
         caption = (
             f"{kind.upper()}: accuracy of the ensemble on untouched samples, and its mean over the "
             "attacks made for each member, with whiskers from the lowest to the highest."
         )
         key = f"attack-{_slug(kind)}"
-        title = f"Accuracy under {kind.upper()}"
-        sections.append(Section(title, caption, Figure(panels, key), key, CHAPTER))
-    return sections
+        yield Section(f"Accuracy under {kind.upper()}", caption, Figure(panels, key), key)
 
 
-def transfer_section(comparison: Comparison) -> list[Section]:
+def transfer_sections(comparison: Comparison) -> Iterator[Section]:
     """Whether what deceives one member deceives the others."""
-    sections = []
     for kind, settings in _attacks(comparison).items():
         panels = []
         for what, attacks in settings.items():
             several = {name: it.transfer for name, it in attacks.items() if len(it.transfer) > 1}
             panels += transfer_heatmaps(several, what)
-        if not panels:
-            continue
         caption = (
             f"{kind.upper()}: accuracy of each member (columns) on the samples that were made to "
             "deceive another (rows); on the diagonal, itself."
         )
         key = f"transfer-{_slug(kind)}"
         title = f"Transfer of {kind.upper()} between members"
-        sections.append(Section(title, caption, Figure(panels, key), key, CHAPTER))
-    return sections
+        yield Section(title, caption, Figure(panels, key), key)
 
 
 def _shifts(comparison: Comparison) -> dict[str, Shift]:
-    return {run.name: shift for run in comparison.runs if (shift := corrupted(run)) is not None}
+    found = {run.name: run.results.corrupted for run in comparison.runs}
+    return {name: shift for name, shift in found.items() if shift is not None}
 
 
 def _attacks(comparison: Comparison) -> dict[str, dict[str, dict[str, Attack]]]:
@@ -245,11 +184,6 @@ def _attacks(comparison: Comparison) -> dict[str, dict[str, dict[str, Attack]]]:
             what += f", {attack.samples:,} samples"
             kinds.setdefault(kind, {}).setdefault(what, {})[run.name] = attack
     return kinds
-
-
-def _mean(shift: Shift, scores: Array, types: list[str]) -> Array:
-    mean: Array = scores[[shift.types.index(kind) for kind in types]].mean(0)
-    return mean
 
 
 def _slug(text: str) -> str:
