@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from freetickets.errors import FreeTicketsError
-from freetickets.kernels import library
+from freetickets.kernels import adopted, groups, library, linear, norm
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -34,6 +34,36 @@ def threads() -> Iterator[Callable[[int], None]]:
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def same_bits(threads: Callable[[int], None]) -> Callable[[Callable[[], list[Tensor]]], None]:
+    """Checks that a function returns the same bits on any number of threads."""
+
+    def check(work: Callable[[], list[Tensor]]) -> None:
+        results = []
+        for count in (1, 2, 3):
+            threads(count)
+            results.append(work())
+        for other in results[1:]:
+            assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+    return check
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[object, ...]]]:
+    """The kernels that are called in this test, and with what."""
+    calls: list[tuple[str, tuple[object, ...]]] = []
+    real = library.call
+
+    def call(function: str, *arguments: object) -> None:
+        calls.append((function, arguments))
+        real(function, *arguments)
+
+    for module in (adopted, groups, library, linear, norm):
+        monkeypatch.setattr(module, "call", call)
+    return calls
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 
 from freetickets.errors import FreeTicketsError
-from freetickets.kernels import adopted, library, ops
+from freetickets.kernels import adopted, library
 from freetickets.kernels.adopted import AdoptedConv2d, AdoptedLinear, adopt_sparse
 from freetickets.kernels.choices import Choices
 
@@ -50,28 +50,18 @@ def passes(layer: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
     return (y.detach(), x.grad, *(p.grad for p in layer.parameters()))  # type: ignore[return-value]
 
 
-@pytest.fixture
-def noted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The kernels that were called."""
-    calls: list[str] = []
-    real = library.call
-
-    def call(function: str, *arguments: object) -> None:
-        calls.append(function)
-        real(function, *arguments)
-
-    for module in (adopted, ops):
-        monkeypatch.setattr(module, "call", call)
-    return calls
+@pytest.fixture(params=LAYERS.values(), ids=LAYERS)
+def both(request: pytest.FixtureRequest) -> tuple[Any, Any, Tensor, Tensor]:
+    """A layer, its copy that is adopted, the mask of both, and inputs."""
+    build, shape = request.param
+    return *twins(build), torch.randn(shape)
 
 
-@pytest.mark.parametrize(("build", "shape"), LAYERS.values(), ids=LAYERS)
 def test_it_computes_what_pytorch_does_and_gradients_are_zero_outside(
-    build: Callable[[], nn.Module], shape: tuple[int, ...], error: Callable[..., float]
+    both: tuple[Any, Any, Tensor, Tensor], error: Callable[..., float]
 ) -> None:
-    plain, mine, mask = twins(build)
+    plain, mine, mask, x = both
     assert isinstance(mine, (AdoptedConv2d, AdoptedLinear))
-    x = torch.randn(shape)
     expected, found = passes(plain, x), passes(mine, x)
     plain.weight.grad *= mask
     for mine_is, theirs_is in zip(found, expected, strict=True):
@@ -80,21 +70,18 @@ def test_it_computes_what_pytorch_does_and_gradients_are_zero_outside(
     assert mine.weight.grad.shape == mine.weight.shape
 
 
-@pytest.mark.parametrize(("build", "shape"), LAYERS.values(), ids=LAYERS)
 def test_only_active_weights_are_computed_with(
-    build: Callable[[], nn.Module], shape: tuple[int, ...], noted: list[str]
+    both: tuple[Any, Any, Tensor, Tensor], noted: list[tuple[str, Any]]
 ) -> None:
-    _, mine, _ = twins(build)
-    passes(mine, torch.randn(shape))
-    assert {"ft_take", "ft_put"} <= set(noted)
+    passes(both[1], both[3])
+    assert {"ft_take", "ft_put"} <= {function for function, _ in noted}
 
 
-@pytest.mark.parametrize(("build", "shape"), LAYERS.values(), ids=LAYERS)
 @pytest.mark.parametrize("how", ["init", "data", "nan"])
 def test_numbers_outside_the_topology_count_as_in_pytorch(
-    build: Callable[[], nn.Module], shape: tuple[int, ...], how: str
+    both: tuple[Any, Any, Tensor, Tensor], how: str
 ) -> None:
-    plain, mine, mask = twins(build)
+    plain, mine, mask, x = both
     for layer in (plain, mine):
         torch.manual_seed(5)
         place = tuple((~mask).nonzero()[3].tolist())
@@ -102,38 +89,29 @@ def test_numbers_outside_the_topology_count_as_in_pytorch(
             nn.init.normal_(layer.weight)
         else:  # behind the back of PyTorch's version counter
             layer.weight.data[place] = 0.5 if how == "data" else torch.nan
-    x = torch.randn(shape)
     for mine_is, theirs_is in zip(passes(mine, x), passes(plain, x), strict=True):
         torch.testing.assert_close(mine_is, theirs_is, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
-@pytest.mark.parametrize(("build", "shape"), LAYERS.values(), ids=LAYERS)
 def test_a_watched_layer_has_the_gradient_of_its_whole_weight(
-    build: Callable[[], nn.Module], shape: tuple[int, ...], error: Callable[..., float]
+    both: tuple[Any, Any, Tensor, Tensor], error: Callable[..., float]
 ) -> None:
-    plain, mine, mask = twins(build)
+    plain, mine, mask, x = both
     mine.is_watched = True
-    x = torch.randn(shape)
     for mine_is, theirs_is in zip(passes(mine, x), passes(plain, x), strict=True):
         assert error(mine_is, theirs_is) < 1e-5
     assert (mine.weight.grad[~mask] != 0).any()
 
 
-@pytest.mark.parametrize(("build", "shape"), LAYERS.values(), ids=LAYERS)
-def test_it_looks_like_pytorchs_own(build: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
-    plain, mine, _ = twins(build)
+def test_it_looks_like_pytorchs_own_and_is_that_again_when_abandoned(
+    both: tuple[Any, Any, Tensor, Tensor],
+) -> None:
+    plain, mine, _, _ = both
     assert repr(mine) == repr(plain)
     assert [n for n, _ in mine.named_parameters()] == [n for n, _ in plain.named_parameters()]
     assert list(mine.named_buffers()) == []
     assert mine.state_dict().keys() == plain.state_dict().keys()
     assert isinstance(mine, type(plain))
-
-
-@pytest.mark.parametrize(("build", "shape"), LAYERS.values(), ids=LAYERS)
-def test_abandoned_it_is_pytorchs_own_again(
-    build: Callable[[], nn.Module], shape: tuple[int, ...]
-) -> None:
-    plain, mine, _ = twins(build)
     weight = mine.weight
     mine.abandon()
     assert type(mine) is type(plain)
@@ -141,13 +119,11 @@ def test_abandoned_it_is_pytorchs_own_again(
     assert vars(mine).keys() == vars(plain).keys()
 
 
-@pytest.mark.parametrize(("build", "shape"), LAYERS.values(), ids=LAYERS)
 @pytest.mark.parametrize("way", ["deepcopy", "pickle"])
 def test_copies_compute_alike_and_go_their_own_ways(
-    build: Callable[[], nn.Module], shape: tuple[int, ...], way: str
+    both: tuple[Any, Any, Tensor, Tensor], way: str
 ) -> None:
-    _, mine, mask = twins(build)
-    x = torch.randn(shape)
+    _, mine, mask, x = both
     if way == "deepcopy":
         copied = copy.deepcopy(mine)
     else:

@@ -6,6 +6,7 @@ import copy
 import io
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from freetickets.kernels.layers import (
 pytestmark = pytest.mark.usefixtures("skipping_zeros")
 
 Error = Callable[[Tensor, Tensor], float]
+Pair = tuple[Any, Any]
 
 KINDS: dict[str, Callable[[], nn.Linear | nn.Conv2d]] = {
     "linear": lambda: nn.Linear(20, 12),
@@ -35,7 +37,7 @@ KINDS: dict[str, Callable[[], nn.Linear | nn.Conv2d]] = {
 
 
 @pytest.fixture(params=KINDS.values(), ids=KINDS)
-def pair(request: pytest.FixtureRequest) -> tuple[nn.Module, SparseLayer]:
+def pair(request: pytest.FixtureRequest) -> Pair:
     """A masked layer and the sparse one made of it."""
     torch.manual_seed(0)
     dense = request.param()
@@ -57,24 +59,32 @@ def other_mask(layer: SparseLayer, seed: int = 5) -> Tensor:
     return mask.view(layer.mask.shape)
 
 
-def test_a_sparse_layer_computes_what_the_masked_one_does(
-    pair: tuple[nn.Module, SparseLayer], error: Error
+def weight_gradient(layer: Any, mask: Tensor) -> Tensor:
+    """The gradient at the active places."""
+    return layer.values.grad if isinstance(layer, SparseLayer) else layer.weight.grad[mask]
+
+
+def assert_alike(
+    pair: Pair, work: Callable[[Any], tuple[Tensor, ...]], error: Error, tolerance: float = 1e-5
 ) -> None:
-    dense, sparse = pair
-    found = []
-    for layer in pair:
-        x = inputs(dense).requires_grad_()
+    """What a function makes of either layer, and the gradient that it leaves of the weight."""
+    theirs, mine = ((*work(layer), weight_gradient(layer, pair[1].mask)) for layer in pair)
+    for one, other in zip(mine, theirs, strict=True):
+        assert one.dtype == other.dtype
+        assert error(one, other) <= tolerance
+
+
+def test_a_sparse_layer_computes_what_the_masked_one_does(pair: Pair, error: Error) -> None:
+    def work(layer: Any) -> tuple[Tensor, ...]:
+        x = inputs(layer).requires_grad_()
         y = layer(x)
         y.square().sum().backward()
-        found.append((y.detach(), x.grad))
-    for mine, theirs in zip(found[1], found[0], strict=True):
-        assert error(mine, theirs) < 1e-5
-    assert error(sparse.values.grad, dense.weight.grad[sparse.mask]) < 1e-5
-    if dense.bias is not None:
-        assert error(sparse.bias.grad, dense.bias.grad) < 1e-5
+        return y, x.grad, *(() if layer.bias is None else (layer.bias.grad,))
+
+    assert_alike(pair, work, error)
 
 
-def test_only_the_active_weights_are_a_parameter(pair: tuple[nn.Module, SparseLayer]) -> None:
+def test_only_the_active_weights_are_a_parameter(pair: Pair) -> None:
     dense, sparse = pair
     names = dict(sparse.named_parameters())
     assert names.keys() == {"values", "bias"} - ({"bias"} if dense.bias is None else set())
@@ -83,7 +93,7 @@ def test_only_the_active_weights_are_a_parameter(pair: tuple[nn.Module, SparseLa
     assert torch.equal(sparse.weight, dense.weight)
 
 
-def test_a_state_dict_is_that_of_the_dense_layer(pair: tuple[nn.Module, SparseLayer]) -> None:
+def test_a_state_dict_is_that_of_the_dense_layer(pair: Pair) -> None:
     dense, sparse = pair
     expected, found = dense.state_dict(), sparse.state_dict()
     assert list(found) == list(expected)
@@ -94,9 +104,7 @@ def test_a_state_dict_is_that_of_the_dense_layer(pair: tuple[nn.Module, SparseLa
     assert torch.equal(fresh.weight, dense.weight)
 
 
-def test_a_state_dict_of_the_same_topology_is_loaded(
-    pair: tuple[nn.Module, SparseLayer],
-) -> None:
+def test_a_state_dict_of_the_same_topology_is_loaded(pair: Pair) -> None:
     dense, sparse = pair
     values = sparse.values
     state = {name: 2 * tensor for name, tensor in dense.state_dict().items()}
@@ -106,9 +114,7 @@ def test_a_state_dict_of_the_same_topology_is_loaded(
     sparse(inputs(dense))
 
 
-def test_a_state_dict_of_another_topology_waits_for_that_topology(
-    pair: tuple[nn.Module, SparseLayer], error: Error
-) -> None:
+def test_a_state_dict_of_another_topology_waits_for_that_topology(pair: Pair, error: Error) -> None:
     dense, sparse = pair
     mask = other_mask(sparse)
     state = {**dense.state_dict(), "weight": torch.randn(mask.shape) * mask}
@@ -121,7 +127,7 @@ def test_a_state_dict_of_another_topology_waits_for_that_topology(
     assert error(sparse(inputs(dense)), dense(inputs(dense))) < 1e-5
 
 
-def test_a_state_dict_of_other_shapes_is_refused(pair: tuple[nn.Module, SparseLayer]) -> None:
+def test_a_state_dict_of_other_shapes_is_refused(pair: Pair) -> None:
     _, sparse = pair
     state = sparse.state_dict()
     with pytest.raises(RuntimeError, match=r"Missing key.*values"):
@@ -131,7 +137,7 @@ def test_a_state_dict_of_other_shapes_is_refused(pair: tuple[nn.Module, SparseLa
         sparse.load_state_dict(state)
 
 
-def test_a_new_topology_keeps_the_weights_that_stay(pair: tuple[nn.Module, SparseLayer]) -> None:
+def test_a_new_topology_keeps_the_weights_that_stay(pair: Pair) -> None:
     dense, sparse = pair
     memory = [tensor.data_ptr() for tensor in (sparse.values, sparse.indices, sparse.plan)]
     mask = other_mask(sparse)
@@ -144,7 +150,7 @@ def test_a_new_topology_keeps_the_weights_that_stay(pair: tuple[nn.Module, Spars
         sparse.rewire(mask)
 
 
-def test_copies_and_files_hold_the_same_layer(pair: tuple[nn.Module, SparseLayer]) -> None:
+def test_copies_and_files_hold_the_same_layer(pair: Pair) -> None:
     _, sparse = pair
     file = io.BytesIO()
     torch.save(sparse, file)
@@ -157,7 +163,7 @@ def test_copies_and_files_hold_the_same_layer(pair: tuple[nn.Module, SparseLayer
         assert not torch.equal(twin(x), sparse(x))
 
 
-def test_a_layer_keeps_its_mode_and_its_settings(pair: tuple[nn.Module, SparseLayer]) -> None:
+def test_a_layer_keeps_its_mode_and_its_settings(pair: Pair) -> None:
     dense, sparse = pair
     assert isinstance(sparse, nn.Linear if isinstance(dense, nn.Linear) else nn.Conv2d)
     for training in (False, True):
@@ -218,7 +224,7 @@ def test_maps_of_other_dimensions_are_refused_in_pytorchs_words(dimensions: int)
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_an_input_of_another_precision_is_refused_as_by_a_dense_layer(
-    pair: tuple[nn.Module, SparseLayer], dtype: torch.dtype
+    pair: Pair, dtype: torch.dtype
 ) -> None:
     x = inputs(pair[0]).to(dtype)
     for layer in pair:
@@ -228,56 +234,52 @@ def test_an_input_of_another_precision_is_refused_as_by_a_dense_layer(
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_a_network_that_was_converted_works_in_its_precision(
-    pair: tuple[nn.Module, SparseLayer], dtype: torch.dtype, error: Error
+    pair: Pair, dtype: torch.dtype, error: Error
 ) -> None:
     dense, sparse = pair
     sparse.keep_gradient = True
-    found = []
-    for layer in pair:
-        x = inputs(dense).to(dtype).requires_grad_()
+
+    def work(layer: Any) -> tuple[Tensor, ...]:
+        x = inputs(layer).to(dtype).requires_grad_()
         y = layer.to(dtype)(x)
         assert y.dtype == dtype
         y.square().sum().backward()
-        found.append((y, x.grad))
-    for mine, theirs in zip(found[1], found[0], strict=True):
-        assert torch.equal(mine, theirs)
-    assert torch.equal(sparse.values.grad, dense.weight.grad[sparse.mask])
+        return y, x.grad
+
+    assert_alike(pair, work, error, 0.0)
     assert torch.equal(sparse.gradient, dense.weight.grad)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_autocast_gives_what_it_gives_a_dense_layer(
-    pair: tuple[nn.Module, SparseLayer], dtype: torch.dtype, error: Error
+    pair: Pair, dtype: torch.dtype, error: Error
 ) -> None:
-    found = []
-    for layer in pair:
-        x = inputs(pair[0]).to(dtype).requires_grad_()
+    def work(layer: Any) -> tuple[Tensor, ...]:
+        x = inputs(layer).to(dtype).requires_grad_()
         with torch.autocast("cpu"):
             y = layer(x)
         assert y.dtype == torch.bfloat16
         y.float().square().sum().backward()
         assert x.grad.dtype == dtype
-        found.append((y, x.grad))
-    for mine, theirs in zip(found[1], found[0], strict=True):
-        assert error(mine, theirs) < 2e-2
+        return y, x.grad
+
+    assert_alike(pair, work, error, 2e-2)
 
 
-def test_gradients_have_gradients(pair: tuple[nn.Module, SparseLayer], error: Error) -> None:
+def test_gradients_have_gradients(pair: Pair, error: Error) -> None:
     """A gradient penalty; and once more."""
-    dense, sparse = pair
-    found = []
-    for layer in pair:
-        x = inputs(dense).requires_grad_()
+
+    def work(layer: Any) -> tuple[Tensor, ...]:
+        x = inputs(layer).requires_grad_()
         (first,) = torch.autograd.grad(layer(x).pow(3).sum(), x, create_graph=True)
         (second,) = torch.autograd.grad(first.pow(2).sum(), x, create_graph=True)
         second.pow(2).sum().backward()
-        weight = layer.values.grad if layer is sparse else dense.weight.grad[sparse.mask]
-        found.append((first, second, x.grad, weight))
-    for mine, theirs in zip(found[1], found[0], strict=True):
-        assert error(mine, theirs) < 1e-4
+        return first, second, x.grad
+
+    assert_alike(pair, work, error, 1e-4)
 
 
-def test_transforms_of_functions_work(pair: tuple[nn.Module, SparseLayer], error: Error) -> None:
+def test_transforms_of_functions_work(pair: Pair, error: Error) -> None:
     """Gradients for each sample, as differential privacy has them."""
     dense, sparse = pair
 
@@ -296,23 +298,18 @@ def test_transforms_of_functions_work(pair: tuple[nn.Module, SparseLayer], error
     assert error(jacobian, torch.func.jacrev(dense)(x[:1])) < 1e-5
 
 
-def test_a_module_may_work_in_place_on_what_a_layer_returns(
-    pair: tuple[nn.Module, SparseLayer], error: Error
-) -> None:
-    gradients = []
-    for layer in pair:
-        x = inputs(layer, 8)
-        nn.functional.relu(layer(x), inplace=True).square().sum().backward()
-        gradients.append(layer.values.grad if layer is pair[1] else layer.weight.grad[pair[1].mask])
-    assert error(gradients[1], gradients[0]) < 1e-5
+def test_a_module_may_work_in_place_on_what_a_layer_returns(pair: Pair, error: Error) -> None:
+    def work(layer: Any) -> tuple[Tensor, ...]:
+        nn.functional.relu(layer(inputs(layer, 8)), inplace=True).square().sum().backward()
+        return ()
+
+    assert_alike(pair, work, error)
 
 
 # ---- the dense gradient, for growth
 
 
-def test_the_dense_gradient_is_that_of_autograd(
-    pair: tuple[nn.Module, SparseLayer], error: Error
-) -> None:
+def test_the_dense_gradient_is_that_of_autograd(pair: Pair, error: Error) -> None:
     dense, sparse = pair
     for layer in pair:
         layer(inputs(dense)).square().sum().backward()
@@ -324,9 +321,7 @@ def test_the_dense_gradient_is_that_of_autograd(
     assert error(sparse.values.grad, dense.weight.grad[sparse.mask]) < 1e-5
 
 
-def test_dense_gradients_add_up_as_gradients_do(
-    pair: tuple[nn.Module, SparseLayer], error: Error
-) -> None:
+def test_dense_gradients_add_up_as_gradients_do(pair: Pair, error: Error) -> None:
     """Over several backward passes, and over several uses of the layer in one of them."""
     dense, sparse = pair
     sparse.keep_gradient = True
@@ -340,7 +335,7 @@ def test_dense_gradients_add_up_as_gradients_do(
 @pytest.mark.parametrize("to_none", [True, False])
 @pytest.mark.parametrize("early", [True, False], ids=["before", "after"])
 def test_gradients_that_were_set_to_zero_do_not_count(
-    pair: tuple[nn.Module, SparseLayer], error: Error, to_none: bool, early: bool
+    pair: Pair, error: Error, to_none: bool, early: bool
 ) -> None:
     """An overflow: there is no step, and the next one must not see its gradient."""
     dense, sparse = pair
@@ -356,7 +351,7 @@ def test_gradients_that_were_set_to_zero_do_not_count(
     assert error(sparse.gradient, dense.weight.grad) < 1e-5
 
 
-def test_no_gradient_is_kept_of_an_evaluation(pair: tuple[nn.Module, SparseLayer]) -> None:
+def test_no_gradient_is_kept_of_an_evaluation(pair: Pair) -> None:
     _, sparse = pair
     sparse.keep_gradient = True
     with torch.no_grad():

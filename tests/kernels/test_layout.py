@@ -14,10 +14,12 @@ from torch.nn import functional as F
 
 from freetickets.kernels import choices, layout, maps, ops, winograd
 from freetickets.kernels.choice import Costs, Work
-from freetickets.kernels.layers import SparseConv2d
 from freetickets.kernels.maps import Maps
 from freetickets.models import create_model
 from freetickets.sparsity import Sparsifier
+
+from .zoo.checks import compare_trained
+from .zoo.networks import ZOO, lived_in
 
 pytestmark = pytest.mark.usefixtures("skipping_zeros")
 
@@ -27,43 +29,6 @@ Counter = dict[str, int]
 
 def conv(inputs: int, outputs: int, **options: Any) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, 3, padding=1, **options)
-
-
-class Torchvision(nn.Module):
-    """As torchvision writes networks: one ReLU for all of a block, and torch.flatten."""
-
-    class Block(nn.Module):
-        def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-            super().__init__()
-            self.conv1 = conv(inputs, outputs, stride=stride, bias=False)
-            self.bn1 = nn.BatchNorm2d(outputs)
-            self.relu = nn.ReLU(inplace=True)
-            self.conv2 = conv(outputs, outputs, bias=False)
-            self.bn2 = nn.BatchNorm2d(outputs)
-            self.downsample = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
-            )
-
-        def forward(self, x: Tensor) -> Tensor:
-            out = self.relu(self.bn1(self.conv1(x)))
-            out = self.bn2(self.conv2(out))
-            out += self.downsample(x)
-            return self.relu(out)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = conv(3, 8, bias=False)
-        self.bn1 = nn.BatchNorm2d(8)
-        self.relu = nn.ReLU(inplace=True)
-        self.maxpool = nn.MaxPool2d(3, 2, 1)
-        self.layer1 = nn.Sequential(self.Block(8, 8, 1), self.Block(8, 16, 2))
-        self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
-        self.fc = nn.Linear(16, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
-        x = self.avgpool(self.layer1(x))
-        return self.fc(torch.flatten(x, 1))
 
 
 class Odd(nn.Module):
@@ -80,18 +45,6 @@ class Odd(nn.Module):
         return self.fc(self.after(self.between(self.before(x))).mean((2, 3)))
 
 
-class Gate(nn.Module):
-    """Squeeze and excitation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pool = nn.AdaptiveAvgPool2d(1)
-        self.conv = nn.Conv2d(8, 8, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * torch.sigmoid(self.conv(self.pool(x)))
-
-
 class Modal(nn.Module):
     """Does in evaluation what it does not in training."""
 
@@ -103,51 +56,6 @@ class Modal(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.conv(x)
         return self.fc((y if self.training else y.clamp(-1, 1) * 2).mean((2, 3)))
-
-
-class Listed(nn.Module):
-    """Blocks that are safe by themselves, in a forward pass of its own."""
-
-    class Residual(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body = nn.Sequential(conv(8, 8), nn.BatchNorm2d(8), nn.ReLU())
-
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.relu(self.body(x) + x)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = conv(3, 8)
-        self.blocks = nn.ModuleList([self.Residual(), self.Residual()])
-        self.fc = nn.Linear(8, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.stem(x)
-        for block in self.blocks:
-            x = block(x)
-        return self.fc(x.flatten(2).amax(2))
-
-
-class Hidden(nn.Module):
-    """Calls its layers by a list of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = conv(3, 8, bias=False)
-        self.bn, self.relu = nn.BatchNorm2d(8), nn.ReLU()
-        self.norms = [self.bn]
-        self.fc = nn.Linear(2048, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.fc(self.relu(self.norms[0](self.conv(x))).flatten(1))
-
-
-def shared_relu() -> nn.Module:
-    relu = nn.ReLU()
-    return nn.Sequential(
-        conv(3, 8), nn.BatchNorm2d(8), relu, conv(8, 8), relu, nn.Flatten(), nn.Linear(2048, 10)
-    )
 
 
 def shared_ends() -> nn.Module:
@@ -167,18 +75,6 @@ def shared_conv() -> nn.Module:
     )
 
 
-def pools() -> nn.Module:
-    return nn.Sequential(
-        conv(3, 8), nn.MaxPool2d(3, 2, ceil_mode=True), nn.SiLU(), conv(8, 8, stride=(1, 2)),
-        nn.AvgPool2d((2, 1), padding=(1, 0)), nn.GELU(), conv(8, 9), nn.AdaptiveMaxPool2d((3, 1)),
-        nn.Flatten(), nn.Linear(27, 10),
-    )  # fmt: skip
-
-
-def pool_first() -> nn.Module:
-    return nn.Sequential(nn.AvgPool2d(2), conv(3, 8), nn.Flatten(), nn.Linear(512, 10))
-
-
 def norms() -> nn.Module:
     """BatchNorm in all its settings."""
     return nn.Sequential(
@@ -194,22 +90,20 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "wrn": (lambda: create_model("wrn-10-1", (3, 16, 16), 10), 1),
     "cnn": (lambda: create_model("cnn-4", (3, 16, 16), 10), 1),
     "cifar-resnet": (lambda: create_model("cifar-resnet-8", (3, 16, 16), 10), 1),
-    "torchvision": (Torchvision, 1),
+    "torchvision": (ZOO["residual: torchvision"].build, 1),
+    "methods": (ZOO["residual: methods"].build, 1),
+    "pools": (ZOO["pools: modules"].build, 1),
+    "gate": (lambda: Odd(lambda x: x * torch.sigmoid(F.adaptive_avg_pool2d(x, 1))), 1),
     "mean": (lambda: Odd(lambda x: x - x.mean(1, keepdim=True)), 2),
     "product": (lambda: Odd(lambda x: x * 2), 1),
     "concatenation": (lambda: Odd(lambda x: torch.cat([x, x], 1), 16), 1),
     "channel dropout": (lambda: Odd(nn.Dropout2d(0.0)), 2),
-    "gate": (lambda: Odd(Gate()), 1),
     "modal": (Modal, 1),
-    "module list": (Listed, 1),
-    "hidden": (Hidden, 1),
-    "shared relu": (shared_relu, 1),
     "shared ends": (shared_ends, 2),
     "shared conv": (shared_conv, 1),
-    "pools": (pools, 1),
-    "pool first": (pool_first, 1),
     "norms": (norms, 2),
 }
+EVERY = pytest.mark.parametrize(("build", "expected"), NETWORKS.values(), ids=NETWORKS)
 
 
 @pytest.fixture
@@ -260,36 +154,19 @@ def images(batch: int = 11) -> Tensor:
     return torch.randn(batch, 3, 16, 16, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize(("build", "_"), NETWORKS.values(), ids=NETWORKS)
-def test_a_network_computes_the_same_in_groups(
-    error: Error, build: Callable[[], nn.Module], _: int
-) -> None:
-    (masked, reference), (sparse, sparsifier) = (
-        prepared(build, backend) for backend in ("masked", "sparse")
-    )
-    assert any(isinstance(module, SparseConv2d) for module in sparse.modules())
-    x = images()
-    outputs = []
-    for network in (masked, sparse):
-        y = network(x)
-        F.cross_entropy(y, torch.arange(11) % 10).backward()
-        outputs.append(y.detach())
-    assert error(outputs[1], outputs[0]) < 1e-4
-    mine, theirs = gradients(sparse, sparsifier), gradients(masked, reference)
-    assert mine.keys() == theirs.keys()
-    scale = max(float(g.abs().max()) for g in theirs.values())
-    for name, gradient in theirs.items():
-        # A bias before BatchNorm has no gradient but rounding.
-        assert (mine[name] - gradient).abs().max() < 1e-4 * max(gradient.abs().max(), 0.1 * scale)
-    for name, tensor in masked.state_dict().items():  # running statistics among them
-        assert error(sparse.state_dict()[name], tensor) < 1e-4, name
-    assert list(sparse.state_dict()) == list(masked.state_dict())
-    for size in (11, 3):
-        with torch.no_grad():
-            assert error(sparse.eval()(x[:size]), masked.eval()(x[:size])) < 1e-4
+@pytest.mark.parametrize("name", ["shared ends", "shared conv", "modal", "norms"])
+def test_a_network_computes_the_same_in_groups(name: str) -> None:
+    """Others are in the zoo."""
+
+    def build() -> nn.Module:
+        torch.manual_seed(0)
+        return lived_in(NETWORKS[name][0](), lambda samples: (images(samples),))
+
+    faults = compare_trained(build, lambda samples, seed: (images(samples),), batches=(11,))
+    assert faults == []
 
 
-@pytest.mark.parametrize(("build", "expected"), NETWORKS.values(), ids=NETWORKS)
+@EVERY
 def test_maps_are_converted_only_where_they_must_be(
     conversions: Counter, build: Callable[[], nn.Module], expected: int
 ) -> None:
@@ -302,9 +179,9 @@ def test_maps_are_converted_only_where_they_must_be(
         assert conversions == {"to_groups": expected, "from_groups": expected}
 
 
-@pytest.mark.parametrize(("build", "_"), NETWORKS.values(), ids=NETWORKS)
+@EVERY
 def test_a_detached_network_is_the_one_it_was(
-    conversions: Counter, error: Error, build: Callable[[], nn.Module], _: int
+    conversions: Counter, error: Error, build: Callable[[], nn.Module], expected: int
 ) -> None:
     torch.manual_seed(0)
     plain = build()
@@ -312,7 +189,7 @@ def test_a_detached_network_is_the_one_it_was(
     network(images())
     network.eval()
     with torch.no_grad():
-        expected = network(images())
+        before = network(images())
     topology = sparsifier.topology
     sparsifier.detach()
     conversions.update(to_groups=0)
@@ -322,7 +199,7 @@ def test_a_detached_network_is_the_one_it_was(
     assert not any(module.training for module in network.modules())
     assert [hooks_of(m) for m in network.modules()] == [hooks_of(m) for m in plain.modules()]
     with torch.no_grad():
-        assert error(network(images()), expected) < 1e-4
+        assert error(network(images()), before) < 1e-4
     assert conversions["to_groups"] == 0
     for name, mask in topology.items():
         assert not network.get_parameter(name)[~mask].any()
@@ -360,15 +237,14 @@ def test_batches_may_wait_for_their_backward_pass(error: Error) -> None:
         assert error(results[1][name], gradient) < 1e-4, name
 
 
-@pytest.mark.parametrize("place", ["model", "block", "norm", "relu"])
-def test_who_watches_a_module_sees_maps_as_pytorch_has_them(place: str, error: Error) -> None:
+@pytest.mark.parametrize("path", ["", "4", "4.bn1", "4.relu"])
+def test_who_watches_a_module_sees_maps_as_pytorch_has_them(path: str, error: Error) -> None:
     """A hook that was there before, as those of feature extraction."""
     seen: dict[str, Tensor] = {}
 
     def build(name: str) -> nn.Module:
-        network = Torchvision()
-        block = network.layer1[0]
-        watched = {"model": network, "block": block, "norm": block.bn1, "relu": block.relu}[place]
+        network = NETWORKS["torchvision"][0]()
+        watched = network.get_submodule(path)
         watched.register_forward_hook(lambda _, __, y: seen.__setitem__(name, y.detach().clone()))
         return network
 
@@ -419,10 +295,12 @@ def test_a_copy_works_by_itself(copied: Callable[[Any], Any]) -> None:
 
 def test_a_part_of_the_network_can_be_called_by_itself(error: Error) -> None:
     """Its own modules take either layout."""
-    masked, sparse = (prepared(Torchvision, b)[0].eval() for b in ("masked", "sparse"))
+    masked, sparse = (
+        prepared(NETWORKS["torchvision"][0], b)[0].eval() for b in ("masked", "sparse")
+    )
     x = torch.randn(3, 8, 8, 8)
     with torch.no_grad():
-        for name in ("layer1", "layer1.0", "layer1.0.conv1", "layer1.0.bn1", "maxpool"):
+        for name in ("4", "4.conv1", "4.bn1", "3"):
             parts = [network.get_submodule(name)(x) for network in (masked, sparse)]
             assert error(parts[1], parts[0]) < 1e-4, name
 
@@ -445,7 +323,7 @@ def test_a_dense_network_computes_the_same_in_groups(
         inside = layout.GroupedLayout(network) if grouped else None
         y = network(images())
         assert type(y) is Tensor
-        F.cross_entropy(y, torch.arange(11) % 10).backward()
+        F.cross_entropy(y, torch.arange(11) % 5).backward()
         found.append((y.detach(), {n: p.grad for n, p in network.named_parameters()}))
         if inside is not None:
             inside.remove()

@@ -271,6 +271,18 @@ def losses(build: Callable[[], nn.Module], change: Callable[[Any], None]) -> lis
     return found
 
 
+def assert_alike(
+    build: Callable[[], nn.Module],
+    work: Callable[[Any], Any],
+    error: Error,
+    tolerance: float = 1e-5,
+) -> None:
+    """What a function makes of a masked network, and of a sparse one."""
+    theirs, mine = (work(made(build, backend)[0]) for backend in ("masked", "sparse"))
+    for one, other in zip(mine, theirs, strict=True):
+        assert error(one, other) < tolerance
+
+
 def blocks() -> nn.Module:
     return nn.Sequential(conv(3, 8), Drop(), Drop(), nn.Flatten(), nn.Linear(288, 10))
 
@@ -295,20 +307,20 @@ def test_a_method_may_be_exchanged_later() -> None:
 
 def test_hooks_may_come_later(error: Error) -> None:
     """On what goes forward and on what comes back; the last one changes what it sees."""
-    seen: dict[str, list[Tensor]] = {"masked": [], "sparse": []}
-    for backend, found in seen.items():
-        network, _ = made(blocks, backend)
+
+    def work(network: Any) -> list[Tensor]:
+        found: list[Tensor] = []
         network(images(5)).sum().backward()
-        network[0].register_forward_hook(lambda _, __, y, found=found: found.append(y.clone()))
+        network[0].register_forward_hook(lambda _, __, y: found.append(y.clone()))
         network[2].bn.register_full_backward_hook(
-            lambda _, before, after, found=found: found.extend([*before, *after])
+            lambda _, before, after: found.extend([*before, *after])
         )
         network[1].register_full_backward_hook(lambda _, before, __: (2 * before[0],))
         network(images(12)).square().mean().backward()
-        found.append(network[0].bias.grad)
-    assert len(seen["sparse"]) == 4
-    for mine, theirs in zip(seen["sparse"], seen["masked"], strict=True):
-        assert error(mine, theirs) < 1e-4
+        assert len(found) == 3
+        return [*found, network[0].bias.grad]
+
+    assert_alike(blocks, work, error, 1e-4)
 
 
 @pytest.mark.parametrize("function", [Straight, Same])
@@ -321,14 +333,12 @@ def test_custom_functions_of_the_network_work(function: Any, error: Error) -> No
         def forward(self, x: Tensor) -> Tensor:
             return self.second(function.apply(self.first(x))).mean((2, 3))
 
-    results = []
-    for backend in ("masked", "sparse"):
-        network, _ = made(Own, backend)
+    def work(network: Any) -> tuple[Tensor, ...]:
         y = network(images(5))
         y.square().sum().backward()
-        results.append((y, network.first.bias.grad))
-    for theirs, mine in zip(*results, strict=True):
-        assert error(mine, theirs) < 1e-5
+        return y, network.first.bias.grad
+
+    assert_alike(Own, work, error)
 
 
 @pytest.mark.parametrize(
@@ -340,19 +350,6 @@ def test_custom_functions_that_nobody_saw_coming_are_refused(apply: Any) -> None
     network, _ = made(lambda: Hiding(apply), "sparse")
     with pytest.raises(FreeTicketsError, match=r"custom autograd\.Function .* backend='masked'"):
         network(images(5))
-
-
-def test_checkpoints_of_the_newer_kind_work(error: Error) -> None:
-    results = []
-    for backend in ("masked", "sparse"):
-        network, _ = made(
-            lambda: Hiding(lambda x: checkpoint(torch.tanh, x, use_reentrant=False)), backend
-        )
-        y = network(images(5))
-        y.square().sum().backward()
-        results.append((y, network.conv.bias.grad))
-    for theirs, mine in zip(*results, strict=True):
-        assert error(mine, theirs) < 1e-5
 
 
 def test_a_sequence_may_be_called_part_by_part(error: Error) -> None:
@@ -387,28 +384,24 @@ def test_what_a_network_returns_is_ordinary() -> None:
 
 
 def test_second_derivatives_pass_through_maps(error: Error) -> None:
-    results = []
-    for backend in ("masked", "sparse"):
-        network, _ = made(blocks, backend)
+    def work(network: Any) -> tuple[Tensor, ...]:
         x = images(5).requires_grad_()
         (gradient,) = torch.autograd.grad(network(x).pow(3).sum(), x, create_graph=True)
         gradient.square().sum().backward()
-        results.append((gradient, x.grad, network[0].bias.grad, network[1].bn.weight.grad))
-    for theirs, mine in zip(*results, strict=True):
-        assert error(mine, theirs) < 1e-3
+        return gradient, x.grad, network[0].bias.grad, network[1].bn.weight.grad
+
+    assert_alike(blocks, work, error, 1e-3)
 
 
 def test_autocast_gives_half_precision(error: Error) -> None:
-    results = []
-    for backend in ("masked", "sparse"):
-        network, _ = made(blocks, backend)
+    def work(network: Any) -> tuple[Tensor, ...]:
         with torch.autocast("cpu"):
             y = network(images(5))
         assert y.dtype == torch.bfloat16
         y.float().square().sum().backward()
-        results.append((y, network[1].bn.weight.grad))
-    for theirs, mine in zip(*results, strict=True):
-        assert error(mine, theirs) < 5e-2
+        return y, network[1].bn.weight.grad
+
+    assert_alike(blocks, work, error, 5e-2)
 
 
 def test_groups_are_never_taken_for_maps() -> None:

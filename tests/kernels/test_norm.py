@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,10 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.kernels import library, norm
+from freetickets.kernels import library
 from freetickets.kernels.groups import from_groups, to_groups
 from freetickets.kernels.layout import BatchNormReLU
-from freetickets.kernels.norm import batch_norm, batch_norm_backward, scale
+from freetickets.kernels.norm import batch_norm, scale
 
 Error = Callable[[Tensor, Tensor], float]
 
@@ -103,39 +104,23 @@ def test_a_far_mean_does_not_swallow_the_variance(error: Error) -> None:
     assert y.isfinite().all()
 
 
-def test_every_bit_is_the_same_for_any_number_of_threads(threads: Callable[[int], None]) -> None:
-    x, bn = maps(13, 7, 9, 5), reference(7)
-    found = []
-    for count in (1, 2, 3):
-        threads(count)
-        found.append(
-            directions(
-                lambda *each: grouped_norm(*each, bn, True), x, bn.weight.float(), bn.bias.float()
-            )
-        )
-    for other in found[1:]:
-        for mine, theirs in zip(found[0], other, strict=True):
-            assert torch.equal(mine, theirs)
+def step(bn: nn.BatchNorm2d, x: Tensor) -> list[Tensor]:
+    """All that a BatchNorm with ReLU computes."""
+    leaves = x, bn.weight.float(), bn.bias.float()
+    return directions(lambda *each: grouped_norm(*each, bn, True), *leaves)
+
+
+def test_every_bit_is_the_same_for_any_number_of_threads(same_bits: Callable[..., None]) -> None:
+    same_bits(lambda: step(reference(7), maps(13, 7, 9, 5)))
 
 
 def test_the_kernels_run_on_as_many_threads_as_pytorch_has(
-    threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+    threads: Callable[[int], None], noted: list[tuple[str, Any]]
 ) -> None:
-    asked = []
-    call = library.call
-
-    def noted(function: str, *arguments: object) -> None:
-        asked.append((function, arguments[-1]))
-        call(function, *arguments)
-
-    monkeypatch.setattr(norm, "call", noted)
-    x, bn = maps(3, 2, 4, 4), reference(2)
     for training in (True, False):
         threads(1 + training)
-        bn.train(training)
-        directions(
-            lambda *each: grouped_norm(*each, bn, True), x, bn.weight.float(), bn.bias.float()
-        )
+        step(reference(2).train(training), maps(3, 2, 4, 4))
+    asked = [(function, given[-1]) for function, given in noted if "groups" not in function]
     names = ["ft_normalize", "ft_normalize_backward", "ft_scale", "ft_normalize_backward"]
     assert asked == list(zip(names, [2, 2, 1, 1], strict=True))
 
@@ -169,17 +154,3 @@ def test_the_module_is_batch_norm_and_relu() -> None:
         x = torch.randn(3, 4, 5, 5)
         assert torch.equal(both(x), apart(x))
     assert both.state_dict().keys() == apart[0].state_dict().keys()
-
-
-@pytest.mark.parametrize("relu", [True, False])
-@pytest.mark.parametrize("batch", [5, 16])
-def test_batch_norm_keeps_the_rules_of_operators(batch: int, relu: bool) -> None:
-    x = to_groups(maps(batch, 3, 4, 5), library.lanes()).requires_grad_()
-    weight, bias = (torch.rand(3).requires_grad_() for _ in range(2))
-    mean, variance = torch.rand(3), torch.rand(3) + 0.5
-    torch.library.opcheck(batch_norm, (x, weight, bias, batch, EPS, relu))
-    torch.library.opcheck(scale, (x, weight, bias, mean, variance, batch, EPS, relu))
-    gradient = torch.randn_like(x)
-    plain = [each.detach() for each in (x, gradient, weight, bias, mean, variance)]
-    for training in (True, False):
-        torch.library.opcheck(batch_norm_backward, (*plain, batch, EPS, relu, training))

@@ -1,4 +1,4 @@
-"""The kernels against PyTorch's own in double precision, over random layers; and as operators."""
+"""The kernels against PyTorch's own in double precision, over random layers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from freetickets.errors import FreeTicketsError
-from freetickets.kernels import groups, library, linear, ops
+from freetickets.kernels import library, linear, ops
 from freetickets.kernels.groups import from_groups, to_groups
 from freetickets.kernels.library import Geometry
 
@@ -32,6 +32,9 @@ class Case(NamedTuple):
     density: float
     bias: bool
     seed: int
+
+
+NUMBERS = st.floats(0.02, 1), st.booleans(), st.integers(0, 2**20)  # density, bias, seed
 
 
 class Layer(NamedTuple):
@@ -59,26 +62,14 @@ def convolutions(draw: Callable[[Any], Any]) -> Case:
     size = draw(st.tuples(*(st.integers(smallest, 13) for smallest in least)))
     shape = (draw(st.integers(1, 40)), draw(st.integers(1, 40)), *kernel)
     return Case(
-        draw(st.integers(1, 20)),
-        Geometry(shape, stride, padding),
-        size,
-        draw(st.floats(0.02, 1)),
-        draw(st.booleans()),
-        draw(st.integers(0, 2**20)),
+        draw(st.integers(1, 20)), Geometry(shape, stride, padding), size, *map(draw, NUMBERS)
     )
 
 
 @st.composite
 def matrices(draw: Callable[[Any], Any]) -> Case:
     shape = (draw(st.integers(1, 80)), draw(st.integers(1, 80)), 1, 1)
-    return Case(
-        draw(st.integers(1, 70)),
-        Geometry(shape),
-        (1, 1),
-        draw(st.floats(0.02, 1)),
-        draw(st.booleans()),
-        draw(st.integers(0, 2**20)),
-    )
+    return Case(draw(st.integers(1, 70)), Geometry(shape), (1, 1), *map(draw, NUMBERS))
 
 
 def make(case: Case) -> Layer:
@@ -117,9 +108,8 @@ def sparse_linear(layer: Layer, dense: int = SPARSE) -> Callable[..., Tensor]:
     shape = layer.settings[0][:2]
 
     def run(x: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
-        return linear.linear(
-            x, values, layer.indices, layer.plan, bias, shape, library.lanes(), dense
-        )
+        given = (values, layer.indices, layer.plan, bias, shape, library.lanes(), dense)
+        return linear.linear(x.flatten(1), *given)
 
     return run
 
@@ -231,7 +221,7 @@ def test_any_direction_may_run_dense(error: Error, dense: int, case: Case) -> No
     assert_close(error, *ways)
     flat = make(case._replace(geometry=Geometry((*case.geometry.shape[:2], 1, 1)), size=(1, 1)))
     ways = [
-        directions(sparse_linear(flat, way), flat.x.flatten(1), flat.values, flat.bias)
+        directions(sparse_linear(flat, way), flat.x, flat.values, flat.bias)
         for way in (dense, SPARSE)
     ]
     assert_close(error, *ways)
@@ -325,8 +315,7 @@ def test_strides_and_alignment_of_the_input_do_not_matter(error: Error, batch: i
 def test_a_gradient_that_was_expanded_is_read_as_it_stands(error: Error) -> None:
     for case, run in ((CONV, sparse_conv2d), (LINEAR, sparse_linear)):
         layer = make(case)
-        x = (layer.x if run is sparse_conv2d else layer.x.flatten(1)).requires_grad_()
-        values = layer.values.requires_grad_()
+        x, values = layer.x.requires_grad_(), layer.values.requires_grad_()
         found = torch.autograd.grad(run(layer)(x, values, None).sum(), [x, values])
         y = run(layer)(x, values, None)
         wanted = torch.autograd.grad(y, [x, values], torch.ones_like(y).contiguous())
@@ -362,9 +351,8 @@ def test_no_samples_give_no_samples(threads: Callable[[int], None], count: int, 
     threads(count)
     for case, run in ((CONV, sparse_conv2d), (LINEAR, sparse_linear)):
         layer = make(case._replace(batch=0))
-        x = layer.x if run is sparse_conv2d else layer.x.flatten(1)
-        y, dx, dvalues, dbias = directions(run(layer, dense), x, layer.values, layer.bias)
-        assert (y.numel(), dx.shape) == (0, x.shape)
+        y, dx, dvalues, dbias = directions(run(layer, dense), layer.x, layer.values, layer.bias)
+        assert (y.numel(), dx.shape) == (0, layer.x.shape)
         assert not dvalues.any()
         assert not dbias.any()
     layer = make(CONV)
@@ -376,10 +364,9 @@ def test_no_samples_give_no_samples(threads: Callable[[int], None], count: int, 
 def test_autocast_does_not_reach_into_an_operator(error: Error, dense: int) -> None:
     for case, run in ((CONV, sparse_conv2d), (LINEAR, sparse_linear)):
         layer = make(case)
-        x = layer.x if run is sparse_conv2d else layer.x.flatten(1)
-        plain = directions(run(layer, dense), x, layer.values, layer.bias)
+        plain = directions(run(layer, dense), layer.x, layer.values, layer.bias)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            found = directions(run(layer, dense), x, layer.values, layer.bias)
+            found = directions(run(layer, dense), layer.x, layer.values, layer.bias)
         for mine, theirs in zip(found, plain, strict=True):
             assert mine.dtype == torch.float32
             assert torch.equal(mine, theirs)
@@ -390,92 +377,24 @@ def test_autocast_does_not_reach_into_an_operator(error: Error, dense: int) -> N
 
 @pytest.mark.parametrize("case", [CONV, LINEAR, *LARGE.values()])
 def test_every_bit_is_the_same_for_any_number_of_threads(
-    threads: Callable[[int], None], case: Case
+    same_bits: Callable[..., None], case: Case
 ) -> None:
     layer = make(case)
-    linear = case is LINEAR
-    run, x = (sparse_linear, layer.x.flatten(1)) if linear else (sparse_conv2d, layer.x)
-    found = []
-    for count in (1, 2, 3):
-        threads(count)
-        found.append(directions(run(layer), x, layer.values, layer.bias))
-    for other in found[1:]:
-        for mine, theirs in zip(found[0], other, strict=True):
-            assert torch.equal(mine, theirs)
+    run = sparse_linear if case is LINEAR else sparse_conv2d
+    same_bits(lambda: directions(run(layer), layer.x, layer.values, layer.bias))
 
 
 def test_the_kernels_run_on_as_many_threads_as_pytorch_has(
-    threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+    threads: Callable[[int], None], noted: list[tuple[str, Any]]
 ) -> None:
-    asked: dict[str, set[object]] = {}
-    call = library.call
-
-    def noted(function: str, *arguments: object) -> None:
-        asked.setdefault(function, set()).add(arguments[-1])
-        call(function, *arguments)
-
-    for module in (ops, groups):
-        monkeypatch.setattr(module, "call", noted)
     for count in (1, 2):
         threads(count)
         for case, run in ((CONV, sparse_conv2d), (LINEAR, sparse_linear)):
             layer = make(case)
-            x = layer.x if run is sparse_conv2d else layer.x.flatten(1)
-            directions(run(layer), x, layer.values, layer.bias)
+            directions(run(layer), layer.x, layer.values, layer.bias)
     names = ("forward", "input_gradient", "weight_gradient", "to_groups", "from_groups")
-    assert {name: asked[f"ft_{name}"] for name in names} == {name: {1, 2} for name in names}
-
-
-# ---- as operators of PyTorch
-
-
-@pytest.fixture(params=[SPARSE, DENSE], ids=["sparse", "dense"])
-def dense(request: pytest.FixtureRequest) -> int:
-    return int(request.param)
-
-
-def check(operator: Any, *arguments: Any) -> None:
-    torch.library.opcheck(operator, arguments)
-
-
-@pytest.mark.parametrize("batch", [5, 16])
-def test_conv2d_keeps_the_rules_of_operators(dense: int, batch: int) -> None:
-    x, values, indices, plan, bias, parts = make(CONV._replace(batch=batch))
-    grouped = to_groups(x, library.lanes())
-    leaves = grouped.requires_grad_(), values.requires_grad_()
-    check(ops.conv2d, *leaves, indices, plan, bias.requires_grad_(), *parts, dense)
-    check(ops.conv2d, *leaves, indices, plan, None, *parts, dense)
-
-
-@pytest.mark.parametrize("batch", [5, 16])
-def test_the_gradients_of_conv2d_keep_the_rules_of_operators(dense: int, batch: int) -> None:
-    x, values, indices, plan, _, parts = make(CONV._replace(batch=batch))
-    grouped = to_groups(x, library.lanes())
-    y = ops.conv2d(grouped, values, indices, plan, None, *parts, dense)
-    gradient, size = torch.randn_like(y), list(x.shape[2:])
-    check(ops.conv2d_input_gradient, gradient, values, indices, plan, size, *parts, dense)
-    check(ops.conv2d_weight_gradient, grouped, gradient, indices, plan, *parts, dense)
-
-
-@pytest.mark.parametrize("batch", [5, 16])
-def test_linear_keeps_the_rules_of_operators(dense: int, batch: int) -> None:
-    x, values, indices, plan, bias, (shape, *_) = make(LINEAR._replace(batch=batch))
-    rest = shape[:2], library.lanes(), dense
-    leaves = x.flatten(1).requires_grad_(), values.requires_grad_()
-    check(linear.linear, *leaves, indices, plan, bias.requires_grad_(), *rest)
-
-
-@pytest.mark.parametrize("batch", [5, 16])
-def test_the_gradients_of_linear_keep_the_rules_of_operators(dense: int, batch: int) -> None:
-    x, values, indices, plan, _, (shape, *_) = make(LINEAR._replace(batch=batch))
-    rest = shape[:2], library.lanes(), dense
-    gradient = torch.randn(batch, 12)
-    check(linear.linear_input_gradient, gradient, values, indices, plan, *rest)
-    check(linear.linear_weight_gradient, x.flatten(1), gradient, indices, plan, *rest)
-
-
-def test_columns_keep_the_rules_of_operators() -> None:
-    check(linear.columns, torch.randn(16, 5, requires_grad=True), 8)
+    found = {(function, arguments[-1]) for function, arguments in noted if "plan" not in function}
+    assert found == {(f"ft_{name}", count) for name in names for count in (1, 2)}
 
 
 def test_columns_are_the_same_numbers_in_another_order() -> None:
@@ -491,13 +410,6 @@ def test_columns_are_the_same_numbers_in_another_order() -> None:
         assert torch.equal(x.grad, weights)
     assert linear.lies_in_columns(torch.randn(5, 3), 8), "lanes would be empty"
     assert linear.lies_in_columns(torch.randn(0, 3), 8), "there is nothing"
-
-
-@pytest.mark.parametrize("batch", [5, 16])
-def test_the_ways_in_and_out_of_groups_keep_the_rules_of_operators(batch: int) -> None:
-    x = torch.randn(batch, 3, 4, 5)
-    check(to_groups, x.requires_grad_(), library.lanes())
-    check(from_groups, to_groups(x.detach(), library.lanes()).requires_grad_(), batch)
 
 
 @pytest.mark.parametrize("width", [1, 3, 7, 8, 9, 16])

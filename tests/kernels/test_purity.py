@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from freetickets.kernels.inference import CompiledNetwork, compile_network
-from freetickets.kernels.purity import State
+from freetickets.kernels.tracing import State
 
 from .zoo.checks import compiled_for_good, make_sparse, sparse
 

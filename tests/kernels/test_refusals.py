@@ -19,8 +19,8 @@ SHAPE, STRIDE, PADDING = [4, 3, 3, 3], [1, 1], [1, 1]
 COUNT = 30
 
 
-def valid() -> dict[str, tuple[Any, list[Any]]]:
-    """Each operator with arguments that it takes."""
+def valid(ways: int = 0, missing: int = 1) -> dict[str, tuple[Any, list[Any]]]:
+    """Each operator with arguments that it takes, so many samples less than two groups hold."""
     width = lanes()
     indices = torch.arange(0, 2 * COUNT, 2, dtype=torch.int32)
     flat_indices = torch.arange(12, dtype=torch.int32)
@@ -28,11 +28,12 @@ def valid() -> dict[str, tuple[Any, list[Any]]]:
     flat_plan = ops.make_plan(flat_indices, Geometry((4, 3, 1, 1)))
     x, gradient = torch.randn(2, 3, 6, 6, width), torch.randn(2, 4, 6, 6, width)
     values, flat_values = torch.randn(COUNT), torch.randn(12)
-    settings = [SHAPE, STRIDE, PADDING, 0]
+    settings, flat_settings = [SHAPE, STRIDE, PADDING, ways], [[4, 3], width, ways]
     channels = [torch.ones(3) for _ in range(4)]
-    batch = 2 * width - 1
+    batch = 2 * width - missing
+    features, flat_gradient = torch.randn(batch, 3), torch.randn(batch, 4)
     return {
-        "to_groups": (groups.to_groups, [torch.randn(5, 3, 6, 6), width]),
+        "to_groups": (groups.to_groups, [torch.randn(batch, 3, 6, 6), width]),
         "from_groups": (groups.from_groups, [x, batch]),
         "conv2d": (ops.conv2d, [x, values, indices, plan, torch.ones(4), *settings]),
         "conv2d_input_gradient": (
@@ -44,15 +45,15 @@ def valid() -> dict[str, tuple[Any, list[Any]]]:
         "columns": (linear.columns, [torch.randn(width, 3), width]),
         "linear": (
             linear.linear,
-            [torch.randn(5, 3), flat_values, flat_indices, flat_plan, None, [4, 3], width, 0],
+            [features, flat_values, flat_indices, flat_plan, torch.ones(4), *flat_settings],
         ),
         "linear_input_gradient": (
             linear.linear_input_gradient,
-            [torch.randn(5, 4), flat_values, flat_indices, flat_plan, [4, 3], width, 0],
+            [flat_gradient, flat_values, flat_indices, flat_plan, *flat_settings],
         ),
         "linear_weight_gradient": (
             linear.linear_weight_gradient,
-            [torch.randn(5, 3), torch.randn(5, 4), flat_indices, flat_plan, [4, 3], width, 0],
+            [features, flat_gradient, flat_indices, flat_plan, *flat_settings],
         ),
         "batch_norm": (norm.batch_norm, [x, *channels[:2], batch, 1e-5, False]),
         "scale": (norm.scale, [x, *channels, batch, 1e-5, False]),
@@ -90,6 +91,9 @@ NAMES = [
     "columns", "linear", "linear_input_gradient", "linear_weight_gradient", "batch_norm", "scale",
     "batch_norm_backward",
 ]  # fmt: skip
+
+
+DIFFERENTIABLE = ("to_groups", "from_groups", "conv2d", "columns", "linear", "batch_norm", "scale")
 
 
 def refuses(name: str, place: int, wrong: Any) -> None:
@@ -150,7 +154,18 @@ def test_every_operator_refuses_settings_that_do_not_fit(name: str, place: int, 
     refuses(name, place, wrong)
 
 
+@pytest.mark.parametrize("missing", [0, 3], ids=["full", "with empty lanes"])
+@pytest.mark.parametrize("ways", [0, ops.ALL], ids=["sparse", "dense"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_operator_keeps_pytorchs_rules(name: str) -> None:
-    operator, arguments = valid()[name]
+def test_every_operator_keeps_pytorchs_rules(name: str, ways: int, missing: int) -> None:
+    """With the gradients of those that have some."""
+    operator, arguments = valid(ways, missing)[name]
+    for place, argument in enumerate(arguments):
+        if name in DIFFERENTIABLE and isinstance(argument, Tensor) and place < 5:
+            arguments[place] = argument.requires_grad_(
+                argument.is_floating_point() and (name != "scale" or place < 3)
+            )
     torch.library.opcheck(operator, tuple(arguments))
+    if name in ("conv2d", "linear"):
+        arguments[4] = None  # no bias
+        torch.library.opcheck(operator, tuple(arguments))

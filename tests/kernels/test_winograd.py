@@ -146,28 +146,20 @@ def test_what_is_fused_is_what_pytorch_does_step_by_step(
     assert_close(found, F.relu(expected) if relu else expected, largest)
 
 
+@pytest.mark.parametrize("case", LARGE.values(), ids=LARGE)
 def test_every_bit_is_the_same_for_any_number_of_threads(
-    threads: Callable[[int], None],
+    same_bits: Callable[..., None], case: Case
 ) -> None:
-    results = []
-    for count in (1, 2, 3):
-        threads(count)
-        for case in LARGE.values():
-            x, weight, gradient = make(case)
-            grouped, dy = to_groups(x, library.lanes()), to_groups(gradient, library.lanes())
-            weights = winograd.transform(weight, case.geometry)
-            results.append(
-                (
-                    count,
-                    winograd.convolve(grouped, weights, case.geometry),
-                    winograd.input_gradient(dy, weight, case.geometry),
-                    winograd.weight_gradient(grouped, dy, case.geometry),
-                )
-            )
-    number = len(LARGE)
-    for index, (_, *found) in enumerate(results):
-        for mine, first in zip(found, results[index % number][1:], strict=True):
-            assert torch.equal(mine, first)
+    def work() -> list[Tensor]:
+        x, weight, gradient = make(case)
+        grouped, dy = to_groups(x, library.lanes()), to_groups(gradient, library.lanes())
+        return [
+            winograd.convolve(grouped, winograd.transform(weight, case.geometry), case.geometry),
+            winograd.input_gradient(dy, weight, case.geometry),
+            winograd.weight_gradient(grouped, dy, case.geometry),
+        ]
+
+    same_bits(work)
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])

@@ -39,7 +39,6 @@ GRAPHS = int(os.environ.get("FREETICKETS_GRAPHS", "25"))
 EVERY = pytest.mark.parametrize("entry", ZOO.values(), ids=ZOO)
 ONE_OF_EACH_KIND = {entry.kind: entry for entry in ZOO.values()}
 KINDS_THAT_COMPILE = ("residual", "vgg")
-OWN_NETWORKS = ("wrn-10-1", "cifar-resnet-8", "resnet-18", "cnn-4", "fast-4-8-8", "mlp-64-64")
 
 
 def test_there_are_enough_of_each_kind() -> None:
@@ -79,16 +78,6 @@ def test_few_networks_fall_back(capsys: pytest.CaptureFixture[str]) -> None:
             print(f"  {name}: {'; '.join(reason[:100] for reason in why)}")
     assert not [name for name in fallen if ZOO[name].kind in KINDS_THAT_COMPILE]
     assert len(fallen) <= len(ZOO) / 4
-
-
-@pytest.mark.parametrize("name", OWN_NETWORKS)
-def test_our_own_networks_do_not_fall_back(name: str) -> None:
-    torch.manual_seed(0)
-    network = create_model(name, (3, 32, 32), 10)
-    lived_in(network, images)
-    faults, reasons = compare_compiled(network, images, batches=(2, 9), threads=False)
-    none_wrong(faults)
-    assert reasons == []
 
 
 @pytest.mark.parametrize("options", [{}, {"activation": "gelu"}], ids=["relu", "gelu"])
@@ -174,7 +163,7 @@ CHANGES: dict[str, Callable[[Tensor, Tensor], Any]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_the_check_of_compiled_networks_sees(change: Callable[[Tensor, Tensor], Any]) -> None:
-    entry = ZOO["residual: PreActivation"]
+    entry = ZOO["residual: pre_activation"]
     altered: Compiler = lambda network, topology: Altered(network, change)  # noqa: E731
     faults, _ = compare_compiled(built(entry), entry.draw, compiler=altered, batches=(17,))
     assert faults

@@ -12,6 +12,7 @@ gathering of the active ones, and if there are any, the layer computes with all 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -21,8 +22,8 @@ from torch.autograd import Function
 from . import ops
 from .choices import Choices
 from .layers import can_be_sparse, geometry_of
-from .library import Geometry, call, lanes, ready
-from .linear import columns, lies_in_columns, linear
+from .library import Geometry, call, ready
+from .linear import linear_layer
 from .maps import Maps, as_autocast, enter, give, kernels_take
 from .operator import run
 
@@ -134,14 +135,8 @@ class AdoptedLinear(AdoptedLayer, nn.Linear):  # type: ignore[misc]
         active = self.active() if fits else None
         if active is None:
             return super().forward(x)
-        flat = x if x.dtype == torch.float32 else x.float()
-        flat = flat if x.dim() == 2 else flat.reshape(-1, self.in_features)
-        ways = self._choices.linear(self._path, self._geometry, active.values.numel(), flat)
-        if ways != ops.ALL and not lies_in_columns(flat, lanes()):
-            flat = run(columns, flat, lanes())  # once, for the forward pass and the gradient
-        shape = [self.out_features, self.in_features]
-        y: Tensor = run(linear, flat, *active, self.bias, shape, lanes(), ways)
-        return as_autocast(y if x.dim() == 2 else y.reshape(*x.shape[:-1], self.out_features))
+        choose = partial(self._choices.linear, self._path, self._geometry, active.values.numel())
+        return as_autocast(linear_layer(x, active, self.bias, self._geometry, choose)[0])
 
 
 _PYTORCHS: dict[type, type[nn.Module]] = {AdoptedConv2d: nn.Conv2d, AdoptedLinear: nn.Linear}

@@ -323,9 +323,6 @@ class _Compiler:
 
     def _replace(self, node: fx.Node, new: Any) -> None:
         node.replace_all_uses_with(new)
-        self._erase(node)
-
-    def _erase(self, node: fx.Node) -> None:
         if not node.users:
             self._graph.erase_node(node)
             self._gone.add(node)

@@ -6,7 +6,8 @@ the network's own, and hold what they held.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol, cast
 
 import torch
@@ -25,6 +26,7 @@ from .layers import (
 )
 from .layout import GroupedLayout
 from .library import release_memory
+from .ops import gather, scatter
 
 
 class Engine(Protocol):
@@ -88,7 +90,8 @@ class Compression:
                 continue
             new = make_sparse(old, mask, self.choices, path)
             replace(model, old, new)
-            _swap(optimizer, old.weight, new.values, new.indices.long())  # type: ignore[arg-type]
+            take = partial(gather, indices=new.indices)
+            _swap(optimizer, cast(nn.Parameter, old.weight), new.values, take)
             self.layers[name] = new
         self._layout = GroupedLayout(model, self.choices)
 
@@ -100,7 +103,8 @@ class Compression:
             new = make_dense(old)
             replace(self._model, old, new)
             weight = cast(nn.Parameter, new.weight)
-            _swap_back(optimizer, old, weight)
+            put = partial(scatter, indices=old.indices, shape=list(weight.shape))
+            _swap(optimizer, old.values, weight, put)
             found[name] = weight
         release_memory()
         return found
@@ -118,42 +122,21 @@ def _tied_weights(model: nn.Module) -> set[Tensor]:
 
 
 @torch.no_grad()
-def _swap(optimizer: Optimizer, old: nn.Parameter, new: nn.Parameter, places: Tensor) -> None:
-    """Has an optimizer train the values instead of the weight whose places they are."""
-    _exchange(optimizer, old, new)
-    state = optimizer.state.pop(old, None)
-    if state is not None:
-        optimizer.state[new] = {
-            key: value.flatten()[places]
-            if isinstance(value, Tensor) and value.shape == old.shape
-            else value
-            for key, value in state.items()
-        }
-    if old.grad is not None:
-        new.grad = old.grad.flatten()[places]
-
-
-@torch.no_grad()
-def _swap_back(optimizer: Optimizer, layer: SparseLayer, new: nn.Parameter) -> None:
-    old, places = layer.values, layer.indices.long()
-    _exchange(optimizer, old, new)
-
-    def dense(values: Tensor) -> Tensor:
-        return values.new_zeros(new.numel()).index_copy(0, places, values).view(new.shape)
-
-    state = optimizer.state.pop(old, None)
-    if state is not None:
-        optimizer.state[new] = {
-            key: dense(value) if isinstance(value, Tensor) and value.shape == old.shape else value
-            for key, value in state.items()
-        }
-    if old.grad is not None:
-        new.grad = dense(old.grad)
-
-
-def _exchange(optimizer: Optimizer, old: nn.Parameter, new: nn.Parameter) -> None:
+def _swap(
+    optimizer: Optimizer,
+    old: nn.Parameter,
+    new: nn.Parameter,
+    convert: Callable[[Tensor], Tensor],
+) -> None:
+    """Has an optimizer train one parameter instead of another, with what it has of that."""
     for group in optimizer.param_groups:
         # In place: LBFGS holds on to the list.
-        group["params"][:] = [
-            new if parameter is old else parameter for parameter in group["params"]
-        ]
+        group["params"][:] = [new if each is old else each for each in group["params"]]
+    state = optimizer.state.pop(old, None)
+    if state is not None:
+        optimizer.state[new] = {
+            key: convert(value) if isinstance(value, Tensor) and value.shape == old.shape else value
+            for key, value in state.items()
+        }
+    if old.grad is not None:
+        new.grad = convert(old.grad)

@@ -231,8 +231,5 @@ class FusedLinear(nn.Module):
         """Returns (N, outputs)."""
         if x.dim() != 2 or self._dense.get(x.shape[0], True):
             return cast(Tensor, self._layer(x))
-        return self._sparse(x)
-
-    def _sparse(self, x: Tensor) -> Tensor:
         given = (self._values, self._indices, self._plan, self._layer.bias)
         return cast(Tensor, run(linear, x, *given, self._shape, lanes(), 0))

@@ -16,8 +16,7 @@ from ..errors import is_out_of_memory
 from .compiler import Parts, compile_trace
 from .library import available
 from .maps import in_transform
-from .purity import ImpureError
-from .tracing import is_number, trace
+from .tracing import ImpureError, is_number, trace
 
 # How far a compiled network may be from the plain one, as a share of the largest output.
 _TOLERANCE = 1e-4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from ..errors import FreeTicketsError
 from . import ops
 from .choices import Choices
-from .library import Geometry, lanes
-from .linear import columns, lies_in_columns, linear
+from .library import Geometry
+from .linear import linear_layer
 from .maps import Maps, as_autocast, enter, give, in_transform, kernels_take
 from .operator import run
 
@@ -39,19 +39,26 @@ class SparseLayer(nn.Module):
     plan: Tensor
     geometry: Geometry
 
-    def compress(self, weight: nn.Parameter, mask: Tensor, choices: Choices, path: str) -> None:
-        """Takes the active weights of a dense weight."""
+    _settings: tuple[str, ...]  # what it takes over from the layer that it replaces
+
+    def __init__(self, layer: Any, mask: Tensor, choices: Choices, path: str = "") -> None:
+        nn.Module.__init__(self)
+        for name in self._settings:
+            setattr(self, name, getattr(layer, name))
         indices = _indices(mask)
+        self.geometry = geometry_of(layer)
         self.path = path
-        self.dense_shape = weight.shape
+        self.dense_shape = layer.weight.shape
         self.choices = choices
         self.keep_gradient = False
         self.gradient: Tensor | None = None
         self._pass = -1  # the backward pass that added to `gradient` last
         self.pending: Tensor | None = None
-        self.values = nn.Parameter(weight.detach().flatten()[indices.long()])
+        self.values = nn.Parameter(layer.weight.detach().flatten()[indices.long()])
         self.register_buffer("indices", indices, persistent=False)
         self.register_buffer("plan", ops.make_plan(indices, self.geometry), persistent=False)
+        self.bias = layer.bias
+        self.train(layer.training)
 
     @property
     def weight(self) -> Tensor:
@@ -104,15 +111,11 @@ class SparseLayer(nn.Module):
         """The gradient for the whole weight."""
         raise NotImplementedError
 
-    def takes(self, x: Tensor) -> bool:
-        """Whether the kernels can do it; if not, PyTorch's do, with the dense weight.
-
-        That is a network in another precision or on another device, and `torch.func`.
-        """
-        return kernels_take(x, self.values)
-
     def dense_weight(self) -> Tensor:
-        """The dense weight for PyTorch's kernels; it keeps its gradient if that is wanted."""
+        """The dense weight where PyTorch's kernels compute; it keeps its gradient if wanted.
+
+        That is in another precision, on another device, and in `torch.func`: see `kernels_take`.
+        """
         weight = self.weight
         if self.keep_gradient and weight.requires_grad and not in_transform():
             weight.register_hook(self._add_dense_gradient)  # type: ignore[no-untyped-call]
@@ -155,28 +158,20 @@ class SparseConv2d(SparseLayer, nn.Conv2d):  # type: ignore[override]
     """
 
     keeps_groups: bool = False
-
-    def __init__(self, layer: nn.Conv2d, mask: Tensor, choices: Choices, path: str = "") -> None:
-        nn.Module.__init__(self)
-        for name in _CONV_SETTINGS:
-            setattr(self, name, getattr(layer, name))
-        self.geometry = geometry_of(layer)
-        self.compress(cast(nn.Parameter, layer.weight), mask, choices, path)
-        self.bias = layer.bias
-        self.train(layer.training)
+    _settings = (
+        "in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "transposed",
+        "output_padding", "groups", "padding_mode", "_reversed_padding_repeated_twice",
+    )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolves maps (N, C, H, W) or (C, H, W)."""
         self.check_ready()
-        if (type(x) is not Maps and x.dim() != 4) or not self.takes(x):
+        if (type(x) is not Maps and x.dim() != 4) or not kernels_take(x, self.values):
             return F.conv2d(x, self.dense_weight(), self.bias, self.stride, self.padding)
         groups = enter(x)
         ways = self.choices.conv2d(self.path, self.geometry, self.values.numel(), groups)
-        shape, stride, padding = map(list, self.geometry)
-        y: Tensor = run(
-            ops.conv2d, groups, self.values, self.indices, self.plan, self.bias,
-            shape, stride, padding, ways,
-        )  # fmt: skip
+        weights = (self.values, self.indices, self.plan, self.bias)
+        y: Tensor = run(ops.conv2d, groups, *weights, *map(list, self.geometry), ways)
         self.record(groups, y)
         return give(y, x, keep=self.keeps_groups)
 
@@ -189,42 +184,23 @@ class SparseConv2d(SparseLayer, nn.Conv2d):  # type: ignore[override]
 class SparseLinear(SparseLayer, nn.Linear):  # type: ignore[override]
     """A linear layer with an unstructured sparse weight."""
 
-    def __init__(self, layer: nn.Linear, mask: Tensor, choices: Choices, path: str = "") -> None:
-        nn.Module.__init__(self)
-        self.in_features, self.out_features = layer.in_features, layer.out_features
-        self.geometry = geometry_of(layer)
-        self.compress(cast(nn.Parameter, layer.weight), mask, choices, path)
-        self.bias = layer.bias
-        self.train(layer.training)
+    _settings = ("in_features", "out_features")
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps (..., in_features) to (..., out_features)."""
         self.check_ready()
-        if x.dim() == 0 or x.shape[-1] != self.in_features or not self.takes(x):
+        fits = x.dim() > 0 and x.shape[-1] == self.in_features
+        if not fits or not kernels_take(x, self.values):
             return F.linear(x, self.dense_weight(), self.bias)
-        flat = x if x.dtype == torch.float32 else x.float()
-        flat = flat if x.dim() == 2 else flat.reshape(-1, self.in_features)
-        dense = self.choices.linear(self.path, self.geometry, self.values.numel(), flat)
-        if dense != ops.ALL and not lies_in_columns(flat, lanes()):
-            flat = run(columns, flat, lanes())  # once, for the forward pass and the gradient
-        shape = [self.out_features, self.in_features]
-        y: Tensor = run(
-            linear, flat, self.values, self.indices, self.plan, self.bias,
-            shape, lanes(), dense,
-        )  # fmt: skip
+        weights = (self.values, self.indices, self.plan)
+        choose = partial(self.choices.linear, self.path, self.geometry, self.values.numel())
+        y, flat = linear_layer(x, weights, self.bias, self.geometry, choose)
         self.record(flat, y)
-        y = y if x.dim() == 2 else y.reshape(*x.shape[:-1], self.out_features)
         return as_autocast(y)
 
     def dense_gradient(self, x: Tensor, gradient: Tensor) -> Tensor:
         """The gradient for the whole weight."""
-        return gradient.t() @ x
-
-
-_CONV_SETTINGS = (
-    "in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "transposed",
-    "output_padding", "groups", "padding_mode", "_reversed_padding_repeated_twice",
-)  # fmt: skip
+        return gradient.reshape(-1, gradient.shape[-1]).t() @ x
 
 
 def geometry_of(layer: nn.Conv2d | nn.Linear) -> Geometry:
@@ -239,31 +215,28 @@ def geometry_of(layer: nn.Conv2d | nn.Linear) -> Geometry:
 
 def can_be_sparse(layer: nn.Module) -> bool:
     """Whether there is a sparse layer that does the same as this one."""
-    if type(layer) is nn.Linear:
-        plain = True
-    elif type(layer) is nn.Conv2d:
-        plain = (
-            layer.groups == 1
-            and layer.dilation == (1, 1)
-            and (layer.padding_mode == "zeros" and not isinstance(layer.padding, str))
-        )
-    else:
+    if type(layer) not in (nn.Linear, nn.Conv2d):
         return False
-    weight = layer.weight
+    if isinstance(layer, nn.Conv2d) and (
+        layer.groups != 1
+        or layer.dilation != (1, 1)
+        or layer.padding_mode != "zeros"
+        or isinstance(layer.padding, str)
+    ):
+        return False
+    weight = cast(Tensor, layer.weight)
     return (
-        plain
-        and weight.dtype == torch.float32
+        weight.dtype == torch.float32
         and weight.device.type == "cpu"
         and not has_hooks(layer)
-        and geometry_of(layer).supported
+        and geometry_of(cast(Any, layer)).supported
     )
 
 
 def make_sparse(layer: nn.Module, mask: Tensor, choices: Choices, path: str = "") -> SparseLayer:
     """Returns the sparse layer that does what a dense one does, for weights within the mask."""
-    if isinstance(layer, nn.Linear):
-        return SparseLinear(layer, mask, choices, path)
-    return SparseConv2d(cast(nn.Conv2d, layer), mask, choices, path)
+    kind = SparseLinear if isinstance(layer, nn.Linear) else SparseConv2d
+    return kind(layer, mask, choices, path)
 
 
 @torch.no_grad()
@@ -314,13 +287,8 @@ def hidden_modules(root: nn.Module) -> set[nn.Module]:
 
 def has_hooks(module: nn.Module) -> bool:
     """Whether someone watches what goes in and out of a module."""
-    hooks: list[Callable[..., Any]] = [
-        *module._forward_hooks.values(),
-        *module._forward_pre_hooks.values(),
-        *module._backward_hooks.values(),
-        *module._backward_pre_hooks.values(),
-    ]
-    return bool(hooks)
+    forward = module._forward_hooks or module._forward_pre_hooks
+    return bool(forward or module._backward_hooks or module._backward_pre_hooks)
 
 
 def _indices(mask: Tensor) -> Tensor:

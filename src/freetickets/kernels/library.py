@@ -245,6 +245,12 @@ def call(function: str, *arguments: object) -> None:
         raise _failure(function, reason, arguments)
 
 
+def compute(function: str, geometry: Geometry, maps: Tensor, *arguments: object) -> None:
+    """Calls a kernel of a layer for maps of this size, on as many threads as PyTorch has."""
+    given = (layer_struct(geometry), maps_struct(maps), *arguments)
+    call(function, *given, torch.get_num_threads())
+
+
 def _failure(function: str, reason: bytes, arguments: tuple[object, ...]) -> Exception:
     if reason == _OUT_OF_MEMORY:
         return MemoryError(f"{function}: out of memory in the sparse kernels")

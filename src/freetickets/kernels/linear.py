@@ -6,6 +6,7 @@ results of a layer lie so already.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,23 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import FreeTicketsError
+from . import ops
 from .groups import check
-from .library import Geometry, NormStruct, call, empty, layer_struct, maps_struct, ready
-from .operator import again, differentiate, form, operator
-from .ops import (
-    FORWARD,
-    INPUT_GRADIENT,
-    WEIGHT_GRADIENT,
-    check_weights,
-    full_precision,
-    is_dense,
-    keep_inputs,
-    scatter,
-)
+from .library import Geometry, NormStruct, call, compute, empty, lanes, ready
+from .operator import again, differentiate, form, operator, run
 
 _Ints = list[int]
 
-GRADIENTS = INPUT_GRADIENT | WEIGHT_GRADIENT
+GRADIENTS = ops.INPUT_GRADIENT | ops.WEIGHT_GRADIENT
 
 
 # ---- layout
@@ -52,13 +44,8 @@ def columns(x: Tensor, lanes: int) -> Tensor:
     check(x, 2, "samples")
     batch, features = x.shape
     y = x.new_empty_strided((batch, features), (1, batch))
-    call(
-        "ft_to_groups",
-        NormStruct(batch, 1, batch, features, 1),
-        ready(x),
-        y,
-        torch.get_num_threads(),
-    )
+    whole = NormStruct(batch, 1, batch, features, 1)
+    call("ft_to_groups", whole, ready(x), y, torch.get_num_threads())
     return y
 
 
@@ -82,6 +69,32 @@ differentiate(columns, _keep_nothing, _columns_backward)
 # ---- the layer
 
 
+def linear_layer(
+    x: Tensor,
+    weights: tuple[Tensor, Tensor, Tensor],
+    bias: Tensor | None,
+    geometry: Geometry,
+    choose: Callable[[Tensor], int],
+) -> tuple[Tensor, Tensor]:
+    """What a layer makes of any samples (..., inputs), and these as it has read them: (N, inputs).
+
+    Args:
+        x: The samples.
+        weights: The active weights, their places and their plan.
+        bias: One for each output.
+        geometry: The layer.
+        choose: Says which directions run dense, for samples (N, inputs).
+    """
+    outputs, inputs = geometry.shape[:2]
+    flat = x.float() if x.dim() == 2 else x.float().reshape(-1, inputs)
+    ways = choose(flat)
+    if ways != ops.ALL and not lies_in_columns(flat, lanes()):
+        flat = run(columns, flat, lanes())  # once, for the forward pass and the gradient
+    y: Tensor = run(linear, flat, *weights, bias, [outputs, inputs], lanes(), ways)
+    y = y if x.dim() == 2 else y.reshape(*x.shape[:-1], outputs)
+    return y, flat
+
+
 @operator
 def linear(
     x: Tensor,
@@ -98,23 +111,14 @@ def linear(
     The result lies in memory feature by feature, which is how the next sparse layer wants it.
     """
     _check(x, shape[1], lanes, "inputs")
-    check_weights(values, indices, bias, shape)
-    if is_dense(ways, FORWARD, x):
-        with full_precision():
-            return F.linear(x, scatter(values, indices, shape), bias)
+    ops.check_weights(values, indices, bias, shape)
+    if ops.is_dense(ways, ops.FORWARD, x):
+        with ops.full_precision():
+            return F.linear(x, ops.scatter(values, indices, shape), bias)
     read = _map(x, lanes)
     y, target = _new_columns(read, x.shape[0], shape[0])
-    call(
-        "ft_forward",
-        layer_struct(_flat(shape)),
-        maps_struct(read),
-        read,
-        ready(values),
-        plan,
-        values.numel(),
-        bias,
-        target,
-        torch.get_num_threads(),
+    compute(
+        "ft_forward", _flat(shape), read, read, ready(values), plan, values.numel(), bias, target
     )
     return _filled(y, target)
 
@@ -131,22 +135,14 @@ def linear_input_gradient(
 ) -> Tensor:
     """The gradient of `linear` for its inputs."""
     _check(gradient, shape[0], lanes, "outputs")
-    check_weights(values, indices, None, shape)
-    if is_dense(ways, INPUT_GRADIENT, gradient):
-        with full_precision():
-            return gradient @ scatter(values, indices, shape)
+    ops.check_weights(values, indices, None, shape)
+    if ops.is_dense(ways, ops.INPUT_GRADIENT, gradient):
+        with ops.full_precision():
+            return gradient @ ops.scatter(values, indices, shape)
     read = _map(gradient, lanes)
     result, target = _new_columns(read, gradient.shape[0], shape[1])
-    call(
-        "ft_input_gradient",
-        layer_struct(_flat(shape)),
-        maps_struct(read),
-        read,
-        ready(values),
-        plan,
-        values.numel(),
-        target,
-        torch.get_num_threads(),
+    compute(
+        "ft_input_gradient", _flat(shape), read, read, ready(values), plan, values.numel(), target
     )
     return _filled(result, target)
 
@@ -163,51 +159,38 @@ def linear_weight_gradient(
 ) -> Tensor:
     """The gradient of `linear` for its values."""
     _check_gradient(x, gradient, shape, lanes)
-    if is_dense(ways, WEIGHT_GRADIENT, x):
-        with full_precision():
+    if ops.is_dense(ways, ops.WEIGHT_GRADIENT, x):
+        with ops.full_precision():
             return (gradient.t() @ x).flatten().index_select(0, indices)
     inputs, outputs = _map(x, lanes), _map(gradient, lanes)
     result = x.new_empty(indices.numel())
-    call(
-        "ft_weight_gradient",
-        layer_struct(_flat(shape)),
-        maps_struct(inputs),
-        inputs,
-        outputs,
-        plan,
-        indices.numel(),
-        result,
-        torch.get_num_threads(),
+    compute(
+        "ft_weight_gradient", _flat(shape), inputs, inputs, outputs, plan, indices.numel(), result
     )
     return result
 
 
 @linear.register_fake
 def _(
-    x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None,
-    shape: _Ints, lanes: int, ways: int,
-) -> Tensor:  # fmt: skip
+    x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None, *settings: Any
+) -> Tensor:
+    shape, lanes, ways = settings
     _check(x, shape[1], lanes, "inputs")
-    check_weights(values, indices, bias, shape)
-    return _fake_rows(x, shape[0], lanes, bool(ways & FORWARD))
+    ops.check_weights(values, indices, bias, shape)
+    return _fake_rows(x, shape[0], lanes, bool(ways & ops.FORWARD))
 
 
 @linear_input_gradient.register_fake
-def _(
-    gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor,
-    shape: _Ints, lanes: int, ways: int,
-) -> Tensor:  # fmt: skip
+def _(gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor, *settings: Any) -> Tensor:
+    shape, lanes, ways = settings
     _check(gradient, shape[0], lanes, "outputs")
-    check_weights(values, indices, None, shape)
-    return _fake_rows(gradient, shape[1], lanes, bool(ways & INPUT_GRADIENT))
+    ops.check_weights(values, indices, None, shape)
+    return _fake_rows(gradient, shape[1], lanes, bool(ways & ops.INPUT_GRADIENT))
 
 
 @linear_weight_gradient.register_fake
-def _(
-    x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor,
-    shape: _Ints, lanes: int, ways: int,
-) -> Tensor:  # fmt: skip
-    _check_gradient(x, gradient, shape, lanes)
+def _(x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor, *settings: Any) -> Tensor:
+    _check_gradient(x, gradient, *settings[:2])
     return x.new_empty(indices.numel())
 
 
@@ -233,10 +216,10 @@ def _linear_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
 
 def _linear_reference(indices: Tensor, shape: _Ints, x: Tensor, values: Tensor) -> Tensor:
     """The layer, without its bias, by PyTorch's own operations."""
-    return F.linear(x, scatter(values, indices, shape))
+    return F.linear(x, ops.scatter(values, indices, shape))
 
 
-differentiate(linear, keep_inputs, _linear_backward)
+differentiate(linear, ops.keep_inputs, _linear_backward)
 
 
 # ---- what is refused
@@ -272,13 +255,8 @@ def _map(x: Tensor, lanes: int) -> Tensor:
     if batch % lanes == 0 and x.stride() == (1, batch) and _is_aligned(x):
         return x.as_strided((1, features, 1, width, lanes), (x.numel(), width * lanes, 0, lanes, 1))
     result = empty(1, features, 1, width, lanes)
-    call(
-        "ft_to_groups",
-        NormStruct(batch, 1, width * lanes, features, 1),
-        ready(x),
-        result,
-        torch.get_num_threads(),
-    )
+    whole = NormStruct(batch, 1, width * lanes, features, 1)
+    call("ft_to_groups", whole, ready(x), result, torch.get_num_threads())
     return result
 
 

@@ -293,10 +293,6 @@ def _concatenate(func: Callable[..., Any], args: _Arguments, kwargs: _Options) -
     return Maps(torch.cat([enter(x) for x in parts], 1), parts[0]._samples)
 
 
-def _batch_norm(func: Callable[..., Any], args: _Arguments, kwargs: _Options) -> Any:
-    return _normalize(*args, **kwargs)
-
-
 def _normalize(
     x: Tensor,
     running_mean: Tensor | None,
@@ -377,5 +373,5 @@ _HANDLERS: dict[Any, _Handler] = {
         [F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d, F.adaptive_max_pool2d], _pool
     ),
     torch.cat: _concatenate,
-    F.batch_norm: _batch_norm,
+    F.batch_norm: lambda func, args, kwargs: _normalize(*args, **kwargs),
 }

@@ -52,7 +52,7 @@ def batch_norm(
 
 @batch_norm.register_fake
 def _(
-    x: Tensor, weight: Tensor, bias: Tensor, batch: int, eps: float, relu: bool
+    x: Tensor, weight: Tensor, bias: Tensor, batch: int, *_: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     _check(x, batch, weight, bias)
     return x.new_empty(x.shape), torch.empty_like(bias), torch.empty_like(bias)
@@ -74,11 +74,8 @@ def scale(
 
 
 @scale.register_fake
-def _(
-    x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, variance: Tensor,
-    batch: int, eps: float, relu: bool,
-) -> Tensor:  # fmt: skip
-    _check(x, batch, weight, bias, mean, variance)
+def _(x: Tensor, *settings: Any) -> Tensor:
+    _check(x, settings[4], *settings[:4])
     return x.new_empty(x.shape)
 
 
@@ -100,13 +97,10 @@ def batch_norm_backward(
 
 
 @batch_norm_backward.register_fake
-def _(
-    x: Tensor, gradient: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, variance: Tensor,
-    batch: int, eps: float, relu: bool, training: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    _check(x, batch, weight, bias, mean, variance)
+def _(x: Tensor, gradient: Tensor, *settings: Any) -> tuple[Tensor, Tensor, Tensor]:
+    _check(x, settings[4], *settings[:4])
     _check_gradient(x, gradient)
-    return x.new_empty(x.shape), torch.empty_like(bias), torch.empty_like(bias)
+    return x.new_empty(x.shape), torch.empty_like(settings[1]), torch.empty_like(settings[1])
 
 
 def _check_gradient(x: Tensor, gradient: Tensor) -> None:

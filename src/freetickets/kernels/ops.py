@@ -16,7 +16,7 @@ from torch.nn.grad import conv2d_input, conv2d_weight
 from ..errors import FreeTicketsError
 from . import winograd
 from .groups import as_groups, as_samples, check, check_groups, check_lanes, from_groups, to_groups
-from .library import Geometry, call, empty, layer_struct, maps_struct, native, ready
+from .library import Geometry, call, compute, empty, layer_struct, native, ready
 from .operator import again, differentiate, form, operator
 
 # Which directions run dense, by PyTorch's kernels: bits of the operators' argument `ways`.
@@ -68,18 +68,7 @@ def conv2d(
             return _grouped(F.conv2d(_plain(x), weight, bias, geometry.stride, geometry.padding), x)
     x = ready(x)
     y = empty(*result_shape)
-    call(
-        "ft_forward",
-        layer_struct(geometry),
-        maps_struct(x),
-        x,
-        ready(values),
-        plan,
-        values.numel(),
-        bias,
-        y,
-        torch.get_num_threads(),
-    )
+    compute("ft_forward", geometry, x, x, ready(values), plan, values.numel(), bias, y)
     return y
 
 
@@ -125,10 +114,10 @@ def fused_conv2d(
         return y
     if entries is None:
         entries = prepare(x, values, plan, geometry)
-    call(
+    compute(
         "ft_forward_fused",
-        layer_struct(geometry),
-        maps_struct(x),
+        geometry,
+        x,
         x,
         entries,
         plan,
@@ -138,7 +127,6 @@ def fused_conv2d(
         None if residual is None else ready(residual),
         relu,
         y,
-        torch.get_num_threads(),
     )
     return y
 
@@ -146,16 +134,7 @@ def fused_conv2d(
 def prepare(x: Tensor, values: Tensor, plan: Tensor, geometry: Geometry) -> Tensor:
     """Weights that no longer change, in the form that the forward pass streams through."""
     entries = torch.empty(values.numel(), dtype=torch.int64)
-    call(
-        "ft_prepare",
-        layer_struct(geometry),
-        maps_struct(x),
-        ready(values),
-        plan,
-        values.numel(),
-        entries,
-        torch.get_num_threads(),
-    )
+    compute("ft_prepare", geometry, x, ready(values), plan, values.numel(), entries)
     return entries
 
 
@@ -187,16 +166,8 @@ def conv2d_input_gradient(
             return _grouped(plain, gradient)
     gradient = ready(gradient)
     result = empty(*result_shape)
-    call(
-        "ft_input_gradient",
-        layer_struct(geometry),
-        maps_struct(result),
-        gradient,
-        ready(values),
-        plan,
-        values.numel(),
-        result,
-        torch.get_num_threads(),
+    compute(
+        "ft_input_gradient", geometry, result, gradient, ready(values), plan, values.numel(), result
     )
     return result
 
@@ -220,17 +191,7 @@ def conv2d_weight_gradient(
         return full.flatten() if full.numel() == indices.numel() else gather(full, indices)
     x, gradient = ready(x), ready(gradient)
     result = x.new_empty(indices.numel())
-    call(
-        "ft_weight_gradient",
-        layer_struct(geometry),
-        maps_struct(x),
-        x,
-        gradient,
-        plan,
-        indices.numel(),
-        result,
-        torch.get_num_threads(),
-    )
+    compute("ft_weight_gradient", geometry, x, x, gradient, plan, indices.numel(), result)
     return result
 
 
@@ -248,28 +209,23 @@ def dense_weight_gradient(
 
 @conv2d.register_fake
 def _(
-    x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None,
-    shape: _Ints, stride: _Ints, padding: _Ints, ways: int,
-) -> Tensor:  # fmt: skip
-    check_weights(values, indices, bias, shape)
-    return x.new_empty(_result_shape(x, _geometry(shape, stride, padding)))
+    x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None, *settings: Any
+) -> Tensor:
+    check_weights(values, indices, bias, settings[0])
+    return x.new_empty(_result_shape(x, _geometry(*settings[:3])))
 
 
 @conv2d_input_gradient.register_fake
 def _(
-    gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor, size: _Ints,
-    shape: _Ints, stride: _Ints, padding: _Ints, ways: int,
-) -> Tensor:  # fmt: skip
-    check_weights(values, indices, None, shape)
-    return gradient.new_empty(_source_shape(gradient, _geometry(shape, stride, padding), size))
+    gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor, size: _Ints, *settings: Any
+) -> Tensor:
+    check_weights(values, indices, None, settings[0])
+    return gradient.new_empty(_source_shape(gradient, _geometry(*settings[:3]), size))
 
 
 @conv2d_weight_gradient.register_fake
-def _(
-    x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor,
-    shape: _Ints, stride: _Ints, padding: _Ints, ways: int,
-) -> Tensor:  # fmt: skip
-    _check_gradient(x, gradient, _geometry(shape, stride, padding))
+def _(x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor, *settings: Any) -> Tensor:
+    _check_gradient(x, gradient, _geometry(*settings[:3]))
     return x.new_empty(indices.numel())
 
 
@@ -392,11 +348,7 @@ def _check_gradient(x: Tensor, gradient: Tensor, geometry: Geometry) -> None:
 def _geometry(shape: _Ints, stride: _Ints, padding: _Ints) -> Geometry:
     if [len(shape), len(stride), len(padding)] != [4, 2, 2]:
         raise FreeTicketsError(f"this is not a convolution: {shape}, {stride}, {padding}")
-    return Geometry(
-        (shape[0], shape[1], shape[2], shape[3]),
-        (stride[0], stride[1]),
-        (padding[0], padding[1]),
-    )
+    return Geometry(*map(tuple, (shape, stride, padding)))  # type: ignore[arg-type]
 
 
 def _plain(x: Tensor) -> Tensor:

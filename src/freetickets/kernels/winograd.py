@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .library import Geometry, call, empty, layer_struct, maps_struct, native, ready
+from .library import Geometry, call, compute, empty, layer_struct, native, ready
 
 
 def suits(geometry: Geometry) -> bool:
@@ -43,10 +43,10 @@ def convolve(
     """
     x = ready(x)
     y = empty(x.shape[0], geometry.shape[0], *geometry.output_size(*x.shape[2:4]), x.shape[4])
-    call(
+    compute(
         "ft_winograd_forward",
-        layer_struct(geometry),
-        maps_struct(x),
+        geometry,
+        x,
         x,
         weights,
         *(scaling or (None, None, False)),
@@ -54,7 +54,6 @@ def convolve(
         None if residual is None else ready(residual),
         relu,
         y,
-        torch.get_num_threads(),
     )
     return y
 
@@ -71,13 +70,5 @@ def weight_gradient(x: Tensor, gradient: Tensor, geometry: Geometry) -> Tensor:
     """The gradient for the whole weight, zeros and all."""
     x, gradient = ready(x), ready(gradient)
     found = torch.empty(geometry.shape)
-    call(
-        "ft_winograd_gradient",
-        layer_struct(geometry),
-        maps_struct(x),
-        x,
-        gradient,
-        found,
-        torch.get_num_threads(),
-    )
+    compute("ft_winograd_gradient", geometry, x, x, gradient, found)
     return found

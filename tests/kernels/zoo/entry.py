@@ -5,12 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Generator, nn
 
 Draw = Callable[[int, Generator], Any]
+Make = Callable[[], Any]
 
 
 @dataclass(frozen=True)
@@ -51,33 +53,39 @@ ZOO: dict[str, Entry] = {}
 
 
 def member(
-    kind: str,
-    *inputs: tuple[int, ...] | Draw,
-    random: bool = False,
-    trains: bool = True,
-    least: int = 1,
-) -> Callable[[Callable[[], nn.Module]], Any]:
+    kind: str, *inputs: tuple[int, ...] | Draw, of: dict[str, Make] | None = None, **options: Any
+) -> Callable[[Any], Any]:
     """Registers the class or function below as a network of the zoo.
 
     Args:
         kind: What it is an example of.
         *inputs: For each argument of the forward pass the shape of a sample, or a function.
-        random: See `Entry`.
-        trains: See `Entry`.
-        least: See `Entry`.
+        of: The network's layers by name, and how they are made: what is below is its forward pass.
+        **options: See `Entry`.
     """
     draws = [each if callable(each) else normal(*each) for each in inputs]
 
-    def register(build: Any) -> Any:
-        name = f"{kind}: {build.__name__}"
+    def register(function: Any) -> Any:
+        name = f"{kind}: {function.__name__}"
         assert name not in ZOO
+        build = function
+        if of is not None:
+            kind_of_module = type(function.__name__, (nn.Module,), {"forward": function})
+            build = partial(network, kind_of_module, of)
         ZOO[name] = Entry(
-            name, kind, build, lambda n, g: tuple(draw(n, g) for draw in draws),
-            random, trains, least,
-        )  # fmt: skip
-        return build
+            name, kind, build, lambda n, g: tuple(draw(n, g) for draw in draws), **options
+        )
+        return function
 
     return register
+
+
+def network(kind: type[nn.Module], layers: dict[str, Make]) -> nn.Module:
+    """A module of this class, with these layers."""
+    found = kind()
+    for name, make in layers.items():
+        setattr(found, name, make())
+    return found
 
 
 def normal(*shape: int) -> Draw:
@@ -108,3 +116,38 @@ def lived_in(network: nn.Module, inputs: Callable[[int], tuple[Any, ...]]) -> nn
             network(*inputs(samples))
         network.train(training)
     return network
+
+
+# ---- layers
+
+
+def conv(inputs: int = 8, outputs: int = 8, kernel: int = 3, **options: Any) -> nn.Conv2d:
+    """A convolution that leaves the size of maps as it is."""
+    return nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, **options)
+
+
+def unit(inputs: int = 8, outputs: int = 8, kernel: int = 3, **options: Any) -> nn.Sequential:
+    """A convolution, BatchNorm and ReLU."""
+    first = conv(inputs, outputs, kernel, bias=False, **options)
+    return nn.Sequential(first, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+
+
+def layers(convs: str, /, **others: Make) -> dict[str, Make]:
+    """Convolutions, the first of 3 channels, all others of 8; other layers; `fc` for 5 classes."""
+    names = convs.split()
+    found = {name: conv if place else partial(conv, 3) for place, name in enumerate(names)}
+    return {**found, "fc": partial(nn.Linear, 8, 5), **others}
+
+
+def several(*made: Make) -> Make:
+    """How a list of layers is made."""
+    return lambda: nn.ModuleList(make() for make in made)
+
+
+def parameter(*shape: int) -> Make:
+    """How a parameter is made."""
+    return lambda: nn.Parameter(torch.randn(shape))
+
+
+norm = partial(nn.BatchNorm2d, 8)
+one_by_one = partial(conv, kernel=1)
