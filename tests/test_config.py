@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields, replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,7 +14,7 @@ from freetickets.seal import seal_text
 FASHION = get_spec("fashion-mini")
 
 
-def test_nothing_of_the_recipe_and_the_data_set_is_left_open() -> None:
+def test_nothing_of_the_recipe_and_the_data_set_is_left_open():
     config = Config(dataset="cifar10").resolved(get_spec("cifar10"))
     recipe = RECIPES["cifar"]
     assert config.recipe == "cifar"
@@ -27,7 +25,7 @@ def test_nothing_of_the_recipe_and_the_data_set_is_left_open() -> None:
     assert config.resolved(get_spec("cifar10")) == config
 
 
-def test_what_is_given_wins_over_the_recipe_even_if_it_is_zero() -> None:
+def test_what_is_given_wins_over_the_recipe_even_if_it_is_zero():
     config = Config(momentum=0.0, validation=0.0, weight_decay=0.0, recipe="imagenet")
     resolved = config.resolved(FASHION)
     assert (resolved.momentum, resolved.validation, resolved.weight_decay) == (0, 0, 0)
@@ -35,7 +33,7 @@ def test_what_is_given_wins_over_the_recipe_even_if_it_is_zero() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_settings_come_back_from_yaml(tmp_path: Path, method: str) -> None:
+def test_settings_come_back_from_yaml(tmp_path, method):
     config = Config(method=method, model_options={"dropout": 0.1}, epochs=3).resolved(FASHION)
     (tmp_path / "c.yaml").write_text(config.as_yaml())
     again = Config(**read_config(tmp_path / "c.yaml"))
@@ -44,7 +42,7 @@ def test_settings_come_back_from_yaml(tmp_path: Path, method: str) -> None:
     assert again.resolved(FASHION).differences(config) == []
 
 
-def test_the_saved_yaml_is_plain(tmp_path: Path) -> None:
+def test_the_saved_yaml_is_plain(tmp_path):
     config = Config(method="edst", options={"exclude": ["fc1"]}).resolved(FASHION)
     values = yaml.safe_load(config.as_yaml())
     assert list(values) == [field.name for field in fields(Config)]
@@ -52,7 +50,7 @@ def test_the_saved_yaml_is_plain(tmp_path: Path) -> None:
     assert config.make_method().exclude == ("fc1",)  # type: ignore[attr-defined]
 
 
-def test_differences_name_what_changes_the_result_and_nothing_else() -> None:
+def test_differences_name_what_changes_the_result_and_nothing_else():
     config = Config().resolved(FASHION)
     free = {"output": "x", "device": "cpu", "workers": 3, "data_dir": "y"}
     free |= {"checkpoint_seconds": 1, "trajectory": 2}
@@ -91,9 +89,7 @@ def test_differences_name_what_changes_the_result_and_nothing_else() -> None:
         ("lr_factors: {norm-bias: 64, fc: 1e-1}", "lr_factors", {"norm-bias": 64.0, "fc": 0.1}),
     ],
 )
-def test_values_of_a_file_get_the_type_of_their_setting(
-    tmp_path: Path, text: str, name: str, value: Any
-) -> None:
+def test_values_of_a_file_get_the_type_of_their_setting(tmp_path, text, name, value):
     (tmp_path / "c.yaml").write_text(text)
     found = getattr(Config(**read_config(tmp_path / "c.yaml")), name)
     assert found == value
@@ -116,7 +112,7 @@ def test_values_of_a_file_get_the_type_of_their_setting(
         ({"lr_factors": {"bias": "high"}}, "lr_factors.bias must be a number, not 'high'"),
     ],
 )
-def test_a_value_of_another_type_is_one_line(settings: dict[str, Any], message: str) -> None:
+def test_a_value_of_another_type_is_one_line(settings, message):
     with pytest.raises(FreeTicketsError) as caught:
         Config(**settings)
     assert str(caught.value).startswith(message)
@@ -130,18 +126,18 @@ def test_a_value_of_another_type_is_one_line(settings: dict[str, Any], message: 
         ({"interval": 2.5}, "interval must be a whole number"),
     ],
 )
-def test_an_option_of_another_type_is_one_line(options: dict[str, Any], message: str) -> None:
+def test_an_option_of_another_type_is_one_line(options, message):
     with pytest.raises(FreeTicketsError, match=message):
         Config(options=options).make_method()
 
 
-def test_an_option_that_the_method_does_not_have_offers_the_nearest() -> None:
+def test_an_option_that_the_method_does_not_have_offers_the_nearest():
     with pytest.raises(UnknownNameError, match="unknown option of dst 'rat': did you mean 'rate'"):
         Config(method="dst", options={"rat": 1}).make_method()
     assert Config(method="dst", options={"interval": None}).make_method() == DST()
 
 
-def test_a_run_may_begin_with_other_settings_until_it_has_saved_something(tmp_path: Path) -> None:
+def test_a_run_may_begin_with_other_settings_until_it_has_saved_something(tmp_path):
     config = Config().resolved(FASHION)
     other = replace(config, lr=0.3)
     config.check_same(tmp_path)
@@ -154,7 +150,7 @@ def test_a_run_may_begin_with_other_settings_until_it_has_saved_something(tmp_pa
         other.check_same(tmp_path)
 
 
-def test_every_setting_is_documented() -> None:
+def test_every_setting_is_documented():
     from freetickets.cli.parser import attribute_texts
 
     for kind in (Config, *METHODS.values()):
@@ -171,9 +167,7 @@ def test_every_setting_is_documented() -> None:
         ("imagenet", "imagenet"),
     ],
 )
-def test_the_fast_recipe_moves_images_and_mirrors_those_that_may_be(
-    dataset: str, augmentation: str
-) -> None:
+def test_the_fast_recipe_moves_images_and_mirrors_those_that_may_be(dataset, augmentation):
     spec = get_spec(dataset)
     config = Config(dataset=dataset, recipe="fast").resolved(spec)
     assert config.augmentation == augmentation
@@ -185,7 +179,7 @@ def test_the_fast_recipe_moves_images_and_mirrors_those_that_may_be(
 
 
 @pytest.mark.parametrize("recipe", ["cifar", "imagenet", "small"])
-def test_runs_of_before_there_were_factors_and_nesterov_are_still_the_same(recipe: str) -> None:
+def test_runs_of_before_there_were_factors_and_nesterov_are_still_the_same(recipe):
     config = Config(recipe=recipe).resolved(FASHION)
     older = asdict(config)
     for name in ("nesterov", "lr_factors"):
@@ -197,7 +191,7 @@ def test_runs_of_before_there_were_factors_and_nesterov_are_still_the_same(recip
         assert replace(config, **other).identity != config.identity  # type: ignore[arg-type]
 
 
-def test_the_identity_of_a_run_is_the_one_that_older_versions_gave_it() -> None:
+def test_the_identity_of_a_run_is_the_one_that_older_versions_gave_it():
     assert Config().resolved(FASHION).identity == "01dbc20795dae148"
 
 
@@ -209,15 +203,13 @@ def test_the_identity_of_a_run_is_the_one_that_older_versions_gave_it() -> None:
         ({"lr_factors": {"norm-bias": 0}}, "lr_factors.norm-bias must be positive, not 0"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(
-    settings: dict[str, Any], message: str
-) -> None:
+def test_settings_that_do_not_go_together_are_refused(settings, message):
     with pytest.raises(FreeTicketsError, match=message):
         Config(**settings).resolved(FASHION)
     without = Config(recipe="fast", momentum=0.0, optimizer="adam").resolved(FASHION)
     assert without.nesterov  # which only SGD asks for
 
 
-def test_a_config_is_equal_to_itself_made_again() -> None:
+def test_a_config_is_equal_to_itself_made_again():
     config = Config(method="static", epochs=2).resolved(FASHION)
     assert Config(**asdict(config)) == config

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,13 +30,13 @@ from freetickets.training.flops import count_macs
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_every_error_of_ours_is_caught_by_one_name_and_is_one_line(error: Exception) -> None:
+def test_every_error_of_ours_is_caught_by_one_name_and_is_one_line(error):
     assert isinstance(error, FreeTicketsError)
     assert str(error)
     assert "\n" not in str(error)
 
 
-def test_an_unknown_name_offers_the_nearest_or_all() -> None:
+def test_an_unknown_name_offers_the_nearest_or_all():
     assert str(UnknownNameError("model", "mpl", iter(["mlp", "cnn"]))) == (
         "unknown model 'mpl': did you mean 'mlp'?"
     )
@@ -46,11 +45,11 @@ def test_an_unknown_name_offers_the_nearest_or_all() -> None:
     )
 
 
-def test_a_missing_extra_says_how_to_install_it() -> None:
+def test_a_missing_extra_says_how_to_install_it():
     assert "pip install 'freetickets[ray]'" in str(MissingExtraError("--launcher ray", "ray"))
 
 
-def test_every_extra_that_a_user_is_told_to_install_exists() -> None:
+def test_every_extra_that_a_user_is_told_to_install_exists():
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
     root = Path(__file__).parents[1]
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]
@@ -79,14 +78,14 @@ class Hungry(nn.Sequential):
     ],
     ids=["flops", "mimo", "treenet"],
 )
-def test_a_network_is_not_blamed_for_a_lack_of_memory(use: Callable[[nn.Module], object]) -> None:
+def test_a_network_is_not_blamed_for_a_lack_of_memory(use):
     with pytest.raises(RuntimeError, match="can't allocate memory") as caught:
         use(Hungry(nn.Linear(4, 4), nn.Linear(4, 2)))
     assert is_out_of_memory(caught.value)
     assert not isinstance(caught.value, FreeTicketsError)
 
 
-def test_a_loss_is_not_blamed_for_a_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_is_not_blamed_for_a_lack_of_memory(monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 

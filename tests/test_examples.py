@@ -28,26 +28,14 @@ def example() -> ModuleType:
 
 
 def test_edst_vs_dense_prints_a_row_for_each_seed_and_the_differences(
-    example: ModuleType,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    example, tmp_path, monkeypatch, capsys
+):
     short = dataclasses.replace(
         RECIPES["small"], dense_epochs=1, dense_decays=(), explore_epochs=1, refine=((1, 0.1),)
     )
     monkeypatch.setitem(RECIPES, "small", short)
-    arguments = [
-        "edst_vs_dense.py",
-        "--seeds",
-        "3",
-        "4",
-        "--tickets",
-        "1",
-        "--output",
-        str(tmp_path),
-    ]
-    monkeypatch.setattr("sys.argv", arguments)
+    flags = ["--seeds", "3", "4", "--tickets", "1", "--output", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["edst_vs_dense.py", *flags])
     example.main()
     lines = capsys.readouterr().out.splitlines()
     assert "2,000 images" in lines[0]
@@ -58,9 +46,7 @@ def test_edst_vs_dense_prints_a_row_for_each_seed_and_the_differences(
     ]  # fmt: skip
 
 
-def test_unseen_images_leave_out_the_first_200_of_each_class(
-    example: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unseen_images_leave_out_the_first_200_of_each_class(example, monkeypatch):
     labels = torch.arange(10).repeat(203)
     numbers = torch.arange(len(labels), dtype=torch.float32)[:, None]
     monkeypatch.setattr(ft.data, "load", lambda *_: ft.data.Split(numbers, labels), raising=False)
@@ -68,19 +54,14 @@ def test_unseen_images_leave_out_the_first_200_of_each_class(
     assert sorted(unseen.inputs.flatten().tolist()) == list(range(2000, 2030))
 
 
-def test_fashion_mini_is_what_unseen_images_leave_out() -> None:
+def test_fashion_mini_is_what_unseen_images_leave_out():
     counts = torch.bincount(ft.data.load("fashion-mini", "test").labels)
     assert counts.tolist() == [200] * 10
 
 
 @pytest.mark.filterwarnings("ignore")  # theirs, about our small machine and data
 @pytest.mark.parametrize("name", ["lightning_callback", "hugging_face_callback"])
-def test_a_callback_trains_and_goes_on_where_it_ended(
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_callback_trains_and_goes_on_where_it_ended(name, tmp_path, monkeypatch, capsys):
     module = load(name)
     for epochs in (1, 2):
         arguments = [name, "--epochs", str(epochs), "--samples", "320", "--output", str(tmp_path)]

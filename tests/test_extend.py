@@ -21,24 +21,11 @@ import freetickets as ft
 from freetickets.errors import FreeTicketsError
 from freetickets.methods import METHODS, Event, Plan, Setting
 
-Cli = Callable[..., Any]
 Features = tuple[Tensor, Tensor]
 
 EXTEND = Path(__file__).parents[1] / "examples" / "extend"
 SMALL: dict[str, Any] = {"batch_size": 10, "epochs": 4, "quiet": True, "backend": "masked"}
-TINY = [
-    "--model",
-    "mlp-8",
-    "--train-samples",
-    "200",
-    "--epochs",
-    "6",
-    "--backend",
-    "masked",
-    "--quiet",
-    "--tickets",
-    "2",
-]
+TINY = "--model mlp-8 --train-samples 200 --epochs 6 --backend masked --quiet --tickets 2"
 
 
 @pytest.fixture
@@ -106,9 +93,7 @@ class Usurper(Unnamed):
         (Named(tickets=2, interval=2), "named"),
     ],
 )
-def test_a_method_of_ones_own_is_what_is_trained(
-    features: Features, tmp_path: Path, method: Unnamed, name: str
-) -> None:
+def test_a_method_of_ones_own_is_what_is_trained(features, tmp_path, method, name):
     ensemble = method.fit("mlp-8", features, output=tmp_path / "run", **SMALL)
     assert [ticket.info["phase"] for ticket in ensemble.tickets] == ["my refine 1", "my refine 2"]
     assert {ticket.info["method"] for ticket in ensemble.tickets} == {name}
@@ -119,12 +104,12 @@ def test_a_method_of_ones_own_is_what_is_trained(
     assert np.array_equal(loaded.predict_proba(x), ensemble.predict_proba(x))
 
 
-def test_a_name_that_is_taken_is_refused(features: Features) -> None:
+def test_a_name_that_is_taken_is_refused(features):
     with pytest.raises(FreeTicketsError, match="there is a method named 'edst' already"):
         Usurper().fit("mlp-8", features, **SMALL)
 
 
-def test_an_option_that_no_file_can_hold_is_refused(features: Features) -> None:
+def test_an_option_that_no_file_can_hold_is_refused(features):
     @dataclass(frozen=True)
     class Odd(ft.EDST):
         name: ClassVar[str] = "odd"
@@ -134,9 +119,7 @@ def test_an_option_that_no_file_can_hold_is_refused(features: Features) -> None:
         Odd().fit("mlp-8", features, **SMALL)
 
 
-def test_a_method_that_is_not_known_says_how_to_make_it_known(
-    features: Features, tmp_path: Path
-) -> None:
+def test_a_method_that_is_not_known_says_how_to_make_it_known(features, tmp_path):
     ensemble = Named(tickets=2, interval=2).fit("mlp-8", features, **SMALL)
     ensemble.save(tmp_path)
     with pytest.raises(FreeTicketsError, match="unknown method 'named'"):
@@ -148,9 +131,7 @@ def test_a_method_that_is_not_known_says_how_to_make_it_known(
         ft.load(tmp_path)
 
 
-def test_nothing_in_a_ticket_imports_code(
-    features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_in_a_ticket_imports_code(features, tmp_path, monkeypatch):
     (tmp_path / "hostile.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -177,14 +158,14 @@ def test_nothing_in_a_ticket_imports_code(
     ids=lambda flags: flags[-1],
 )
 @pytest.mark.usefixtures("extend")
-def test_each_example_is_trained_by_a_command(cli: Cli, tmp_path: Path, flags: Any) -> None:
-    answer = cli("train", *flags, *TINY, "-o", tmp_path / "run")
+def test_each_example_is_trained_by_a_command(cli, tmp_path, flags):
+    answer = cli("train", *flags, *TINY.split(), "-o", tmp_path / "run")
     assert answer.code == 0, answer.err
     assert len(list((tmp_path / "run" / "tickets").iterdir())) == 2
 
 
 @pytest.mark.usefixtures("extend")
-def test_a_data_set_of_ones_own_is_trained_on_and_scored(cli: Cli, tmp_path: Path) -> None:
+def test_a_data_set_of_ones_own_is_trained_on_and_scored(cli, tmp_path):
     flags = ["--dataset", "dataset:rings", "--model", "mlp-32-32", "--epochs", "20", "--quiet"]
     answer = cli("train", "dst", *flags, "--tickets", 1, "--json", "-o", tmp_path / "run")
     assert answer.code == 0, answer.err
@@ -193,9 +174,7 @@ def test_a_data_set_of_ones_own_is_trained_on_and_scored(cli: Cli, tmp_path: Pat
     ]  # fmt: skip
 
 
-def test_an_event_of_ones_own_happens_and_leaves_the_topology(
-    extend: Callable[[str], Any], tmp_path: Path, features: Features
-) -> None:
+def test_an_event_of_ones_own_happens_and_leaves_the_topology(extend, tmp_path, features):
     event = extend("event")
     method = event.ShakenEDST(tickets=2, interval=1000, shake=0.5)
     plan = method.plan(Setting(ft.methods.get_recipe("small")))  # type: ignore[attr-defined]
@@ -212,8 +191,8 @@ def test_an_event_of_ones_own_happens_and_leaves_the_topology(
 
 
 @pytest.mark.usefixtures("extend")
-def test_killed_and_resumed_by_the_command_it_ends_the_same(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "freetickets", "train", "event:ShakenEDST", *TINY]
+def test_killed_and_resumed_by_the_command_it_ends_the_same(tmp_path):
+    command = [sys.executable, "-m", "freetickets", "train", "event:ShakenEDST", *TINY.split()]
     command += ["--checkpoint-seconds", "0", "--seed", "3"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -237,13 +216,13 @@ def test_killed_and_resumed_by_the_command_it_ends_the_same(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("extend")
-def test_it_is_evaluated_and_reported_in_another_process(tmp_path: Path) -> None:
+def test_it_is_evaluated_and_reported_in_another_process(tmp_path):
     def run(*words: Any) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "freetickets", *map(str, words)]
         return subprocess.run(command, text=True, capture_output=True, check=False)
 
     folder = tmp_path / "run"
-    assert run("train", "event:ShakenEDST", *TINY, "-o", folder).returncode == 0
+    assert run("train", "event:ShakenEDST", *TINY.split(), "-o", folder).returncode == 0
     refused = run("evaluate", folder)
     assert refused.returncode == 2
     assert "the method 'event:ShakenEDST' is not known here" in refused.stderr
@@ -323,7 +302,7 @@ def test_what_an_event_keeps_and_draws_survives_a_kill(
 
 
 @pytest.mark.parametrize("switch", ["--amp", "--nesterov", "--no-nesterov", "--sync-batchnorm"])
-def test_a_switch_before_the_method_does_not_hide_it(cli: Cli, switch: str) -> None:
+def test_a_switch_before_the_method_does_not_hide_it(cli, switch):
     answer = cli("plan", switch, "dst", "--escape-rate", "0.5", "--model", "mlp-8")
     assert answer.code == 2
     assert "unknown flag --escape-rate" in answer.err  # which is EDST's

@@ -17,7 +17,7 @@ import pytest
         "ft.evaluation.Predictions.load",
     ],
 )
-def test_what_the_package_has_is_listed_and_found(code: str) -> None:
+def test_what_the_package_has_is_listed_and_found(code):
     command = [sys.executable, "-c", f"import freetickets as ft; {code}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -21,25 +21,25 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
 
 
-def test_it_is_short_enough_to_be_read() -> None:
+def test_it_is_short_enough_to_be_read():
     assert len(TEXT.split()) <= 700
 
 
-def test_the_two_commands_of_a_checkout_are_there() -> None:
+def test_the_two_commands_of_a_checkout_are_there():
     makefile = (ROOT / "Makefile").read_text()
     for command in ("demo", "test"):
         assert re.search(rf"^make {command}\b", TEXT, re.MULTILINE)
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
 
 
-def test_what_is_installed_runs_what_is_shown() -> None:
+def test_what_is_installed_runs_what_is_shown():
     """Without the extras, `evaluate --all` and `report` would end with one line."""
     assert re.search(r"^pip install 'freetickets\[all\]'", TEXT, re.MULTILINE)
     assert "evaluate runs/edst --all" in TEXT
     assert re.search(r"^all = .*report.*corruptions", (ROOT / "pyproject.toml").read_text(), re.M)
 
 
-def test_the_ensemble_lines_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ensemble_lines_work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = blocks("python")[0]
     small = code.replace('"mlp-512-512"', '"mlp-8"').replace("epochs=9", "epochs=1, quiet=True")
@@ -54,7 +54,7 @@ def test_the_ensemble_lines_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (loaded.predict_proba(names["test"].inputs) == names["p"]).all()
 
 
-def test_the_two_lines_work_in_a_loop() -> None:
+def test_the_two_lines_work_in_a_loop():
     model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 2))
     names: dict[str, Any] = {
         "ft": __import__("freetickets"),
@@ -69,7 +69,7 @@ def test_the_two_lines_work_in_a_loop() -> None:
 
 
 @pytest.mark.parametrize("text", [TEXT, COSTS], ids=["README", "costs"])
-def test_every_command_is_one_that_the_parser_knows(text: str) -> None:
+def test_every_command_is_one_that_the_parser_knows(text):
     lines = re.findall(r"^freetickets (.*)$|`freetickets ([^`]*)`", text, re.MULTILINE)
     assert len(lines) >= 5
     for line in map("".join, lines):
@@ -78,14 +78,14 @@ def test_every_command_is_one_that_the_parser_knows(text: str) -> None:
             make_parser(arguments).parse_args(arguments)
 
 
-def test_the_flops_are_what_plan_prints(cli: Any) -> None:
+def test_the_flops_are_what_plan_prints(cli):
     found = re.search(r"\| ([\d.]+)x of dense \| `freetickets (plan [^`]+)`", TEXT)
     assert found
     ledger = json.loads(cli(*found[2].split(), "--json").out)["ledger"]
     assert f"{ledger['relative_flops']:.3f}" == found[1]
 
 
-def test_the_table_of_costs_is_what_plan_prints(cli: Any) -> None:
+def test_the_table_of_costs_is_what_plan_prints(cli):
     rows = re.findall(
         r"^\| `([^`]+)` \| (\w+), ([\w-]+) \| ([\d.]+)x \| ([\d.]+)x \| (\d) \|",
         COSTS,
@@ -100,7 +100,7 @@ def test_the_table_of_costs_is_what_plan_prints(cli: Any) -> None:
         assert ledger["runs"] == int(runs)
 
 
-def test_the_verdicts_are_those_of_the_results() -> None:
+def test_the_verdicts_are_those_of_the_results():
     results = (ROOT / "docs" / "results.md").read_text()
     told = re.search(r"Of (\d+) checks.*?support (\d+) and contradict (\d+)", TEXT, re.DOTALL)
     found = re.search(r"Of (\d+) checks: (\d+) supported, \d+ undecided, (\d+) contra", results)
@@ -110,7 +110,7 @@ def test_the_verdicts_are_those_of_the_results() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/README.md"])
-def test_links_lead_to_files(page: str) -> None:
+def test_links_lead_to_files(page):
     path = ROOT / page
     for link in re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", path.read_text()):
         assert (path.parent / link).exists(), link

@@ -17,7 +17,7 @@ def numbers(check: Any = None) -> Registry[Any]:
     return Registry("number", "numbers", {"one": 1, "two": 2}, check)
 
 
-def test_it_is_a_mapping_that_offers_the_nearest_name() -> None:
+def test_it_is_a_mapping_that_offers_the_nearest_name():
     found = numbers()
     assert (list(found), len(found), found["two"], "tow" in found) == (["one", "two"], 2, 2, False)
     with pytest.raises(UnknownNameError, match="unknown number 'tow': did you mean 'two'"):
@@ -26,7 +26,7 @@ def test_it_is_a_mapping_that_offers_the_nearest_name() -> None:
         found["tow"]
 
 
-def test_a_name_is_given_once() -> None:
+def test_a_name_is_given_once():
     found, ten = numbers(), [10]
     assert found.register("ten", ten) is found.register("ten", ten) is found.find("ten")
     assert found.name_of(ten) == "ten"
@@ -35,13 +35,14 @@ def test_a_name_is_given_once() -> None:
         found.register("ten", [10])
 
 
-def test_what_is_of_another_kind_is_refused() -> None:
-    def check(thing: object) -> None:
-        if not isinstance(thing, int):
-            raise FreeTicketsError("not a number")
+def is_number(thing: object) -> None:
+    if not isinstance(thing, int):
+        raise FreeTicketsError("not a number")
 
+
+def test_what_is_of_another_kind_is_refused():
     with pytest.raises(FreeTicketsError, match="not a number"):
-        numbers(check).register("ten", "10")
+        numbers(is_number).register("ten", "10")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_what_is_of_another_kind_is_refused() -> None:
         *((name, False) for name in ("edst", "a:", "a:b:c", "C:/data", "wrn-28-10", "1a:b")),
     ],
 )
-def test_a_reference_is_a_module_and_a_name(name: str, is_one: bool) -> None:
+def test_a_reference_is_a_module_and_a_name(name, is_one):
     assert is_reference(name) is is_one
 
 
@@ -64,12 +65,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own_numbers"
 
 
-def is_number(thing: object) -> None:
-    if not isinstance(thing, int):
-        raise FreeTicketsError("not a number")
-
-
-def test_only_load_imports(module: str) -> None:
+def test_only_load_imports(module):
     found = numbers(is_number)
     with pytest.raises(FreeTicketsError, match=r"not known here: .* --import own_numbers"):
         found.find("own_numbers:three")
@@ -80,7 +76,7 @@ def test_only_load_imports(module: str) -> None:
         found.load("own_numbers:word")
 
 
-def test_a_module_that_the_user_imported_is_looked_into_if_kinds_are_checked(module: str) -> None:
+def test_a_module_that_the_user_imported_is_looked_into_if_kinds_are_checked(module):
     import_reference("number", "own_numbers:three")
     assert numbers(is_number).find("own_numbers:three") == 3
     with pytest.raises(FreeTicketsError, match="not a number"):
@@ -90,14 +86,14 @@ def test_a_module_that_the_user_imported_is_looked_into_if_kinds_are_checked(mod
 
 
 @pytest.mark.usefixtures("module")
-def test_what_is_not_there_is_one_line() -> None:
+def test_what_is_not_there_is_one_line():
     with pytest.raises(UnknownNameError, match="unknown name in own_numbers 'tree'"):
         numbers().load("own_numbers:tree")
     with pytest.raises(FreeTicketsError, match="cannot import nowhere_at_all"):
         numbers().load("nowhere_at_all:x")
 
 
-def test_installed_packages_add_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_packages_add_theirs(monkeypatch):
     point = importlib.metadata.EntryPoint("inf", "math:inf", "freetickets.numbers")
 
     def entry_points(group: str) -> list[importlib.metadata.EntryPoint]:

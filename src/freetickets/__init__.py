@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from .extend import register_optimizer as register_optimizer
     from .extend import register_score as register_score
     from .extend import register_task as register_task
-    from .methods.batch_ensemble import BatchEnsemble as BatchEnsemble
+    from .methods.dense import FGE as FGE
     from .methods.dense import Dense as Dense
     from .methods.dense import DenseEnsemble as DenseEnsemble
+    from .methods.dense import PruneFineTune as PruneFineTune
+    from .methods.dense import Snapshot as Snapshot
     from .methods.dst import DST as DST
+    from .methods.dst import Static as Static
     from .methods.edst import EDST as EDST
-    from .methods.fge import FGE as FGE
     from .methods.ltr import LTR as LTR
-    from .methods.mc_dropout import MCDropout as MCDropout
-    from .methods.mimo import MIMO as MIMO
-    from .methods.neurotrails import NeuroTrails as NeuroTrails
-    from .methods.prune_finetune import PruneFineTune as PruneFineTune
-    from .methods.snapshot import Snapshot as Snapshot
-    from .methods.static import Static as Static
+    from .methods.shared import MIMO as MIMO
+    from .methods.shared import BatchEnsemble as BatchEnsemble
+    from .methods.shared import MCDropout as MCDropout
+    from .methods.shared import NeuroTrails as NeuroTrails
+    from .methods.shared import TreeNet as TreeNet
     from .methods.sup_tickets import SupTickets as SupTickets
-    from .methods.treenet import TreeNet as TreeNet
     from .metrics.uncertainty import Uncertainty as Uncertainty
     from .sparsity.schedule import Exploration as Exploration
     from .sparsity.sparsifier import Sparsifier as Sparsifier
@@ -67,21 +67,21 @@ __getattr__, __dir__, __all__ = attach(
         "register_optimizer": "extend",
         "register_score": "extend",
         "register_task": "extend",
-        "BatchEnsemble": "methods.batch_ensemble",
-        "FGE": "methods.fge",
+        "BatchEnsemble": "methods.shared",
+        "FGE": "methods.dense",
         "LTR": "methods.ltr",
-        "MCDropout": "methods.mc_dropout",
-        "MIMO": "methods.mimo",
-        "NeuroTrails": "methods.neurotrails",
-        "PruneFineTune": "methods.prune_finetune",
-        "Snapshot": "methods.snapshot",
+        "MCDropout": "methods.shared",
+        "MIMO": "methods.shared",
+        "NeuroTrails": "methods.shared",
+        "PruneFineTune": "methods.dense",
+        "Snapshot": "methods.dense",
         "SupTickets": "methods.sup_tickets",
-        "TreeNet": "methods.treenet",
+        "TreeNet": "methods.shared",
         "Dense": "methods.dense",
         "DenseEnsemble": "methods.dense",
         "DST": "methods.dst",
         "EDST": "methods.edst",
-        "Static": "methods.static",
+        "Static": "methods.dst",
         "Exploration": "sparsity.schedule",
         "Sparsifier": "sparsity.sparsifier",
         "Ticket": "ticket",

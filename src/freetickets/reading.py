@@ -11,9 +11,12 @@ from __future__ import annotations
 import enum
 import math
 import numbers
+import pickle
 import reprlib
+import struct
 import types
 import typing
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields, is_dataclass
@@ -30,8 +33,11 @@ from .errors import (
 )
 from .seal import open_values
 
-# What reading plain values and tensors raises where they are not what they should be.
-DAMAGE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+# What reading values, tensors and formats of bytes raises where they are not what they should be.
+DAMAGE = (
+    *(ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
+    *(EOFError, pickle.UnpicklingError, struct.error, zlib.error),
+)
 
 _DEEPEST = 20  # maps and lists within one another
 _KINDS = {

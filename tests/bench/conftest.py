@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from freetickets.bench.settings import Settings
+from freetickets.bench.timing import Settings
 
 
 @pytest.fixture

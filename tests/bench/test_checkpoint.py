@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from freetickets import EDST
-from freetickets.bench import NAMES, checkpoint
-from freetickets.bench.settings import Settings
-from freetickets.bench.timing import Ratio, Timing
+from freetickets.bench import checkpoint
+from freetickets.bench.timing import Ratio, Settings, Timing
 from freetickets.training.checkpoint import Checkpoints
 
 
-def test_the_names_are_those_that_the_command_line_knows() -> None:
-    assert tuple(checkpoint.MEASUREMENTS) == NAMES["checkpoint"]
-
-
-def test_saves_and_steps_are_measured(tiny: Settings) -> None:
+def test_saves_and_steps_are_measured(tiny):
     row, line = checkpoint.overhead(tiny)
     assert isinstance(row, Ratio)
     assert row.value > 0
@@ -27,9 +20,7 @@ def test_saves_and_steps_are_measured(tiny: Settings) -> None:
     assert "an epoch of 25000 steps" in line
 
 
-def test_the_price_is_that_of_all_saves_of_an_epoch(
-    tiny: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_price_is_that_of_all_saves_of_an_epoch(tiny, monkeypatch):
     def interleave(sides: dict[str, object], repeats: int) -> dict[str, Timing]:
         sides["save"]()  # type: ignore[operator]
         return {"save": Timing(0.3, 0.1), "step": Timing(1.2, 1.0)}
@@ -46,7 +37,7 @@ def test_the_price_is_that_of_all_saves_of_an_epoch(
     assert "an epoch of 391 steps, 1.2 s each, takes 469.2 s and has 7.82 saves" in str(line)
 
 
-def test_a_checkpoint_holds_what_one_of_a_run_does(tmp_path: Path) -> None:
+def test_a_checkpoint_holds_what_one_of_a_run_does(tmp_path):
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (40, 3, 32, 32), generator=generator, dtype=torch.uint8)
     settings = {"batch_size": 8, "epochs": 2, "preset": "paper", "backend": "masked"}

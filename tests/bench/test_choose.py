@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from freetickets.bench import NAMES, choose
+from freetickets.bench import choose
 from freetickets.bench.timing import Pair, Ratio, Timing
 from freetickets.kernels import choice
 from freetickets.kernels.choice import COSTS
@@ -19,10 +19,6 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     choice._basis.cache_clear()
     return tmp_path / "freetickets" / "costs.json"
-
-
-def test_the_names_are_those_that_the_command_line_knows():
-    assert tuple(choose.MEASUREMENTS) == NAMES["choose"]
 
 
 def test_tiny_layers_are_measured_and_nothing_is_kept(tiny, cache):

@@ -6,8 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from freetickets.bench.curve import ONE_DENSE, Point, curves
-from freetickets.bench.figure import check_path, draw_costs
+from freetickets.bench.figure import ONE_DENSE, Point, check_path, curves, draw_costs
 from freetickets.errors import FreeTicketsError, MissingExtraError
 
 

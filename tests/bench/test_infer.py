@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from freetickets.bench import NAMES, infer, rivals, settings
+from freetickets.bench import infer, timing
 from freetickets.bench.timing import Ratio
 from freetickets.errors import FreeTicketsError
 from freetickets.kernels.library import available
@@ -20,11 +20,7 @@ def eager(network, x, threads):
 
 
 def absent(network, x, threads):
-    raise rivals.AbsentError("it needs the package foo")
-
-
-def test_the_names_are_those_that_the_command_line_knows():
-    assert tuple(infer.MEASUREMENTS) == NAMES["infer"]
+    raise infer.AbsentError("it needs the package foo")
 
 
 @needs_kernels
@@ -56,7 +52,7 @@ def test_members_have_bars_against_onnx_runtime_and_what_is_absent_is_said(tiny,
         "avx2": [(0.60, 0.45), (0.36, 0.30), (0.25, 0.20), (0.15, 0.11)],
     }
     for instructions, limits in bars.items():
-        monkeypatch.setattr(settings, "instruction_set", lambda name=instructions: name)
+        monkeypatch.setattr(timing, "instruction_set", lambda name=instructions: name)
         line, *rows = infer.members(tiny)
         assert line == "OpenVINO is left out: it needs the package foo"
         assert [(row.bar, row.aim) for row in rows[::2]] == limits
@@ -99,7 +95,7 @@ def test_a_rival_predicts_what_the_network_does(name, package):
     network, topology = infer.make_network("wrn-10-1")
     assert topology == {}
     x = torch.randn(2, 3, 32, 32)
-    infer.checked(name, rivals.RIVALS[name](network, x, 1), network, x)
+    infer.checked(name, infer.RIVALS[name](network, x, 1), network, x)
 
 
 def test_a_side_that_predicts_otherwise_is_refused():

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from freetickets.bench import side_by_side
-from freetickets.bench.settings import Settings
-from freetickets.bench.timing import Ratio
+from freetickets.bench.timing import Ratio, Settings
 from freetickets.errors import FreeTicketsError
 
 
-def test_both_sides_are_the_same_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_sides_are_the_same_training(monkeypatch):
     commands: list[list[str]] = []
     monkeypatch.setattr(side_by_side, "_run", commands.append)
     (found,) = side_by_side.members(Settings(10, 1, small=True))
@@ -24,6 +23,6 @@ def test_both_sides_are_the_same_training(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(command == [*alone[0], "--jobs", "2"] for command in others)
 
 
-def test_a_training_that_fails_is_no_time() -> None:
+def test_a_training_that_fails_is_no_time():
     with pytest.raises(FreeTicketsError, match="the training failed: freetickets: unknown model"):
         side_by_side._run(["train", "dst", "--model", "cnm"])

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import importlib
 import math
 import time
 
 import pytest
 
+from freetickets.bench import NAMES
 from freetickets.bench.timing import (
+    Limits,
     Pair,
     Ratio,
     Timing,
@@ -53,7 +56,7 @@ def test_the_fastest_other_side_is_the_one_to_compare_with():
 
 
 def test_a_ratio_is_that_of_the_medians_times_the_factor():
-    found = pair(2.0, 8.0).ratio("x", 5, factor=3, bar=0.8, aim=0.7)
+    found = pair(2.0, 8.0).ratio("x", 5, factor=3, limits=Limits(0.8, 0.7))
     assert found == Ratio(
         "x", 0.75, 3 * 1.0 / 2.0, 0.8, 0.7, {"sparse": 2.0, "dense": 8.0}, repeats=5
     )
@@ -96,3 +99,9 @@ def test_the_json_keys_are_stable():
 
 def test_the_machine_is_described():
     assert list(machine()) == ["cpu", "threads", "torch", "python", "kernels"]
+
+
+@pytest.mark.parametrize("what", NAMES)
+def test_every_name_of_the_command_line_is_a_measurement(what):
+    module = importlib.import_module(f"freetickets.bench.{what.replace('-', '_')}")
+    assert all(callable(getattr(module, name.replace("-", "_"))) for name in NAMES[what])

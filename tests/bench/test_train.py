@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from freetickets.bench import NAMES, memory, settings, train
-from freetickets.bench.curve import ONE_DENSE, Point, curves
+from freetickets.bench import step, timing, train
+from freetickets.bench.figure import ONE_DENSE, Point, curves
 from freetickets.bench.timing import Ratio, Timing
 from freetickets.errors import FreeTicketsError
 
@@ -20,14 +20,10 @@ BARS = {
 }
 
 
-def test_the_names_are_those_that_the_command_line_knows():
-    assert tuple(train.MEASUREMENTS) == NAMES["train"]
-
-
 @pytest.mark.parametrize("name", BARS)
 def test_every_measurement_runs_and_has_its_bars(tiny, name, monkeypatch):
-    monkeypatch.setattr(settings, "instruction_set", lambda: "avx512")
-    rows = list(train.MEASUREMENTS[name](tiny))
+    monkeypatch.setattr(timing, "instruction_set", lambda: "avx512")
+    rows = list(getattr(train, name.replace("-", "_"))(tiny))
     assert all(isinstance(row, Ratio) and row.value > 0 for row in rows)
     assert [(row.bar, row.aim) for row in rows] == BARS[name]
 
@@ -76,9 +72,9 @@ def test_the_cost_over_sparsity_is_that_of_three_tickets_over_both_dense_sides(m
 
 
 def test_bars_without_avx512_are_those_of_avx2(monkeypatch):
-    monkeypatch.setattr(settings, "instruction_set", lambda: "baseline")
-    assert settings.bars((0.5, 0.4), (0.6, 0.5)).here == (0.6, 0.5)
-    assert settings.bars((0.5, 0.4)).here == (0.5, 0.4)
+    monkeypatch.setattr(timing, "instruction_set", lambda: "baseline")
+    assert timing.bars((0.5, 0.4), (0.6, 0.5)).here == (0.6, 0.5)
+    assert timing.bars((0.5, 0.4)).here == (0.5, 0.4)
 
 
 def test_the_factor_of_an_ensemble_is_that_of_its_plan(cli):
@@ -101,4 +97,4 @@ def test_peak_memory_is_measured_in_processes_of_their_own(tiny):
 
 def test_a_process_that_fails_is_one_line():
     with pytest.raises(FreeTicketsError, match=r"can't be measured: .*unknown model 'nothing'"):
-        memory.measure("nothing", 2, 0.8, 1)
+        step.peak_memory("nothing", 2, 0.8, 1)

@@ -44,6 +44,28 @@ def trained(_trained: Trained, tmp_path: Path) -> Trained:
 
 
 @pytest.fixture
+def small_run(
+    cli: Callable[..., Any], images_npz: Path, tmp_path: Path
+) -> Callable[..., tuple[Path, dict[str, Any]]]:
+    """Trains for an epoch: the folder, and what is printed."""
+
+    def train(
+        method: str,
+        *flags: object,
+        dataset: Path = images_npz,
+        output: Path | None = tmp_path / "run",
+    ) -> tuple[Path, dict[str, Any]]:
+        command = ["train", method, "--dataset", dataset, "--model", "mlp-8", "--epochs", 1]
+        command += ["--quiet", "--json", *flags, *(() if output is None else ("-o", output))]
+        answer = cli(*command)
+        assert answer.code == 0, answer.err
+        printed = json.loads(answer.out)
+        return Path(printed["output"]), printed
+
+    return train
+
+
+@pytest.fixture
 def one_line() -> Callable[[Any], str]:
     """The message of a command that failed as a mistake should: code 2, one line on stderr."""
 

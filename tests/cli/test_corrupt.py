@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,7 @@ def _no_frost_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("FREETICKETS_DATA", str(tmp_path / "data"))
 
 
-def test_all_corruptions_of_a_grey_set_are_written(
-    cli: Callable[..., Any], images_npz: Path, tmp_path: Path
-) -> None:
+def test_all_corruptions_of_a_grey_set_are_written(cli, images_npz, tmp_path):
     answer = cli("corrupt", images_npz, "--output", tmp_path, "--json")
     assert answer.code == 0
     printed = json.loads(answer.out)
@@ -40,9 +38,7 @@ def test_all_corruptions_of_a_grey_set_are_written(
     assert np.array_equal(np.load(folder / "labels.npy"), np.tile(images["y_test"], 5))
 
 
-def test_a_second_run_keeps_what_is_finished(
-    cli: Callable[..., Any], images_npz: Path, tmp_path: Path
-) -> None:
+def test_a_second_run_keeps_what_is_finished(cli, images_npz, tmp_path):
     flags = ("--output", tmp_path, "--samples", 7, "--severities", 5, 1, "--seed", 3)
     first = cli("corrupt", images_npz, *flags, "--corruptions", "fog", "snow")
     assert (first.code, first.out.splitlines()[0]) == (0, "2 corruptions made; frost: synthetic")
@@ -68,36 +64,26 @@ def test_a_second_run_keeps_what_is_finished(
         ("fashion-mini --frost nowhere", "no frost1.png in nowhere"),
     ],
 )
-def test_mistakes_are_one_line(
-    cli: Callable[..., Any],
-    one_line: Callable[[Any], str],
-    tmp_path: Path,
-    flags: str,
-    text: str,
-) -> None:
+def test_mistakes_are_one_line(cli, one_line, tmp_path, flags, text):
     answer = cli("corrupt", *flags.split(), "--output", tmp_path / "out")
     assert text in one_line(answer)
     assert not (tmp_path / "out").exists()
 
 
-def test_features_are_no_images(
-    cli: Callable[..., Any], one_line: Callable[[Any], str], tmp_path: Path
-) -> None:
+def test_features_are_no_images(cli, one_line, tmp_path):
     x, y = np.zeros((6, 4), np.float32), np.arange(6) % 2
     np.savez(tmp_path / "table.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     answer = cli("corrupt", tmp_path / "table.npz", "--output", tmp_path / "out")
     assert "has no images" in one_line(answer)
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(
-    cli: Callable[..., Any], one_line: Callable[[Any], str], images_npz: Path, tmp_path: Path
-) -> None:
+def test_a_folder_that_cannot_be_written_is_one_line(cli, one_line, images_npz, tmp_path):
     (tmp_path / "file").write_text("not a folder")
     answer = cli("corrupt", images_npz, "--output", tmp_path / "file", "--quiet")
     assert "can't write" in one_line(answer)
 
 
-def test_ctrl_c_reaches_the_processes_and_leaves_only_whole_files(tmp_path: Path) -> None:
+def test_ctrl_c_reaches_the_processes_and_leaves_only_whole_files(tmp_path):
     command = [sys.executable, "-m", "freetickets", "corrupt", "fashion-mini", "-j", "2"]
     process = subprocess.Popen(
         [*command, "--output", str(tmp_path), "--samples", "1000"],
@@ -121,9 +107,7 @@ def test_ctrl_c_reaches_the_processes_and_leaves_only_whole_files(tmp_path: Path
         assert np.load(tmp_path / "fashion-mini-C" / name).shape == (5000, 28, 28)
 
 
-def test_a_stopped_run_goes_on_where_it_was(
-    cli: Callable[..., Any], images_npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_run_goes_on_where_it_was(cli, images_npz, tmp_path, monkeypatch):
     write = CorruptedSet.write
 
     def interrupted(self: CorruptedSet, name: str, *rest: Any) -> Iterator[int]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,8 @@ import freetickets as ft
 from freetickets.evaluation import Predictions
 from freetickets.reading import read_json
 
-Cli = Callable[..., Any]
-OneLine = Callable[[Any], str]
 
-
-def test_it_gives_what_train_printed(cli: Cli, trained: Any) -> None:
+def test_it_gives_what_train_printed(cli, trained):
     (trained.folder / "metrics.json").unlink()
     answer = cli("evaluate", trained.folder, "--json")
     assert (answer.code, answer.err) == (0, "")
@@ -25,9 +22,12 @@ def test_it_gives_what_train_printed(cli: Cli, trained: Any) -> None:
     table = cli("evaluate", trained.folder, "-b", 7).out
     assert f"{trained.printed['scores']['ensemble']['nll']:.4f}" in table
     assert "member 2" in table
+    found = json.loads(cli("evaluate", trained.folder, "--json", "--device", "auto").out)
+    wanted = trained.printed["scores"]["ensemble"]["accuracy"]
+    assert found["ensemble"]["accuracy"] == wanted, "the device that train takes by default"
 
 
-def test_the_scores_are_those_of_the_saved_predictions(cli: Cli, trained: Any) -> None:
+def test_the_scores_are_those_of_the_saved_predictions(cli, trained):
     scores = json.loads(cli("evaluate", trained.folder, "--json").out)
     saved = Predictions.load(trained.folder / "predictions" / "bars.npz")
     assert saved.outputs.shape == (2, 45, 3)
@@ -37,15 +37,13 @@ def test_the_scores_are_those_of_the_saved_predictions(cli: Cli, trained: Any) -
     assert scores["member_mean"]["nll"] == np.mean([member["nll"] for member in scores["members"]])
 
 
-def test_a_folder_without_tickets_is_one_line(cli: Cli, one_line: OneLine, tmp_path: Path) -> None:
+def test_a_folder_without_tickets_is_one_line(cli, one_line, tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         assert "no tickets in" in one_line(cli("evaluate", folder))
     assert "no tickets in" in one_line(cli("predict", tmp_path, "x.png"))
 
 
-def test_a_run_that_is_still_training_is_one_line(
-    cli: Cli, one_line: OneLine, trained: Any
-) -> None:
+def test_a_run_that_is_still_training_is_one_line(cli, one_line, trained):
     (trained.folder / "tickets" / "02.safetensors").unlink()
     line = one_line(cli("evaluate", trained.folder))
     assert "has 1 of 2 tickets: the run is still training, or was stopped" in line
@@ -54,9 +52,7 @@ def test_a_run_that_is_still_training_is_one_line(
 @pytest.mark.parametrize(
     "damage", [lambda data: data[:-5], lambda _: b"", lambda d: d[:200] + b"?" + d[201:]]
 )
-def test_a_damaged_ticket_is_named(
-    cli: Cli, one_line: OneLine, trained: Any, damage: Callable[[bytes], bytes]
-) -> None:
+def test_a_damaged_ticket_is_named(cli, one_line, trained, damage):
     file = trained.folder / "tickets" / "02.safetensors"
     file.write_bytes(damage(file.read_bytes()))
     assert f"{file} is damaged" in one_line(cli("evaluate", trained.folder))
@@ -72,27 +68,15 @@ def test_a_damaged_ticket_is_named(
         ("--model mpl-8", "did you mean 'mlp-8'?"),
     ],
 )
-def test_a_wrong_flag_is_one_line(
-    cli: Cli, one_line: OneLine, trained: Any, flags: str, message: str
-) -> None:
+def test_a_wrong_flag_is_one_line(cli, one_line, trained, flags, message):
     assert message in one_line(cli("evaluate", trained.folder, *flags.split()))
 
 
-def test_the_device_that_train_takes_by_default_works_here(cli: Cli, trained: Any) -> None:
-    answer = cli("evaluate", trained.folder, "--json", "--device", "auto")
-    scores = json.loads(answer.out)
-    assert scores["ensemble"]["accuracy"] == trained.printed["scores"]["ensemble"]["accuracy"]
-
-
-def test_data_that_has_moved_is_one_line(
-    cli: Cli, one_line: OneLine, images_npz: Path, tmp_path: Path
-) -> None:
-    moved = tmp_path / "moved.npz"
-    moved.write_bytes(images_npz.read_bytes())
-    flags = ["--model", "mlp-8", "--epochs", "1", "--quiet", "--json"]
-    assert cli("train", "dense", "--dataset", moved, *flags, "-o", tmp_path / "run").code == 0
+def test_data_that_has_moved_is_one_line(cli, one_line, images_npz, small_run, tmp_path):
+    moved = Path(shutil.copy(images_npz, tmp_path / "moved.npz"))
+    run, _ = small_run("dense", dataset=moved)
     moved.unlink()
-    assert f"no data set at {moved}" in one_line(cli("evaluate", tmp_path / "run"))
+    assert f"no data set at {moved}" in one_line(cli("evaluate", run))
 
 
 # ---- adjustments
@@ -110,8 +94,8 @@ def held_out_and_test(images_npz: Path) -> tuple[Any, Any, Any, Any]:
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
 @pytest.mark.parametrize("size", [None, 1, 2])
 def test_adjustments_are_fitted_on_what_training_held_out_and_scored_on_the_test_set(
-    cli: Cli, trained: Any, images_npz: Path, scope: str, size: int | None
-) -> None:
+    cli, trained, images_npz, scope, size
+):
     flags = ["--temperature", scope, *(["--select", size] if size else [])]
     answer = cli("evaluate", trained.folder, "--json", *flags)
     assert (answer.code, answer.err) == (0, "")
@@ -137,7 +121,7 @@ def test_adjustments_are_fitted_on_what_training_held_out_and_scored_on_the_test
     assert [row["nll"] for row in adjusted["members"]] == pytest.approx(members, rel=1e-3)
 
 
-def test_a_choice_alone_has_no_temperature(cli: Cli, trained: Any) -> None:
+def test_a_choice_alone_has_no_temperature(cli, trained):
     scores = json.loads(cli("evaluate", trained.folder, "--json", "--select", 1).out)
     (number,) = scores["adjusted"]["chosen"]
     assert scores["adjusted"]["temperature"] is None
@@ -147,8 +131,8 @@ def test_a_choice_alone_has_no_temperature(cli: Cli, trained: Any) -> None:
 
 
 def test_the_table_and_the_report_show_what_they_did_and_the_table_the_adjusted(
-    cli: Cli, trained: Any, tmp_path: Path
-) -> None:
+    cli, trained, tmp_path
+):
     page = tmp_path / "report.html"
     before = json.loads(cli("report", trained.folder, "-o", page, "--json").out)
     plain = cli("evaluate", trained.folder).out
@@ -163,9 +147,7 @@ def test_the_table_and_the_report_show_what_they_did_and_the_table_the_adjusted(
 
 
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
-def test_what_was_adjusted_is_saved_for_predict(
-    cli: Cli, trained: Any, images_npz: Path, tmp_path: Path, scope: str
-) -> None:
+def test_what_was_adjusted_is_saved_for_predict(cli, trained, images_npz, tmp_path, scope):
     flags = ["--select", 2, "--temperature", scope, "--output", tmp_path / "best"]
     adjusted = json.loads(cli("evaluate", trained.folder, *flags, "--json").out)["adjusted"]
     again = json.loads(cli("evaluate", tmp_path / "best", "--json").out)
@@ -199,34 +181,26 @@ def test_what_was_adjusted_is_saved_for_predict(
     ],
 )
 def test_an_adjustment_that_can_not_be_made_is_one_line_and_changes_nothing(
-    cli: Cli, one_line: OneLine, trained: Any, digests: Any, flags: str, message: str
-) -> None:
+    cli, one_line, trained, digests, flags, message
+):
     before = digests(trained.folder)
     flags = flags.format(folder=trained.folder)
     assert message in one_line(cli("evaluate", trained.folder, *flags.split()))
     assert digests(trained.folder) == before
 
 
-def test_a_run_that_held_nothing_out_can_not_be_adjusted(
-    cli: Cli, one_line: OneLine, images_npz: Path, tmp_path: Path
-) -> None:
-    flags = ["--model", "mlp-8", "--epochs", "1", "--validation", "0", "--quiet", "--json"]
-    command = ["train", "dense", "--dataset", images_npz, *flags, "-o", tmp_path / "run"]
-    assert cli(*command).code == 0
-    line = one_line(cli("evaluate", tmp_path / "run", "--temperature", "ensemble"))
+def test_a_run_that_held_nothing_out_can_not_be_adjusted(cli, one_line, small_run):
+    run, _ = small_run("dense", "--validation", 0)
+    line = one_line(cli("evaluate", run, "--temperature", "ensemble"))
     assert "held no data out" in line
     assert "train it with --validation 0.1" in line
 
 
-def test_members_of_one_network_are_calibrated_but_not_chosen_from(
-    cli: Cli, one_line: OneLine, images_npz: Path, tmp_path: Path
-) -> None:
-    flags = ["--model", "mlp-8", "--epochs", "1", "--members", "2", "--quiet", "--json"]
-    command = ["train", "mimo", "--dataset", images_npz, *flags, "-o", tmp_path / "run"]
-    assert cli(*command).code == 0
-    line = one_line(cli("evaluate", tmp_path / "run", "--select", "1"))
+def test_members_of_one_network_are_calibrated_but_not_chosen_from(cli, one_line, small_run):
+    run, _ = small_run("mimo", "--members", 2)
+    line = one_line(cli("evaluate", run, "--select", "1"))
     assert "can't choose from the members of mimo: they share one network" in line
-    answer = cli("evaluate", tmp_path / "run", "--temperature", "members", "--json")
+    answer = cli("evaluate", run, "--temperature", "members", "--json")
     adjusted = json.loads(answer.out)["adjusted"]
     assert adjusted["chosen"] == [1, 2]
     assert len(adjusted["temperature"]["values"]) == len(adjusted["members"]) == 2
@@ -242,9 +216,7 @@ def strange(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_set_has_its_table_and_its_key(
-    cli: Cli, trained: Any, strange: Path, tmp_path: Path
-) -> None:
+def test_every_set_has_its_table_and_its_key(cli, trained, strange, tmp_path):
     flags = ["--corruptions", "fog", "contrast", "--ood", strange, "--attack", "fgsm", "--features"]
     command = ["evaluate", trained.folder, "--data-dir", tmp_path, *flags, "--epsilon", "16/255"]
     answer = cli(*command)
@@ -271,18 +243,12 @@ def test_every_set_has_its_table_and_its_key(
     again = cli(*command, "--json")
     assert json.loads(again.out) == scores
     assert again.err == ""  # all of it was saved
+    assert cli(*command, "--fresh", "--quiet").err == ""
     for key in ("shift", "ood", "attacks", "features"):
         assert key in json.loads(cli("evaluate", trained.folder, "--json").out)
 
 
-def test_quiet_says_nothing(cli: Cli, trained: Any, tmp_path: Path) -> None:
-    command = ["evaluate", trained.folder, "--data-dir", tmp_path, "--corruptions", "fog"]
-    assert cli(*command, "--quiet", "--json").err == ""
-
-
-def test_saved_scores_need_no_model_and_no_data(
-    cli: Cli, one_line: OneLine, trained: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_saved_scores_need_no_model_and_no_data(cli, one_line, trained, monkeypatch):
     command = ["evaluate", trained.folder, "--ood", "gaussian-noise", "--samples", "20", "--json"]
     scores = json.loads(cli(*command).out)
     (trained.folder / "metrics.json").unlink()
@@ -300,7 +266,7 @@ def test_saved_scores_need_no_model_and_no_data(
     assert "no predictions of a test set" in one_line(cli("evaluate", "nowhere", "--saved"))
 
 
-def test_adjustments_outlast_an_evaluation_without_them(cli: Cli, trained: Any) -> None:
+def test_adjustments_outlast_an_evaluation_without_them(cli, trained):
     first = json.loads(cli("evaluate", trained.folder, "--select", 1, "--json").out)
     assert json.loads(cli("evaluate", trained.folder, "--json").out) == first
     assert json.loads(cli("evaluate", trained.folder, "--saved", "--json").out) == first
@@ -324,28 +290,23 @@ def test_adjustments_outlast_an_evaluation_without_them(cli: Cli, trained: Any) 
     ],
 )
 def test_a_set_that_can_not_be_had_is_one_line_and_changes_nothing(
-    cli: Cli, one_line: OneLine, trained: Any, digests: Any, flags: str, message: str
-) -> None:
+    cli, one_line, trained, digests, flags, message
+):
     before = digests(trained.folder)
     assert message in one_line(cli("evaluate", trained.folder, *flags.split()))
     assert digests(trained.folder) == before
 
 
-def test_one_member_has_no_features_to_compare(
-    cli: Cli, one_line: OneLine, images_npz: Path, tmp_path: Path
-) -> None:
-    flags = ["--model", "mlp-8", "--epochs", "1", "--quiet", "--json"]
-    assert cli("train", "dense", "--dataset", images_npz, *flags, "-o", tmp_path / "run").code == 0
-    line = one_line(cli("evaluate", tmp_path / "run", "--features"))
+def test_one_member_has_no_features_to_compare(cli, one_line, small_run, tmp_path):
+    run, _ = small_run("dense")
+    line = one_line(cli("evaluate", run, "--features"))
     assert "this ensemble has one network: leave --features out" in line
-    answer = cli("evaluate", tmp_path / "run", "--all", "--data-dir", tmp_path, "--samples", 3)
+    answer = cli("evaluate", run, "--all", "--data-dir", tmp_path, "--samples", 3)
     assert answer.code == 0
     assert "diversity" not in answer.out
 
 
-def test_an_interrupted_evaluation_says_how_to_go_on(
-    cli: Cli, trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_evaluation_says_how_to_go_on(cli, trained, tmp_path, monkeypatch):
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 

@@ -6,8 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,6 +81,17 @@ MISTAKES = [
     ("plan dst --grow gradients", "did you mean 'gradient'?"),
     ("methods --model wnr-28-10", "unknown model 'wnr-28-10': did you mean 'wrn-28-10'?"),
     ("train --config", "argument --config: expected one argument"),
+    ("bench", "required: what"),
+    ("bench tarin", "invalid choice: 'tarin'"),
+    ("bench train --only mask", "unknown measurement of bench train 'mask': did you mean 'masks'?"),
+    ("bench infer --only wide", "known: ensemble, members, latency"),
+    ("bench kernels --only wide --only smll", "did you mean 'small'?"),
+    ("bench kernels --repeats 0", "--repeats must be at least 1, not 0"),
+    ("bench kernels --threads 0", "--threads must be at least 1, not 0"),
+    ("bench kernels -b 0", "--batch-size must be at least 1, not 0"),
+    ("bench infer --model wrn-27-10", "its depth must be 6n + 4, not 27"),
+    ("bench kernels --model wrn-10-1", "--model is for bench train and bench infer"),
+    ("bench kernels --figure x.svg", "--figure is only for bench train"),
 ]
 
 ANSWERED = [
@@ -121,9 +130,7 @@ def without_torch(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[An
 
 
 @pytest.mark.parametrize(("command", "message"), MISTAKES)
-def test_a_mistake_is_answered_in_one_line_without_torch(
-    without_torch: dict[str, list[Any]], command: str, message: str
-) -> None:
+def test_a_mistake_is_answered_in_one_line_without_torch(without_torch, command, message):
     code, out, err = without_torch[command]
     assert (code, out) == (2, "")
     (line,) = err.splitlines()
@@ -132,17 +139,13 @@ def test_a_mistake_is_answered_in_one_line_without_torch(
 
 
 @pytest.mark.parametrize("command", ANSWERED)
-def test_help_and_lists_come_without_torch(
-    without_torch: dict[str, list[Any]], command: str
-) -> None:
+def test_help_and_lists_come_without_torch(without_torch, command):
     code, out, err = without_torch[command]
     assert (code, err) == (0, "")
     assert out
 
 
-def test_the_help_of_a_method_has_its_options_with_their_defaults(
-    without_torch: dict[str, list[Any]],
-) -> None:
+def test_the_help_of_a_method_has_its_options_with_their_defaults(without_torch):
     text = " ".join(without_torch["train edst --help"][1].split())
     assert "options of edst" in text
     assert "--escape-rate FLOAT" in text
@@ -151,7 +154,7 @@ def test_the_help_of_a_method_has_its_options_with_their_defaults(
     assert "--escape-rate" not in without_torch["plan dense --help"][1]
 
 
-def test_a_process_of_its_own_answers_alike(tmp_path: Path) -> None:
+def test_a_process_of_its_own_answers_alike(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "freetickets", "train", "edst", "--modle", "x"],
         capture_output=True,
@@ -173,9 +176,7 @@ def test_a_process_of_its_own_answers_alike(tmp_path: Path) -> None:
         ("models", ["name", "description"]),
     ],
 )
-def test_the_keys_of_lists_are_stable(
-    cli: Callable[..., Any], command: str, keys: list[str]
-) -> None:
+def test_the_keys_of_lists_are_stable(cli, command, keys):
     rows = json.loads(cli(command, "--json").out)
     assert rows
     assert all(list(row) == keys for row in rows)
@@ -184,7 +185,7 @@ def test_the_keys_of_lists_are_stable(
     assert plain[0].split() == [key.upper() for key in keys]
 
 
-def test_every_listed_method_has_a_plan(cli: Callable[..., Any]) -> None:
+def test_every_listed_method_has_a_plan(cli):
     names = [row["name"] for row in json.loads(cli("methods", "--json").out)]
     assert names == list(METHODS)
     for name in names:
@@ -194,7 +195,7 @@ def test_every_listed_method_has_a_plan(cli: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("command", ["models", "plan edst", "train --help"])
-def test_a_reader_that_leaves_early_causes_no_traceback(command: str) -> None:
+def test_a_reader_that_leaves_early_causes_no_traceback(command):
     process = subprocess.Popen(
         [sys.executable, "-m", "freetickets", *command.split()],
         stdout=subprocess.PIPE,
@@ -209,5 +210,5 @@ def test_a_reader_that_leaves_early_causes_no_traceback(command: str) -> None:
     assert err == ""
 
 
-def test_an_empty_word_is_no_crash(cli: Callable[..., Any]) -> None:
+def test_an_empty_word_is_no_crash(cli):
     assert cli("plan", "", "edst").code == 2

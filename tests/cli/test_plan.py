@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,9 +20,7 @@ IMAGENET = "--dataset imagenet --model resnet-50"
         (f"edst {IMAGENET} --tickets 4", 0.855, 1.655),
     ],
 )
-def test_the_papers_costs_are_foreseen_without_its_data(
-    cli: Callable[..., Any], tmp_path: Path, command: str, train: float, test: float
-) -> None:
+def test_the_papers_costs_are_foreseen_without_its_data(cli, tmp_path, command, train, test):
     answer = cli("plan", *command.split(), "--data-dir", tmp_path, "--json")
     assert answer.code == 0
     ledger = json.loads(answer.out)["ledger"]
@@ -35,7 +30,7 @@ def test_the_papers_costs_are_foreseen_without_its_data(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_keys_of_json_are_stable(cli: Callable[..., Any]) -> None:
+def test_the_keys_of_json_are_stable(cli):
     found = json.loads(cli("plan", "edst", "--model", "mlp-8", "--json").out)
     assert list(found) == ["plan", "ledger"]
     assert list(found["plan"]) == [
@@ -60,7 +55,7 @@ def test_the_keys_of_json_are_stable(cli: Callable[..., Any]) -> None:
     ]  # fmt: skip
 
 
-def test_the_table_says_what_is_trained_and_what_it_costs(cli: Callable[..., Any]) -> None:
+def test_the_table_says_what_is_trained_and_what_it_costs(cli):
     command = ["plan", "edst", "--model", "mlp-8", "--epochs", "9", "--preset", "paper"]
     lines = cli(*command).out.splitlines()
     assert lines[0].strip() == "edst: mlp-8 on fashion-mini, batch 64"
@@ -70,9 +65,7 @@ def test_the_table_says_what_is_trained_and_what_it_costs(cli: Callable[..., Any
     assert any("paper: the authors' schedule" in line for line in lines)
 
 
-def test_the_steps_of_a_plan_are_those_of_the_training(
-    cli: Callable[..., Any], images_npz: Path, tmp_path: Path
-) -> None:
+def test_the_steps_of_a_plan_are_those_of_the_training(cli, images_npz, tmp_path):
     flags = ["--dataset", images_npz, *["--model", "mlp-8", "--tickets", "1", "--validation", "0"]]
     # 120 samples in batches of 17 leave one over, on which BatchNorm could not train.
     flags += ["--batch-size", "17", "--epochs", "2", "--quiet", "--json"]
@@ -83,7 +76,7 @@ def test_the_steps_of_a_plan_are_those_of_the_training(
     assert (tmp_path / "log.csv").read_text().splitlines()[-1].split(",")[3] == "14"
 
 
-def test_the_fast_recipe_costs_what_a_count_by_hand_says(cli: Callable[..., Any]) -> None:
+def test_the_fast_recipe_costs_what_a_count_by_hand_says(cli):
     command = "edst --recipe fast --dataset cifar10 --model mlp-64 --sparsity 0.75 --json"
     found = json.loads(cli("plan", *command.split(), "--distribution", "uniform").out)
     ledger = found["ledger"]
@@ -101,7 +94,7 @@ def test_the_fast_recipe_costs_what_a_count_by_hand_says(cli: Callable[..., Any]
     assert ledger["relative_flops"] == pytest.approx(0.25 * 1.8)
 
 
-def test_height_rates_and_interval_of_the_fast_recipe_can_be_told(cli: Callable[..., Any]) -> None:
+def test_height_rates_and_interval_of_the_fast_recipe_can_be_told(cli):
     command = "edst --recipe fast --refinement-height 0.5 --lr 0.2 --interval 50 --json"
     (run,) = json.loads(cli("plan", *command.split()).out)["plan"]["runs"]
     explore, *refinements = run["phases"]
@@ -115,9 +108,7 @@ def test_height_rates_and_interval_of_the_fast_recipe_can_be_told(cli: Callable[
         assert fall["shape"] == "linear"
 
 
-def test_a_plan_that_hardly_explores_says_so_and_one_without_an_interval_explores_more(
-    cli: Callable[..., Any],
-) -> None:
+def test_a_plan_that_hardly_explores_says_so_and_one_without_an_interval_explores_more(cli):
     few = ["plan", "dst", "--model", "mlp-16", "--train-samples", "500", "--json"]
     told = cli(*few, "--interval", "280")
     assert [p["explorations"] for p in json.loads(told.out)["ledger"]["phases"]] == [0, 0, 0]

@@ -5,7 +5,6 @@ import io
 import json
 import tracemalloc
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,6 @@ from PIL import Image
 
 import freetickets as ft
 from freetickets.data import decode
-
-Cli = Callable[..., Any]
-OneLine = Callable[[Any], str]
 
 KEYS = ["input", "class", "probability", "total", "aleatoric", "epistemic"]
 
@@ -37,8 +33,8 @@ def folder(images: np.ndarray, tmp_path: Path) -> Path:
 
 
 def test_images_folders_and_arrays_of_the_same_pixels_are_predicted_alike(
-    cli: Cli, trained: Any, images: np.ndarray, folder: Path, tmp_path: Path
-) -> None:
+    cli, trained, images, folder, tmp_path
+):
     np.save(tmp_path / "x.npy", images)
     np.savez(tmp_path / "x.npz", x=images)
     by_folder = json.loads(cli("predict", trained.folder, folder, "--json").out)
@@ -52,9 +48,7 @@ def test_images_folders_and_arrays_of_the_same_pixels_are_predicted_alike(
     assert single == by_folder[3]
 
 
-def test_rows_are_the_ensembles_own_predictions(
-    cli: Cli, trained: Any, images: np.ndarray, tmp_path: Path
-) -> None:
+def test_rows_are_the_ensembles_own_predictions(cli, trained, images, tmp_path):
     np.save(tmp_path / "x.npy", images)
     rows = json.loads(cli("predict", trained.folder, tmp_path / "x.npy", "--json").out)
     ensemble = ft.load(trained.folder)
@@ -67,9 +61,7 @@ def test_rows_are_the_ensembles_own_predictions(
             assert row[name] == pytest.approx(getattr(unsure, name)[i], abs=1e-6)
 
 
-def test_csv_is_the_default_and_says_the_same_as_json(
-    cli: Cli, trained: Any, folder: Path, tmp_path: Path
-) -> None:
+def test_csv_is_the_default_and_says_the_same_as_json(cli, trained, folder, tmp_path):
     answer = cli("predict", trained.folder, folder)
     assert (answer.code, answer.err) == (0, "")
     rows = list(csv.DictReader(io.StringIO(answer.out)))
@@ -79,16 +71,14 @@ def test_csv_is_the_default_and_says_the_same_as_json(
     assert (tmp_path / "p.csv").read_text() == answer.out
 
 
-def test_a_name_with_a_comma_stays_one_cell(cli: Cli, trained: Any, folder: Path) -> None:
+def test_a_name_with_a_comma_stays_one_cell(cli, trained, folder):
     name = folder / 'a, "b"\n.png'
     (folder / "0.png").rename(name)
     (row,) = csv.DictReader(io.StringIO(cli("predict", trained.folder, name).out))
     assert row["input"] == str(name)
 
 
-def test_an_image_of_another_size_is_refused_or_resized(
-    cli: Cli, one_line: OneLine, trained: Any, tmp_path: Path
-) -> None:
+def test_an_image_of_another_size_is_refused_or_resized(cli, one_line, trained, tmp_path):
     Image.new("RGB", (20, 30), (9, 200, 7)).save(tmp_path / "big.jpg")
     line = one_line(cli("predict", trained.folder, tmp_path / "big.jpg"))
     assert "big.jpg is 20 x 30 pixels, the network takes 8 x 8: resize it, or" in line
@@ -107,14 +97,7 @@ def test_an_image_of_another_size_is_refused_or_resized(
     ],
     ids=["nonsense", "empty", "empty-folder", "missing"],
 )
-def test_what_is_no_image_is_one_line(
-    cli: Cli,
-    one_line: OneLine,
-    trained: Any,
-    tmp_path: Path,
-    make: Callable[[Path], Any],
-    message: str,
-) -> None:
+def test_what_is_no_image_is_one_line(cli, one_line, trained, tmp_path, make, message):
     make(tmp_path / "x.png")
     line = one_line(cli("predict", trained.folder, tmp_path / "x.png"))
     assert any(part in line for part in message.split("|"))
@@ -132,24 +115,20 @@ def test_what_is_no_image_is_one_line(
     ],
     ids=["size", "dtype", "channels", "floats", "pickle"],
 )
-def test_an_array_that_does_not_fit_is_one_line(
-    cli: Cli, one_line: OneLine, trained: Any, tmp_path: Path, array: np.ndarray
-) -> None:
+def test_an_array_that_does_not_fit_is_one_line(cli, one_line, trained, tmp_path, array):
     np.save(tmp_path / "x.npy", array)
     assert "x.npy" in one_line(cli("predict", trained.folder, tmp_path / "x.npy"))
 
 
-def test_a_file_that_can_not_be_written_is_one_line(
-    cli: Cli, one_line: OneLine, trained: Any, folder: Path
-) -> None:
+def test_a_file_that_can_not_be_written_is_one_line(cli, one_line, trained, folder):
     line = one_line(cli("predict", trained.folder, folder, "-o", folder / "0.png" / "p.csv"))
     assert "can't write" in line
 
 
 @pytest.mark.parametrize("ending", ["npy", "npz", "fortran.npz", "folder"])
 def test_inputs_are_read_batch_by_batch_whatever_they_are(
-    cli: Cli, trained: Any, folder: Path, images: np.ndarray, tmp_path: Path, ending: str
-) -> None:
+    cli, trained, folder, images, tmp_path, ending
+):
     many = np.tile(images, (20, 1, 1))
     source = tmp_path / f"x.{ending}"
     if ending == "folder":
@@ -170,8 +149,8 @@ def test_inputs_are_read_batch_by_batch_whatever_they_are(
 
 
 def test_no_more_than_a_batch_of_images_is_held_at_a_time(
-    cli: Cli, trained: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    cli, trained, folder, tmp_path, monkeypatch
+):
     alive, most = weakref.WeakValueDictionary[int, Any](), 0
 
     def watched(image: Image.Image) -> np.ndarray:
@@ -189,9 +168,7 @@ def test_no_more_than_a_batch_of_images_is_held_at_a_time(
     assert most <= 2 * 8 + 1
 
 
-def test_the_memory_of_a_prediction_does_not_grow_with_the_number_of_inputs(
-    cli: Cli, trained: Any, tmp_path: Path
-) -> None:
+def test_the_memory_of_a_prediction_does_not_grow_with_the_number_of_inputs(cli, trained, tmp_path):
     def peak(count: int) -> int:
         array = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.uint8, (count, 8, 8))
         array[...] = 7
@@ -209,9 +186,7 @@ def test_the_memory_of_a_prediction_does_not_grow_with_the_number_of_inputs(
     assert many - few < 18_000 * 64 / 4  # a quarter of the images, let alone their predictions
 
 
-def test_a_long_prediction_says_how_far_it_is(
-    cli: Cli, trained: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_prediction_says_how_far_it_is(cli, trained, folder, tmp_path, monkeypatch):
     assert cli("predict", trained.folder, folder, "-b", 2).err == ""
     monkeypatch.setattr("freetickets.progress._SILENCE", -1.0)
     answer = cli("predict", trained.folder, folder, "-b", 2)
@@ -223,18 +198,14 @@ def test_a_long_prediction_says_how_far_it_is(
     assert answer.out.startswith("input,class,")
 
 
-def test_a_bad_image_late_in_a_folder_leaves_no_file(
-    cli: Cli, one_line: OneLine, trained: Any, folder: Path, tmp_path: Path
-) -> None:
+def test_a_bad_image_late_in_a_folder_leaves_no_file(cli, one_line, trained, folder, tmp_path):
     (folder / "zz.png").write_bytes(b"no image")
     line = one_line(cli("predict", trained.folder, folder, "-b", 2, "-o", tmp_path / "p.csv"))
     assert "zz.png" in line
     assert not list(tmp_path.glob("*p.csv*"))
 
 
-def test_images_are_predicted_and_printed_while_others_are_yet_to_be_read(
-    cli: Cli, trained: Any, folder: Path
-) -> None:
+def test_images_are_predicted_and_printed_while_others_are_yet_to_be_read(cli, trained, folder):
     whole = cli("predict", trained.folder, folder, "-b", 2).out
     (folder / "zz.png").write_bytes(b"no image")
     answer = cli("predict", trained.folder, folder, "-b", 2)
@@ -243,9 +214,7 @@ def test_images_are_predicted_and_printed_while_others_are_yet_to_be_read(
     assert len(answer.out.splitlines()) >= 5  # all but one batch, which is read ahead
 
 
-def test_normalised_floats_are_predicted_as_they_are(
-    cli: Cli, trained: Any, images: np.ndarray, tmp_path: Path
-) -> None:
+def test_normalised_floats_are_predicted_as_they_are(cli, trained, images, tmp_path):
     mean, std = ft.load(trained.folder).info["mean"], ft.load(trained.folder).info["std"]
     ready = ((images[:, None] / 255 - mean[0]) / std[0]).astype(np.float32)
     np.save(tmp_path / "raw.npy", images)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,6 @@ import pytest
 from freetickets.cli import reproduce
 from freetickets.experiments import experiment_names, load, page
 from freetickets.experiments.grid import find_grid
-
-Cli = Callable[..., Any]
-OneLine = Callable[[Any], str]
 
 
 @pytest.fixture
@@ -45,11 +41,11 @@ def no_page(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         ("fgsm --scale medium", "unknown experiment 'fgsm': known: all, t1, t2, t3, t4, t5"),
     ],
 )
-def test_mistakes_are_one_line(cli: Cli, one_line: OneLine, command: str, words: str) -> None:
+def test_mistakes_are_one_line(cli, one_line, command, words):
     assert words in one_line(cli("reproduce", *command.split()))
 
 
-def test_the_list_has_all_tables_and_figures(cli: Cli) -> None:
+def test_the_list_has_all_tables_and_figures(cli):
     told = json.loads(cli("reproduce", "--list", "--json").out)
     paper = [each for each in told if each["scale"] is None]
     assert [each["name"] for each in paper] == experiment_names()
@@ -62,9 +58,7 @@ def test_the_list_has_all_tables_and_figures(cli: Cli) -> None:
     assert "stages of --scale medium" in table
 
 
-def test_a_stage_whose_lengths_are_not_known_is_refused(
-    cli: Cli, one_line: OneLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_stage_whose_lengths_are_not_known_is_refused(cli, one_line, monkeypatch, tmp_path):
     grid = find_grid("medium")
     stage = replace(grid.experiments[1], provisional="its lengths are not measured")
     monkeypatch.setattr(reproduce, "find_grid", lambda _: replace(grid, experiments=(stage,)))
@@ -73,7 +67,7 @@ def test_a_stage_whose_lengths_are_not_known_is_refused(
 
 
 @pytest.mark.slow
-def test_costs_at_paper_scale_are_the_papers(cli: Cli, tmp_path: Path) -> None:
+def test_costs_at_paper_scale_are_the_papers(cli, tmp_path):
     command = ("reproduce", "all", "--scale", "paper", "--dry-run", "--output", tmp_path)
     told = json.loads(cli(*command, "--throughput", "1e14", "--json").out)
     known = [price for price in told["prices"] if price["paper"] is not None]
@@ -88,16 +82,14 @@ def test_costs_at_paper_scale_are_the_papers(cli: Cli, tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())  # dry means dry
 
 
-def test_without_a_throughput_no_time_is_told_at_paper_scale(cli: Cli, tmp_path: Path) -> None:
+def test_without_a_throughput_no_time_is_told_at_paper_scale(cli, tmp_path):
     answer = cli("reproduce", "growth", "--scale", "paper", "--dry-run", "--output", tmp_path)
     assert answer.code == 0
     assert "--throughput 1e14 estimates the time" in answer.out
     assert "0 of 4 trainings are finished" in answer.out
 
 
-def test_a_table_is_made_once_and_shown_beside_the_papers(
-    cli: Cli, tmp_path: Path, no_page: list[list[str]]
-) -> None:
+def test_a_table_is_made_once_and_shown_beside_the_papers(cli, tmp_path, no_page):
     options = ("--scale", "smoke", "--only", "dense", "--output", tmp_path)
     first = cli("reproduce", "fgsm", *options)
     assert first.code == 0, first.err
@@ -118,9 +110,7 @@ def test_a_table_is_made_once_and_shown_beside_the_papers(
     assert all(price["seconds"] > 0 for price in priced["prices"])
 
 
-def test_failures_are_named_at_the_end(
-    cli: Cli, tmp_path: Path, no_page: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failures_are_named_at_the_end(cli, tmp_path, no_page, monkeypatch):
     from freetickets.training.job import Job
 
     def fail(self: Job, reporter: Any) -> Any:
@@ -135,9 +125,7 @@ def test_failures_are_named_at_the_end(
 
 
 @pytest.mark.slow
-def test_every_kind_of_cell_and_of_measurement_works(
-    cli: Cli, tmp_path: Path, no_page: list[list[str]]
-) -> None:
+def test_every_kind_of_cell_and_of_measurement_works(cli, tmp_path, no_page):
     """`make smoke` runs all; here are experiments with all methods and all that is measured."""
     names = ("cifar10", "imagenet", "feature-maps", "trajectories", "snapshot-fge", "ood-cifar10")
     options = ("--scale", "smoke", "--seeds", 1, "--output", tmp_path, "--json")

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,6 @@ import yaml
 import freetickets as ft
 from freetickets.reading import read_json
 from freetickets.training.progress import Reporter
-
-Cli = Callable[..., Any]
-OneLine = Callable[[Any], str]
-Digests = Callable[[Path], dict[str, str]]
 
 
 def without_times(text: str) -> list[str]:
@@ -43,13 +38,14 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int, number: signal.Signa
 # ---- what it prints and writes
 
 
-def test_the_keys_of_json_are_stable(trained: Any) -> None:
+def test_the_keys_of_json_are_stable(trained):
     printed = trained.printed
     assert list(printed) == ["output", "scores", "ledger"]
     scores = printed["scores"]
     keys = ["dataset", "samples", "members", "member_mean", "ensemble"]
     assert list(scores) == [*keys, "settings", "more", "diversity", "layers"]
     assert scores["samples"] == 45
+    assert scores["ensemble"]["accuracy"] > 0.6, "it learned"
     assert len(scores["members"]) == 2
     for row in (*scores["members"], scores["member_mean"], scores["ensemble"]):
         assert list(row) == ["accuracy", "nll", "ece"]
@@ -57,58 +53,40 @@ def test_the_keys_of_json_are_stable(trained: Any) -> None:
     assert printed["ledger"]["seconds"] > 0
 
 
-def test_the_folder_of_a_run_holds_what_it_promises(trained: Any) -> None:
+def test_the_folder_of_a_run_holds_what_it_promises(trained):
     found = sorted(str(f.relative_to(trained.folder)) for f in trained.folder.rglob("*.*"))
     checkpoints = [name for name in found if name.startswith("checkpoint/")]
     assert len(checkpoints) == 2
     assert [name for name in found if name not in checkpoints] == [
-        "choices.json",
-        "config.yaml",
-        "ledger.json",
-        "log.csv",
-        "metrics.json",
-        "predictions/bars.npz",
-        "predictions/networks.json",
-        "tickets/01.safetensors",
-        "tickets/02.safetensors",
+        *("choices.json", "config.yaml", "ledger.json", "log.csv", "metrics.json"),
+        *("predictions/bars.npz", "predictions/networks.json"),
+        *("tickets/01.safetensors", "tickets/02.safetensors"),
     ]
     assert read_json(trained.folder / "metrics.json") == trained.printed["scores"]
     assert read_json(trained.folder / "ledger.json") == trained.printed["ledger"]
 
 
-def test_it_learned(trained: Any) -> None:
-    assert trained.printed["scores"]["ensemble"]["accuracy"] > 0.6
-
-
-def test_a_table_is_printed_for_people(cli: Cli, trained: Any) -> None:
+def test_a_table_is_printed_for_people(cli, trained):
     answer = cli(*trained.command, "-o", trained.folder)
     assert (answer.code, answer.err) == (0, "")
     scores = trained.printed["scores"]["ensemble"]
     (row,) = (line for line in answer.out.splitlines() if "ensemble" in line)
-    cells = [cell.strip() for cell in row.strip("│ ").split("│")]
-    assert cells == [
-        "ensemble",
-        f"{scores['accuracy']:.2%}",
-        f"{scores['nll']:.4f}",
-        f"{scores['ece']:.4f}",
-    ]
+    _, *cells = (cell.strip() for cell in row.strip("│ ").split("│"))
+    assert cells == [f"{scores['accuracy']:.2%}", *(f"{scores[k]:.4f}" for k in ("nll", "ece"))]
     assert answer.out.splitlines()[-1] == f"saved in {trained.folder}"
 
 
-def test_without_an_output_the_folder_is_named_after_the_run(
-    cli: Cli, images_npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_an_output_the_folder_is_named_after_the_run(small_run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    flags = ["--model", "mlp-8", "--epochs", "1", "--seed", "3", "--quiet", "--json"]
-    printed = json.loads(cli("train", "dense", "--dataset", images_npz, *flags).out)
+    folder, printed = small_run("dense", "--seed", 3, output=None)
     assert printed["output"] == "runs/dense-bars-3"
-    assert (tmp_path / "runs/dense-bars-3/tickets/01.safetensors").exists()
+    assert (tmp_path / folder / "tickets/01.safetensors").exists()
 
 
 # ---- settings
 
 
-def test_flags_win_over_a_config_file(cli: Cli, tmp_path: Path) -> None:
+def test_flags_win_over_a_config_file(cli, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(
         "method: dst\nmodel: mlp-8\nlr: 1e-3\nepochs: 3\noptions: {tickets: 5, rate: 0.2}\n"
@@ -156,14 +134,7 @@ def test_flags_win_over_a_config_file(cli: Cli, tmp_path: Path) -> None:
         ("3: 4", "unknown setting in mine.yaml: '3'"),
     ],
 )
-def test_a_broken_config_file_is_one_line(
-    cli: Cli,
-    one_line: OneLine,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    text: str,
-    message: str,
-) -> None:
+def test_a_broken_config_file_is_one_line(cli, one_line, tmp_path, monkeypatch, text, message):
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").write_text(text)
     for command in ("plan", "train"):
@@ -171,17 +142,13 @@ def test_a_broken_config_file_is_one_line(
     assert os.listdir() == ["mine.yaml"]
 
 
-def test_a_config_file_that_is_no_text_is_one_line(
-    cli: Cli, one_line: OneLine, tmp_path: Path
-) -> None:
+def test_a_config_file_that_is_no_text_is_one_line(cli, one_line, tmp_path):
     (tmp_path / "a.yaml").write_bytes(b"\xff\xfe\x00")
     assert "can't read" in one_line(cli("plan", "--config", tmp_path / "a.yaml"))
     assert "can't read" in one_line(cli("plan", "--config", tmp_path))
 
 
-def test_the_saved_settings_make_the_same_run_again(
-    cli: Cli, trained: Any, tmp_path: Path, digests: Digests
-) -> None:
+def test_the_saved_settings_make_the_same_run_again(cli, trained, tmp_path, digests):
     again = tmp_path / "again"
     answer = cli(
         "train", "--config", trained.folder / "config.yaml", "-o", again, "--quiet", "--json"
@@ -200,13 +167,8 @@ def test_the_saved_settings_make_the_same_run_again(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_a_signal_saves_says_how_to_go_on_and_the_same_command_does(
-    cli: Cli,
-    trained: Any,
-    tmp_path: Path,
-    digests: Digests,
-    monkeypatch: pytest.MonkeyPatch,
-    number: signal.Signals,
-) -> None:
+    cli, trained, tmp_path, digests, monkeypatch, number
+):
     folder = tmp_path / "stopped"
     for steps in (5, 16):
         stop_after(monkeypatch, steps, number)
@@ -227,9 +189,7 @@ def test_a_signal_saves_says_how_to_go_on_and_the_same_command_does(
     assert without_times(logs[0]) == without_times(logs[1])
 
 
-def test_a_finished_run_is_scored_but_not_trained_again(
-    cli: Cli, trained: Any, digests: Digests, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_run_is_scored_but_not_trained_again(cli, trained, digests, monkeypatch):
     stop_after(monkeypatch, 1, signal.SIGKILL)
     before = digests(trained.folder)
     answer = cli(*trained.command, "--json", "-o", trained.folder)
@@ -239,9 +199,7 @@ def test_a_finished_run_is_scored_but_not_trained_again(
     assert {name for name in before if before[name] != after[name]} <= {"config.yaml"}
 
 
-def test_a_changed_setting_is_named_and_no_file_is_touched(
-    cli: Cli, one_line: OneLine, trained: Any, digests: Digests
-) -> None:
+def test_a_changed_setting_is_named_and_no_file_is_touched(cli, one_line, trained, digests):
     before = digests(trained.folder)
     line = one_line(cli(*trained.command, "-o", trained.folder, "--lr", 0.7))
     assert "holds a run with other settings (lr: 0.05 -> 0.7): use the same settings" in line
@@ -251,9 +209,7 @@ def test_a_changed_setting_is_named_and_no_file_is_touched(
     assert digests(trained.folder) == before
 
 
-def test_a_damaged_newest_checkpoint_is_passed_over(
-    cli: Cli, trained: Any, tmp_path: Path, digests: Digests, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_newest_checkpoint_is_passed_over(cli, trained, tmp_path, digests, monkeypatch):
     folder = tmp_path / "damaged"
     stop_after(monkeypatch, 14, signal.SIGINT)
     cli(*trained.command, "-o", folder)
@@ -268,9 +224,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(
     assert digests(folder / "tickets") == digests(trained.folder / "tickets")
 
 
-def test_a_folder_that_can_not_be_written_is_one_line(
-    cli: Cli, one_line: OneLine, trained: Any, tmp_path: Path
-) -> None:
+def test_a_folder_that_can_not_be_written_is_one_line(cli, one_line, trained, tmp_path):
     (tmp_path / "file").write_text("")
     assert "can't write" in one_line(cli(*trained.command, "-o", tmp_path / "file" / "run"))
 
@@ -293,8 +247,8 @@ def test_a_folder_that_can_not_be_written_is_one_line(
     ],
 )
 def test_what_only_data_and_network_can_tell_is_one_line_too(
-    cli: Cli, one_line: OneLine, trained: Any, tmp_path: Path, flags: str, message: str
-) -> None:
+    cli, one_line, trained, tmp_path, flags, message
+):
     assert message in one_line(cli(*trained.command, "-o", tmp_path / "run", *flags.split()))
 
 
@@ -302,8 +256,8 @@ def test_what_only_data_and_network_can_tell_is_one_line_too(
 
 
 def test_own_validation_data_chooses_calibrates_and_is_checked(
-    cli: Cli, one_line: OneLine, trained: Any, images_npz: Path, tmp_path: Path
-) -> None:
+    cli, one_line, trained, images_npz, tmp_path
+):
     arrays, folder, own = np.load(images_npz), tmp_path / "run", tmp_path / "own.npz"
     x, y = arrays["x_test"], arrays["y_test"]
     np.savez(own, x=x, y=y)
@@ -324,26 +278,14 @@ def test_own_validation_data_chooses_calibrates_and_is_checked(
     assert "was started with other validation data: restore what was there then" in line
 
 
-def test_own_validation_data_goes_with_runs_side_by_side(
-    cli: Cli, images_npz: Path, tmp_path: Path, digests: Digests
-) -> None:
+def test_own_validation_data_goes_with_runs_side_by_side(cli, images_npz, tmp_path, digests):
     arrays = np.load(images_npz)
     np.savez(tmp_path / "own.npz", x=arrays["x_test"], y=arrays["y_test"])
     flags = ["--dataset", images_npz, "--validation-data", tmp_path / "own.npz", "--quiet"]
-    flags += [
-        "--model",
-        "mlp-8",
-        "--epochs",
-        "2",
-        "--tickets",
-        "2",
-        "--interval",
-        "4",
-        "--batch-size",
-        "16",
-    ]
-    for name, more in (("serial", []), ("parts", ["--jobs", 2])):
-        assert cli("train", "dst", *flags, *more, "-o", tmp_path / name).code == 0
+    more = "--model mlp-8 --epochs 2 --tickets 2 --interval 4 --batch-size 16"
+    for name, jobs in (("serial", []), ("parts", ["--jobs", 2])):
+        command = ["train", "dst", *flags, *more.split(), *jobs, "-o", tmp_path / name]
+        assert cli(*command).code == 0
     assert digests(tmp_path / "parts" / "tickets") == digests(tmp_path / "serial" / "tickets")
 
 
@@ -367,8 +309,8 @@ def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_network_of_ones_own_is_trained_and_named_again_to_be_used(
-    cli: Cli, one_line: OneLine, images_npz: Path, tmp_path: Path, own_model: str
-) -> None:
+    cli, one_line, images_npz, tmp_path, own_model
+):
     flags = ["--dataset", images_npz, "--model", own_model, "--epochs", 3, "--tickets", 2]
     trained = cli("train", "edst", *flags, "-b", 16, "--quiet", "--json", "-o", "mine")
     assert trained.code == 0
@@ -381,9 +323,7 @@ def test_a_network_of_ones_own_is_trained_and_named_again_to_be_used(
     assert "does not fit the ticket" in one_line(cli("evaluate", "mine", "--model", "mlp-8"))
 
 
-def test_a_factory_that_is_not_there_is_one_line(
-    cli: Cli, one_line: OneLine, images_npz: Path, own_model: str
-) -> None:
+def test_a_factory_that_is_not_there_is_one_line(cli, one_line, images_npz, own_model):
     flags = ["train", "edst", "--dataset", images_npz, "--model"]
     assert "did you mean 'small'" in one_line(cli(*flags, "my_nets:smal"))
     assert "cannot import nowhere" in one_line(cli(*flags, "nowhere:small"))
@@ -393,7 +333,7 @@ def test_a_factory_that_is_not_there_is_one_line(
 # ---- real processes
 
 
-def test_ctrl_c_on_a_real_process(trained: Any, tmp_path: Path, digests: Digests) -> None:
+def test_ctrl_c_on_a_real_process(trained, tmp_path, digests):
     folder = tmp_path / "real"
     command = [sys.executable, "-m", "freetickets", *trained.command, "--checkpoint-seconds", "0"]
     command[command.index("4")] = "4000"  # epochs enough to be stopped in their midst

@@ -3,6 +3,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
+import os
+import pickle
 import tarfile
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import torch
 
 from freetickets.data import Split, cifar, load
+from freetickets.data.cifar import read_pickle
 from freetickets.data.download import Remote
 from freetickets.errors import FreeTicketsError
 
@@ -153,3 +156,51 @@ def test_the_real_test_sets_are_balanced(real_data, name, each):
     root = real_data(f"{layout.folder}/{layout.files['test'][0]}")
     test = load(name, "test", root, download=False)
     assert set(torch.bincount(test.labels).tolist()) == {each}
+
+
+CONTENT = {b"data": np.arange(12, dtype=np.uint8).reshape(3, 4), b"labels": [2, 0, 1]}
+
+
+def test_the_dialect_of_cifar_is_read(tmp_path, write_pickle):
+    write_pickle(tmp_path / "a", CONTENT)
+    content = read_pickle(tmp_path / "a")
+    assert np.array_equal(content["data"], CONTENT[b"data"])
+    assert content["labels"] == [2, 0, 1]
+
+
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, ("run",)
+
+
+def test_nothing_in_a_pickle_is_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for value in (Evil(), {"data": Evil()}):
+        (tmp_path / "evil").write_bytes(pickle.dumps(value, protocol=2))
+        with pytest.raises(FreeTicketsError, match=r"wants to run posix\.mkdir"):
+            read_pickle(tmp_path / "evil")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("dtype", [np.int64, object])
+def test_arrays_of_anything_but_bytes_are_refused(tmp_path, write_pickle, dtype):
+    write_pickle(tmp_path / "a", {b"data": np.zeros(3, dtype)})
+    with pytest.raises(FreeTicketsError, match="not of bytes"):
+        read_pickle(tmp_path / "a")
+
+
+def test_a_pickle_of_something_else_and_no_file_are_refused(tmp_path, write_pickle):
+    write_pickle(tmp_path / "a", [1, 2])
+    with pytest.raises(FreeTicketsError, match="no dictionary"):
+        read_pickle(tmp_path / "a")
+    with pytest.raises(FreeTicketsError, match="cannot read"):
+        read_pickle(tmp_path / "b")
+
+
+def test_a_text_with_an_escape_that_is_none_is_one_clear_error(tmp_path, write_pickle):
+    write_pickle(tmp_path / "a", CONTENT)
+    content = bytearray((tmp_path / "a").read_bytes())
+    content[18] = ord("\\")
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(FreeTicketsError, match="a is damaged"):
+        read_pickle(tmp_path / "a")

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-import contextlib
-import io
-
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from PIL import Image
 
 from freetickets.data.decode import (
     centre_crop,
     fit,
     image_size_and_channels,
+    match_shape,
     open_image,
     pixels,
     random_crop,
@@ -69,24 +65,6 @@ def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch):
             open_image(tmp_path / "a.png", 1)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    kind=st.sampled_from(["PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP"]),
-    cut=st.integers(0, 400),
-    flips=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=5),
-)
-def test_a_damaged_file_is_one_clear_error_or_an_image(tmp_path, kind, cut, flips):
-    buffer = io.BytesIO()
-    gradient(16, 16).save(buffer, kind)
-    content = bytearray(buffer.getvalue())
-    for position, value in flips:
-        content[position % len(content)] = value
-    path = tmp_path / "damaged"
-    path.write_bytes(content[: len(content) - cut])
-    with contextlib.suppress(FreeTicketsError):
-        open_image(path, 3)
-
-
 def test_fit_leaves_the_right_size_alone_and_keeps_proportions():
     image = gradient(20, 10)
     assert np.array_equal(pixels(fit(image, 10, 20)), pixels(image))
@@ -127,3 +105,36 @@ def test_a_very_long_image_is_cropped_to_an_allowed_ratio():
     for size in ((2000, 10), (10, 2000), (1, 1)):
         crop = random_crop(gradient(*size), 16, 16, np.random.default_rng(0))
         assert crop.size == (16, 16)
+
+
+def test_images_of_the_right_shape_are_left_as_they_are(rng: np.random.Generator) -> None:
+    images = rng.integers(0, 256, (4, 3, 9, 7), dtype=np.uint8)
+    assert match_shape(images, (3, 9, 7), "these", resize=False) is images
+    assert match_shape(images, (3, 9, 7), "these", resize=True) is images
+
+
+def test_grey_becomes_colour_by_repeating_and_colour_grey_by_its_luma(
+    rng: np.random.Generator,
+) -> None:
+    grey = rng.integers(0, 256, (3, 1, 8, 8), dtype=np.uint8)
+    colour = match_shape(grey, (3, 8, 8), "these", resize=True)
+    assert np.array_equal(colour, np.repeat(grey, 3, axis=1))
+    assert np.array_equal(match_shape(colour, (1, 8, 8), "these", resize=True), grey)
+    red = np.zeros((1, 3, 2, 2), np.uint8)
+    red[:, 0] = 200
+    luma = match_shape(red, (1, 2, 2), "red", resize=True)
+    assert np.array_equal(luma, np.full((1, 1, 2, 2), round(0.299 * 200)))
+
+
+def test_another_size_is_resized_and_its_centre_kept(rng: np.random.Generator) -> None:
+    wide = np.zeros((1, 3, 4, 8), np.uint8)
+    wide[..., :2] = 255  # the left quarter, which a square has no room for
+    assert match_shape(wide, (3, 4, 4), "wide", resize=True).max() == 0
+    image = rng.integers(0, 256, (1, 1, 6, 6), dtype=np.uint8)
+    expected = np.asarray(Image.fromarray(image[0, 0]).resize((12, 12), Image.Resampling.BICUBIC))
+    assert np.array_equal(match_shape(image, (1, 12, 12), "one", resize=True)[0, 0], expected)
+
+
+def test_what_is_neither_grey_nor_colour_can_not_be_converted() -> None:
+    with pytest.raises(FreeTicketsError, match="only grey and colour"):
+        match_shape(np.zeros((2, 4, 8, 8), np.uint8), (3, 8, 8), "these", resize=True)

@@ -3,13 +3,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from freetickets.data import Split, fashion, load
-from freetickets.data.download import Remote
+from freetickets.data.fashion import load_mnist
 from freetickets.errors import FreeTicketsError
 
 
@@ -63,8 +64,7 @@ def test_missing_files_are_downloaded_to_torchvisions_folder(fake, server, tmp_p
     for name, content in fake[1].items():
         packed = gzip.compress(content)
         (served / f"{name}.gz").write_bytes(packed)
-        remote = Remote(fashion.REMOTES[name].url, hashlib.md5(packed).hexdigest())
-        monkeypatch.setitem(fashion.REMOTES, name, remote)
+        monkeypatch.setitem(fashion.FASHION.md5, name, hashlib.md5(packed).hexdigest())
     monkeypatch.setenv("FREETICKETS_MIRROR", url)
     assert len(load("fashion-mnist", "test", tmp_path)) == 5
     assert (tmp_path / "FashionMNIST/raw/t10k-labels-idx1-ubyte.gz").is_file()
@@ -92,3 +92,35 @@ def test_a_damaged_compressed_file_is_refused(tmp_path):
         (tmp_path / "labels.gz").write_bytes(damaged)
         with pytest.raises(FreeTicketsError, match="get it again"):
             fashion.read_idx(tmp_path / "labels.gz", (5,))
+
+
+def test_digits_are_read_where_torchvision_puts_them(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
+    images = np.zeros((10_000, 28, 28), np.uint8)
+    images[:5] = rng.integers(0, 256, (5, 28, 28))
+    labels = rng.integers(0, 10, 10_000, dtype=np.uint8)
+    folder = tmp_path / "MNIST" / "raw"
+    folder.mkdir(parents=True)
+    (folder / "t10k-images-idx3-ubyte").write_bytes(idx(images))
+    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
+    split = load_mnist(tmp_path, download=False)
+    assert np.array_equal(split.inputs[:, 0].numpy(), images)
+    assert np.array_equal(split.labels.numpy(), labels)
+
+
+def test_fashion_in_the_root_is_not_taken_for_digits(tmp_path: Path) -> None:
+    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(b"clothes")
+    with pytest.raises(FreeTicketsError, match="is not there"):
+        load_mnist(tmp_path, download=False)
+
+
+def test_a_missing_file_is_fetched_and_its_checksum_checked(
+    server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, served = server
+    (served / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"something else"))
+    monkeypatch.setenv("FREETICKETS_MIRROR", address)
+    with pytest.raises(FreeTicketsError, match="has the wrong checksum"):
+        load_mnist(tmp_path, download=True)
+    assert not list(tmp_path.rglob("MNIST/raw/*"))

@@ -5,6 +5,7 @@ import torch
 from PIL import Image
 
 from freetickets.data import LazySplit, Split, get_spec, load
+from freetickets.data.spec import data_root
 from freetickets.errors import FreeTicketsError
 
 
@@ -115,3 +116,16 @@ def test_imagenet_elsewhere_or_in_part_is_explained(no_data, image_tree):
     assert len(get_spec("imagenet", folder).classes) == 1000
     with pytest.raises(FreeTicketsError, match="2 classes, ImageNet has 1000: for a subset"):
         load("imagenet", "train", folder)
+
+
+def test_only_two_splits_exist():
+    with pytest.raises(FreeTicketsError, match="choose 'train' or 'test'"):
+        load("fashion-mini", "validation")
+
+
+def test_the_data_root_is_the_argument_then_the_environment_then_data(monkeypatch):
+    monkeypatch.setenv("FREETICKETS_DATA", "/from/environment")
+    assert data_root("/from/argument").as_posix() == "/from/argument"
+    assert data_root().as_posix() == "/from/environment"
+    monkeypatch.delenv("FREETICKETS_DATA")
+    assert data_root().as_posix() == "data"

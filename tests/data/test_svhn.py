@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from freetickets.data import load
-from freetickets.data.mat import read_mat
+from freetickets.data.svhn import read_mat
 from freetickets.errors import FreeTicketsError
 
 io = pytest.importorskip("scipy.io")
@@ -34,12 +34,6 @@ def test_images_are_turned_and_ten_is_zero(tmp_path, rng):
 def test_wrong_contents_are_refused(tmp_path, content, message):
     io.savemat(tmp_path / "test_32x32.mat", content)
     with pytest.raises(FreeTicketsError, match=message):
-        load("svhn", "test", tmp_path)
-
-
-def test_a_damaged_file_is_refused(tmp_path):
-    (tmp_path / "test_32x32.mat").write_bytes(b"MATLAB 5.0 but not really" * 20)
-    with pytest.raises(FreeTicketsError, match="is damaged"):
         load("svhn", "test", tmp_path)
 
 

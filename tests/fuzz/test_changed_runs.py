@@ -16,7 +16,7 @@ from PIL import Image
 
 import freetickets as ft
 from freetickets.data import load
-from freetickets.data.digest import digest_split
+from freetickets.data.batches import digest_split
 from freetickets.data.split import LazySplit
 from freetickets.errors import FreeTicketsError
 from freetickets.report import read_run

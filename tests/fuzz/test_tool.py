@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,23 +65,28 @@ def test_a_few_trials_of_each_kind_end_well() -> None:
     assert done.stdout.splitlines()[-1].split()[:2] == ["all", "100"]
 
 
-def test_memory_that_a_clear_message_hides_is_seen(home: Path) -> None:
-    def load(folder: Path) -> None:
-        try:
-            raise MemoryError
-        except MemoryError as error:
-            raise FreeTicketsError("it is damaged") from error
+def _hidden_memory_error() -> None:
+    try:
+        raise MemoryError
+    except MemoryError as error:
+        raise FreeTicketsError("it is damaged") from error
 
+
+def _tell(message: str) -> None:
+    raise FreeTicketsError(message)
+
+
+@pytest.mark.parametrize(
+    ("fail", "word"),
+    [
+        (_hidden_memory_error, MEMORY),
+        (lambda: _tell("one line"), REFUSED),
+        (lambda: _tell("two\nlines"), TRACEBACK),
+    ],
+)
+def test_memory_behind_a_message_and_a_message_of_two_lines_are_seen(
+    home: Path, fail: Callable[[], None], word: str
+) -> None:
     bench = Bench("idx", home)
-    bench.kind = replace(KINDS["idx"], load=load)
-    assert bench.load("raw", b"").word == MEMORY
-
-
-@pytest.mark.parametrize(("message", "word"), [("one line", REFUSED), ("two\nlines", TRACEBACK)])
-def test_a_message_of_two_lines_is_none(home: Path, message: str, word: str) -> None:
-    def load(folder: Path) -> None:
-        raise FreeTicketsError(message)
-
-    bench = Bench("idx", home)
-    bench.kind = replace(KINDS["idx"], load=load)
+    bench.kind = replace(KINDS["idx"], load=lambda _: fail())
     assert bench.load("raw", b"").word == word

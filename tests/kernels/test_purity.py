@@ -51,11 +51,6 @@ def writes_to_its_buffer(network: Any, x: Tensor) -> Tensor:
     return x * network.buffer
 
 
-def has_another_buffer(network: Any, x: Tensor) -> Tensor:
-    network.buffer = network.buffer + 1
-    return x * network.buffer
-
-
 def averages(network: Any, x: Tensor) -> Tensor:
     network.buffer.copy_(0.9 * network.buffer + 0.1 * x.mean((0, 2, 3))[:, None, None])
     return x - network.buffer
@@ -78,12 +73,6 @@ def fills(network: Any, y: Tensor) -> Tensor:
     return found
 
 
-def sums_up(network: Any, y: Tensor) -> Tensor:
-    total = torch.zeros(y.shape[0], 8)
-    total += y
-    return total
-
-
 def numbers_rows(network: Any, y: Tensor) -> tuple[Tensor, Tensor]:
     return y, torch.arange(y.shape[0])
 
@@ -95,12 +84,10 @@ def as_it_is(network: Any, x: Tensor) -> Tensor:
 IMPURE: dict[str, tuple[Any, ...]] = {
     "counts": (counts,),
     "writes to its buffer": (writes_to_its_buffer,),
-    "has another buffer": (has_another_buffer,),
     "averages": (averages,),
     "remembers": (remembers,),
     "collects": (collects,),
     "fills": (as_it_is, fills),
-    "sums up": (as_it_is, sums_up),
     "returns a constant": (as_it_is, numbers_rows),
 }
 

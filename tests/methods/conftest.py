@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,12 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def kill_every(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], int]:
-    """Ends a training every so many steps and starts it again until it is done; counts that."""
+def same_if_killed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, digests: Callable[[Path], dict[str, str]]
+) -> Callable[[int, Callable[[Path], object]], bool]:
+    """Whether a training that ends every so many steps, and starts again, has the same tickets."""
 
-    def train_to_the_end(steps: int, train: Callable[[], None]) -> int:
+    def train_to_the_end(steps: int, train: Callable[[], object]) -> int:
         left = 0
 
         def counted(*_: object) -> None:
@@ -34,4 +37,9 @@ def kill_every(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], N
                 pass
         raise AssertionError("the training does not come to an end")
 
-    return train_to_the_end
+    def same(steps: int, train: Callable[[Path], object]) -> bool:
+        train(tmp_path / "whole")
+        assert train_to_the_end(steps, lambda: train(tmp_path / "killed")) >= 4
+        return digests(tmp_path / "killed" / "tickets") == digests(tmp_path / "whole" / "tickets")
+
+    return same

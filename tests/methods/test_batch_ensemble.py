@@ -9,10 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.methods.batch_ensemble import BatchEnsemble
 from freetickets.methods.members import MemberNetwork, weight_layers
 from freetickets.methods.networks.batch_ensemble import RankOneLayer
+from freetickets.methods.shared import BatchEnsemble
 from freetickets.models import create_model
+
+from .small import Transformer
 
 
 class Mixed(nn.Module):
@@ -32,22 +34,12 @@ class Mixed(nn.Module):
         return self.fc(tokens.view(len(x), -1, 6).mean(1))
 
 
-class Encoder(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-        self.head = nn.Linear(8, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.layer(x).mean(1))
-
-
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "mlp": (lambda: create_model("mlp-16-8", (3, 8, 8), 4), (3, 8, 8)),
     "cnn": (lambda: create_model("cnn-4", (3, 8, 8), 4), (3, 8, 8)),
     "wrn": (lambda: create_model("wrn-10-1", (3, 8, 8), 4), (3, 8, 8)),
     "mixed": (Mixed, (4, 7, 7)),
-    "encoder": (Encoder, (5, 8)),
+    "transformer": (lambda: Transformer(5, 8, 4), (5, 8)),
     "linear": (lambda: nn.Linear(3, 4), (3,)),
 }
 
@@ -87,7 +79,7 @@ def made(name: str, examples: str = "tiled") -> tuple[nn.Module, MemberNetwork, 
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_it_is_as_many_networks_with_the_multiplied_weights(name: str) -> None:
+def test_it_is_as_many_networks_with_the_multiplied_weights(name):
     plain, model, x = made(name)
     with torch.no_grad():
         expected = torch.stack([network(x) for network in separate_networks(plain, model)])
@@ -95,7 +87,7 @@ def test_it_is_as_many_networks_with_the_multiplied_weights(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_split_examples_go_to_one_member_each(name: str) -> None:
+def test_split_examples_go_to_one_member_each(name):
     plain, model, x = made(name, "split")
     labels = torch.arange(7)
     with torch.no_grad():
@@ -106,7 +98,7 @@ def test_split_examples_go_to_one_member_each(name: str) -> None:
     torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_tiled_examples_go_to_all_members() -> None:
+def test_tiled_examples_go_to_all_members():
     _, model, x = made("cnn")
     labels = torch.arange(7)
     logits, targets = model(x, labels)
@@ -114,13 +106,13 @@ def test_tiled_examples_go_to_all_members() -> None:
     assert torch.equal(targets.view(3, 7), labels.expand(3, 7))
 
 
-def test_a_batch_smaller_than_the_ensemble_can_be_split() -> None:
+def test_a_batch_smaller_than_the_ensemble_can_be_split():
     _, model, x = made("mlp", "split")
     logits, targets = model(x[:2], torch.tensor([1, 2]))
     assert (logits.shape, targets.tolist()) == ((2, 4), [1, 2])
 
 
-def test_the_factors_start_as_random_signs_and_do_not_decay() -> None:
+def test_the_factors_start_as_random_signs_and_do_not_decay():
     torch.manual_seed(0)
     network = create_model("mlp-300-100", (50,), 10)
     bias = network.fc1.bias.detach().clone()
@@ -135,14 +127,14 @@ def test_the_factors_start_as_random_signs_and_do_not_decay() -> None:
     assert torch.equal(model.network.fc1.bias, bias.expand(4, -1))
 
 
-def test_norms_are_shared() -> None:
+def test_norms_are_shared():
     _, model, x = made("cnn")
     model.train()
     model(x, torch.arange(7) % 4)
     assert model.network.stage1.bn.num_batches_tracked == 1
 
 
-def test_the_shared_weight_learns_from_all_members() -> None:
+def test_the_shared_weight_learns_from_all_members():
     plain, model, x = made("mlp")
     networks = separate_networks(plain, model)
     labels = torch.arange(7) % 4
@@ -157,12 +149,12 @@ def test_the_shared_weight_learns_from_all_members() -> None:
     torch.testing.assert_close(ours.layer.weight.grad, expected, atol=1e-6, rtol=1e-4)
 
 
-def test_its_cost_in_training_depends_on_the_examples() -> None:
+def test_its_cost_in_training_depends_on_the_examples():
     assert made("mlp")[1].training_share == 1
     assert made("mlp", "split")[1].training_share == pytest.approx(1 / 3)
 
 
-def test_a_batch_that_is_not_the_first_axis_is_refused() -> None:
+def test_a_batch_that_is_not_the_first_axis_is_refused():
     class TimeFirst(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -175,12 +167,6 @@ def test_a_batch_that_is_not_the_first_axis_is_refused() -> None:
         BatchEnsemble(members=4).transform(TimeFirst())(torch.randn(2, 5, 8))
 
 
-def test_a_network_without_layers_is_refused() -> None:
+def test_a_network_without_layers_is_refused():
     with pytest.raises(FreeTicketsError, match="LayerNorm has none"):
         BatchEnsemble().transform(nn.LayerNorm(4))
-
-
-@pytest.mark.parametrize("options", [{"members": 0}, {"examples": "tield"}])
-def test_an_impossible_option_is_refused_by_its_name(options: dict) -> None:
-    with pytest.raises(FreeTicketsError, match=f"^{next(iter(options))} must"):
-        BatchEnsemble(**options)

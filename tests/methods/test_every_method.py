@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import freetickets as ft
-from freetickets.kernels.library import available
 from freetickets.methods import (
     DST,
     EDST,
@@ -32,6 +27,8 @@ from freetickets.methods import (
     SupTickets,
     TreeNet,
 )
+
+from .small import SETTINGS, Transformer
 
 # Small ones, and how many members each has.
 SMALL: dict[str, tuple[Method, int]] = {
@@ -54,15 +51,6 @@ SMALL: dict[str, tuple[Method, int]] = {
         (NeuroTrails(members=2, interval=9, rate=0.2, sparsity=0.3), 2),
     )
 }
-SETTINGS: dict[str, Any] = {
-    # Not "auto": what is faster may differ from one run to the next, and so the bits.
-    "backend": "sparse" if available() else "masked",
-    "batch_size": 12,
-    "epochs": 12,
-    "lr": 0.1,
-    "quiet": True,
-    "validation": 0.2,
-}
 
 
 class Own(nn.Module):
@@ -79,29 +67,12 @@ class Own(nn.Module):
         return self.head(x + torch.tanh(self.second(x)))
 
 
-class Transformer(nn.Module):
-    """Three tokens of two numbers each."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Linear(2, 8)
-        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
-        self.head = nn.Linear(8, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        tokens = x.reshape(len(x), 3, -1)
-        return self.head(self.encoder(self.embed(tokens)).mean(1))
-
-
-def test_no_method_is_left_out() -> None:
+def test_no_method_is_left_out():
     assert SMALL.keys() == METHODS.keys()
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_it_trains_predicts_and_is_loaded_again(
-    name: str, features: tuple[Tensor, Tensor], tmp_path: Path
-) -> None:
+def test_it_trains_predicts_and_is_loaded_again(name, features, tmp_path):
     method, members = SMALL[name]
     x = features[0]
     ensemble = method.fit("mlp-16-12", features, output=tmp_path / "run", **SETTINGS)
@@ -123,7 +94,7 @@ def test_it_trains_predicts_and_is_loaded_again(
     ("model", "recipe"), [("cnn-4", "fast"), ("wrn-10-1", "small"), ("fast-4-4-4", "fast")]
 )
 @pytest.mark.parametrize("name", METHODS)
-def test_it_works_on_images(name: str, model: str, recipe: str) -> None:
+def test_it_works_on_images(name, model, recipe):
     method, members = SMALL[name]
     images = np.random.default_rng(0).integers(0, 255, (40, 3, 9, 9), dtype=np.uint8)
     settings = {**SETTINGS, "epochs": 4, "batch_size": 16, "recipe": recipe}
@@ -132,14 +103,14 @@ def test_it_works_on_images(name: str, model: str, recipe: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_it_works_on_a_network_of_ones_own(name: str, features: tuple[Tensor, Tensor]) -> None:
+def test_it_works_on_a_network_of_ones_own(name, features):
     method, members = SMALL[name]
     ensemble = method.fit(Own, features, **SETTINGS)
     assert ensemble.member_proba(features[0]).shape == (members, 60, 3)
 
 
 @pytest.mark.parametrize("name", ["edst", "dst", "static", "mc-dropout", "mimo", "batch-ensemble"])
-def test_it_works_on_a_transformer(name: str, features: tuple[Tensor, Tensor]) -> None:
+def test_it_works_on_a_transformer(name, features):
     method, members = SMALL[name]
     ensemble = method.fit(Transformer, features, **SETTINGS)
     found = ensemble.member_proba(features[0])
@@ -149,22 +120,8 @@ def test_it_works_on_a_transformer(name: str, features: tuple[Tensor, Tensor]) -
 
 @pytest.mark.parametrize("recipe", ["small", "fast"])
 @pytest.mark.parametrize("name", METHODS)
-def test_killed_again_and_again_it_ends_the_same(
-    name: str,
-    recipe: str,
-    features: tuple[Tensor, Tensor],
-    tmp_path: Path,
-    kill_every: Callable[[int, Callable[[], None]], int],
-    digests: Callable[[Path], dict[str, str]],
-) -> None:
+def test_killed_again_and_again_it_ends_the_same(name, recipe, features, same_if_killed):
     method, _ = SMALL[name]
     settings = {**SETTINGS, "epochs": 6, "checkpoint_seconds": 0, "recipe": recipe}
     settings["model_options"] = {"dropout": 0.2}
-
-    def train(folder: str) -> None:
-        method.fit("mlp-8-8", features, output=tmp_path / folder, **settings)
-
-    train("whole")
-    kills = kill_every(5, lambda: train("killed"))
-    assert kills >= 4
-    assert digests(tmp_path / "killed" / "tickets") == digests(tmp_path / "whole" / "tickets")
+    assert same_if_killed(5, lambda to: method.fit("mlp-8-8", features, output=to, **settings))

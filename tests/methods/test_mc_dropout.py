@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.methods.mc_dropout import MCDropout
+from freetickets.methods.shared import MCDropout
 from freetickets.models import create_model
 
 
@@ -14,7 +14,7 @@ def rates(network: nn.Module) -> list[float]:
     return [module.p for module in network.modules() if isinstance(module, nn.Dropout)]
 
 
-def test_each_pass_drops_other_units_and_scales_the_rest() -> None:
+def test_each_pass_drops_other_units_and_scales_the_rest():
     units = nn.Linear(1, 400)
     network = nn.Sequential(units, nn.Dropout(0.25), nn.Identity())
     x = torch.ones(2, 1)
@@ -29,7 +29,7 @@ def test_each_pass_drops_other_units_and_scales_the_rest() -> None:
     assert agreement[~torch.eye(6, dtype=torch.bool)].max() < 0.75
 
 
-def test_many_passes_average_to_the_network_without_dropout() -> None:
+def test_many_passes_average_to_the_network_without_dropout():
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(3, 50), nn.Dropout(0.5), nn.Linear(50, 2))
     x = torch.randn(4, 3)
@@ -38,7 +38,7 @@ def test_many_passes_average_to_the_network_without_dropout() -> None:
     torch.testing.assert_close(logits.mean(0), expected, atol=0.1, rtol=0)
 
 
-def test_norms_stay_in_evaluation_even_if_the_network_is_training() -> None:
+def test_norms_stay_in_evaluation_even_if_the_network_is_training():
     norm = nn.BatchNorm1d(4)
     network = MCDropout(passes=2).transform(nn.Sequential(norm, nn.Dropout(0.5), nn.Linear(4, 2)))
     x = torch.randn(8, 4) + 5
@@ -51,7 +51,7 @@ def test_norms_stay_in_evaluation_even_if_the_network_is_training() -> None:
     assert norm.num_batches_tracked == 1
 
 
-def test_training_is_that_of_the_network_with_dropout() -> None:
+def test_training_is_that_of_the_network_with_dropout():
     network = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 2))
     x, labels = torch.randn(6, 4), torch.arange(6) % 2
     torch.manual_seed(1)
@@ -62,14 +62,14 @@ def test_training_is_that_of_the_network_with_dropout() -> None:
     assert torch.equal(targets, labels)
 
 
-def test_one_pass_is_one_member() -> None:
+def test_one_pass_is_one_member():
     network = MCDropout(passes=1).transform(create_model("mlp-8", (4,), 3))
     assert network(torch.randn(2, 4)).shape == (1, 2, 3)
     assert (network.members, network.training_share) == (1, 1.0)
     assert MCDropout(passes=30).transform(nn.Dropout()).training_share == pytest.approx(1 / 30)
 
 
-def test_the_networks_own_rates_win() -> None:
+def test_the_networks_own_rates_win():
     network = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.4), nn.Dropout(0.0), nn.Linear(2, 2))
     assert rates(MCDropout(dropout=0.2).transform(network)) == [0.4, 0.2]
     wrn = MCDropout().transform(create_model("wrn-16-1", (3, 8, 8), 4))
@@ -77,7 +77,7 @@ def test_the_networks_own_rates_win() -> None:
     assert all("Block" in str(type(m)) for m in wrn.modules() if hasattr(m, "dropout"))
 
 
-def test_a_network_without_dropout_gets_it_before_each_layer_but_the_first() -> None:
+def test_a_network_without_dropout_gets_it_before_each_layer_but_the_first():
     network = create_model("cifar-resnet-8", (3, 8, 8), 4)
     layers = [m for m in network.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     model = MCDropout(dropout=0.3).transform(network)
@@ -87,7 +87,7 @@ def test_a_network_without_dropout_gets_it_before_each_layer_but_the_first() -> 
     assert guarded == layers[1:]
 
 
-def test_attention_drops_too() -> None:
+def test_attention_drops_too():
     class Attention(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -102,19 +102,10 @@ def test_attention_drops_too() -> None:
     assert not torch.allclose(one, two)
 
 
-def test_dropout_on_functions_alone_is_not_enough() -> None:
+def test_dropout_on_functions_alone_is_not_enough():
     class Functional(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
             return F.dropout(super().forward(x), training=self.training)
 
     with pytest.raises(FreeTicketsError, match="no place for dropout in Functional"):
         MCDropout().transform(Functional(2, 2))
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [({"passes": 0}, "passes"), ({"dropout": 0.0}, "dropout"), ({"dropout": 1.0}, "dropout")],
-)
-def test_an_impossible_option_is_refused_by_its_name(options: dict, words: str) -> None:
-    with pytest.raises(FreeTicketsError, match=f"^{words} must"):
-        MCDropout(**options)

@@ -10,22 +10,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from freetickets.methods.batch_ensemble import BatchEnsemble
-from freetickets.methods.mc_dropout import MCDropout
 from freetickets.methods.members import (
     MemberNetwork,
     evaluating,
     layer_by_layer,
     redrawn,
     replace_layers,
-    summed_over_members,
     weight_layers,
 )
 from freetickets.methods.method import Method, Setting
-from freetickets.methods.mimo import MIMO
 from freetickets.methods.recipe import get_recipe
-from freetickets.methods.treenet import TreeNet
+from freetickets.methods.shared import MIMO, BatchEnsemble, MCDropout, TreeNet
 from freetickets.models import create_model
+
+from .small import Transformer
 
 
 class Own(nn.Module):
@@ -46,27 +44,13 @@ class Own(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
-class Transformer(nn.Module):
-    """A classifier of sequences."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Linear(6, 8)
-        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 2)
-        self.head = nn.Linear(8, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.encoder(self.embed(x)).mean(1))
-
-
 IMAGES = (3, 8, 8)
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "mlp": (lambda: create_model("mlp-16-8", IMAGES, 4), IMAGES),
     "cnn": (lambda: create_model("cnn-4", IMAGES, 4), IMAGES),
     "wrn": (lambda: create_model("wrn-10-1", IMAGES, 4), IMAGES),
     "own": (Own, IMAGES),
-    "transformer": (Transformer, (5, 6)),
+    "transformer": (lambda: Transformer(5, 6, 4, layers=2), (5, 6)),
 }
 METHODS: dict[str, tuple[Method, int]] = {
     "mc-dropout": (MCDropout(passes=5), 5),
@@ -92,7 +76,7 @@ def case(request: pytest.FixtureRequest, network: str) -> Case:
     return (lambda: method.transform(build())), members, torch.randn(7, *shape), torch.arange(7) % 4
 
 
-def test_the_logits_are_members_by_samples_by_classes(case: Case) -> None:
+def test_the_logits_are_members_by_samples_by_classes(case):
     build, members, x, labels = case
     model = build()
     logits, targets = model(x, labels)
@@ -103,7 +87,7 @@ def test_the_logits_are_members_by_samples_by_classes(case: Case) -> None:
     assert model.members == members
 
 
-def test_every_parameter_learns(case: Case) -> None:
+def test_every_parameter_learns(case):
     build, _, x, labels = case
     model = build()
     F.cross_entropy(*model(x, labels)).backward()
@@ -111,9 +95,7 @@ def test_every_parameter_learns(case: Case) -> None:
         ] == []  # fmt: skip
 
 
-def test_a_prediction_can_be_repeated_and_leaves_no_trace(
-    case: Case, same: Callable[[object, object], bool]
-) -> None:
+def test_a_prediction_can_be_repeated_and_leaves_no_trace(case, same):
     build, _, x, _ = case
     model = build().eval()
     before = copy.deepcopy(model.state_dict()), torch.get_rng_state()
@@ -125,7 +107,7 @@ def test_a_prediction_can_be_repeated_and_leaves_no_trace(
     assert torch.backends.mha.get_fastpath_enabled()
 
 
-def test_the_members_disagree_before_any_training(case: Case) -> None:
+def test_the_members_disagree_before_any_training(case):
     build, members, x, _ = case
     with torch.no_grad():
         logits = build().eval()(x)
@@ -134,7 +116,7 @@ def test_the_members_disagree_before_any_training(case: Case) -> None:
             assert not torch.allclose(logits[one], logits[other], atol=1e-4)
 
 
-def test_another_network_takes_the_state(case: Case) -> None:
+def test_another_network_takes_the_state(case):
     build, _, x, _ = case
     model, other = build().eval(), build().eval()
     with torch.no_grad():
@@ -143,7 +125,7 @@ def test_another_network_takes_the_state(case: Case) -> None:
         assert torch.equal(model(x), other(x))
 
 
-def test_a_copy_predicts_the_same_and_stands_alone(case: Case) -> None:
+def test_a_copy_predicts_the_same_and_stands_alone(case):
     build, _, x, labels = case
     model = build()
     twin = copy.deepcopy(model)
@@ -157,7 +139,7 @@ def test_a_copy_predicts_the_same_and_stands_alone(case: Case) -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_the_seed_decides_all(case: Case) -> None:
+def test_the_seed_decides_all(case):
     build, _, x, labels = case
     outputs = []
     for _ in range(2):
@@ -167,7 +149,7 @@ def test_the_seed_decides_all(case: Case) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_members_learn(method: str, features: tuple[Tensor, Tensor]) -> None:
+def test_the_members_learn(method, features):
     x, labels = features
     torch.manual_seed(0)
     model = METHODS[method][0].transform(create_model("mlp-32-32", (6,), 3))
@@ -183,7 +165,7 @@ def test_the_members_learn(method: str, features: tuple[Tensor, Tensor]) -> None
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_plan_is_that_of_one_dense_network(method: str) -> None:
+def test_the_plan_is_that_of_one_dense_network(method):
     plan = METHODS[method][0].plan(Setting(get_recipe("cifar"), seed=5))
     assert (plan.method, plan.tickets) == (METHODS[method][0].name, 1)
     (run,) = plan.runs
@@ -191,7 +173,7 @@ def test_the_plan_is_that_of_one_dense_network(method: str) -> None:
     assert run.phases[0].sparsity == 0
 
 
-def test_methods_are_known_without_torch() -> None:
+def test_methods_are_known_without_torch():
     code = "import sys; sys.modules['torch'] = None\n" + "\n".join(
         f"import {type(method).__module__}" for method, _ in METHODS.values()
     )
@@ -201,17 +183,7 @@ def test_methods_are_known_without_torch() -> None:
 # ---- the tools
 
 
-def test_a_summed_loss_has_the_gradient_of_each_member_alone() -> None:
-    logits, labels = torch.randn(3, 5, 4, requires_grad=True), torch.randint(4, (3, 5))
-    loss = F.cross_entropy(*summed_over_members(logits * 1, labels))
-    separate = [F.cross_entropy(*pair) for pair in zip(logits, labels, strict=True)]
-    torch.testing.assert_close(loss, torch.stack(separate).mean())
-    (ours,) = torch.autograd.grad(loss, logits)
-    (expected,) = torch.autograd.grad(sum(separate), logits)
-    torch.testing.assert_close(ours, expected)
-
-
-def test_redrawn_values_are_the_same_in_another_order() -> None:
+def test_redrawn_values_are_the_same_in_another_order():
     values = torch.randn(20, 3)
     drawn = redrawn(values)
     assert drawn.shape == values.shape
@@ -219,7 +191,7 @@ def test_redrawn_values_are_the_same_in_another_order() -> None:
     assert torch.equal(drawn.flatten().sort().values, values.flatten().sort().values)
 
 
-def test_zeros_and_ones_among_the_values_stay_where_they_are() -> None:
+def test_zeros_and_ones_among_the_values_stay_where_they_are():
     values = torch.randn(20, 3)
     values[::3, 0], values[1::3, 2] = 1, 0
     drawn = redrawn(values)
@@ -229,7 +201,7 @@ def test_zeros_and_ones_among_the_values_stay_where_they_are() -> None:
     assert torch.equal(drawn.flatten().sort().values, values.flatten().sort().values)
 
 
-def test_a_layer_in_two_places_is_replaced_by_one() -> None:
+def test_a_layer_in_two_places_is_replaced_by_one():
     layer = nn.Linear(2, 2)
     network = nn.Sequential(layer, nn.Sequential(layer), nn.MultiheadAttention(2, 1))
     attention = network[2].out_proj
@@ -241,7 +213,7 @@ def test_a_layer_in_two_places_is_replaced_by_one() -> None:
     assert isinstance(replace_layers(layer, lambda each: nn.ReLU()), nn.ReLU)
 
 
-def test_modes_and_the_fast_path_are_put_back_after_an_error() -> None:
+def test_modes_and_the_fast_path_are_put_back_after_an_error():
     network = nn.Sequential(nn.ReLU(), nn.Dropout().eval())
 
     def fail() -> None:
@@ -256,7 +228,7 @@ def test_modes_and_the_fast_path_are_put_back_after_an_error() -> None:
     assert torch.backends.mha.get_fastpath_enabled()
 
 
-def test_what_was_computed_from_data_is_no_layer_to_be_replaced() -> None:
+def test_what_was_computed_from_data_is_no_layer_to_be_replaced():
     network = create_model("fast-4-4-4", (3, 9, 9), 4)
     layers = list(weight_layers(network))
     assert layers[0] == "group1.conv1"

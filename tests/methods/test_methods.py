@@ -1,29 +1,43 @@
 """The methods as plans, and the errors of their options."""
 
+import math
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 from freetickets.errors import FreeTicketsError
 from freetickets.methods import (
     DST,
     EDST,
+    FGE,
+    LTR,
     METHODS,
+    MIMO,
     RECIPES,
+    BatchEnsemble,
     Collect,
     Dense,
     DenseEnsemble,
     Escape,
+    MCDropout,
     Method,
+    NeuroTrails,
+    PruneFineTune,
     Setting,
+    Snapshot,
     Static,
+    SupTickets,
+    TreeNet,
     get_method,
     get_recipe,
-)
+)  # fmt: skip
 
 SETTING = Setting(get_recipe("cifar"))
 
 
 @pytest.mark.parametrize("tickets", [1, 2, 3, 7, 12])
-def test_edst_is_one_run_with_one_escape_between_two_tickets(tickets: int) -> None:
+def test_edst_is_one_run_with_one_escape_between_two_tickets(tickets):
     plan = EDST(tickets=tickets).plan(SETTING)
     (run,) = plan.runs
     assert run.phases[0].name == "explore"
@@ -34,7 +48,7 @@ def test_edst_is_one_run_with_one_escape_between_two_tickets(tickets: int) -> No
     assert run.epochs == 150 + 100 * tickets
 
 
-def test_static_is_dst_without_exploration() -> None:
+def test_static_is_dst_without_exploration():
     static, dst = Static().plan(SETTING), DST().plan(SETTING)
     for still, moving in zip(static.runs, dst.runs, strict=True):
         assert still.seed == moving.seed
@@ -44,7 +58,7 @@ def test_static_is_dst_without_exploration() -> None:
         assert b.exploration is not None
 
 
-def test_dense_methods_have_no_sparsity() -> None:
+def test_dense_methods_have_no_sparsity():
     assert len(Dense().plan(SETTING).runs) == 1
     plan = DenseEnsemble().plan(SETTING)
     assert len(plan.runs) == 4
@@ -52,12 +66,12 @@ def test_dense_methods_have_no_sparsity() -> None:
     assert all(phase.sparsity == 0 for run in plan.runs for phase in run.phases)
 
 
-def test_seeds_of_the_runs_count_up_from_the_given_one() -> None:
+def test_seeds_of_the_runs_count_up_from_the_given_one():
     setting = Setting(get_recipe("cifar"), seed=17)
     assert [run.seed for run in DST(tickets=3).plan(setting).runs] == [17, 18, 19]
 
 
-def test_the_paper_preset_collects_the_best_and_explores_to_the_end() -> None:
+def test_the_paper_preset_collects_the_best_and_explores_to_the_end():
     for preset, select, settle in (("paper", "best", False), ("robust", "last", True)):
         (run,) = EDST().plan(Setting(get_recipe("cifar"), preset=preset)).runs
         assert run.phases[1].at_end[0] == Collect(select)
@@ -67,7 +81,7 @@ def test_the_paper_preset_collects_the_best_and_explores_to_the_end() -> None:
         assert (exploration.schedule, exploration.rate) == ("constant", 0.5)
 
 
-def test_imagenet_anneals_the_rate_and_keeps_regrown_values() -> None:
+def test_imagenet_anneals_the_rate_and_keeps_regrown_values():
     plan = EDST().plan(Setting(get_recipe("imagenet")))
     exploration = plan.runs[0].phases[0].exploration
     assert exploration is not None
@@ -80,7 +94,7 @@ def test_imagenet_anneals_the_rate_and_keeps_regrown_values() -> None:
     assert EDST().plan(SETTING).sparse.regrown_value == "zero"
 
 
-def test_options_reach_the_plan() -> None:
+def test_options_reach_the_plan():
     method = EDST(grow="random", distribution="uniform", exclude=("fc",), rate=0.3, interval=7)
     plan = method.plan(SETTING)
     assert (plan.sparse.grow, plan.sparse.distribution) == ("random", "uniform")
@@ -92,7 +106,7 @@ def test_options_reach_the_plan() -> None:
 
 @pytest.mark.parametrize("kind", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_every_method_has_a_plan_for_every_recipe(kind: type[Method], recipe: object) -> None:
+def test_every_method_has_a_plan_for_every_recipe(kind, recipe):
     method = kind()
     assert all((kind.name, kind.summary, kind.paper))
     for epochs in (None, 1.0, 7):
@@ -103,29 +117,81 @@ def test_every_method_has_a_plan_for_every_recipe(kind: type[Method], recipe: ob
             assert plan.runs[0].epochs == pytest.approx(epochs)
 
 
+# What each method refuses by the option's name: at the edges of its range.
+IMPOSSIBLE: dict[type[Method], list[tuple[dict[str, Any], str]]] = {
+    EDST: [
+        *[({"sparsity": value}, "lie between 0 and 1") for value in (0.0, 1.0)],
+        ({"sparsity": math.nan}, "be a finite number"),
+        *[({"escape_rate": value}, "") for value in (-0.1, 1.1)],
+        *[({name: 0.0}, "be positive") for name in ("refinement", "refinement_height")],
+        ({"tickets": 0}, "be at least 1, not 0"),
+        ({"tickets": "three"}, "be a whole number"),
+    ],
+    DST: [({"rate": 1.5}, ""), ({"interval": 0}, "be at least 1 step")],
+    LTR: [
+        *[({"rewind": value}, "lie between 0 and 1") for value in (0.0, 1.0)],
+        *[({name: value}, "") for name, value in {"sparsity": 1.0, "interval": 0}.items()],
+        ({"prune_from": 1.0}, "lie below prune_until"),
+    ],
+    Dense: [({"tickets": 0}, "")],
+    Snapshot: [({"tickets": 0}, ""), ({"budget": 0.0}, "be positive")],
+    FGE: [({"pretraining": 1.0}, ""), ({"budget": -1.0}, ""), ({"low": 0.6}, "be below high")],
+    PruneFineTune: [({"sparsity": 0.0}, ""), ({"finetune": 0.0}, ""), ({"finetune_lr": 0.0}, "")],
+    MCDropout: [({"passes": 0}, ""), ({"dropout": 0.0}, ""), ({"dropout": 1.0}, "")],
+    MIMO: [({"members": 0}, ""), ({"batch_repetition": 0}, ""), ({"input_repetition": 1.5}, "")],
+    BatchEnsemble: [({"members": 0}, ""), ({"examples": "tield"}, "be 'tiled' or 'split'")],
+    TreeNet: [({"members": 0}, ""), ({"shared": -1}, "be 0 or more stages")],
+    NeuroTrails: [({"members": 0}, ""), ({"shared": -1}, "be 0 or more"), ({"tickets": 0}, "")],
+    SupTickets: [
+        *[({name: 0}, "be at least 1") for name in ("cycles", "norm_batches")],
+        *[({"cycling": value}, "lie between 0 and 1") for value in (0.0, 1.0)],
+        *[({"cycle_rate": 2.0}, ""), ({"low": 0.1}, "be positive and at most high")],
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", IMPOSSIBLE)
+def test_an_impossible_option_is_refused_by_its_name(kind):
+    for options, words in IMPOSSIBLE[kind]:
+        (name,) = options
+        with pytest.raises(FreeTicketsError, match=f"^{name} must {words}"):
+            kind(**options)
+
+
+def test_the_ends_of_a_range_are_possible() -> None:
+    assert (EDST(escape_rate=0.0, rate=1.0, interval=1).rate, TreeNet(shared=0).shared) == (1, 0)
+    assert (Dense(tickets=1), SupTickets(low=0.05).low) == (Dense(), SupTickets().high)
+
+
+def test_the_range_of_an_option_holds_in_a_subclass_that_says_nothing_of_it():
+    @dataclass(frozen=True)
+    class Own(DST):
+        tickets: int = 1
+        later: "Unheard" = None  # type: ignore[name-defined]  # noqa: F821
+
+    assert Own(later=3).tickets == 1
+    with pytest.raises(FreeTicketsError, match="tickets must be at least 1"):
+        Own(tickets=0)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: EDST(tickets=0), "tickets"),
-        (lambda: Dense(tickets=0), "tickets"),
-        (lambda: EDST(sparsity=1.0), "sparsity"),
-        (lambda: EDST(sparsity=0.0), "sparsity"),
-        (lambda: DST(rate=1.5), "rate"),
-        (lambda: EDST(escape_rate=-0.1), "escape_rate"),
-        (lambda: EDST(refinement=0.0), "refinement"),
-        (lambda: DST(interval=0), "interval"),
-        (lambda: Setting(get_recipe("cifar"), preset="papers"), "preset"),
-        (lambda: Setting(get_recipe("cifar"), epochs=0), "epochs"),
+        (lambda: LTR(prune_until=1.5), "prune_until, both within 0 to 1"),
+        (lambda: LTR(criterion="snip"), "leave criterion out"),
+        (lambda: SupTickets(structure="2:4"), "leave --structure out"),
+        (lambda: Setting(get_recipe("cifar"), preset="papers"), "preset must be"),
+        (lambda: Setting(get_recipe("cifar"), epochs=0), "epochs must be positive"),
         (lambda: get_recipe("cifra"), "did you mean 'cifar'"),
         (lambda: get_method("esdt"), "did you mean 'edst'"),
     ],
 )
-def test_an_impossible_option_is_refused_by_its_name(make: object, words: str) -> None:
+def test_what_cannot_be_meant_is_refused(make, words):
     with pytest.raises(FreeTicketsError, match=words):
-        make()  # type: ignore[operator]
+        make()
 
 
-def test_a_refinement_is_as_long_as_it_is_asked_for() -> None:
+def test_a_refinement_is_as_long_as_it_is_asked_for():
     (usual,), (half,) = (
         EDST(tickets=3, refinement=share).plan(SETTING).runs for share in (1.0, 0.5)
     )

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from freetickets.errors import FreeTicketsError, UnknownNameError
-from freetickets.kernels.library import available
 from freetickets.methods import DST, EDST, LTR, Setting, Static, get_recipe
 from freetickets.methods.method import SparseMethod
 from freetickets.models import create_model
@@ -21,15 +17,9 @@ from freetickets.sparsity.structure import parse_structure
 from freetickets.ticket import Ticket
 from freetickets.training.ledger import Ledger, price
 
-SETTINGS: dict[str, Any] = {
-    # Not "auto": what is faster may differ from one run to the next, and so the bits.
-    "backend": "sparse" if available() else "masked",
-    "batch_size": 12,
-    "epochs": 6,
-    "lr": 0.1,
-    "quiet": True,
-    "validation": 0.2,
-}
+from . import small
+
+SETTINGS = {**small.SETTINGS, "epochs": 6}
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +43,14 @@ def check_tickets(tickets: list[Ticket], structure: str, layers: set[str]) -> No
     assert any(not torch.equal(first[name], second[name]) for name in layers)
 
 
-def test_two_of_four_trains_a_fully_connected_network(features: tuple[Tensor, Tensor]) -> None:
+def test_two_of_four_trains_a_fully_connected_network(features):
     method = DST(tickets=2, structure="2:4", interval=2)
     ensemble = method.fit("mlp-16-12", features, **{**SETTINGS, "epochs": 12})
     check_tickets(ensemble.tickets, "2:4", {"fc2.weight", "fc.weight"})  # fc1 has six inputs
     assert np.mean(ensemble.predict(features[0]) == features[1].numpy()) > 0.8
 
 
-def test_two_of_four_trains_a_convolutional_network(images: tuple[Any, Any]) -> None:
+def test_two_of_four_trains_a_convolutional_network(images):
     method = DST(tickets=2, structure="2:4", interval=2)
     ensemble = method.fit("cnn-8", images, **{**SETTINGS, "augmentation": "none"})
     layers = {"stage2.conv.weight", "stage3.conv.weight", "fc.weight"}  # not the three channels
@@ -78,34 +68,18 @@ def test_two_of_four_trains_a_convolutional_network(images: tuple[Any, Any]) -> 
         (Static(tickets=2, structure="fan-in", sparsity=0.6), "fan-in"),
     ],
 )
-def test_every_ticket_has_the_structure_also_after_an_escape(
-    method: SparseMethod, structure: str, features: tuple[Tensor, Tensor]
-) -> None:
+def test_every_ticket_has_the_structure_also_after_an_escape(method, structure, features):
     ensemble = method.fit("mlp-16-12", features, **SETTINGS)
     assert "fc2.weight" in ensemble.tickets[0].topology
     check_tickets(ensemble.tickets, structure, set(ensemble.tickets[0].topology))
 
 
 @pytest.mark.parametrize("model", ["mlp-8-8", "cnn-4"])
-def test_killed_again_and_again_it_ends_the_same(
-    model: str,
-    features: tuple[Tensor, Tensor],
-    images: tuple[Any, Any],
-    tmp_path: Path,
-    kill_every: Callable[[int, Callable[[], None]], int],
-    digests: Callable[[Path], dict[str, str]],
-) -> None:
+def test_killed_again_and_again_it_ends_the_same(model, features, images, same_if_killed):
     method = DST(tickets=2, structure="2:4", interval=2)
     data = features if model.startswith("mlp") else images
     settings = {**SETTINGS, "checkpoint_seconds": 0}
-
-    def train(folder: str) -> None:
-        method.fit(model, data, output=tmp_path / folder, **settings)
-
-    train("whole")
-    kills = kill_every(7, lambda: train("killed"))
-    assert kills >= 4
-    assert digests(tmp_path / "killed" / "tickets") == digests(tmp_path / "whole" / "tickets")
+    assert same_if_killed(7, lambda to: method.fit(model, data, output=to, **settings))
 
 
 # ---- what it costs
@@ -125,9 +99,7 @@ def priced(method: SparseMethod) -> Ledger:
         DST(tickets=2, explorer="srigl", sparsity=0.7),
     ],
 )
-def test_the_ledger_counts_the_weights_that_the_tickets_have(
-    method: SparseMethod, features: tuple[Tensor, Tensor]
-) -> None:
+def test_the_ledger_counts_the_weights_that_the_tickets_have(method, features):
     ticket = method.fit("mlp-16-12", features, **{**SETTINGS, "epochs": 2}).tickets[0]
     active = sum(
         int(ticket.topology[name].sum()) if name in ticket.topology else tensor.numel()
@@ -139,7 +111,7 @@ def test_the_ledger_counts_the_weights_that_the_tickets_have(
 # ---- what is refused
 
 
-def test_n_of_m_brings_its_own_sparsity() -> None:
+def test_n_of_m_brings_its_own_sparsity():
     assert DST(structure="2:4").sparsity == 0.5
     assert DST(structure="2:4") == DST(structure="2:4", sparsity=0.5)
     assert DST(structure="fan-in").sparsity == 0.8
@@ -162,15 +134,13 @@ def test_n_of_m_brings_its_own_sparsity() -> None:
         (EDST(explorer="srigl", criterion="snip"), "'fan-in' starts from a random topology"),
     ],
 )
-def test_what_does_not_go_together_is_refused_before_any_training(
-    method: SparseMethod, match: str
-) -> None:
+def test_what_does_not_go_together_is_refused_before_any_training(method, match):
     with pytest.raises(FreeTicketsError, match=match) as error:
         method.plan(Setting(get_recipe("cifar")))
     assert "\n" not in str(error.value)
 
 
-def test_the_command_line_has_the_flag(cli: Callable[..., Any]) -> None:
+def test_the_command_line_has_the_flag(cli):
     answer = cli("plan", "dst", "--structure", "2:4", "--model", "mlp-32", "--json")
     assert answer.code == 0
     assert json.loads(answer.out)["plan"]["sparse"]["structure"] == "2:4"

@@ -8,6 +8,10 @@ import math
 
 import pytest
 
+from freetickets.experiments.grid import find_grid, grid_names
+from freetickets.experiments.runner import Runner
+from freetickets.experiments.scales import SCALES
+from freetickets.experiments.stand_ins import outline
 from freetickets.methods import (
     DST,
     EDST,
@@ -15,14 +19,17 @@ from freetickets.methods import (
     MIMO,
     Dense,
     Method,
+    Plan,
     Setting,
     Static,
     Timeline,
     TreeNet,
     get_recipe,
-)
+)  # fmt: skip
 from freetickets.methods.events import Collect, Escape
 from freetickets.methods.plan import ExplorationPlan, Phase, PruningPlan, Run, Stretch
+from freetickets.methods.timeline import fewest_explorations, suit_interval
+from freetickets.training.job import Job
 
 CIFAR_STEPS = 352  # 45,000 images in batches of 128
 IMAGENET_STEPS = 1000  # a tenth of the real number: the trace is by epoch
@@ -62,9 +69,7 @@ def ends_of(timeline: Timeline, kind: type) -> list[int]:
         (7, 0.9, 850, [0, 200, 400, 600, 800, 0, 200]),
     ],
 )
-def test_cifar_edst_trace_equals_the_authors_step_by_step(
-    tickets: int, sparsity: float, epochs: int, gaps: list[int]
-) -> None:
+def test_cifar_edst_trace_equals_the_authors_step_by_step(tickets, sparsity, epochs, gaps):
     timeline = Timeline(edst("cifar", tickets, sparsity), CIFAR_STEPS)
     assert timeline.steps == epochs * CIFAR_STEPS
     explorations = []
@@ -82,7 +87,7 @@ def test_cifar_edst_trace_equals_the_authors_step_by_step(
 
 
 @pytest.mark.parametrize(("tickets", "epochs"), [(2, 170), (4, 310)])
-def test_imagenet_edst_trace_equals_the_authors_step_by_step(tickets: int, epochs: int) -> None:
+def test_imagenet_edst_trace_equals_the_authors_step_by_step(tickets, epochs):
     run = edst("imagenet", tickets)
     timeline = Timeline(run, IMAGENET_STEPS)
     assert timeline.steps == epochs * IMAGENET_STEPS
@@ -110,7 +115,7 @@ def test_imagenet_edst_trace_equals_the_authors_step_by_step(tickets: int, epoch
     assert ends_of(timeline, Collect) == [(100 + 70 * i) * IMAGENET_STEPS for i in range(tickets)]
 
 
-def test_cifar_dst_decays_after_epochs_125_and_187() -> None:
+def test_cifar_dst_decays_after_epochs_125_and_187():
     plan = DST().plan(Setting(get_recipe("cifar"), preset="paper"))
     assert [run.seed for run in plan.runs] == [0, 1, 2]
     timeline = Timeline(plan.runs[0], CIFAR_STEPS)
@@ -123,7 +128,7 @@ def test_cifar_dst_decays_after_epochs_125_and_187() -> None:
     assert timeline.exploration_rate(88_000) == 0.5  # on the very last step, as the authors do
 
 
-def test_imagenet_dst_decays_after_epochs_60_120_and_180_with_a_warm_up() -> None:
+def test_imagenet_dst_decays_after_epochs_60_120_and_180_with_a_warm_up():
     (run, _) = DST(tickets=2).plan(Setting(get_recipe("imagenet"))).runs
     timeline = Timeline(run, IMAGENET_STEPS)
     for epoch in range(200):
@@ -135,7 +140,7 @@ def test_imagenet_dst_decays_after_epochs_60_120_and_180_with_a_warm_up() -> Non
 
 
 @pytest.mark.parametrize("tickets", [1, 3, 7])
-def test_robust_never_explores_within_an_interval_of_a_collection(tickets: int) -> None:
+def test_robust_never_explores_within_an_interval_of_a_collection(tickets):
     paper = Timeline(edst("cifar", tickets), CIFAR_STEPS)
     robust = Timeline(edst("cifar", tickets, preset="robust"), CIFAR_STEPS)
     collections = ends_of(robust, Collect)
@@ -146,7 +151,7 @@ def test_robust_never_explores_within_an_interval_of_a_collection(tickets: int) 
 
 
 @pytest.mark.parametrize(("epochs", "steps_per_epoch"), [(20, 7), (1, 10), (36.5, 141)])
-def test_a_shorter_run_keeps_the_papers_proportions(epochs: float, steps_per_epoch: int) -> None:
+def test_a_shorter_run_keeps_the_papers_proportions(epochs, steps_per_epoch):
     plan = EDST(tickets=3).plan(Setting(get_recipe("cifar"), epochs=epochs))
     (run,) = plan.runs
     assert run.epochs == pytest.approx(epochs)
@@ -159,7 +164,7 @@ def test_a_shorter_run_keeps_the_papers_proportions(epochs: float, steps_per_epo
     assert [span.start for span in timeline.spans] == [0, *ends[:-1]]
 
 
-def test_linear_and_cosine_stretches_go_from_start_to_end() -> None:
+def test_linear_and_cosine_stretches_go_from_start_to_end():
     phase = Phase("p", (Stretch(1, 1.0, 0.0, "linear"), Stretch(1, 0.4, 0.2, "cosine")))
     timeline = Timeline(Run(0, (phase,)), 10)
     assert [timeline.lr(s) for s in range(1, 11)] == pytest.approx([1 - i / 10 for i in range(10)])
@@ -167,7 +172,7 @@ def test_linear_and_cosine_stretches_go_from_start_to_end() -> None:
     assert [timeline.lr(s) for s in range(11, 21)] == pytest.approx(cosine)
 
 
-def test_explorations_are_counted_as_they_happen() -> None:
+def test_explorations_are_counted_as_they_happen():
     exploration = ExplorationPlan(interval=7, settle=True)
     phases = (
         Phase("a", (Stretch(3, 0.1),), 0.5, exploration),
@@ -182,7 +187,7 @@ def test_explorations_are_counted_as_they_happen() -> None:
     assert timeline.explorations(timeline.spans[2]) == 0
 
 
-def test_granet_explores_at_each_pruning() -> None:
+def test_granet_explores_at_each_pruning():
     (run,) = DST(tickets=1, explorer="granet").plan(Setting(get_recipe("cifar"))).runs
     timeline = Timeline(run, CIFAR_STEPS)
     steps = range(1, timeline.steps + 1)
@@ -191,7 +196,7 @@ def test_granet_explores_at_each_pruning() -> None:
     assert all(timeline.exploration_rate(step) > 0 for step in prunings)
 
 
-def test_a_pruning_that_begins_late_in_a_short_phase_still_begins_before_it_ends() -> None:
+def test_a_pruning_that_begins_late_in_a_short_phase_still_begins_before_it_ends():
     phase = Phase("prune", (Stretch(1, 0.1),), 0.8, pruning=PruningPlan(begin=0.9, interval=1))
     timeline = Timeline(Run(0, (Phase("begin", (Stretch(1, 0.1),)), phase)), 2)
     assert [timeline.sparsity(step) for step in (1, 2, 3, 4)] == [None, None, 0.0, 0.8]
@@ -208,14 +213,14 @@ def rates(run: Run, steps_per_epoch: int) -> list[float]:
 
 
 @pytest.mark.parametrize("method", [Dense(), DST(), Static(), MIMO(), TreeNet()])
-def test_the_fast_recipe_trains_in_one_cycle_of_ten_epochs(method: Method) -> None:
+def test_the_fast_recipe_trains_in_one_cycle_of_ten_epochs(method):
     run = method.plan(Setting(get_recipe("fast"))).runs[-1]
     cycle = [*straight(0.04, 0.2, 2 * 391), *straight(0.2, 0.0, 8 * 391)]
     assert rates(run, 391) == pytest.approx(cycle, rel=1e-9)
 
 
 @pytest.mark.parametrize("height", [None, 0.5, 1.0])
-def test_the_fast_recipe_gives_each_refinement_a_cycle_of_its_own(height: float | None) -> None:
+def test_the_fast_recipe_gives_each_refinement_a_cycle_of_its_own(height):
     method = EDST(tickets=3, refinement_height=height)
     plan = method.plan(Setting(get_recipe("fast"), epochs=115.2, lr=0.2))
     unit = 64 * 40  # steps of a dense training as long as this one
@@ -227,15 +232,86 @@ def test_the_fast_recipe_gives_each_refinement_a_cycle_of_its_own(height: float 
     assert rates(plan.runs[0], 40) == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_refinement_can_begin_higher_in_a_recipe_of_steps_too() -> None:
+def test_a_refinement_can_begin_higher_in_a_recipe_of_steps_too():
     (run,) = EDST(tickets=1, refinement_height=0.3).plan(Setting(get_recipe("cifar"))).runs
     expected = [0.1] * 150 + [0.03] * 50 + [0.003] * 50
     assert rates(run, 1) == pytest.approx(expected)
 
 
-def test_rewinding_goes_back_into_the_warm_up_of_the_cycle() -> None:
+def test_rewinding_goes_back_into_the_warm_up_of_the_cycle():
     search, *retrainings = LTR(tickets=2).plan(Setting(get_recipe("fast"))).runs
     whole = rates(Dense().plan(Setting(get_recipe("fast"))).runs[0], 400)
     assert rates(search, 400) == pytest.approx(whole, rel=1e-9)
     for run in retrainings:
         assert rates(run, 400) == pytest.approx(whole[200:], rel=1e-9)
+
+
+# ---- a training explores at least ten times, if it has the steps; long ones keep their interval
+
+
+def plan_of(method: Method, recipe: str = "small", **setting: object) -> Plan:
+    return method.plan(Setting(get_recipe(recipe), **setting))
+
+
+def interval(suited: Plan) -> int:
+    exploration = suited.runs[0].phases[0].exploration
+    assert exploration is not None
+    return exploration.interval
+
+
+@pytest.mark.parametrize("method", [DST(), EDST(), EDST(tickets=7), DST(explorer="granet")])
+@pytest.mark.parametrize("preset", ["robust", "paper"])
+@pytest.mark.parametrize("steps_per_epoch", [2, 7, 40, 141])
+def test_a_short_training_explores_at_least_ten_times_and_no_more_often_than_it_must(
+    method, preset, steps_per_epoch
+):
+    before = plan_of(method, preset=preset)
+    suited = suit_interval(before, steps_per_epoch)
+    count = fewest_explorations(suited, steps_per_epoch)
+    assert count is not None
+    assert count >= 10
+    if interval(suited) < 280:
+        assert (fewest_explorations(before, steps_per_epoch) or 0) < 10
+        assert count < 20
+
+
+@pytest.mark.parametrize(
+    ("recipe", "steps_per_epoch"), [("cifar", 352), ("imagenet", 9810), ("small", 1000)]
+)
+def test_a_long_training_keeps_the_interval_of_its_recipe(recipe, steps_per_epoch):
+    for method in (DST(), EDST()):
+        assert suit_interval(plan_of(method, recipe), steps_per_epoch) == plan_of(method, recipe)
+
+
+def test_a_training_of_a_few_steps_explores_after_each():
+    suited = suit_interval(plan_of(DST(), epochs=5), 1)
+    assert interval(suited) == 1
+    assert fewest_explorations(suited, 1) == 4  # the last one would come too late
+
+
+def test_a_phase_without_a_step_is_left_to_those_who_refuse_it():
+    assert suit_interval(plan_of(EDST(), epochs=0.1), 1) == plan_of(EDST(), epochs=0.1)
+
+
+def test_gradual_pruning_keeps_step_with_the_explorations_that_follow_it():
+    phase = suit_interval(plan_of(DST(explorer="granet")), 7).runs[0].phases[0]
+    assert phase.exploration is not None
+    assert phase.pruning is not None
+    assert phase.exploration.interval == phase.pruning.interval == 12
+
+
+@pytest.mark.parametrize("method", [Static(), LTR(), DST(rate=0.0), DST(explorer="gmp")])
+def test_what_does_not_explore_is_left_alone(method):
+    assert suit_interval(plan_of(method), 7) == plan_of(method)
+    assert fewest_explorations(plan_of(method), 7) is None
+
+
+@pytest.mark.parametrize("scale", [*SCALES, *grid_names()])
+def test_no_experiment_of_any_scale_is_changed(scale):
+    """Records that exist were trained by these plans."""
+    grid = find_grid(scale)
+    runner = Runner(grid.scale, "nowhere", "nowhere")
+    for task in grid.tasks(grid.choose(["all"]), 1, []):
+        config, spec = runner.config(task), outline(runner.stand(task).data, "nowhere")
+        job = Job(config, spec, lambda: pytest.fail("a plan needs no data"))
+        assert job.plan == config.make_method().plan(config.setting()), task.name

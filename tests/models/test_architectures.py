@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from freetickets.models import create_model
-from freetickets.models.wide_resnet import Block
+from freetickets.models.resnet import Block
 
 
 def build(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -9,7 +9,7 @@ import pytest
 
 from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.models import check_name, model_names
-from freetickets.models.names import ARCHITECTURES, architecture
+from freetickets.models.names import ARCHITECTURES
 
 
 def test_names_are_listed_and_checked_without_torch() -> None:
@@ -20,24 +20,11 @@ def test_names_are_listed_and_checked_without_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "wrn-10-1",
-        "wrn-28-10",
-        "wrn-40-2",
-        "cifar-resnet-8",
-        "cifar-resnet-110",
-        "resnet-18",
-        "resnet-152",
-        "cnn",
-        "cnn-8",
-        "mlp-300",
-        "mlp-300-100-50",
-        "my_package.nets:build",
-        "nets:Factory.small",
-    ],
-)
+GOOD = """wrn-10-1 wrn-28-10 wrn-40-2 cifar-resnet-8 cifar-resnet-110 resnet-18 resnet-152 cnn cnn-8
+mlp-300 mlp-300-100-50 fast-4-5-6 my_package.nets:build nets:Factory.small"""
+
+
+@pytest.mark.parametrize("name", GOOD.split())
 def test_good_names_pass(name: str) -> None:
     check_name(name)
 
@@ -96,14 +83,3 @@ def test_every_pattern_has_one_line() -> None:
     names = model_names()
     assert len(names) == len(ARCHITECTURES) + 1
     assert all(pattern and text and "\n" not in text for pattern, text in names)
-
-
-def test_a_new_architecture_joins_with_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("freetickets.models.names.ARCHITECTURES", dict(ARCHITECTURES))
-
-    @architecture("vgg-N", "VGG of depth N", "nets:vgg")
-    def _vgg(depth: int) -> dict[str, int]:
-        return {"depth": depth}
-
-    check_name("vgg-16")
-    assert ("vgg-N", "VGG of depth N") in model_names()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from freetickets.errors import FreeTicketsError
 
-from .content import digest
 from .kinds import KINDS, Kind
 from .mutations import mutate
 
@@ -125,3 +129,33 @@ def _wanted_memory(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def digest(value: Any) -> str:
+    """Equal for equal content only, to the last bit; the order of keys does not count."""
+    content = hashlib.sha256()
+    _add(content, value)
+    return content.hexdigest()
+
+
+def _add(content: hashlib._Hash, value: Any) -> None:
+    content.update(f"<{type(value).__name__}>".encode())
+    if isinstance(value, torch.Tensor):
+        value = value.detach().contiguous()
+        content.update(f"{value.dtype}{tuple(value.shape)}".encode())
+        content.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    elif isinstance(value, np.ndarray):
+        content.update(f"{value.dtype}{value.shape}".encode())
+        content.update(np.ascontiguousarray(value).tobytes())
+    elif dataclasses.is_dataclass(value):
+        _add(content, {each.name: getattr(value, each.name) for each in dataclasses.fields(value)})
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=repr):
+            _add(content, key)
+            _add(content, value[key])
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _add(content, item)
+    else:
+        content.update(repr(value).encode())
+    content.update(b"</>")

@@ -1,6 +1,7 @@
 """Benchmarks: ratios of two sides measured in one run, never a time alone."""
 
-# What `freetickets bench` can measure, in its order. Names only: they are checked without torch.
+# What `freetickets bench` can measure, in its order: modules and their functions. Names only, with
+# hyphens: they are checked without torch.
 NAMES = {
     "kernels": ("wide", "dense", "small", "linear", "other"),
     "train": (

@@ -26,8 +26,7 @@ from ..training.log import columns
 from ..training.options import TrainingOptions
 from ..training.session import Session
 from ..training.state import State
-from .settings import Measurement, Settings
-from .timing import Pair, Ratio, Timing, interleave
+from .timing import Limits, Pair, Ratio, Settings, Timing, interleave
 
 _MODEL = "wrn-16-4"
 
@@ -48,7 +47,7 @@ def overhead(settings: Settings) -> Iterator[Ratio | str]:
         f"checkpoints every {every:g} s / the epoch that they save ({training.model}, CIFAR-10, "
         f"batch {training.batch}, EDST, masked)",
         settings.repeats,
-        bar=0.02,
+        Limits(0.02),
     )
     yield (
         f"a save takes {save.median:.4g} s (best {save.fastest:.4g}) and {size / 1e6:.4g} MB; an "
@@ -112,6 +111,3 @@ class Training:
 
 def _no_data() -> Any:
     raise AssertionError("a plan needs no data")
-
-
-MEASUREMENTS: dict[str, Measurement] = {"overhead": overhead}

@@ -15,9 +15,8 @@ from ..kernels import choice, measured, ops
 from ..kernels.choice import COSTS, DIRECTIONS, Costs, Work
 from ..kernels.choices import words
 from ..kernels.library import instruction_set
-from .kernels import WINOGRAD, Conv, conv_sides
-from .settings import Measurement, Settings
-from .timing import Pair, Ratio, Timing, geometric_mean, interleave
+from .kernels import LEAST_SECONDS, WINOGRAD, Conv, conv_sides
+from .timing import Pair, Ratio, Settings, Timing, geometric_mean, interleave
 
 # Densities at which each way is measured, the ways as `ops.conv2d` takes them, and their times.
 _Time = Callable[[Work, int, Costs], float]
@@ -29,7 +28,6 @@ _WAYS: dict[str, tuple[tuple[float, ...], int, _Time]] = {
 _KINDS = ("forward and input gradient", "weight gradient")
 _LAYERS = (Conv(32, 32, 32), Conv(64, 64, 16), Conv(128, 128, 8), Conv(160, 160, 16))
 _BATCH = 32
-_LEAST_SECONDS = 0.005
 
 # Where it is told what the choices change.
 _SHOWN_LAYERS = (*_LAYERS, Conv(160, 160, 32), Conv(320, 320, 16), Conv(640, 640, 8))
@@ -99,7 +97,7 @@ def _measure(way: str, shipped: Costs, settings: Settings) -> dict[int, Pair]:
             for place, sides in enumerate(conv_sides(conv, _BATCH, densities, ways).values()):
                 ours = dict(list(sides.items())[: len(densities)])
                 with torch.no_grad():
-                    timings = interleave(ours, settings.repeats, least=_LEAST_SECONDS)
+                    timings = interleave(ours, settings.repeats, least=LEAST_SECONDS)
                 for density, timing in zip(densities, timings.values(), strict=True):
                     nanoseconds = time(_work(conv, density, _BATCH), DIRECTIONS[place], shipped)
                     told = Timing(nanoseconds * 1e-9, nanoseconds * 1e-9)
@@ -113,6 +111,3 @@ def _work(conv: Conv, density: float, batch: int) -> Work:
     geometry = conv.geometry
     nonzeros = round(density * torch.Size(geometry.shape).numel())
     return Work(geometry, nonzeros, batch, conv.size, conv.size)
-
-
-MEASUREMENTS: dict[str, Measurement] = {"costs": costs}

@@ -4,18 +4,43 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FreeTicketsError, MissingExtraError
 from ..report.colours import colour, series_colour
 from ..report.figures.drawing import FONT_SIZE, STYLE
-from .curve import ONE_DENSE, Point, curves
+from .timing import Ratio
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# The curve that is a line: what one dense network costs on our kernels.
+ONE_DENSE = "ONE dense, on our kernels"
+
 _FORMATS = (".svg", ".png")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point(Ratio):
+    """A ratio that is a point of a curve.
+
+    Attributes:
+        curve: The name of the curve.
+        sparsity: Where on it the point lies.
+    """
+
+    curve: str
+    sparsity: float
+
+
+def curves(points: Sequence[Point]) -> dict[str, list[tuple[float, float]]]:
+    """The sparsities and ratios of each curve, in order of the sparsity."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for point in points:
+        found.setdefault(point.curve, []).append((point.sparsity, point.value))
+    return {name: sorted(pairs) for name, pairs in found.items()}
 
 
 def check_path(path: Path) -> None:

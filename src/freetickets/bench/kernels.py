@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -19,13 +19,24 @@ from ..kernels.groups import to_groups
 from ..kernels.library import Geometry, lanes
 from ..kernels.operator import run
 from ..sparsity.topology import random_mask
-from .settings import Measurement, Settings, bars
-from .timing import Pair, Ratio, Side, Timing, geometric_mean, interleave, total, versus
+from .timing import (
+    Limits,
+    Pair,
+    Ratio,
+    Settings,
+    Side,
+    Timing,
+    bars,
+    geometric_mean,
+    interleave,
+    total,
+    versus,
+)
 
 WINOGRAD = ops.ALL << ops.WINOGRAD
 
 _DIRECTIONS = ("forward", "input gradient", "weight gradient")
-_LEAST_SECONDS = 0.005
+LEAST_SECONDS = 0.005
 _PYTORCH = ("PyTorch contiguous", "PyTorch channels_last")
 
 # For each density, how many times as fast as dense the geometric mean must be, and should be.
@@ -106,26 +117,19 @@ def dense(settings: Settings) -> Iterator[Ratio | str]:
             yield pair.ratio(f"{direction}, dense {conv}, batch {batch}", repeats)
     for direction, limits in _DENSE.items():
         name = f"{direction}, dense wide convolutions: geometric mean"
-        yield geometric_mean(found[direction]).ratio(name, repeats, **limits.here._asdict())
+        yield geometric_mean(found[direction]).ratio(name, repeats, limits=limits.here)
 
 
 def small(settings: Settings) -> Iterator[Ratio | str]:
     """The convolutions of a narrow network."""
-    batch, repeats = settings.batch_or(64), settings.repeats
-    found: dict[float, list[Pair]] = defaultdict(list)
-    for conv in _shrunk(_SMALL, settings):
-        for density, pair in _training(conv, batch, list(_SMALL_TRAINING), repeats).items():
-            found[density].append(pair)
-            yield pair.ratio(f"training, {_about(conv, batch, density)}", repeats)
-    yield from _means("training, small convolutions", found, _SMALL_TRAINING, repeats)
+    found = yield from _trainings(_SMALL, settings, 64, list(_SMALL_TRAINING))
+    name = "training, small convolutions"
+    yield from _means(name, found, _SMALL_TRAINING, settings.repeats)
 
 
 def other(settings: Settings) -> Iterator[Ratio | str]:
     """Convolutions of other kinds."""
-    batch, repeats = settings.batch_or(32), settings.repeats
-    for conv in _shrunk(_OTHER, settings):
-        for density, pair in _training(conv, batch, [0.1], repeats).items():
-            yield pair.ratio(f"training, {_about(conv, batch, density)}", repeats)
+    yield from _trainings(_OTHER, settings, 32, [0.1])
 
 
 def linear(settings: Settings) -> Iterator[Ratio | str]:
@@ -138,25 +142,15 @@ def linear(settings: Settings) -> Iterator[Ratio | str]:
         for density in _LINEAR_TRAINING:
             about = _about(name, batch, density)
             network = LinearNetwork(sizes, batch, density)
-            sides: dict[str, Side] = {"sparse": network.train, "PyTorch": network.train_dense}
-            timings = _time(sides, repeats)
+            timings = _time({"sparse": network.train, "PyTorch": network.train_dense}, repeats)
             pair = versus(timings, "sparse", ["PyTorch"])
             found[density].append(pair)
             yield pair.ratio(f"training, {about}", repeats)
-            sides = {"sparse": network.predict, **network.csr_sides()}
-            timings = _time(sides, repeats)
-            pair = versus(timings, "sparse", set(sides) - {"sparse"})
+            rivals = network.csr_sides()
+            timings = _time({"sparse": network.predict, **rivals}, repeats)
+            pair = versus(timings, "sparse", rivals)
             yield pair.ratio(f"forward against torch.sparse, {about}", repeats)
     yield from _means("training, linear networks", found, _LINEAR_TRAINING, repeats)
-
-
-MEASUREMENTS: dict[str, Measurement] = {
-    "wide": wide,
-    "dense": dense,
-    "small": small,
-    "linear": linear,
-    "other": other,
-}
 
 
 def _about(layer: object, batch: int, density: float) -> str:
@@ -165,7 +159,7 @@ def _about(layer: object, batch: int, density: float) -> str:
 
 @torch.no_grad()
 def _time(sides: Mapping[str, Side], repeats: int) -> dict[str, Timing]:
-    return interleave(sides, repeats, least=_LEAST_SECONDS)
+    return interleave(sides, repeats, least=LEAST_SECONDS)
 
 
 def _means(
@@ -173,9 +167,9 @@ def _means(
 ) -> Iterator[Ratio]:
     """The geometric mean of the layers, for each density."""
     for density, (must, should) in speedups.items():
-        mean = geometric_mean(pairs[density])
         about = f"{name}: geometric mean, density {density:g}"
-        yield mean.ratio(about, repeats, bar=1 / must, aim=1 / should)
+        limits = Limits(1 / must, 1 / should)
+        yield geometric_mean(pairs[density]).ratio(about, repeats, limits)
 
 
 def _shrunk(convs: Iterable[Conv], settings: Settings) -> list[Conv]:
@@ -195,15 +189,18 @@ def _shrunk(convs: Iterable[Conv], settings: Settings) -> list[Conv]:
 # ---- convolutions
 
 
-def _training(
-    conv: Conv, batch: int, densities: Sequence[float], repeats: int
-) -> dict[float, Pair]:
-    """The three directions of a convolution one after the other, for each density."""
-    found: dict[float, list[Pair]] = defaultdict(list)
-    for _, pairs in measure_conv(conv, batch, densities, repeats):
-        for density, pair in pairs.items():
+def _trainings(
+    convs: Iterable[Conv], settings: Settings, batch: int, densities: Sequence[float]
+) -> Generator[Ratio, None, dict[float, list[Pair]]]:
+    """The three directions of each convolution one after the other, for each density."""
+    batch, found = settings.batch_or(batch), defaultdict(list)
+    for conv in _shrunk(convs, settings):
+        directions = [pairs for _, pairs in measure_conv(conv, batch, densities, settings.repeats)]
+        for density in densities:
+            pair = total([pairs[density] for pairs in directions])
             found[density].append(pair)
-    return {density: total(pairs) for density, pairs in found.items()}
+            yield pair.ratio(f"training, {_about(conv, batch, density)}", settings.repeats)
+    return found
 
 
 def measure_conv(
@@ -321,30 +318,20 @@ class LinearNetwork:
 
     def train(self) -> list[Tensor]:
         """The sparse passes; returns all gradients."""
-        maps, gradient, found = (
-            self._forward(),
-            run(linear_ops.columns, self._gradient, lanes()),
-            [],
-        )
+        maps, found = self._forward(), []
+        gradient = run(linear_ops.columns, self._gradient, lanes())
         for number in reversed(range(len(self._layers))):
-            values, indices, plan = self._layers[number]
-            layer = (list(self.weights[number].shape), lanes(), 0)
-            found.append(
-                run(
-                    linear_ops.linear_weight_gradient, maps[number], gradient, indices, plan, *layer
-                )
-            )
-            gradient = run(
-                linear_ops.linear_input_gradient, gradient, values, indices, plan, *layer
-            )
+            values, *pattern = self._layers[number]
+            layer = (*pattern, list(self.weights[number].shape), lanes(), 0)
+            found.append(run(linear_ops.linear_weight_gradient, maps[number], gradient, *layer))
+            gradient = run(linear_ops.linear_input_gradient, gradient, values, *layer)
         return [gradient, *found]
 
     def _forward(self) -> list[Tensor]:
         maps = [run(linear_ops.columns, self._x, lanes())]
         for weight, layer in zip(self.weights, self._layers, strict=True):
-            maps.append(
-                run(linear_ops.linear, maps[-1], *layer, None, list(weight.shape), lanes(), 0)
-            )
+            shape = list(weight.shape)
+            maps.append(run(linear_ops.linear, maps[-1], *layer, None, shape, lanes(), 0))
         return maps
 
     def train_dense(self) -> list[Tensor]:

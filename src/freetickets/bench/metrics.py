@@ -16,8 +16,7 @@ from ..errors import FreeTicketsError
 from ..evaluation import Predictions
 from ..metrics.arrays import Array, Labels
 from . import metric_peers as peers
-from .settings import Measurement, Settings
-from .timing import Pair, Ratio, interleave, total, versus
+from .timing import Pair, Ratio, Settings, interleave, total, versus
 
 # What all metrics of a saved file may take on one core.
 _ALLOWED_SECONDS = 2.0
@@ -121,9 +120,6 @@ def saved(settings: Settings) -> Iterator[Ratio | str]:
         {"all": float(np.median(sums)), "allowed": _ALLOWED_SECONDS},
         settings.repeats,
     )
-
-
-MEASUREMENTS: dict[str, Measurement] = {"scores": scores, "ood": ood, "saved": saved}
 
 
 def score_file(path: Path) -> dict[str, float]:

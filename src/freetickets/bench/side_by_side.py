@@ -10,8 +10,7 @@ from pathlib import Path
 
 from ..errors import FreeTicketsError
 from ..launch.local import python
-from .settings import Measurement, Settings
-from .timing import Ratio, ratio
+from .timing import Ratio, Settings, ratio
 
 _MEMBERS = 2
 
@@ -48,6 +47,3 @@ def _run(arguments: list[str]) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise FreeTicketsError(f"the training failed: {done.stderr.strip().rpartition(chr(10))[2]}")
-
-
-MEASUREMENTS: dict[str, Measurement] = {"members": members}

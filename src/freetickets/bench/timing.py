@@ -1,4 +1,4 @@
-"""Timing the sides of a ratio fairly on a machine that others use too."""
+"""How to measure: settings, bars, and timing two sides fairly on a machine that others use too."""
 
 from __future__ import annotations
 
@@ -16,6 +16,71 @@ from ..kernels.library import available, instruction_set
 from ..kernels.measured import processor
 
 Side = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure.
+
+    Attributes:
+        repeats: How often each side runs.
+        threads: How many threads each side has.
+        batch: The samples of a batch, instead of those that the bars are meant for.
+        model: The network, instead of the one that the bars are meant for.
+        small: Whether everything is tiny, to see that it works; the ratios then mean nothing.
+    """
+
+    repeats: int
+    threads: int
+    batch: int | None = None
+    model: str | None = None
+    small: bool = False
+
+    @property
+    def few_repeats(self) -> int:
+        """Repeats of what takes long."""
+        return max(2, self.repeats // 5)
+
+    def batch_or(self, default: int) -> int:
+        """The samples of a batch."""
+        return self.batch or (2 if self.small else default)
+
+    def model_or(self, default: str) -> str:
+        """The network."""
+        return self.model or self.tiny(default)
+
+    def tiny(self, model: str) -> str:
+        """The network, or a tiny one of its kind if everything is tiny."""
+        kind = model.partition("-")[0]
+        tiny = {"wrn": "wrn-10-1", "cnn": "cnn-4", "mlp": "mlp-16-16", "fast": "fast-4-8-8"}
+        return tiny[kind] if self.small else model
+
+
+class Limits(NamedTuple):
+    """What a ratio must not exceed, and should not."""
+
+    bar: float | None = None
+    aim: float | None = None
+
+
+NO_LIMITS = Limits()
+
+
+class Bars(NamedTuple):
+    """The limits of a ratio on machines with AVX-512, and on others."""
+
+    avx512: Limits
+    avx2: Limits
+
+    @property
+    def here(self) -> Limits:
+        """Those that hold for the kernels in use."""
+        return self.avx512 if available() and instruction_set() == "avx512" else self.avx2
+
+
+def bars(avx512: tuple[float, float], avx2: tuple[float, float] | None = None) -> Bars:
+    """Bars and aims with AVX-512, and without, if they differ."""
+    return Bars(Limits(*avx512), Limits(*(avx2 or avx512)))
 
 
 @dataclass(frozen=True)
@@ -59,19 +124,8 @@ class Ratio:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, with keys that stay."""
-        return {
-            "name": self.name,
-            "value": self.value,
-            "best": self.best,
-            "speedup": self.speedup,
-            "bar": self.bar,
-            "aim": self.aim,
-            "met": self.met,
-            "aimed": self.aimed,
-            "seconds": self.seconds,
-            "memory": self.memory,
-            "repeats": self.repeats,
-        }
+        names = ("name", "value", "best", "speedup", "bar", "aim", "met", "aimed")
+        return {name: getattr(self, name) for name in (*names, "seconds", "memory", "repeats")}
 
 
 class Timing(NamedTuple):
@@ -91,10 +145,8 @@ class Pair(NamedTuple):
         self,
         name: str,
         repeats: int,
-        *,
+        limits: Limits = NO_LIMITS,
         factor: float = 1.0,
-        bar: float | None = None,
-        aim: float | None = None,
     ) -> Ratio:
         """Compares the two; `factor` is how often our side runs for one run of the other."""
         ours, other = self.ours[1], self.other[1]
@@ -102,8 +154,7 @@ class Pair(NamedTuple):
             name,
             factor * ours.median / other.median,
             factor * ours.fastest / other.fastest,
-            bar,
-            aim,
+            *limits,
             {side: timing.median for side, timing in self},
             repeats,
         )
@@ -178,12 +229,11 @@ def ratio(
     under: tuple[str, Side],
     *,
     repeats: int,
-    bar: float | None = None,
-    aim: float | None = None,
+    bar: float,
 ) -> Ratio:
     """Measures how much longer one side takes than the other."""
     timings = interleave(dict([over, under]), repeats)
-    return versus(timings, over[0], [under[0]]).ratio(name, repeats, bar=bar, aim=aim)
+    return versus(timings, over[0], [under[0]]).ratio(name, repeats, Limits(bar))
 
 
 def machine() -> dict[str, Any]:

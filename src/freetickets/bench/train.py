@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from ..data import Batches, Split
-from . import memory as memory_of
-from .curve import ONE_DENSE, Point
-from .settings import Bars, Limits, Measurement, Settings, bars
-from .step import CIFAR, Step
-from .timing import Ratio, Timing, interleave, ratio, versus
+from .figure import ONE_DENSE, Point
+from .step import CIFAR, Step, peak_memory
+from .timing import Bars, Limits, Ratio, Settings, Timing, bars, interleave, ratio, versus
 
 # Tickets, sparsity, and what the whole training may and should take beside one dense model's in
 # PyTorch.
@@ -112,7 +110,7 @@ def edst(settings: Settings) -> Iterator[Ratio | str]:
                 f"model {_where(dense)} ({model}, batch {batch}, S={sparsity})",
                 repeats,
                 factor=steps,
-                **limit._asdict(),
+                limits=limit,
             )
     tickets, sparsity, _ = _ENSEMBLES[0]
     yield versus(timings, _LOOP, [_THEIRS]).ratio(
@@ -182,7 +180,7 @@ def small_nets(settings: Settings) -> Iterator[Ratio | str]:
             yield versus(timings, "sparse", [dense]).ratio(
                 f"sparse step / dense step {_where(dense)} ({model}, batch {batch}, S=0.8)",
                 settings.repeats,
-                **limit._asdict(),
+                limits=limit,
             )
         yield versus(timings, _LOOP, [_THEIRS]).ratio(
             f"sparse step {_LOOP} / dense step {_where(_THEIRS)} "
@@ -206,7 +204,7 @@ def _our_dense(timings: Mapping[str, Timing], model: str, batch: int, repeats: i
     return versus(timings, _OURS, [_THEIRS]).ratio(
         f"training ONE dense model on our kernels / in PyTorch ({model}, batch {batch})",
         repeats,
-        **_DENSE.here._asdict(),
+        limits=_DENSE.here,
     )
 
 
@@ -223,21 +221,9 @@ def memory(settings: Settings) -> Iterator[Ratio | str]:
     """The peak memory of sparse training against that of dense training."""
     model, batch = settings.model_or("wrn-16-4"), settings.batch_or(64)
     found = {
-        side: float(memory_of.measure(model, batch, sparsity, settings.threads))
+        side: float(peak_memory(model, batch, sparsity, settings.threads))
         for side, sparsity in (("sparse", 0.8), (_THEIRS, 0.0))
     }
     value = found["sparse"] / found[_THEIRS]
     name = f"peak memory of sparse / of dense training in PyTorch ({model}, batch {batch}, S=0.8)"
     yield Ratio(name, value, value, bar=1.0, aim=0.8, seconds={}, repeats=1, memory=found)
-
-
-MEASUREMENTS: dict[str, Measurement] = {
-    "masks": masks,
-    "loader": loader,
-    "exploration": exploration,
-    "edst": edst,
-    "sparsity": sparsity,
-    "small-nets": small_nets,
-    "medium": medium,
-    "memory": memory,
-}

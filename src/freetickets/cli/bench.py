@@ -75,13 +75,11 @@ def run(parsed: argparse.Namespace) -> None:
     names = _measurements(parsed)
     import torch
 
-    from ..bench.curve import Point
-    from ..bench.settings import Settings
-    from ..bench.timing import Ratio, machine
+    from ..bench.figure import Point, check_path, draw_costs
+    from ..bench.timing import Ratio, Settings, machine
+    from ..storage import write_atomic
 
     if parsed.figure is not None:
-        from ..bench.figure import check_path
-
         check_path(Path(parsed.figure))
     if parsed.threads is not None:
         torch.set_num_threads(parsed.threads)
@@ -94,10 +92,9 @@ def run(parsed: argparse.Namespace) -> None:
         print(_HEADER, flush=True)
     ratios: list[Ratio] = []
     notes: list[str] = []
-    module = parsed.what.replace("-", "_")
-    measurements = importlib.import_module(f"freetickets.bench.{module}").MEASUREMENTS
+    module = importlib.import_module(f"freetickets.bench.{parsed.what.replace('-', '_')}")
     for name in names:
-        for result in measurements[name](settings):
+        for result in getattr(module, name.replace("-", "_"))(settings):
             if isinstance(result, Ratio):
                 ratios.append(result)
             else:
@@ -105,9 +102,6 @@ def run(parsed: argparse.Namespace) -> None:
             if not parsed.json:
                 print(_row(result) if isinstance(result, Ratio) else result, flush=True)
     if parsed.figure is not None:
-        from ..bench.figure import draw_costs
-        from ..storage import write_atomic
-
         path = Path(parsed.figure)
         points = [result for result in ratios if isinstance(result, Point)]
         threads = "1 thread" if where["threads"] == 1 else f"{where['threads']} threads"

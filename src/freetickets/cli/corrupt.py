@@ -101,12 +101,12 @@ def run(parsed: argparse.Namespace) -> None:
             "output": str(corrupted.folder),
             "made": missing,
             "kept": [name for name in names if name not in missing],
-            "frost": corrupted.settings.frost,
+            "frost": corrupted.settings["frost"],
         }
         print(json.dumps(answer, indent=2))
         return
     kept = f", {len(names) - len(missing)} were there" if len(missing) < len(names) else ""
-    print(f"{len(missing)} corruptions made{kept}; frost: {corrupted.settings.frost}")
+    print(f"{len(missing)} corruptions made{kept}; frost: {corrupted.settings['frost']}")
     print(f"saved in {corrupted.folder}")
 
 

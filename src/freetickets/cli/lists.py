@@ -50,7 +50,6 @@ def _cost(method: str, model: str, dataset: str) -> dict[str, str]:
 
 def datasets(parsed: argparse.Namespace) -> None:
     """Lists the data sets."""
-    specs = [get_spec(name) for name in dataset_names()]
     rows = [
         {
             "name": spec.name,
@@ -60,7 +59,7 @@ def datasets(parsed: argparse.Namespace) -> None:
             "description": spec.description,
             "source": spec.source,
         }
-        for spec in specs
+        for spec in map(get_spec, dataset_names())
     ]
     _show(rows, parsed.json)
 

@@ -14,8 +14,10 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..config import Config, read_config
-from ..data.spec import DATASETS
+from ..data import get_spec
+from ..data.spec import DATASETS, DatasetSpec
 from ..methods import METHODS, get_method
+from ..models import check_name
 from ..registry import Registry, import_module, is_reference
 from ..sparsity.named import SCORES, SPARSE_METHODS
 from . import bench, compare, corrupt, evaluate, lists, plan, predict, report, reproduce, train
@@ -68,10 +70,7 @@ def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """Builds the parser; the method named in the arguments decides which options there are."""
     for module in _early("--import", arguments, action="append") or ():
         import_module("--import", module)
-    parser = _Parser(
-        prog="freetickets",
-        description="Train one sparse network, get an ensemble.",
-    )
+    parser = _Parser(prog="freetickets", description="Train one sparse network, get an ensemble.")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     method = _method_in(arguments)
@@ -231,6 +230,14 @@ def attribute_texts(kind: type) -> dict[str, str]:
     return texts
 
 
+def training_from(parsed: argparse.Namespace) -> tuple[Config, DatasetSpec]:
+    """What a command line asks to train, with every default filled in, and on which data."""
+    config = config_from(parsed)
+    check_name(config.model)
+    spec = get_spec(config.dataset, config.data_dir, config.image_size, config.make_task())
+    return config.resolved(spec), spec
+
+
 def config_from(parsed: argparse.Namespace) -> Config:
     """Brings a config file and flags together; flags win."""
     values: dict[str, Any] = read_config(parsed.config) if parsed.config else {}
@@ -245,10 +252,7 @@ def config_from(parsed: argparse.Namespace) -> Config:
     options = {f.name: given[f.name] for f in fields(method) if f.name in given}
     values["options"] = {**values.get("options", {}), **options}
     if "dropout" in given and "dropout" not in options:
-        values["model_options"] = {
-            **values.get("model_options", {}),
-            "dropout": given["dropout"],
-        }
+        values["model_options"] = {**values.get("model_options", {}), "dropout": given["dropout"]}
     config = Config(**values)
     load_references(config)
     return config

@@ -9,9 +9,6 @@ import argparse
 import json
 from dataclasses import asdict
 
-from ..data import get_spec
-from ..models import check_name
-
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """This command has no flags of its own."""
@@ -19,12 +16,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> None:
     """Prints the plan and its ledger."""
-    from .parser import config_from
+    from .parser import training_from
 
-    config = config_from(parsed)
-    check_name(config.model)
-    spec = get_spec(config.dataset, config.data_dir, config.image_size, config.make_task())
-    config = config.resolved(spec)
+    config, spec = training_from(parsed)
 
     from .. import data
     from ..progress import Display

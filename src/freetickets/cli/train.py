@@ -11,12 +11,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from ..data import get_spec
 from ..launch.options import add_flags as add_launch_flags
 from ..launch.options import launcher_from, local
 from ..launch.piece import WAIT
 from ..lock import hold
-from ..models import check_name
 from ..reading import read_json
 
 
@@ -30,13 +28,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> None:
     """Trains, evaluates on the test set, and prints the table."""
-    from .parser import config_from
+    from .parser import training_from
 
     launcher = launcher_from(parsed)
-    config = config_from(parsed)
-    check_name(config.model)
-    spec = get_spec(config.dataset, config.data_dir, config.image_size, config.make_task())
-    config = config.resolved(spec)
+    config, spec = training_from(parsed)
     if config.output is None:
         output = f"runs/{config.method}-{Path(spec.name).stem}-{config.seed}"
         config = replace(config, output=output)

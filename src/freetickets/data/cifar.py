@@ -1,20 +1,32 @@
-"""CIFAR-10 and CIFAR-100 as their author publishes them for Python."""
+"""CIFAR-10 and CIFAR-100 as their author publishes them for Python: pickles.
+
+A pickle may name any function to be called. Those of CIFAR name three, all of NumPy, to rebuild
+one array of bytes. Here these names stand for harmless stand-ins, and every other is refused.
+Before that the instructions are looked through: only those that CIFAR's files need are carried out,
+and none that asks for more memory than the file has bytes.
+"""
 
 from __future__ import annotations
 
+import io
+import math
+import pickle
+import pickletools
 import tarfile
+import warnings
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from ..errors import FreeTicketsError
-from .download import Remote, check_md5, fetch, write_whole
+from ..reading import damaged, error_line
+from .download import GET_AGAIN, Remote, check_md5, fetch, write_whole
 from .split import Split
-from .unpickle import read_pickle
 
 
 @dataclass(frozen=True)
@@ -108,7 +120,7 @@ def _unpack(layout: Layout, root: Path, download: bool) -> Path:
     if archive.is_file():
         check_md5(archive, layout.archive.md5)
     elif download:
-        fetch(layout.archive.url, archive, md5=layout.archive.md5)
+        fetch(layout.archive.url, archive, layout.archive.md5)
     else:
         raise FreeTicketsError(
             f"{folder} is missing or not complete: name the folder that holds it with --data-dir, "
@@ -128,3 +140,133 @@ def _unpack(layout: Layout, root: Path, download: bool) -> Path:
     except (KeyError, tarfile.TarError, EOFError, zlib.error, OSError) as error:
         raise FreeTicketsError(f"cannot unpack {archive}: {error}") from error
     return folder
+
+
+_LARGEST = 1 << 30  # bytes; the largest file of CIFAR has 155 MB
+_PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
+_GETS = {"GET", "BINGET", "LONG_BINGET"}
+_RECALLABLE = {
+    "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE",
+    "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "GLOBAL", "STACK_GLOBAL", "REDUCE",
+}  # fmt: skip
+_OTHERS = {
+    "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1",
+    "BININT2", "LONG", "LONG1", "BUILD", "EMPTY_LIST", "LIST", "APPEND", "APPENDS", "EMPTY_TUPLE",
+    "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_DICT", "DICT", "SETITEM", "SETITEMS",
+}  # fmt: skip
+_ALLOWED = _PUTS | _GETS | _RECALLABLE | _OTHERS
+
+
+def read_pickle(path: Path) -> dict[str, Any]:
+    """Return the dictionary in a pickle: lists, numbers, strings and arrays of bytes.
+
+    Strings of Python 2 come as `bytes`, but as `str` if they are keys.
+
+    Raises:
+        FreeTicketsError: The file is damaged, or asks for anything else.
+    """
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise FreeTicketsError(f"{path} is too large for a CIFAR file")
+        data = path.read_bytes()
+    except OSError as error:
+        raise FreeTicketsError(f"cannot read {path}: {error_line(error)}") from error
+    with damaged(path, GET_AGAIN, but=FreeTicketsError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)
+            try:
+                _look_through(data)
+            except DeprecationWarning as error:  # a text with an escape that is none
+                raise pickle.UnpicklingError(str(error)) from error
+        content = _DataUnpickler(io.BytesIO(data), path).load()
+        if isinstance(content, dict):
+            return {_text(key): _plain(value) for key, value in content.items()}
+    raise FreeTicketsError(f"{path} holds no dictionary: it is not a CIFAR file")
+
+
+def _look_through(data: bytes) -> None:
+    """Refuses instructions by which a small pickle takes endless memory or time."""
+    before = ""
+    puts = 0
+    recallable: set[int] = set()
+    for code, argument, _ in pickletools.genops(data):  # this checks that texts are in the file
+        if code.name not in _ALLOWED:
+            raise pickle.UnpicklingError(f"{code.name} has no place in a CIFAR file")
+        if code.name in _PUTS:
+            place = puts if code.name == "MEMOIZE" else int(argument or 0)
+            if place > len(data):
+                raise pickle.UnpicklingError("a memory that is larger than the file")
+            puts += 1
+            # Lists of lists, each recalled twice, would double at every step.
+            if before in _RECALLABLE:
+                recallable.add(place)
+            else:
+                recallable.discard(place)
+        elif code.name in _GETS and argument not in recallable:
+            raise pickle.UnpicklingError("it recalls more than texts")
+        before = code.name if code.name not in _PUTS else before
+
+
+class _DataUnpickler(pickle.Unpickler):
+    def __init__(self, file: Any, path: Path) -> None:
+        super().__init__(file, encoding="bytes")
+        self._path = path
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return _STAND_INS[module, name]
+        except KeyError:
+            raise FreeTicketsError(
+                f"{self._path} wants to run {module}.{name}, which no file of CIFAR does: "
+                "it was not opened"
+            ) from None
+
+
+class _Ndarray:
+    """Takes the place of an array until its bytes are known."""
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, dtype, is_fortran, data = state
+        if not isinstance(shape, tuple) or not all(type(side) is int for side in shape):
+            raise pickle.UnpicklingError("an array without a shape")
+        if not isinstance(dtype, _Dtype) or not isinstance(data, bytes):
+            raise pickle.UnpicklingError("an array of something else than bytes")
+        if is_fortran or min(shape, default=0) < 0 or math.prod(shape) != len(data):
+            raise pickle.UnpicklingError(f"{len(data)} bytes for an array of shape {shape}")
+        self.array = np.frombuffer(data, np.uint8).reshape(shape)
+
+
+class _Dtype:
+    """Takes the place of NumPy's type; only bytes are accepted."""
+
+    def __init__(self, code: str | bytes, *_: Any) -> None:
+        if _text(code) != "u1":
+            raise pickle.UnpicklingError(f"an array of {_text(code)}, not of bytes")
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """Byte order and the like mean nothing for single bytes."""
+
+
+def _reconstruct(*_: Any) -> _Ndarray:
+    return _Ndarray()
+
+
+_STAND_INS = {
+    ("numpy", "ndarray"): _Ndarray,
+    ("numpy", "dtype"): _Dtype,
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,  # files written by NumPy 2
+}
+
+
+def _plain(value: Any) -> npt.NDArray[np.uint8] | Any:
+    # An array that was never filled is none.
+    return getattr(value, "array", None) if isinstance(value, _Ndarray) else value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("latin1")
+    if not isinstance(value, str):
+        raise pickle.UnpicklingError(f"a {type(value).__name__} instead of a text")
+    return value

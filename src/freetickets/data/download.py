@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import os
 import ssl
+import sys
 import tempfile
 import urllib.error
 import urllib.request
@@ -17,9 +18,8 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import FreeTicketsError
-from .progress import transfer_progress
-from .root import first_existing
 
+GET_AGAIN = "delete it and get it again"  # what to do about a damaged file
 _CHUNK = 1 << 18
 _TIMEOUT = 30.0  # seconds without a byte
 _LARGEST = 1 << 30  # bytes; the largest file that is fetched has 182 MB
@@ -54,27 +54,26 @@ def find_or_fetch(
     Raises:
         FreeTicketsError: It is not there, and may not or cannot be downloaded.
     """
-    found = first_existing(root / place for place in places)
-    if found is not None:
-        return found
+    for path in (root / place for place in places):
+        if path.exists():
+            return path
     if not download:
         raise FreeTicketsError(
             f"{root / places[0]} is not there: give its folder as --data-dir, or allow the download"
         )
-    return fetch(remote.url, root / target, md5=remote.md5)
+    return fetch(remote.url, root / target, remote.md5)
 
 
-def fetch(url: str, target: Path, *, md5: str | None = None, sha256: str | None = None) -> Path:
+def fetch(url: str, target: Path, md5: str) -> Path:
     """Download a file, check it, and only then give it its name.
 
     If `$FREETICKETS_MIRROR` is set, the file is looked for in that folder of the internet instead
-    of its publisher's; the checksums hold all the same.
+    of its publisher's; the checksum holds all the same.
 
     Args:
         url: Where the file is.
         target: Where it shall be; its folder is made.
         md5: Expected MD5 sum.
-        sha256: Expected SHA-256 sum.
 
     Returns:
         The target.
@@ -89,9 +88,9 @@ def fetch(url: str, target: Path, *, md5: str | None = None, sha256: str | None 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with write_whole(target) as file:
-            digests = _Digests({"md5": md5, "sha256": sha256})
-            _transfer(url, file, digests.update)
-            digests.check(target.name)
+            digest = hashlib.md5(usedforsecurity=False)
+            _transfer(url, file, digest.update)
+            _compare(digest.hexdigest(), md5, target.name)
     except urllib.error.HTTPError as error:
         error.close()
         raise FreeTicketsError(
@@ -132,31 +131,19 @@ def check_md5(path: Path, expected: str) -> None:
     Raises:
         FreeTicketsError: It is another file than the expected one.
     """
-    digests = _Digests({"md5": expected})
+    digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
-            digests.update(chunk)
-    digests.check(str(path))
-
-
-class _Digests:
-    """Checksums that are computed while the data flows by."""
-
-    def __init__(self, expected: dict[str, str | None]) -> None:
-        self._expected = {name: value for name, value in expected.items() if value is not None}
-        self._running = {name: hashlib.new(name, usedforsecurity=False) for name in self._expected}
-
-    def update(self, chunk: bytes) -> None:
-        for digest in self._running.values():
             digest.update(chunk)
+    _compare(digest.hexdigest(), expected, str(path))
 
-    def check(self, what: str) -> None:
-        for name, digest in self._running.items():
-            if digest.hexdigest() != self._expected[name]:
-                raise FreeTicketsError(
-                    f"{what} has the wrong checksum ({name} {digest.hexdigest()}, expected "
-                    f"{self._expected[name]}): it is damaged or another file, get it again"
-                )
+
+def _compare(found: str, expected: str, what: str) -> None:
+    if found != expected:
+        raise FreeTicketsError(
+            f"{what} has the wrong checksum (md5 {found}, expected {expected}): "
+            "it is damaged or another file, get it again"
+        )
 
 
 def _transfer(url: str, file: IO[bytes], on_chunk: Callable[[bytes], None]) -> None:
@@ -173,3 +160,43 @@ def _transfer(url: str, file: IO[bytes], on_chunk: Callable[[bytes], None]) -> N
                 advance(len(chunk))
     if received < total:  # a connection that breaks looks like an end
         raise urllib.error.URLError(f"the transfer broke off after {received:,} of {total:,} bytes")
+
+
+_LINES = 4  # of a log, for the whole transfer
+
+
+@contextmanager
+def transfer_progress(url: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a transfer on the standard error stream while the block runs.
+
+    Args:
+        url: What is transferred.
+        total: Its bytes, 0 if the server does not say.
+
+    Yields:
+        A function to call with the number of bytes that have just come.
+    """
+    if not sys.stderr.isatty():
+        yield _plain_lines(url, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    name = url.rsplit("/", 1)[-1]
+    columns = (TextColumn(name), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(name, total=total or None)
+        yield lambda count: bar.advance(task, count)
+
+
+def _plain_lines(url: str, total: int) -> Callable[[int], None]:
+    print(f"downloading {url}" + (f" ({total / 1e6:.1f} MB)" if total else ""), file=sys.stderr)
+    received = 0
+
+    def advance(count: int) -> None:
+        nonlocal received
+        before, received = received, received + count
+        if total and received * _LINES // total > before * _LINES // total:
+            print(f"  {received / total:.0%}", file=sys.stderr)
+
+    return advance

@@ -1,10 +1,10 @@
-"""Fashion-MNIST: the part that comes with FreeTickets, and the whole."""
+"""Fashion-MNIST, the part that comes with FreeTickets and the whole, and MNIST's test digits."""
 
 from __future__ import annotations
 
 import gzip
 import math
-import zlib
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Literal
@@ -13,20 +13,45 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError
-from .download import Remote, find_or_fetch
+from ..reading import damaged
+from .download import GET_AGAIN, Remote, find_or_fetch
 from .split import Split, arrays
 
-_ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-REMOTES = {
-    name: Remote(f"{_ADDRESS}/{name}.gz", md5)
-    for name, md5 in (
-        ("train-images-idx3-ubyte", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-        ("train-labels-idx1-ubyte", "25c81989df183df01b3e8a0aad5dffbe"),
-        ("t10k-images-idx3-ubyte", "bef4ecab320f06d8554ea6380940ec79"),
-        ("t10k-labels-idx1-ubyte", "bb300cfdad3c16e7a12a480ee83cd310"),
-    )
-}
-_FOLDERS = ("FashionMNIST/raw", "fashion-mnist", ".")  # torchvision's first
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the files of one of the two data sets are: MD5 sums by name, folders below the root."""
+
+    address: str
+    folders: tuple[str, ...]
+    md5: dict[str, str]
+
+    def obtain(self, name: str, root: Path, download: bool) -> Path:
+        """Return one of the files; download it if it is missing."""
+        places = [f"{folder}/{name}{suffix}" for folder in self.folders for suffix in ("", ".gz")]
+        remote = Remote(f"{self.address}/{name}.gz", self.md5[name])
+        return find_or_fetch(root, places, f"{self.folders[0]}/{name}.gz", remote, download)
+
+
+# Torchvision's folders first.
+FASHION = Layout(
+    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+    ("FashionMNIST/raw", "fashion-mnist", "."),
+    {
+        "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
+        "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
+        "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
+    },
+)
+MNIST = Layout(
+    "https://ossci-datasets.s3.amazonaws.com/mnist",
+    ("MNIST/raw", "mnist"),  # not the root itself: Fashion-MNIST's files have the same names
+    {
+        "t10k-images-idx3-ubyte": "9fb629c4189551a2d022fa330f9573f3",
+        "t10k-labels-idx1-ubyte": "ec29112dd5afa0611ce80d1b7f02629c",
+    },
+)
 _COUNTS = {"train": 60_000, "test": 10_000}
 
 
@@ -49,9 +74,19 @@ def load_fashion(split: Literal["train", "test"], root: Path, download: bool) ->
         FreeTicketsError: The files are missing or not those of Fashion-MNIST.
     """
     stem, count = ("train" if split == "train" else "t10k"), _COUNTS[split]
-    images = _obtain(f"{stem}-images-idx3-ubyte", root, download)
-    labels = _obtain(f"{stem}-labels-idx1-ubyte", root, download)
+    images = FASHION.obtain(f"{stem}-images-idx3-ubyte", root, download)
+    labels = FASHION.obtain(f"{stem}-labels-idx1-ubyte", root, download)
     return arrays(read_idx(images, (count, 28, 28)), read_idx(labels, (count,)))
+
+
+def load_mnist(root: Path, download: bool) -> Split:
+    """Read the 10,000 test digits; download the two files if they are missing.
+
+    Raises:
+        FreeTicketsError: The files are missing or not those of MNIST.
+    """
+    images, labels = (MNIST.obtain(name, root, download) for name in MNIST.md5)
+    return arrays(read_idx(images, (10_000, 28, 28)), read_idx(labels, (10_000,)))
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
@@ -67,18 +102,11 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
     # Magic number: two zeros, the type (8 is bytes), the number of axes; then their lengths.
     header = bytes((0, 0, 8, len(shape))) + np.array(shape, dtype=">i4").tobytes()
     length = len(header) + math.prod(shape)
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            content = file.read(length + 1)  # one more shows a file that is too long
-    except (OSError, EOFError, zlib.error) as error:
-        raise FreeTicketsError(
-            f"{path} is damaged ({error}): delete it and get it again"
-        ) from error
+    with (
+        damaged(path, GET_AGAIN),
+        gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file,
+    ):
+        content = file.read(length + 1)  # one more shows a file that is too long
     if not content.startswith(header) or len(content) != length:
         raise FreeTicketsError(f"{path} does not hold bytes of shape {shape}: get it again")
     return np.frombuffer(content, np.uint8, offset=len(header)).reshape(shape)
-
-
-def _obtain(name: str, root: Path, download: bool) -> Path:
-    places = [f"{folder}/{name}{suffix}" for folder in _FOLDERS for suffix in ("", ".gz")]
-    return find_or_fetch(root, places, f"{_FOLDERS[0]}/{name}.gz", REMOTES[name], download)

@@ -13,8 +13,16 @@ import torch
 
 from ..errors import FreeTicketsError
 from .decode import fit, open_image, pixels
-from .layout import channels_first, image_shape
-from .npz import DAMAGE, Header, check_finite, read_arrays, read_headers, read_rows
+from .npz import (
+    Header,
+    channels_first,
+    check_finite,
+    image_shape,
+    open_npy,
+    read_arrays,
+    read_headers,
+    read_rows,
+)
 from .split import Split
 from .tree import image_files
 
@@ -136,9 +144,7 @@ def _as_numbers(path: Path, rows: npt.NDArray[Any], shape: tuple[int, ...]) -> n
 def _header(path: Path) -> Header:
     if path.suffix == ".npz":
         return read_headers(path)[_npz_key(path)]
-    array = open_array(path)
-    if not array.ndim:
-        raise FreeTicketsError(f"{path} holds a single value: samples are rows of an array")
+    array = open_npy(path)
     return Header(array.shape, array.dtype)
 
 
@@ -147,7 +153,7 @@ def _read_rows(path: Path, at_once: int) -> Iterator[npt.NDArray[Any]]:
     if path.suffix == ".npz":
         yield from read_rows(path, _npz_key(path), at_once)
         return
-    array = open_array(path)
+    array = open_npy(path)
     for at in range(0, len(array), at_once):
         yield np.array(array[at : at + at_once])
 
@@ -156,11 +162,7 @@ def open_array(path: Path) -> npt.NDArray[Any]:
     """Return the array of an .npy, mapped, or the array of images of an .npz; see `_NPZ_KEYS`."""
     if path.suffix == ".npz":
         return read_arrays(path, _npz_key(path))[0]
-    try:  # mapped, so that a header is checked before memory is taken
-        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except DAMAGE as error:
-        raise FreeTicketsError(f"{path} is not a readable .npy file: {error}") from error
-    return array
+    return open_npy(path)
 
 
 def _npz_key(path: Path) -> str:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from ..errors import FreeTicketsError
-from .layout import channels_first
+from .npz import channels_first
 
 _NUMBERS = (bool, int, float, np.bool_, np.number)
 

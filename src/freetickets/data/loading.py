@@ -7,18 +7,19 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from ..errors import FreeTicketsError
 from ..tasks.labels import Classes
 from .cifar import load_cifar
+from .decode import fit, open_image, pixels
 from .fashion import load_fashion, load_mini
-from .folder import load_class_folders, load_folder, load_imagenet
 from .inputs import as_inputs, as_numbers, as_tensor
 from .npz import check_finite, read_arrays
-from .root import data_root
-from .spec import DATASETS, DatasetSpec, get_spec
+from .spec import DATASETS, DatasetSpec, data_root, get_spec
 from .split import LazySplit, Split, arrays
 from .svhn import load_svhn
+from .tree import ImageTree, find_imagenet
 
 
 def load(
@@ -122,3 +123,49 @@ def _as_split(x: npt.NDArray[Any], y: npt.NDArray[Any], spec: DatasetSpec) -> Sp
         return arrays(x, y)
     classes = Classes(spec.classes, spec.labels)
     return Split(as_numbers(as_inputs(x)), as_tensor(spec.task.targets(y, classes)))
+
+
+def load_folder(spec: DatasetSpec, split: Literal["train", "test"]) -> Split | LazySplit:
+    """Read a split of the folder that the spec names; photos stay on disk until they are used."""
+    tree = ImageTree.open(Path(spec.name))
+    return _load_tree(tree, spec, split)
+
+
+def load_class_folders(folder: Path, spec: DatasetSpec) -> Split | LazySplit:
+    """Read a folder `<class>/*` whose classes are those of a data set.
+
+    Raises:
+        FreeTicketsError: It has another class, or no images.
+    """
+    return _load_tree(ImageTree.of_classes(folder, spec.classes), spec, "test")
+
+
+def load_imagenet(
+    spec: DatasetSpec, split: Literal["train", "test"], root: Path
+) -> Split | LazySplit:
+    """List a split of ImageNet.
+
+    Raises:
+        FreeTicketsError: It is not there; it cannot be downloaded without an account.
+    """
+    tree = find_imagenet(root)
+    if tree is None:
+        raise FreeTicketsError(
+            f"ImageNet is not in {root / 'imagenet'}: get it from image-net.org and put its images "
+            "into train/<wnid>/ and val/<wnid>/ there, or name the folder with --data-dir"
+        )
+    return _load_tree(tree, spec, split)
+
+
+def _load_tree(
+    tree: ImageTree, spec: DatasetSpec, split: Literal["train", "test"]
+) -> Split | LazySplit:
+    files = tree.files(split)
+    labels = torch.tensor([label for _, label in files], dtype=torch.int64)
+    if spec.augmentation == "imagenet":
+        return LazySplit(tuple(path for path, _ in files), labels, spec.shape)
+    channels, height, width = spec.shape
+    images = np.empty((len(files), *spec.shape), np.uint8)
+    for row, (path, _) in zip(images, files, strict=True):
+        row[...] = pixels(fit(open_image(path, channels), height, width))
+    return Split(torch.from_numpy(images), labels)

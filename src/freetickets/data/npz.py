@@ -1,14 +1,12 @@
-"""Data sets in .npz files. Headers are checked before data is read; nothing in them can run."""
+"""Arrays in files. Headers are checked before data is read; nothing in them can run."""
 
 from __future__ import annotations
 
-import lzma
 import math
 import os
 import struct
 import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,28 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError
+from ..reading import DAMAGE
 from ..tasks import Task
-from .layout import image_shape
 from .spec import DatasetSpec
 
 # zlib packs nothing tighter than 1 : 1032, and no data that anyone would train on beyond 1 : 200.
 _BOMB_RATIO = 200
 _BOMB_BYTES = 1 << 28
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
-DAMAGE = (
-    OSError,
-    EOFError,
-    ValueError,
-    TypeError,
-    OverflowError,
-    MemoryError,
-    SyntaxError,  # NumPy's headers are Python's words
-    tokenize.TokenError,
-    RuntimeError,  # zipfile's word for an encrypted member; NotImplementedError for odd formats
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-)
+# NumPy's headers are Python's words.
+_DAMAGE = (*DAMAGE, OSError, MemoryError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
@@ -88,6 +74,23 @@ def read_rows(path: Path, key: str, at_once: int) -> Iterator[npt.NDArray[Any]]:
             rows = (min(at_once, shape[0] - at), *shape[1:])
             data = bytearray(member.read(math.prod(rows) * dtype.itemsize))
             yield np.frombuffer(data, dtype).reshape(rows)
+
+
+def open_npy(path: Path) -> npt.NDArray[Any]:
+    """Return the array of an .npy, mapped, so that its header is checked before memory is taken.
+
+    Raises:
+        FreeTicketsError: The file is missing, damaged, or holds a single value.
+    """
+    try:
+        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise FreeTicketsError(f"{path} is missing: there is no such file") from error
+    except _DAMAGE as error:
+        raise FreeTicketsError(f"{path} is not a readable .npy file: {error}") from error
+    if not array.ndim:
+        raise FreeTicketsError(f"{path} holds a single value: samples are rows of an array")
+    return array
 
 
 def check_finite(array: npt.NDArray[Any], what: str) -> None:
@@ -224,5 +227,46 @@ def _one_line(path: Path) -> Iterator[None]:
     """Whatever a damaged file makes zipfile and NumPy raise, the user reads one sentence."""
     try:
         yield
-    except DAMAGE as error:
+    except _DAMAGE as error:
         raise FreeTicketsError(f"{path} is not a readable .npz file: {error}") from error
+
+
+_COLOURS = (1, 3)
+
+
+def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return channels, height and width of images in an array of the given shape.
+
+    (N, H, W) is grey. Of four axes the last is the channels' only if the second cannot be.
+
+    Example:
+        >>> image_shape((100, 28, 28)), image_shape((100, 3, 32, 32)), image_shape((100, 32, 32, 3))
+        ((1, 28, 28), (3, 32, 32), (3, 32, 32))
+    """
+    if len(shape) == 3:
+        return (1, shape[1], shape[2])
+    if len(shape) != 4:
+        raise FreeTicketsError(
+            f"uint8 array of shape {shape}: images are (N, H, W), (N, C, H, W) or (N, H, W, C), "
+            "other features float32"
+        )
+    if _is_channels_last(shape):
+        return (shape[3], shape[1], shape[2])
+    return (shape[1], shape[2], shape[3])
+
+
+def channels_first(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return images of any accepted layout as (N, C, H, W).
+
+    Example:
+        >>> channels_first(np.zeros((100, 32, 32, 3), np.uint8)).shape
+        (100, 3, 32, 32)
+    """
+    wanted = image_shape(images.shape)
+    if images.ndim == 4 and _is_channels_last(images.shape):
+        return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+    return images.reshape(len(images), *wanted)
+
+
+def _is_channels_last(shape: tuple[int, ...]) -> bool:
+    return shape[3] in _COLOURS and shape[1] not in _COLOURS

@@ -12,12 +12,12 @@ import torch
 
 from ..errors import FreeTicketsError, UnknownNameError
 from ..seeds import derive
-from .convert import match_shape
+from .decode import match_shape
+from .fashion import load_mnist
 from .images import open_array, read_images
-from .layout import channels_first
 from .loading import load
-from .mnist import load_mnist
-from .root import data_root
+from .npz import channels_first
+from .spec import data_root
 from .split import LazySplit, Split
 
 _DATASETS = ("svhn", "cifar10", "cifar100", "fashion-mnist", "fashion-mini")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +12,7 @@ import torch
 from ..errors import FreeTicketsError
 from ..reading import read_json
 from .corruptions.names import SEVERITIES, set_name
-from .layout import channels_first
-from .npz import DAMAGE
+from .npz import channels_first, open_npy
 from .split import LazySplit, Split
 from .tree import image_files
 
@@ -54,7 +52,7 @@ class CorruptedArrays:
     def __init__(self, folder: Path, inside: Split, samples: int) -> None:
         self.folder = folder
         self._inside = inside
-        labels = _open(folder / "labels.npy")
+        labels = open_npy(folder / "labels.npy")
         self._count = len(labels) // len(SEVERITIES)
         truth = inside.labels.numpy()
         if not np.array_equal(labels, np.tile(truth[: self._count], len(SEVERITIES))):
@@ -82,7 +80,7 @@ class CorruptedArrays:
                 f"{self.folder} lacks {name}.npy: get it, or name the types that are there with "
                 "--corruptions"
             )
-        images = _open(path)
+        images = open_npy(path)
         channels, height, width = self._inside.inputs.shape[1:]
         count = len(SEVERITIES) * self._count
         wanted: list[tuple[int, ...]] = [(count, height, width, channels)]
@@ -150,15 +148,3 @@ def _photos(
         raise FreeTicketsError(f"{folder} holds no images by class")
     truth = torch.tensor([label for _, label in files])
     return LazySplit(tuple(path for path, _ in files), truth, shape, cropped)
-
-
-def _open(path: Path) -> npt.NDArray[Any]:
-    try:
-        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError as error:
-        raise FreeTicketsError(f"{path} is missing: the folder is not complete") from error
-    except DAMAGE as error:
-        raise FreeTicketsError(f"{path} is not a readable .npy file: {error}") from error
-    if array.ndim == 0:
-        raise FreeTicketsError(f"{path} holds a single number, not one for each sample")
-    return array

@@ -12,7 +12,6 @@ from ..errors import FreeTicketsError, UnknownNameError
 from ..registry import Registry, is_reference
 from ..tasks import CLASSIFICATION, Task, task_name
 from . import class_names
-from .root import data_root
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -31,7 +30,7 @@ class DatasetSpec:
         test_size: Number of test samples.
         mean: Mean of each channel in [0, 1]; empty if the inputs are ready for the network.
         std: Standard deviation of each channel; empty as for `mean`.
-        augmentation: "none", "imagenet", or a name of `augment.AUGMENTATIONS`.
+        augmentation: "none", "imagenet", or a name of `batches.AUGMENTATIONS`.
         recipe: Name of the training recipe: "small", "cifar", "imagenet" or "fast".
         source: Where it comes from and under which licence.
         labels: What the labels say, if they are not the numbers of the classes, counted from 0.
@@ -152,6 +151,16 @@ def _check_dataset(thing: object) -> None:
 
 _REGISTRY = {spec.name: spec for spec in _SPECS}
 DATASETS: Registry[OwnDataset] = Registry("dataset", "datasets", check=_check_dataset)
+
+
+def data_root(data_dir: str | Path | None = None) -> Path:
+    """Return the folder of all data sets: the argument, else `$FREETICKETS_DATA`, else `./data`.
+
+    Example:
+        >>> data_root("/mnt/sets").as_posix()
+        '/mnt/sets'
+    """
+    return Path(data_dir or os.environ.get("FREETICKETS_DATA") or "data").expanduser()
 
 
 def dataset_names() -> list[str]:

@@ -13,7 +13,7 @@ import torch
 from .. import data
 from ..data import DatasetSpec, Split
 from ..data.ood import digest, fingerprints
-from ..data.root import data_root
+from ..data.spec import data_root
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError
 from .sets import AnySplit, EvaluationSet, first_samples, of_parts

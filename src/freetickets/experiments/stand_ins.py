@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from .. import data
 from ..data import DatasetSpec, Split, get_spec
-from ..data.convert import match_shape
 from ..data.corruptions.names import SEVERITIES, chosen, set_name
-from ..data.root import data_root
+from ..data.decode import match_shape
+from ..data.spec import data_root
 from ..errors import FreeTicketsError
 from ..storage import write_atomic
 from .scales import Data, Scale, Stand

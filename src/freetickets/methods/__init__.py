@@ -4,17 +4,12 @@ from dataclasses import is_dataclass
 
 from ..errors import FreeTicketsError
 from ..registry import Registry
-from .batch_ensemble import BatchEnsemble
-from .dense import Dense, DenseEnsemble
-from .dst import DST
+from .dense import FGE, Dense, DenseEnsemble, PruneFineTune, Snapshot
+from .dst import DST, Static
 from .edst import EDST
 from .events import Collect, Escape, Event, Prune, Remember
-from .fge import FGE
 from .ltr import LTR
-from .mc_dropout import MCDropout
 from .method import PRESETS, Method, Setting
-from .mimo import MIMO
-from .neurotrails import NeuroTrails
 from .plan import (
     ExplorationPlan,
     Phase,
@@ -25,13 +20,10 @@ from .plan import (
     Start,
     Stretch,
 )
-from .prune_finetune import PruneFineTune
 from .recipe import RECIPES, Recipe, get_recipe
-from .snapshot import Snapshot
-from .static import Static
+from .shared import MIMO, BatchEnsemble, MCDropout, NeuroTrails, TreeNet
 from .sup_tickets import SupTickets
 from .timeline import Timeline
-from .treenet import TreeNet
 
 _OURS: tuple[type[Method], ...] = (
     EDST,

@@ -1,12 +1,22 @@
-"""One dense network, and the ensemble of several: what every cost and score is measured against."""
+"""Methods of dense trainings: one network, several, cycles of one, or pruned at the end.
+
+What every cost and score is measured against is the first of them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .method import Method, Setting, check_tickets
-from .plan import Phase, Plan, Run
+from ..errors import FreeTicketsError
+from ..reading import Count, Positive
+from .events import Collect, Prune
+from .method import Method, Setting, Share
+from .plan import Phase, Plan, Run, SparseOptions, Stretch
+
+# The usual schedule of one dense training for FGE: the full rate for half of it, then a straight
+# line down to a hundredth, reached after nine tenths.
+_FALL_BEGINS, _FALL_ENDS, _FLOOR = 0.5, 0.9, 0.01
 
 
 @dataclass(frozen=True)
@@ -21,10 +31,7 @@ class Dense(Method):
     summary: ClassVar[str] = "one dense network"
     paper: ClassVar[str] = "-"
 
-    tickets: int = 1
-
-    def __post_init__(self) -> None:
-        check_tickets(self.tickets)
+    tickets: Count = 1
 
     def plan(self, setting: Setting) -> Plan:
         """One run for each network, with different seeds."""
@@ -44,4 +51,134 @@ class DenseEnsemble(Dense):
     summary: ClassVar[str] = "several dense networks, trained independently"
     paper: ClassVar[str] = "Lakshminarayanan et al. 2017"
 
-    tickets: int = 4
+    tickets: Count = 4
+
+
+@dataclass(frozen=True)
+class Snapshot(Method):
+    """One dense training whose learning rate falls and starts again, once for each ticket.
+
+    Attributes:
+        tickets: Number of snapshots to take (M).
+        budget: Length of the training, as a multiple of one dense training; the paper's "1B" is
+            0.8: 200 epochs against 250.
+    """
+
+    name: ClassVar[str] = "snapshot"
+    summary: ClassVar[str] = "one dense training with cosine cycles, a member at the end of each"
+    paper: ClassVar[str] = "Huang et al. 2017"
+
+    tickets: Count = 12
+    budget: Positive = 0.8
+
+    def plan(self, setting: Setting) -> Plan:
+        """One run: M cycles of the same length, each a cosine from the full rate to zero."""
+        recipe = setting.recipe
+        scale = setting.scale(self.budget * recipe.dense_epochs)
+        epochs = self.budget * recipe.dense_epochs * scale / self.tickets
+        cycle = (Stretch(epochs, setting.initial_lr, 0.0, "cosine"),)
+        phases = tuple(
+            Phase(f"cycle {number}", cycle, at_end=(Collect(),))
+            for number in range(1, self.tickets + 1)
+        )
+        return Plan(self.name, (Run(setting.seed, phases),), recipe.dense_epochs * scale)
+
+
+@dataclass(frozen=True)
+class FGE(Method):
+    """One dense training, then cycles between two small rates, a ticket at each low one.
+
+    Attributes:
+        tickets: Number of networks to collect (M).
+        budget: Length of the training, as a multiple of one dense training; the paper's "1B" is
+            0.8: 200 epochs against 250.
+        pretraining: Share of the training that comes before the first cycle.
+        high: Highest learning rate of a cycle, as a share of the initial one.
+        low: Lowest learning rate of a cycle, as a share of the initial one.
+    """
+
+    name: ClassVar[str] = "fge"
+    summary: ClassVar[str] = "one dense training that ends in short cycles, a member in each"
+    paper: ClassVar[str] = "Garipov et al. 2018"
+
+    tickets: Count = 5
+    budget: Positive = 0.8
+    pretraining: Share = 0.8
+    high: Positive = 0.5
+    low: Positive = 0.005
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.low < self.high:
+            raise FreeTicketsError(f"low must be below high, not {self.low} and {self.high}")
+
+    def plan(self, setting: Setting) -> Plan:
+        """One run: pretraining, then M cycles, of which the last ends at its minimum."""
+        recipe, lr = setting.recipe, setting.initial_lr
+        scale = setting.scale(self.budget * recipe.dense_epochs)
+        epochs = self.budget * recipe.dense_epochs * scale
+        # A network is collected in the middle of a cycle, where the rate is lowest.
+        half = epochs * (1 - self.pretraining) / (2 * self.tickets - 1)
+        high, low = lr * self.high, lr * self.low
+        fall, rise = Stretch(half, high, low, "approach"), Stretch(half, low, high, "approach")
+        phases = [Phase("pretrain", self._pretraining(epochs, lr))]
+        for number in range(1, self.tickets + 1):
+            schedule = (fall,) if number == 1 else (rise, fall)
+            phases.append(Phase(f"cycle {number}", schedule, at_end=(Collect(),)))
+        return Plan(self.name, (Run(setting.seed, tuple(phases)),), recipe.dense_epochs * scale)
+
+    def _pretraining(self, epochs: float, lr: float) -> tuple[Stretch, ...]:
+        """The usual schedule, cut off where the cycles begin."""
+        flat = min(self.pretraining, _FALL_BEGINS)
+        stretches = [Stretch(flat * epochs, lr)]
+        falling = min(self.pretraining, _FALL_ENDS) - flat
+        if falling > 0:
+            share = falling / (_FALL_ENDS - _FALL_BEGINS)
+            end = lr * (1 - share * (1 - _FLOOR))
+            stretches.append(Stretch(falling * epochs, lr, end, "linear"))
+        if self.pretraining > _FALL_ENDS:
+            stretches.append(Stretch((self.pretraining - _FALL_ENDS) * epochs, lr * _FLOOR))
+        return tuple(stretches)
+
+
+@dataclass(frozen=True)
+class PruneFineTune(Method):
+    """Dense networks, trained independently; each loses its smallest weights, then trains on.
+
+    Attributes:
+        tickets: Number of networks to train (M).
+        sparsity: Share of the weights that are zero in each ticket (S).
+        finetune: Length of the fine-tuning, as a multiple of one dense training.
+        finetune_lr: Constant learning rate of the fine-tuning, as a share of the initial one.
+        exclude: Layers to keep dense, as patterns that match their names.
+    """
+
+    name: ClassVar[str] = "pf"
+    summary: ClassVar[str] = "dense networks, pruned by one global threshold and fine-tuned"
+    paper: ClassVar[str] = "Han et al. 2015"
+
+    tickets: Count = 3
+    sparsity: Share = 0.8
+    finetune: Positive = 1.0
+    finetune_lr: Positive = 0.01
+    exclude: tuple[str, ...] = ()
+
+    def plan(self, setting: Setting) -> Plan:
+        """M runs: train dense, prune, fine-tune, collect.
+
+        Which layers one threshold spares is not known before: costs are those of layers that all
+        keep the same share.
+        """
+        recipe, lr = setting.recipe, setting.initial_lr
+        scale = setting.scale(recipe.dense_epochs * (1 + self.finetune))
+        train = Phase("train", recipe.dense_schedule(scale, lr), at_end=(Prune(self.sparsity),))
+        tune = Phase(
+            "fine-tune",
+            (Stretch(self.finetune * recipe.dense_epochs * scale, lr * self.finetune_lr),),
+            self.sparsity,
+            at_end=(setting.collect,),
+        )
+        runs = tuple(Run(setting.seed + i, (train, tune)) for i in range(self.tickets))
+        options = SparseOptions(distribution="uniform", exclude=self.exclude)
+        dense = recipe.dense_epochs * scale
+        return Plan(self.name, runs, dense, options, trainings=2 * self.tickets)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import FreeTicketsError
+from ..reading import Positive
 from ..sparsity.named import sparse_method
-from ..sparsity.schedule import check_rate
 from .events import Escape
-from .method import ExploringMethod, Setting
+from .method import ExploringMethod, Rate, Setting
 from .plan import Phase, Plan, Run
 
 
@@ -30,17 +29,12 @@ class EDST(ExploringMethod):
     summary: ClassVar[str] = "one sparse training that collects all its tickets"
     paper: ClassVar[str] = "Liu et al. 2022"
 
-    escape_rate: float = 0.8
-    refinement: float = 1.0
-    refinement_height: float | None = None
+    escape_rate: Rate = 0.8
+    refinement: Positive = 1.0
+    refinement_height: Positive | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rate("escape_rate", self.escape_rate)
-        for name in ("refinement", "refinement_height"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise FreeTicketsError(f"{name} must be positive, not {value}")
         parts = sparse_method(self.explorer)
         if parts.reserve or parts.prune_scope == "threshold":
             raise FreeTicketsError(

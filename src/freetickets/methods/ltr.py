@@ -8,7 +8,7 @@ from typing import ClassVar
 from ..errors import FreeTicketsError
 from ..sparsity.schedule import anneal
 from .events import Remember
-from .method import Setting, SparseMethod
+from .method import Interval, Setting, Share, SparseMethod
 from .plan import Phase, Plan, PruningPlan, Run, Start, Stretch
 
 
@@ -27,11 +27,11 @@ class LTR(SparseMethod):
     summary: ClassVar[str] = "one pruned mask, trained again from an early state for each member"
     paper: ClassVar[str] = "Frankle et al. 2020"
 
-    rewind: float = 0.05
+    rewind: Share = 0.05
     # The paper gives no schedule. Only the mask is used, so nothing has to recover after pruning.
     prune_from: float = 0.5
     prune_until: float = 1.0
-    interval: int | None = None
+    interval: Interval | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,15 +39,11 @@ class LTR(SparseMethod):
             raise FreeTicketsError(
                 "ltr finds its mask by training: leave criterion out, or use static or dst"
             )
-        if not 0 < self.rewind < 1:
-            raise FreeTicketsError(f"rewind must lie between 0 and 1, not {self.rewind}")
         if not 0 <= self.prune_from < self.prune_until <= 1:
             raise FreeTicketsError(
                 f"prune_from must lie below prune_until, both within 0 to 1: {self.prune_from}, "
                 f"{self.prune_until}"
             )
-        if self.interval is not None and self.interval < 1:
-            raise FreeTicketsError(f"interval must be at least 1 step, not {self.interval}")
 
     def plan(self, setting: Setting) -> Plan:
         """One run that finds the mask, and one for each ticket; seeds and data orders differ."""

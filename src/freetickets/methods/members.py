@@ -50,18 +50,6 @@ class MemberNetwork(nn.Module):
         return []
 
 
-def summed_over_members(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Pairs the logits (M, B, C) of all members with labels (M, B), each member at full weight.
-
-    The mean over all pairs would make each member learn at an M-th of the rate of a network of its
-    own; so the gradients, not the values, are multiplied by M.
-    """
-    if logits.requires_grad:
-        members = len(logits)
-        logits.register_hook(lambda gradient: gradient * members)  # type: ignore[no-untyped-call]
-    return logits.flatten(0, 1), labels.flatten(0, 1)
-
-
 def redrawn(values: Tensor) -> Tensor:
     """Returns the values of a fresh parameter in a new random order.
 

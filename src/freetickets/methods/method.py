@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import typing
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from types import MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from ..errors import FreeTicketsError, UnknownNameError
+from ..reading import Count, must, read
 from ..sparsity.distribution import DEFAULT_SPARSITY
 from ..sparsity.named import CRITERION_NAMES, PRUNED_AT, check_score_name, sparse_method
-from ..sparsity.schedule import check_rate
 from .events import Collect
 from .plan import ExplorationPlan, Phase, Plan, PruningPlan, Run, SparseOptions
 from .recipe import Recipe
@@ -19,6 +23,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ..ensemble import Ensemble
+
+# The ranges of options, beside those of `reading`.
+Share = Annotated[float, must("lie between 0 and 1", lambda share: 0 < share < 1)]
+Rate = Annotated[float, must("lie between 0 and 1", lambda rate: 0 <= rate <= 1)]
+Interval = Annotated[int, must("be at least 1 step", lambda steps: steps >= 1)]
 
 PRESETS = {
     "robust": "the network as it is after a quiet time without exploration",
@@ -80,7 +89,7 @@ class Method(ABC):
     """A method: a transform of the network, a plan, and a rule to combine the members.
 
     A subclass is a frozen data class whose fields are the method's options; the command line makes
-    its flags of them.
+    its flags of them. A type that says its range (`Count`, `Share`) is checked.
 
     Attributes:
         name: What it is called; one without a name of its own goes by where its class is.
@@ -91,6 +100,10 @@ class Method(ABC):
     name: ClassVar[str] = ""
     summary: ClassVar[str] = ""
     paper: ClassVar[str] = "-"
+
+    def __post_init__(self) -> None:
+        for name, kind in _ranges(type(self)):
+            read(kind, getattr(self, name), name)
 
     @abstractmethod
     def plan(self, setting: Setting) -> Plan:
@@ -113,16 +126,17 @@ class Method(ABC):
         fit = _Fit()
 
 
-def check_tickets(tickets: int) -> None:
-    """Raises unless an ensemble can have this many members."""
-    if tickets < 1:
-        raise FreeTicketsError(f"tickets must be at least 1, not {tickets}")
-
-
-def check_sparsity(sparsity: float) -> None:
-    """Raises unless a sparse network can have this share of zeros."""
-    if not 0 < sparsity < 1:
-        raise FreeTicketsError(f"sparsity must lie between 0 and 1, not {sparsity}")
+@cache
+def _ranges(kind: type[Method]) -> list[tuple[str, Any]]:
+    """The options whose types say their ranges, with these, of a method and all that it is."""
+    found: list[tuple[str, Any]] = []
+    for base in kind.__mro__:
+        with suppress(NameError):  # the user's own, of a type that is not at hand
+            hints = inspect.get_annotations(base, eval_str=True)
+            for name, hint in hints.items():
+                if any(hasattr(each, "__metadata__") for each in (hint, *typing.get_args(hint))):
+                    found.append((name, hint))
+    return found
 
 
 @dataclass(frozen=True)
@@ -140,21 +154,20 @@ class SparseMethod(Method):
         exclude: Layers to keep dense, as patterns that match their names.
     """
 
-    tickets: int = 3
-    sparsity: float = DEFAULT_SPARSITY
+    tickets: Count = 3
+    sparsity: Share = DEFAULT_SPARSITY
     distribution: str = "erk"
     structure: str = "unstructured"
     criterion: str = "random"
     exclude: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_tickets(self.tickets)
+        super().__post_init__()
         if self.structure != "unstructured":
             from ..sparsity.structure import parse_structure  # needs torch, as flags do not
 
             settled = parse_structure(self.structure).settle(self.sparsity)
             object.__setattr__(self, "sparsity", cast(float, settled))
-        check_sparsity(self.sparsity)
         if self.criterion not in CRITERION_NAMES:
             raise UnknownNameError("criterion", self.criterion, CRITERION_NAMES)
 
@@ -206,14 +219,11 @@ class ExploringMethod(SparseMethod):
     explorer: str = "rigl"
     prune: str | None = None
     grow: str | None = None
-    rate: float = 0.5
-    interval: int | None = None
+    rate: Rate = 0.5
+    interval: Interval | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rate("rate", self.rate)
-        if self.interval is not None and self.interval < 1:
-            raise FreeTicketsError(f"interval must be at least 1 step, not {self.interval}")
         sparse_method(self.explorer)
         for score in (self.prune, self.grow):
             if score is not None:

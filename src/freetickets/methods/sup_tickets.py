@@ -7,9 +7,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import FreeTicketsError
-from ..sparsity.schedule import check_rate
+from ..reading import Count, Positive
 from .events import Cost, Escape, Event, Prices
-from .method import ExploringMethod, Setting
+from .method import ExploringMethod, Rate, Setting, Share
 from .plan import Phase, Plan, Run, Stretch
 
 if TYPE_CHECKING:
@@ -128,23 +128,17 @@ class SupTickets(ExploringMethod):
     summary: ClassVar[str] = "the tickets of a training's last cycles, merged into one network"
     paper: ClassVar[str] = "Yin et al. 2022"
 
-    tickets: int = 1
-    cycles: int = 3
-    cycling: float = 0.1
-    cycle_rate: float = 0.5
-    low: float = 0.01
-    high: float = 0.05
-    norm_batches: int = 100
+    tickets: Count = 1
+    cycles: Count = 3
+    cycling: Share = 0.1
+    cycle_rate: Rate = 0.5
+    low: Positive = 0.01
+    high: Positive = 0.05
+    norm_batches: Count = 100
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rate("cycle_rate", self.cycle_rate)
-        for name in ("cycles", "norm_batches"):
-            if getattr(self, name) < 1:
-                raise FreeTicketsError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not 0 < self.cycling < 1:
-            raise FreeTicketsError(f"cycling must lie between 0 and 1, not {self.cycling}")
-        if not 0 < self.low <= self.high:
+        if self.low > self.high:
             raise FreeTicketsError(f"low must be positive and at most high, not {self.low}")
         if self.structure != "unstructured":
             raise FreeTicketsError("sup-tickets cuts by magnitude: leave --structure out")

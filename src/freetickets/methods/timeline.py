@@ -1,13 +1,20 @@
-"""A run in steps: the learning rate, the exploration rate and the phase of every step."""
+"""A run in steps: the learning rate, the exploration rate and the phase of every step.
+
+And how often a run explores: one that is short gets a shorter interval.
+"""
 
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from ..errors import FreeTicketsError
 from ..sparsity.schedule import GradualPruning, anneal
-from .plan import Phase, Run
+from .plan import Phase, Plan, Run
+
+# A run that explores more rarely than this hardly differs from a static one.
+ENOUGH = 10
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ class Timeline:
         plan = self.span(step).phase.exploration if step <= self.steps else None
         if plan is None or step % plan.interval:
             return 0.0
-        collection = _first_from(self._collections, step, default=self.steps)
+        collection = next((end for end in self._collections if end >= step), self.steps)
         if plan.settle and collection - step < plan.interval:
             return 0.0
         restart = max((end for end in self._restarts if end < step), default=0)
@@ -123,6 +130,72 @@ class Timeline:
         return sum(self.exploration_rate(step) > 0 for step in steps)
 
 
-def _first_from(ends: list[int], step: int, default: int) -> int:
-    index = bisect.bisect_left(ends, step)
-    return ends[index] if index < len(ends) else default
+def fewest_explorations(plan: Plan, steps_per_epoch: int) -> int | None:
+    """How often the run that explores least does so, escapes left out; None if none is to."""
+    runs = [run for run in plan.runs if _intervals(run)]
+    return min((_explorations(run, steps_per_epoch) for run in runs), default=None)
+
+
+def warn_of_few_explorations(plan: Plan, steps_per_epoch: int, warn: Callable[[str], None]) -> None:
+    """Says so, in one line, if a run that is to explore hardly does."""
+    count = fewest_explorations(plan, steps_per_epoch)
+    if count is not None and count < ENOUGH:
+        warn(
+            f"a run of this plan explores its topology {count} times, and should {ENOUGH} times or "
+            "more: train for more epochs or with smaller batches, or shorten the interval"
+        )
+
+
+def suit_interval(plan: Plan, steps_per_epoch: int) -> Plan:
+    """Shortens the interval of runs that would explore fewer than ten times, as far as needed.
+
+    Where even every step is not enough, the network explores after every step.
+
+    Example:
+        >>> from freetickets.methods import DST, Setting, get_recipe
+        >>> plan = DST(tickets=1).plan(Setting(get_recipe("small")))  # 20 epochs
+        >>> [
+        ...     suit_interval(plan, steps).runs[0].phases[0].exploration.interval
+        ...     for steps in (1, 7, 140, 1000)
+        ... ]
+        [1, 12, 254, 280]
+    """
+    try:
+        return replace(plan, runs=tuple(_suited(run, steps_per_epoch) for run in plan.runs))
+    except FreeTicketsError:  # a phase is shorter than a step: who prices or trains it says so
+        return plan
+
+
+def _suited(run: Run, steps_per_epoch: int) -> Run:
+    intervals = _intervals(run)
+    if not intervals or _explorations(run, steps_per_epoch) >= ENOUGH:
+        return run
+    longest = min(*intervals, Timeline(run, steps_per_epoch).steps // ENOUGH)
+    for interval in range(longest, 1, -1):
+        shorter = _with_interval(run, interval)
+        if _explorations(shorter, steps_per_epoch) >= ENOUGH:
+            return shorter
+    return _with_interval(run, 1)
+
+
+def _with_interval(run: Run, interval: int) -> Run:
+    phases = []
+    for phase in run.phases:
+        if phase.exploration is not None:
+            # An exploration follows a pruning of the same step, so both have the same interval.
+            pruning = phase.pruning and replace(phase.pruning, interval=interval)
+            exploration = replace(phase.exploration, interval=interval)
+            phase = replace(phase, exploration=exploration, pruning=pruning)
+        phases.append(phase)
+    return replace(run, phases=tuple(phases))
+
+
+def _intervals(run: Run) -> list[int]:
+    """The intervals of the phases that are to explore."""
+    plans = [phase.exploration for phase in run.phases]
+    return [plan.interval for plan in plans if plan is not None and plan.rate > 0]
+
+
+def _explorations(run: Run, steps_per_epoch: int) -> int:
+    timeline = Timeline(run, steps_per_epoch)
+    return sum(map(timeline.explorations, timeline.spans))

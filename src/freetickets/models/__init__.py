@@ -1,7 +1,7 @@
 """Networks by name: `create_model("wrn-28-10", (3, 32, 32), 10)`.
 
 Importing this package does not import torch, so that the command line can list and check names
-at once. A new architecture is one file with its builder and one rule in `names.py`.
+at once. A new architecture is a builder and an entry in `names.py`.
 """
 
 from __future__ import annotations

@@ -58,52 +58,20 @@ class Architecture:
             raise FreeTicketsError(f"model {name!r}: {error}") from None
 
 
-ARCHITECTURES: dict[str, Architecture] = {}
-
 # Factories of networks that users and installed packages have added, each under a whole name.
 MODELS: Registry[Callable[..., Any]] = Registry("model", "models")
 
 
-def architecture(
-    pattern: str, description: str, builder: str, smallest_image: int | None = None
-) -> Callable[[Callable[..., Arguments]], Callable[..., Arguments]]:
-    """Adds an architecture: decorate the rule that reads the numbers of its names."""
-
-    def add(rule: Callable[..., Arguments]) -> Callable[..., Arguments]:
-        entry = Architecture(pattern, description, builder, smallest_image, rule)
-        ARCHITECTURES[entry.stem] = entry
-        return rule
-
-    return add
+def _blocks(depth: int, outside: int) -> int:
+    """Returns the blocks a stage in a network of three stages with `outside` layers around them."""
+    blocks, rest = divmod(depth - outside, 6)
+    if rest or blocks < 1:
+        near = 6 * max(1, round((depth - outside) / 6)) + outside
+        raise ValueError(f"its depth must be 6n + {outside}, not {depth}: the nearest is {near}")
+    return blocks
 
 
-@architecture(
-    "wrn-D-K",
-    "Wide ResNet, pre-activation, of depth D = 6n + 4 and width K: wrn-28-10",
-    "freetickets.models.wide_resnet:wide_resnet",
-    smallest_image=8,
-)
-def _wrn(depth: int, width: int) -> Arguments:
-    return {"blocks": _blocks(depth, 4), "width": width}
-
-
-@architecture(
-    "cifar-resnet-N",
-    "ResNet for small images, of depth N = 6n + 2: cifar-resnet-20",
-    "freetickets.models.resnet:cifar_resnet",
-    smallest_image=8,
-)
-def _cifar_resnet(depth: int) -> Arguments:
-    return {"blocks": _blocks(depth, 2)}
-
-
-@architecture(
-    "resnet-18|34|50|101|152",
-    "ResNet for ImageNet, v1.5 (stride on the 3x3): resnet-50",
-    "freetickets.models.resnet:resnet",
-    smallest_image=32,
-)
-def _resnet(depth: int) -> Arguments:
+def _stages(depth: int) -> Arguments:
     stages = {
         18: (2, 2, 2, 2),
         34: (3, 4, 6, 3),
@@ -116,42 +84,51 @@ def _resnet(depth: int) -> Arguments:
     return {"blocks": stages[depth], "bottleneck": depth >= 50}
 
 
-@architecture(
-    "cnn-W",
-    "small CNN, three convolutions of W, 2W and 4W channels; cnn alone is cnn-32",
-    "freetickets.models.cnn:cnn",
-    smallest_image=8,
+_ALL = (
+    Architecture(
+        "wrn-D-K",
+        "Wide ResNet, pre-activation, of depth D = 6n + 4 and width K: wrn-28-10",
+        "freetickets.models.resnet:wide_resnet",
+        8,
+        lambda depth, width: {"blocks": _blocks(depth, 4), "width": width},
+    ),
+    Architecture(
+        "cifar-resnet-N",
+        "ResNet for small images, of depth N = 6n + 2: cifar-resnet-20",
+        "freetickets.models.resnet:cifar_resnet",
+        8,
+        lambda depth: {"blocks": _blocks(depth, 2)},
+    ),
+    Architecture(
+        "resnet-18|34|50|101|152",
+        "ResNet for ImageNet, v1.5 (stride on the 3x3): resnet-50",
+        "freetickets.models.resnet:resnet",
+        32,
+        _stages,
+    ),
+    Architecture(
+        "cnn-W",
+        "small CNN, three convolutions of W, 2W and 4W channels; cnn alone is cnn-32",
+        "freetickets.models.small:cnn",
+        8,
+        lambda width=32: {"width": width},
+    ),
+    Architecture(
+        "fast-A-B-C",
+        "learns small images in few epochs, three groups of A, B and C channels: fast-64-128-128",
+        "freetickets.models.fast:fast",
+        9,
+        lambda first, second, third: {"widths": (first, second, third)},
+    ),
+    Architecture(
+        "mlp-A-B-...",
+        "fully connected, with hidden layers of A, B, ... units: mlp-300-100",
+        "freetickets.models.small:mlp",
+        None,
+        lambda first, *others: {"widths": (first, *others)},
+    ),
 )
-def _cnn(width: int = 32) -> Arguments:
-    return {"width": width}
-
-
-@architecture(
-    "fast-A-B-C",
-    "learns small images in few epochs, three groups of A, B and C channels: fast-64-128-128",
-    "freetickets.models.fast:fast",
-    smallest_image=9,
-)
-def _fast(first: int, second: int, third: int) -> Arguments:
-    return {"widths": (first, second, third)}
-
-
-@architecture(
-    "mlp-A-B-...",
-    "fully connected, with hidden layers of A, B, ... units: mlp-300-100",
-    "freetickets.models.mlp:mlp",
-)
-def _mlp(first: int, *others: int) -> Arguments:
-    return {"widths": (first, *others)}
-
-
-def _blocks(depth: int, outside: int) -> int:
-    """Returns the blocks a stage in a network of three stages with `outside` layers around them."""
-    blocks, rest = divmod(depth - outside, 6)
-    if rest or blocks < 1:
-        near = 6 * max(1, round((depth - outside) / 6)) + outside
-        raise ValueError(f"its depth must be 6n + {outside}, not {depth}: the nearest is {near}")
-    return blocks
+ARCHITECTURES = {entry.stem: entry for entry in _ALL}
 
 
 def model_names() -> list[tuple[str, str]]:

@@ -14,12 +14,11 @@ from torch.overrides import TorchFunctionMode
 
 from ..config import Config
 from ..data import Batches, DatasetSpec, hold_out, take
-from ..data.batches import AnySplit
-from ..data.digest import digest_split
+from ..data.batches import AnySplit, digest_split
 from ..data.loading import load_validation
 from ..errors import FreeTicketsError, UnknownNameError
 from ..methods import Method, Plan
-from ..methods.interval import suit_interval, warn_of_few_explorations
+from ..methods.timeline import suit_interval, warn_of_few_explorations
 from ..models import create_model
 from ..models.identity import network_identity
 from ..seal import seal_text

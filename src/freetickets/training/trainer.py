@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from ..data.batches import Batches
 from ..errors import DivergedError, FreeTicketsError, StoppedError
 from ..kernels.choices import difference
-from ..methods.interval import warn_of_few_explorations
 from ..methods.plan import Phase, Plan, Run
-from ..methods.timeline import Span, Timeline
+from ..methods.timeline import Span, Timeline, warn_of_few_explorations
 from ..predictions import trajectory_files
 from ..seeds import derive
 from ..sparsity.criteria import initial_topology

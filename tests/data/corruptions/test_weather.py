@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import ndimage
 
 from freetickets.data.corruptions import SEVERITIES, corrupt, weather
 from freetickets.data.corruptions.streams import Streams
-from freetickets.data.corruptions.weather import plasma
+from freetickets.data.corruptions.weather import edges, equalize, plasma
 from freetickets.seeds import derive
 
 
@@ -82,3 +85,96 @@ def test_flakes_fall_down_rather_than_sideways() -> None:
         flakes = corrupt(dark, "snow", severity).astype(float)
         down, across = (np.abs(np.diff(flakes, axis=axis)).mean() for axis in (1, 2))
         assert down < 0.6 * across
+
+
+def _edges_by_pixels(image: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Canny's edges, one pixel after the other."""
+    height, width = image.shape
+    padded = np.pad(image.astype(int), 1, "edge")
+    right, down = np.zeros((2, height, width), int)
+    for y in range(height):
+        for x in range(width):
+            window = padded[y : y + 3, x : x + 3]
+            right[y, x] = (window[:, 2] - window[:, 0]) @ [1, 2, 1]
+            down[y, x] = (window[2] - window[0]) @ [1, 2, 1]
+    steep = np.abs(right) + np.abs(down)
+
+    def at(y: int, x: int) -> int:
+        return int(steep[y, x]) if 0 <= y < height and 0 <= x < width else 0
+
+    ridge = np.zeros((height, width), bool)
+    for y in range(height):
+        for x in range(width):
+            here = at(y, x)
+            angle = np.degrees(np.arctan2(abs(down[y, x]), abs(right[y, x])))
+            if here <= low:
+                continue
+            if angle < 22.5:
+                ridge[y, x] = here > at(y, x - 1) and here >= at(y, x + 1)
+            elif angle > 67.5:
+                ridge[y, x] = here > at(y - 1, x) and here >= at(y + 1, x)
+            else:
+                side = 1 if (right[y, x] < 0) == (down[y, x] < 0) else -1
+                ridge[y, x] = here > at(y - 1, x - side) and here > at(y + 1, x + side)
+    found = ridge & (steep > high)
+    while True:  # weak edges that touch a found one are found
+        touched = ridge & ndimage.binary_dilation(found, np.ones((3, 3)))
+        if (touched == found).all():
+            return found
+        found = touched
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 999))
+def test_edges_are_cannys(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    drops = ndimage.gaussian_filter(rng.normal(0.62, 0.15, (3, 16, 14)), (0, 0.7, 0.7))
+    images = (255 * np.where(drops < 0.7, 0, drops)).clip(0, 255).astype(np.uint8)
+    smooth = (255 * drops).clip(0, 255).astype(np.uint8)  # with weak edges
+    for batch in (images, smooth):
+        found = edges(batch, 50, 150)
+        for image, result in zip(batch, found, strict=True):
+            assert np.array_equal(result, _edges_by_pixels(image, 50, 150))
+
+
+def test_equalized_levels_have_their_share_of_pixels() -> None:
+    images = np.random.default_rng(0).binomial(20, 0.2, (4, 16, 16)).astype(np.uint8)
+    for image, result in zip(images, equalize(images), strict=True):
+        lowest = (image == image.min()).sum()
+        for level in np.unique(image):
+            share = ((image <= level).sum() - lowest) / (image.size - lowest)
+            assert set(result[image == level]) == {round(255 * share)}
+    flat = np.full((1, 5, 5), 20, np.uint8)
+    assert np.array_equal(equalize(flat), flat)
+
+
+@pytest.mark.parametrize("severity", [4, 5])
+def test_mud_replaces_pixels_by_brown(photos: np.ndarray, severity: int) -> None:
+    smoothness, level = {4: (0.7, 0.69), 5: (0.5, 0.68)}[severity]
+    noise = Streams(derive(0, "spatter", severity), 0, 12).draw(
+        lambda rng: rng.normal(0.65, 0.1, (32, 32))
+    )
+    result = corrupt(photos, "spatter", severity)
+    for number in range(12):
+        liquid = ndimage.gaussian_filter(noise[number], smoothness, mode="nearest")
+        mud = ndimage.gaussian_filter((liquid > level) * 1.0, 0.6, mode="nearest")
+        mud[mud < 0.8] = 0
+        expected = mud[..., None] * [63, 42, 20] + (1 - mud[..., None]) * photos[number]
+        assert np.array_equal(result[number][mud == 0], photos[number][mud == 0])
+        assert np.abs(result[number] - expected + 0.5).max() < 0.501
+        assert 0 < (mud > 0).mean() < 0.5
+
+
+@pytest.mark.parametrize("severity", [1, 2, 3])
+def test_water_only_brightens_with_pale_turquoise_of_half_strength(severity: int) -> None:
+    black = np.zeros((60, 32, 32, 3), np.uint8)
+    result = corrupt(black, "spatter", severity).astype(float)
+    assert result.max(axis=(1, 2)).max(axis=0).tolist() == [87, 119, 119]  # half of (175, 238, 238)
+    assert np.abs(result[..., 1] * 175 / 238 - result[..., 0]).max() < 1.01
+    assert np.array_equal(result[..., 1], result[..., 2])
+    wet = (result > 0).any(axis=3).mean()
+    assert 0.001 < wet < 0.5
+
+
+def test_an_image_without_a_drop_stays_as_it_is() -> None:
+    assert not weather._water(np.zeros((2, 8, 8))).any()

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import FreeTicketsError, MissingExtraError
 from ...seeds import derive
 from .frost import frost as lay_frost
 from .frost import load_pictures
 from .names import check_corruption
-from .streams import Streams
+from .streams import Bytes, Floats, Streams
 
-if TYPE_CHECKING:
-    from .registry import Corruption
-
+Corruption = Callable[[Bytes, int, Streams], Floats]  # images (N, H, W, 3), severity -> 0 .. 255
 _BLOCK = 100  # images at once: enough to be quick, and little memory
 _GREEN = 1
 
 
 def corrupt(
-    images: npt.NDArray[np.uint8],
+    images: Bytes,
     name: str,
     severity: int,
     seed: int = 0,
     frost: str | Path | None = None,
     first: int = 0,
-) -> npt.NDArray[np.uint8]:
+) -> Bytes:
     """Return corrupted images.
 
     What becomes of an image depends on the seed, the corruption, the severity and the number of the
@@ -72,7 +69,7 @@ def corrupt(
     return result if images.shape[3] == 3 else result[..., _GREEN : _GREEN + 1]
 
 
-def _as_colour(images: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+def _as_colour(images: Floats) -> Bytes:
     shape = images.shape
     fits = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
     if images.dtype != np.uint8 or not fits or 0 in shape[1:]:
@@ -86,10 +83,13 @@ def _as_colour(images: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 
 def _function(name: str, folder: str | Path | None) -> Corruption:
+    """The function of a corruption has its name."""
     try:
-        from .registry import FUNCTIONS
+        from . import blur, pixels, weather
     except ImportError as error:
         raise MissingExtraError("corrupting images", "corruptions") from error
     if name == "frost":
         return partial(lay_frost, pictures=load_pictures(folder))
-    return FUNCTIONS[name]
+    found = (vars(room).get(name) for room in (blur, pixels, weather))
+    function: Corruption = next(each for each in found if each is not None)
+    return function

@@ -1,46 +1,51 @@
-"""Blurs that look alike everywhere in the image: Gaussian, defocus, glass, zoom."""
+"""Corruptions that move pixels: blurs, motion as ImageMagick defines it, and elastic pulls."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from math import ceil
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
-from .streams import Streams
+from .streams import Bytes, Floats, Streams
 
 _SIGMAS = (0.4, 0.6, 0.7, 0.8, 1.0)
 _DISKS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))  # radius, smoothing
 _GLASS = ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))  # sigma, rounds
 _ZOOM_ENDS = (1.06, 1.11, 1.16, 1.21, 1.26)
+_STROKES = ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5))  # radius, sigma
+# Of the image's size: strength and smoothness of the pull, reach of the shear.
+_ELASTIC = (
+    (0, 0, 0.08),
+    (0.05, 0.2, 0.07),
+    (0.08, 0.06, 0.06),
+    (0.1, 0.04, 0.05),
+    (0.1, 0.03, 0.03),
+)
 
 
-def smooth(images: npt.NDArray[Any], sigma: float) -> npt.NDArray[Any]:
+def smooth(images: Floats, sigma: float) -> Floats:
     """Blur over axes 1 and 2 by a Gaussian that is cut off after 4 sigma."""
     sigmas = (0, sigma, sigma) + (0,) * (images.ndim - 3)
-    blurred: npt.NDArray[Any] = ndimage.gaussian_filter(images, sigmas, mode="nearest", truncate=4)
+    blurred: Floats = ndimage.gaussian_filter(images, sigmas, mode="nearest", truncate=4)
     return blurred
 
 
-def gaussian_blur(
-    images: npt.NDArray[np.uint8], severity: int, streams: Streams
-) -> npt.NDArray[Any]:
+def gaussian_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
     """Blur by a Gaussian."""
     return 255 * np.clip(smooth(images / 255, _SIGMAS[severity - 1]), 0, 1)
 
 
-def defocus_blur(
-    images: npt.NDArray[np.uint8], severity: int, streams: Streams
-) -> npt.NDArray[Any]:
+def defocus_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
     """Blur by a small disk, as a lens does that is out of focus."""
     kernel = disk(*_DISKS[severity - 1])[None, :, :, None]
     return 255 * np.clip(ndimage.correlate(images / 255, kernel, mode="mirror"), 0, 1)
 
 
-def disk(radius: float, smoothing: float) -> npt.NDArray[Any]:
+def disk(radius: float, smoothing: float) -> Floats:
     """Return the kernel of a disk whose edge was smoothed by a Gaussian of three taps.
 
     At CIFAR's radii it holds 1, 1, 1, 5 and 9 pixels, so that severities 1 to 3 are little
@@ -59,11 +64,11 @@ def disk(radius: float, smoothing: float) -> npt.NDArray[Any]:
         inside = ndimage.correlate1d(inside, taps / taps.sum(), axis)
     while inside[0].max() < 1e-9 * inside.max():  # zeros cost time
         inside = inside[1:-1, 1:-1]
-    kernel: npt.NDArray[Any] = inside / inside.sum()
+    kernel: Floats = inside / inside.sum()
     return kernel
 
 
-def glass_blur(images: npt.NDArray[np.uint8], severity: int, streams: Streams) -> npt.NDArray[Any]:
+def glass_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
     """Blur, let pixels jump to their neighbours, blur again."""
     sigma, rounds = _GLASS[severity - 1]
     pixels = (255 * smooth(images / 255, sigma)).astype(np.uint8)
@@ -81,7 +86,7 @@ def glass_blur(images: npt.NDArray[np.uint8], severity: int, streams: Streams) -
     return 255 * np.clip(smooth(pixels / 255, sigma), 0, 1)
 
 
-def zoom_blur(images: npt.NDArray[np.uint8], severity: int, streams: Streams) -> npt.NDArray[Any]:
+def zoom_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
     """Average the image with larger and larger copies of itself."""
     # Steps of 0.01 do not sum up exactly: the end is a level of severities 1 and 2 only.
     factors = np.arange(1, _ZOOM_ENDS[severity - 1], 0.01)
@@ -94,16 +99,16 @@ def zoom_blur(images: npt.NDArray[np.uint8], severity: int, streams: Streams) ->
     return (255 * np.clip(total / (len(factors) + 1), 0, 1)).transpose(0, 2, 3, 1)
 
 
-def enlarge(planes: npt.NDArray[Any], factor: float) -> npt.NDArray[Any]:
+def enlarge(planes: Floats, factor: float) -> Floats:
     """Zoom into the centre of planes (..., H, W), which keep their size."""
     rows = _zoom_matrix(planes.shape[-2], factor).astype(planes.dtype)
     columns = _zoom_matrix(planes.shape[-1], factor).astype(planes.dtype)
-    result: npt.NDArray[Any] = rows @ planes @ columns.T
+    result: Floats = rows @ planes @ columns.T
     return result
 
 
 @lru_cache(maxsize=128)
-def _zoom_matrix(size: int, factor: float) -> npt.NDArray[Any]:
+def _zoom_matrix(size: int, factor: float) -> Floats:
     """Linear interpolation along one axis: SciPy's zoom of the unit vectors, cropped."""
     crop = ceil(size / factor)
     start = (size - crop) // 2
@@ -112,3 +117,111 @@ def _zoom_matrix(size: int, factor: float) -> npt.NDArray[Any]:
     matrix = np.zeros((size, size))
     matrix[:, start : start + crop] = weights[trim : trim + size]
     return matrix
+
+
+def motion_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
+    """Blur along a line whose angle is drawn for each image, from -45 to 45 degrees."""
+    angles = streams.draw(lambda rng: rng.uniform(-45, 45))
+    return stroke(images, *_STROKES[severity - 1], angles)
+
+
+def stroke(images: Bytes, radius: int, sigma: float, angles: Floats) -> Bytes:
+    """Blur (N, H, W, ...) along one line a picture: half a Gaussian, which starts at the pixel.
+
+    To the bit what ImageMagick makes of it: sums are rounded to 16 bits and then cut off to 8.
+    Outside the image its border goes on.
+
+    Args:
+        images: The pictures.
+        radius: The line has 2 * radius + 1 pixels.
+        sigma: Of the Gaussian.
+        angles: (N,) in degrees; the line goes to the right, and down for positive angles.
+
+    Example:
+        >>> dot = np.zeros((1, 1, 5), np.uint8)
+        >>> dot[0, 0, 3] = 255
+        >>> stroke(dot, 1, 1.0, np.array([0.0])).tolist()
+        [[[0, 19, 88, 146, 0]]]
+    """
+    steps = np.arange(2 * radius + 1)
+    weights = np.exp(-(steps**2) / (2 * sigma**2))
+    weights /= weights.sum()
+    radians = np.deg2rad(angles)[:, None]
+    down = np.ceil(steps * np.sin(radians) - 0.5).astype(np.intp)
+    right = np.ceil(steps * np.cos(radians) - 0.5).astype(np.intp)
+    count, height, width = images.shape[:3]
+    flat = images.reshape(count * height * width, -1)
+    first = np.arange(count)[:, None, None] * (height * width)
+    total = np.zeros((count, height, width, flat.shape[1]), np.float32)
+    for step, weight in enumerate(weights):
+        rows = np.clip(np.arange(height) + down[:, step, None], 0, height - 1)
+        columns = np.clip(np.arange(width) + right[:, step, None], 0, width - 1)
+        total += np.float32(weight) * flat[first + rows[:, :, None] * width + columns[:, None, :]]
+    fine = np.floor(257 * total.astype(np.float64) + 0.5)
+    return (fine // 257).astype(np.uint8).reshape(images.shape)
+
+
+def elastic_transform(images: Bytes, severity: int, streams: Streams) -> Floats:
+    """Move three points at random, the whole image with them, then each pixel a little."""
+    height, width = images.shape[1:3]
+    strength, smoothness, reach = (min(height, width) * share for share in _ELASTIC[severity - 1])
+    pixels = images / np.float32(255)
+    matrices = _shears(height, width, streams.draw(lambda rng: rng.uniform(-reach, reach, (3, 2))))
+    y, x = np.mgrid[:height, :width].astype(float)
+    places = np.stack([x, y, np.ones_like(x)], axis=-1) @ matrices[:, None]
+    pixels = sample(pixels, places[..., 1], places[..., 0], "mirror")
+    if strength:
+        pulls = streams.draw(lambda rng: rng.uniform(-1, 1, (2, height, width)))
+        sigmas = (0, 0, smoothness, smoothness)
+        pulls = strength * ndimage.gaussian_filter(pulls, sigmas, mode="reflect", truncate=3)
+        pixels = sample(pixels, y + pulls[:, 1], x + pulls[:, 0], "reflect")
+    return 255 * np.clip(pixels, 0, 1)
+
+
+def _shears(height: int, width: int, moves: Floats) -> Floats:
+    """Return (N, 3, 2) affine maps from the new image's (x, y, 1) to the old one's (x, y)."""
+    centre, size = np.array([width // 2, height // 2]), min(height, width) // 3
+    corners = centre + max(size, 1) * np.array([[1, 1], [1, -1], [-1, -1]])
+    ones = np.ones((len(moves), 3, 1))
+    moved = np.concatenate([corners + moves, ones], axis=2)
+    maps: Floats = np.linalg.solve(moved, np.broadcast_to(corners, moves.shape) * 1.0)
+    return maps
+
+
+def sample(
+    images: Floats,
+    y: Floats,
+    x: Floats,
+    border: Literal["mirror", "reflect"],
+) -> Floats:
+    """Read images (N, H, W, C) between their pixels, at (N, H', W') places, by bilinear weights.
+
+    Args:
+        images: What to read.
+        y: Rows, counted in pixels; anything is allowed.
+        x: Columns.
+        border: What is outside, in SciPy's words: the image turned over, with its first pixel once
+            ("mirror") or twice ("reflect").
+    """
+    count, height, width, channels = images.shape
+    flat = images.reshape(-1, channels)
+    first = np.arange(count)[:, None, None] * (height * width)
+    top, left = np.floor(y), np.floor(x)
+    result = np.zeros((*y.shape, channels), images.dtype)
+    for row, row_weight in ((top, 1 - (y - top)), (top + 1, y - top)):
+        start = first + _fold(row, height, border) * width
+        for column, column_weight in ((left, 1 - (x - left)), (left + 1, x - left)):
+            weight = (row_weight * column_weight).astype(images.dtype)
+            result += weight[..., None] * flat[start + _fold(column, width, border)]
+    return result
+
+
+def _fold(index: Floats, size: int, border: str) -> npt.NDArray[np.intp]:
+    """Fold any index into 0 .. size - 1."""
+    whole = index.astype(np.intp)
+    if border == "mirror":
+        period = max(2 * size - 2, 1)
+        whole = whole % period
+        return np.minimum(whole, period - whole) if size > 1 else whole * 0
+    whole = whole % (2 * size)
+    return np.minimum(whole, 2 * size - 1 - whole)

@@ -6,14 +6,12 @@ as often. `corruptions.json` says how they were made, so that nothing different 
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from hashlib import sha256
+from io import BytesIO
 from multiprocessing import get_context
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
@@ -24,36 +22,13 @@ import numpy.typing as npt
 
 from ...errors import FreeTicketsError
 from ...reading import damaged, read_json
-from ...seal import seal_values
-from ..download import write_whole
 from .apply import corrupt
 from .frost import frost_source
+from .streams import Bytes, Floats
 
 _BLOCK = 500  # images between two signs of life
+_CHUNK = 1 << 20  # bytes that are written at a time
 _REVISION = 2  # goes up with every change of the corruptions that changes bytes
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the bytes of a corrupted set depend on.
-
-    Attributes:
-        dataset: Name of the clean set.
-        samples: How many of its test images.
-        images: SHA-256 of them.
-        seed: Of all that is random.
-        severities: Which, in the order of the files.
-        frost: "files" or "synthetic".
-        revision: Of the corruptions.
-    """
-
-    dataset: str
-    samples: int
-    images: str
-    seed: int
-    severities: tuple[int, ...]
-    frost: str
-    revision: int = _REVISION
 
 
 class CorruptedSet:
@@ -76,7 +51,7 @@ class CorruptedSet:
         self,
         folder: Path,
         dataset: str,
-        images: npt.NDArray[np.uint8],
+        images: Bytes,
         labels: npt.NDArray[np.int64],
         severities: Sequence[int],
         seed: int,
@@ -85,10 +60,16 @@ class CorruptedSet:
         self.folder = folder
         self._images, self._seed, self._frost = images, seed, frost
         self._severities = tuple(severities)
-        digest = sha256(f"{images.shape}".encode() + images.tobytes()).hexdigest()
-        self.settings = Settings(
-            dataset, len(images), digest, seed, self._severities, frost_source(frost)
-        )
+        # What the bytes of the set depend on.
+        self.settings = {
+            "dataset": dataset,
+            "samples": len(images),
+            "images": sha256(f"{images.shape}".encode() + images.tobytes()).hexdigest(),
+            "seed": seed,
+            "severities": list(severities),  # in the order of the files
+            "frost": frost_source(frost),
+            "revision": _REVISION,
+        }
         self._open()
         kind = np.uint8 if labels.max() < 256 else np.int64
         self._save("labels", np.tile(labels.astype(kind), len(self._severities)))
@@ -96,11 +77,10 @@ class CorruptedSet:
     def _open(self) -> None:
         """Claim the folder, or check that it was made with these settings."""
         note = self.folder / "corruptions.json"
-        wanted = json.loads(json.dumps(asdict(self.settings)))
         if note.exists():
             with damaged(note, "choose another --output"):
                 found = read_json(note)
-            for name, value in wanted.items():
+            for name, value in self.settings.items():
                 if found.get(name) != value:
                     what = f"{name} {found.get(name)}, not {value}" if name != "images" else name
                     raise FreeTicketsError(
@@ -110,9 +90,9 @@ class CorruptedSet:
             return
         if self.folder.exists() and any(self.folder.glob("*.npy")):
             raise FreeTicketsError(f"{self.folder} holds other files: choose another --output")
-        with _replace(note) as file:
-            text = json.dumps(seal_values(wanted), indent=2)
-            file.write(text.encode() + b"\n")
+        from ...storage import write_json  # not above: workers need no torch
+
+        write_json(note, self.settings)
 
     def has(self, name: str) -> bool:
         """Whether a corruption is finished."""
@@ -167,12 +147,16 @@ class CorruptedSet:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _save(self, name: str, array: npt.NDArray[Any]) -> None:
-        with _replace(self.folder / f"{name}.npy") as file:
-            np.save(file, array)
+    def _save(self, name: str, array: Floats) -> None:
+        from ...storage import write_atomic
+
+        content = BytesIO()
+        np.save(content, array)
+        content.seek(0)
+        write_atomic(self.folder / f"{name}.npy", iter(lambda: content.read(_CHUNK), b""))
 
 
-_shared: tuple[npt.NDArray[np.uint8], int, Path | None]
+_shared: tuple[Bytes, int, Path | None]
 
 
 def _start(*shared: Any) -> None:
@@ -182,27 +166,12 @@ def _start(*shared: Any) -> None:
     signal(SIGINT, SIG_IGN)
 
 
-def _work(task: tuple[str, int, int]) -> npt.NDArray[np.uint8]:
+def _work(task: tuple[str, int, int]) -> Bytes:
     return _corrupt_block(*_shared, task)
 
 
 def _corrupt_block(
-    images: npt.NDArray[np.uint8], seed: int, frost: Path | None, task: tuple[str, int, int]
-) -> npt.NDArray[np.uint8]:
+    images: Bytes, seed: int, frost: Path | None, task: tuple[str, int, int]
+) -> Bytes:
     name, severity, start = task
     return corrupt(images[start : start + _BLOCK], name, severity, seed, frost, first=start)
-
-
-@contextmanager
-def _replace(path: Path) -> Iterator[Any]:
-    """Write a file wholly or not at all, and answer a disk's refusal in one line."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for left in path.parent.glob(f".{path.name}.*.part"):
-            left.unlink(missing_ok=True)  # by a process that was killed while it wrote
-        with write_whole(path) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise FreeTicketsError(f"can't write {path}: {error.strerror or error}") from error

@@ -1,34 +1,44 @@
-"""Frost: a part of a picture of ice is laid over the image. Pictures of one's own, or made here."""
+"""Frost: a part of a picture of ice is laid over the image. Pictures of one's own, or made here.
+
+Frost is `a * image + b * picture`, so what counts most is each picture's mean and deviation: those
+of the pictures that are made here are the originals'. Clouds and needles give the look.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import FreeTicketsError
-from ..root import data_root
-from .streams import Streams
+from ..spec import data_root
+from .streams import Bytes, Floats, Streams
 
 _SHARES = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # of image, of ice
 # A sixth is published, but the original draws only among the first five.
 FILES = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")
+_SEED = 2022
+_SIZE = 128
+_NEEDLES = 500
+_SLOPE = 0.9  # the clouds' amplitude falls with the frequency to this power
+# Mean and deviation of red, green and blue of the five published pictures.
+_COLOURS = (
+    ((78, 149, 165), (24, 15, 14)),
+    ((199, 203, 213), (19, 19, 19)),
+    ((199, 203, 213), (19, 19, 19)),
+    ((141, 156, 169), (28, 28, 28)),
+    ((107, 118, 130), (37, 36, 35)),
+)
 
 
-def frost(
-    images: npt.NDArray[np.uint8],
-    severity: int,
-    streams: Streams,
-    pictures: tuple[npt.NDArray[np.uint8], ...],
-) -> npt.NDArray[Any]:
+def frost(images: Bytes, severity: int, streams: Streams, pictures: tuple[Bytes, ...]) -> Floats:
     """Add a random part of a random picture to the darkened image."""
     height, width = images.shape[1:3]
     grown = [_at_least(picture, height + 1, width + 1) for picture in pictures]
 
-    def crop(rng: np.random.Generator) -> npt.NDArray[np.uint8]:
+    def crop(rng: np.random.Generator) -> Bytes:
         picture = grown[rng.integers(len(grown))]
         top = rng.integers(picture.shape[0] - height)
         left = rng.integers(picture.shape[1] - width)
@@ -38,7 +48,7 @@ def frost(
     return np.clip(image_share * images + ice_share * streams.draw(crop), 0, 255)
 
 
-def _at_least(picture: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
+def _at_least(picture: Bytes, height: int, width: int) -> Bytes:
     """Go on with a picture that is too small for the images by turning it over at its border."""
     missing = max(0, height - picture.shape[0]), max(0, width - picture.shape[1])
     return np.pad(picture, ((0, missing[0]), (0, missing[1]), (0, 0)), "symmetric")
@@ -73,17 +83,15 @@ def find_frost(frost: str | Path | None, data_dir: str | Path | None = None) -> 
     return folder if all((folder / name).is_file() for name in FILES) else None
 
 
-def load_pictures(frost: str | Path | None) -> tuple[npt.NDArray[np.uint8], ...]:
+def load_pictures(frost: str | Path | None) -> tuple[Bytes, ...]:
     """Return the pictures of a folder, a fifth of their size, or those that are made here."""
     if frost is None:
-        from .ice import synthetic_pictures  # SciPy is needed for this only
-
         return synthetic_pictures()
     return _read(Path(find_frost(frost) or frost))
 
 
 @lru_cache(maxsize=2)
-def _read(folder: Path) -> tuple[npt.NDArray[np.uint8], ...]:
+def _read(folder: Path) -> tuple[Bytes, ...]:
     from PIL import Image
 
     pictures = []
@@ -98,3 +106,45 @@ def _read(folder: Path) -> tuple[npt.NDArray[np.uint8], ...]:
         # What linear interpolation to a fifth comes to: no mean is taken, each fifth pixel is.
         pictures.append(np.ascontiguousarray(picture[2::5, 2::5]))
     return tuple(pictures)
+
+
+@lru_cache(maxsize=1)
+def synthetic_pictures() -> tuple[Bytes, ...]:
+    """Return five pictures, always the same."""
+    return tuple(_picture(number, *colours) for number, colours in enumerate(_COLOURS))
+
+
+def _picture(number: int, mean: tuple[int, int, int], deviation: tuple[int, int, int]) -> Bytes:
+    rng = np.random.default_rng([_SEED, number])
+    ice = 0.75 * _standard(_clouds(rng)) + 0.66 * _standard(_needles(rng))
+    picture = np.array(mean) + np.array(deviation) * _standard(ice)[..., None]
+    return picture.clip(0, 255).astype(np.uint8)
+
+
+def _clouds(rng: np.random.Generator) -> Floats:
+    frequency = np.hypot(np.fft.fftfreq(_SIZE)[:, None], np.fft.rfftfreq(_SIZE))
+    frequency[0, 0] = np.inf  # the mean is set later
+    spectrum = np.fft.rfft2(rng.standard_normal((_SIZE, _SIZE))) / frequency**_SLOPE
+    return np.fft.irfft2(spectrum, (_SIZE, _SIZE))
+
+
+def _needles(rng: np.random.Generator) -> Floats:
+    """Draw lines in the three directions of a crystal, which fade towards their ends."""
+    from scipy import ndimage  # needed for this only
+
+    canvas = np.zeros((_SIZE, _SIZE))
+    base = rng.uniform(0, np.pi)
+    angles = base + np.pi / 3 * rng.integers(-1, 2, _NEEDLES) + rng.normal(0, 0.1, _NEEDLES)
+    lengths, places = rng.uniform(4, 24, _NEEDLES), rng.uniform(0, _SIZE, (_NEEDLES, 2))
+    along = np.linspace(-1, 1, 64)
+    reach = np.outer(lengths, along)
+    rows = places[:, :1] + reach * np.sin(angles)[:, None]
+    columns = places[:, 1:] + reach * np.cos(angles)[:, None]
+    light = np.outer(lengths * rng.uniform(0.3, 1, _NEEDLES), 1 - np.abs(along))
+    np.add.at(canvas, (rows.astype(int) % _SIZE, columns.astype(int) % _SIZE), light)
+    blurred: Floats = ndimage.gaussian_filter(canvas, 0.3, mode="wrap")
+    return blurred
+
+
+def _standard(values: Floats) -> Floats:
+    return (values - values.mean()) / values.std()

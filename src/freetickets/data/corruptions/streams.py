@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[Any]
+
 
 @dataclass(frozen=True)
 class Streams:
@@ -31,7 +34,7 @@ class Streams:
         images = range(self.first, self.first + self.count)
         return [np.random.default_rng([self.key, image]) for image in images]
 
-    def draw(self, draw: Callable[[np.random.Generator], npt.ArrayLike]) -> npt.NDArray[Any]:
+    def draw(self, draw: Callable[[np.random.Generator], npt.ArrayLike]) -> Floats:
         """Draw one array for each image and stack them; the next call draws further numbers.
 
         Example:
@@ -42,8 +45,8 @@ class Streams:
         return np.stack([np.asarray(draw(generator)) for generator in self._generators])
 
     def draw_for(
-        self, images: npt.NDArray[Any], draw: Callable[[np.random.Generator, Any], npt.ArrayLike]
-    ) -> npt.NDArray[Any]:
+        self, images: Floats, draw: Callable[[np.random.Generator, Any], npt.ArrayLike]
+    ) -> Floats:
         """Draw as `draw` does, from a distribution that depends on the image."""
         pairs = zip(self._generators, images, strict=True)
         return np.stack([np.asarray(draw(generator, image)) for generator, image in pairs])

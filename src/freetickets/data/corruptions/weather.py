@@ -1,15 +1,13 @@
-"""Snow and fog."""
+"""Snow, fog, and spatter: drops of water on the lens, then mud."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
+from scipy import ndimage
 
-from .blur import enlarge
-from .motion import stroke
-from .streams import Streams
+from .blur import enlarge, smooth, stroke
+from .streams import Bytes, Floats, Streams
 
 # Mean and deviation of the noise, zoom, threshold, radius and sigma of the motion, share kept.
 _SNOW = (
@@ -21,9 +19,25 @@ _SNOW = (
 )
 _FOG = ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75))  # strength, decay
 _GREY = (0.299, 0.587, 0.114)
+# Mean and deviation of the noise, its smoothness, the level above which there is liquid; then the
+# strength of water or the smoothness of mud.
+_LIQUID = (
+    (0.62, 0.1, 0.7, 0.7, 0.5),
+    (0.65, 0.1, 0.8, 0.7, 0.5),
+    (0.65, 0.3, 1.0, 0.69, 0.5),
+    (0.65, 0.1, 0.7, 0.69, 0.6),
+    (0.65, 0.1, 0.5, 0.68, 0.6),
+)
+_FIRST_MUD = 4
+_PALE_TURQUOISE = np.array([175, 238, 238]) / 255
+_BROWN = np.array([63, 42, 20]) / 255
+_CANNY = 50, 150
+_FARTHEST = 20
+# Lights the drops from one side.
+_RELIEF = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
 
 
-def snow(images: npt.NDArray[np.uint8], severity: int, streams: Streams) -> npt.NDArray[Any]:
+def snow(images: Bytes, severity: int, streams: Streams) -> Floats:
     """Bleach the image, then let flakes fall over it and, turned around, once more."""
     mean, deviation, zoom, threshold, radius, sigma, kept = _SNOW[severity - 1]
     size = images.shape[1:3]
@@ -38,7 +52,7 @@ def snow(images: npt.NDArray[np.uint8], severity: int, streams: Streams) -> npt.
     return 255 * np.clip(kept * pixels + (1 - kept) * bleached + layer[..., None], 0, 1)
 
 
-def fog(images: npt.NDArray[np.uint8], severity: int, streams: Streams) -> npt.NDArray[Any]:
+def fog(images: Bytes, severity: int, streams: Streams) -> Floats:
     """Add clouds, then darken the image so that its brightest value could stay what it was."""
     strength, decay = _FOG[severity - 1]
     height, width = images.shape[1:3]
@@ -50,7 +64,7 @@ def fog(images: npt.NDArray[np.uint8], severity: int, streams: Streams) -> npt.N
     return 255 * np.clip(foggy * brightest / (brightest + strength), 0, 1)
 
 
-def plasma(noise: npt.NDArray[Any], size: int, decay: float) -> npt.NDArray[Any]:
+def plasma(noise: Floats, size: int, decay: float) -> Floats:
     """Return clouds (N, size, size) from 0 to 1, by diamonds and squares on a torus.
 
     Args:
@@ -62,7 +76,7 @@ def plasma(noise: npt.NDArray[Any], size: int, decay: float) -> npt.NDArray[Any]
     clouds = np.zeros((len(noise), size, size))
     used, step, amplitude = 0, size, 100.0
 
-    def rough(sums: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def rough(sums: Floats) -> Floats:
         """A mean of four points, shaken."""
         nonlocal used
         count = sums[0].size
@@ -84,3 +98,104 @@ def plasma(noise: npt.NDArray[Any], size: int, decay: float) -> npt.NDArray[Any]
         step, amplitude = half, amplitude / decay
     clouds -= clouds.min(axis=(1, 2), keepdims=True)
     return clouds / clouds.max(axis=(1, 2), keepdims=True)
+
+
+def spatter(images: Bytes, severity: int, streams: Streams) -> Floats:
+    """Cover parts of the image: water brightens (severities 1 to 3), mud hides (4 and 5)."""
+    mean, deviation, smoothness, level, last = _LIQUID[severity - 1]
+    size = images.shape[1:3]
+    liquid = smooth(streams.draw(lambda rng: rng.normal(mean, deviation, size)), smoothness)
+    pixels = images / 255
+    if severity < _FIRST_MUD:
+        drops = last * _water(np.where(liquid < level, 0, liquid))
+        return 255 * np.clip(pixels + drops[..., None] * _PALE_TURQUOISE, 0, 1)
+    mud = smooth((liquid > level).astype(float), last)
+    mud = np.where(mud < 0.8, 0, mud)[..., None]
+    return 255 * np.clip(pixels * (1 - mud) + mud * _BROWN, 0, 1)
+
+
+def _water(liquid: Floats) -> Floats:
+    """Return how bright drops are, (N, H, W) from 0 to 1: their relief, lit from one side."""
+    depth = (255 * liquid).clip(0, 255).astype(np.uint8)
+    distance = np.minimum(_distances(edges(depth, *_CANNY)), _FARTHEST)
+    height = equalize(_mean3(distance).astype(np.uint8))
+    relief = ndimage.correlate(height.astype(float), _RELIEF[None], mode="mirror").clip(0, 255)
+    drops = depth * np.rint(_mean3(relief))
+    highest = drops.max(axis=(1, 2), keepdims=True)
+    # The original divides by zero where there is no drop; here nothing happens to such an image.
+    return drops / np.where(highest > 0, highest, 1)
+
+
+def _mean3(images: Floats) -> Floats:
+    kernel = np.full((1, 3, 3), 1 / 9)
+    mean: Floats = ndimage.correlate(images.astype(float), kernel, mode="mirror")
+    return mean + 1e-9  # a sum of ninths that should be whole must not be cut to the number below
+
+
+def _distances(at: npt.NDArray[np.bool_]) -> Floats:
+    """Return each pixel's distance to the nearest marked one of its image; infinite if none is."""
+    result = np.full(at.shape, np.inf)
+    for image in np.flatnonzero(at.any(axis=(1, 2))):
+        result[image] = ndimage.distance_transform_edt(~at[image])
+    return result
+
+
+def edges(images: Bytes, low: float, high: float) -> npt.NDArray[np.bool_]:
+    """Find edges as Canny does: ridges of the gradient above `low` that reach above `high`."""
+    pixels = images.astype(float)
+    right, down = (_sobel(pixels, axis) for axis in (2, 1))
+    steepness = np.abs(right) + np.abs(down)
+    around = np.pad(steepness, ((0, 0), (1, 1), (1, 1)))
+    height, width = images.shape[1:]
+
+    def neighbour(dy: int, dx: int) -> Floats:
+        return around[:, 1 + dy : 1 + dy + height, 1 + dx : 1 + dx + width]
+
+    # Four directions of the gradient, apart at 22.5 and 67.5 degrees. Of two equal neighbours on a
+    # ridge the first counts; on a diagonal neither does.
+    flat = np.abs(down) < np.tan(np.pi / 8) * np.abs(right)
+    steep = np.abs(down) > np.tan(3 * np.pi / 8) * np.abs(right)
+    falling = (right < 0) == (down < 0)
+    ridge = np.select(
+        [flat, steep, falling],
+        [
+            (steepness > neighbour(0, -1)) & (steepness >= neighbour(0, 1)),
+            (steepness > neighbour(-1, 0)) & (steepness >= neighbour(1, 0)),
+            (steepness > neighbour(-1, -1)) & (steepness > neighbour(1, 1)),
+        ],
+        (steepness > neighbour(-1, 1)) & (steepness > neighbour(1, -1)),
+    )
+    weak = ridge & (steepness > low)
+    touching = np.zeros((3, 3, 3))
+    touching[1] = 1  # in the image, not from one image to the next
+    pieces, _ = ndimage.label(weak, touching)
+    kept = np.unique(pieces[weak & (steepness > high)])
+    found: npt.NDArray[np.bool_] = np.isin(pieces, kept) & weak
+    return found
+
+
+def _sobel(pixels: Floats, axis: int) -> Floats:
+    across = 3 - axis
+    change = ndimage.correlate1d(pixels, [-1, 0, 1], axis, mode="nearest")
+    slope: Floats = ndimage.correlate1d(change, [1, 2, 1], across, mode="nearest")
+    return slope
+
+
+def equalize(images: Bytes) -> Bytes:
+    """Spread the levels of each image over 0 to 255, so that each has its share of the pixels.
+
+    Example:
+        >>> equalize(np.array([[[3, 3, 4, 9]]], np.uint8)).tolist()
+        [[[0, 0, 128, 255]]]
+    """
+    count = len(images)
+    flat = images.reshape(count, -1).astype(np.intp)
+    levels = flat + 256 * np.arange(count)[:, None]
+    histogram = np.bincount(levels.ravel(), minlength=256 * count).reshape(count, 256)
+    below = histogram.cumsum(axis=1)
+    lowest = np.take_along_axis(below, flat.min(axis=1, keepdims=True), axis=1)
+    rest = flat.shape[1] - lowest
+    table = np.rint((below - lowest).clip(0) * (255 / np.maximum(rest, 1)))
+    # An image of one level stays as it is.
+    table = np.where(rest > 0, table, np.arange(256)).astype(np.uint8)
+    return np.take_along_axis(table, flat, axis=1).reshape(images.shape)

@@ -10,12 +10,7 @@ from torch import Tensor, nn
 from ...errors import FreeTicketsError, is_out_of_memory
 from ...kernels.layers import replace
 from ...models.prepare import preparable_modules
-from ..members import (
-    MemberNetwork,
-    WeightLayer,
-    redrawn,
-    weight_layers,
-)
+from ..members import MemberNetwork, WeightLayer, redrawn, weight_layers
 
 
 class MIMONetwork(MemberNetwork):
