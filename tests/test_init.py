@@ -13,6 +13,8 @@ import pytest
     [
         "assert set(ft.__all__) <= set(dir(ft)) and '__version__' in dir(ft)",
         "assert 'allocate' in dir(ft.sparsity) and 'get_spec' in dir(ft.data)",
+        "assert all(getattr(ft, name) is not None for name in ft.__all__)",
+        "assert not hasattr(ft, 'Nothing')",
         "assert 'torch' not in __import__('sys').modules and dir(ft)",
         "ft.evaluation.Predictions.load",
     ],

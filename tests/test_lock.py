@@ -10,9 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,15 +36,13 @@ for _ in range(25):
         path.write_text(str(int(path.read_text()) + 1))
 """
 
-Start = Callable[..., tuple[subprocess.Popen[str], int]]
-
 
 @pytest.fixture
-def holding() -> Iterator[Start]:
+def holding():
     """Starts a process that holds a folder, and returns it once it does."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(folder: Path, *more: str) -> tuple[subprocess.Popen[str], int]:
+    def start(folder, *more):
         command = [sys.executable, "-c", HOLD, str(folder), *more]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         started.append(process)
@@ -60,11 +55,21 @@ def holding() -> Iterator[Start]:
         process.communicate()
 
 
-def write_holder(folder: Path, **values: Any) -> None:
+@pytest.fixture
+def no_locks(monkeypatch):
+    """A file system that has no locks to give."""
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(lock.fcntl, "lockf", refuse)
+
+
+def write_holder(folder, **values):
     (folder / NAME).write_text(json.dumps(values))
 
 
-def test_a_second_process_is_refused_and_told_who_is_there(tmp_path: Path, holding: Start) -> None:
+def test_a_second_process_is_refused_and_told_who_is_there(tmp_path, holding):
     process, _ = holding(tmp_path)
     words = f"{tmp_path} is in use by process {process.pid} on {socket.gethostname()}"
     with pytest.raises(FolderInUseError, match=words), hold(tmp_path):
@@ -72,9 +77,7 @@ def test_a_second_process_is_refused_and_told_who_is_there(tmp_path: Path, holdi
 
 
 @pytest.mark.parametrize("more", [(), ("fork",)], ids=["alone", "its-child-lives"])
-def test_the_folder_of_a_killed_process_is_free_at_once(
-    tmp_path: Path, holding: Start, more: tuple[str, ...]
-) -> None:
+def test_the_folder_of_a_killed_process_is_free_at_once(tmp_path, holding, more):
     process, child = holding(tmp_path, *more)
     process.kill()
     process.wait()
@@ -87,13 +90,8 @@ def test_the_folder_of_a_killed_process_is_free_at_once(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_dead_process_that_its_parent_has_not_noticed_is_dead(
-    tmp_path: Path, holding: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_locks(*_: Any) -> None:
-        raise OSError(errno.ENOLCK, "no locks")
-
-    monkeypatch.setattr(lock.fcntl, "lockf", no_locks)  # so that its number is looked at
+@pytest.mark.usefixtures("no_locks")  # so that its number is looked at
+def test_a_dead_process_that_its_parent_has_not_noticed_is_dead(tmp_path, holding):
     process, _ = holding(tmp_path)
     assert process_start(process.pid)
     process.kill()  # and not waited for: a zombie
@@ -102,20 +100,15 @@ def test_a_dead_process_that_its_parent_has_not_noticed_is_dead(
         assert f"process {process.pid} on" in told[0]
 
 
-def test_a_number_that_is_now_another_programs_is_no_holder(tmp_path: Path) -> None:
+def test_a_number_that_is_now_another_programs_is_no_holder(tmp_path):
     write_holder(tmp_path, process=os.getppid(), host=socket.gethostname(), start="boot 1")
     told: list[str] = []
     with hold(tmp_path, told.append):
         assert len(told) == 1
 
 
-def test_without_locks_of_the_file_system_a_live_process_still_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any) -> None:
-        raise OSError(errno.ENOLCK, "no locks")
-
-    monkeypatch.setattr(lock.fcntl, "lockf", refuse)
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_of_the_file_system_a_live_process_still_counts(tmp_path):
     parent = os.getppid()
     start = process_start(parent)
     write_holder(tmp_path, process=parent, host=socket.gethostname(), start=start)
@@ -123,7 +116,7 @@ def test_without_locks_of_the_file_system_a_live_process_still_counts(
         pass
 
 
-def test_on_another_machine_signs_of_life_decide(tmp_path: Path) -> None:
+def test_on_another_machine_signs_of_life_decide(tmp_path):
     write_holder(tmp_path, process=7, host="elsewhere", start="")
     with pytest.raises(FolderInUseError, match=r"7 on elsewhere.*try again"), hold(tmp_path):
         pass
@@ -134,7 +127,7 @@ def test_on_another_machine_signs_of_life_decide(tmp_path: Path) -> None:
         assert "process 7 on elsewhere died" in told[0]
 
 
-def test_the_holder_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_holder_gives_signs_of_life(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "_BEAT", 0.01)
     with hold(tmp_path):
         os.utime(tmp_path / NAME, (1, 1))
@@ -145,38 +138,13 @@ def test_the_holder_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.Monk
     raise AssertionError("no sign of life")
 
 
-def test_a_damaged_record_does_not_lock_a_folder(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(b'{"process": 1')
-    with hold(tmp_path):
-        assert json.loads((tmp_path / NAME).read_text())["process"] == os.getpid()
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"process": "7", "host": "elsewhere", "start": ""},
-        {"process": 7.5, "host": "elsewhere", "start": ""},
-        {"process": -1, "host": "elsewhere", "start": ""},
-        {"process": 10**20, "host": "elsewhere", "start": ""},
-        {"process": 7, "host": ["elsewhere"], "start": ""},
-        {"process": 7, "host": "elsewhere"},
-        {"process": 7, "host": "elsewhere", "start": "", "more": 1},
-        [7, "elsewhere", ""],
-    ],
-)
-def test_a_record_of_another_type_does_not_lock_a_folder(tmp_path: Path, values: Any) -> None:
-    (tmp_path / NAME).write_text(json.dumps(values))
-    with hold(tmp_path):
-        assert json.loads((tmp_path / NAME).read_text())["process"] == os.getpid()
-
-
-def test_the_text_of_a_record_does_not_reach_the_terminal_as_it_is(tmp_path: Path) -> None:
+def test_the_text_of_a_record_does_not_reach_the_terminal_as_it_is(tmp_path):
     write_holder(tmp_path, process=7, host="else\x1b[31m\nwhere", start="")
     with pytest.raises(FolderInUseError, match="7 on else�\\[31m�where"), hold(tmp_path):
         pass
 
 
-def test_processes_that_wait_never_meet(tmp_path: Path) -> None:
+def test_processes_that_wait_never_meet(tmp_path):
     (tmp_path / "count").write_text("0")
     command = [sys.executable, "-c", COUNT, str(tmp_path)]
     processes = [subprocess.Popen(command) for _ in range(3)]
@@ -185,13 +153,33 @@ def test_processes_that_wait_never_meet(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["count"]
 
 
-def test_what_was_not_written_to_leaves_nothing(tmp_path: Path) -> None:
+def test_what_was_not_written_to_leaves_nothing(tmp_path):
     with hold(tmp_path / "a" / "b"):
         assert (tmp_path / "a" / "b" / NAME).exists()
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(FreeTicketsError, match="can't write"), hold(tmp_path / "file" / "run"):
         pass
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"process": 1',
+        '{"process": "7", "host": "elsewhere", "start": ""}',
+        '{"process": 7.5, "host": "elsewhere", "start": ""}',
+        '{"process": -1, "host": "elsewhere", "start": ""}',
+        '{"process": 100000000000000000000, "host": "elsewhere", "start": ""}',
+        '{"process": 7, "host": ["elsewhere"], "start": ""}',
+        '{"process": 7, "host": "elsewhere"}',
+        '{"process": 7, "host": "elsewhere", "start": "", "more": 1}',
+        '[7, "elsewhere", ""]',
+    ],
+)
+def test_a_record_that_is_damaged_or_of_another_type_does_not_lock_a_folder(tmp_path, text):
+    (tmp_path / NAME).write_text(text)
+    with hold(tmp_path):
+        assert json.loads((tmp_path / NAME).read_text())["process"] == os.getpid()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import freetickets as ft
 from freetickets import seal
-from freetickets.errors import DamagedFileError, NewerFileError
+from freetickets.calibration import Temperature
+from freetickets.errors import DamagedFileError, FreeTicketsError, NewerFileError
 from freetickets.predictions import Predictions, read_info
 
 LOGS = np.log(np.full((2, 6, 4), 0.25, dtype=np.float32))
@@ -17,11 +20,100 @@ LABELS = np.zeros(6, dtype=np.int64)
 INFO = {"dataset": "toy", "combine": "probabilities"}
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+@pytest.fixture
+def predictions() -> Predictions:
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(4), size=(3, 25))
+    info = {"dataset": "toy", "split": "test", "method": "edst", "combine": "probabilities"}
+    return Predictions(np.log(probs).astype(np.float32), rng.integers(0, 4, 25), info)
+
+
+def test_saved_predictions_come_back_exactly(predictions: Predictions, tmp_path: Path) -> None:
+    predictions.save(tmp_path / "new" / "p.npz")
+    loaded = Predictions.load(tmp_path / "new" / "p.npz")
+    assert np.array_equal(loaded.outputs, predictions.outputs)
+    assert loaded.outputs.dtype == np.float32
+    assert np.array_equal(loaded.labels, predictions.labels)
+    assert loaded.info == predictions.info
+    assert loaded.scores() == predictions.scores()
     Predictions(LOGS, LABELS, {**INFO, "parts": ["1", "2"]}).save(tmp_path / "toy.npz")
     one, two = Predictions.load(tmp_path / "toy.npz").parts
     assert np.array_equal(np.concatenate([one.outputs, two.outputs], axis=1), LOGS)
     assert (one.info, two.labels.tolist()) == ({**INFO, "part": "1"}, [0, 0, 0])
+    with pytest.raises(FreeTicketsError, match="run evaluate first"):
+        Predictions.load(tmp_path / "none.npz")
+
+
+def test_scores_are_those_of_the_metrics(predictions: Predictions) -> None:
+    scores = predictions.scores()
+    logs, labels = predictions.outputs, predictions.labels
+    assert list(scores) == ["dataset", "samples", "members", "member_mean", "ensemble"]
+    assert (scores["dataset"], scores["samples"]) == ("toy", 25)
+    for name in ("accuracy", "nll", "ece"):
+        score = getattr(ft.metrics, name)
+        members = [score(member[None], labels) for member in logs]
+        assert [row[name] for row in scores["members"]] == members
+        assert scores["member_mean"][name] == pytest.approx(np.mean(members))
+        assert scores["ensemble"][name] == pytest.approx(score(logs, labels), rel=1e-9)
+
+
+def test_the_ensembles_scores_follow_the_rule_to_combine(predictions: Predictions) -> None:
+    by_logits = Predictions(
+        predictions.outputs, predictions.labels, {**predictions.info, "combine": "logits"}
+    )
+    mean = ft.metrics.ensemble_log_probs(predictions.outputs, "logits")[None]
+    expected = ft.metrics.nll(mean, predictions.labels)
+    assert by_logits.scores()["ensemble"]["nll"] == pytest.approx(expected)
+    assert by_logits.scores()["ensemble"]["nll"] != predictions.scores()["ensemble"]["nll"]
+    assert by_logits.scores()["members"] == predictions.scores()["members"]
+
+
+@pytest.mark.parametrize(
+    "temperature", [Temperature((2.0,)), Temperature((0.5, 2.0, 3.0), "members")], ids=str
+)
+def test_scores_are_those_at_the_temperature_that_was_saved(
+    predictions: Predictions, temperature: Temperature, tmp_path: Path
+) -> None:
+    scaled = predictions.adjusted(range(3), temperature)
+    scaled.save(tmp_path / "p.npz")
+    scores = Predictions.load(tmp_path / "p.npz").scores()
+    assert scores["temperature"] == temperature.as_dict()
+    expected = ft.metrics.nll(temperature.apply(predictions.outputs), predictions.labels)
+    assert scores["ensemble"]["nll"] == pytest.approx(expected)
+    assert scores["ensemble"]["nll"] != predictions.scores()["ensemble"]["nll"]
+    members_are_the_same = scores["members"] == predictions.scores()["members"]
+    assert members_are_the_same == (temperature.scope == "ensemble")
+    assert scaled.adjusted(range(3), None).scores() == predictions.scores()
+
+
+def test_some_of_the_members_are_scored_as_if_there_were_no_others(
+    predictions: Predictions,
+) -> None:
+    part = predictions.adjusted([2, 0], None).scores()
+    every = predictions.scores()
+    assert part["members"] == [every["members"][2], every["members"][0]]
+    expected = ft.metrics.nll(predictions.outputs[[2, 0]], predictions.labels)
+    assert part["ensemble"]["nll"] == pytest.approx(expected)
+
+
+def test_damaged_predictions_are_named_and_never_read_as_others(
+    predictions: Predictions, tmp_path: Path
+) -> None:
+    predictions.save(tmp_path / "p.npz")
+    data = (tmp_path / "p.npz").read_bytes()
+    draw = random.Random(0)
+    for place in draw.sample(range(len(data)), 150):
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << draw.randrange(8)
+        for content in (bytes(flipped), data[:place]):
+            (tmp_path / "bad.npz").write_bytes(content)
+            try:
+                found: Any = Predictions.load(tmp_path / "bad.npz")
+            except FreeTicketsError:
+                continue
+            assert np.array_equal(found.outputs, predictions.outputs)  # a date in the zip, say
+            assert np.array_equal(found.labels, predictions.labels)
+            assert found.info == predictions.info
 
 
 @pytest.mark.parametrize(

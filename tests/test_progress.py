@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import io
 
-import pytest
 from rich.console import Console
 
 from freetickets.progress import WorkProgress
 
 
-def test_a_log_gets_one_line_for_each_set(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_gets_one_line_for_each_set(capsys):
     progress = WorkProgress()
     with progress.over(400):
         for name in ("first", "second"):
@@ -23,7 +22,7 @@ def test_a_log_gets_one_line_for_each_set(capsys: pytest.CaptureFixture[str]) ->
     assert second.endswith("0:00 left")
 
 
-def test_a_terminal_gets_a_bar_that_goes_away(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_terminal_gets_a_bar_that_goes_away(capsys):
     progress = WorkProgress()
     screen = io.StringIO()
     progress._console = Console(file=screen, force_terminal=True, width=100)
@@ -38,7 +37,7 @@ def test_a_terminal_gets_a_bar_that_goes_away(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == ""
 
 
-def test_quiet_leaves_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_leaves_warnings(capsys):
     progress = WorkProgress(quiet=True)
     with progress.over(1):
         progress.advance(1)

@@ -69,21 +69,6 @@ def test_the_choice_is_that_of_the_definition(
 
 
 @pytest.mark.parametrize("combine", RULES)
-def test_a_fixed_pool_gives_exactly_the_definitions_path(combine: str) -> None:
-    logs, labels = draw(8, 100, 5)
-    for size, replacement in itertools.product([None, 1, 4, 8], [False, True]):
-        found = select_members(logs, labels, size, combine=combine, replacement=replacement)
-        assert found == naive(logs, labels, size, combine, replacement)
-        assert all(type(i) is int for i in found)
-
-
-@pytest.mark.parametrize("combine", RULES)
-def test_as_many_as_the_pool_has_are_all_of_it(combine: str) -> None:
-    logs, labels = draw(6, 30, 4)
-    assert sorted(select_members(logs, labels, 6, combine=combine)) == list(range(6))
-
-
-@pytest.mark.parametrize("combine", RULES)
 @pytest.mark.parametrize("replacement", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_without_a_size_it_is_never_worse_than_the_best_member(
@@ -96,14 +81,6 @@ def test_without_a_size_it_is_never_worse_than_the_best_member(
     path = [loss(logs, labels, chosen[: i + 1], combine) for i in range(len(chosen))]
     assert path[0] == min(alone)
     assert all(later < earlier for earlier, later in itertools.pairwise(path))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_two_of_a_pool_are_the_best_pair_that_holds_the_best_member(seed: int) -> None:
-    logs, labels = draw(7, 40, 4, seed=seed)
-    first, second = select_members(logs, labels, 2)
-    pairs = {i: loss(logs, labels, [first, i], "probabilities") for i in range(7) if i != first}
-    assert second == min(pairs, key=pairs.__getitem__)
 
 
 def test_a_hopeless_member_is_left_out_unless_the_size_asks_for_it() -> None:

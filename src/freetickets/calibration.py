@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .errors import FreeTicketsError, UnknownNameError
 from .metrics import ensemble_log_probs
-from .metrics.arrays import Array, Labels, check_predictions
+from .metrics.arrays import Array, Labels, check_predictions, normalise
 from .metrics.predictive import RULES
 from .reading import read
 
@@ -72,11 +72,11 @@ class Temperature:
         if self.scope == "ensemble":
             return log_probs
         self.check_members(len(log_probs))
-        return _normalise(log_probs / np.array(self.values)[:, None, None])
+        return normalise(log_probs / np.array(self.values)[:, None, None])
 
     def scale_ensemble(self, log_probs: Array) -> Array:
         """What the ensemble (N, C) says at it: the same, if it is the members'."""
-        return log_probs if self.scope == "members" else _normalise(log_probs / self.values[0])
+        return log_probs if self.scope == "members" else normalise(log_probs / self.values[0])
 
     def check_members(self, count: int) -> None:
         """Raises if it was fitted to another number of members."""
@@ -158,11 +158,6 @@ def _pick(log_probs: Array, labels: Labels) -> Array:
     return log_probs[:, np.arange(len(labels)), labels]
 
 
-def _normalise(logits: Array) -> Array:
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-
-
 def _loss_and_slope(log_t: Array, logs: Array, labels: Labels, combine: str) -> tuple[float, Array]:
     """The ensemble's NLL with members at temperatures exp(log_t), and its slope in log_t."""
     inverse = np.exp(-log_t)
@@ -172,7 +167,7 @@ def _loss_and_slope(log_t: Array, logs: Array, labels: Labels, combine: str) -> 
         probs, likelihood = np.exp(combined), _pick(combined, labels)[0]
         shares = np.full((len(logs), 1), 1 / len(logs))
     else:
-        members = _normalise(scaled)
+        members = normalise(scaled)
         probs, of_truth = np.exp(members), _pick(members, labels)
         likelihood = ensemble_log_probs(of_truth[..., None], combine)[:, 0]
         shares = np.exp(of_truth - likelihood) / len(logs)  # of each member in the probability

@@ -106,8 +106,8 @@ def process_start(process: int) -> str | None:
     """When a process of this machine began, reboots told apart; None if there is none.
 
     Example:
-        >>> process_start(os.getpid()) == process_start(os.getpid()) != process_start(os.getppid())
-        True
+        >>> process_start(os.getpid()) == process_start(os.getpid()), process_start(2**22 + 1)
+        (True, None)
     """
     try:
         # The name, in brackets, may hold spaces; the 22nd field is the start since the boot.
@@ -126,11 +126,17 @@ def process_start(process: int) -> str | None:
 def _make(folder: Path) -> list[Path]:
     """Makes a folder, and returns what had to be made, innermost first."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    try:
+    with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FreeTicketsError(f"can't write to {folder}: {error.strerror or error}") from error
     return missing
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FreeTicketsError(f"can't write {path}: {error.strerror or error}") from error
 
 
 def _take(key: Path, path: Path, tell: Callable[[str], None]) -> int:
@@ -139,10 +145,8 @@ def _take(key: Path, path: Path, tell: Callable[[str], None]) -> int:
         if key in _held:
             raise _in_use(path, Holder.this())
         while True:
-            try:
+            with _writing(path):
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-            except OSError as error:
-                raise FreeTicketsError(f"can't write {path}: {error.strerror or error}") from error
             try:
                 locked = _lock(descriptor)
                 if not _is_at(descriptor, path):  # its holder has just left and removed it
@@ -166,12 +170,13 @@ def _take(key: Path, path: Path, tell: Callable[[str], None]) -> int:
 
 def _sign(descriptor: int, path: Path) -> None:
     """Writes who holds the lock into its file, which is removed if there is no room for that."""
-    try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(asdict(Holder.this())).encode(), 0)
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        raise FreeTicketsError(f"can't write {path}: {error.strerror or error}") from error
+    with _writing(path):
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(asdict(Holder.this())).encode(), 0)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def _leave(key: Path, path: Path, descriptor: int) -> None:
@@ -226,11 +231,11 @@ def _lives(holder: Holder, descriptor: int, folder: Path) -> bool:
 def _in_use(path: Path, holder: Holder | None) -> FolderInUseError:
     if holder is None:
         return FolderInUseError(f"{path.parent} is in use by another process: wait until it ends")
-    message = f"{path.parent} is in use by process {holder.process} on {holder.host}: "
-    if holder.host == socket.gethostname():
-        return FolderInUseError(message + "wait until it ends, or stop it")
+    elsewhere = f"; if it is dead, try again in {STALE:.0f} s"
+    hint = ", or stop it" if holder.host == socket.gethostname() else elsewhere
     return FolderInUseError(
-        message + f"wait until it ends; if it is dead, try again in {STALE:.0f} s"
+        f"{path.parent} is in use by process {holder.process} on {holder.host}: wait until it ends"
+        + hint
     )
 
 

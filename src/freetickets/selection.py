@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from .calibration import RULED_OUT
 from .errors import FreeTicketsError
 from .metrics import ensemble_log_probs
 from .metrics.arrays import check_predictions
-
-# Stands for -inf: among members that are all infinitely wrong, the one that is so least often wins.
-RULED_OUT = -1e5
 
 # Less than this is rounding, not a gain.
 LEAST_GAIN = 1e-9
@@ -57,28 +55,23 @@ def select_members(
     logs, truth = check_predictions(log_probs, labels)
     count = len(logs)
     check_size(size, None if replacement else count)
-    logs = np.maximum(logs, RULED_OUT)
-    samples = np.arange(len(truth))
-    by_probabilities = combine == "probabilities"
-    # Of probabilities only the truth's count, and in logarithms their sums can't underflow.
-    pool = logs[:, samples, truth] if by_probabilities else logs
-    add = np.logaddexp if by_probabilities else np.add
-    total = np.full(pool.shape[1:], -np.inf if by_probabilities else 0.0)
+    # Among members that are all infinitely wrong, the one that is so least often wins.
+    pool, which = np.maximum(logs, RULED_OUT), truth
+    if combine == "probabilities":  # of which only the truth's count
+        pool, which = np.take_along_axis(pool, truth[None, :, None], axis=2), np.zeros_like(truth)
 
-    def likelihood(total: npt.NDArray[np.float64], members: int) -> float:
-        if by_probabilities:
-            return float(total.mean() - np.log(members))
-        return float(ensemble_log_probs(total[None] / members, combine)[samples, truth].mean())
+    def likelihood(members: list[int]) -> float:
+        joint = ensemble_log_probs(pool[members], combine)
+        return float(joint[np.arange(len(truth)), which].mean())
 
     chosen: list[int] = []
     best = -np.inf
     while len(chosen) < (size or count):
         candidates = [i for i in range(count) if replacement or i not in chosen]
-        scores = [likelihood(add(total, pool[i]), len(chosen) + 1) for i in candidates]
+        scores = [likelihood([*chosen, i]) for i in candidates]
         winner = int(np.argmax(scores))
         if size is None and scores[winner] < best + LEAST_GAIN:
             break
         best = scores[winner]
         chosen.append(candidates[winner])
-        total = add(total, pool[candidates[winner]])
     return chosen

@@ -6,9 +6,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import fields
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,7 +36,7 @@ class Answer(NamedTuple):
     err: str
 
     @property
-    def line(self) -> str:
+    def line(self):
         """The message of a command that failed as it should: code 2, and one line."""
         assert self.code == 2, self
         (line,) = self.err.splitlines()
@@ -46,11 +44,8 @@ class Answer(NamedTuple):
         return line
 
 
-Child = Callable[..., Answer]
-
-
 @pytest.fixture(scope="session")
-def _context() -> multiprocessing.context.ForkServerContext:
+def _context():
     """Processes that have torch already: one server loads it, and is copied for each."""
     context = multiprocessing.get_context("forkserver")
     modules = ("cli.train", "training.trainer", "evaluation", "launch.parts", "report")
@@ -61,15 +56,13 @@ def _context() -> multiprocessing.context.ForkServerContext:
 
 
 @pytest.fixture
-def child(
-    _context: multiprocessing.context.ForkServerContext, monkeypatch: pytest.MonkeyPatch
-) -> Child:
+def child(_context, monkeypatch):
     """Runs a command of freetickets in a process of its own, to which faults happen."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     # The server loads torch and freetickets before it is given the path of this process.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
 
-    def run(*arguments: object, faults: tuple[fault_child.Fault, ...] = ()) -> Answer:
+    def run(*arguments, faults=()):
         pipes = [_context.Pipe(duplex=False) for _ in range(2)]
         process = _context.Process(
             target=fault_child.run,
@@ -91,7 +84,7 @@ def child(
     return run
 
 
-def _read(connection: Connection) -> str:
+def _read(connection):
     parts = []
     while connection.poll(_PATIENCE) and (part := os.read(connection.fileno(), 1 << 16)):
         parts.append(part)
@@ -99,10 +92,10 @@ def _read(connection: Connection) -> str:
 
 
 @pytest.fixture(scope="session")
-def command(images_npz: Path) -> Callable[..., list[str]]:
+def command(images_npz):
     """The arguments that train a method."""
 
-    def make(method: str = "edst", *more: object) -> list[str]:
+    def make(method="edst", *more):
         flags = [*FLAGS.split(), *map(str, more)]
         options = {field.name for field in fields(METHODS[method])}
         flags += ["--tickets", "2"] if "tickets" in options else []
@@ -113,13 +106,11 @@ def command(images_npz: Path) -> Callable[..., list[str]]:
 
 
 @pytest.fixture(scope="session")
-def peaceful(
-    command: Callable[..., list[str]], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Path]:
+def peaceful(command, tmp_path_factory):
     """The folder of a run that nothing happened to; made once."""
     made: dict[str, Path] = {}
 
-    def train(method: str = "edst") -> Path:
+    def train(method="edst"):
         if method not in made:
             folder = tmp_path_factory.mktemp("peaceful") / method
             assert main([*command(method), "--output", str(folder)]) == 0
@@ -130,10 +121,10 @@ def peaceful(
 
 
 @pytest.fixture
-def assert_same_tickets(digests: Callable[[Path], dict[str, str]]) -> Callable[[Path, Path], None]:
+def assert_same_tickets(digests):
     """Fails unless two runs have the same tickets, byte for byte, and no file that is hidden."""
 
-    def check(folder: Path, expected: Path) -> None:
+    def check(folder, expected):
         assert digests(folder / "tickets") == digests(expected / "tickets")
         assert digests(folder / "trajectory") == digests(expected / "trajectory")
         assert digests(folder / "tickets")
@@ -142,17 +133,28 @@ def assert_same_tickets(digests: Callable[[Path], dict[str, str]]) -> Callable[[
     return check
 
 
-def hidden(folder: Path) -> list[Path]:
+@pytest.fixture
+def assert_goes_on(child, command, peaceful, assert_same_tickets):
+    """Runs the same command again, and fails unless it ends as if nothing had happened."""
+
+    def check(run, method="edst"):
+        assert child(*command(method), "-o", run).code == 0
+        assert_same_tickets(run, peaceful(method))
+
+    return check
+
+
+def hidden(folder):
     """What is there that should not be: temporary files and locks."""
     return [file for file in folder.rglob(".*") if file.is_file()]
 
 
 @pytest.fixture
-def assert_whole() -> Callable[[Path], None]:
+def assert_whole():
     """Fails if a file of a run is damaged, or one is left that is none of a run."""
 
-    def check(folder: Path) -> None:
-        def fail(line: str) -> None:
+    def check(folder):
+        def fail(line):
             raise AssertionError(line)
 
         Checkpoints(folder / "checkpoint", fail).load()
@@ -164,13 +166,13 @@ def assert_whole() -> Callable[[Path], None]:
 
 
 @pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+def mounted(tmp_path):
     """Mounts a disk of its own, where that is allowed."""
     folder = tmp_path / "disk"
     folder.mkdir()
     disks: list[Path] = []
 
-    def mount(options: str) -> Path:
+    def mount(options):
         command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
         if sys.platform != "linux" or os.geteuid() != 0:
             pytest.skip("only root may mount a disk")

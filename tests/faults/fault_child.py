@@ -24,6 +24,19 @@ from typing import Any
 
 Fault = Callable[[], None]
 
+# What a training writes but for checkpoints, in order; of what is written often, also a later time.
+WRITES = [
+    ("config.yaml", 1),
+    ("trajectory/*", 2),
+    ("tickets/01.safetensors", 1),
+    ("tickets/02.safetensors", 1),
+    ("log.csv", 1),
+    ("log.csv", 4),
+    ("choices.json", 1),
+    ("ledger.json", 1),
+    ("predictions/bars.npz", 1),
+    ("metrics.json", 1),
+]
 STAGES = ("opened", "half written", "written", "renamed", "safe")
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import fault_child
 import numpy as np
@@ -15,16 +12,11 @@ import pytest
 from freetickets.predictions import Predictions
 from freetickets.seal import open_values
 
-Child = Callable[..., Any]
-Command = Callable[..., list[str]]
-Digests = Callable[[Path], dict[str, str]]
-OneLine = Callable[[Any], str]
-
 TRAIN = "--model mlp-8 --epochs 2 --batch-size 16 --backend masked --quiet"
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """Features of three classes, in a file that a test may change."""
     rng = np.random.default_rng(0)
     names = ("x_train", "y_train", "x_test", "y_test")
@@ -34,13 +26,13 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data.npz"
 
 
-def change(data: Path, name: str, value: float) -> None:
+def change(data, name, value):
     content = dict(np.load(data))
     content[name].reshape(-1)[5] = value
     np.savez(data, **content)
 
 
-def train(data: Path, method: str, *more: object) -> list[object]:
+def train(data, method, *more):
     output = data.with_name("run")
     return ["train", method, "--dataset", data, *TRAIN.split(), "-o", output, *more]
 
@@ -52,8 +44,8 @@ def train(data: Path, method: str, *more: object) -> list[object]:
 )
 @pytest.mark.parametrize("name", ["x_train", "y_train"])
 def test_data_that_changes_between_a_kill_and_the_next_start_is_refused(
-    child: Child, data: Path, digests: Digests, name: str, more: tuple[object, ...]
-) -> None:
+    child, data, digests, name, more
+):
     command = train(data, "dense-ensemble", "--tickets", 2, "--checkpoint-seconds", 0)
     fault = partial(fault_child.at_step, 4, fault_child.die)
     assert child(*command, faults=(fault,)).code == -9
@@ -67,8 +59,8 @@ def test_data_that_changes_between_a_kill_and_the_next_start_is_refused(
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e39], ids=str)
 @pytest.mark.parametrize("name", ["x_train", "x_test"])
 def test_features_that_are_no_numbers_are_refused_before_anything_is_trained(
-    child: Child, data: Path, name: str, value: float
-) -> None:
+    child, data, name, value
+):
     change(data, name, value)
     answer = child(*train(data, "dense"))
     assert f"{name} has 1 value that is not a finite number: remove or replace it" in answer.line
@@ -77,9 +69,7 @@ def test_features_that_are_no_numbers_are_refused_before_anything_is_trained(
 
 @pytest.mark.parametrize("value", [np.nan, np.inf], ids=str)
 @pytest.mark.parametrize("reader", ["report", "compare", "evaluate"])
-def test_predictions_that_are_no_numbers_are_refused(
-    child: Child, peaceful: Callable[[], Path], tmp_path: Path, reader: str, value: float
-) -> None:
+def test_predictions_that_are_no_numbers_are_refused(child, peaceful, tmp_path, reader, value):
     run = tmp_path / "run"
     shutil.copytree(peaceful(), run)
     path = run / "predictions" / "bars.npz"
@@ -97,9 +87,7 @@ def test_predictions_that_are_no_numbers_are_refused(
 
 
 @pytest.fixture
-def runs(
-    child: Child, command: Command, tmp_path: Path, peaceful: Callable[[], Path]
-) -> tuple[Path, Path, list[str]]:
+def runs(child, command, tmp_path, peaceful):
     """A run that was killed after its first ticket, a finished one of another seed, a command."""
     train = [*command(), "-o", str(tmp_path / "run")]
     fault = partial(fault_child.killed_in_write, "tickets/02.safetensors", "opened")
@@ -107,9 +95,7 @@ def runs(
     return tmp_path / "run", peaceful(), [*train, "--seed", "5"]
 
 
-def test_a_ticket_of_another_run_is_refused_when_a_run_goes_on(
-    child: Child, runs: tuple[Path, Path, list[str]], digests: Digests
-) -> None:
+def test_a_ticket_of_another_run_is_refused_when_a_run_goes_on(child, runs, digests):
     run, other, command = runs
     shutil.copy(other / "tickets" / "01.safetensors", run / "tickets" / "01.safetensors")
     kept = digests(run / "checkpoint")
@@ -120,9 +106,7 @@ def test_a_ticket_of_another_run_is_refused_when_a_run_goes_on(
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "config.yaml"])
-def test_a_checkpoint_or_settings_of_another_run_are_refused_when_a_run_goes_on(
-    child: Child, runs: tuple[Path, Path, list[str]], name: str
-) -> None:
+def test_a_checkpoint_or_settings_of_another_run_are_refused_when_a_run_goes_on(child, runs, name):
     run, other, command = runs
     if name == "checkpoint":
         shutil.rmtree(run / name)
@@ -133,9 +117,7 @@ def test_a_checkpoint_or_settings_of_another_run_are_refused_when_a_run_goes_on(
     assert words in child(*command).line
 
 
-def test_predictions_of_another_run_are_refused(
-    child: Child, runs: tuple[Path, Path, list[str]], tmp_path: Path
-) -> None:
+def test_predictions_of_another_run_are_refused(child, runs, tmp_path):
     run, other, command = runs
     assert child(*command).code == 0
     shutil.copy(other / "predictions" / "bars.npz", run / "predictions" / "bars.npz")

@@ -6,29 +6,19 @@ import csv
 import json
 import os
 import time
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import fault_child
 import pytest
 
 from freetickets.lock import NAME, STALE, FolderInUseError, hold
 
-Child = Callable[..., Any]
-Command = Callable[..., list[str]]
-
 YEAR = 365 * 24 * 3600.0
 
 
 def test_a_run_whose_clock_goes_back_ends_the_same_and_counts_no_negative_time(
-    child: Child,
-    command: Command,
-    peaceful: Callable[[], Path],
-    assert_same_tickets: Callable[[Path, Path], None],
-    tmp_path: Path,
-) -> None:
+    child, command, peaceful, assert_same_tickets, tmp_path
+):
     run = tmp_path / "run"
     flags = [each for each in command() if each != "--quiet"]
     fault = partial(fault_child.clock_goes_back, 3, YEAR)
@@ -46,9 +36,7 @@ def test_a_run_whose_clock_goes_back_ends_the_same_and_counts_no_negative_time(
     assert not [line for line in left if "-" in line.rpartition("%")[2]]
 
 
-def test_a_checkpoint_is_due_whatever_the_time_of_day_is(
-    child: Child, command: Command, tmp_path: Path
-) -> None:
+def test_a_checkpoint_is_due_whatever_the_time_of_day_is(child, command, tmp_path):
     faults = (
         partial(fault_child.clock_goes_back, 2, YEAR),
         partial(fault_child.at_step, 6, fault_child.die),
@@ -59,7 +47,7 @@ def test_a_checkpoint_is_due_whatever_the_time_of_day_is(
 
 
 @pytest.fixture
-def left_elsewhere(tmp_path: Path) -> Path:
+def left_elsewhere(tmp_path):
     """A folder whose holder, on another machine, gave its last sign a year from now."""
     (tmp_path / NAME).write_text(json.dumps({"process": 7, "host": "elsewhere", "start": ""}))
     ahead = time.time() + YEAR
@@ -67,14 +55,12 @@ def left_elsewhere(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def try_to_hold(folder: Path) -> None:
+def try_to_hold(folder):
     with hold(folder):
         pass
 
 
-def test_a_sign_of_life_from_the_future_keeps_a_folder_for_a_minute_not_a_year(
-    left_elsewhere: Path,
-) -> None:
+def test_a_sign_of_life_from_the_future_keeps_a_folder_for_a_minute_not_a_year(left_elsewhere):
     with pytest.raises(FolderInUseError, match="try again in 60 s"):
         try_to_hold(left_elsewhere)
     assert (left_elsewhere / NAME).stat().st_mtime <= time.time()  # counted from that question on

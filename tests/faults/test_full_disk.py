@@ -3,78 +3,42 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import fault_child
 import pytest
 
-Child = Callable[..., Any]
-Command = Callable[..., list[str]]
-Check = Callable[..., None]
-
-# What a training writes, in order, and of what is written again and again a later time.
-WRITES = [
-    ("config.yaml", 1),
-    ("checkpoint/*", 1),
-    ("checkpoint/*", 7),
-    ("trajectory/*", 1),
-    ("tickets/01.safetensors", 1),
-    ("tickets/02.safetensors", 1),
-    ("log.csv", 3),
-    ("choices.json", 1),
-    ("ledger.json", 1),
-    ("predictions/bars.npz", 1),
-    ("metrics.json", 1),
-]
+WRITES = [("checkpoint/*", 1), ("checkpoint/*", 7), *fault_child.WRITES]
 
 
 @pytest.mark.parametrize(("file", "number"), WRITES, ids=[f"{f}-{n}" for f, n in WRITES])
 def test_a_training_without_room_ends_in_one_line_and_goes_on_the_same(
-    child: Child,
-    command: Command,
-    peaceful: Callable[[], Path],
-    assert_whole: Check,
-    assert_same_tickets: Check,
-    tmp_path: Path,
-    file: str,
-    number: int,
-) -> None:
+    child, command, assert_whole, assert_goes_on, tmp_path, file, number
+):
     run = tmp_path / "run"
     answer = child(*command(), "-o", run, faults=(partial(fault_child.no_room, file, number),))
     assert "can't write " in answer.line
     assert "File too large; what was saved before is untouched" in answer.line
     assert answer.out == ""
     assert_whole(run)
-    assert child(*command(), "-o", run).code == 0
-    assert_same_tickets(run, peaceful())
+    assert_goes_on(run)
 
 
 @pytest.mark.parametrize("file", ["checkpoint/*", "tickets/02.safetensors", "predictions/*"])
 def test_a_real_disk_that_is_full_does_the_same(
-    child: Child,
-    command: Command,
-    peaceful: Callable[[], Path],
-    assert_whole: Check,
-    assert_same_tickets: Check,
-    mounted: Callable[[str], Path],
-    file: str,
-) -> None:
+    child, command, assert_whole, assert_goes_on, mounted, file
+):
     disk = mounted("size=2m")
     fault = partial(fault_child.full_disk, file, str(disk / "filler"))
     answer = child(*command(), "-o", disk / "run", faults=(fault,))
     assert "No space left on device; what was saved before is untouched" in answer.line
     assert_whole(disk / "run")
     (disk / "filler").unlink()
-    assert child(*command(), "-o", disk / "run").code == 0
-    assert_same_tickets(disk / "run", peaceful())
+    assert_goes_on(disk / "run")
 
 
-def test_a_disk_that_is_full_from_the_start_is_one_line(
-    child: Child, command: Command, mounted: Callable[[str], Path]
-) -> None:
+def test_a_disk_that_is_full_from_the_start_is_one_line(child, command, mounted):
     disk = mounted("size=1m")
     fault_child.fill(str(disk / "filler"))
     answer = child(*command(), "-o", disk / "run")
@@ -82,22 +46,14 @@ def test_a_disk_that_is_full_from_the_start_is_one_line(
     assert [file.name for file in disk.iterdir()] == ["filler"]
 
 
-def test_without_any_room_not_even_the_lock_is_left(
-    child: Child, command: Command, tmp_path: Path
-) -> None:
+def test_without_any_room_not_even_the_lock_is_left(child, command, tmp_path):
     answer = child(*command(), "-o", tmp_path / "run", faults=(fault_child.limit_files,))
     assert "can't write " in answer.line
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("file", ["predictions/bars.npz", "predictions/ood/*", "metrics.json"])
-def test_an_evaluation_without_room_leaves_the_old_one(
-    child: Child,
-    peaceful: Callable[[], Path],
-    digests: Callable[[Path], dict[str, str]],
-    tmp_path: Path,
-    file: str,
-) -> None:
+def test_an_evaluation_without_room_leaves_the_old_one(child, peaceful, digests, tmp_path, file):
     run = tmp_path / "run"
     shutil.copytree(peaceful(), run)
     before = digests(run)
@@ -112,9 +68,7 @@ def test_an_evaluation_without_room_leaves_the_old_one(
 
 
 @pytest.mark.parametrize("file", ["report.html", "report-tables/*"])
-def test_a_report_without_room_leaves_the_old_page(
-    child: Child, peaceful: Callable[[], Path], tmp_path: Path, file: str
-) -> None:
+def test_a_report_without_room_leaves_the_old_page(child, peaceful, tmp_path, file):
     page = tmp_path / "report.html"
     page.write_text("old")
     report = ("report", peaceful(), "-o", page)
@@ -129,9 +83,7 @@ def test_a_report_without_room_leaves_the_old_page(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["results/*/0.json", "results.html"])
-def test_a_reproduction_without_room_goes_on_with_what_is_missing(
-    child: Child, tmp_path: Path, digests: Callable[[Path], dict[str, str]], file: str
-) -> None:
+def test_a_reproduction_without_room_goes_on_with_what_is_missing(child, tmp_path, digests, file):
     reproduce = ("reproduce", "fgsm", "--only", "dense", "--scale", "smoke", "--seeds", "1")
     reproduce += ("--quiet", "--output", str(tmp_path))
     answer = child(*reproduce, faults=(partial(fault_child.no_room, file),))
@@ -144,9 +96,7 @@ def test_a_reproduction_without_room_goes_on_with_what_is_missing(
     assert len(records) == 2
 
 
-def test_an_answer_that_can_not_be_printed_is_one_line(
-    child: Child, peaceful: Callable[[], Path], tmp_path: Path
-) -> None:
+def test_an_answer_that_can_not_be_printed_is_one_line(child, peaceful, tmp_path):
     fault = partial(fault_child.standard_output_to, "/dev/full")
     answer = child("compare", peaceful(), "--json", faults=(fault,))
     assert answer.line == "freetickets: can't print: No space left on device"

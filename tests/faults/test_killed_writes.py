@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import fault_child
 import pytest
 
 from freetickets.storage import load_tree
-
-Child = Callable[..., Any]
-Command = Callable[..., list[str]]
-Check = Callable[..., None]
 
 # Of a write that was left there: the temporary file's share of the whole, and the file itself.
 FOUND = {
@@ -29,14 +22,8 @@ FOUND = {
 @pytest.mark.parametrize("number", [1, 2, 8])
 @pytest.mark.parametrize("stage", fault_child.STAGES)
 def test_killed_at_any_stage_of_a_checkpoint_it_ends_the_same(
-    child: Child,
-    command: Command,
-    peaceful: Callable[[], Path],
-    assert_same_tickets: Check,
-    tmp_path: Path,
-    stage: str,
-    number: int,
-) -> None:
+    child, command, assert_goes_on, tmp_path, stage, number
+):
     run, name = tmp_path / "run", f"{number:06d}.safetensors"
     fault = partial(fault_child.killed_in_write, "checkpoint/*", stage, number)
     assert child(*command(), "-o", run, faults=(fault,)).code == -9
@@ -54,41 +41,18 @@ def test_killed_at_any_stage_of_a_checkpoint_it_ends_the_same(
         load_tree(before, "freetickets-checkpoint")
         if share == 0.5:
             assert 0 < left[0].stat().st_size < before.stat().st_size
-    assert child(*command(), "-o", run).code == 0
-    assert_same_tickets(run, peaceful())
-
-
-FILES = [
-    ("config.yaml", 1),
-    ("log.csv", 1),
-    ("log.csv", 4),
-    ("tickets/01.safetensors", 1),
-    ("tickets/02.safetensors", 1),
-    ("trajectory/*", 2),
-    ("choices.json", 1),
-    ("ledger.json", 1),
-    ("predictions/bars.npz", 1),
-    ("metrics.json", 1),
-]
+    assert_goes_on(run)
 
 
 @pytest.mark.parametrize("stage", ["half written", "renamed"])
-@pytest.mark.parametrize(("file", "number"), FILES, ids=[f"{f}-{n}" for f, n in FILES])
+@pytest.mark.parametrize(("file", "number"), fault_child.WRITES)
 def test_killed_inside_any_other_write_it_ends_the_same(
-    child: Child,
-    command: Command,
-    peaceful: Callable[[], Path],
-    assert_same_tickets: Check,
-    tmp_path: Path,
-    file: str,
-    number: int,
-    stage: str,
-) -> None:
+    child, command, assert_goes_on, tmp_path, file, number, stage
+):
     run = tmp_path / "run"
     fault = partial(fault_child.killed_in_write, file, stage, number)
     assert child(*command(), "-o", run, faults=(fault,)).code == -9
     folder = (run / file).parent
     hidden = [each.name for each in folder.glob(".*") if each.name != ".lock"]
     assert bool(hidden) == (stage == "half written")
-    assert child(*command(), "-o", run).code == 0
-    assert_same_tickets(run, peaceful())
+    assert_goes_on(run)

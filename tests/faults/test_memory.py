@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import fault_child
 import pytest
 
 from freetickets.cli import main
-from freetickets.launch import Piece, local
+from freetickets.launch import Assignment, local
 from freetickets.training.checkpoint import Checkpoints
-
-Child = Callable[..., Any]
-Command = Callable[..., list[str]]
-Digests = Callable[[Path], dict[str, str]]
 
 WIDE = ("--model", "mlp-1500-1500", "--epochs", "1")  # 9 MB of weights
 
@@ -27,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def wide(command: Command, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wide(command, tmp_path_factory):
     """A finished run with large files."""
     folder = tmp_path_factory.mktemp("wide") / "run"
     assert main([*command("dense"), *WIDE, "-o", str(folder)]) == 0
@@ -36,14 +30,8 @@ def wide(command: Command, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("megabytes", [0, 8, 16, 24])
 def test_a_training_without_memory_is_one_line_and_goes_on_the_same(
-    child: Child,
-    command: Command,
-    wide: Path,
-    assert_whole: Callable[[Path], None],
-    assert_same_tickets: Callable[[Path, Path], None],
-    tmp_path: Path,
-    megabytes: int,
-) -> None:
+    child, command, wide, assert_whole, assert_same_tickets, tmp_path, megabytes
+):
     train = (*command("dense"), *WIDE, "-o", tmp_path / "run")
     answer = child(*train, faults=(partial(fault_child.little_memory, 3, megabytes << 20),))
     assert "out of memory; what was saved is untouched" in answer.line
@@ -56,9 +44,7 @@ def test_a_training_without_memory_is_one_line_and_goes_on_the_same(
     assert_same_tickets(tmp_path / "run", wide)
 
 
-def test_no_file_is_called_damaged_where_memory_is_missing(
-    child: Child, command: Command, wide: Path, digests: Digests, tmp_path: Path
-) -> None:
+def test_no_file_is_called_damaged_where_memory_is_missing(child, command, wide, digests, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(wide, run)
     before = {name: digests(run / name) for name in ("checkpoint", "tickets")}
@@ -88,7 +74,7 @@ def killed(): os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture
-def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def hungry(tmp_path, monkeypatch):
     """Networks that no machine can hold: one asks in vain, with one the kernel ends the process."""
     (tmp_path / "hungry.py").write_text(HUNGRY)
     monkeypatch.chdir(tmp_path)
@@ -96,9 +82,7 @@ def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("hungry")
-def test_a_worker_without_memory_says_so_through_the_command_that_started_it(
-    cli: Callable[..., Any], command: Command
-) -> None:
+def test_a_worker_without_memory_says_so_through_the_command_that_started_it(cli, command):
     train = [*command("dense-ensemble"), "--model", "hungry:build", "-o", "run", "--jobs", "2"]
     answer = cli(*train)
     assert answer.code == 2
@@ -111,17 +95,17 @@ def test_a_worker_without_memory_says_so_through_the_command_that_started_it(
 @pytest.mark.slow
 @pytest.mark.usefixtures("hungry")
 def test_a_worker_that_the_kernel_kills_is_tried_again_and_then_named(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    command, tmp_path, monkeypatch
+):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     train = (*command("dense-ensemble"), "--model", "hungry:killed", "-o", "run", "--part", "0")
-    piece = Piece("run 1 of 2", train, tmp_path / "log.txt")
-    told = [n for n in local.launch([piece], jobs=1, retries=1) if n.kind != "line"]
+    assignment = Assignment("run 1 of 2", train, tmp_path / "log.txt")
+    told = [n for n in local.launch([assignment], jobs=1, retries=1) if n.kind != "line"]
     assert [news.kind for news in told] == ["again", "failed"]
     assert told[0].text == (
         "its process was lost (SIGKILL): it starts again from its last checkpoint"
     )
     assert told[1].text == (
         "its process was lost (SIGKILL) 2 times, perhaps because the machine ran out of memory: "
-        f"see {piece.log}"
+        f"see {assignment.log}"
     )

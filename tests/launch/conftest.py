@@ -7,16 +7,13 @@ import csv
 import io
 import json
 import time
-from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from freetickets.cli import main
 from freetickets.kernels.library import available
-from freetickets.launch import News, Piece
-from freetickets.launch.piece import RETRIES, Log
+from freetickets.launch.assignment import Log
 from freetickets.lock import NAME
 
 FLAGS = "--model mlp-8 --epochs 4 --tickets 2 --batch-size 16 --quiet --validation 0.1"
@@ -27,35 +24,33 @@ LONG = f"{FLAGS} --epochs 60 --checkpoint-seconds 0.05"
 
 
 @pytest.fixture(scope="session")
-def long() -> str:
+def long():
     """Flags of a run that takes a while."""
     return LONG
 
 
 @pytest.fixture(autouse=True)
-def _one_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def _one_thread_each(monkeypatch):
     """Bits depend on the number of threads, so all have as many as this process."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")
-def command(images_npz: Path) -> Callable[..., list[str]]:
+def command(images_npz):
     """The arguments that train a method."""
 
-    def make(method: str, flags: str = FLAGS) -> list[str]:
+    def make(method, flags=FLAGS):
         return ["train", method, "--dataset", str(images_npz), *flags.split()]
 
     return make
 
 
 @pytest.fixture(scope="session")
-def serial(
-    command: Callable[..., list[str]], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Path]:
+def serial(command, tmp_path_factory):
     """The folder of a run that was trained by one process; made once."""
     made: dict[tuple[str, str], Path] = {}
 
-    def train(method: str, flags: str = FLAGS) -> Path:
+    def train(method, flags=FLAGS):
         key = (method, flags)
         if key not in made:
             made[key] = tmp_path_factory.mktemp("serial") / method
@@ -70,17 +65,17 @@ def serial(
 TIMES = ("seconds", "sha256")
 
 
-def _without_seconds(value: Any) -> Any:
+def _without_seconds(value):
     if isinstance(value, dict):
         return {key: _without_seconds(each) for key, each in value.items() if key not in TIMES}
     return [_without_seconds(each) for each in value] if isinstance(value, list) else value
 
 
 @pytest.fixture
-def assert_same(digests: Callable[[Path], dict[str, str]]) -> Callable[[Path, Path], None]:
+def assert_same(digests):
     """Fails if two runs differ in more than the time that they took."""
 
-    def check(folder: Path, expected: Path) -> None:
+    def check(folder, expected):
         assert digests(folder / "tickets") == digests(expected / "tickets")
         assert digests(folder / "trajectory") == digests(expected / "trajectory")
         logs = [
@@ -102,32 +97,32 @@ def assert_same(digests: Callable[[Path], dict[str, str]]) -> Callable[[Path, Pa
     return check
 
 
-def here(pieces: Sequence[Piece]) -> Generator[News, None, None]:
-    """A launcher that does pieces in this process, the last first: quick, and no order is safe."""
-    for piece in reversed(pieces):
-        log = Log(piece)
-        with piece.log.open("a") as file, contextlib.redirect_stderr(file):
-            code = main(piece.arguments)
+def here(assignments):
+    """Does assignments in this process, the last first: quick, and no order is safe."""
+    for assignment in reversed(assignments):
+        log = Log(assignment)
+        with assignment.log.open("a") as file, contextlib.redirect_stderr(file):
+            code = main(assignment.arguments)
         yield from log.news()
-        yield log.end(code, RETRIES, RETRIES)
+        yield log.end(code, 0)
 
 
 @pytest.fixture
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets --jobs do its pieces one after the other, in this process."""
+def in_this_process(monkeypatch):
+    """Lets --jobs do its assignments one after the other, in this process."""
     from freetickets.launch import local
 
-    monkeypatch.setattr(local, "launch", lambda pieces, *_: here(pieces))
+    monkeypatch.setattr(local, "launch", lambda assignments, *_: here(assignments))
 
 
 class Part:
     """A part of a run that trains in another process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
 
     @property
-    def holder(self) -> int | None:
+    def holder(self):
         """The process that works in it."""
         try:
             return int(json.loads((self.folder / NAME).read_text())["process"])
@@ -135,14 +130,14 @@ class Part:
             return None
 
     @property
-    def epochs(self) -> int:
+    def epochs(self):
         """How many have been trained."""
         try:
             return len((self.folder / "log.csv").read_text().splitlines()) - 1
         except FileNotFoundError:
             return 0
 
-    def wait(self, fact: Callable[[Part], bool], seconds: float = 120) -> None:
+    def wait(self, fact, seconds=120):
         """Waits for something that must happen."""
         end = time.monotonic() + seconds
         while not fact(self):
@@ -151,6 +146,6 @@ class Part:
 
 
 @pytest.fixture
-def part() -> Callable[[Path, int], Part]:
+def part():
     """A part of a run, by its number from 1."""
     return lambda output, number: Part(output / "parts" / str(number))

@@ -5,38 +5,29 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from freetickets.launch import News, Piece, cluster
-
-Cli = Callable[..., Any]
-Command = Callable[..., list[str]]
-Serial = Callable[..., Path]
-Same = Callable[[Path, Path], None]
-GetPart = Callable[[Path, int], Any]
+from freetickets.launch import cluster
 
 
-def test_without_ray_one_line_says_how_to_get_it(
-    cli: Cli, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_ray_one_line_says_how_to_get_it(cli, command, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     answer = cli(*command("dst"), "-o", tmp_path / "run", "--launcher", "ray")
     assert (answer.code, answer.out) == (2, "")
     assert "pip install 'freetickets[ray]'" in answer.err
 
 
-def node_of(process: int, nodes: list[Any]) -> Any:
+def node_of(process, nodes):
     """The node whose raylet started a process."""
     parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
     return next(n for n in nodes if n.all_processes["raylet"][0].process.pid == parent)
 
 
 @pytest.fixture
-def two_machines() -> Iterator[Any]:
+def two_machines():
     """A cluster of two nodes with one core each, beside a head that has none."""
     ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'freetickets[ray]'")
     from ray.cluster_utils import Cluster
@@ -53,21 +44,13 @@ def two_machines() -> Iterator[Any]:
 @pytest.mark.filterwarnings("default")
 @pytest.mark.slow
 def test_a_lost_machine_does_not_change_the_run(
-    cli: Cli,
-    command: Command,
-    serial: Serial,
-    long: str,
-    assert_same: Same,
-    part: GetPart,
-    two_machines: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    cli, command, serial, long, assert_same, part, two_machines, tmp_path, monkeypatch
+):
     run, launch = tmp_path / "run", cluster.launch
     lost: list[Any] = []
 
-    def with_a_loss(pieces: Sequence[Piece], *more: Any) -> Generator[News, None, None]:
-        for news in launch(pieces, *more):
+    def with_a_loss(assignments, *more):
+        for news in launch(assignments, *more):
             if not lost and 3 <= part(run, 2).epochs < 50:
                 lost.append(node_of(part(run, 2).holder, two_machines.nodes))
                 two_machines.remove_node(lost[0], allow_graceful=False)
@@ -84,7 +67,7 @@ def test_a_lost_machine_does_not_change_the_run(
 
 
 @pytest.mark.slow
-def test_ctrl_c_lets_tasks_save(command: Command, long: str, part: GetPart, tmp_path: Path) -> None:
+def test_ctrl_c_lets_tasks_save(command, long, part, tmp_path):
     pytest.importorskip("ray", reason="ray is not installed: pip install 'freetickets[ray]'")
     run = tmp_path / "run"
     arguments = [*command("dst", long), "--epochs", "400", "-o", str(run), "--launcher", "ray"]

@@ -8,29 +8,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from freetickets.launch import News, Piece, local
-from freetickets.launch.piece import Log
-
-Cli = Callable[..., Any]
-Command = Callable[..., list[str]]
-Serial = Callable[..., Path]
-Same = Callable[[Path, Path], None]
-GetPart = Callable[[Path, int], Any]
+from freetickets.launch import Assignment, News, local
+from freetickets.launch.assignment import Log
 
 
-def start(arguments: Sequence[object], **more: Any) -> subprocess.Popen[str]:
+def start(arguments, **more):
     command = [sys.executable, "-m", "freetickets", *map(str, arguments)]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, text=True, **pipes, **more)
 
 
-def start_two(arguments: Sequence[object], part: GetPart, run: Path) -> subprocess.Popen[str]:
+def start_two(arguments, part, run):
     """Starts two members side by side, and returns when both are under way."""
     process = start([*arguments, "--jobs", 2])
     for number in (1, 2):
@@ -38,9 +30,7 @@ def start_two(arguments: Sequence[object], part: GetPart, run: Path) -> subproce
     return process
 
 
-def test_two_members_side_by_side_equal_the_serial_run(
-    cli: Cli, command: Command, serial: Serial, assert_same: Same, tmp_path: Path
-) -> None:
+def test_two_members_side_by_side_equal_the_serial_run(cli, command, serial, assert_same, tmp_path):
     answer = cli(*command("dst"), "-o", tmp_path / "run", "--launcher", "local", "--jobs", 2)
     assert (answer.code, answer.err) == (0, "")
     assert_same(tmp_path / "run", serial("dst"))
@@ -48,19 +38,12 @@ def test_two_members_side_by_side_equal_the_serial_run(
 
 @pytest.mark.slow
 def test_a_killed_worker_starts_again_and_ends_the_same(
-    cli: Cli,
-    command: Command,
-    serial: Serial,
-    long: str,
-    assert_same: Same,
-    part: GetPart,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    cli, command, serial, long, assert_same, part, tmp_path, monkeypatch
+):
     run, killed, launch = tmp_path / "run", [], local.launch
 
-    def with_a_kill(pieces: Sequence[Piece], jobs: int) -> Generator[News, None, None]:
-        told = launch(pieces, jobs)
+    def with_a_kill(assignments, jobs):
+        told = launch(assignments, jobs)
         for news in told:
             if not killed and part(run, 2).epochs >= 5:
                 killed.append(part(run, 2).holder)
@@ -79,14 +62,8 @@ def test_a_killed_worker_starts_again_and_ends_the_same(
 
 @pytest.mark.slow
 def test_ctrl_c_stops_and_saves_all_and_a_serial_command_goes_on(
-    cli: Cli,
-    command: Command,
-    serial: Serial,
-    long: str,
-    assert_same: Same,
-    part: GetPart,
-    tmp_path: Path,
-) -> None:
+    cli, command, serial, long, assert_same, part, tmp_path
+):
     run = tmp_path / "run"
     process = start_two([*command("dst", long), "-o", run], part, run)
     process.send_signal(signal.SIGINT)
@@ -103,14 +80,8 @@ def test_ctrl_c_stops_and_saves_all_and_a_serial_command_goes_on(
 
 @pytest.mark.slow
 def test_when_the_launcher_is_killed_its_workers_save_and_stop(
-    cli: Cli,
-    command: Command,
-    serial: Serial,
-    long: str,
-    assert_same: Same,
-    part: GetPart,
-    tmp_path: Path,
-) -> None:
+    cli, command, serial, long, assert_same, part, tmp_path
+):
     run = tmp_path / "run"
     process = start_two([*command("dst", long), "-o", run], part, run)
     process.kill()
@@ -133,8 +104,8 @@ def build():
 
 
 def test_a_worker_that_is_stopped_outside_of_training_leaves_no_lock(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    command, tmp_path, monkeypatch
+):
     (tmp_path / "sleepy.py").write_text(SLEEPY)
     monkeypatch.chdir(tmp_path)
     arguments = [*command("dense"), "--model", "sleepy:build", "-o", "run"]
@@ -151,9 +122,7 @@ def test_a_worker_that_is_stopped_outside_of_training_leaves_no_lock(
     assert not Path("run/.lock").exists()
 
 
-def test_a_second_command_on_the_folder_is_refused_in_one_line(
-    cli: Cli, command: Command, tmp_path: Path
-) -> None:
+def test_a_second_command_on_the_folder_is_refused_in_one_line(cli, command, tmp_path):
     from freetickets.lock import hold
 
     with hold(tmp_path / "run"):
@@ -168,7 +137,7 @@ def test_a_second_command_on_the_folder_is_refused_in_one_line(
             assert f"is in use by process {os.getpid()} on " in line
 
 
-def test_a_mistake_is_not_tried_again(cli: Cli, command: Command, tmp_path: Path) -> None:
+def test_a_mistake_is_not_tried_again(cli, command, tmp_path):
     answer = cli(*command("dst"), "-o", tmp_path, "--jobs", 2, "--lr", "1e30")
     assert answer.code == 2
     (line,) = answer.err.splitlines()
@@ -182,25 +151,23 @@ def build(): os._exit(3)
 """
 
 
-def test_a_process_that_is_always_lost_is_given_up(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_is_always_lost_is_given_up(command, tmp_path, monkeypatch):
     (tmp_path / "crashing.py").write_text(CRASH)
     monkeypatch.chdir(tmp_path)
     arguments = (*command("dst"), "--model", "crashing:build", "-o", "run", "--part", "0")
-    piece = Piece("one", arguments, tmp_path / "log.txt")
-    told = list(local.launch([piece], jobs=1, retries=1))
+    assignment = Assignment("one", arguments, tmp_path / "log.txt")
+    told = list(local.launch([assignment], jobs=1, retries=1))
     ends = [news for news in told if news.kind != "line"]
     assert [news.kind for news in ends] == ["again", "failed"]
-    assert ends[-1].text == f"its process was lost (exit code 3) 2 times: see {piece.log}"
+    assert ends[-1].text == f"its process was lost (exit code 3) 2 times: see {assignment.log}"
 
 
-def test_what_is_left_early_leaves_no_process(
-    command: Command, long: str, part: GetPart, tmp_path: Path
-) -> None:
+def test_what_is_left_early_leaves_no_process(command, long, part, tmp_path):
     arguments = (*command("dst", long), "-o", str(tmp_path / "parts" / "1"), "--part", "0")
-    piece = Piece("one", tuple(each for each in arguments if each != "--quiet"), tmp_path / "log")
-    told = local.launch([piece], jobs=1)
+    assignment = Assignment(
+        "one", tuple(each for each in arguments if each != "--quiet"), tmp_path / "log"
+    )
+    told = local.launch([assignment], jobs=1)
     assert next(told).kind == "line"
     process = part(tmp_path, 1).holder
     told.close()
@@ -210,28 +177,28 @@ def test_what_is_left_early_leaves_no_process(
     assert checkpoints  # it has saved
 
 
-def test_cores_are_shared_unless_threads_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_are_shared_unless_threads_are_set(monkeypatch):
     monkeypatch.setattr(local, "cores", lambda: 8)
     assert local._environment(3)["OMP_NUM_THREADS"] == "1"  # the fixture's
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert [local._environment(jobs)["OMP_NUM_THREADS"] for jobs in (1, 3, 9)] == ["8", "2", "1"]
 
 
-def test_only_whole_lines_are_told_once(tmp_path: Path) -> None:
-    piece = Piece("one", (), tmp_path / "log")
-    piece.log.write_text("of an earlier life\n")
-    log = Log(piece)
-    with piece.log.open("a") as file:
+def test_only_whole_lines_are_told_once(tmp_path):
+    assignment = Assignment("one", (), tmp_path / "log")
+    assignment.log.write_text("of an earlier life\n")
+    log = Log(assignment)
+    with assignment.log.open("a") as file:
         for text in ("a\nb", "c\n\nfreetickets: no\n", ""):
             file.write(text)
             file.flush()
             told = [news.text for news in log.news()]
             assert told == {"a\nb": ["a"], "": []}.get(text, ["bc"])
-    assert log.end(2, 0, 3) == News(piece, "failed", "no")
+    assert log.end(2, 3) == News(assignment, "failed", "no")
 
 
 @pytest.mark.slow
-def test_cells_side_by_side_measure_what_they_do_one_by_one(cli: Cli, tmp_path: Path) -> None:
+def test_cells_side_by_side_measure_what_they_do_one_by_one(cli, tmp_path):
     # Dense ones: of sparse layers each process measures which kernels are faster, and bits differ.
     command = ("reproduce", "fgsm", "--only", "dense", "--scale", "smoke", "--quiet", "--json")
     found = []

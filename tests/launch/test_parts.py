@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,11 +11,6 @@ from freetickets.launch.parts import waves
 from freetickets.methods import METHODS, Setting, get_recipe
 from freetickets.storage import load_tree
 from freetickets.training.progress import Reporter
-
-Cli = Callable[..., Any]
-Command = Callable[..., list[str]]
-Serial = Callable[..., Path]
-Same = Callable[[Path, Path], None]
 
 SEVERAL = ("dst", "static", "dense-ensemble", "pf", "ltr")
 
@@ -30,19 +22,17 @@ class Killed(BaseException):
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("method", SEVERAL)
 def test_each_method_in_parts_equals_the_serial_run(
-    cli: Cli, command: Command, serial: Serial, assert_same: Same, tmp_path: Path, method: str
-) -> None:
+    cli, command, serial, assert_same, tmp_path, method
+):
     assert cli(*command(method), "-o", tmp_path / "run", "--jobs", 2).code == 0
     assert_same(tmp_path / "run", serial(method))
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_the_last_checkpoint_is_that_of_the_serial_run(
-    cli: Cli, command: Command, serial: Serial, tmp_path: Path, same: Callable[[Any, Any], bool]
-) -> None:
+def test_the_last_checkpoint_is_that_of_the_serial_run(cli, command, serial, tmp_path, same):
     assert cli(*command("dst"), "-o", tmp_path, "--jobs", 2).code == 0
 
-    def last(folder: Path) -> Any:
+    def last(folder):
         tree = load_tree(max((folder / "checkpoint").iterdir()), "freetickets-checkpoint")
         for row in tree["state"]["rows"]:
             row["seconds"] = 0
@@ -53,9 +43,7 @@ def test_the_last_checkpoint_is_that_of_the_serial_run(
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_a_trajectory_is_gathered(
-    cli: Cli, command: Command, assert_same: Same, tmp_path: Path
-) -> None:
+def test_a_trajectory_is_gathered(cli, command, assert_same, tmp_path):
     for name, more in (("serial", []), ("parts", ["--jobs", 2])):
         flags = ["--trajectory", 2, "-o", tmp_path / name, *more]
         assert cli(*command("dst"), *flags).code == 0
@@ -63,11 +51,11 @@ def test_a_trajectory_is_gathered(
     assert_same(tmp_path / "parts", tmp_path / "serial")
 
 
-def stop_at_step(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+def stop_at_step(monkeypatch, step):
     """Sends this process Ctrl-C at a step, counted from now on."""
     count = 0
 
-    def counted(*_: Any) -> None:
+    def counted(*_):
         nonlocal count
         count += 1
         if count == step:
@@ -80,15 +68,8 @@ def stop_at_step(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 @pytest.mark.parametrize("method", ["dst", "ltr"])
 @pytest.mark.parametrize("steps", [5, 40])
 def test_a_stopped_serial_run_goes_on_in_parts(
-    cli: Cli,
-    command: Command,
-    serial: Serial,
-    assert_same: Same,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    method: str,
-    steps: int,
-) -> None:
+    cli, command, serial, assert_same, tmp_path, monkeypatch, method, steps
+):
     expected = serial(method)
     stop_at_step(monkeypatch, steps)
     assert cli(*command(method), "-o", tmp_path / "run").code == 130
@@ -98,18 +79,13 @@ def test_a_stopped_serial_run_goes_on_in_parts(
 
 @pytest.mark.usefixtures("in_this_process")
 def test_killed_around_any_write_it_ends_the_same(
-    cli: Cli,
-    command: Command,
-    serial: Serial,
-    assert_same: Same,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    cli, command, serial, assert_same, tmp_path, monkeypatch
+):
     expected, run, replace = serial("dst"), tmp_path / "run", os.replace
     for number in range(1, 200, 3):
         left = number
 
-        def counted(*paths: Any) -> None:
+        def counted(*paths):
             nonlocal left
             left -= 1
             if left == 0:
@@ -130,9 +106,7 @@ def test_killed_around_any_write_it_ends_the_same(
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_other_settings_are_refused_while_parts_are_there(
-    cli: Cli, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_settings_are_refused_while_parts_are_there(cli, command, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         stop_at_step(patch, 5)
         assert cli(*command("dst"), "-o", tmp_path, "--jobs", 2).code == 2
@@ -142,15 +116,13 @@ def test_other_settings_are_refused_while_parts_are_there(
     assert f"{tmp_path} holds a run with other settings (lr: 0.05 -> 0.01)" in answer.err
 
 
-def test_what_one_run_is_says_that_nothing_is_side_by_side(
-    cli: Cli, command: Command, tmp_path: Path
-) -> None:
+def test_what_one_run_is_says_that_nothing_is_side_by_side(cli, command, tmp_path):
     answer = cli(*command("edst"), "-o", tmp_path, "--jobs", 2)
     assert answer.code == 0
     assert answer.err == "warning: edst is a single run: there is nothing to train side by side\n"
 
 
-def test_a_run_waits_for_what_it_starts_from() -> None:
+def test_a_run_waits_for_what_it_starts_from():
     setting = Setting(get_recipe("small"))
     for name, kind in METHODS.items():
         plan = kind().plan(setting)
@@ -174,7 +146,7 @@ def test_a_run_waits_for_what_it_starts_from() -> None:
     ],
 )
 @pytest.mark.parametrize("what", ["train dst", "reproduce fgsm"])
-def test_mistakes_are_one_line(cli: Cli, what: str, flags: str, words: str) -> None:
+def test_mistakes_are_one_line(cli, what, flags, words):
     answer = cli(*what.split(), *flags.split())
     assert (answer.code, answer.out) == (2, "")
     (line,) = answer.err.splitlines()
@@ -188,9 +160,7 @@ def test_mistakes_are_one_line(cli: Cli, what: str, flags: str, words: str) -> N
         ("reproduce all --scale smoke", "start it without torchrun"),
     ],
 )
-def test_torchrun_and_side_by_side_exclude_each_other(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: str, says: str
-) -> None:
+def test_torchrun_and_side_by_side_exclude_each_other(cli, monkeypatch, tmp_path, arguments, says):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some")
     answer = cli(*arguments.split(), "--output", tmp_path / "run")
     assert answer.code == 2

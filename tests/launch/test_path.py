@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,9 @@ def build(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
 """
 FLAGS = "--epochs 4 --tickets 2 --batch-size 16 --backend masked --quiet"
 
-Train = Callable[[str], subprocess.CompletedProcess[str]]
-
 
 @pytest.fixture
-def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def marker(tmp_path, monkeypatch):
     """Where each module that is imported from the current folder leaves its name; none may."""
     found, folder = tmp_path / "marker", tmp_path / "folder"
     folder.mkdir()
@@ -45,7 +42,7 @@ def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def train(marker: Path, images_npz: Path) -> Train:
+def train(marker, images_npz):
     """Trains two members as users do: by a script in a folder of its own, not by `python -m`."""
     script = marker.with_name("bin") / "freetickets"
     script.parent.mkdir()
@@ -55,7 +52,7 @@ def train(marker: Path, images_npz: Path) -> Train:
     command = [sys.executable, str(script), "train", "dst", "--dataset", str(images_npz)]
     command += [*FLAGS.split(), "--output", "run"]
 
-    def run(flags: str) -> subprocess.CompletedProcess[str]:
+    def run(flags):
         pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
         return subprocess.run(
             [*command, *flags.split()], env=environment, text=True, check=False, **pipes
@@ -65,16 +62,14 @@ def train(marker: Path, images_npz: Path) -> Train:
 
 
 @pytest.mark.parametrize("model", ["mlp-8", "own_nets:build"])
-def test_workers_import_nothing_from_the_current_folder_but_a_model_that_is_named(
-    train: Train, model: str
-) -> None:
+def test_workers_import_nothing_from_the_current_folder_but_a_model_that_is_named(train, model):
     done = train(f"--model {model} --jobs 2")
     assert (done.returncode, done.stderr) == (0, "")
     assert len(list(Path("run/tickets").iterdir())) == 2
 
 
 @pytest.mark.slow
-def test_nor_do_tasks_of_ray(train: Train) -> None:
+def test_nor_do_tasks_of_ray(train):
     pytest.importorskip("ray", reason="ray is not installed: pip install 'freetickets[ray]'")
     done = train("--model own_nets:build --launcher ray")
     assert done.returncode == 0, done.stderr
@@ -82,14 +77,12 @@ def test_nor_do_tasks_of_ray(train: Train) -> None:
 
 
 @pytest.mark.usefixtures("marker")
-def test_nor_does_the_process_whose_memory_is_measured() -> None:
+def test_nor_does_the_process_whose_memory_is_measured():
     with pytest.raises(FreeTicketsError, match="unknown model 'nothing'"):
         memory.measure("nothing", 2, 0.8, 1)
 
 
-def test_a_process_has_the_path_of_the_one_that_starts_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_has_the_path_of_the_one_that_starts_it(tmp_path, monkeypatch):
     folder = tmp_path / f"a 'folder'{os.pathsep} é"
     folder.mkdir()
     (folder / "show.py").write_text("import json, sys; print(json.dumps([sys.path, sys.argv]))")

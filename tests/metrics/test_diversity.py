@@ -40,21 +40,16 @@ def impossible(logs: Array, share: float, seed: int = 0) -> Array:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_disagreement_is_the_mean_over_all_pairs(shape: tuple[int, int, int]) -> None:
-    logs = draw(*shape)
-    choices = logs.argmax(-1)
-    pairs = [np.mean(a != b) for a, b in combinations(choices, 2)]
-    assert disagreement(logs) == pytest.approx(np.mean(pairs), abs=1e-12)
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_the_matrix_holds_each_pair(shape: tuple[int, int, int]) -> None:
+def test_disagreement_is_the_mean_over_all_pairs_and_the_matrix_holds_each(
+    shape: tuple[int, int, int],
+) -> None:
     logs = draw(*shape)
     found = disagreement_matrix(logs)
     choices = logs.argmax(-1)
     expected = [[np.mean(a != b) for b in choices] for a in choices]
     np.testing.assert_allclose(found, expected, atol=1e-12)
-    assert found[np.triu_indices(shape[0], 1)].mean() == pytest.approx(disagreement(logs))
+    pairs = [np.mean(a != b) for a, b in combinations(choices, 2)]
+    assert disagreement(logs) == pytest.approx(np.mean(pairs), abs=1e-12)
 
 
 def test_disagreement_of_a_class_is_that_of_its_samples() -> None:
@@ -74,11 +69,6 @@ def test_members_that_are_the_same_do_not_differ() -> None:
     assert disagreement(logs) == 0
     np.testing.assert_allclose(kl_matrix(logs), 0, atol=1e-14)
     assert not kl_matrix(draw(3, 400, 10)).diagonal().any()
-
-
-def test_members_that_never_agree_disagree_always() -> None:
-    logs = log_softmax(100 * np.eye(3)[:, None].repeat(5, axis=1), axis=-1)
-    assert disagreement(logs) == 1
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -142,9 +132,6 @@ def test_one_member_has_no_pair(score: Callable[..., Any]) -> None:
         score(draw(1, 3, 2))
     with pytest.raises(FreeTicketsError, match="must have the shape"):
         score(np.zeros((2, 0, 3)))
-
-
-def test_one_member_has_no_pair_in_any_class() -> None:
     with pytest.raises(FreeTicketsError, match="at least 2 members"):
         disagreement_by_class(draw(1, 2, 2), [0, 1])
     with pytest.raises(FreeTicketsError, match="labels must lie in 0 to 1"):

@@ -1,14 +1,29 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import permutations
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax
 from scipy.stats import entropy
+from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import roc_curve as sklearn_roc_curve
 
 from freetickets.errors import FreeTicketsError
-from freetickets.metrics import NOVELTY_SCORES, novelty
+from freetickets.metrics import (
+    NOVELTY_SCORES,
+    accuracy,
+    aupr,
+    auroc,
+    fpr95,
+    novelty,
+    risk_coverage,
+    roc_curve,
+)
 from freetickets.metrics.uncertainty import Uncertainty
 
 
@@ -48,11 +63,6 @@ def test_nothing_is_below_zero_however_it_is_rounded() -> None:
     assert (novelty(logs, "mutual_information") >= 0).all()
 
 
-def test_one_member_has_no_mutual_information() -> None:
-    logs = log_softmax(np.random.default_rng(0).normal(size=(1, 30, 5)), axis=-1)
-    np.testing.assert_allclose(novelty(logs, "mutual_information"), 0, atol=1e-15)
-
-
 def test_what_is_no_score_or_no_prediction_is_refused() -> None:
     with pytest.raises(FreeTicketsError, match="did you mean 'entropy'"):
         novelty(np.zeros((1, 1, 1)), "entrpy")
@@ -60,3 +70,132 @@ def test_what_is_no_score_or_no_prediction_is_refused() -> None:
         novelty(np.zeros((3, 2)))
     with pytest.raises(FreeTicketsError, match="must be log-probabilities"):
         novelty(np.full((1, 3, 2), np.nan))
+
+
+@pytest.mark.parametrize("score", NOVELTY_SCORES)
+def test_risk_is_the_error_of_the_most_certain(score: str) -> None:
+    rng = np.random.default_rng(0)
+    logs = log_softmax(2 * rng.normal(size=(3, 60, 4)), axis=-1)
+    labels = rng.integers(0, 4, 60)
+    found = risk_coverage(logs, labels, score)
+    order = np.argsort(novelty(logs, score))
+    for k in range(1, 61):
+        kept = order[:k]
+        assert found.coverage[k - 1] == pytest.approx(k / 60)
+        assert found.risk[k - 1] == pytest.approx(1 - accuracy(logs[:, kept], labels[kept]))
+    assert found.area == pytest.approx(np.mean(found.risk))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(5, 7), st.booleans()), min_size=1, max_size=5))
+def test_ties_count_as_the_mean_over_all_orders(samples: list[tuple[int, bool]]) -> None:
+    logs = np.log([[[top / 10, 1 - top / 10] for top, _ in samples]])
+    wrong = [right != (top >= 5) for top, right in samples]
+    labels = [int(not right) for _, right in samples]
+    curves = []
+    for order in permutations(range(len(samples))):
+        kept = sorted(order, key=lambda place: -samples[place][0])  # stable: ties as they come
+        errors = np.cumsum([wrong[place] for place in kept])
+        curves.append(errors / np.arange(1, len(samples) + 1))
+    found = risk_coverage(logs, labels)
+    np.testing.assert_allclose(found.risk, np.mean(curves, axis=0), atol=1e-12)
+
+
+Array = Any
+
+# Few different values, so that there are many ties; and many.
+scores = st.one_of(
+    st.lists(st.integers(0, 4).map(float), min_size=1, max_size=40),
+    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40),
+)
+
+
+def together(inside: Array, outside: Array) -> tuple[Array, Array]:
+    """As scikit-learn takes them: whether a sample is from outside, and its score."""
+    return np.repeat([0, 1], [len(inside), len(outside)]), np.concatenate([inside, outside])
+
+
+@settings(max_examples=80, deadline=None)
+@given(scores, scores)
+def test_areas_are_those_of_scikit_learn(inside: list[float], outside: list[float]) -> None:
+    pair = together(inside, outside)
+    assert auroc(inside, outside) == pytest.approx(roc_auc_score(*pair), abs=1e-12)
+    assert aupr(inside, outside) == pytest.approx(average_precision_score(*pair), abs=1e-12)
+
+
+@settings(max_examples=80, deadline=None)
+@given(scores, scores)
+def test_auroc_counts_pairs(inside: list[float], outside: list[float]) -> None:
+    wins = [(y > x) + (y == x) / 2 for x in inside for y in outside]
+    assert auroc(inside, outside) == pytest.approx(np.mean(wins), abs=1e-12)
+    # Swapped sides and swapped signs are the same question.
+    assert auroc(inside, outside) == pytest.approx(auroc(np.negative(outside), np.negative(inside)))
+
+
+@settings(max_examples=80, deadline=None)
+@given(scores, scores)
+def test_fpr95_is_the_least_over_all_thresholds(inside: list[float], outside: list[float]) -> None:
+    found = [
+        np.mean(np.array(inside) >= threshold)
+        for threshold in [*inside, *outside]
+        if 100 * np.sum(np.array(outside) >= threshold) >= 95 * len(outside)
+    ]
+    assert fpr95(inside, outside) == pytest.approx(min(found))
+
+
+@pytest.mark.parametrize("outside", [1, 19, 20, 21, 40, 100, 10_000, 26_032])
+def test_95_percent_is_counted_in_whole_samples(outside: int) -> None:
+    found = np.arange(outside, dtype=float)
+    missed = outside * 5 // 100
+    # The threshold is the sample after those that may be missed.
+    assert fpr95([missed - 0.5], found) == 0
+    assert fpr95([missed], found) == 1
+
+
+@settings(max_examples=80, deadline=None)
+@given(scores, scores)
+def test_the_curve_is_that_of_scikit_learn_without_points_on_lines(
+    inside: list[float], outside: list[float]
+) -> None:
+    found = roc_curve(inside, outside)
+    false, true, _ = sklearn_roc_curve(*together(inside, outside), drop_intermediate=False)
+    at = np.column_stack([false, true])
+    corners = np.column_stack([found.false_positive, found.true_positive])
+    assert corners[0].tolist() == [0, 0]
+    assert corners[-1].tolist() == [1, 1]
+    assert all(np.abs(at - corner).sum(1).min() < 1e-12 for corner in corners)
+    # Every point of theirs lies on our line: as far along it (both grow) as the interpolation says.
+    along = corners.sum(1)
+    for axis in (0, 1):
+        np.testing.assert_allclose(np.interp(at.sum(1), along, corners[:, axis]), at[:, axis])
+    assert found.area == pytest.approx(auroc(inside, outside), abs=1e-12)
+    first, second = np.diff(corners, axis=0)[:-1], np.diff(corners, axis=0)[1:]
+    turns = first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0]
+    assert (np.abs(turns) > 1e-9).all()
+
+
+def test_equal_scores_tell_nothing() -> None:
+    inside, outside = [0.5] * 30, [0.5] * 10
+    assert auroc(inside, outside) == 0.5
+    assert aupr(inside, outside) == 0.25
+    assert fpr95(inside, outside) == 1
+    assert roc_curve(inside, outside).false_positive.tolist() == [0, 1]
+
+
+def test_one_sample_of_each_kind_is_enough() -> None:
+    assert [auroc([x], [1.0]) for x in (0.0, 1.0, 2.0)] == [1, 0.5, 0]
+    assert [aupr([x], [1.0]) for x in (0.0, 1.0, 2.0)] == [1, 0.5, 0.5]
+    assert [fpr95([x], [1.0]) for x in (0.0, 1.0, 2.0)] == [0, 1, 1]
+
+
+@pytest.mark.parametrize("score", [auroc, aupr, fpr95, roc_curve])
+def test_what_does_not_tell_samples_apart_is_refused(score: Callable[..., Any]) -> None:
+    for bad in (np.nan, np.inf, -np.inf):
+        with pytest.raises(FreeTicketsError, match="of samples inside must be finite"):
+            score([0.0, bad], [1.0])
+        with pytest.raises(FreeTicketsError, match="of samples outside must be finite"):
+            score([0.0], [1.0, bad])
+    with pytest.raises(FreeTicketsError, match=r"of samples outside must be a list .* not \(0,\)"):
+        score([0.0], [])
+    with pytest.raises(FreeTicketsError, match="of samples inside must be a list"):
+        score([[0.0]], [1.0])

@@ -2,14 +2,14 @@ import functools
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import DISTRIBUTIONS, allocate, er, erk, uniform
-from freetickets.sparsity.distribution import matches, uniform_dense_first
+from freetickets.sparsity.distribution import matches
 
-PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=150)
+from .training import properties
 
 
 def wide_resnet_28_10(classes):
@@ -56,19 +56,8 @@ def group_of(name):
 
 
 # The table of densities that the original solver gives, and its scales.
-GROUPS = [
-    "conv1",
-    "block1.0.conv1",
-    "block1.0.shortcut",
-    "block1.other",
-    "block2.0.conv1",
-    "block2.0.shortcut",
-    "block2.other",
-    "block3.0.conv1",
-    "block3.0.shortcut",
-    "block3.other",
-    "fc",
-]
+PARTS = ("0.conv1", "0.shortcut", "other")
+GROUPS = ["conv1", *(f"block{block}.{part}" for block in (1, 2, 3) for part in PARTS), "fc"]
 WIDE_RESNET = {
     (10, 0.8): [1, 1, 1, 0.574221, 0.428024, 1, 0.284469, 0.212691, 1, 0.141574, 1],
     (100, 0.8): [1, 1, 1, 0.570443, 0.425208, 1, 0.282597, 0.211292, 1, 0.140642, 1],
@@ -151,15 +140,20 @@ def test_er_equals_erk_for_linear_layers_up_to_the_cap():
     assert er(shapes, 0.9) == erk(shapes, 0.9)
 
 
-def test_uniform_gives_every_layer_the_same_sparsity():
-    shapes = {"a": (10, 10), "b": (20, 50), "c": (4, 5, 3, 3)}
-    assert allocate(shapes, 0.9, "uniform") == {"a": 10, "b": 100, "c": 18}
-
-
-def test_uniform_dense_first_keeps_the_first_layer_out_of_the_budget():
-    shapes = {"a": (10, 10), "b": (20, 50), "c": (4, 5, 3, 3)}
-    assert allocate(shapes, 0.9, "uniform-dense-first") == {"a": 100, "b": 100, "c": 18}
-    assert list(uniform_dense_first(shapes, 0.9)) == list(shapes)
+@pytest.mark.parametrize(
+    ("sparsity", "distribution", "expected"),
+    [
+        (0.9, "uniform", [10, 100, 18]),
+        (0.9, "uniform-dense-first", [100, 100, 18]),  # the first is outside the budget
+        (0.5, lambda *_: {"a": 0.25, "b": 0.75, "c": 1}, [25, 750, 180]),  # any function
+        *((0.0, name, [100, 1000, 180]) for name in DISTRIBUTIONS),
+        ({"c": 0.5, "*": 0.9}, "erk", [10, 100, 90]),  # the first pattern that fits
+        ({"c": 0.5}, "erk", [100, 1000, 90]),
+    ],
+)
+def test_each_layer_gets_its_count(sparsity, distribution, expected):
+    counts = allocate({"a": (10, 10), "b": (20, 50), "c": (4, 5, 3, 3)}, sparsity, distribution)
+    assert counts == dict(zip("abc", expected, strict=True))
 
 
 def test_power_moves_erk_between_uniform_and_beyond():
@@ -174,67 +168,47 @@ def test_power_moves_erk_between_uniform_and_beyond():
     assert sum(counts.values()) == round(0.05 * size(shapes))
 
 
-def test_any_function_can_be_the_distribution():
-    shapes = {"a": (10, 10), "b": (10, 10)}
-    assert allocate(shapes, 0.5, lambda shapes, sparsity: {"a": 0.25, "b": 0.75}) == {
-        "a": 25,
-        "b": 75,
-    }
-
-
-def test_sparsity_zero_leaves_everything_dense():
-    shapes = wide_resnet_28_10(10)
-    for name in DISTRIBUTIONS:
-        assert allocate(shapes, 0.0, name) == {n: math.prod(s) for n, s in shapes.items()}
-
-
-def test_a_map_sets_layers_by_pattern_and_the_first_that_fits_counts():
-    shapes = {
-        "block1.0.conv1.weight": (10, 10),
-        "block1.0.conv2.weight": (10, 10),
-        "block2.0.conv1.weight": (10, 10),
-        "fc.weight": (10, 10),
-    }
-    counts = allocate(shapes, {"*.conv2": 0.75, "block1.*": 0.5, "fc.weight": 0.9})
-    assert list(counts.values()) == [50, 25, 100, 10]
-
-
-def test_patterns_fit_weights_or_modules_as_a_whole():
-    assert matches("block1.0.conv1.weight", "block1.*")
-    assert matches("fc.weight", "fc")
-    assert matches("fc.weight", "fc.weight")
-    assert matches("weight", "weight")
-    assert not matches("fc2.weight", "fc")
-    assert not matches("block10.0.conv1.weight", "block1")
-    assert not matches("FC.weight", "fc")
+@pytest.mark.parametrize(
+    ("name", "pattern", "fits"),
+    [
+        ("block1.0.conv1.weight", "block1.*", True),
+        ("block1.0.conv2.weight", "*.conv2", True),
+        ("fc.weight", "fc", True),
+        ("fc.weight", "fc.weight", True),
+        ("weight", "weight", True),
+        ("fc2.weight", "fc", False),
+        ("block10.0.conv1.weight", "block1", False),
+        ("FC.weight", "fc", False),
+    ],
+)
+def test_patterns_fit_weights_or_modules_as_a_whole(name, pattern, fits):
+    assert matches(name, pattern) == fits
 
 
 @pytest.mark.parametrize("sparsity", [1.0, 1.5, -0.1, math.nan, math.inf])
 def test_a_sparsity_outside_0_to_1_is_refused(sparsity):
-    with pytest.raises(FreeTicketsError, match="at least 0 and below 1"):
-        allocate({"a": (10, 10)}, sparsity)
-    with pytest.raises(FreeTicketsError, match="at least 0 and below 1"):
-        allocate({"a": (10, 10)}, {"a": sparsity})
+    for given_as in (sparsity, {"a": sparsity}):
+        with pytest.raises(FreeTicketsError, match="at least 0 and below 1"):
+            allocate({"a": (10, 10)}, given_as)
 
 
-def test_a_layer_left_without_a_weight_is_refused_by_name():
-    with pytest.raises(FreeTicketsError, match="leaves layer 'tiny' without a single weight"):
-        allocate({"tiny": (2, 2), "big": (100, 100)}, 0.9, "uniform")
-
-
-def test_a_pattern_that_fits_nothing_is_refused_and_the_nearest_offered():
-    with pytest.raises(UnknownNameError, match=r"'fc1\.wieght'.*did you mean 'fc1\.weight'"):
-        allocate({"fc1.weight": (10, 10)}, {"fc1.wieght": 0.5})
-
-
-def test_an_unknown_distribution_is_refused_and_the_nearest_offered():
-    with pytest.raises(UnknownNameError, match="unknown distribution 'erkk': did you mean 'erk'"):
-        allocate({"a": (10, 10)}, 0.5, "erkk")
-
-
-def test_a_network_without_layers_is_refused():
-    with pytest.raises(FreeTicketsError, match="no layer to make sparse"):
-        allocate({}, 0.5)
+@pytest.mark.parametrize(
+    ("shapes", "sparsity", "distribution", "message"),
+    [
+        (
+            {"tiny": (2, 2), "big": (100, 100)},
+            0.9,
+            "uniform",
+            "leaves layer 'tiny' without a single weight",
+        ),
+        ({"a.weight": (9, 9)}, {"a.wieght": 0.5}, "erk", r"'a\.wieght'.*did you mean 'a\.weight'"),
+        ({"a": (9, 9)}, 0.5, "erkk", "unknown distribution 'erkk': did you mean 'erk'"),
+        ({}, 0.5, "erk", "no layer to make sparse"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(shapes, sparsity, distribution, message):
+    with pytest.raises(FreeTicketsError, match=message):
+        allocate(shapes, sparsity, distribution)
 
 
 @pytest.mark.parametrize("densities", [{}, {"a": 1.2}, {"a": -0.5}, {"a": math.nan}])
@@ -268,13 +242,13 @@ def water_filled(shapes, sparsity):
     return {name: min(1.0, high * raw[name]) for name in shapes}
 
 
-@PROPERTY
+@properties(150)
 @given(networks, sparsities)
 def test_erk_agrees_with_a_brute_force_solver(shapes, sparsity):
     assert erk(shapes, sparsity) == pytest.approx(water_filled(shapes, sparsity), rel=1e-9)
 
 
-@PROPERTY
+@properties(150)
 @given(networks, sparsities, st.sampled_from(["erk", "er", "uniform"]))
 def test_counts_are_exact_and_fit_their_layers(shapes, sparsity, distribution):
     densities = DISTRIBUTIONS[distribution](shapes, sparsity)
@@ -287,7 +261,7 @@ def test_counts_are_exact_and_fit_their_layers(shapes, sparsity, distribution):
         assert 1 <= count <= math.prod(shapes[name])
 
 
-@PROPERTY
+@properties(150)
 @given(networks, sparsities, sparsities, st.sampled_from(["erk", "er", "uniform"]))
 def test_more_sparsity_never_gives_a_layer_more_weights(shapes, first, second, distribution):
     low, high = sorted((first, second))

@@ -2,25 +2,22 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import WeightView
 from freetickets.sparsity.exploration import Explorer, apportion, growth_counts
 
-PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=200)
+from .training import generator, properties
 
 
 def view(weight, mask, momentum=None, name="fc.weight"):
-    weight = torch.as_tensor(weight, dtype=torch.float64) * torch.as_tensor(mask)
-    return WeightView(
-        name, weight, torch.as_tensor(mask), None, momentum, torch.Generator().manual_seed(0)
-    )
+    return WeightView(name, weight.double() * mask, mask, None, momentum, generator())
 
 
 def random_view(seed, size=40, active=15, scale=1.0):
-    source = torch.Generator().manual_seed(seed)
+    source = generator(seed)
     mask = torch.zeros(size, dtype=torch.bool)
     mask[torch.randperm(size, generator=source)[:active]] = True
     return view(scale * torch.randn(size, generator=source), mask)
@@ -34,10 +31,8 @@ def poured(total, wishes, capacities):
     low, high = 0.0, 1e12
     for _ in range(200):
         middle = (low + high) / 2
-        if sum(min(c, middle * w) for w, c in zip(wishes, capacities, strict=True)) < total:
-            low = middle
-        else:
-            high = middle
+        spent = sum(min(c, middle * w) for w, c in zip(wishes, capacities, strict=True))
+        low, high = (middle, high) if spent < total else (low, middle)
     return [min(c, high * w) for w, c in zip(wishes, capacities, strict=True)]
 
 
@@ -46,7 +41,7 @@ layers = st.lists(
 ).filter(lambda entries: any(capacity for _, capacity in entries))
 
 
-@PROPERTY
+@properties(200)
 @given(layers, st.data())
 def test_shares_are_whole_in_proportion_within_capacity_and_add_up(entries, data):
     wishes, capacities = [w for w, _ in entries], [c for _, c in entries]
@@ -125,15 +120,3 @@ def test_other_scopes_leave_the_threshold_alone():
     before = explorer.threshold
     explorer.explore([random_view(0)], 0.5)
     assert explorer.threshold == before
-
-
-@pytest.mark.parametrize(
-    ("scope", "redistribute", "message"),
-    [
-        ("network", None, "prune_scope must be 'layer', 'global' or 'threshold'"),
-        ("layer", "magnitude", "redistribute must be 'momentum', 'survivors' or None"),
-    ],
-)
-def test_unknown_ways_are_refused(scope, redistribute, message):
-    with pytest.raises(FreeTicketsError, match=message):
-        Explorer("magnitude", "random", scope, redistribute)

@@ -1,9 +1,15 @@
+from typing import Any
+
 import pytest
 import torch
+from lightning_fabric import Fabric
 from torch import nn
+from torch.nn.utils import parametrizations, prune
 
 from freetickets.errors import FreeTicketsError, UnknownNameError
-from freetickets.sparsity import select_weights
+from freetickets.sparsity import Sparsifier, select_weights
+
+from .training import Run, mlp
 
 
 def names(model, **options):
@@ -21,64 +27,41 @@ class Tied(nn.Module):
         self.head.weight = self.table.weight
 
 
+CONVOLUTIONS = (
+    nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+)  # fmt: skip
+RECURRENT = [
+    f"weight_{part}_l{layer}{direction}"
+    for layer in range(2)
+    for direction in ("", "_reverse")
+    for part in ("ih", "hh")
+]
+OUTPUT = "out_proj.weight"
+
+
 @pytest.mark.parametrize(
-    "module",
+    ("module", "expected"),
     [
-        nn.Linear(4, 3),
-        nn.Conv1d(4, 3, 3),
-        nn.Conv2d(4, 3, 3),
-        nn.Conv3d(4, 3, 3),
-        nn.ConvTranspose1d(4, 3, 3),
-        nn.ConvTranspose2d(4, 3, 3),
-        nn.ConvTranspose3d(4, 3, 3),
+        (nn.Linear(4, 3), ["weight"]),
+        *((kind(4, 3, 3), ["weight"]) for kind in CONVOLUTIONS),
+        *((kind(4, 5, 2, bidirectional=True), RECURRENT) for kind in (nn.LSTM, nn.GRU, nn.RNN)),
+        (nn.LSTM(4, 5, proj_size=3), ["weight_ih_l0", "weight_hh_l0", "weight_hr_l0"]),
+        *((k(4, 5), ["weight_ih", "weight_hh"]) for k in (nn.LSTMCell, nn.GRUCell, nn.RNNCell)),
+        (nn.MultiheadAttention(8, 2), ["in_proj_weight", OUTPUT]),
+        (nn.MultiheadAttention(8, 2, add_bias_kv=True), ["in_proj_weight", OUTPUT]),
+        (
+            nn.MultiheadAttention(8, 2, kdim=6, vdim=4),
+            ["q_proj_weight", "k_proj_weight", "v_proj_weight", OUTPUT],
+        ),
     ],
-    ids=lambda module: type(module).__name__,
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )
-def test_the_weight_of_linear_and_convolutional_layers_is_found_and_no_bias(module):
-    assert names(module) == ["weight"]
+def test_all_matrices_of_a_layer_are_found_and_no_bias(module, expected):
+    assert names(module) == expected
     found = select_weights(nn.Sequential(module))
-    assert list(found) == ["0.weight"]
-    assert found["0.weight"] is module.weight
-
-
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
-def test_all_matrices_of_recurrent_layers_are_found(kind):
-    module = kind(4, 5, num_layers=2, bidirectional=True)
-    assert names(module) == [
-        f"weight_{part}_l{layer}{direction}"
-        for layer in range(2)
-        for direction in ("", "_reverse")
-        for part in ("ih", "hh")
-    ]
-
-
-def test_the_projection_of_an_lstm_is_found():
-    assert names(nn.LSTM(4, 5, proj_size=3)) == ["weight_ih_l0", "weight_hh_l0", "weight_hr_l0"]
-
-
-@pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
-def test_recurrent_cells_are_found(kind):
-    assert names(kind(4, 5)) == ["weight_ih", "weight_hh"]
-
-
-def test_attention_has_one_input_projection_and_an_output_projection():
-    assert names(nn.MultiheadAttention(8, 2)) == ["in_proj_weight", "out_proj.weight"]
-
-
-def test_attention_with_separate_inputs_has_three():
-    assert names(nn.MultiheadAttention(8, 2, kdim=6, vdim=4)) == [
-        "q_proj_weight",
-        "k_proj_weight",
-        "v_proj_weight",
-        "out_proj.weight",
-    ]
-
-
-def test_bias_vectors_of_attention_stay_dense():
-    assert names(nn.MultiheadAttention(8, 2, add_bias_kv=True)) == [
-        "in_proj_weight",
-        "out_proj.weight",
-    ]
+    assert list(found) == [f"0.{name}" for name in expected]
+    for name, weight in found.items():
+        assert weight is module.get_parameter(name.removeprefix("0."))
 
 
 def test_every_matrix_of_a_transformer_is_found_and_no_norm():
@@ -89,17 +72,10 @@ def test_every_matrix_of_a_transformer_is_found_and_no_norm():
     assert len(matrices) == 8
 
 
-def test_norms_and_biases_are_never_found():
-    network = nn.Sequential(
-        nn.Conv2d(3, 4, 1),
-        nn.BatchNorm2d(4),
-        nn.GroupNorm(2, 4),
-        nn.LayerNorm([4, 1, 1]),
-        nn.InstanceNorm2d(4, affine=True),
-        nn.PReLU(4),
-        nn.Linear(4, 2),
-    )
-    assert names(network) == ["0.weight", "6.weight"]
+def test_norms_are_never_found():
+    norms = nn.BatchNorm2d(4), nn.GroupNorm(2, 4), nn.LayerNorm([4, 1, 1]), nn.PReLU(4)
+    network = nn.Sequential(nn.Conv2d(3, 4, 1), *norms, nn.InstanceNorm2d(4, affine=True))
+    assert names(network) == ["0.weight"]
 
 
 def test_embeddings_are_sparse_only_on_request():
@@ -152,13 +128,8 @@ def test_weights_are_found_in_subclasses_and_in_the_networks_own_order():
 
 @pytest.fixture
 def network():
-    return nn.ModuleDict(
-        {
-            "stem": nn.Conv2d(3, 8, 3),
-            "block": nn.Sequential(nn.Conv2d(8, 8, 3), nn.Conv2d(8, 8, 1)),
-            "head": nn.Linear(8, 2),
-        }
-    )
+    block = nn.Sequential(nn.Conv2d(8, 8, 3), nn.Conv2d(8, 8, 1))
+    return nn.ModuleDict({"stem": nn.Conv2d(3, 8, 3), "block": block, "head": nn.Linear(8, 2)})
 
 
 @pytest.mark.parametrize(
@@ -171,6 +142,8 @@ def network():
         ({"include": [nn.Linear]}, ["head"]),
         ({"include": [nn.Conv2d], "exclude": ["stem"]}, ["block.0", "block.1"]),
         ({"include": []}, []),
+        ({"exclude": "block.*"}, ["stem", "head"]),  # one needs no list
+        ({"include": nn.Linear}, ["head"]),
     ],
 )
 def test_weights_are_chosen_by_pattern_and_type(network, options, expected):
@@ -181,3 +154,82 @@ def test_weights_are_chosen_by_pattern_and_type(network, options, expected):
 def test_a_pattern_that_fits_nothing_is_refused(network, option):
     with pytest.raises(UnknownNameError, match=r"unknown layer 'heads\.weight'.*'head\.weight'"):
         names(network, **{option: ["heads.weight"]})
+
+
+# ---- what goes wrong silently in other libraries is refused here, or just works
+
+
+def test_wrappers_do_not_change_the_names_of_weights() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    bare = list(select_weights(model))
+    assert list(select_weights(torch.compile(model, backend="eager"))) == bare
+    assert list(select_weights(nn.DataParallel(model))) == bare
+    wrapped, _ = Fabric(accelerator="cpu", devices=1).setup(model, optimizer)
+    assert list(select_weights(wrapped)) == bare
+
+
+def test_a_networks_own_child_called_module_is_no_wrapper() -> None:
+    model = nn.Sequential()
+    model.add_module("module", nn.Linear(3, 3))
+    assert list(select_weights(model)) == ["module.weight"]
+
+
+def test_a_second_sparsifier_of_the_same_weights_is_refused_until_the_first_lets_go(
+    backend: Any,
+) -> None:
+    run = Run(sparsity=0.5, backend=backend)
+    with pytest.raises(FreeTicketsError, match=r"another sparsifier holds '0\.weight'"):
+        run.sparsify(0.5, backend=backend)
+    run.sparsifier.detach()
+    run.sparsify(0.5, backend=backend, topology="given")
+
+
+def test_two_sparsifiers_may_share_an_optimizer_if_their_weights_differ(backend: Any) -> None:
+    run = Run(sparsity=0.5, include="0", backend=backend)
+    run.sparsify(0.75, include="2", backend=backend)
+    assert [int((run.model[layer].weight == 0).sum()) for layer in (0, 2)] == [144, 324]
+
+
+def weight_normed(layer: nn.Module) -> nn.Module:
+    with pytest.warns(FutureWarning):
+        return nn.utils.weight_norm(layer)
+
+
+def pruned(layer: nn.Module) -> nn.Module:
+    return prune.random_unstructured(layer, "weight", amount=0.5)
+
+
+@pytest.mark.parametrize("compute", [parametrizations.weight_norm, weight_normed, pruned])
+def test_a_weight_that_is_computed_from_others_is_refused_with_advice_that_works(
+    compute: Any,
+) -> None:
+    model = nn.Sequential(compute(nn.Linear(4, 4)), nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(FreeTicketsError, match=r"or leave it dense with exclude=\['0\.weight'\]"):
+        Sparsifier(model, optimizer)
+    sparsifier = Sparsifier(model, optimizer, exclude=["0.weight"])
+    assert [row.name for row in sparsifier.statistics()] == ["1.weight"]
+
+
+def test_a_computed_matrix_of_a_recurrent_layer_is_refused_too() -> None:
+    model = parametrizations.weight_norm(nn.LSTM(4, 4), "weight_hh_l0")
+    with pytest.raises(FreeTicketsError, match=r"'weight_hh_l0' is computed from others"):
+        select_weights(model)
+    assert list(select_weights(model, exclude="weight_hh_l0")) == ["weight_ih_l0"]
+
+
+def test_a_network_whose_pruning_was_made_permanent_trains_on_with_its_topology() -> None:
+    model = nn.Sequential(pruned(nn.Linear(8, 8)), nn.Linear(8, 4))
+    with pytest.raises(FreeTicketsError, match=r"prune\.remove"):
+        select_weights(model)
+    prune.remove(model[0], "weight")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    sparsifier = Sparsifier(model, optimizer, topology="given")
+    assert sparsifier.statistics()[0].nonzeros == 32
+
+
+def test_an_optimizer_that_is_none_is_refused() -> None:
+    model = mlp()
+    with pytest.raises(FreeTicketsError, match=r"a Sequential is not a torch\.optim optimizer"):
+        Sparsifier(model, model)

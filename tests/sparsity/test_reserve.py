@@ -1,183 +1,151 @@
 """Reserves: weights that train although the network does not see them."""
 
-import copy
-
 import pytest
 import torch
 from torch import nn
 
 from freetickets.errors import FreeTicketsError
 from freetickets.kernels.layers import SparseLayer
-from freetickets.sparsity import Exploration, Sparsifier
+from freetickets.sparsity import Exploration
+
+from .training import Run, assert_alike, generator
 
 
-def prepared(optimizer="SGD", dtype=torch.float32, **options):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 12), nn.Tanh(), nn.Linear(12, 4)).to(dtype)
-    made = getattr(torch.optim, optimizer)(model.parameters(), lr=0.1)
-    start = copy.deepcopy(model)
-    options = {"distribution": "uniform", "exploration": Exploration(interval=3), **options}
-    return model, made, Sparsifier(model, made, 0.75, **{"reserve": 0.25, **options}), start
+def prepared(optimizer="SGD", dtype=torch.float32, sparsity=0.75, **options):
+    """A quarter of the weights is active, and a quarter is the reserve."""
 
+    def network():
+        return nn.Sequential(nn.Linear(8, 12), nn.Tanh(), nn.Linear(12, 4)).to(dtype)
 
-def batch(step, dtype=torch.float32):
-    x = torch.randn(16, 8, generator=torch.Generator().manual_seed(step))
-    return x.to(dtype), x[:, :4].flip(1).to(dtype)
-
-
-def train_step(model, optimizer, step=0, dtype=torch.float32):
-    x, target = batch(step, dtype)
-    optimizer.zero_grad()
-    nn.functional.mse_loss(model(x), target).backward()
-    optimizer.step()
+    more = {"momentum": 0, "nesterov": False, "weight_decay": 0} if optimizer == "SGD" else {}
+    options = {"exploration": Exploration(interval=3), "reserve": 0.25, **options}
+    return Run(network, optimizer, sparsity, more={"lr": 0.1, **more}, backend="auto", **options)
 
 
 def test_the_network_starts_with_its_strongest_weights():
-    model, _, sparsifier, start = prepared()
-    for name, mask in sparsifier.topology.items():
-        before = start.get_parameter(name).abs()
+    run, start = prepared(), prepared(sparsity=None)
+    for name, mask in run.sparsifier.topology.items():
+        before = start.weight(name).abs()
         assert before[mask].min() >= before[~mask].max()
         assert mask.sum() == mask.numel() // 4
-        assert torch.equal(model.get_parameter(name), start.get_parameter(name) * mask)
+        assert torch.equal(run.weight(name), start.weight(name) * mask)
 
 
 def test_the_network_sees_active_weights_only_and_the_next_strongest_train():
-    model, optimizer, sparsifier, start = prepared(exploration=None)
+    run, start = prepared(exploration=None), prepared(sparsity=None).model[2].weight
+    layer, mask, seen = run.model[2], run.sparsifier.topology["2.weight"], []
+    layer.register_forward_pre_hook(lambda layer, _: seen.append(layer.weight.detach().clone()))
+    strong = start.abs().flatten().argsort(descending=True)[: mask.numel() // 2]
     for step in range(4):
-        seen = []
-        handle = model[2].register_forward_pre_hook(
-            lambda layer, _, seen=seen: seen.append(layer.weight.detach().clone())
-        )
-        train_step(model, optimizer, step)
-        handle.remove()
-        assert (seen[0][~sparsifier.topology["2.weight"]] == 0).all()
-        gradient, mask = model[2].weight.grad, sparsifier.topology["2.weight"]
-        # A quarter is active, and a quarter is the reserve: half of the gradients are left.
-        assert (gradient != 0).sum() == mask.numel() // 2
+        run.train([step])
+        assert (seen[-1][~mask] == 0).all()
+        gradient = layer.weight.grad
         assert (gradient[mask] != 0).all()
-        strong = start[2].weight.abs().flatten().argsort(descending=True)[: mask.numel() // 2]
         assert set(gradient.flatten().nonzero().flatten().tolist()) == set(strong.tolist())
-        sparsifier.step()
-    values = sparsifier.state_dict()["reserve"]["2.weight"]["values"]
-    moved = values != start[2].weight
+    values = run.sparsifier.state_dict()["reserve"]["2.weight"]["values"]
+    moved = values != start
     assert (moved & ~mask).sum() == mask.numel() // 4  # the reserve, and nothing of the rest
-    assert not torch.equal(model[2].weight[mask], start[2].weight[mask])
+    assert not torch.equal(layer.weight[mask], start[mask])
 
 
 def test_a_reserve_overtakes_and_brings_its_value_along():
-    model, optimizer, sparsifier, _ = prepared()
-    old = sparsifier.topology["0.weight"]
-    sets = sparsifier.state_dict()["reserve"]["0.weight"]["values"]
+    run = prepared()
+    weight, old = run.model[0].weight, run.sparsifier.topology["0.weight"]
+    sets = run.sparsifier.state_dict()["reserve"]["0.weight"]["values"]
     place = (~old).flatten().nonzero()[sets[~old].abs().argmax()].item()
     for _ in range(3):
-        optimizer.zero_grad()
-        for parameter in model.parameters():
+        for parameter in run.model.parameters():
             parameter.grad = torch.zeros_like(parameter)
-        model[0].weight.grad.view(-1)[place] = -10.0
-        optimizer.step()
-        sparsifier.step()
-    assert sparsifier.topology["0.weight"].flatten()[place]
+        weight.grad.view(-1)[place] = -10.0
+        run.step()
+    assert run.sparsifier.topology["0.weight"].flatten()[place]
     expected = sets.flatten()[place] + 3 * 0.1 * 10
-    assert model[0].weight.flatten()[place].item() == pytest.approx(expected.item(), rel=1e-5)
+    assert weight.flatten()[place].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam"])
 def test_a_closure_trains_as_the_plain_loop_does(name):
     plain, closed = prepared(name), prepared(name)
+    plain.train(range(7))
     for step in range(7):
-        train_step(plain[0], plain[1], step)
-        plain[2].step()
-        model, optimizer, sparsifier, _ = closed
-
-        def closure(model=model, optimizer=optimizer, step=step):
-            x, target = batch(step)
-            optimizer.zero_grad()
-            loss = nn.functional.mse_loss(model(x), target)
-            loss.backward()
-            return loss
-
-        optimizer.step(closure)
-        sparsifier.step()
-    assert plain[2].digest == closed[2].digest
-    assert torch.equal(plain[0][0].weight, closed[0][0].weight)
+        closed.optimizer.step(lambda step=step: closed.backward(step))
+        closed.sparsifier.step()
+    assert_alike(plain, closed)
 
 
 def test_a_closure_that_is_called_many_times_sees_active_weights_each_time():
-    model, optimizer, sparsifier, _ = prepared("LBFGS")
+    run = prepared("LBFGS")
     losses = []
 
     def closure():
-        assert all(
-            (model.get_parameter(name)[~mask] == 0).all()
-            for name, mask in sparsifier.topology.items()
-        )
-        x, target = batch(0)
-        optimizer.zero_grad()
-        loss = nn.functional.mse_loss(model(x), target)
-        loss.backward()
-        losses.append(loss.item())
-        return loss
+        for name, mask in run.sparsifier.topology.items():
+            assert (run.weight(name)[~mask] == 0).all()
+        losses.append(run.backward())
+        return losses[-1]
 
-    for _ in range(2):
-        optimizer.step(closure)
-        sparsifier.step()
-    assert len(set(losses)) > 8
+    for _ in range(4):
+        run.optimizer.step(closure)
+        run.sparsifier.step()
+    assert len({loss.item() for loss in losses}) > 8
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_reserves_work_in_every_precision(dtype):
-    model, optimizer, sparsifier, _ = prepared(dtype=dtype)
-    before = sparsifier.digest
+    run = prepared(dtype=dtype)
+    before = run.digest
     for step in range(9):
-        train_step(model, optimizer, step, dtype)
-        sparsifier.step()
-        for name, mask in sparsifier.topology.items():
+        run.train([step])
+        for name, mask in run.sparsifier.topology.items():
             assert mask.sum() == mask.numel() // 4
-            assert (model.get_parameter(name)[~mask] == 0).all()
-    assert sparsifier.digest != before
+            assert (run.weight(name)[~mask] == 0).all()
+    assert run.digest != before
 
 
 def test_a_given_topology_is_the_start_of_a_reserve_too():
-    mask = torch.rand(4, 12, generator=torch.Generator().manual_seed(1)) < 0.3
-    model, optimizer, sparsifier, _ = prepared(topology={"2.weight": mask})
-    assert torch.equal(sparsifier.topology["2.weight"], mask)
-    train_step(model, optimizer)
-    assert (model[2].weight.grad != 0).sum() == mask.sum() + 12
+    mask = torch.rand(4, 12, generator=generator(1)) < 0.3
+    run = prepared(topology={"2.weight": mask})
+    assert torch.equal(run.sparsifier.topology["2.weight"], mask)
+    run.train(range(1))
+    assert (run.model[2].weight.grad != 0).sum() == mask.sum() + 12
 
 
 def test_a_reserve_larger_than_the_rest_trains_all():
-    model, optimizer, _, _ = prepared(reserve=1.0)
-    train_step(model, optimizer)
-    assert (model[2].weight.grad != 0).all()
+    run = prepared(reserve=1.0)
+    run.train(range(1))
+    assert (run.model[2].weight.grad != 0).all()
 
 
 def test_a_diverged_weight_is_refused_and_leaves_the_topology_alone():
-    model, optimizer, sparsifier, _ = prepared()
-    train_step(model, optimizer)
-    sparsifier.step()
+    run = prepared()
+    run.train(range(1))
     with torch.no_grad():
-        model[2].weight[sparsifier.topology["2.weight"]] = torch.nan
-    before = sparsifier.digest
+        run.model[2].weight[run.sparsifier.topology["2.weight"]] = torch.nan
+    before = run.digest
     with pytest.raises(FreeTicketsError, match="the loss diverged"):
-        sparsifier.explore(0.5)
-    assert sparsifier.digest == before
+        run.sparsifier.explore(0.5)
+    assert run.digest == before
 
 
-def test_reserves_are_refused_where_they_can_not_be():
-    with pytest.raises(FreeTicketsError, match="does not go with reserve"):
-        prepared(backend="sparse")
-    with pytest.raises(FreeTicketsError, match="reserve goes with neither"):
-        prepared(pruning=lambda step: None)
-    with pytest.raises(FreeTicketsError, match="reserve goes with neither"):
-        prepared(redistribute="momentum")
-    with pytest.raises(FreeTicketsError, match="reserve must lie between 0 and 1"):
-        prepared(reserve=1.5)
-    model, _, sparsifier, _ = prepared()
-    assert not any(isinstance(module, SparseLayer) for module in model.modules())
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"backend": "sparse"}, "does not go with reserve"),
+        ({"pruning": lambda step: None}, "reserve goes with neither"),
+        ({"redistribute": "momentum"}, "reserve goes with neither"),
+        ({"reserve": 1.5}, "reserve must lie between 0 and 1"),
+    ],
+)
+def test_reserves_are_refused_where_they_can_not_be(options, message):
+    with pytest.raises(FreeTicketsError, match=message):
+        prepared(sparsity=None).sparsify(**{"reserve": 0.25, **options})
+
+
+def test_a_network_with_a_reserve_is_not_pruned_and_resumes_none_without():
+    run = prepared()
+    assert not any(isinstance(module, SparseLayer) for module in run.model.modules())
     with pytest.raises(FreeTicketsError, match="can't be pruned"):
-        sparsifier.prune(0.9)
-    state = prepared(reserve=0.0, backend="masked")[2].state_dict()
-    before = sparsifier.digest
+        run.sparsifier.prune(0.9)
+    before = run.digest
     with pytest.raises(FreeTicketsError, match="has no reserve"):
-        sparsifier.load_state_dict(state)
-    assert sparsifier.digest == before
+        run.sparsifier.load_state_dict(prepared(reserve=0.0).sparsifier.state_dict())
+    assert run.digest == before

@@ -4,186 +4,114 @@ The tests set dense gradients themselves, so all weights are masked here; `test_
 sparse layers explore like masked weights.
 """
 
+import functools
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.sparsity import Exploration, Score, Sparsifier
+from freetickets.sparsity import Exploration, Score
+
+from .reference import Reference, assert_equal, places, start, top
+from .training import Bag, Run, generator
 
 
-class Bag(nn.Module):
-    """Layers without a forward pass: the tests set the gradients themselves."""
+class Explored(Reference):
+    """Explores every so many steps, in the ways that a sparsifier can be told to."""
 
-    def __init__(self, dtype=torch.float32):
-        super().__init__()
-        self.a = nn.Linear(10, 12, bias=False, dtype=dtype)
-        self.b = nn.Conv2d(8, 6, 3, bias=False, dtype=dtype)
-        self.c = nn.Linear(7, 9, bias=False, dtype=dtype)
+    def __init__(
+        self, run, *, rate=0.3, interval=1, scope="layer", keep=False, strength=np.abs, seen=None
+    ):
+        super().__init__(run)
+        self.rate, self.interval, self.scope, self.keep = rate, interval, scope, keep
+        self.strength, self.seen = strength, seen or (lambda past: np.abs(past[-1]))
+        self.past = {name: [] for name in self.weights}
+        self.regrown = 0
 
+    def change(self, step, gradients, source):
+        for name, gradient in gradients.items():
+            self.past[name].append(gradient)
+        if step % self.interval == 0:
+            self.explore(self.rate, gradients, source)
 
-def prepared(seed=0, **options):
-    torch.manual_seed(seed)
-    bag = Bag()
-    optimizer = torch.optim.SGD(bag.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
-    defaults = {"exploration": Exploration(0.3, interval=1), "distribution": "uniform"}
-    options = {**defaults, "backend": "masked"} | options
-    return bag, optimizer, Sparsifier(bag, optimizer, 0.7, **options)
+    def importance(self, name, gradients):
+        return self.strength(self.weights[name])
 
-
-def set_gradients(bag):
-    """Random gradients; returns copies, because the sparsifier masks the originals."""
-    for parameter in bag.parameters():
-        parameter.grad = torch.randn_like(parameter)
-    return {name: parameter.grad.clone() for name, parameter in bag.named_parameters()}
-
-
-def snapshot(bag):
-    return {name: parameter.detach().clone() for name, parameter in bag.named_parameters()}
-
-
-def flat(tensors):
-    return {name: tensor.flatten().tolist() for name, tensor in tensors.items()}
-
-
-def best(scores, count, candidates):
-    """The `count` candidates of the highest score, one by one."""
-    left, chosen = set(candidates), set()
-    for _ in range(count):
-        winner = None
-        for index in left:
-            if winner is None or scores[index] > scores[winner]:
-                winner = index
-        left.remove(winner)
-        chosen.add(winner)
-    return chosen
-
-
-def survivors(weights, masks, rate, scope="layer", keep=abs):
-    """Which active weights stay, in plain Python."""
-    active = {n: [i for i, on in enumerate(mask) if on] for n, mask in masks.items()}
-    if scope == "layer":
-        return {
-            name: best(
-                [keep(w) for w in weights[name]],
-                len(active[name]) - math.ceil(rate * len(active[name])),
-                active[name],
-            )
-            for name in weights
+    def kept(self, rate, gradients):
+        if self.scope == "layer":
+            return super().kept(rate, gradients)
+        everywhere = {
+            (name, i): abs(self.weights[name][i]) for name, on in self.active.items() for i in on
         }
-    everywhere = {(n, i): keep(weights[n][i]) for n in weights for i in active[n]}
-    count = len(everywhere) - math.ceil(rate * len(everywhere))
-    kept = best(everywhere, count, everywhere)
-    return {name: {i for n, i in kept if n == name} for name in weights}
+        strongest = top(everywhere, len(everywhere) - math.ceil(rate * len(everywhere)), everywhere)
+        return {name: {i for n, i in strongest if n == name} for name in self.weights}
+
+    def growth(self, name, gradients, source):
+        return self.seen(self.past[name])
+
+    def values_that_stay(self, name, kept, new):
+        again = new & self.active[name]
+        self.regrown += len(again)
+        return kept | again if self.keep else kept
 
 
-def check(sparsifier, bag, before, kept, growth_scores, regrown_value="zero"):
-    """Compares an exploration with the brute-force one; growth by the given scores."""
-    weights, masks = before
-    for name, mask in flat(sparsifier.topology).items():
-        short = name.removesuffix(".weight")
-        count = sum(masks[name]) - len(kept[name])
-        candidates = [i for i in range(len(mask)) if i not in kept[name]]
-        grown = best(growth_scores[name], count, candidates)
-        assert {i for i, on in enumerate(mask) if on} == kept[name] | grown, short
-        values = bag.get_parameter(name).flatten().tolist()
-        state = sparsifier.optimizer.state[bag.get_parameter(name)]["momentum_buffer"]
-        for i, (value, moment) in enumerate(zip(values, state.flatten().tolist(), strict=True)):
-            if i in kept[name]:
-                assert value == weights[name][i]
-                assert moment != 0
-            else:
-                regrown = regrown_value == "keep" and i in grown and masks[name][i]
-                assert value == (weights[name][i] if regrown else 0), short
-                assert moment == 0, short
+def arrays(gradients):
+    return {name: gradient.flatten().numpy() for name, gradient in gradients.items()}
+
+
+def follow(run, reference, steps):
+    for step in range(1, steps + 1):
+        reference.step(step, arrays(run.set_gradients(step)), None)
+        assert run.step() == (step % reference.interval == 0)
+        assert_equal(run, reference.active, reference.weights, reference.moments)
+
+
+def prepared(rate=0.3, interval=1, **options):
+    return start(**{"exploration": Exploration(rate, interval), **options})
 
 
 @pytest.mark.parametrize("regrown_value", ["zero", "keep"])
 @pytest.mark.parametrize("scope", ["layer", "global"])
 @pytest.mark.parametrize("rate", [0.05, 0.3, 0.5, 0.8, 1.0])
 def test_exploration_equals_the_brute_force_one(scope, rate, regrown_value):
-    bag, optimizer, sparsifier = prepared(
-        exploration=Exploration(rate, interval=2), prune_scope=scope, regrown_value=regrown_value
-    )
-    regrown = 0
-    for step in range(1, 9):
-        gradients = flat(set_gradients(bag))
-        optimizer.step()
-        before = flat(snapshot(bag)), flat(sparsifier.topology)
-        kept = survivors(*before, rate, scope)
-        assert sparsifier.step() == (step % 2 == 0)
-        if step % 2:
-            assert flat(sparsifier.topology) == before[1]
-            continue
-        by_gradient = {name: [abs(g) for g in values] for name, values in gradients.items()}
-        check(sparsifier, bag, before, kept, by_gradient, regrown_value)
-        for name, mask in flat(sparsifier.topology).items():
-            pruned = {i for i, on in enumerate(before[1][name]) if on} - kept[name]
-            regrown += sum(mask[i] for i in pruned)
-    assert rate < 0.3 or regrown  # weights pruned a moment ago were eligible
+    run = prepared(rate, 2, prune_scope=scope, regrown_value=regrown_value)
+    keep = regrown_value == "keep"
+    reference = Explored(run, rate=rate, interval=2, scope=scope, keep=keep)
+    follow(run, reference, 8)
+    assert rate < 0.3 or reference.regrown  # weights pruned a moment ago were eligible
 
 
-def test_momentum_growth_looks_at_the_running_mean_of_all_dense_gradients():
-    bag, optimizer, sparsifier = prepared(grow="momentum", exploration=Exploration(interval=4))
-    mean = {name: [0.0] * parameter.numel() for name, parameter in bag.named_parameters()}
-    for _ in range(12):
-        for name, values in flat(set_gradients(bag)).items():
-            mean[name] = [0.9 * m + 0.1 * g for m, g in zip(mean[name], values, strict=True)]
-        optimizer.step()
-        before = flat(snapshot(bag)), flat(sparsifier.topology)
-        if sparsifier.step():
-            scores = {name: [abs(m) for m in values] for name, values in mean.items()}
-            check(sparsifier, bag, before, survivors(*before, 0.5), scores)
+def running_mean(gradients):
+    return functools.reduce(lambda mean, new: 0.9 * mean + 0.1 * new, gradients, 0.0)
 
 
-@pytest.mark.parametrize("batches", [2, 3, 5])
-def test_growth_looks_at_the_mean_of_the_last_gradients_only(batches):
-    bag, optimizer, sparsifier = prepared(
-        gradient_batches=batches, exploration=Exploration(interval=5)
-    )
-    last = []
-    for _ in range(15):
-        last = [*last, flat(set_gradients(bag))][-batches:]
-        optimizer.step()
-        before = flat(snapshot(bag)), flat(sparsifier.topology)
-        if sparsifier.step():
-            scores = {
-                name: [abs(sum(gs)) for gs in zip(*(g[name] for g in last), strict=True)]
-                for name in before[0]
-            }
-            check(sparsifier, bag, before, survivors(*before, 0.5), scores)
-
-
-def test_a_window_longer_than_the_interval_starts_at_the_exploration_before():
-    bag, optimizer, sparsifier = prepared(gradient_batches=5, exploration=Exploration(interval=2))
-    last = []
-    for _ in range(8):
-        last.append(flat(set_gradients(bag)))
-        optimizer.step()
-        before = flat(snapshot(bag)), flat(sparsifier.topology)
-        if sparsifier.step():
-            scores = {
-                name: [abs(sum(gs)) for gs in zip(*(g[name] for g in last), strict=True)]
-                for name in before[0]
-            }
-            check(sparsifier, bag, before, survivors(*before, 0.5), scores)
-            last = []
+@pytest.mark.parametrize(
+    ("options", "interval", "seen"),
+    [
+        ({"grow": "momentum"}, 4, running_mean),
+        ({"gradient_batches": 2}, 5, lambda gradients: sum(gradients[-2:])),
+        ({"gradient_batches": 3}, 5, lambda gradients: sum(gradients[-3:])),
+        ({"gradient_batches": 5}, 5, lambda gradients: sum(gradients[-5:])),
+        # A window longer than the interval starts at the exploration before.
+        ({"gradient_batches": 5}, 2, lambda gradients: sum(gradients[-2:])),
+    ],
+    ids=["momentum", "2 of 5", "3 of 5", "5 of 5", "5 of 2"],
+)
+def test_growth_looks_at_the_running_mean_of_all_gradients_or_at_the_last_only(
+    options, interval, seen
+):
+    run = prepared(0.5, interval, **options)
+    size = lambda past: np.abs(seen(past))  # noqa: E731
+    follow(run, Explored(run, rate=0.5, interval=interval, seen=size), 15)
 
 
 def test_anyones_functions_prune_and_grow():
-    bag, optimizer, sparsifier = prepared(
-        prune=Score(lambda view: -view.weight, frozenset()),
-        grow=lambda view: view.gradient,
-    )
-    for _ in range(5):
-        gradients = flat(set_gradients(bag))
-        optimizer.step()
-        before = flat(snapshot(bag)), flat(sparsifier.topology)
-        kept = survivors(*before, 0.3, keep=lambda w: -w)
-        sparsifier.step()
-        check(sparsifier, bag, before, kept, gradients)
+    smallest = Score(lambda view: -view.weight, frozenset())
+    run = prepared(prune=smallest, grow=lambda view: view.gradient)
+    follow(run, Explored(run, strength=np.negative, seen=lambda past: past[-1]), 5)
 
 
 def test_a_function_may_rule_entries_out_with_minus_infinity():
@@ -193,62 +121,57 @@ def test_a_function_may_rule_entries_out_with_minus_infinity():
     def unfired(view):
         return torch.where(fired[view.name], -math.inf, 1.0)
 
-    bag, optimizer, sparsifier = prepared(grow=Score(unfired, frozenset()))
-    fired |= {name: mask.clone() for name, mask in sparsifier.topology.items()}
-    for _ in range(12):
-        set_gradients(bag)
-        optimizer.step()
-        sparsifier.step()
-        for name, mask in sparsifier.topology.items():
+    run = prepared(grow=Score(unfired, frozenset()))
+    fired |= {name: mask.clone() for name, mask in run.sparsifier.topology.items()}
+    for step in range(12):
+        run.set_gradients(step)
+        run.step()
+        for name, mask in run.sparsifier.topology.items():
             new = mask & ~fired[name]
             assert new.sum() == min(math.ceil(0.3 * mask.sum()), (~fired[name]).sum())
             fired[name] |= mask
-    assert sparsifier.itop_rate == 1.0
+    assert run.sparsifier.itop_rate == 1.0
 
 
 def test_random_growth_reaches_every_inactive_weight_alike_whatever_the_gradient():
-    bag, optimizer, sparsifier = prepared(
-        grow="random", exploration=None, include=["a"], regrown_value="keep"
-    )
-    state = sparsifier.state_dict()
-    weight = bag.a.weight
+    run = prepared(grow="random", exploration=None, include=["a"], regrown_value="keep")
+    state = run.sparsifier.state_dict()
+    weight = run.model.a.weight
     values = weight.detach().clone()
     hits = torch.zeros(weight.shape)
-    set_gradients(bag)
+    run.set_gradients()
     for _ in range(600):
-        state["generator"] = sparsifier.state_dict()["generator"]
-        sparsifier.load_state_dict(state)
+        state["generator"] = run.sparsifier.state_dict()["generator"]
+        run.sparsifier.load_state_dict(state)
         weight.data.copy_(values)
-        sparsifier.explore(0.5)
-        hits += sparsifier.topology["a.weight"]
+        run.sparsifier.explore(0.5)
+        hits += run.sparsifier.topology["a.weight"]
     certain = hits == 600
     assert certain.sum() == 18  # 36 weights, half of which survive
     # 18 grow among 102 candidates: 106 of 600 times each.
     assert hits[~certain].min() > 60
     assert hits[~certain].max() < 155
-    assert optimizer.state == {}
+    assert run.optimizer.state == {}
 
 
 @pytest.mark.parametrize("shares", [{"gradient": 0.5, "random": 0.5}, {"gradient": 1, "random": 3}])
 def test_a_mixture_grows_its_share_by_each_score(shares):
-    bag, optimizer, sparsifier = prepared(grow=shares)
+    run = prepared(grow=shares)
     share = shares["gradient"] / sum(shares.values())
     not_by_gradient = 0
-    for _ in range(10):
-        gradients = flat(set_gradients(bag))
-        optimizer.step()
-        before = flat(snapshot(bag)), flat(sparsifier.topology)
-        kept = survivors(*before, 0.3)
-        sparsifier.step()
-        for name, mask in flat(sparsifier.topology).items():
-            count = sum(before[1][name]) - len(kept[name])
-            scores = [abs(g) for g in gradients[name]]
-            candidates = [i for i in range(len(mask)) if i not in kept[name]]
-            by_gradient = best(scores, round(share * count), candidates)
-            now = {i for i, on in enumerate(mask) if on}
-            assert kept[name] | by_gradient <= now
-            assert len(now) == sum(before[1][name])
-            not_by_gradient += len(now - best(scores, count, candidates) - kept[name])
+    for step in range(10):
+        gradients = arrays(run.set_gradients(step))
+        run.optimizer.step()
+        before = Explored(run)
+        kept = before.kept(0.3, gradients)
+        run.sparsifier.step()
+        for name, mask in run.sparsifier.topology.items():
+            now, scores = places(mask), np.abs(gradients[name])
+            count = len(before.active[name]) - len(kept[name])
+            candidates = set(range(mask.numel())) - kept[name]
+            assert kept[name] | top(scores, round(share * count), candidates) <= now
+            assert len(now) == len(before.active[name])
+            not_by_gradient += len(now - top(scores, count, candidates) - kept[name])
     assert not_by_gradient > 20
 
 
@@ -256,85 +179,72 @@ def test_a_mixture_grows_its_share_by_each_score(shares):
     ("rate", "pruned"), [(0.0, 0), (1e-6, 1), (0.07, 7), (0.071, 8), (0.55, 55), (1.0, 100)]
 )
 def test_exactly_the_ceiling_of_the_share_is_pruned(rate, pruned):
-    network = nn.Linear(20, 20, bias=False)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.0)
-    sparsifier = Sparsifier(network, optimizer, 0.75, exploration=None)
-    assert sparsifier.statistics()[0].nonzeros == 100
-    mask = sparsifier.topology["weight"]
-    network.weight.grad = (~mask).float()  # so that only weights not active yet are grown
-    sparsifier.keep_gradients()
-    optimizer.step()
-    sparsifier.explore(rate)
-    assert (mask & ~sparsifier.topology["weight"]).sum() == pruned
+    run = Run(lambda: nn.Linear(20, 20, bias=False), sparsity=0.75, exploration=None)
+    mask = run.sparsifier.topology["weight"]
+    assert mask.sum() == 100
+    run.model.weight.grad = (~mask).float()  # so that only weights not active yet are grown
+    run.sparsifier.keep_gradients()
+    run.optimizer.step()
+    run.sparsifier.explore(rate)
+    assert (mask & ~run.sparsifier.topology["weight"]).sum() == pruned
 
 
 def test_a_topology_that_was_handed_out_stays_as_it_was():
-    bag, optimizer, sparsifier = prepared()
-    handed_out = sparsifier.topology
+    run = prepared()
+    handed_out, digest = run.sparsifier.topology, run.digest
     copies = {name: mask.clone() for name, mask in handed_out.items()}
-    fingerprint = sparsifier.digest
-    set_gradients(bag)
-    optimizer.step()
-    sparsifier.step()
-    assert sparsifier.digest != fingerprint
-    for name, mask in handed_out.items():
-        assert torch.equal(mask, copies[name])
+    run.set_gradients()
+    run.step()
+    assert run.digest != digest
+    assert all(torch.equal(mask, copies[name]) for name, mask in handed_out.items())
 
 
 @pytest.mark.parametrize("place", ["active", "inactive"])
 @pytest.mark.parametrize("grow", ["gradient", "momentum"])
 def test_a_nan_gradient_is_refused_and_leaves_the_topology_alone(place, grow):
-    bag, optimizer, sparsifier = prepared(grow=grow)
-    set_gradients(bag)
-    mask = sparsifier.topology["c.weight"]  # the last layer: the others must not change either
-    bag.c.weight.grad[mask if place == "active" else ~mask] = math.nan
-    before = sparsifier.digest
-    optimizer.step()
-    weights = snapshot(bag)
-    assert (weights["c.weight"][~mask] == 0).all()
-    assert (optimizer.state[bag.c.weight]["momentum_buffer"][~mask] == 0).all()
+    run = prepared(grow=grow)
+    run.set_gradients()
+    last = run.model.c.weight  # the last layer: the others must not change either
+    mask = run.sparsifier.topology["c.weight"]
+    last.grad[mask if place == "active" else ~mask] = math.nan
+    before = run.digest
+    run.optimizer.step()
+    weights = {name: p.detach().clone() for name, p in run.model.named_parameters()}
+    run.assert_zero_outside()
     with pytest.raises(FreeTicketsError, match=r"'c\.weight' contain NaN.*diverged"):
-        sparsifier.step()
-    assert sparsifier.digest == before
-    for name, weight in bag.named_parameters():
+        run.sparsifier.step()
+    assert run.digest == before
+    for name, weight in run.model.named_parameters():
         assert torch.equal(weight.nan_to_num(7), weights[name].nan_to_num(7))
 
 
 def test_infinite_gradients_count_as_the_largest():
-    bag, optimizer, sparsifier = prepared()
-    gradients = set_gradients(bag)
-    inactive = (~sparsifier.topology["a.weight"]).nonzero()[:4]
-    for row, column in inactive:
-        bag.a.weight.grad[row, column] = -math.inf
-        gradients["a.weight"][row, column] = math.inf
-    optimizer.step()
-    before = flat(snapshot(bag)), flat(sparsifier.topology)
-    sparsifier.step()
-    scores = {name: [abs(g) for g in values] for name, values in flat(gradients).items()}
-    check(sparsifier, bag, before, survivors(*before, 0.3), scores)
+    run = prepared()
+    reference, gradients = Explored(run), run.set_gradients()
+    for row, column in (~run.sparsifier.topology["a.weight"]).nonzero()[:4]:
+        for gradient in (run.model.a.weight.grad, gradients["a.weight"]):
+            gradient[row, column] = -math.inf
+    reference.step(1, arrays(gradients), None)
+    run.step()
+    assert_equal(run, reference.active, reference.weights, reference.moments)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
 def test_a_rate_that_is_no_share_is_refused(rate):
-    _, _, sparsifier = prepared(grow="random")
     with pytest.raises(FreeTicketsError, match="rate must lie between 0 and 1"):
-        sparsifier.explore(rate)
+        prepared(grow="random").sparsifier.explore(rate)
 
 
 @pytest.mark.parametrize("scope", ["layer", "global"])
 def test_a_network_without_a_sparse_layer_explores_nothing(scope):
-    bag = Bag()
-    optimizer = torch.optim.SGD(bag.parameters(), lr=0.1)
-    sparsifier = Sparsifier(
-        bag, optimizer, 0.0, exploration=Exploration(interval=1), prune_scope=scope
-    )
-    set_gradients(bag)
-    optimizer.step()
-    before = snapshot(bag)
-    sparsifier.step()
-    sparsifier.explore(0.8)
-    assert sparsifier.topology == {}
-    assert all(torch.equal(w, before[name]) for name, w in bag.named_parameters())
+    run = Run(Bag, sparsity=0.0, backend="auto", prune_scope=scope, exploration=lambda _: 0.5)
+    run.set_gradients()
+    run.optimizer.step()
+    before = {name: p.detach().clone() for name, p in run.model.named_parameters()}
+    run.sparsifier.step()
+    run.sparsifier.explore(0.8)
+    assert run.sparsifier.topology == {}
+    assert all(torch.equal(w, before[name]) for name, w in run.model.named_parameters())
 
 
 # ---- whatever the gradients
@@ -377,148 +287,99 @@ class Mixed(nn.Module):
 
 
 OPTIMIZERS = {
-    "sgd": lambda p: torch.optim.SGD(p, 1e-2, momentum=0.9, weight_decay=1e-2),
-    "nesterov": lambda p: torch.optim.SGD(p, 1e-2, momentum=0.9, nesterov=True, weight_decay=1e-2),
-    "adam": lambda p: torch.optim.Adam(p, 1e-2, amsgrad=True, weight_decay=1e-2),
-    "adamw": lambda p: torch.optim.AdamW(p, 1e-2, weight_decay=1e-1),
-    "rmsprop": lambda p: torch.optim.RMSprop(p, 1e-2, momentum=0.9, centered=True),
+    "sgd": ("SGD", {"nesterov": False}),
+    "nesterov": ("SGD", {}),
+    "adam": ("Adam", {}),
+    "adamw": ("AdamW", {}),
+    "rmsprop": ("RMSprop", {"lr": 1e-2}),
 }
 EXPLORATIONS = 120  # of each optimizer and scope: 1,200 in all
-
-
-def assert_only_active(sparsifier, model, optimizer):
-    for name, mask in sparsifier.topology.items():
-        weight = model.get_parameter(name)
-        assert (weight[~mask] == 0).all(), name
-        shaped = [
-            value
-            for value in optimizer.state.get(weight, {}).values()
-            if isinstance(value, torch.Tensor) and value.shape == weight.shape
-        ]
-        for value in shaped:
-            assert (value[~mask] == 0).all(), name
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("scope", ["layer", "global"])
 def test_counts_dense_layers_and_zeros_hold_through_every_exploration(name, scope):
-    torch.manual_seed(0)
-    source = torch.Generator().manual_seed(1)
-    model, twin = Mixed(), Mixed()
-    twin.load_state_dict(model.state_dict())
-    optimizer = OPTIMIZERS[name](model.parameters())
-    plain = OPTIMIZERS[name](twin.parameters())  # the same training without a sparsifier
-    explored = 0
-    sparsifier = Sparsifier(
-        model,
+    """Also by 0.8, between two of the schedule: an escape."""
+    source = generator(1)
+    optimizer, more = OPTIMIZERS[name]
+    run = Run(
+        Mixed,
         optimizer,
         0.8,
+        more=more,
+        distribution="erk",
         exploration=lambda step: 0.8 if step % 6 == 0 else (0.5 if step % 2 == 0 else 0.0),
         prune_scope=scope,
         regrown_value="keep" if scope == "global" else "zero",
-        backend="masked",
     )
-    rows = {row.name: row for row in sparsifier.statistics()}
-    dense = {n for n, row in rows.items() if row.nonzeros == row.weights}
+    twin = Run(Mixed, optimizer, None, more=more)  # the same training without a sparsifier
+    counts, sizes = run.counts, {n: math.prod(shape) for n, shape in run.shapes.items()}
+    dense = {n for n, count in counts.items() if count == sizes[n]}
     assert {"first.weight", "last.weight"} <= dense
-    assert dense.isdisjoint(sparsifier.topology)
-    sparse = {n: row.nonzeros for n, row in rows.items() if n not in dense}
-    assert sparse.keys() == sparsifier.topology.keys()
+    assert run.sparsifier.topology.keys() == counts.keys() - dense
     kinds = torch.randint(len(KINDS), (EXPLORATIONS, 20), generator=source).tolist()
     for step in range(EXPLORATIONS):
-        for index, (n, parameter) in enumerate(model.named_parameters()):
+        for index, (n, parameter) in enumerate(run.model.named_parameters()):
             kind = "random" if n in dense else KINDS[kinds[step][index % 20]]
             parameter.grad = gradient(parameter, kind, source)
-            other = twin.get_parameter(n)
+            other = twin.model.get_parameter(n)
             other.grad = None if parameter.grad is None else parameter.grad.clone()
         if step % 2 == 0:
-            sparsifier.keep_gradients()
-        optimizer.step()
-        plain.step()
-        assert_only_active(sparsifier, model, optimizer)
-        by_schedule = sparsifier.step()
-        if not by_schedule:
-            sparsifier.explore(0.8)  # an escape
-        explored += 1
-        assert_only_active(sparsifier, model, optimizer)
-        for n, mask in sparsifier.topology.items():
-            assert mask.sum() == sparse[n], n
-        for n in rows.keys() - sparse.keys():
-            assert torch.equal(model.get_parameter(n), twin.get_parameter(n)), n
-    assert explored == EXPLORATIONS
-    assert [row.nonzeros for row in sparsifier.statistics()] == [
-        row.nonzeros for row in rows.values()
-    ]
+            run.sparsifier.keep_gradients()
+        run.optimizer.step()
+        twin.optimizer.step()
+        run.assert_zero_outside()
+        if not run.sparsifier.step():
+            run.sparsifier.explore(0.8)
+        run.assert_zero_outside()
+        for n, mask in run.sparsifier.topology.items():
+            assert mask.sum() == counts[n], n
+        for n in dense:
+            assert torch.equal(run.model.get_parameter(n), twin.model.get_parameter(n)), n
+    assert run.counts == counts
 
 
 def test_dense_layers_survive_an_escape():
-    torch.manual_seed(0)
-    model = Mixed()
-    optimizer = torch.optim.Adam(model.parameters())
-    sparsifier = Sparsifier(
-        model, optimizer, 0.8, exploration=None, grow="random", backend="masked"
-    )
-    for parameter in model.parameters():
-        parameter.grad = torch.randn_like(parameter)
-    optimizer.step()
-    sparsifier.step()
-    untouched = [n for n, _ in model.named_parameters() if n not in sparsifier.topology]
-    assert "first.weight" in untouched
-    assert "norm.weight" in untouched
-    values = {n: model.get_parameter(n).detach().clone() for n in untouched}
-    moments = {n: optimizer.state[model.get_parameter(n)]["exp_avg"].clone() for n in untouched}
+    run = Run(Mixed, "Adam", 0.8, distribution="erk", exploration=None, grow="random")
+    run.set_gradients()
+    run.step()
+    masks = run.sparsifier.topology
+    numbers = {n: x for n, x in run.numbers().items() if n.rpartition(" ")[2] not in masks}
+    assert {"first.weight", "norm.weight", "exp_avg of first.weight"} <= numbers.keys()
+    numbers = {name: value.clone() for name, value in numbers.items()}
     for rate in (0.8, 1.0):
-        sparsifier.explore(rate)
-    for n in untouched:
-        assert torch.equal(model.get_parameter(n), values[n])
-        assert torch.equal(optimizer.state[model.get_parameter(n)]["exp_avg"], moments[n])
-        assert (values[n] != 0).any() or n.endswith("bias")
+        run.sparsifier.explore(rate)
+    now = run.numbers()
+    assert all(torch.equal(value, now[name]) for name, value in numbers.items())
+    assert (numbers["first.weight"] != 0).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 def test_counts_hold_in_every_precision(dtype):
-    torch.manual_seed(0)
-    bag = Bag(dtype)
-    optimizer = torch.optim.SGD(bag.parameters(), 0.01, momentum=0.9)
-    sparsifier = Sparsifier(bag, optimizer, 0.7, exploration=Exploration(0.4, interval=1))
-    counts = [int(mask.sum()) for mask in sparsifier.topology.values()]
-    for _ in range(20):
-        set_gradients(bag)
-        optimizer.step()
-        sparsifier.step()
-        assert [int(mask.sum()) for mask in sparsifier.topology.values()] == counts
-        assert_only_active(sparsifier, bag, optimizer)
+    run = Run(lambda: Bag(dtype), backend="auto", exploration=Exploration(0.4, interval=1))
+    counts = run.counts
+    for step in range(20):
+        run.set_gradients(step)
+        run.step()
+        assert run.counts == counts
+        run.assert_zero_outside()
 
 
-def test_counts_hold_for_channels_last_weights():
-    torch.manual_seed(0)
-    plain, bag = Bag(), Bag()
-    bag.load_state_dict(plain.state_dict())
-    bag = bag.to(memory_format=torch.channels_last)
+def test_topologies_do_not_depend_on_the_layout_of_weights_in_memory():
+    def channels_last():
+        return Bag().to(memory_format=torch.channels_last)
+
     digests = []
-    for network in (plain, bag):
+    for build in (Bag, channels_last):
+        run = Run(build, exploration=Exploration(0.4, interval=1))
         torch.manual_seed(1)
-        optimizer = torch.optim.SGD(network.parameters(), 0.01, momentum=0.9)
-        sparsifier = Sparsifier(
-            network,
-            optimizer,
-            0.7,
-            distribution="uniform",
-            exploration=Exploration(0.4, interval=1),
-            backend="masked",
-        )
         for _ in range(5):
-            for parameter in network.parameters():
+            for parameter in run.model.parameters():
                 # Ties, so that their random order is compared as well.
                 drawn = torch.randint(-2, 3, parameter.shape).float()
-                parameter.grad = drawn.contiguous(
-                    memory_format=torch.channels_last
-                    if parameter.ndim == 4 and network is bag
-                    else torch.contiguous_format
-                )
-            optimizer.step()
-            sparsifier.step()
-        assert sparsifier.topology["b.weight"].sum() == round(0.3 * 432)
-        digests.append(sparsifier.digest)
-    assert bag.b.weight.is_contiguous(memory_format=torch.channels_last)
+                parameter.grad = torch.empty_like(parameter).copy_(drawn)
+            run.step()
+        assert run.counts["b.weight"] == round(0.3 * 216)
+        digests.append(run.digest)
+    assert run.model.b.weight.is_contiguous(memory_format=torch.channels_last)
     assert digests[0] == digests[1]

@@ -1,15 +1,17 @@
 """State dicts and copies: a run goes on as if nothing had happened, bit for bit."""
 
 import copy
-import io
 
 import pytest
 import torch
 from torch import nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.sparsity import Exploration, Sparsifier
+from freetickets.sparsity import SPARSE_METHODS, Exploration, Sparsifier
 
+from .training import Run, assert_alike, built
+
+STRUCTURES = ("2:4", "1:2", "block-4x4", "block-2x1", "fan-in")
 OPTIONS = {
     "gradient": {},
     "random": {"grow": "random"},
@@ -17,168 +19,124 @@ OPTIONS = {
     "window": {"gradient_batches": 4},
     "mixture": {"grow": {"gradient": 2, "momentum": 1, "random": 1}, "gradient_batches": 3},
     "global": {"prune_scope": "global", "regrown_value": "keep"},
+    **{name: {"structure": name, "sparsity": 0.5, "grow": "random"} for name in STRUCTURES},
 }
+METHODS = {name: {"named": name, "backend": "auto"} for name in SPARSE_METHODS}
+# Each option with each backend that lets weights go, and methods as anyone's loop has them.
+WAYS = {
+    f"{name}-{backend}": {**options, "backend": backend}
+    for name, options in OPTIONS.items()
+    for backend in ("masked", "sparse", "auto")
+}
+every_way = pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(options, id=name, marks=built if options["backend"] != "masked" else ())
+        for name, options in (WAYS | METHODS).items()
+    ],
+)
 
 
-class Run:
-    def __init__(self, seed=0, backend="masked", **options):
-        torch.manual_seed(seed)
-        self.model = nn.Sequential(
-            nn.Linear(10, 20), nn.BatchNorm1d(20), nn.ReLU(), nn.Linear(20, 10)
-        )
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01, amsgrad=True)
-        self.sparsifier = Sparsifier(
-            self.model,
-            self.optimizer,
-            0.7,
-            exploration=Exploration(interval=5),
-            seed=seed,
-            backend=backend,
-            **options,
-        )
-
-    def train(self, steps):
-        for step in steps:
-            inputs = torch.randn(16, 10, generator=torch.Generator().manual_seed(step))
-            self.optimizer.zero_grad()
-            nn.functional.mse_loss(self.model(inputs), inputs.flip(1)).backward()
-            self.optimizer.step()
-            self.sparsifier.step()
-
-    def state(self):
-        return {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "sparsifier": self.sparsifier.state_dict(),
-        }
-
-    def load(self, state):
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.sparsifier.load_state_dict(state["sparsifier"])
+def network():
+    """With weights that have every structure."""
+    return nn.Sequential(
+        nn.Conv2d(4, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4),
+    )  # fmt: skip
 
 
-def through_a_file(state):
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    return torch.load(file, weights_only=True)
+def start(seed=0, **options):
+    return Run(network, "Adam", **{"exploration": Exploration(interval=5), **options}, seed=seed)
 
 
-def assert_same(run, other):
-    assert run.sparsifier.steps == other.sparsifier.steps
-    assert run.sparsifier.digest == other.sparsifier.digest
-    assert run.sparsifier.statistics() == other.sparsifier.statistics()
-    for (name, mine), theirs in zip(
-        run.model.state_dict().items(), other.model.state_dict().values(), strict=True
-    ):
-        assert torch.equal(mine, theirs), name
-    for mine, theirs in zip(run.model.parameters(), other.model.parameters(), strict=True):
-        for key, value in run.optimizer.state[mine].items():
-            assert torch.equal(value, other.optimizer.state[theirs][key]), key
-
-
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-@pytest.mark.parametrize("killed_after", [0, 5, 7, 8])
+@every_way
+@pytest.mark.parametrize("killed_after", [0, 5, 7])  # 5: half of the active weights are new
 def test_a_resumed_run_ends_bit_for_bit_as_the_one_that_was_not_killed(
-    options, killed_after, backend
+    options, killed_after, skipping_zeros
 ):
-    whole = Run(backend=backend, **options)
-    whole.train(range(22))
-    killed = Run(backend=backend, **options)
+    whole, killed, resumed = (start(seed, **options) for seed in (0, 0, 9))
+    whole.train(range(18))
     killed.train(range(killed_after))
-    state = through_a_file(killed.state())
-    resumed = Run(seed=9, backend=backend, **options)
     resumed.train(range(3))  # whatever it did before is forgotten
-    resumed.load(state)
-    resumed.train(range(killed_after, 22))
-    assert_same(whole, resumed)
+    resumed.load(killed.state())
+    resumed.train(range(killed_after, 18))
+    assert_alike(whole, resumed)
 
 
 def test_what_was_asked_to_be_kept_is_remembered(backend):
-    run, resumed = Run(backend=backend), Run(seed=9, backend=backend)
+    run, resumed = start(backend=backend), start(9, backend=backend)
     run.train(range(7))
     run.sparsifier.keep_gradients()
-    resumed.load(through_a_file(run.state()))
+    resumed.load(run.state())
     for each in (run, resumed):
         each.train(range(7, 8))
         each.sparsifier.explore(0.8)
-    assert_same(run, resumed)
+    assert_alike(run, resumed)
 
 
 def test_a_state_in_memory_does_not_change_with_the_run_it_came_from_or_went_to(backend):
-    run = Run(backend=backend, **OPTIONS["mixture"])
+    run = start(backend=backend, **OPTIONS["mixture"])
     run.train(range(8))
-    states = [run.sparsifier.state_dict()]
-    rest = copy.deepcopy((run.model.state_dict(), run.optimizer.state_dict()))
-    ends = []
+    expected, state, rest = run.twin(), run.sparsifier.state_dict(), run.state()
+    expected.train(range(8, 20))
+    run.train(range(8, 11))
     for _ in range(2):  # rewinds to the same state twice
-        run.model.load_state_dict(rest[0])
-        run.optimizer.load_state_dict(copy.deepcopy(rest[1]))
-        run.sparsifier.load_state_dict(states[0])
+        run.load(rest, "model", "optimizer")
+        run.sparsifier.load_state_dict(state)
         run.train(range(8, 20))
-        ends.append((run.sparsifier.digest, run.model[0].weight.detach().clone()))
-    assert ends[0][0] == ends[1][0]
-    assert torch.equal(ends[0][1], ends[1][1])
+        assert_alike(run, expected)
 
 
 def test_a_topology_is_saved_as_bits():
-    state = Run().sparsifier.state_dict()
-    assert {n: t.numel() for n, t in state["topology"].items()} == {"0.weight": 25, "3.weight": 25}
+    state = start().sparsifier.state_dict()
+    assert {n: t.numel() for n, t in state["topology"].items()} == {
+        "0.weight": 36, "5.weight": 16, "7.weight": 8,
+    }  # fmt: skip
 
 
 def test_loading_makes_the_network_fit_the_topology(backend):
-    run, other = Run(backend=backend), Run(seed=1, backend=backend)
-    other.sparsifier.load_state_dict(run.sparsifier.state_dict())
-    for name, mask in run.sparsifier.topology.items():
-        assert (other.model.state_dict()[name][~mask] == 0).all()
-    assert other.sparsifier.digest == run.sparsifier.digest
+    run, other = start(backend=backend), start(1, backend=backend)
+    other.load(run.state(), "sparsifier")
+    other.assert_zero_outside()
+    assert other.digest == run.digest
 
 
-def test_the_state_of_another_network_is_refused_by_layer():
-    state = Run().sparsifier.state_dict()
-    network = nn.Sequential(nn.Linear(10, 20), nn.Linear(20, 10))
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    sparsifier = Sparsifier(network, optimizer, 0.7)
-    with pytest.raises(FreeTicketsError, match=r"another network: see layer '[13]\.weight'"):
-        sparsifier.load_state_dict(state)
-
-
-def test_the_state_of_other_shapes_is_refused():
-    state = Run().sparsifier.state_dict()
-    network = nn.ModuleDict({"0": nn.Linear(10, 30), "3": nn.Linear(30, 10)})
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    sparsifier = Sparsifier(network, optimizer, 0.7)
+@pytest.mark.parametrize("layers", [{"0": 16, "6": 16}, {"0": 30, "4": 30}])
+def test_the_state_of_another_network_is_refused_by_layer(layers):
+    """Others have other names, or other shapes."""
+    first, last = layers
+    model = nn.ModuleDict({first: nn.Linear(12, layers[first]), last: nn.Linear(layers[last], 8)})
+    sparsifier = Sparsifier(model, torch.optim.SGD(model.parameters(), lr=0.1), 0.7)
     before = sparsifier.digest
-    with pytest.raises(FreeTicketsError, match=r"another network: see layer '0\.weight'"):
-        sparsifier.load_state_dict(state)
+    with pytest.raises(FreeTicketsError, match=r"another network: see layer '[024]\.weight'"):
+        sparsifier.load_state_dict(Run().sparsifier.state_dict())
     assert sparsifier.digest == before
 
 
 # ---- copies
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_a_copy_of_model_optimizer_and_sparsifier_trains_on_alike_and_alone(options, backend):
-    run = Run(backend=backend, **options)
+@every_way
+def test_a_copy_of_model_optimizer_and_sparsifier_trains_on_alike_and_alone(
+    options, skipping_zeros
+):
+    run = start(**options)
     run.train(range(8))
-    twin = copy.copy(run)
-    twin.model, twin.optimizer, twin.sparsifier = copy.deepcopy(
-        (run.model, run.optimizer, run.sparsifier)
-    )
+    twin = run.twin()
     assert twin.sparsifier.optimizer is twin.optimizer
-    before = run.sparsifier.digest, run.model[0].weight.detach().clone(), run.sparsifier.steps
-    twin.train(range(8, 21))
-    assert twin.sparsifier.digest != before[0]
-    assert run.sparsifier.digest == before[0]
-    assert torch.equal(run.model[0].weight, before[1])
-    assert run.sparsifier.steps == before[2]
-    run.train(range(8, 21))
-    assert_same(run, twin)
+    before = run.numbers()
+    before = {name: value.clone() for name, value in before.items()}
+    steps, digest = run.sparsifier.steps, run.digest
+    twin.train(range(8, 18))
+    assert all(torch.equal(value, before[name]) for name, value in run.numbers().items())
+    assert (run.sparsifier.steps, run.digest) == (steps, digest)
+    assert twin.digest != digest or options.get("named") == "static"
+    run.train(range(8, 18))
+    assert_alike(run, twin)
 
 
 def test_a_copy_of_the_sparsifier_alone_brings_its_own_optimizer_and_weights():
-    run = Run()
+    run = start()
     run.train(range(8))
     twin = copy.deepcopy(run.sparsifier)
     gradients = [torch.randn_like(p) for p in run.model.parameters()]
@@ -190,21 +148,19 @@ def test_a_copy_of_the_sparsifier_alone_brings_its_own_optimizer_and_weights():
             sparsifier.optimizer.step()
             sparsifier.step()
         assert sparsifier.steps == 15
-    assert twin.digest == run.sparsifier.digest
-    for mine, theirs in zip(
-        run.model.parameters(), twin.optimizer.param_groups[0]["params"], strict=True
-    ):
+    assert twin.digest == run.digest
+    copies = twin.optimizer.param_groups[0]["params"]
+    for mine, theirs in zip(run.model.parameters(), copies, strict=True):
         assert mine is not theirs
         assert torch.equal(mine, theirs)
 
 
 def test_a_copy_of_the_optimizer_alone_is_free_of_the_sparsifier():
-    run = Run()
+    run = start()
     run.train(range(3))
     model, optimizer = copy.deepcopy((run.model, run.optimizer))
-    model(torch.randn(4, 10)).sum().backward()
-    steps = run.sparsifier.steps
+    run.loss(run.batch(0), model).backward()
     optimizer.step()
-    assert (model[3].weight != 0).float().mean() > 0.5
+    assert (model[7].weight != 0).float().mean() > 0.5
     assert not run.sparsifier.step()
-    assert run.sparsifier.steps == steps
+    assert run.sparsifier.steps == 3

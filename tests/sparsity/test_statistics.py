@@ -1,8 +1,11 @@
+import pytest
 import torch
 from torch import nn
 
-from freetickets.sparsity import Exploration, LayerStatistics, Sparsifier
-from freetickets.sparsity.statistics import itop_rate, overall_sparsity, table
+from freetickets.sparsity import Exploration, LayerStatistics
+from freetickets.sparsity.network import itop_rate, overall_sparsity, table
+
+from .training import Run
 
 ROWS = [
     LayerStatistics("conv1.weight", (2, 1, 5, 5), 50, 50, 50),
@@ -25,42 +28,39 @@ def test_the_table_lines_up_and_shows_every_number():
 
 
 def test_a_sparsifier_reports_its_layers_in_the_networks_order(backend):
-    network = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 60), nn.Linear(60, 60), nn.Linear(60, 2))
-    optimizer = torch.optim.SGD(network.parameters(), 0.1)
-    sparsifier = Sparsifier(network, optimizer, 0.8, backend=backend)
-    rows = sparsifier.statistics()
-    assert [row.name for row in rows] == ["0.weight", "1.weight", "2.weight", "3.weight"]
-    assert rows[0] == LayerStatistics("0.weight", (3, 4), 12, 12, 12)  # dense by ERK
-    assert "0.weight" not in sparsifier.topology
+    run = Run(sparsity=0.8, backend=backend, distribution="erk")
+    rows = run.sparsifier.statistics()
+    assert [row.name for row in rows] == ["0.weight", "2.weight", "4.weight"]
     for row in rows:
-        weight = network.state_dict()[row.name]
+        weight = run.weight(row.name)
         assert row.shape == tuple(weight.shape)
-        assert row.nonzeros == (weight != 0).sum()
-    total = sum(row.weights for row in rows)
-    assert sum(row.nonzeros for row in rows) == round(0.2 * total)
-    assert sparsifier.sparsity == overall_sparsity(rows)
-    assert str(sparsifier) == table(rows)
+        assert row.nonzeros == row.ever_active == (weight != 0).sum()
+    assert sum(row.nonzeros for row in rows) == round(0.2 * sum(row.weights for row in rows))
+    assert run.sparsifier.sparsity == overall_sparsity(rows)
+    assert str(run.sparsifier) == table(rows)
+
+
+def test_a_layer_that_erk_leaves_dense_is_reported_and_has_no_mask(backend):
+    def build():
+        return nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 60), nn.Linear(60, 60))
+
+    run = Run(build, sparsity=0.8, backend=backend, distribution="erk")
+    assert run.sparsifier.statistics()[0] == LayerStatistics("0.weight", (3, 4), 12, 12, 12)
+    assert "0.weight" not in run.sparsifier.topology
 
 
 def test_the_itop_rate_is_the_union_of_all_topologies():
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(20, 30), nn.Linear(30, 10))
-    optimizer = torch.optim.SGD(network.parameters(), 0.1)
-    sparsifier = Sparsifier(
-        network, optimizer, 0.9, distribution="uniform", exploration=Exploration(0.3, interval=1)
-    )
-    union = [set(), set()]
+    run = Run(sparsity=0.9, backend="auto", exploration=Exploration(0.5, interval=1))
+    union = {name: torch.zeros(shape, dtype=torch.bool) for name, shape in run.shapes.items()}
     rates = []
     for step in range(15):
-        for layer, mask in enumerate(sparsifier.topology.values()):
-            union[layer] |= {tuple(entry) for entry in mask.nonzero().tolist()}
-        rates.append(sparsifier.itop_rate)
-        assert rates[-1] == sum(map(len, union)) / 900, step
-        assert [row.ever_active for row in sparsifier.statistics()] == [*map(len, union)]
-        network(torch.randn(8, 20)).square().mean().backward()
-        optimizer.step()
-        sparsifier.step()
-        optimizer.zero_grad()
-    assert rates[0] == 0.1
+        for name, mask in run.sparsifier.topology.items():
+            union[name] |= mask
+        fired = [int(mask.sum()) for mask in union.values()]
+        rates.append(run.sparsifier.itop_rate)
+        assert rates[-1] == pytest.approx(sum(fired) / 828)
+        assert [row.ever_active for row in run.sparsifier.statistics()] == fired
+        run.train([step])
+    assert rates[0] == pytest.approx(0.1, abs=1e-3)
     assert rates == sorted(rates)
     assert rates[-1] > 0.25

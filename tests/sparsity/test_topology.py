@@ -2,16 +2,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from freetickets.sparsity.topology import digest, pack_mask, random_mask, select_top, unpack_mask
 
-PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=200)
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from .training import generator, properties
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 24])
@@ -39,7 +35,7 @@ scores = st.lists(
 dtypes = st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.float16])
 
 
-@PROPERTY
+@properties(200)
 @given(scores, dtypes, st.data())
 def test_the_best_candidates_are_selected_and_exactly_as_many_as_asked(entries, dtype, data):
     values = torch.tensor([value for value, _ in entries], dtype=dtype)

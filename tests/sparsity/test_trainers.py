@@ -21,17 +21,16 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import freetickets as ft
 from freetickets.errors import FreeTicketsError
-from freetickets.kernels.library import available
 from freetickets.sparsity import Exploration, Sparsifier
 
-BACKENDS = ["masked", "auto"] if available() else ["masked"]
+from .training import two_backends
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # Theirs may warn of what they like; ours would be that a topology is lost.
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.filterwarnings("error:.*topology"),
-    pytest.mark.parametrize("backend", BACKENDS),
+    two_backends,
 ]
 
 
@@ -40,10 +39,9 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(10, 30), nn.ReLU(), nn.Linear(30, 10))
 
 
-def sparsify(model: nn.Module, optimizer: Any, backend: str, interval: int = 3) -> Sparsifier:
-    return Sparsifier(
-        model, optimizer, 0.8, exploration=Exploration(interval=interval), backend=backend
-    )
+def sparsify(model: nn.Module, optimizer: Any, backend: str, seed: int = 0) -> Sparsifier:
+    schedule = Exploration(interval=3)
+    return Sparsifier(model, optimizer, 0.8, exploration=schedule, backend=backend, seed=seed)
 
 
 def batch(step: int) -> Tensor:
@@ -58,27 +56,47 @@ def adam(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(model.parameters(), lr=0.01)
 
 
-def plain_loop(backend: str, steps: int = 10, accumulate: int = 1) -> tuple[nn.Module, Sparsifier]:
-    """The loop that all trainers must equal."""
-    model = network()
-    optimizer = adam(model)
-    sparsifier = sparsify(model, optimizer, backend)
-    for step in range(steps):
-        (loss_of(model, batch(step)) / accumulate).backward()
+def train(
+    model: nn.Module,
+    optimizer: Any,
+    sparsifier: Sparsifier,
+    backward: Callable[[Tensor], None] = Tensor.backward,
+    steps: range = range(10),
+) -> None:
+    """A loop with the two lines."""
+    for step in steps:
+        backward(loss_of(model, batch(step)))
+        optimizer.step()
+        optimizer.zero_grad()
+        sparsifier.step()
+
+
+def assert_is_the_plain_loop(
+    model: nn.Module, sparsifier: Sparsifier, backend: str, accumulate: int = 1
+) -> None:
+    expected = network()
+    optimizer = adam(expected)
+    other = sparsify(expected, optimizer, backend)
+    for step in range(10):
+        (loss_of(expected, batch(step)) / accumulate).backward()
         if (step + 1) % accumulate == 0:
             optimizer.step()
             optimizer.zero_grad()
-        sparsifier.step()
-    return model, sparsifier
+        other.step()
+    assert sparsifier.steps == other.steps == 10 // accumulate
+    assert_equal(model, sparsifier, expected, other)
 
 
-def assert_equal(model: nn.Module, expected: nn.Module) -> None:
+def assert_equal(
+    model: nn.Module, sparsifier: Sparsifier, expected: nn.Module, other: Sparsifier
+) -> None:
+    assert sparsifier.digest == other.digest
     for mine, theirs in zip(model.parameters(), expected.parameters(), strict=True):
         assert torch.equal(mine, theirs)
 
 
-def example(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+def load_module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -98,58 +116,30 @@ def test_accelerate_trains_as_the_plain_loop_does(accumulate: int, backend: str)
     assert sparsifier.optimizer is optimizer.optimizer
     for step in range(10):
         with accelerator.accumulate(wrapped):
-            accelerator.backward(loss_of(wrapped, batch(step)))
-            optimizer.step()
-            optimizer.zero_grad()
-            sparsifier.step()
-    expected, other = plain_loop(backend, accumulate=accumulate)
-    assert sparsifier.steps == other.steps == 10 // accumulate
-    assert sparsifier.digest == other.digest
-    assert_equal(model, expected)
+            train(wrapped, optimizer, sparsifier, accelerator.backward, range(step, step + 1))
+    assert_is_the_plain_loop(model, sparsifier, backend, accumulate)
 
 
 def test_accelerates_own_checkpoints_hold_the_sparsifier(tmp_path: Path, backend: str) -> None:
-    def start(seed: int) -> tuple[Accelerator, nn.Module, Callable[[range], None], Sparsifier]:
-        model = network()
-        accelerator = Accelerator(cpu=True)
+    for seed, steps in ((0, range(6)), (1, range(6, 10))):
+        accelerator, model = Accelerator(cpu=True), network()
         model, optimizer = accelerator.prepare(model, adam(model))
-        sparsifier = Sparsifier(
-            model, optimizer, 0.8, exploration=Exploration(interval=3), backend=backend, seed=seed
-        )
+        sparsifier = sparsify(model, optimizer, backend, seed)
         accelerator.register_for_checkpointing(sparsifier)
-
-        def train(steps: range) -> None:
-            for step in steps:
-                accelerator.backward(loss_of(model, batch(step)))
-                optimizer.step()
-                optimizer.zero_grad()
-                sparsifier.step()
-
-        return accelerator, model, train, sparsifier
-
-    accelerator, _, train, _ = start(0)
-    train(range(6))  # the last step explores: half of the active weights are new, and zero
-    accelerator.save_state(str(tmp_path))
-    accelerator, model, train, sparsifier = start(1)
-    accelerator.load_state(str(tmp_path))
-    train(range(6, 10))
-    expected, other = plain_loop(backend)
-    assert sparsifier.digest == other.digest
-    assert_equal(model, expected)
+        if seed:
+            accelerator.load_state(str(tmp_path))
+        train(model, optimizer, sparsifier, accelerator.backward, steps)
+        # The last step explored: half of the active weights are new, and zero.
+        accelerator.save_state(str(tmp_path))
+    assert_is_the_plain_loop(model, sparsifier, backend)
 
 
 def test_fabric_trains_as_the_plain_loop_does(backend: str) -> None:
     fabric, inside = Fabric(accelerator="cpu", devices=1), network()
     model, optimizer = fabric.setup(inside, adam(inside))
     sparsifier = sparsify(model, optimizer, backend)
-    for step in range(10):
-        fabric.backward(loss_of(model, batch(step)))
-        optimizer.step()
-        optimizer.zero_grad()
-        sparsifier.step()
-    expected, other = plain_loop(backend)
-    assert sparsifier.digest == other.digest
-    assert_equal(inside, expected)
+    train(model, optimizer, sparsifier, fabric.backward)
+    assert_is_the_plain_loop(inside, sparsifier, backend)
 
 
 # ---- Lightning and Hugging Face: killed, and resumed from their own checkpoints
@@ -159,9 +149,36 @@ class KilledError(Exception):
     pass
 
 
+def assert_resumes(
+    make: Callable[[int, Path, list[Any], bool], tuple[nn.Module, Callable[[], Any], Any]],
+    kill: Any,
+    folder: Path,
+    steps: int,
+) -> nn.Module:
+    """Trains a whole run, and one that is killed and resumed; returns the latter's network.
+
+    `make(seed, folder, callbacks, resumed)` returns a network, what trains it, and our callback.
+    """
+    ends = []
+    for name, seed, killed, resumed in (
+        ("whole", 0, False, False), ("killed", 0, True, False), ("killed", 1, False, True),
+    ):  # fmt: skip
+        model, fit, sparse = make(seed, folder / name, [kill] if killed else [], resumed)
+        try:
+            fit()
+        except KilledError:
+            assert killed
+        else:
+            assert not killed
+            assert sparse.sparsifier.steps == steps
+            ends.append((model, sparse.sparsifier))
+    assert_equal(*ends[1], *ends[0])
+    return model
+
+
 def test_lightning_is_resumed_from_its_own_checkpoint(tmp_path: Path, backend: str) -> None:
     lightning = pytest.importorskip("pytorch_lightning")
-    own = example("lightning_callback")
+    own = load_module(EXAMPLES / "lightning_callback.py")
 
     class Module(lightning.LightningModule):
         def __init__(self) -> None:
@@ -179,15 +196,14 @@ def test_lightning_is_resumed_from_its_own_checkpoint(tmp_path: Path, backend: s
             if trainer.global_step == 8:  # two steps after the checkpoint
                 raise KilledError
 
-    def fit(folder: Path, seed: int, *, killed: bool, resumed: bool) -> tuple[Any, Any]:
-        sparse = own.SparseTraining(
-            0.8, exploration=Exploration(interval=3), backend=backend, seed=seed
-        )
+    def make(seed: int, folder: Path, more: list[Any], resumed: bool) -> Any:
+        schedule = Exploration(interval=3)
+        sparse = own.SparseTraining(0.8, exploration=schedule, backend=backend, seed=seed)
         keep = lightning.callbacks.ModelCheckpoint(folder, save_last=True)
         trainer = lightning.Trainer(
             accelerator="cpu",
             max_epochs=3,
-            callbacks=[sparse, keep, *([Kill()] if killed else [])],
+            callbacks=[sparse, keep, *more],
             gradient_clip_val=0.1,
             accumulate_grad_batches=2,
             logger=False,
@@ -195,20 +211,10 @@ def test_lightning_is_resumed_from_its_own_checkpoint(tmp_path: Path, backend: s
             enable_model_summary=False,
         )
         loader = DataLoader(TensorDataset(torch.cat([batch(step) for step in range(12)])), 16)
-        module = Module()
-        try:
-            trainer.fit(module, loader, ckpt_path=folder / "last.ckpt" if resumed else None)
-        except KilledError:
-            assert killed
-        return module, sparse.sparsifier
+        module, last = Module(), folder / "last.ckpt" if resumed else None
+        return module, lambda: trainer.fit(module, loader, ckpt_path=last), sparse
 
-    whole, expected = fit(tmp_path / "whole", 0, killed=False, resumed=False)
-    assert expected.steps == 18
-    fit(tmp_path / "killed", 0, killed=True, resumed=False)
-    module, sparsifier = fit(tmp_path / "killed", 1, killed=False, resumed=True)
-    assert sparsifier.steps == 18
-    assert sparsifier.digest == expected.digest
-    assert_equal(module, whole)
+    module = assert_resumes(make, Kill(), tmp_path, 18)
     zeros = sum(int((p == 0).sum()) for p in (module.net[0].weight, module.net[2].weight))
     assert zeros >= 480
 
@@ -226,7 +232,7 @@ def test_hugging_faces_trainer_is_resumed_from_its_own_checkpoint(
     tmp_path: Path, backend: str
 ) -> None:
     transformers = pytest.importorskip("transformers")
-    own = example("hugging_face_callback")
+    own = load_module(EXAMPLES / "hugging_face_callback.py")
 
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -248,10 +254,9 @@ def test_hugging_faces_trainer_is_resumed_from_its_own_checkpoint(
             if state.global_step == 8:  # two steps after the checkpoint
                 raise KilledError
 
-    def fit(folder: Path, seed: int, *, killed: bool, resumed: bool) -> tuple[Any, Any]:
-        sparse = own.SparseTraining(
-            0.8, exploration=Exploration(interval=3), backend=backend, seed=seed
-        )
+    def make(seed: int, folder: Path, more: list[Any], resumed: bool) -> Any:
+        schedule = Exploration(interval=3)
+        sparse = own.SparseTraining(0.8, exploration=schedule, backend=backend, seed=seed)
         settings = transformers.TrainingArguments(
             str(folder),
             max_steps=14,
@@ -262,24 +267,13 @@ def test_hugging_faces_trainer_is_resumed_from_its_own_checkpoint(
             report_to=[],
             disable_tqdm=True,
         )
-        callbacks = [sparse, *([Kill()] if killed else [])]
-        model = Model()
+        model, callbacks = Model(), [sparse, *more]
         trainer = transformers.Trainer(
             model, settings, train_dataset=Samples(), callbacks=callbacks
         )
-        try:
-            trainer.train(resume_from_checkpoint=resumed)
-        except KilledError:
-            assert killed
-        return model, sparse.sparsifier
+        return model, lambda: trainer.train(resume_from_checkpoint=resumed), sparse
 
-    whole, expected = fit(tmp_path / "whole", 0, killed=False, resumed=False)
-    assert expected.steps == 14
-    fit(tmp_path / "killed", 0, killed=True, resumed=False)
-    model, sparsifier = fit(tmp_path / "killed", 1, killed=False, resumed=True)
-    assert sparsifier.steps == 14
-    assert sparsifier.digest == expected.digest
-    assert_equal(model, whole)
+    assert_resumes(make, Kill(), tmp_path, 14)
 
 
 # ---- several processes
@@ -305,14 +299,8 @@ def test_data_parallel_training_of_one_process_is_the_plain_loop(
     else:
         sparsifier = sparsify(model, optimizer, backend)
         wrapped = DistributedDataParallel(model)
-    for step in range(10):
-        optimizer.zero_grad()
-        loss_of(wrapped, batch(step)).backward()
-        optimizer.step()
-        sparsifier.step()
-    expected, other = plain_loop(backend)
-    assert sparsifier.digest == other.digest
-    assert_equal(model, expected)
+    train(wrapped, optimizer, sparsifier)
+    assert_is_the_plain_loop(model, sparsifier, backend)
 
 
 @pytest.mark.slow
@@ -325,12 +313,7 @@ def test_two_processes_train_one_network_with_one_topology(tmp_path: Path, backe
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
-    spec = importlib.util.spec_from_file_location("ranks", script)
-    assert spec is not None
-    assert spec.loader is not None
-    ranks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(ranks)
-    alone, sparsifier = ranks.train(0, 1, backend)
+    alone, sparsifier = load_module(script).train(0, 1, backend)
     for name, tensor in alone.state_dict().items():
         assert torch.equal(first["model"][name], second["model"][name])
         torch.testing.assert_close(first["model"][name], tensor, rtol=1e-4, atol=1e-5)

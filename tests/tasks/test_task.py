@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import log_loss
+from torch import Tensor
 
+import freetickets as ft
 from freetickets.errors import FreeTicketsError
-from freetickets.tasks import TASKS, Classification, Score, Task, make_task, stored_task, task_name
+from freetickets.tasks import (
+    CLASSIFICATION,
+    TASKS,
+    Classification,
+    Score,
+    Task,
+    make_task,
+    stored_task,
+    task_name,
+)
 from freetickets.tasks.labels import Classes
 
 OWN = """
@@ -84,14 +97,10 @@ def test_what_a_file_says_imports_nothing(own: str) -> None:
     with pytest.raises(FreeTicketsError, match=f"the task '{own}' is not known here"):
         stored_task({"task": own})
     told = {"task": "classification", "task_options": {"loss": "own_task:half"}}
-    assert stored_task(told) == Classification()
+    assert stored_task(told) == stored_task({}) == stored_task({"task": None}) == Classification()
     assert "own_task" not in sys.modules
     found = stored_task({"task": own, "task_options": {"strength": 3.0}}, own)
     assert found.options == {"strength": 3.0}
-
-
-def test_files_that_say_nothing_are_of_classification() -> None:
-    assert stored_task({}) == stored_task({"task": None}) == Classification()
 
 
 def test_targets_are_numbers_unless_a_task_says_otherwise(own: str) -> None:
@@ -120,3 +129,119 @@ def test_saved_arrays_are_checked(own: str) -> None:
     ):
         with pytest.raises(ValueError, match="predictions"):
             task.check_saved(outputs, targets)
+
+
+OUTPUTS = torch.tensor([[2.0, 0.5, -1.0], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0], [0.0, 0.0, 1.0]])
+LABELS = torch.tensor([0, 0, 1, 1])
+PROBABILITIES = OUTPUTS.double().softmax(-1).numpy()
+
+
+def weighted(weights: list[float]) -> float:
+    return float(
+        log_loss(LABELS, PROBABILITIES, sample_weight=np.array(weights)[LABELS], labels=[0, 1, 2])
+    )
+
+
+def test_class_weights_weigh_samples_in_training_only() -> None:
+    task = Classification(class_weights=(1, 5, 2))
+    loss = task.batch_loss(OUTPUTS, LABELS)
+    assert float(loss) == pytest.approx(weighted([1, 5, 2]))
+    assert float(CLASSIFICATION.batch_loss(OUTPUTS, LABELS)) == pytest.approx(weighted([1, 1, 1]))
+    assert float(task.batch_loss(OUTPUTS, LABELS, training=False)) == pytest.approx(
+        weighted([1, 1, 1])
+    )
+
+
+def test_smoothed_labels_are_a_mixture_with_all_classes() -> None:
+    mixed = 0.7 * np.eye(3)[LABELS] + 0.3 / 3
+    expected = -(mixed * np.log(PROBABILITIES)).sum(-1).mean()
+    task = Classification(label_smoothing=0.3)
+    assert float(task.batch_loss(OUTPUTS, LABELS)) == pytest.approx(expected)
+    assert float(task.batch_loss(OUTPUTS, LABELS, training=False)) == pytest.approx(
+        weighted([1, 1, 1])
+    )
+
+
+def focal(outputs: Tensor, labels: Tensor) -> Tensor:
+    right = outputs.softmax(-1).gather(1, labels[:, None])
+    return (-((1 - right) ** 2) * right.log()).mean()
+
+
+def test_a_loss_of_ones_own_takes_its_place() -> None:
+    task = Classification(loss=focal)
+    right = PROBABILITIES[np.arange(4), LABELS]
+    expected = (-((1 - right) ** 2) * np.log(right)).mean()
+    assert float(task.batch_loss(OUTPUTS, LABELS)) == pytest.approx(expected)
+    assert task.guess(LABELS, 3) == math.inf  # nobody knows what it would be
+    assert task.options["loss"].endswith(":focal")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"class_weights": (1, -1)}, "class weights must be numbers from 0 up"),
+        ({"class_weights": (0, 0)}, "class weights must be numbers from 0 up"),
+        ({"class_weights": (1, 2), "loss": focal}, "let it weigh the classes"),
+        ({"loss": "focal"}, "loss must be a function, not 'focal'"),
+    ],
+)
+def test_options_that_can_not_be_meant_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(FreeTicketsError, match=message):
+        Classification(**options)
+
+
+def test_outputs_that_do_not_fit_are_told() -> None:
+    with pytest.raises(FreeTicketsError, match="2 class weights, and 3 classes: give one for each"):
+        Classification(class_weights=(1, 2)).batch_loss(OUTPUTS, LABELS)
+    with pytest.raises(FreeTicketsError, match=r"the shape \(4, 3\), for 4 labels up to 7"):
+        CLASSIFICATION.batch_loss(OUTPUTS, LABELS + 6)
+
+
+def test_the_running_score_is_the_accuracy() -> None:
+    right = CLASSIFICATION.sample_scores(OUTPUTS, LABELS)
+    assert right.tolist() == [True, False, True, False]
+    assert CLASSIFICATION.logged(float(right.double().mean())) == 0.5
+    assert CLASSIFICATION.guess(LABELS, 4) == pytest.approx(math.log(4))
+    found = CLASSIFICATION.measure(CLASSIFICATION.predictions(OUTPUTS)[None], LABELS.numpy())
+    assert list(found) == ["accuracy", "nll", "ece"]
+    assert (found["accuracy"], found["nll"]) == (0.5, pytest.approx(weighted([1, 1, 1])))
+
+
+def test_answers_are_in_the_words_of_the_labels() -> None:
+    classes = Classes(("1", "2"), (1, 2))
+    # The third output has no class, whatever it says.
+    answers = CLASSIFICATION.answers(np.log([[0.1, 0.3, 0.6], [0.4, 0.3, 0.3]]), classes)
+    assert answers.tolist() == [2, 1]
+    columns = CLASSIFICATION.columns(np.log([[0.1, 0.3, 0.6]]), classes)
+    assert columns["class"].tolist() == ["2"]
+    assert columns["probability"].tolist() == pytest.approx([0.3])
+
+
+def test_weights_help_the_class_that_they_weigh(features: tuple[Tensor, Tensor]) -> None:
+    x, y = features
+
+    def said(task: Classification) -> int:
+        fitted = ft.Dense().fit(
+            "mlp-8", (x, y), task=task, epochs=2, batch_size=16, lr=0.01, quiet=True
+        )
+        return int((fitted.predict(x) == 2).sum())
+
+    assert said(Classification(class_weights=(1, 1, 50))) > said(Classification())
+    fitted = ft.Dense().fit("mlp-8", (x, y), task=Classification(loss=focal), epochs=1, quiet=True)
+    assert isinstance(fitted.task, Classification)
+
+
+def test_members_are_combined_as_one_asks(features: tuple[Tensor, Tensor], tmp_path: Path) -> None:
+    x, y = features
+    method = ft.DenseEnsemble(tickets=2)
+    fitted = method.fit("mlp-8", (x, y), epochs=1, combine="logits", quiet=True, output=tmp_path)
+    mean = fitted.member_log_proba(x).mean(0)
+    expected = np.exp(mean) / np.exp(mean).sum(-1, keepdims=True)
+    np.testing.assert_allclose(ft.load(tmp_path).predict_proba(x), expected)
+    with pytest.raises(FreeTicketsError, match="unknown rule to combine members 'median'"):
+        method.fit("mlp-8", (x, y), epochs=1, combine="median", quiet=True)
+
+
+def test_tasks_do_not_wait_for_torch() -> None:
+    code = "import sys, freetickets.tasks; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -36,8 +36,7 @@ from freetickets.seeds import derive
 from freetickets.sparsity.sparsifier import Sparsifier
 from freetickets.training import parallel
 from freetickets.training.compute import make_compute
-from freetickets.training.optimizer import OptimizerOptions
-from freetickets.training.options import TrainingOptions
+from freetickets.training.optimizer import OptimizerOptions, TrainingOptions
 from freetickets.training.session import Session
 from freetickets.training.trainer import Trainer
 

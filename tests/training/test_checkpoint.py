@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -11,29 +9,25 @@ from freetickets.training.checkpoint import Checkpoints
 
 
 @pytest.fixture
-def warnings() -> list[str]:
+def warnings():
     return []
 
 
 @pytest.fixture
-def checkpoints(tmp_path: Path, warnings: list[str]) -> Checkpoints:
+def checkpoints(tmp_path, warnings):
     return Checkpoints(tmp_path / "checkpoint", warnings.append)
 
 
-def files(folder: Path) -> list[str]:
+def files(folder):
     return sorted(file.name for file in folder.iterdir())
 
 
-def test_without_any_checkpoint_there_is_nothing_to_load(
-    checkpoints: Checkpoints, tmp_path: Path
-) -> None:
+def test_without_any_checkpoint_there_is_nothing_to_load(checkpoints, tmp_path):
     assert checkpoints.load() is None
     assert not (tmp_path / "checkpoint").exists()
 
 
-def test_the_newest_two_are_kept_and_the_newest_is_loaded(
-    checkpoints: Checkpoints, tmp_path: Path, warnings: list[str]
-) -> None:
+def test_the_newest_two_are_kept_and_the_newest_is_loaded(checkpoints, tmp_path, warnings):
     for step in range(1, 13):
         checkpoints.save({"step": step, "weight": torch.full((3,), step)})
     assert files(tmp_path / "checkpoint") == ["000011.safetensors", "000012.safetensors"]
@@ -45,8 +39,8 @@ def test_the_newest_two_are_kept_and_the_newest_is_loaded(
 
 @pytest.mark.parametrize("damage", [b"", b"half of it", None])
 def test_a_damaged_newest_one_is_passed_over_with_one_warning(
-    checkpoints: Checkpoints, tmp_path: Path, warnings: list[str], damage: bytes | None
-) -> None:
+    checkpoints, tmp_path, warnings, damage
+):
     for step in (1, 2, 3):
         checkpoints.save({"step": step})
     newest = tmp_path / "checkpoint" / "000003.safetensors"
@@ -57,18 +51,14 @@ def test_a_damaged_newest_one_is_passed_over_with_one_warning(
     assert "\n" not in warnings[0]
 
 
-def test_a_newest_one_of_another_kind_is_passed_over(
-    checkpoints: Checkpoints, tmp_path: Path, warnings: list[str]
-) -> None:
+def test_a_newest_one_of_another_kind_is_passed_over(checkpoints, tmp_path, warnings):
     checkpoints.save({"step": 1})
     save_tree(tmp_path / "checkpoint" / "000002.safetensors", {"step": 2}, "something-else")
     assert checkpoints.load() == {"step": 1}
     assert len(warnings) == 1
 
 
-def test_after_going_back_new_checkpoints_are_newer_than_the_damaged_one(
-    checkpoints: Checkpoints, tmp_path: Path
-) -> None:
+def test_after_going_back_new_checkpoints_are_newer_than_the_damaged_one(checkpoints, tmp_path):
     for step in (1, 2):
         checkpoints.save({"step": step})
     (tmp_path / "checkpoint" / "000002.safetensors").write_bytes(b"")
@@ -77,9 +67,7 @@ def test_after_going_back_new_checkpoints_are_newer_than_the_damaged_one(
     assert checkpoints.load() == {"step": 5}
 
 
-def test_all_damaged_is_an_error_that_says_what_to_do(
-    checkpoints: Checkpoints, tmp_path: Path
-) -> None:
+def test_all_damaged_is_an_error_that_says_what_to_do(checkpoints, tmp_path):
     for step in (1, 2):
         checkpoints.save({"step": step})
     for file in (tmp_path / "checkpoint").iterdir():
@@ -89,8 +77,8 @@ def test_all_damaged_is_an_error_that_says_what_to_do(
 
 
 def test_what_a_kill_left_is_ignored_and_cleaned_and_other_files_are_not(
-    checkpoints: Checkpoints, tmp_path: Path, warnings: list[str]
-) -> None:
+    checkpoints, tmp_path, warnings
+):
     checkpoints.save({"step": 1})
     folder = tmp_path / "checkpoint"
     (folder / ".000002.safetensors.k2j9").write_bytes(b"half")  # killed while it wrote the second

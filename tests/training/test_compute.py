@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from freetickets.errors import FreeTicketsError
 from freetickets.training import compute
@@ -13,21 +13,21 @@ from freetickets.training.parallel import Ranks
 
 
 @pytest.fixture
-def network() -> nn.Linear:
+def network():
     torch.manual_seed(0)
     return nn.Linear(4, 3)
 
 
 @pytest.fixture
-def inputs() -> Tensor:
+def inputs():
     return torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
 
 
-def sgd(network: nn.Module) -> torch.optim.Optimizer:
+def sgd(network):
     return torch.optim.SGD(network.parameters(), lr=0.1)
 
 
-def test_alone_in_single_precision_it_is_a_plain_step(network: nn.Linear, inputs: Tensor) -> None:
+def test_alone_in_single_precision_it_is_a_plain_step(network, inputs):
     ours = Compute()
     assert ours.wrap(network) is network
     with ours.autocast():
@@ -42,9 +42,7 @@ def test_alone_in_single_precision_it_is_a_plain_step(network: nn.Linear, inputs
 
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
-def test_another_precision_is_left_again_behind_the_network(
-    network: nn.Linear, inputs: Tensor, precision: torch.dtype
-) -> None:
+def test_another_precision_is_left_again_behind_the_network(network, inputs, precision):
     ours = Compute(precision=precision)
     with ours.autocast():
         output = network(inputs)
@@ -54,8 +52,8 @@ def test_another_precision_is_left_again_behind_the_network(
 
 
 def test_gradients_of_half_precision_are_scaled_and_a_step_that_overflows_is_left_out(
-    network: nn.Linear, inputs: Tensor
-) -> None:
+    network, inputs
+):
     ours, plain = Compute(precision=torch.float16), Compute(precision=torch.bfloat16)
     assert plain.state_dict() == {}
     state = ours.state_dict()
@@ -72,7 +70,7 @@ def test_gradients_of_half_precision_are_scaled_and_a_step_that_overflows_is_lef
     assert resumed.state_dict() == ours.state_dict() != state
 
 
-def test_a_device_that_is_not_there_is_one_line() -> None:
+def test_a_device_that_is_not_there_is_one_line():
     for name in ("warp", "meta"):
         with pytest.raises(FreeTicketsError, match=f"can't use --device {name}: "):
             make_compute(name, amp=False)
@@ -89,12 +87,10 @@ def test_a_device_that_is_not_there_is_one_line() -> None:
         ("auto", False, "auto"),
     ],
 )
-def test_each_rank_of_a_machine_takes_its_own_gpu(
-    monkeypatch: pytest.MonkeyPatch, device: str, launched: bool, expected: str
-) -> None:
+def test_each_rank_of_a_machine_takes_its_own_gpu(monkeypatch, device, launched, expected):
     asked: list[str] = []
 
-    def find(name: str) -> torch.device:
+    def find(name):
         asked.append(name)
         return torch.device("cpu")
 

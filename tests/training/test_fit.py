@@ -5,22 +5,19 @@ from __future__ import annotations
 import inspect
 import random
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 import freetickets as ft
 from freetickets.config import Config
 from freetickets.data import Split
-from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.errors import FreeTicketsError
 from freetickets.training.job import Job
-
-Features = tuple[Tensor, Tensor]
 
 SMALL = {"batch_size": 10, "epochs": 3, "quiet": True}
 DST = ft.DST(tickets=2, sparsity=0.5, interval=3)
@@ -28,18 +25,18 @@ EDST = ft.EDST(tickets=2, sparsity=0.5, interval=3)
 
 
 class Net(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.body = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.body(x)
 
 
 class Scaled(Net):
     """A network with a parameter of its own, which nobody knows how to initialise anew."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.scale = nn.Parameter(torch.ones(1))
 
@@ -47,7 +44,7 @@ class Scaled(Net):
 # ---- networks
 
 
-def test_the_options_of_fit_are_in_its_signature_and_its_help() -> None:
+def test_the_options_of_fit_are_in_its_signature_and_its_help():
     for fit in (ft.EDST().fit, ft.EDST.fit, ft.Static(tickets=2).fit):
         options = inspect.signature(fit).parameters
         assert {"quiet", "output", "epochs", "lr", "seed", "device"} <= set(options)
@@ -56,7 +53,7 @@ def test_the_options_of_fit_are_in_its_signature_and_its_help() -> None:
         assert "recipe `small`" in inspect.getdoc(fit)
 
 
-def test_a_network_is_trained_as_a_copy_from_its_own_values(features: Features) -> None:
+def test_a_network_is_trained_as_a_copy_from_its_own_values(features):
     network = Net()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     ensemble = ft.Static(tickets=1).fit(network, features, lr=1e-12, **SMALL)
@@ -67,7 +64,7 @@ def test_a_network_is_trained_as_a_copy_from_its_own_values(features: Features) 
     assert ensemble.predict_proba(features[0]).shape == (60, 3)
 
 
-def test_several_networks_made_of_one_are_each_initialised_anew(features: Features) -> None:
+def test_several_networks_made_of_one_are_each_initialised_anew(features):
     network = Net()
     method = ft.DenseEnsemble(tickets=2)
     weights = [
@@ -78,60 +75,36 @@ def test_several_networks_made_of_one_are_each_initialised_anew(features: Featur
         assert not torch.isclose(a, b).any()
 
 
-def test_a_network_that_can_not_be_initialised_anew_needs_a_factory(features: Features) -> None:
-    with pytest.raises(FreeTicketsError, match="can't be initialised again: pass a factory"):
-        DST.fit(Scaled(), features, **SMALL)
+def test_a_network_that_can_not_be_initialised_anew_needs_a_factory(features):
+    for network, name in ((Scaled(), "the model"), (nn.Sequential(nn.Linear(6, 3), Scaled()), "1")):
+        with pytest.raises(FreeTicketsError, match=f"'{name}' can't be init.*: pass a factory"):
+            DST.fit(network, features, **SMALL)
     assert len(DST.fit(Scaled, features, **SMALL)) == 2
     assert len(EDST.fit(Scaled(), features, **SMALL)) == 2  # one network, nothing to make anew
 
 
-def test_the_layer_that_can_not_be_initialised_is_named(features: Features) -> None:
-    network = nn.Sequential(nn.Linear(6, 3), Scaled())
-    with pytest.raises(FreeTicketsError, match="'1' can't be initialised"):
-        DST.fit(network, features, **SMALL)
-
-
 @pytest.mark.parametrize("factory", [Net, lambda: nn.Sequential(Net())])
-def test_a_factory_makes_every_network(features: Features, factory: Any) -> None:
+def test_a_factory_makes_every_network(features, factory):
     ensemble = DST.fit(factory, features, **SMALL)
     first, second = (ticket.state for ticket in ensemble.tickets)
     assert not any(torch.equal(first[n], second[n]) for n in first if n.endswith("0.weight"))
-
-
-def test_a_factory_that_always_returns_the_same_network_is_refused(features: Features) -> None:
-    network = Net()
-    with pytest.raises(FreeTicketsError, match="same network each time"):
-        DST.fit(lambda: network, features, **SMALL)
-
-
-@pytest.mark.parametrize("model", [3, None, [Net()]])
-def test_what_is_no_network_is_refused(features: Features, model: Any) -> None:
-    with pytest.raises(FreeTicketsError, match="model must be a name"):
-        DST.fit(model, features, **SMALL)
-
-
-def test_a_mistyped_model_offers_the_nearest(features: Features) -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'mlp-8'"):
-        DST.fit("mpl-8", features, **SMALL)
 
 
 # ---- data
 
 
 class Pairs(Dataset[Any]):
-    def __init__(self, inputs: Any, labels: Any) -> None:
+    def __init__(self, inputs, labels):
         self._inputs, self._labels = inputs, labels
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self._inputs)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index):
         return self._inputs[index], self._labels[index]
 
 
-def test_arrays_tensors_splits_and_datasets_of_the_same_samples_train_the_same(
-    features: Features,
-) -> None:
+def test_arrays_tensors_splits_and_datasets_of_the_same_samples_train_the_same(features):
     x, y = features
     kinds: list[Any] = [
         (x, y),
@@ -147,9 +120,7 @@ def test_arrays_tensors_splits_and_datasets_of_the_same_samples_train_the_same(
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (1, 8, 8), (3, 8, 8), (8, 8, 3)], ids=str)
-def test_uint8_images_are_normalised_alike_in_training_and_prediction(
-    shape: tuple[int, ...],
-) -> None:
+def test_uint8_images_are_normalised_alike_in_training_and_prediction(shape):
     rng = np.random.default_rng(0)
     images = rng.integers(50, 90, (40, *shape), dtype=np.uint8)
     ensemble = EDST.fit("mlp-8", (images, np.arange(40) % 2), **SMALL)
@@ -158,17 +129,18 @@ def test_uint8_images_are_normalised_alike_in_training_and_prediction(
     mean, std = pixels.mean((0, 2, 3)), pixels.std((0, 2, 3))
     np.testing.assert_allclose(ensemble.info["mean"], mean, rtol=1e-6)
     normalised = (pixels - mean.view(-1, 1, 1)) / std.view(-1, 1, 1)
-    np.testing.assert_allclose(
-        ensemble.predict_proba(channels_first), ensemble.predict_proba(normalised), atol=1e-5
-    )
+    expected = ensemble.predict_proba(channels_first)
+    np.testing.assert_allclose(expected, ensemble.predict_proba(normalised), atol=1e-5)
+    for same in (images, Pairs(images, [0] * 40)):  # in the layout of the training
+        assert np.array_equal(ensemble.predict_proba(same), expected)
 
 
-def test_images_of_one_colour_can_be_trained_on() -> None:
+def test_images_of_one_colour_can_be_trained_on():
     images = np.full((40, 8, 8), 7, np.uint8)
     assert len(EDST.fit("mlp-8", (images, np.arange(40) % 2), **SMALL)) == 2
 
 
-def test_a_data_set_by_name_is_its_training_split(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_set_by_name_is_its_training_split(monkeypatch):
     full = ft.data.load("fashion-mini", "train")
     few = full.subset(range(200))
     monkeypatch.setattr("freetickets.data.given.load", lambda *_: few)
@@ -177,7 +149,7 @@ def test_a_data_set_by_name_is_its_training_split(monkeypatch: pytest.MonkeyPatc
     assert ensemble.info["dataset"] == "fashion-mini"
 
 
-def test_the_image_size_of_a_folder_is_the_networks(tmp_path: Path) -> None:
+def test_the_image_size_of_a_folder_is_the_networks(tmp_path):
     from PIL import Image
 
     for split in ("train", "test"):
@@ -193,26 +165,7 @@ def test_the_image_size_of_a_folder_is_the_networks(tmp_path: Path) -> None:
     assert ensemble.classes == ("cat", "dog")
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ((torch.zeros(4, 2), torch.tensor([0, 1, -1, 0])), "label -1"),
-        ((torch.zeros(4, 2), torch.tensor([0.0, 1.5, 1, 0])), "y has the value 1.5, which is not"),
-        ((torch.zeros(4, 2), torch.tensor([0, 1, 1])), "4 inputs but 3 labels"),
-        ((torch.full((4, 2), torch.nan), torch.tensor([0, 1, 1, 0])), "not finite"),
-        ((torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64)), "empty"),
-        (Split(torch.zeros(4, 2), torch.tensor([0, 1, -1, 0])), "labels from -1 to 1"),
-        (torch.zeros(4, 2), "train_data must be"),
-        (3, "train_data must be"),
-        ("fashion-mimi", "did you mean 'fashion-mini'"),
-    ],
-)
-def test_data_that_can_not_be_trained_on_is_one_line(data: Any, message: str) -> None:
-    with pytest.raises(FreeTicketsError, match=message):
-        EDST.fit("mlp-8", data, **SMALL)
-
-
-def test_labels_that_a_data_set_has_no_class_for_are_one_line(tmp_path: Path) -> None:
+def test_labels_that_a_data_set_has_no_class_for_are_one_line(tmp_path):
     x = np.zeros((30, 8, 8), np.uint8)
     labels = np.arange(30) % 3
     np.savez(
@@ -226,13 +179,13 @@ def test_labels_that_a_data_set_has_no_class_for_are_one_line(tmp_path: Path) ->
 class Noisy(Dataset[Any]):
     """Samples that are augmented by chance each time they are read."""
 
-    def __init__(self, features: Features, noise: float = 1.0) -> None:
+    def __init__(self, features, noise=1.0):
         self._features, self._noise = features, noise
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self._features[1])
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+    def __getitem__(self, index):
         x, y = self._features
         shift = random.random() + np.random.rand() - 1  # noqa: NPY002
         return x[index] + self._noise * (torch.randn(6) + shift), int(y[index])
@@ -241,23 +194,23 @@ class Noisy(Dataset[Any]):
 class Recorded(Noisy):
     """Keeps what it gave."""
 
-    def __init__(self, features: Features) -> None:
+    def __init__(self, features):
         super().__init__(features)
         self.given: dict[int, set[float]] = {}
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+    def __getitem__(self, index):
         sample = super().__getitem__(index)
         self.given.setdefault(index, set()).add(float(sample[0][0]))
         return sample
 
 
-def test_the_random_transforms_of_a_dataset_live(features: Features) -> None:
+def test_the_random_transforms_of_a_dataset_live(features):
     dataset = Recorded(features)
     ft.Dense().fit("mlp-8", dataset, validation=0.0, **SMALL)
     assert {len(values) for values in dataset.given.values()} == {3}  # one in each epoch
 
 
-def test_workers_don_t_change_what_a_dataset_trains(features: Features) -> None:
+def test_workers_don_t_change_what_a_dataset_trains(features):
     weights = [
         EDST.fit("mlp-8", Noisy(features), workers=workers, **SMALL).tickets[0].state["fc1.weight"]
         for workers in (0, 2)
@@ -265,19 +218,7 @@ def test_workers_don_t_change_what_a_dataset_trains(features: Features) -> None:
     assert torch.equal(*weights)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_the_generators_of_the_user_are_left_alone_by_a_dataset(
-    features: Features, workers: int
-) -> None:
-    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    ensemble = ft.Dense().fit("mlp-8", Noisy(features), workers=workers, **SMALL)
-    ensemble.predict(Noisy(features))
-    after = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    assert torch.equal(states[0], after[0])
-    assert states[1:] == after[1:]
-
-
-def test_a_dataset_that_draws_otherwise_is_another_one(features: Features, tmp_path: Path) -> None:
+def test_a_dataset_that_draws_otherwise_is_another_one(features, tmp_path):
     ft.Dense().fit("mlp-8", Noisy(features), output=tmp_path, **SMALL)
     with pytest.raises(FreeTicketsError, match=r"other settings \(dataset: dataset-\w+ -> data"):
         ft.Dense().fit("mlp-8", Noisy(features, noise=2.0), output=tmp_path, **SMALL)
@@ -286,14 +227,14 @@ def test_a_dataset_that_draws_otherwise_is_another_one(features: Features, tmp_p
 class Frame:
     """A data frame, as far as anyone can tell."""
 
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values):
         self._values = np.asarray(values)
 
-    def to_numpy(self) -> np.ndarray:
+    def to_numpy(self):
         return self._values
 
 
-def test_a_data_frame_is_trained_on_and_predicted(features: Features) -> None:
+def test_a_data_frame_is_trained_on_and_predicted(features):
     x, y = features
     names = np.array(["ant", "bee", "cat"])
     ensemble = EDST.fit("mlp-8", (Frame(x), Frame(names[y])), **SMALL)
@@ -305,8 +246,8 @@ def test_a_data_frame_is_trained_on_and_predicted(features: Features) -> None:
 
 @pytest.mark.parametrize("values", [[1, 2, 3], ["a", "b", "c"], [5, 7, 100]], ids=str)
 def test_labels_make_no_class_that_nobody_has_and_come_back_as_they_were(
-    features: Features, tmp_path: Path, values: list[Any]
-) -> None:
+    features, tmp_path, values
+):
     x, y = features
     labels = np.array(values)[y]
     trained = ft.Dense().fit("mlp-8", (x, labels), output=tmp_path, **{**SMALL, "epochs": 20})
@@ -322,32 +263,20 @@ def test_labels_make_no_class_that_nobody_has_and_come_back_as_they_were(
         trained.calibrate(x, ["z"] * 60)
 
 
-def test_booleans_are_labels(features: Features) -> None:
+def test_booleans_are_labels(features):
     x, y = features
     ensemble = ft.Dense().fit("mlp-8", (x, y == 1), **SMALL)
     assert ensemble.classes == ("False", "True")
     assert ensemble.predict(x).dtype == bool
 
 
-def test_a_network_with_more_outputs_than_classes_names_none_that_is_not_there(
-    features: Features,
-) -> None:
+def test_a_network_with_more_outputs_than_classes_names_none_that_is_not_there(features):
     x, y = features
     ensemble = ft.Dense().fit(nn.Linear(6, 9), (x, np.array(["a", "b"])[y % 2]), **SMALL)
     assert set(ensemble.predict(x)) <= {"a", "b"}
 
 
-@pytest.mark.parametrize("shape", [(8, 8), (8, 8, 3), (3, 8, 8)], ids=str)
-def test_images_in_any_layout_are_predicted_as_they_were_trained_on(shape: tuple[int, ...]) -> None:
-    images = np.random.default_rng(0).integers(0, 256, (40, *shape), dtype=np.uint8)
-    ensemble = ft.Dense().fit("mlp-8", (images, np.arange(40) % 2), **SMALL)
-    channels_first = ft.data.arrays(images, np.arange(40)).inputs
-    expected = ensemble.predict_proba(channels_first)
-    assert np.array_equal(ensemble.predict_proba(images), expected)
-    assert np.array_equal(ensemble.predict_proba(Pairs(images, [0] * 40)), expected)
-
-
-def test_nan_is_refused_at_prediction_as_in_training(features: Features) -> None:
+def test_nan_is_refused_at_prediction_as_in_training(features):
     x = features[0].clone()
     ensemble = ft.Dense().fit("mlp-8", features, **SMALL)
     x[50, 2] = torch.nan
@@ -359,15 +288,15 @@ def test_nan_is_refused_at_prediction_as_in_training(features: Features) -> None
 class Words(nn.Module):
     """Looks up vectors for token ids."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.embedding, self.head = nn.Embedding(9, 8), nn.Linear(8, 2)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.embedding(x).mean(1))
 
 
-def test_integers_go_to_a_network_that_begins_with_an_embedding(tmp_path: Path) -> None:
+def test_integers_go_to_a_network_that_begins_with_an_embedding(tmp_path):
     tokens = np.random.default_rng(0).integers(0, 9, (60, 5))
     labels = (tokens == 4).any(1)
     ensemble = EDST.fit(Words, (tokens, labels), output=tmp_path, lr=0.5, epochs=30, quiet=True)
@@ -385,7 +314,7 @@ def test_integers_go_to_a_network_that_begins_with_an_embedding(tmp_path: Path) 
         EDST.fit(Words, (tokens + 1, labels), epochs=3, quiet=True)
 
 
-def test_the_integers_of_a_table_are_numbers_to_other_networks(features: Features) -> None:
+def test_the_integers_of_a_table_are_numbers_to_other_networks(features):
     x, y = (features[0] * 10).round(), features[1]
     integers = EDST.fit("mlp-8", (x.long(), y), **SMALL)
     floats = EDST.fit("mlp-8", (x, y), **SMALL)
@@ -395,7 +324,7 @@ def test_the_integers_of_a_table_are_numbers_to_other_networks(features: Feature
 # ---- validation data
 
 
-def test_own_validation_data_is_what_is_validated_on(features: Features, tmp_path: Path) -> None:
+def test_own_validation_data_is_what_is_validated_on(features, tmp_path):
     x, y = features
     other = (x[:30] + 1, y[:30])
     ensemble = ft.Dense().fit(
@@ -410,7 +339,7 @@ def test_own_validation_data_is_what_is_validated_on(features: Features, tmp_pat
     assert torch.equal(ticket.state["fc1.weight"], plain.tickets[0].state["fc1.weight"])
 
 
-def test_own_validation_data_may_be_of_any_kind(features: Features, tmp_path: Path) -> None:
+def test_own_validation_data_may_be_of_any_kind(features, tmp_path):
     x, y = features
     np.savez(tmp_path / "v.npz", x=x.numpy()[:20], y=y.numpy()[:20])
     kinds: list[Any] = [
@@ -430,26 +359,10 @@ def test_own_validation_data_may_be_of_any_kind(features: Features, tmp_path: Pa
     assert len(losses) == 1
 
 
-@pytest.mark.parametrize(
-    ("other", "settings", "message"),
-    [
-        ((torch.zeros(4, 5), [0, 1, 2, 0]), {}, r"validation data are .* shape \(5,\), the train"),
-        ((torch.zeros(4, 6), [0, 1, 2, 3]), {}, "the validation data has labels from 0 to 3, but"),
-        ((torch.zeros(4, 6), [0, 1, 2, 0]), {"validation": 0.2}, "leave out either"),
-        ("nowhere.npz", {}, r"no validation data at nowhere\.npz"),
-    ],
-)
-def test_validation_data_that_does_not_suit_is_one_line(
-    features: Features, other: Any, settings: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(FreeTicketsError, match=message):
-        ft.Dense().fit("mlp-8", features, validation_data=other, **SMALL, **settings)
-
-
-def test_a_run_is_tied_to_its_validation_data(features: Features, tmp_path: Path) -> None:
+def test_a_run_is_tied_to_its_validation_data(features, tmp_path):
     x, y = features
 
-    def train(**more: Any) -> ft.Ensemble:
+    def train(**more):
         return ft.Dense().fit("mlp-8", features, output=tmp_path / "run", **SMALL, **more)
 
     train(validation_data=(x[:20], y[:20]))
@@ -462,18 +375,7 @@ def test_a_run_is_tied_to_its_validation_data(features: Features, tmp_path: Path
 # ---- settings
 
 
-def test_a_mistyped_setting_offers_the_nearest(features: Features) -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'batch_size'"):
-        EDST.fit("mlp-8", features, batchsize=3)
-
-
-@pytest.mark.parametrize("name", ["dataset", "options"])
-def test_what_fit_is_told_otherwise_is_no_setting(features: Features, name: str) -> None:
-    with pytest.raises(FreeTicketsError, match="unknown setting"):
-        EDST.fit("mlp-8", features, **{name: "x"})
-
-
-def test_the_same_seed_trains_the_same_and_another_does_not(features: Features) -> None:
+def test_the_same_seed_trains_the_same_and_another_does_not(features):
     weights = [
         EDST.fit("mlp-8", features, seed=seed, **SMALL).tickets[0].state["fc1.weight"]
         for seed in (3, 3, 4)
@@ -482,32 +384,18 @@ def test_the_same_seed_trains_the_same_and_another_does_not(features: Features) 
     assert not torch.equal(weights[0], weights[2])
 
 
-@pytest.mark.parametrize("model", ["mlp-8", Net, Net()], ids=["name", "factory", "network"])
-def test_the_generators_of_the_process_are_left_alone(features: Features, model: Any) -> None:
-    torch.manual_seed(1)
-    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    ft.DenseEnsemble(tickets=2).fit(model, features, **SMALL)
-    after = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    assert torch.equal(states[0], after[0])
-    assert states[1:] == after[1:]
-
-
-def test_nothing_is_written_without_an_output(
-    features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_written_without_an_output(features, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     EDST.fit("mlp-8", features, **SMALL)
     assert not list(tmp_path.iterdir())
 
 
-def test_quiet_says_nothing(features: Features, capfd: pytest.CaptureFixture[str]) -> None:
+def test_quiet_says_nothing(features, capfd):
     replace(EDST, interval=None).fit("mlp-8", features, **SMALL)
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_says_where_it_is_and_goes_to_stderr(
-    features: Features, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_says_where_it_is_and_goes_to_stderr(features, capfd):
     EDST.fit("mlp-8", features, **{**SMALL, "quiet": False})
     out, err = capfd.readouterr()
     assert out == ""
@@ -516,11 +404,11 @@ def test_progress_says_where_it_is_and_goes_to_stderr(
     assert "escape: 80% of the active weights pruned, as many grown" in err
 
 
-def no_data() -> Split:
+def no_data():
     raise AssertionError("a price needs no data")
 
 
-def test_some_samples_only_are_trained_on_and_paid_for(features: Features) -> None:
+def test_some_samples_only_are_trained_on_and_paid_for(features):
     whole = EDST.fit("mlp-8", features, **SMALL)
     some = EDST.fit("mlp-8", features, **SMALL, train_samples=len(features[1]) // 2)
     steps = [ensemble.tickets[-1].info["step"] for ensemble in (whole, some)]
@@ -544,11 +432,8 @@ def test_some_samples_only_are_trained_on_and_paid_for(features: Features) -> No
 
 @pytest.mark.parametrize(("options", "least"), [({}, 10), ({"interval": 200}, 0)])
 def test_a_few_hundred_rows_explore_or_one_line_says_that_they_do_not(
-    options: dict[str, int],
-    least: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    options, least, monkeypatch, capsys
+):
     found = []
     monkeypatch.setattr(ft.Sparsifier, "explore", lambda self, rate: found.append(self.steps))
     x, y = torch.randn(500, 6), torch.arange(500) % 3
@@ -556,3 +441,70 @@ def test_a_few_hundred_rows_explore_or_one_line_says_that_they_do_not(
     assert len(found) == least
     said = capsys.readouterr().err
     assert said == "" if least else said.startswith("warning: a run of this plan explores its")
+
+
+def generators():
+    numpy_state = np.random.get_state()[1].tolist()  # noqa: NPY002
+    return torch.get_rng_state().tolist(), random.getstate(), numpy_state
+
+
+@pytest.mark.parametrize("model", ["mlp-8", Net, Net()], ids=["name", "factory", "network"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_generators_of_the_process_are_left_alone(features, model, workers):
+    torch.manual_seed(1)
+    before = generators()
+    ensemble = ft.DenseEnsemble(tickets=2).fit(model, Noisy(features), workers=workers, **SMALL)
+    ensemble.predict(Noisy(features))
+    assert generators() == before
+    ft.DenseEnsemble(tickets=2).fit(model, features, **SMALL)
+    assert generators() == before
+
+
+# ---- mistakes
+
+NET = Net()
+ZEROS = torch.zeros(4, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": 3}, "model must be a name"),
+        ({"model": None}, "model must be a name"),
+        ({"model": [NET]}, "model must be a name"),
+        ({"model": "mpl-8"}, "did you mean 'mlp-8'"),
+        ({"model": lambda: NET}, "same network each time"),
+        ({"train_data": (ZEROS, torch.tensor([0, 1, -1, 0]))}, "label -1"),
+        (
+            {"train_data": (ZEROS, torch.tensor([0.0, 1.5, 1, 0]))},
+            "y has the value 1.5, which is not",
+        ),
+        ({"train_data": (ZEROS, torch.tensor([0, 1, 1]))}, "4 inputs but 3 labels"),
+        ({"train_data": (ZEROS / 0, torch.tensor([0, 1, 1, 0]))}, "not finite"),
+        ({"train_data": (ZEROS[:0], torch.zeros(0, dtype=torch.int64))}, "empty"),
+        ({"train_data": Split(ZEROS, torch.tensor([0, 1, -1, 0]))}, "labels from -1 to 1"),
+        ({"train_data": ZEROS}, "train_data must be"),
+        ({"train_data": 3}, "train_data must be"),
+        ({"train_data": "fashion-mimi"}, "did you mean 'fashion-mini'"),
+        (
+            {"validation_data": (torch.zeros(4, 5), [0, 1, 2, 0])},
+            r"validation data are .* shape \(5,\), the train",
+        ),
+        (
+            {"validation_data": (torch.zeros(4, 6), [0, 1, 2, 3])},
+            "the validation data has labels from 0 to 3, but",
+        ),
+        (
+            {"validation_data": (torch.zeros(4, 6), [0, 1, 2, 0]), "validation": 0.2},
+            "leave out either",
+        ),
+        ({"validation_data": "nowhere.npz"}, r"no validation data at nowhere\.npz"),
+        ({"batchsize": 3}, "did you mean 'batch_size'"),
+        ({"dataset": "x"}, "unknown setting"),
+        ({"options": "x"}, "unknown setting"),
+    ],
+)
+def test_what_can_not_be_trained_is_one_line(features, change, message):
+    with pytest.raises(FreeTicketsError, match=message) as caught:
+        DST.fit(**{"model": "mlp-8", "train_data": features, **SMALL, **change})
+    assert "\n" not in str(caught.value)

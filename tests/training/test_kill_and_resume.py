@@ -7,8 +7,6 @@ import itertools
 import random
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -25,7 +23,7 @@ PHASES = [
 
 
 @pytest.fixture(scope="module")
-def tool() -> ModuleType:
+def tool():
     spec = importlib.util.spec_from_file_location("kill_and_resume", TOOL)
     assert spec is not None
     assert spec.loader is not None
@@ -36,20 +34,20 @@ def tool() -> ModuleType:
 
 
 @pytest.fixture
-def course(tool: ModuleType, tmp_path: Path) -> Any:
+def course(tool, tmp_path):
     write_json(tmp_path / "ledger.json", {"phases": PHASES})
     return tool.Course(tmp_path)
 
 
 @pytest.fixture
-def board(tool: ModuleType, tmp_path: Path) -> Any:
+def board(tool, tmp_path):
     return tool.Board(tmp_path / "board", fresh=True)
 
 
 @pytest.mark.slow
 def test_a_training_killed_in_a_step_and_in_a_write_ends_with_the_same_tickets(
-    tool: ModuleType, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+    tool, tmp_path, capfd
+):
     flags = ["--model", "mlp-8", "--epochs", "4", "--tickets", "2", "--interval", "20"]
     flags += ["--backend", "sparse" if available() else "masked"]
     moments: list[str] = ["step", "write"]
@@ -66,7 +64,7 @@ def test_a_training_killed_in_a_step_and_in_a_write_ends_with_the_same_tickets(
     assert capfd.readouterr().err == ""
 
 
-def test_steps_are_counted_over_all_runs(tool: ModuleType, course: Any) -> None:
+def test_steps_are_counted_over_all_runs(tool, course):
     assert course.steps == 50
     assert [course.name(step) for step in (1, 10, 11, 30, 31, 50)] == [
         *("a of run 1", "a of run 1", "b of run 1", "b of run 1", "a of run 2", "b of run 2")
@@ -76,10 +74,10 @@ def test_steps_are_counted_over_all_runs(tool: ModuleType, course: Any) -> None:
     assert course.count(tool.Position(2, 0, 2)) == 50
 
 
-def test_a_kill_is_told_by_what_it_leaves(tool: ModuleType, course: Any, board: Any) -> None:
+def test_a_kill_is_told_by_what_it_leaves(tool, course, board):
     saved = tool.Position(1, 3, 1)
 
-    def told(torn: tuple[Path, ...] = ()) -> str:
+    def told(torn=()):
         return tool.line("dst", 4, course, tool.describe(board, course, saved, torn))
 
     rest = "saved at step 33 of 50 with 1 tickets"
@@ -95,9 +93,7 @@ def test_a_kill_is_told_by_what_it_leaves(tool: ModuleType, course: Any, board: 
     assert "b of run 2, behind the last step" in told()
 
 
-def test_only_a_process_that_goes_on_behind_what_is_saved_has_resumed(
-    tool: ModuleType, course: Any, board: Any
-) -> None:
+def test_only_a_process_that_goes_on_behind_what_is_saved_has_resumed(tool, course, board):
     saved = tool.Position(1, 3, 1)
     found = {}
     for first in (0, 1, 33, 34, 35):
@@ -109,18 +105,18 @@ def test_only_a_process_that_goes_on_behind_what_is_saved_has_resumed(
 class Done:
     """A process that has ended."""
 
-    def __init__(self, code: int = 0) -> None:
+    def __init__(self, code=0):
         self._code = code
 
-    def poll(self) -> int:
+    def poll(self):
         return self._code
 
-    def wait(self) -> int:
+    def wait(self):
         return self._code
 
 
 @pytest.fixture
-def ended(tool: ModuleType, tmp_path: Path, board: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+def ended(tool, tmp_path, board, monkeypatch):
     """Two runs that are equal, and a training that is over at once."""
     for name in ("peaceful", "killed"):
         (tmp_path / name / "tickets").mkdir(parents=True)
@@ -131,11 +127,11 @@ def ended(tool: ModuleType, tmp_path: Path, board: Any, monkeypatch: pytest.Monk
     return tmp_path
 
 
-def compared(tool: ModuleType, folder: Path, moments: tuple[str, ...] = ()) -> Any:
+def compared(tool, folder, moments=()):
     return tool.compare(folder, "edst", [], moments, random.Random(0), lambda _: None)
 
 
-def test_runs_that_differ_in_times_only_are_good(tool: ModuleType, ended: Path) -> None:
+def test_runs_that_differ_in_times_only_are_good(tool, ended):
     outcome = compared(tool, ended)
     assert outcome.good
     assert (outcome.tickets, outcome.identical, outcome.problems) == (1, 1, ())
@@ -150,9 +146,7 @@ def test_runs_that_differ_in_times_only_are_good(tool: ModuleType, ended: Path) 
         ("checkpoint/.7.safetensors.x", ("edst left .7.safetensors.x behind",)),
     ],
 )
-def test_any_difference_is_told(
-    tool: ModuleType, ended: Path, file: str, problems: tuple[str, ...]
-) -> None:
+def test_any_difference_is_told(tool, ended, file, problems):
     (ended / "killed" / file).parent.mkdir(exist_ok=True)
     (ended / "killed" / file).write_text("step,seconds,sha256\n2,0,x\n")
     outcome = compared(tool, ended)
@@ -161,30 +155,23 @@ def test_any_difference_is_told(
     assert "nothing lost" not in tool.summary([outcome])
 
 
-def test_a_training_that_ends_before_its_kill_is_told(tool: ModuleType, ended: Path) -> None:
+def test_a_training_that_ends_before_its_kill_is_told(tool, ended):
     outcome = compared(tool, ended, ("step",))
     assert not outcome.good
     assert outcome.problems == ("edst was done before it could be killed 1 times",)
 
 
-def test_a_training_that_fails_in_peace_ends_all(
-    tool: ModuleType, ended: Path, board: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_that_fails_in_peace_ends_all(tool, ended, board, monkeypatch):
     monkeypatch.setattr(tool, "start", lambda *_: (Done(2), board))
     with pytest.raises(SystemExit, match="training of edst failed before anything was killed"):
         compared(tool, ended)
 
 
-def test_kills_are_shared_out_and_all_moments_come_in_turn(
-    tool: ModuleType,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_kills_are_shared_out_and_all_moments_come_in_turn(tool, tmp_path, monkeypatch, capsys):
     calls: dict[str, list[str]] = {}
     good = {"edst": True, "pf": True, "ltr": True}
 
-    def compare(folder: Path, method: str, flags: list[str], moments: list[str], *_: Any) -> Any:
+    def compare(folder, method, flags, moments, *_):
         calls[method] = moments
         kill = tool.Kill("step", "in a step", tool.Position(0, 1, 0), 1, 2, 0.01)
         kills = (kill,) * len(moments)

@@ -7,23 +7,22 @@ from torch import nn
 from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.methods import BatchEnsemble, Phase, Plan, Run, Stretch, Timeline
 from freetickets.training.compute import make_compute
-from freetickets.training.optimizer import OptimizerOptions, make_optimizer
-from freetickets.training.options import TrainingOptions
+from freetickets.training.optimizer import OptimizerOptions, TrainingOptions, make_optimizer
 from freetickets.training.session import Session
 
 
-def network() -> nn.Module:
+def network():
     return nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "rmsprop", "nadam", "adagrad", "asgd"])
-def test_every_name_makes_its_optimizer(name: str) -> None:
+def test_every_name_makes_its_optimizer(name):
     optimizer = make_optimizer(network(), OptimizerOptions(name, weight_decay=0.01))
     assert type(optimizer).__name__.lower() == name
     assert optimizer.param_groups[0]["weight_decay"] == 0.01
 
 
-def test_norms_and_biases_decay_unless_they_are_spared() -> None:
+def test_norms_and_biases_decay_unless_they_are_spared():
     model = network()
     spared = make_optimizer(model, OptimizerOptions(decay_norms=False, weight_decay=0.01))
     decays = {id(p): g["weight_decay"] for g in spared.param_groups for p in g["params"]}
@@ -34,7 +33,7 @@ def test_norms_and_biases_decay_unless_they_are_spared() -> None:
     assert len(group["params"]) == 6
 
 
-def test_the_biases_of_several_members_are_spared_too() -> None:
+def test_the_biases_of_several_members_are_spared_too():
     model = BatchEnsemble(members=2).transform(network())
     spared = make_optimizer(model, OptimizerOptions(decay_norms=False, weight_decay=0.01))
     decays = {id(p): g["weight_decay"] for g in spared.param_groups for p in g["params"]}
@@ -42,7 +41,7 @@ def test_the_biases_of_several_members_are_spared_too() -> None:
     assert decayed == ["network.0.layer.weight", "network.3.layer.weight"]
 
 
-def test_frozen_parameters_are_left_out() -> None:
+def test_frozen_parameters_are_left_out():
     model = network()
     model[0].weight.requires_grad_(False)
     (group,) = make_optimizer(model, OptimizerOptions()).param_groups
@@ -50,25 +49,25 @@ def test_frozen_parameters_are_left_out() -> None:
     assert all(p is not model[0].weight for p in group["params"])
 
 
-def test_an_unknown_name_offers_the_nearest() -> None:
+def test_an_unknown_name_offers_the_nearest():
     with pytest.raises(UnknownNameError, match="did you mean 'adamw'"):
         make_optimizer(network(), OptimizerOptions("adamww"))
 
 
-def test_momentum_reaches_sgd_and_rmsprop() -> None:
+def test_momentum_reaches_sgd_and_rmsprop():
     for name in ("sgd", "rmsprop"):
         optimizer = make_optimizer(network(), OptimizerOptions(name, momentum=0.7))
         assert optimizer.param_groups[0]["momentum"] == 0.7
     assert isinstance(make_optimizer(network(), OptimizerOptions()), torch.optim.SGD)
 
 
-def factors(model: nn.Module, wanted: dict[str, float], **options: bool) -> dict[str, float]:
+def factors(model, wanted, **options):
     optimizer = make_optimizer(model, OptimizerOptions(lr_factors=wanted, **options))
     found = {id(p): g["lr_factor"] for g in optimizer.param_groups for p in g["params"]}
     return {name: found[id(p)] for name, p in model.named_parameters()}
 
 
-def test_factors_reach_the_parameters_that_they_name() -> None:
+def test_factors_reach_the_parameters_that_they_name():
     plain = dict.fromkeys(("0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"), 1.0)
     assert factors(network(), {}) == plain
     assert factors(network(), {"norm-bias": 64}) == {**plain, "1.bias": 64}
@@ -83,7 +82,7 @@ def test_factors_reach_the_parameters_that_they_name() -> None:
     assert len(norms) == 1
 
 
-def test_a_factor_that_fits_nothing_or_meets_another_is_refused() -> None:
+def test_a_factor_that_fits_nothing_or_meets_another_is_refused():
     with pytest.raises(UnknownNameError, match="lr_factors 'norm-bia': did you mean 'norm-bias'"):
         factors(network(), {"norm-bia": 2})
     with pytest.raises(FreeTicketsError, match=r"'norm-bias' and '1\.\*' both fit 1\.bias"):
@@ -91,7 +90,7 @@ def test_a_factor_that_fits_nothing_or_meets_another_is_refused() -> None:
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_steps_are_those_of_a_plain_loop_with_two_groups(nesterov: bool) -> None:
+def test_steps_are_those_of_a_plain_loop_with_two_groups(nesterov):
     torch.manual_seed(0)
     ours, theirs = network(), network()
     theirs.load_state_dict(ours.state_dict())

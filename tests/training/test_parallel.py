@@ -10,10 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -35,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def cases() -> ModuleType:
+def cases():
     spec = importlib.util.spec_from_file_location("parallel_cases", CASES)
     assert spec is not None
     assert spec.loader is not None
@@ -45,15 +42,13 @@ def cases() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def environment() -> dict[str, str]:
+def environment():
     path = os.pathsep.join([str(Path(ft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
 
 
 @pytest.fixture(scope="module")
-def killed(
-    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
-) -> tuple[Path, str]:
+def killed(tmp_path_factory, environment):
     """A run that torchrun has started with 2 ranks, one of which was killed; what it said."""
     folder = tmp_path_factory.mktemp("killed") / "run"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -72,9 +67,7 @@ def killed(
 
 
 @pytest.fixture(scope="module")
-def results(
-    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str], killed: tuple[Path, str]
-) -> tuple[Path, dict[int, list[dict[str, Any]]]]:
+def results(tmp_path_factory, environment, killed):
     """What each rank of 2 and of 3 has to tell, and the folder in which they worked."""
     folder = tmp_path_factory.mktemp("ranks")
     for world in (2, 3):
@@ -90,15 +83,13 @@ def results(
     }
 
 
-def read_log(folder: Path) -> list[dict[str, str]]:
+def read_log(folder):
     with (folder / "log.csv").open() as file:
         return list(csv.DictReader(file))
 
 
 @pytest.mark.parametrize("world", [2, 3])
-def test_any_number_of_ranks_trains_like_one_process(
-    results: tuple[Path, dict[int, list[dict[str, Any]]]], cases: ModuleType, world: int
-) -> None:
+def test_any_number_of_ranks_trains_like_one_process(results, cases, world):
     alone = cases.same_as_one_process(world)
     wanted = set(cases.OPTIMIZERS) if world == 2 else {"sgd", "adam"}
     assert {name.split(",")[0] for name in alone} >= wanted
@@ -112,10 +103,7 @@ def test_any_number_of_ranks_trains_like_one_process(
         assert len(rank["same"]["sgd, masked"]["digests"]) == 5
 
 
-def test_batch_norm_has_the_statistics_of_pytorchs_own_data_parallel_training(
-    results: tuple[Path, dict[int, list[dict[str, Any]]]],
-    same: Callable[[Any, Any], bool],
-) -> None:
+def test_batch_norm_has_the_statistics_of_pytorchs_own_data_parallel_training(results, same):
     first, second = (rank["normalised"] for rank in results[1][2])
     torch.testing.assert_close(first["ours"], first["theirs"], rtol=0, atol=1e-6)
     # PyTorch leaves the second rank with statistics of its own; our tickets are the same on all.
@@ -126,26 +114,19 @@ def test_batch_norm_has_the_statistics_of_pytorchs_own_data_parallel_training(
     assert same(first["sparse"]["topologies"], second["sparse"]["topologies"])
 
 
-def test_a_rank_with_another_topology_is_named_on_all_ranks(
-    results: tuple[Path, dict[int, list[dict[str, Any]]]],
-) -> None:
+def test_a_rank_with_another_topology_is_named_on_all_ranks(results):
     errors = [rank["troubles"]["errors"]["topology"] for rank in results[1][3]]
     assert len(set(errors)) == 1
     assert "rank 2 and rank 0 have different topologies in '0.weight'" in errors[0]
 
 
-def test_a_loss_that_explodes_on_one_rank_ends_all(
-    results: tuple[Path, dict[int, list[dict[str, Any]]]],
-) -> None:
+def test_a_loss_that_explodes_on_one_rank_ends_all(results):
     errors = [rank["troubles"]["errors"]["nan"] for rank in results[1][3]]
     assert len(set(errors)) == 1
     assert "not finite at step" in errors[0]
 
 
-def test_sigterm_on_one_rank_stops_all_and_the_run_goes_on_to_the_same_tickets(
-    results: tuple[Path, dict[int, list[dict[str, Any]]]],
-    same: Callable[[Any, Any], bool],
-) -> None:
+def test_sigterm_on_one_rank_stops_all_and_the_run_goes_on_to_the_same_tickets(results, same):
     ranks = results[1][3]
     errors = [rank["troubles"]["errors"]["stopped"] for rank in ranks]
     assert len(set(errors)) == 1
@@ -154,21 +135,17 @@ def test_sigterm_on_one_rank_stops_all_and_the_run_goes_on_to_the_same_tickets(
         assert same(rank["troubles"]["resumed"]["tickets"], rank["same"]["sgd, masked"]["tickets"])
 
 
-def test_a_batch_smaller_than_the_number_of_ranks_is_refused(
-    results: tuple[Path, dict[int, list[dict[str, Any]]]],
-) -> None:
+def test_a_batch_smaller_than_the_number_of_ranks_is_refused(results):
     for rank in results[1][3]:
         assert "a batch needs a sample for each rank" in rank["troubles"]["errors"]["small"]
 
 
-def test_ranks_do_not_wait_forever_for_one_that_hangs(
-    results: tuple[Path, dict[int, list[dict[str, Any]]]],
-) -> None:
+def test_ranks_do_not_wait_forever_for_one_that_hangs(results):
     for number, rank in enumerate(results[1][2]):
         assert f"rank {number} lost contact with another rank" in rank["hanging"]["error"]
 
 
-def test_when_a_rank_is_killed_the_other_says_so_in_one_line(killed: tuple[Path, str]) -> None:
+def test_when_a_rank_is_killed_the_other_says_so_in_one_line(killed):
     said = [line for line in killed[1].splitlines() if "freetickets: " in line]
     assert len(said) == 1, killed[1]
     assert said[0].startswith("freetickets: rank 0 lost contact with another rank")
@@ -176,10 +153,7 @@ def test_when_a_rank_is_killed_the_other_says_so_in_one_line(killed: tuple[Path,
     assert not (killed[0] / "metrics.json").exists()
 
 
-def test_a_killed_run_ends_with_the_same_bytes_when_resumed_with_as_many_ranks(
-    results: tuple[Path, dict[int, list[dict[str, Any]]]],
-    digests: Callable[[Path], dict[str, str]],
-) -> None:
+def test_a_killed_run_ends_with_the_same_bytes_when_resumed_with_as_many_ranks(results, digests):
     folder, worlds = results
     assert [(rank["code"], rank["peaceful code"]) for rank in worlds[2]] == [(0, 0), (0, 0)]
     peaceful = digests(folder / "2" / "peaceful" / "tickets")
@@ -188,13 +162,7 @@ def test_a_killed_run_ends_with_the_same_bytes_when_resumed_with_as_many_ranks(
 
 
 @pytest.mark.parametrize("world", [1, 3])
-def test_a_run_can_be_resumed_with_another_number_of_ranks(
-    results: tuple[Path, dict[int, list[dict[str, Any]]]],
-    killed: tuple[Path, str],
-    tmp_path: Path,
-    cli: Callable[..., Any],
-    world: int,
-) -> None:
+def test_a_run_can_be_resumed_with_another_number_of_ranks(results, killed, tmp_path, cli, world):
     folder = results[0] / "3" / "resumed"
     if world == 1:
         folder = tmp_path / "run"
@@ -210,9 +178,7 @@ def test_a_run_can_be_resumed_with_another_number_of_ranks(
 # ---- what needs no second process
 
 
-def test_batch_norm_is_synchronised_on_accelerators_only(
-    cli: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_batch_norm_is_synchronised_on_accelerators_only(cli, tmp_path):
     answer = cli(*COMMAND, "--sync-batchnorm", "--output", tmp_path / "run")
     assert answer.code == 2
     assert "--sync-batchnorm" in answer.err
@@ -225,14 +191,12 @@ def test_batch_norm_is_synchronised_on_accelerators_only(
     assert list(converted.state_dict()) == keys
 
 
-def test_an_environment_that_torchrun_did_not_make_starts_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_environment_that_torchrun_did_not_make_starts_nothing(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert parallel.meet(torch.device("cpu")).world == 1
 
 
-def test_ranks_that_can_not_meet_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_can_not_meet_are_one_line(monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("RANK", "3")
@@ -243,9 +207,7 @@ def test_ranks_that_can_not_meet_are_one_line(monkeypatch: pytest.MonkeyPatch) -
         parallel.meet(torch.device("cpu"))
 
 
-def test_a_rank_that_lost_another_is_not_ended_before_it_has_said_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_rank_that_lost_another_is_not_ended_before_it_has_said_so(monkeypatch):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     before = signal.getsignal(signal.SIGTERM)
     try:
@@ -259,6 +221,6 @@ def test_a_rank_that_lost_another_is_not_ended_before_it_has_said_so(
         signal.signal(signal.SIGTERM, before)
 
 
-def test_an_error_that_is_not_about_ranks_stays_as_it_is() -> None:
+def test_an_error_that_is_not_about_ranks_stays_as_it_is():
     with pytest.raises(RuntimeError, match="shapes"), parallel.lost_ranks_in_one_line():
         raise RuntimeError("shapes do not match")

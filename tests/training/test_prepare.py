@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import freetickets as ft
 from freetickets.data import Batches, LazySplit, Split
 from freetickets.models.prepare import prepare
 from freetickets.models.whitening import Whitening
-from freetickets.training.prepare import prepare_on
+from freetickets.training.session import prepare_on
 
 SMALL: dict[str, Any] = {"batch_size": 10, "epochs": 1, "quiet": True, "lr": 0.01}
 
@@ -23,26 +22,26 @@ SMALL: dict[str, Any] = {"batch_size": 10, "epochs": 1, "quiet": True, "lr": 0.0
 class Curious(nn.Module):
     """A module of a user's own that notes what it is shown."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.seen: list[Tensor] = []
         self.register_buffer("mean", torch.zeros(()))
 
-    def prepare_on(self, inputs: Tensor) -> None:
+    def prepare_on(self, inputs):
         self.seen.append(inputs)
         self.mean += inputs.mean()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x - self.mean
 
 
-def pixels(count: int, side: int = 4) -> Split:
+def pixels(count, side=4):
     """Images of the class 0, then those of the class 1; each has its own colour."""
     numbers = torch.arange(count, dtype=torch.uint8).view(-1, 1, 1, 1)
     return Split(numbers.expand(-1, 1, side, side), torch.arange(count) * 2 // count)
 
 
-def shown(split: Split | LazySplit, batch_size: int = 16, **options: Any) -> Tensor:
+def shown(split, batch_size=16, **options):
     """What a network is shown of a split."""
     network = Curious()
     prepare_on(network, Batches(split, batch_size, **options))
@@ -50,7 +49,7 @@ def shown(split: Split | LazySplit, batch_size: int = 16, **options: Any) -> Ten
     return inputs
 
 
-def test_it_is_shown_all_samples_as_the_network_gets_them() -> None:
+def test_it_is_shown_all_samples_as_the_network_gets_them():
     found = shown(pixels(50), mean=(0.5,), std=(0.25,), augmentation="pad-crop-flip")
     expected = (torch.arange(50) / 255 - 0.5) / 0.25
     torch.testing.assert_close(found, expected.view(-1, 1, 1, 1).expand(-1, 1, 4, 4))
@@ -59,23 +58,23 @@ def test_it_is_shown_all_samples_as_the_network_gets_them() -> None:
 @pytest.mark.parametrize(
     "options", [{"seed": 7}, {"rank": 1, "world": 3}, {"shuffle": False}, {"batch_size": 3}]
 )
-def test_seed_ranks_and_batches_change_nothing(options: dict[str, Any]) -> None:
+def test_seed_ranks_and_batches_change_nothing(options):
     assert torch.equal(shown(pixels(37), **options), shown(pixels(37)))
 
 
-def test_of_many_samples_some_of_each_part_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("freetickets.training.prepare._SAMPLES", 10)
+def test_of_many_samples_some_of_each_part_are_shown(monkeypatch):
+    monkeypatch.setattr("freetickets.training.session._SAMPLES", 10)
     found = shown(pixels(200))
     assert (found[:, 0, 0, 0] * 255).round().tolist() == list(range(0, 200, 20))
 
 
-def test_large_images_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("freetickets.training.prepare._NUMBERS", 100)
+def test_large_images_are_fewer(monkeypatch):
+    monkeypatch.setattr("freetickets.training.session._NUMBERS", 100)
     assert len(shown(pixels(50, side=4))) == 6
     assert len(shown(pixels(50, side=11))) == 1
 
 
-def test_images_on_disk_are_decoded(tmp_path: Path) -> None:
+def test_images_on_disk_are_decoded(tmp_path):
     paths = []
     for number in range(4):
         paths.append(tmp_path / f"{number}.png")
@@ -86,21 +85,21 @@ def test_images_on_disk_are_decoded(tmp_path: Path) -> None:
     assert found.shape == (4, 3, 6, 6)
 
 
-def test_features_are_shown_as_they_are() -> None:
+def test_features_are_shown_as_they_are():
     x = torch.randn(20, 5)
     assert torch.equal(shown(Split(x, torch.arange(20) % 2)), x)
 
 
-def test_a_network_that_does_not_ask_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_that_does_not_ask_costs_nothing(monkeypatch):
     monkeypatch.setattr(Batches, "epoch", None)
     prepare_on(nn.Linear(2, 2), Batches(pixels(20), 5))
 
 
-def own() -> nn.Module:
+def own():
     return nn.Sequential(Curious(), nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 2))
 
 
-def test_modules_of_ones_own_are_prepared_and_saved(tmp_path: Path) -> None:
+def test_modules_of_ones_own_are_prepared_and_saved(tmp_path):
     images = np.random.default_rng(0).integers(0, 255, (40, 1, 4, 4), np.uint8)
     method = ft.DST(tickets=2, sparsity=0.5, interval=2)
     data = images, np.arange(40) % 2
@@ -112,11 +111,11 @@ def test_modules_of_ones_own_are_prepared_and_saved(tmp_path: Path) -> None:
     assert np.array_equal(loaded.member_proba(images), ensemble.member_proba(images))
 
 
-def test_held_out_samples_are_not_shown() -> None:
+def test_held_out_samples_are_not_shown():
     images = np.random.default_rng(0).integers(0, 255, (40, 4, 4), np.uint8)
     built: list[nn.Module] = []
 
-    def build() -> nn.Module:
+    def build():
         built.append(own())
         return built[-1]
 
@@ -125,7 +124,7 @@ def test_held_out_samples_are_not_shown() -> None:
     assert len(seen) == 30
 
 
-def test_the_tickets_of_a_run_hold_the_whitening_of_its_images(tmp_path: Path) -> None:
+def test_the_tickets_of_a_run_hold_the_whitening_of_its_images(tmp_path):
     images = np.random.default_rng(0).integers(0, 255, (40, 3, 9, 9), np.uint8)
     data = images, np.arange(40) % 3
     method = ft.EDST(tickets=2, sparsity=0.5, interval=2)

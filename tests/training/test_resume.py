@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import os
 import random
 import re
 import signal
 import threading
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import Dataset
 
 import freetickets as ft
 from freetickets.errors import DamagedFileError, FreeTicketsError, StoppedError
-from freetickets.methods import Method
+from freetickets.reading import read_json
 from freetickets.storage import load_tree, save_tree
-from freetickets.training.progress import Reporter
-
-Features = tuple[Tensor, Tensor]
-Digests = Callable[[Path], dict[str, str]]
 
 # 54 of 60 samples: 6 steps an epoch, 24 a run; dropout, so that the torch generator matters.
 SMALL: dict[str, Any] = {
@@ -43,37 +36,43 @@ METHODS = {
 }
 
 
-class Killed(BaseException):
-    """The process ends here; nothing may catch this."""
-
-
-@pytest.fixture
-def at_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
-    """Makes something happen at a step, counted from now on."""
-
-    def set_up(step: int, action: Callable[[], None]) -> None:
-        count = 0
-
-        def counted(*_: Any) -> None:
-            nonlocal count
-            count += 1
-            if count == step:
-                action()
-
-        monkeypatch.setattr(Reporter, "step", counted)
-
-    return set_up
-
-
-def kill() -> None:
-    raise Killed
-
-
-def no_training() -> None:
+def no_training():
     raise AssertionError("a finished run was trained again")
 
 
-def read_log(folder: Path) -> list[dict[str, str]]:
+def interrupt(number=signal.SIGINT):
+    os.kill(os.getpid(), number)
+
+
+@pytest.fixture
+def train(features, tmp_path):
+    """Trains a small run in a folder below that of the test."""
+
+    def run(name=".", method=METHODS["edst"], model="mlp-8", data=features, **more):
+        return method.fit(model, data, output=tmp_path / name, **{**SMALL, **more})
+
+    return run
+
+
+@pytest.fixture
+def killed(train, killed_at):
+    """Trains in the folder "killed", and is killed at steps counted in each of its lives."""
+
+    def run(*steps, name="killed", **settings):
+        killed_at(lambda: train(name, **{"checkpoint_seconds": 0, **settings}), *steps)
+
+    return run
+
+
+@pytest.fixture
+def half(killed, tmp_path):
+    """The folder of a run that collected one of two tickets, then was killed."""
+    killed(20, name=".")
+    assert len(list((tmp_path / "tickets").iterdir())) == 1
+    return tmp_path
+
+
+def read_log(folder):
     """The log without the times, and the seal that covers them."""
     with (folder / "log.csv").open() as file:
         return [
@@ -82,10 +81,17 @@ def read_log(folder: Path) -> list[dict[str, str]]:
         ]
 
 
-def assert_same_run(digests: Digests, folder: Path, expected: Path) -> None:
-    assert digests(folder / "tickets") == digests(expected / "tickets")
-    assert read_log(folder) == read_log(expected)
-    assert not [file for file in folder.rglob(".*") if file.is_file()]
+@pytest.fixture
+def assert_same_run(digests, tmp_path):
+    """Fails unless two runs of the test ended the same and left nothing behind."""
+
+    def check(name="killed", expected="whole"):
+        folder, other = tmp_path / name, tmp_path / expected
+        assert digests(folder / "tickets") == digests(other / "tickets")
+        assert read_log(folder) == read_log(other)
+        assert not [file for file in folder.rglob(".*") if file.is_file()]
+
+    return check
 
 
 @pytest.mark.parametrize("checkpoint_seconds", [0, 1e9], ids=["each-step", "phase-ends"])
@@ -93,68 +99,28 @@ def assert_same_run(digests: Digests, folder: Path, expected: Path) -> None:
 @pytest.mark.parametrize("preset", ["robust", "paper"])
 @pytest.mark.parametrize("method", METHODS)
 def test_killed_at_many_steps_and_resumed_it_ends_the_same(
-    features: Features,
-    tmp_path: Path,
-    digests: Digests,
-    at_step: Callable[..., None],
-    method: str,
-    preset: str,
-    optimizer: str,
-    checkpoint_seconds: float,
-) -> None:
-    def train(name: str, **more: Any) -> ft.Ensemble:
-        settings = {**SMALL, "preset": preset, "optimizer": optimizer, "lr": 0.01, **more}
-        return METHODS[method].fit("mlp-8", features, output=tmp_path / name, **settings)
-
-    whole = train("whole")
-    for steps in (1, 7, 2, 9, 4):  # of each life, counted from where it is resumed
-        at_step(steps, kill)
-        with pytest.raises(Killed):
-            train("killed", checkpoint_seconds=checkpoint_seconds)
-    at_step(0, kill)
-    resumed = train("killed", checkpoint_seconds=checkpoint_seconds)
-    assert_same_run(digests, tmp_path / "killed", tmp_path / "whole")
-    x = features[0]
-    assert np.array_equal(resumed.member_proba(x), whole.member_proba(x))
+    features, train, killed, assert_same_run, method, preset, optimizer, checkpoint_seconds
+):
+    settings = {"method": METHODS[method], "preset": preset, "optimizer": optimizer, "lr": 0.01}
+    whole = train("whole", **settings)
+    killed(1, 7, 2, 9, 4, checkpoint_seconds=checkpoint_seconds, **settings)
+    resumed = train("killed", checkpoint_seconds=checkpoint_seconds, **settings)
+    assert_same_run()
+    assert np.array_equal(resumed.member_proba(features[0]), whole.member_proba(features[0]))
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("preset", ["robust", "paper"])
 def test_killed_around_any_write_it_ends_the_same(
-    features: Features,
-    tmp_path: Path,
-    digests: Digests,
-    monkeypatch: pytest.MonkeyPatch,
-    preset: str,
-    moment: str,
-) -> None:
-    method = ft.EDST(tickets=2, interval=2)
-    settings = {**SMALL, "epochs": 2, "preset": preset}
-    method.fit("mlp-8", features, output=tmp_path / "whole", **settings)
-    replace = os.replace
-    for number in range(1, 100):
-        left = number
-
-        def counted(*paths: Any) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0 and moment == "before":
-                raise Killed
-            replace(*paths)
-            if left == 0:
-                raise Killed
-
-        folder = tmp_path / str(number)
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "replace", counted)
-            try:
-                method.fit("mlp-8", features, output=folder, **settings)
-                break  # all writes have had their turn
-            except Killed:
-                pass
-        method.fit("mlp-8", features, output=folder, **settings)
-        assert_same_run(digests, folder, tmp_path / "whole")
-    assert number > 12
+    train, assert_same_run, killed_around_each_write, preset
+):
+    settings = {"epochs": 2, "preset": preset}
+    train("whole", **settings)
+    names = []
+    for name in killed_around_each_write(lambda name: train(name, **settings)):
+        train(name, **settings)
+        assert_same_run(name)
+        names.append(name)
+    assert len(names) > 11
 
 
 @pytest.mark.parametrize(
@@ -175,122 +141,90 @@ def test_killed_around_any_write_it_ends_the_same(
 )
 @pytest.mark.parametrize("backend", ["auto", "masked"])
 def test_images_are_augmented_and_whitened_alike_after_a_kill(
-    tmp_path: Path,
-    digests: Digests,
-    at_step: Callable[..., None],
-    backend: str,
-    model: str,
-    recipe: dict[str, Any],
-) -> None:
+    train, killed, assert_same_run, backend, model, recipe
+):
     images = np.random.default_rng(0).integers(0, 255, (60, 9, 9), dtype=np.uint8)
-    settings = {**SMALL, **recipe, "checkpoint_seconds": 0, "backend": backend}
     method = ft.EDST(tickets=2, interval=3, grow="momentum")
-
-    def train(name: str) -> None:
-        method.fit(model, (images, np.arange(60) % 3), output=tmp_path / name, **settings)
-
-    settings.pop("model_options")
-    train("whole")
-    for steps in (5, 11):
-        at_step(steps, kill)
-        with pytest.raises(Killed):
-            train("killed")
-    at_step(0, kill)
-    train("killed")
-    assert_same_run(digests, tmp_path / "killed", tmp_path / "whole")
+    settings = {**recipe, "model": model, "method": method, "backend": backend}
+    settings |= {"data": (images, np.arange(60) % 3), "model_options": {}}
+    train("whole", **settings)
+    killed(5, 11, **settings)
+    train("killed", **settings)
+    assert_same_run()
 
 
 class Noisy(Dataset[Any]):
     """Samples that draw from all three generators each time they are read."""
 
-    def __init__(self, features: Features) -> None:
+    def __init__(self, features):
         self._features = features
 
-    def __len__(self) -> int:
+    def __len__(self):
         return 60
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+    def __getitem__(self, index):
         x, y = self._features
         shift = random.random() + np.random.rand()  # noqa: NPY002
         return x[index] + torch.rand(6) + shift, int(y[index])
 
 
 def test_a_dataset_that_augments_by_chance_goes_on_the_same(
-    features: Features, tmp_path: Path, digests: Digests, at_step: Callable[..., None]
-) -> None:
-    def train(name: str, workers: int) -> None:
-        settings = {**SMALL, "checkpoint_seconds": 0, "workers": workers}
-        EDST.fit("mlp-8", Noisy(features), output=tmp_path / name, **settings)
-
-    EDST = METHODS["edst"]  # noqa: N806
-    train("whole", 0)
+    features, train, killed, assert_same_run
+):
+    data = Noisy(features)
+    train("whole", data=data)
     for steps, workers in ((1, 0), (8, 1), (3, 0)):
-        at_step(steps, kill)
         random.seed(steps)  # whatever the process drew before
-        with pytest.raises(Killed):
-            train("killed", workers)
-    at_step(0, kill)
-    train("killed", 0)
-    assert_same_run(digests, tmp_path / "killed", tmp_path / "whole")
+        killed(steps, data=data, workers=workers)
+    train("killed", data=data)
+    assert_same_run()
+
+
+def test_mixed_precision_goes_on_the_same(train, killed, assert_same_run):
+    train("whole", amp=True)
+    killed(13, amp=True)
+    train("killed", amp=True)
+    assert_same_run()
 
 
 class Residual(nn.Module):
     """Weights of one shape, whatever is done with them."""
 
-    def __init__(self, act: nn.Module) -> None:
+    def __init__(self, act, width=6):
         super().__init__()
-        self.first, self.act, self.last = nn.Linear(6, 6), act, nn.Linear(6, 3)
+        self.first, self.act, self.last = nn.Linear(6, width), act, nn.Linear(width, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.last(x + self.act(self.first(x)))
+    def forward(self, x):
+        return self.last(self.act(self.first(x)))
+
+
+OWN = {"method": ft.Dense(), "model_options": {}, "checkpoint_seconds": 0}
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_another_network_of_equal_shapes_is_not_taken_for_the_one_that_was_trained(
-    features: Features, tmp_path: Path, at_step: Callable[..., None], finished: bool
-) -> None:
-    settings = {**SMALL, "model_options": {}, "checkpoint_seconds": 0, "output": tmp_path}
-    if not finished:
-        at_step(5, kill)
-    with contextlib.suppress(Killed):
-        ft.Dense().fit(lambda: Residual(nn.ReLU()), features, **settings)
-    at_step(0, kill)
-    with pytest.raises(FreeTicketsError, match=r"was started with another network: .*--output"):
-        ft.Dense().fit(lambda: Residual(nn.Tanh()), features, **settings)
-    with pytest.raises(FreeTicketsError, match="was started with another network"):
-        ft.Dense().fit(Residual(nn.Tanh()), features, **settings)
-    ensemble = ft.Dense().fit(Residual(nn.ReLU()), features, **settings)  # the same, as an object
-    assert len(ensemble) == 1
+def test_another_network_of_ones_own_is_not_taken_for_the_one_that_was_trained(
+    train, killed, finished
+):
+    if finished:
+        train(model=lambda: Residual(nn.ReLU()), **OWN)
+    else:
+        killed(5, name=".", model=lambda: Residual(nn.ReLU()), **OWN)
+    others = (lambda: Residual(nn.Tanh()), Residual(nn.Tanh()), lambda: Residual(nn.ReLU(), 7))
+    for other in others:
+        with pytest.raises(FreeTicketsError, match=r"with another network: .*--output") as caught:
+            train(model=other, **OWN)
+        assert "\n" not in str(caught.value)
+    assert len(train(model=Residual(nn.ReLU()), **OWN)) == 1  # the same, as an object
 
 
-def test_runs_that_do_not_say_which_network_they_are_of_go_on(
-    features: Features, tmp_path: Path, at_step: Callable[..., None]
-) -> None:
-    settings = {**SMALL, "model_options": {}, "checkpoint_seconds": 0, "output": tmp_path}
-    at_step(5, kill)
-    with pytest.raises(Killed):
-        ft.Dense().fit(lambda: Residual(nn.ReLU()), features, **settings)
-    at_step(0, kill)
+def test_runs_that_do_not_say_which_network_they_are_of_go_on(train, killed, tmp_path):
+    killed(5, name=".", model=lambda: Residual(nn.ReLU()), **OWN)
     for file in (tmp_path / "checkpoint").iterdir():  # as older versions wrote it
         tree = load_tree(file, "freetickets-checkpoint")
         assert tree.pop("network")
         tree.pop("validation_data")
         save_tree(file, tree, "freetickets-checkpoint")
-    assert len(ft.Dense().fit(lambda: Residual(nn.ReLU()), features, **settings)) == 1
-
-
-def test_mixed_precision_goes_on_the_same(
-    features: Features, tmp_path: Path, digests: Digests, at_step: Callable[..., None]
-) -> None:
-    settings = {**SMALL, "amp": True, "checkpoint_seconds": 0}
-    method = METHODS["edst"]
-    method.fit("mlp-8", features, output=tmp_path / "whole", **settings)
-    at_step(13, kill)
-    with pytest.raises(Killed):
-        method.fit("mlp-8", features, output=tmp_path / "killed", **settings)
-    at_step(0, kill)
-    method.fit("mlp-8", features, output=tmp_path / "killed", **settings)
-    assert_same_run(digests, tmp_path / "killed", tmp_path / "whole")
+    assert len(train(model=lambda: Residual(nn.ReLU()), **OWN)) == 1
 
 
 # ---- signals
@@ -298,70 +232,57 @@ def test_mixed_precision_goes_on_the_same(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
-    features: Features,
-    tmp_path: Path,
-    digests: Digests,
-    at_step: Callable[..., None],
-    number: signal.Signals,
-) -> None:
+    train, at_step, assert_same_run, number
+):
     method = METHODS["dst"]
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
-    method.fit("mlp-8", features, output=tmp_path / "whole", **SMALL)
+    train("whole", method)
     for steps, where in [
         (3, "run 1 after step 3"),
         (20, "run 1 after step 23"),
         (9, "run 2 after step 8"),
     ]:
-        at_step(steps, lambda: os.kill(os.getpid(), number))
+        at_step(steps, lambda: interrupt(number))
         with pytest.raises(
             StoppedError, match=f"{where}; everything is saved .*run the same command"
         ):
-            method.fit("mlp-8", features, output=tmp_path / "stopped", **SMALL)
+            train("killed", method)
         assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
-    at_step(0, kill)
-    method.fit("mlp-8", features, output=tmp_path / "stopped", **SMALL)
-    assert_same_run(digests, tmp_path / "stopped", tmp_path / "whole")
+    at_step(0)
+    train("killed", method)
+    assert_same_run()
 
 
-def test_a_signal_in_the_last_step_loses_nothing(
-    features: Features, tmp_path: Path, digests: Digests, at_step: Callable[..., None]
-) -> None:
-    method = METHODS["edst"]
-    method.fit("mlp-8", features, output=tmp_path / "whole", **SMALL)
-    at_step(24, lambda: os.kill(os.getpid(), signal.SIGINT))
+def test_a_signal_in_the_last_step_loses_nothing(train, at_step, assert_same_run):
+    train("whole")
+    at_step(24, interrupt)
     with pytest.raises(StoppedError):
-        method.fit("mlp-8", features, output=tmp_path / "stopped", **SMALL)
+        train("killed")
     at_step(1, no_training)
-    method.fit("mlp-8", features, output=tmp_path / "stopped", **SMALL)
-    assert_same_run(digests, tmp_path / "stopped", tmp_path / "whole")
+    train("killed")
+    assert_same_run()
 
 
-def test_a_second_ctrl_c_ends_at_once(
-    features: Features, tmp_path: Path, at_step: Callable[..., None]
-) -> None:
-    def twice() -> None:
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGINT)
+def test_a_second_ctrl_c_ends_at_once(train, at_step, tmp_path):
+    def twice():
+        interrupt()
+        interrupt()
 
     at_step(3, twice)
     with pytest.raises(KeyboardInterrupt):
-        METHODS["edst"].fit("mlp-8", features, output=tmp_path, **SMALL)
+        train()
     assert not (tmp_path / "checkpoint").exists()
 
 
-def test_without_an_output_a_stopped_run_says_that_nothing_is_saved(
-    features: Features, at_step: Callable[..., None]
-) -> None:
-    at_step(3, lambda: os.kill(os.getpid(), signal.SIGINT))
+def test_without_an_output_a_stopped_run_says_that_nothing_is_saved(features, at_step):
+    at_step(3, interrupt)
     with pytest.raises(StoppedError, match="nothing is saved"):
         METHODS["edst"].fit("mlp-8", features, **SMALL)
 
 
-def test_training_works_in_a_thread_that_gets_no_signals(features: Features) -> None:
+def test_training_works_in_a_thread_that_gets_no_signals(train):
     done: list[ft.Ensemble] = []
-    thread = threading.Thread(
-        target=lambda: done.append(METHODS["edst"].fit("mlp-8", features, **SMALL))
-    )
+    thread = threading.Thread(target=lambda: done.append(train()))
     thread.start()
     thread.join()
     assert len(done[0]) == 2
@@ -370,39 +291,17 @@ def test_training_works_in_a_thread_that_gets_no_signals(features: Features) -> 
 # ---- what is in the folder
 
 
-def half_a_run(
-    at_step: Callable[..., None], method: Method, data: Features, folder: Path, **more: Any
-) -> None:
-    """Collects one ticket, then stops."""
-    settings = {**SMALL, "checkpoint_seconds": 0, **more}
-    model = settings.pop("model", "mlp-8")
-    at_step(20, kill)
-    with pytest.raises(Killed):
-        method.fit(model, data, output=folder, **settings)
-    at_step(0, kill)
-    assert len(list((folder / "tickets").iterdir())) == 1
-
-
-def test_a_finished_run_is_not_trained_again(
-    features: Features, tmp_path: Path, at_step: Callable[..., None], digests: Digests
-) -> None:
-    first = METHODS["dst"].fit("mlp-8", features, output=tmp_path, **SMALL)
+def test_a_finished_run_is_not_trained_again(features, train, tmp_path, at_step, digests):
+    first = train()
     before = digests(tmp_path)
     at_step(1, no_training)
-    again = METHODS["dst"].fit("mlp-8", features, output=tmp_path, **SMALL)
+    again = train()
     assert digests(tmp_path) == before
     assert np.array_equal(first.member_proba(features[0]), again.member_proba(features[0]))
-
-
-def test_a_log_that_got_lost_is_written_again(
-    features: Features, tmp_path: Path, at_step: Callable[..., None]
-) -> None:
-    METHODS["edst"].fit("mlp-8", features, output=tmp_path, **SMALL)
     log = read_log(tmp_path)
     (tmp_path / "log.csv").unlink()
-    at_step(1, no_training)
-    METHODS["edst"].fit("mlp-8", features, output=tmp_path, **SMALL)
-    assert read_log(tmp_path) == log
+    train()
+    assert read_log(tmp_path) == log  # what got lost is written again
 
 
 @pytest.mark.parametrize(
@@ -420,157 +319,81 @@ def test_a_log_that_got_lost_is_written_again(
         ("label_smoothing", 0.1),
         ("nesterov", True),
         ("lr_factors", {"fc*": 2.0}),
+        ("model", "mlp-9"),
     ],
 )
-def test_a_changed_setting_is_named_and_no_file_is_touched(
-    features: Features,
-    tmp_path: Path,
-    at_step: Callable[..., None],
-    digests: Digests,
-    setting: str,
-    value: Any,
-) -> None:
-    half_a_run(at_step, METHODS["edst"], features, tmp_path)
-    before = digests(tmp_path)
-    with pytest.raises(
-        FreeTicketsError, match=rf"other settings \({setting}: .* -> {re.escape(str(value))}\)"
-    ):
-        METHODS["edst"].fit("mlp-8", features, output=tmp_path, **{**SMALL, setting: value})
-    assert digests(tmp_path) == before
+def test_a_changed_setting_is_named_and_no_file_is_touched(train, half, digests, setting, value):
+    before = digests(half)
+    words = rf"other settings \({setting}: .* -> {re.escape(str(value))}\)"
+    with pytest.raises(FreeTicketsError, match=words):
+        train(**{setting: value})
+    assert digests(half) == before
 
 
-def test_an_option_of_the_method_and_the_model_can_not_change_either(
-    features: Features, tmp_path: Path, at_step: Callable[..., None]
-) -> None:
-    half_a_run(at_step, METHODS["edst"], features, tmp_path)
+@pytest.mark.usefixtures("half")
+def test_an_option_of_the_method_can_not_change_but_how_often_to_save_may(train):
     with pytest.raises(FreeTicketsError, match=r"other settings \(sparsity: 0\.8 -> 0\.7\)"):
-        ft.EDST(tickets=2, interval=2, sparsity=0.7).fit(
-            "mlp-8", features, output=tmp_path, **SMALL
-        )
-    with pytest.raises(FreeTicketsError, match=r"other settings \(model: mlp-8 -> mlp-9\)"):
-        METHODS["edst"].fit("mlp-9", features, output=tmp_path, **SMALL)
+        train(method=ft.EDST(tickets=2, interval=2, sparsity=0.7))
+    assert len(train(checkpoint_seconds=7, workers=1, device="cpu")) == 2
 
 
 @pytest.mark.parametrize("part", [0, 1], ids=["inputs", "labels"])
-def test_other_data_is_noticed(features: Features, tmp_path: Path, part: int) -> None:
-    METHODS["edst"].fit("mlp-8", features, output=tmp_path, **SMALL)
+def test_other_data_is_noticed(features, train, part):
+    train()
     other = list(features)
     other[part] = other[part].flip(0)
     with pytest.raises(FreeTicketsError, match=r"other settings \(dataset: arrays-\w+ -> arrays-"):
-        METHODS["edst"].fit("mlp-8", tuple(other), output=tmp_path, **SMALL)
+        train(data=tuple(other))
 
 
-def test_how_often_to_save_may_change(
-    features: Features, tmp_path: Path, at_step: Callable[..., None]
-) -> None:
-    half_a_run(at_step, METHODS["edst"], features, tmp_path)
-    settings = {**SMALL, "checkpoint_seconds": 7, "workers": 1, "device": "cpu"}
-    assert len(METHODS["edst"].fit("mlp-8", features, output=tmp_path, **settings)) == 2
-
-
-def test_settings_can_be_mended_as_long_as_nothing_was_saved(
-    features: Features, tmp_path: Path
-) -> None:
+def test_settings_can_be_mended_as_long_as_nothing_was_saved(train):
     with pytest.raises(FreeTicketsError, match="unknown score"):
-        ft.EDST(tickets=2, prune="magnitud").fit("mlp-8", features, output=tmp_path, **SMALL)
-    assert len(METHODS["edst"].fit("mlp-8", features, output=tmp_path, **SMALL)) == 2
-
-
-def test_another_network_of_ones_own_is_noticed(
-    features: Features, tmp_path: Path, at_step: Callable[..., None]
-) -> None:
-    def build(width: int) -> nn.Module:
-        return nn.Sequential(nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3))
-
-    more = {"model_options": {}}
-    half_a_run(at_step, METHODS["edst"], features, tmp_path, model=lambda: build(8), **more)
-    with pytest.raises(FreeTicketsError, match="with another network") as caught:
-        METHODS["edst"].fit(lambda: build(9), features, output=tmp_path, **{**SMALL, **more})
-    assert "\n" not in str(caught.value)
+        train(method=ft.EDST(tickets=2, prune="magnitud"))
+    assert len(train()) == 2
 
 
 def test_a_damaged_newest_checkpoint_is_passed_over_and_the_end_is_the_same(
-    features: Features,
-    tmp_path: Path,
-    at_step: Callable[..., None],
-    digests: Digests,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    METHODS["edst"].fit("mlp-8", features, output=tmp_path / "whole", **SMALL)
-    half_a_run(at_step, METHODS["edst"], features, tmp_path / "killed")
-    newest = sorted((tmp_path / "killed" / "checkpoint").iterdir())[-1]
+    train, killed, tmp_path, assert_same_run, capfd
+):
+    train("whole")
+    killed(20)
+    newest = max((tmp_path / "killed" / "checkpoint").iterdir())
     newest.write_bytes(newest.read_bytes()[:-100])
-    METHODS["edst"].fit("mlp-8", features, output=tmp_path / "killed", **SMALL)
+    train("killed")
     (warning,) = capfd.readouterr().err.splitlines()
     assert warning.startswith(f"warning: {newest} is damaged")
-    assert_same_run(digests, tmp_path / "killed", tmp_path / "whole")
+    assert_same_run()
 
 
-def test_damaged_checkpoints_only_are_an_error_and_tickets_stay(
-    features: Features, tmp_path: Path, at_step: Callable[..., None], digests: Digests
-) -> None:
-    half_a_run(at_step, METHODS["edst"], features, tmp_path)
-    for file in (tmp_path / "checkpoint").iterdir():
+def test_damaged_checkpoints_only_are_an_error_and_tickets_stay(train, half, digests):
+    for file in (half / "checkpoint").iterdir():
         file.write_bytes(b"")
-    before = digests(tmp_path / "tickets")
+    before = digests(half / "tickets")
     with pytest.raises(DamagedFileError, match="no checkpoint"):
-        METHODS["edst"].fit("mlp-8", features, output=tmp_path, **SMALL)
-    assert digests(tmp_path / "tickets") == before
+        train()
+    assert digests(half / "tickets") == before
 
 
-def test_a_ticket_that_got_lost_or_damaged_is_named(
-    features: Features, tmp_path: Path, at_step: Callable[..., None]
-) -> None:
-    half_a_run(at_step, METHODS["edst"], features, tmp_path)
-    ticket = tmp_path / "tickets" / "01.safetensors"
+def test_a_ticket_that_got_lost_or_damaged_is_named(train, half):
+    ticket = half / "tickets" / "01.safetensors"
     ticket.write_bytes(ticket.read_bytes()[:-1])
     with pytest.raises(FreeTicketsError, match=r"01\.safetensors is damaged"):
-        METHODS["edst"].fit("mlp-8", features, output=tmp_path, **SMALL)
+        train()
     ticket.unlink()
     with pytest.raises(FreeTicketsError, match=r"01\.safetensors"):
-        METHODS["edst"].fit("mlp-8", features, output=tmp_path, **SMALL)
+        train()
 
 
-def test_a_disk_that_is_full_stops_in_one_line_and_space_lets_it_go_on(
-    features: Features, tmp_path: Path, digests: Digests, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = {**SMALL, "checkpoint_seconds": 0}
-    METHODS["edst"].fit("mlp-8", features, output=tmp_path / "whole", **settings)
-    calls = 0
-
-    def full(_: int) -> None:
-        nonlocal calls
-        calls += 1
-        if calls > 20:
-            raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(FreeTicketsError, match=r"can't write .* No space left on device"):
-            METHODS["edst"].fit("mlp-8", features, output=tmp_path / "full", **settings)
-    METHODS["edst"].fit("mlp-8", features, output=tmp_path / "full", **settings)
-    assert_same_run(digests, tmp_path / "full", tmp_path / "whole")
-
-
-def test_the_time_of_all_lives_is_in_the_ledger(
-    features: Features, tmp_path: Path, at_step: Callable[..., None]
-) -> None:
-    from freetickets.reading import read_json
-
-    half_a_run(at_step, METHODS["edst"], features, tmp_path)
-    before = read_json(tmp_path / "ledger.json")
-    METHODS["edst"].fit("mlp-8", features, output=tmp_path, **SMALL)
-    after = read_json(tmp_path / "ledger.json")
+def test_the_time_of_all_lives_is_in_the_ledger(train, half):
+    before = read_json(half / "ledger.json")
+    train()
+    after = read_json(half / "ledger.json")
     assert after["phases"][0]["seconds"] == before["phases"][0]["seconds"] > 0
     assert after["seconds"] == pytest.approx(sum(p["seconds"] for p in after["phases"]))
     assert after["seconds"] > before["seconds"]
 
 
-def test_the_generator_of_a_stopped_run_is_given_back(
-    features: Features, at_step: Callable[..., None]
-) -> None:
-    at_step(3, kill)
+def test_the_generator_of_a_stopped_run_is_given_back(features, killed_at):
     state = torch.get_rng_state()
-    with pytest.raises(Killed):
-        METHODS["edst"].fit("mlp-8", features, **SMALL)
+    killed_at(lambda: METHODS["edst"].fit("mlp-8", features, **SMALL), 3)
     assert torch.equal(torch.get_rng_state(), state)

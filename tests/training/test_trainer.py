@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+import subprocess
+import sys
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,20 +13,17 @@ from torch import Tensor, nn
 
 import freetickets as ft
 from freetickets.errors import FreeTicketsError
-from freetickets.methods import Method
 from freetickets.seeds import derive
 from freetickets.sparsity.distribution import allocate
 from freetickets.training.session import Session
 from freetickets.training.state import Validation
 from freetickets.training.trainer import Trainer
 
-Features = tuple[Tensor, Tensor]
-
 SMALL = {"batch_size": 10, "epochs": 4, "quiet": True}  # 54 of 60 samples: 6 steps an epoch
 
 
 @pytest.fixture
-def wide() -> Features:
+def wide():
     """Enough inputs for layers in which a share of the weights is a number to speak of."""
     generator = torch.Generator().manual_seed(1)
     labels = torch.arange(60) % 3
@@ -35,12 +31,12 @@ def wide() -> Features:
 
 
 @pytest.fixture
-def explorations(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float]]:
+def explorations(monkeypatch):
     """The step and the rate of each exploration that is made."""
     found: list[tuple[int, float]] = []
     explore = ft.Sparsifier.explore
 
-    def noted(self: ft.Sparsifier, rate: float) -> None:
+    def noted(self, rate):
         found.append((self.steps, rate))
         explore(self, rate)
 
@@ -48,12 +44,12 @@ def explorations(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float]]:
     return found
 
 
-def read_log(folder: Path) -> list[dict[str, str]]:
+def read_log(folder):
     with (folder / "log.csv").open() as file:
         return list(csv.DictReader(file))
 
 
-def replaced_share(a: ft.Ticket, b: ft.Ticket) -> float:
+def replaced_share(a, b):
     """The share of a ticket's active weights that another one does not have."""
     gone = sum(int((a.topology[name] & ~b.topology[name]).sum()) for name in a.topology)
     return gone / sum(int(mask.sum()) for mask in a.topology.values())
@@ -64,8 +60,8 @@ def replaced_share(a: ft.Ticket, b: ft.Ticket) -> float:
 
 @pytest.mark.parametrize("tickets", [1, 3])
 def test_edst_collects_its_tickets_in_one_run_with_an_escape_between_two(
-    features: Features, tmp_path: Path, tickets: int
-) -> None:
+    features, tmp_path, tickets
+):
     method = ft.EDST(tickets=tickets, interval=2)
     ensemble = method.fit("mlp-8", features, output=tmp_path, **{**SMALL, "epochs": 6})
     assert [t.info["number"] for t in ensemble.tickets] == list(range(1, tickets + 1))
@@ -80,9 +76,7 @@ def test_edst_collects_its_tickets_in_one_run_with_an_escape_between_two(
 
 @pytest.mark.parametrize(("grow", "least"), [("random", 0.75), ("gradient", 0.5)])
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.8])
-def test_consecutive_tickets_differ_by_about_the_escape_rate(
-    wide: Features, rate: float, grow: str, least: float
-) -> None:
+def test_consecutive_tickets_differ_by_about_the_escape_rate(wide, rate, grow, least):
     method = ft.EDST(tickets=3, sparsity=0.95, rate=0.0, escape_rate=rate, grow=grow)
     tickets = method.fit("mlp-64", wide, **{**SMALL, "epochs": 6}).tickets
     for a, b in pairwise(tickets):
@@ -90,9 +84,7 @@ def test_consecutive_tickets_differ_by_about_the_escape_rate(
         assert least * rate <= replaced_share(a, b) <= rate + 0.02
 
 
-def test_the_members_of_dst_have_topologies_and_initialisations_of_their_own(
-    wide: Features,
-) -> None:
+def test_the_members_of_dst_have_topologies_and_initialisations_of_their_own(wide):
     method = ft.DST(tickets=3, rate=0.0)
     tickets = method.fit("mlp-32", wide, lr=1e-12, **SMALL).tickets
     assert [t.info["seed"] for t in tickets] == [0, 1, 2]
@@ -103,9 +95,7 @@ def test_the_members_of_dst_have_topologies_and_initialisations_of_their_own(
         assert not torch.isclose(a.state["fc1.weight"], b.state["fc1.weight"])[shared].any()
 
 
-def test_the_network_starts_from_its_own_initialisation_whatever_was_drawn_before(
-    features: Features,
-) -> None:
+def test_the_network_starts_from_its_own_initialisation_whatever_was_drawn_before(features):
     tickets = []
     for seed in (5, 6):
         torch.manual_seed(seed)
@@ -113,8 +103,8 @@ def test_the_network_starts_from_its_own_initialisation_whatever_was_drawn_befor
     assert torch.equal(tickets[0].state["fc1.weight"], tickets[1].state["fc1.weight"])
 
 
-def test_a_static_topology_never_changes_and_an_explored_one_does(wide: Features) -> None:
-    def topologies(method: Method, epochs: float) -> list[str]:
+def test_a_static_topology_never_changes_and_an_explored_one_does(wide):
+    def topologies(method, epochs):
         tickets = method.fit("mlp-32", wide, **{**SMALL, "epochs": epochs}).tickets
         return [ft.sparsity.topology.digest(ticket.topology) for ticket in tickets]
 
@@ -124,14 +114,14 @@ def test_a_static_topology_never_changes_and_an_explored_one_does(wide: Features
     assert not set(explored) & set(topologies(static, 1))
 
 
-def test_a_static_ensemble_starts_from_the_topologies_of_dst(wide: Features) -> None:
+def test_a_static_ensemble_starts_from_the_topologies_of_dst(wide):
     (static,) = ft.Static(tickets=1).fit("mlp-32", wide, **SMALL).tickets
     (dynamic,) = ft.DST(tickets=1, rate=0.0).fit("mlp-32", wide, **SMALL).tickets
     assert replaced_share(static, dynamic) == 0
 
 
 @pytest.mark.parametrize("method", [ft.Dense(), ft.DenseEnsemble(tickets=2)])
-def test_a_dense_network_has_no_topology(features: Features, method: Method) -> None:
+def test_a_dense_network_has_no_topology(features, method):
     for ticket in method.fit("mlp-8", features, **SMALL).tickets:
         assert ticket.topology == {}
         assert ticket.info["sparsity"] == 0
@@ -140,9 +130,7 @@ def test_a_dense_network_has_no_topology(features: Features, method: Method) -> 
 
 @pytest.mark.parametrize("preset", ["robust", "paper"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw", "rmsprop"])
-def test_every_ticket_has_exactly_the_planned_weights(
-    wide: Features, optimizer: str, preset: str
-) -> None:
+def test_every_ticket_has_exactly_the_planned_weights(wide, optimizer, preset):
     method = ft.EDST(tickets=2, sparsity=0.9, interval=2)
     ensemble = method.fit(
         "mlp-32-16", wide, preset=preset, optimizer=optimizer, lr=0.01, validation=0.2, **SMALL
@@ -165,8 +153,8 @@ def test_every_ticket_has_exactly_the_planned_weights(
 
 @pytest.mark.parametrize("interval", [1, 2, 3, 5, 50])
 def test_robust_does_not_explore_within_an_interval_before_a_collection(
-    features: Features, explorations: list[tuple[int, float]], interval: int
-) -> None:
+    features, explorations, interval
+):
     method = ft.EDST(tickets=3, interval=interval, rate=0.5, escape_rate=0.8)
     tickets = method.fit("mlp-8", features, **{**SMALL, "epochs": 6}).tickets
     collections = [ticket.info["step"] for ticket in tickets]
@@ -178,9 +166,7 @@ def test_robust_does_not_explore_within_an_interval_before_a_collection(
     assert bool(by_schedule) == (interval < 10)
 
 
-def test_paper_explores_to_the_last_step(
-    features: Features, explorations: list[tuple[int, float]]
-) -> None:
+def test_paper_explores_to_the_last_step(features, explorations):
     method = ft.EDST(tickets=2, interval=2)
     method.fit("mlp-8", features, preset="paper", validation=0.2, **{**SMALL, "epochs": 6})
     assert [step for step, rate in explorations if rate == 0.5] == list(range(2, 31, 2))
@@ -189,9 +175,7 @@ def test_paper_explores_to_the_last_step(
 # ---- the paper preset
 
 
-def test_paper_collects_the_phases_best_on_validation_data(
-    features: Features, tmp_path: Path
-) -> None:
+def test_paper_collects_the_phases_best_on_validation_data(features, tmp_path):
     method = ft.EDST(tickets=3, interval=3)
     settings = {**SMALL, "epochs": 14, "lr": 0.5}
     ensemble = method.fit(
@@ -209,9 +193,7 @@ def test_paper_collects_the_phases_best_on_validation_data(
     assert any(steps), "a test in which the best is always the last tests nothing"
 
 
-def test_the_validation_accuracy_in_a_ticket_is_what_its_network_reaches(
-    features: Features,
-) -> None:
+def test_the_validation_accuracy_in_a_ticket_is_what_its_network_reaches(features):
     method = ft.EDST(tickets=2, interval=3)
     ensemble = method.fit("mlp-8", features, preset="paper", validation=0.3, lr=0.5, **SMALL)
     _, held_out = ft.data.hold_out(ft.data.arrays(*features), 0.3)
@@ -222,9 +204,7 @@ def test_the_validation_accuracy_in_a_ticket_is_what_its_network_reaches(
         assert ticket.info["validation_accuracy"] == pytest.approx(right)
 
 
-def test_the_next_phase_goes_on_from_the_last_state_not_from_the_best(
-    features: Features, tmp_path: Path
-) -> None:
+def test_the_next_phase_goes_on_from_the_last_state_not_from_the_best(features, tmp_path):
     method = ft.EDST(tickets=3, rate=0.0)  # without exploration the presets train alike
     settings = {**SMALL, "epochs": 14, "lr": 0.5, "validation": 0.3}
     tickets = {}
@@ -245,7 +225,7 @@ def test_the_next_phase_goes_on_from_the_last_state_not_from_the_best(
     )
 
 
-def test_paper_without_validation_data_is_refused(features: Features) -> None:
+def test_paper_without_validation_data_is_refused(features):
     with pytest.raises(FreeTicketsError, match="hold some out"):
         ft.EDST().fit("mlp-8", features, preset="paper", validation=0.0, **SMALL)
 
@@ -253,15 +233,13 @@ def test_paper_without_validation_data_is_refused(features: Features) -> None:
 # ---- data
 
 
-def test_validation_samples_are_never_trained_on_and_nothing_is_lost(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_validation_samples_are_never_trained_on_and_nothing_is_lost(monkeypatch):
     seen: dict[str, set[float]] = {"step": set(), "score": set()}
 
-    def spy(name: str) -> Callable[..., Tensor]:
+    def spy(name):
         original = getattr(Session, name)
 
-        def noted(self: Session, *args: Any, **kwargs: Any) -> Tensor:
+        def noted(self, *args, **kwargs):
             inputs = next(a for a in args if isinstance(a, Tensor))
             seen[name].update(inputs[:, 0].tolist())
             return original(self, *args, **kwargs)
@@ -279,9 +257,7 @@ def test_validation_samples_are_never_trained_on_and_nothing_is_lost(
     assert seen["step"] == set(ids.tolist()) - seen["score"]
 
 
-def test_training_learns_and_validation_is_scored_in_evaluation_mode(
-    features: Features, tmp_path: Path
-) -> None:
+def test_training_learns_and_validation_is_scored_in_evaluation_mode(features, tmp_path):
     options = {"dropout": 0.5}
     ensemble = ft.Dense().fit(
         "mlp-32", features, model_options=options, output=tmp_path, validation=0.3,
@@ -295,9 +271,7 @@ def test_training_learns_and_validation_is_scored_in_evaluation_mode(
     assert float(last["validation_loss"]) == pytest.approx(loss, rel=1e-5)
 
 
-def test_label_smoothing_changes_the_training_but_not_the_scores(
-    features: Features, tmp_path: Path
-) -> None:
+def test_label_smoothing_changes_the_training_but_not_the_scores(features, tmp_path):
     rows = []
     for smoothing in (0.0, 0.5):
         ft.Dense().fit(
@@ -310,7 +284,7 @@ def test_label_smoothing_changes_the_training_but_not_the_scores(
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
-def test_amp_trains_with_weights_in_single_precision(features: Features, tmp_path: Path) -> None:
+def test_amp_trains_with_weights_in_single_precision(features, tmp_path):
     # Masked: the sparse kernels know single precision only.
     settings = {**SMALL, "epochs": 10, "backend": "masked"}
     plain = ft.EDST(tickets=2, interval=3).fit("mlp-8", features, **settings)
@@ -329,19 +303,19 @@ def test_amp_trains_with_weights_in_single_precision(features: Features, tmp_pat
 class Explosive(nn.Module):
     """A network whose loss is NaN from a step on."""
 
-    def __init__(self, steps: float) -> None:
+    def __init__(self, steps):
         super().__init__()
         self.layer = nn.Linear(6, 3)
         self.steps = steps
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         self.steps -= self.training
         return self.layer(x) if self.steps >= 0 else self.layer(x) * float("nan")
 
 
 def test_a_loss_that_is_not_finite_stops_in_one_line_and_leaves_earlier_tickets(
-    features: Features, tmp_path: Path, digests: Callable[[Path], dict[str, str]]
-) -> None:
+    features, tmp_path, digests
+):
     # price() looks at a first network, the run's identity at another, the check at two more.
     networks = iter([*(Explosive(1e9) for _ in range(5)), Explosive(9)])
     with pytest.raises(FreeTicketsError, match=r"not finite at step 10 of run 2 .*lower --lr") as e:
@@ -353,9 +327,7 @@ def test_a_loss_that_is_not_finite_stops_in_one_line_and_leaves_earlier_tickets(
     assert len(ft.load(tmp_path, lambda: Explosive(1e9), partial=True)) == 1
 
 
-def test_a_loss_that_has_diverged_but_is_finite_stops_and_leaves_the_checkpoint(
-    features: Features, tmp_path: Path
-) -> None:
+def test_a_loss_that_has_diverged_but_is_finite_stops_and_leaves_the_checkpoint(features, tmp_path):
     wild = {**SMALL, "lr": 30.0, "momentum": 0.0, "checkpoint_seconds": 0, "output": tmp_path}
     with pytest.raises(FreeTicketsError, match=r"has diverged: .* step \d+ of run 1 .*lower") as e:
         ft.Dense().fit("mlp-8", features, **wild)
@@ -364,15 +336,13 @@ def test_a_loss_that_has_diverged_but_is_finite_stops_and_leaves_the_checkpoint(
     assert not (tmp_path / "tickets").exists()
 
 
-def test_guessing_is_counted_by_the_outputs_that_a_network_has(features: Features) -> None:
+def test_guessing_is_counted_by_the_outputs_that_a_network_has(features):
     many = nn.Linear(6, 3000)  # whose first losses are more than ten times log 3 / 2
     ft.Dense().fit(many, (features[0] * 4, features[1] % 2), lr=1e-6, **SMALL)
 
 
 @pytest.mark.parametrize(("validation", "lr"), [(0.0, 1e38), (0.2, 1e38), (0.2, 1e30)])
-def test_a_network_that_the_last_step_ruined_becomes_no_ticket(
-    features: Features, tmp_path: Path, validation: float, lr: float
-) -> None:
+def test_a_network_that_the_last_step_ruined_becomes_no_ticket(features, tmp_path, validation, lr):
     data = (features[0] * 1000, features[1])
     settings = {"batch_size": 60, "epochs": 1, "quiet": True}  # one step, before it all is well
     with pytest.raises(FreeTicketsError, match="not finite at step 1"):
@@ -380,30 +350,26 @@ def test_a_network_that_the_last_step_ruined_becomes_no_ticket(
     assert not (tmp_path / "tickets").exists()
 
 
-def test_a_phase_that_is_shorter_than_a_step_is_refused_not_left_out(features: Features) -> None:
+def test_a_phase_that_is_shorter_than_a_step_is_refused_not_left_out(features):
     with pytest.raises(FreeTicketsError, match=r"'refine 1' lasts .* less than a step"):
         ft.EDST(tickets=3).fit("mlp-8", features, epochs=1, batch_size=32, quiet=True)
 
 
 @pytest.mark.parametrize("outputs", [(2,), (), (3, 4)], ids=str)
-def test_outputs_that_do_not_fit_the_labels_are_one_line(
-    features: Features, outputs: tuple[int, ...]
-) -> None:
+def test_outputs_that_do_not_fit_the_labels_are_one_line(features, outputs):
     class Odd(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.layer = nn.Linear(6, 12)
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             return self.layer(x)[:, : torch.Size(outputs).numel()].reshape(len(x), *outputs)
 
     with pytest.raises(FreeTicketsError, match=r"outputs have the shape .* labels up to 2"):
         ft.Dense().fit(Odd, features, **SMALL)
 
 
-def test_the_log_has_a_row_for_each_epoch_and_each_end_of_a_phase(
-    features: Features, tmp_path: Path
-) -> None:
+def test_the_log_has_a_row_for_each_epoch_and_each_end_of_a_phase(features, tmp_path):
     ft.EDST(tickets=2, interval=2).fit("mlp-8", features, output=tmp_path, **SMALL)
     rows = read_log(tmp_path)
     ends = {int(row["step"]) for row in rows}
@@ -415,7 +381,7 @@ def test_the_log_has_a_row_for_each_epoch_and_each_end_of_a_phase(
     assert itop[-1] > 0.2
 
 
-def test_seeds_of_different_uses_and_runs_differ() -> None:
+def test_seeds_of_different_uses_and_runs_differ():
     drawn = {derive(seed, use, step) for seed in range(9) for use in "ab" for step in range(9)}
     assert len(drawn) == 162
     assert all(0 <= value < 2**63 for value in drawn)
@@ -427,12 +393,12 @@ def test_seeds_of_different_uses_and_runs_differ() -> None:
 
 @pytest.mark.parametrize(("explorer", "start"), [("granet", 0.5), ("gmp", 0.0), ("rigl", 0.8)])
 def test_a_criterion_chooses_as_many_weights_as_the_explorer_starts_with(
-    wide: Features, monkeypatch: pytest.MonkeyPatch, explorer: str, start: float
-) -> None:
+    wide, monkeypatch, explorer, start
+):
     found = []
     step = Session.step
 
-    def watched(self: Session, number: int, *args: Any, **options: Any) -> Tensor:
+    def watched(self, number, *args, **options):
         if number == 1:
             found.append(self.sparsifier.sparsity if self.sparsifier is not None else 0.0)
         return step(self, number, *args, **options)
@@ -444,12 +410,18 @@ def test_a_criterion_chooses_as_many_weights_as_the_explorer_starts_with(
     assert ticket.info["sparsity"] == pytest.approx(0.8, abs=0.01)
 
 
-def test_paper_collects_no_network_before_it_is_pruned(
-    wide: Features, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paper_collects_no_network_before_it_is_pruned(wide, monkeypatch):
     scores = iter([0.9, 0.8, 0.7, 0.6])  # each epoch is worse than the one before
     monkeypatch.setattr(Trainer, "_validate", lambda *_: Validation(1.0, next(scores)))
     method = ft.DST(tickets=1, explorer="gmp", interval=2)
     (ticket,) = method.fit("mlp-32", wide, preset="paper", **SMALL).tickets
     assert ticket.info["validation_accuracy"] == 0.7  # pruned at three quarters, after epoch 3
     assert ticket.info["sparsity"] == pytest.approx(0.8, abs=0.01)
+
+
+def test_training_does_not_import_evaluation():
+    code = (
+        "import sys, freetickets.training.trainer, freetickets.training.job;"
+        "assert not [name for name in sys.modules if name.startswith('freetickets.evaluation')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 import freetickets as ft
 from freetickets.config import Config
@@ -20,11 +16,8 @@ from freetickets.errors import FreeTicketsError
 from freetickets.evaluation import Predictions
 from freetickets.evaluation.trajectory import read_trajectory
 from freetickets.kernels.library import available
-from freetickets.methods import METHODS, Method
-from freetickets.training.progress import Reporter
+from freetickets.methods import METHODS
 from freetickets.training.trajectory import make_recorder
-
-Digests = Callable[[Path], dict[str, str]]
 
 SMALL: dict[str, Any] = {
     "backend": "sparse" if available() else "masked",
@@ -46,21 +39,15 @@ FEW = {
 }
 
 
-def small(name: str) -> Method:
+def small(name):
     kind = METHODS[name]
     options: dict[str, Any] = FEW.get(name, {})
     several = {"tickets": 2} if "tickets" in kind.__dataclass_fields__ and name != "dense" else {}
     return kind(**several, **options)
 
 
-class Killed(BaseException):
-    """The process ends here; nothing may catch this."""
-
-
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_trains_the_same_with_and_without(
-    name: str, images_npz: Path, tmp_path: Path, digests: Digests
-) -> None:
+def test_every_method_trains_the_same_with_and_without(name, images_npz, tmp_path, digests):
     method = small(name)
     model = "cnn-4" if name == "batch-ensemble" else "mlp-8-8"
     for folder, every in (("without", 0), ("with", 1)):
@@ -75,8 +62,8 @@ def test_every_method_trains_the_same_with_and_without(
 @pytest.mark.parametrize("preset", ["robust", "paper"])
 @pytest.mark.parametrize("name", ["edst", "dst", "ltr", "mimo"])
 def test_where_a_ticket_was_collected_the_trajectory_is_at_what_it_predicts(
-    name: str, preset: str, images_npz: Path, tmp_path: Path
-) -> None:
+    name, preset, images_npz, tmp_path
+):
     ensemble = small(name).fit(
         "cnn-4", str(images_npz), output=tmp_path, trajectory=4, preset=preset, **SMALL
     )
@@ -90,9 +77,7 @@ def test_where_a_ticket_was_collected_the_trajectory_is_at_what_it_predicts(
         assert np.array_equal(point.labels, test.labels.numpy())
 
 
-def test_a_checkpoint_is_stored_every_so_many_epochs_and_at_each_ticket(
-    images_npz: Path, tmp_path: Path
-) -> None:
+def test_a_checkpoint_is_stored_every_so_many_epochs_and_at_each_ticket(images_npz, tmp_path):
     for every in (1, 4):
         small("edst").fit(
             "mlp-8", str(images_npz), output=tmp_path / str(every), trajectory=every, **SMALL
@@ -117,16 +102,11 @@ def test_a_checkpoint_is_stored_every_so_many_epochs_and_at_each_ticket(
 @pytest.mark.parametrize("preset", ["robust", "paper"])
 @pytest.mark.parametrize("name", ["edst", "dst", "mc-dropout"])
 def test_killed_and_resumed_it_stores_the_same_bytes(
-    name: str,
-    preset: str,
-    images_npz: Path,
-    tmp_path: Path,
-    digests: Digests,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    name, preset, images_npz, tmp_path, digests, monkeypatch, killed_at
+):
     settings = {**SMALL, "preset": preset, "trajectory": 1}
 
-    def train(folder: str, **more: Any) -> None:
+    def train(folder, **more):
         small(name).fit("mlp-8", str(images_npz), output=tmp_path / folder, **settings, **more)
 
     train("whole")
@@ -134,85 +114,43 @@ def test_killed_and_resumed_it_stores_the_same_bytes(
         # The bytes must not hold the time at which they were written.
         now = time.time
         patch.setattr(time, "time", lambda: now() + 1e6)
-        for number, life in enumerate((5, 9, 8)):
-            left = life
-
-            def counted(*_: Any) -> None:
-                nonlocal left
-                left -= 1
-                if left == 0:
-                    raise Killed
-
-            patch.setattr(Reporter, "step", counted)
-            with pytest.raises(Killed):
-                train("killed", checkpoint_seconds=0 if number else 1e9)
+        killed_at(lambda: train("killed", checkpoint_seconds=1e9), 5)
+        killed_at(lambda: train("killed", checkpoint_seconds=0), 9, 8)
     train("killed")
     for part in ("trajectory", "tickets"):
         assert digests(tmp_path / "killed" / part) == digests(tmp_path / "whole" / part)
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
 def test_killed_around_any_write_no_checkpoint_is_missing_or_torn(
-    moment: str,
-    images_npz: Path,
-    tmp_path: Path,
-    digests: Digests,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def train(folder: Path) -> None:
+    images_npz, tmp_path, digests, killed_around_each_write
+):
+    def train(name):
         settings = {**SMALL, "epochs": 2, "trajectory": 1}
-        ft.Dense().fit("mlp-8", str(images_npz), output=folder, **settings)
+        ft.Dense().fit("mlp-8", str(images_npz), output=tmp_path / name, **settings)
 
-    train(tmp_path / "whole")
+    train("whole")
     expected = digests(tmp_path / "whole" / "trajectory")
-    replace = os.replace
-    for number in range(1, 100):
-        left = number
-
-        def counted(*paths: Any) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0 and moment == "before":
-                raise Killed
-            replace(*paths)
-            if left == 0:
-                raise Killed
-
-        folder = tmp_path / str(number)
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "replace", counted)
-            try:
-                train(folder)
-            except Killed:
-                pass
-            else:
-                break
-        stored = digests(folder / "trajectory") if (folder / "trajectory").exists() else {}
+    names = []
+    for name in killed_around_each_write(train):
+        folder = tmp_path / name / "trajectory"
+        stored = digests(folder) if folder.exists() else {}
         assert all(expected[file] == stored[file] for file in stored if not file.startswith("."))
-        train(folder)
-        assert digests(folder / "trajectory") == expected
-    assert number > len(expected)
+        train(name)
+        assert digests(folder) == expected
+        names.append(name)
+    assert len(names) >= len(expected)
 
 
 def test_the_interval_may_change_midway_and_counts_from_then_on(
-    images_npz: Path, tmp_path: Path, digests: Digests, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def train(folder: str, every: int, **more: Any) -> None:
+    images_npz, tmp_path, digests, killed_at
+):
+    def train(folder, every, **more):
         ft.Dense().fit(
             "mlp-8", str(images_npz), output=tmp_path / folder, trajectory=every, **SMALL, **more
         )
 
     train("whole", 1)
-    steps = iter(range(1, 16))  # killed in the third epoch
-
-    def counted(*_: Any) -> None:
-        if next(steps) == 15:
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Reporter, "step", counted)
-        with pytest.raises(Killed):
-            train("changed", 0, checkpoint_seconds=0)
+    killed_at(lambda: train("changed", 0, checkpoint_seconds=0), 15)  # in the third epoch
     train("changed", 2)
     found = digests(tmp_path / "changed" / "trajectory")
     assert set(found) == {"1-24.npz", "1-36.npz"}
@@ -221,9 +159,7 @@ def test_the_interval_may_change_midway_and_counts_from_then_on(
     assert digests(tmp_path / "changed" / "tickets") == digests(tmp_path / "whole" / "tickets")
 
 
-def test_a_run_that_begins_anew_forgets_the_trajectory_that_was_there(
-    images_npz: Path, tmp_path: Path
-) -> None:
+def test_a_run_that_begins_anew_forgets_the_trajectory_that_was_there(images_npz, tmp_path):
     settings = {**SMALL, "output": tmp_path}
     ft.Dense().fit("mlp-8", str(images_npz), trajectory=1, **settings)
     for file in (tmp_path / "checkpoint").iterdir():
@@ -232,16 +168,14 @@ def test_a_run_that_begins_anew_forgets_the_trajectory_that_was_there(
     assert [each.step for each in read_trajectory(tmp_path)] == [24, 36]
 
 
-def test_a_finished_run_says_that_it_stores_no_trajectory_any_more(
-    images_npz: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_run_says_that_it_stores_no_trajectory_any_more(images_npz, tmp_path, capsys):
     for every in (0, 1):
         ft.Dense().fit("mlp-8", str(images_npz), trajectory=every, output=tmp_path, **SMALL)
     assert "so no trajectory is stored" in capsys.readouterr().err
     assert not (tmp_path / "trajectory").exists()
 
 
-def test_it_draws_from_no_generator_of_the_caller(images_npz: Path, tmp_path: Path) -> None:
+def test_it_draws_from_no_generator_of_the_caller(images_npz, tmp_path):
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
@@ -249,7 +183,7 @@ def test_it_draws_from_no_generator_of_the_caller(images_npz: Path, tmp_path: Pa
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_of_a_large_test_set_the_same_thousand_samples_are_taken_whatever_the_seed() -> None:
+def test_of_a_large_test_set_the_same_thousand_samples_are_taken_whatever_the_seed():
     spec = get_spec("fashion-mini")
     chosen = []
     for seed in (0, 7):
@@ -266,8 +200,8 @@ def test_of_a_large_test_set_the_same_thousand_samples_are_taken_whatever_the_se
 
 
 def test_what_has_no_test_set_or_no_folder_is_refused_before_it_trains(
-    features: tuple[Tensor, Tensor], images_npz: Path, tmp_path: Path
-) -> None:
+    features, images_npz, tmp_path
+):
     with pytest.raises(FreeTicketsError, match="your own arrays have none"):
         ft.Dense().fit("mlp-8", features, output=tmp_path, trajectory=1, quiet=True)
     with pytest.raises(FreeTicketsError, match="give it as output"):
@@ -276,9 +210,7 @@ def test_what_has_no_test_set_or_no_folder_is_refused_before_it_trains(
         ft.Dense().fit("mlp-8", str(images_npz), output=tmp_path, trajectory=-1, quiet=True)
 
 
-def test_the_command_line_has_a_flag_for_it(
-    cli: Callable[..., Any], images_npz: Path, tmp_path: Path
-) -> None:
+def test_the_command_line_has_a_flag_for_it(cli, images_npz, tmp_path):
     flags = ("--model", "mlp-8", "--epochs", 2, "--quiet", "--trajectory", 1, "-o", tmp_path)
     assert cli("train", "dense", "--dataset", images_npz, *flags).code == 0
     assert [each.epoch for each in read_trajectory(tmp_path)] == [1, 2]

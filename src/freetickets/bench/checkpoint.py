@@ -18,12 +18,11 @@ from ..data import get_spec
 from ..methods.timeline import Timeline
 from ..models import create_model
 from ..ticket import Ticket
-from ..training.checkpoint import Checkpoints
+from ..training.checkpoint import Checkpoints, pack_checkpoint
 from ..training.compute import Compute
-from ..training.folder import plan_fingerprint
 from ..training.job import Job
 from ..training.log import columns
-from ..training.options import TrainingOptions
+from ..training.optimizer import TrainingOptions
 from ..training.session import Session
 from ..training.state import State
 from .timing import Limits, Pair, Ratio, Settings, Timing, interleave
@@ -102,11 +101,7 @@ class Training:
 
     def tree(self) -> dict[str, Any]:
         """What a checkpoint holds."""
-        return {
-            "plan": plan_fingerprint(self._plan),
-            "state": self._state.pack(),
-            "session": self._session.state_dict(),
-        }
+        return pack_checkpoint(self._plan, {}, self._state, self._session.state_dict())
 
 
 def _no_data() -> Any:

@@ -164,14 +164,13 @@ def _from_saved(parsed: argparse.Namespace) -> dict[str, Any]:
         raise FreeTicketsError(
             f"--saved predicts nothing: leave out --{asked[0].replace('_', '-')}, or --saved"
         )
-    from ..evaluation.summary import summarise
+    from ..evaluation.summary import evaluation_of
     from ..progress import WorkProgress
-    from ..storage import write_json
 
     folder = Path(parsed.run_folder)
-    scores = summarise(folder, tell=WorkProgress(quiet=parsed.quiet).warn, task=parsed.task)
-    write_json(folder / "metrics.json", scores)
-    return scores
+    scores = evaluation_of(folder, tell=WorkProgress(quiet=parsed.quiet).warn, task=parsed.task)
+    scores.save(folder / "metrics.json")
+    return scores.as_dict()
 
 
 def _fraction(text: str) -> float:

@@ -10,9 +10,8 @@ from rich.table import Table
 
 from ..config import Config
 from ..data import DatasetSpec
-from ..evaluation.results import MainScores
+from ..evaluation.results import Evaluation
 from ..methods import PRESETS
-from ..reading import Allow, read
 from ..tasks import CLASSIFICATION, Score
 from ..training.ledger import Ledger
 
@@ -24,7 +23,7 @@ def print_scores(scores: Mapping[str, Any]) -> None:
     """Prints the scores of the members, of their mean and of the ensemble."""
     table = Table(title=f"{scores['dataset']}, {scores['samples']:,} test samples")
     table.add_column("")
-    main: MainScores = read(MainScores, scores, allow=Allow.RECORD)
+    main = Evaluation.of(scores)
     shown = main.task.scores
     for score in shown:
         table.add_column(score.title, justify="right")

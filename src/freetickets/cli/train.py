@@ -11,9 +11,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from ..launch.assignment import WAIT
 from ..launch.options import add_flags as add_launch_flags
 from ..launch.options import launcher_from, local
-from ..launch.piece import WAIT
 from ..lock import hold
 from ..reading import read_json
 

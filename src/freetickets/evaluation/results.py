@@ -1,21 +1,30 @@
-"""The results of a run: what metrics.json says, as typed values."""
+"""The results of an evaluation: what metrics.json says, typed; read and written here alone.
+
+The records of experiments hold the same values, with null for what is no finite number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..calibration import Temperature
 from ..errors import FreeTicketsError, NewerFileError
-from ..reading import Allow, Count, Natural, Text, must, read, read_json
+from ..metrics.score import MAIN_SCORES
+from ..reading import Allow, Count, Natural, Text, damaged, must, read, read_json
 from ..tasks import CLASSIFICATION, Score, Task, task_name
 
 Array = npt.NDArray[np.float64]
+Kind = TypeVar("Kind")
+
+# The sets of corruptions that a mean can be over, best known first.
+CORRUPTION_SETS = ("all19", "common15", "ub", "given")
 
 
 def _grid(value: Any) -> Array:
@@ -33,19 +42,30 @@ def _square(value: Any) -> Array:
     return array
 
 
-Grid = Annotated[Array, _grid]
+def _within_limits(found: Mapping[str, float], scores: Iterable[Score]) -> None:
+    """Raises a ValueError unless there is each of the scores, and can be what it is."""
+    for score in scores:
+        if score.key not in found:
+            raise ValueError(f"has no {score.key}")
+        low, high = score.limits
+        if found[score.key] < low or found[score.key] > high:  # NaN is what was not measured
+            raise ValueError(f"{score.key} can't be {found[score.key]}")
+
+
+def _of_classes(found: Mapping[str, float]) -> Mapping[str, float]:
+    # What was measured before a score was added has not got it.
+    later = {score.key: math.nan for score in MAIN_SCORES if score.key not in _ALWAYS}
+    _within_limits(later | dict(found), MAIN_SCORES)
+    return later | dict(found)
+
+
+_ALWAYS = ("accuracy", "nll", "ece")  # every version has measured these
+
 Square = Annotated[Array, _square]
 # A little above 1 is what rounding does; NaN is what was not measured.
 Rate = Annotated[float, must("be a share", lambda share: not (share < 0 or share > 1 + 1e-6))]
-
-
-@dataclass(frozen=True)
-class Scores:
-    """How good a member or an ensemble is on a test set."""
-
-    accuracy: Rate
-    nll: float
-    ece: Rate
+Values = Mapping[Text, float]  # scores by their keys
+ClassValues = Annotated[Values, _of_classes]
 
 
 @dataclass(frozen=True)
@@ -58,6 +78,7 @@ class Diversity:
         kl_one_way: The mean over pairs, each in one order.
         disagreement_matrix: (M, M).
         kl_matrix: (M, M); row i, column j is KL(p_i || p_j).
+        disagreement_by_class: The mean over pairs on the samples of each class.
     """
 
     disagreement: float
@@ -65,16 +86,22 @@ class Diversity:
     kl_one_way: float
     disagreement_matrix: Square
     kl_matrix: Square
+    disagreement_by_class: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
-class ShiftMeans:
-    """The means over a set of corruptions and all severities."""
+class CorruptionSet:
+    """What a mean over corruptions is over: only means over the same can be compared.
 
-    accuracy: Rate
-    nll: float
-    ece: Rate
-    ece_pooled: Rate
+    Attributes:
+        name: Of the set.
+        severities: Of each type.
+        types: Those that were asked for, where the set is "given"; other names say which.
+    """
+
+    name: str
+    severities: tuple[int, ...]
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,10 +113,9 @@ class Shift:
         samples: The size of each set.
         types: The corruptions.
         severities: Of each.
-        accuracy: (T, S), as are the other scores.
-        nll: (T, S).
-        ece: (T, S).
-        means: By the name of the set of corruptions.
+        scores: By key, each of types and severities, (T, S).
+        means: The means over all severities and a set of corruptions, by the name of the set: of
+            each score, and "ece_pooled".
         frost: What generated frost was made of, if it was.
     """
 
@@ -97,22 +123,41 @@ class Shift:
     samples: Natural
     types: tuple[Text, ...]
     severities: tuple[int, ...]
-    accuracy: Grid
-    nll: Grid
-    ece: Grid
-    means: Mapping[Text, ShiftMeans]
+    scores: Mapping[Text, Annotated[Array, _grid]]
+    means: Mapping[Text, ClassValues]
     frost: Text | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.types), len(self.severities))
-        for name in ("accuracy", "nll", "ece"):
-            if getattr(self, name).shape != shape:
-                raise ValueError(f"{name} is of the shape {getattr(self, name).shape}, not {shape}")
+        for name, grid in self.scores.items():
+            if grid.shape != shape:
+                raise ValueError(f"{name} is of the shape {grid.shape}, not {shape}")
 
     @property
     def origin(self) -> str:
         """Where the samples come from, in words."""
         return f"{self.source}" + (", synthetic frost" if self.frost == "synthetic" else "")
+
+    @property
+    def sets(self) -> list[CorruptionSet]:
+        """The sets that there are means over, best known first."""
+        return [
+            CorruptionSet(name, self.severities, self.types if name == "given" else ())
+            for name in CORRUPTION_SETS
+            if name in self.means
+        ]
+
+
+def _shift(value: Any) -> Shift:
+    """Files have the scores beside the other values."""
+    values = read(Mapping[str, Any], value)
+    known = [score.key for score in MAIN_SCORES if score.key in values or score.key in _ALWAYS]
+    missing = [key for key in known if key not in values]
+    if missing:
+        raise ValueError(f"lacks {', '.join(missing)}")
+    scores = {key: values[key] for key in known}
+    found: Shift = read(Shift, {**values, "scores": scores}, allow=Allow.RECORD)
+    return found
 
 
 @dataclass(frozen=True)
@@ -153,6 +198,7 @@ class Attack:
         max: Its highest.
         transfer: (M, M): of member m under the attack made for member k.
         steps: Of the attack; None where that was not saved.
+        ensemble: The ensemble's accuracy under the attack made for each member.
     """
 
     epsilon: float
@@ -163,14 +209,16 @@ class Attack:
     max: Rate
     transfer: Square
     steps: int | None = None
+    ensemble: tuple[Rate, ...] = ()
 
 
 @dataclass(frozen=True)
 class Feature:
-    """How far apart the members are in one layer."""
+    """How far apart the members are in one layer: the mean over pairs, and of each pair."""
 
     layer: Text
     kl: float
+    kl_matrix: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -179,6 +227,7 @@ class Layer:
 
     name: Text
     density: Annotated[tuple[Rate, ...], must("name a ticket", bool)]
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -203,23 +252,11 @@ class Adjusted:
     """What `evaluate --select` and `--temperature` found; `chosen` counts members from 1."""
 
     chosen: tuple[Count, ...]
-    tickets: str | None = None
-    temperature: Temperature | None = None
-
-
-@dataclass(frozen=True)
-class Results:
-    """The parts of metrics.json that not every run has."""
-
-    more: Mapping[Text, float] = field(default_factory=dict)
-    diversity: Diversity | None = None
-    shift: Mapping[Text, Shift] = field(default_factory=dict)
-    natural: Mapping[Text, Mapping[Text, Scores]] = field(default_factory=dict)
-    ood: Mapping[Text, Unknown] = field(default_factory=dict)
-    attacks: Mapping[Text, Attack] = field(default_factory=dict)
-    features: tuple[Feature, ...] = ()
-    layers: tuple[Layer, ...] = ()
-    adjusted: Adjusted | None = None
+    tickets: str | None
+    temperature: Temperature | None
+    members: tuple[Values, ...] = ()
+    member_mean: Values = field(default_factory=dict)
+    ensemble: Values = field(default_factory=dict)
 
 
 def _score(value: Any) -> Score:
@@ -275,8 +312,8 @@ class TaskFacts:
 
 
 @dataclass(frozen=True)
-class MainScores:
-    """The parts of metrics.json that every run has.
+class Evaluation:
+    """All that was measured of a run: the content of metrics.json.
 
     Attributes:
         dataset: The data set that the run was tested on.
@@ -284,40 +321,186 @@ class MainScores:
         members: The scores of each member.
         member_mean: The mean of those.
         ensemble: The scores of the members' joint prediction.
+        temperature: That of the ensemble, if it has one.
         settings: The identity of the run's settings.
+        more: Further scores of classes.
+        diversity: How the members differ; None for a single one.
+        shift: By the name of a corrupted data set.
+        natural: By the name of a set, and by how many classes were counted: "200-way".
+        ood: By the name of a set of samples of no class.
+        attacks: By the name of an attack.
+        features: How far apart the members are in each layer, if that was asked for.
+        layers: How dense each weight is; none if all are.
+        adjusted: What was chosen and fitted on held-out data.
         task: What was learned; files of classification don't say it.
     """
 
     dataset: str
     samples: Natural
-    members: Annotated[tuple[Mapping[Text, float], ...], must("name a member", bool)]
-    member_mean: Mapping[Text, float]
-    ensemble: Mapping[Text, float]
+    members: Annotated[tuple[Values, ...], must("name a member", bool)]
+    member_mean: Values
+    ensemble: Values
+    temperature: Temperature | None = None
     settings: str | None = None
+    more: Values = field(default_factory=dict)
+    diversity: Diversity | None = None
+    shift: Mapping[Text, Annotated[Shift, _shift]] = field(default_factory=dict)
+    natural: Mapping[Text, Mapping[Text, ClassValues]] = field(default_factory=dict)
+    ood: Mapping[Text, Unknown] = field(default_factory=dict)
+    attacks: Mapping[Text, Attack] = field(default_factory=dict)
+    features: tuple[Feature, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    adjusted: Adjusted | None = None
     task: TaskFacts = field(default_factory=lambda: TaskFacts.of(CLASSIFICATION))
 
     def __post_init__(self) -> None:
+        if self.task.name == task_name(CLASSIFICATION):
+            object.__setattr__(self, "members", tuple(map(_of_classes, self.members)))
+            object.__setattr__(self, "member_mean", _of_classes(self.member_mean))
+            object.__setattr__(self, "ensemble", _of_classes(self.ensemble))
         for found in (*self.members, self.member_mean, self.ensemble):
-            for score in self.task.scores:
-                if score.key not in found:
-                    raise ValueError(f"has no {score.key}")
-                low, high = score.limits
-                if found[score.key] < low or found[score.key] > high:
-                    raise ValueError(f"{score.key} can't be {found[score.key]}")
+            _within_limits(found, self.task.scores)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Evaluation:
+        """Makes it of plain values, as `as_dict` returns them and records hold them.
+
+        Raises:
+            FreeTicketsError: One is missing, not of its type, or not in its range.
+        """
+        found: Evaluation = read(cls, values, allow=Allow.RECORD)
+        return found
+
+    @classmethod
+    def load(cls, path: Path) -> Evaluation:
+        """Reads metrics.json.
+
+        Raises:
+            FreeTicketsError: It is damaged.
+        """
+        values = read_json(path)
+        with damaged(path):
+            return cls.of(values)
+
+    def save(self, path: Path) -> None:
+        """Writes metrics.json."""
+        from ..storage import write_json
+
+        write_json(path, self.as_dict())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plain values of metrics.json; what was not measured is left out, or None."""
+        found: dict[str, Any] = plain(self)
+        if self.task.name == task_name(CLASSIFICATION):  # as all were once
+            del found["task"]
+        return found
+
+    @property
+    def corrupted(self) -> Shift | None:
+        """What was scored on the corrupted samples of the test set itself."""
+        own = f"{Path(self.dataset).stem}-c"
+        return self.shift.get(own, next(iter(self.shift.values()), None))
+
+    def means(self, corruptions: CorruptionSet | None = None) -> Values | None:
+        """The means over a set of corruptions; None if that was not measured.
+
+        Args:
+            corruptions: What `choose_corruptions` found for all that are compared; None for the
+                best known set that there is.
+        """
+        shift = self.corrupted
+        sets = [] if shift is None else shift.sets
+        if shift is None or not sets or (corruptions is not None and corruptions not in sets):
+            return None
+        return shift.means[(corruptions or sets[0]).name]
+
+    def value(self, column: str, corruptions: CorruptionSet | None = None) -> float | None:
+        """The number of a column; None where it was not measured.
+
+        Args:
+            column: "accuracy" or another score of the ensemble, "member_nll", "c_ece", "a_accuracy"
+                (on ImageNet-A), "diversity.kl", "diversity.disagreement_by_class.0",
+                "ood.svhn.auroc" (by the highest probability), "attacks.fgsm.min" and so on.
+            corruptions: What columns with c_ are means over; see `means`.
+
+        Example:
+            >>> scores = {"accuracy": 0.9, "nll": 0.3, "ece": 0.01}
+            >>> found = Evaluation("toy", 100, (scores,), scores, scores)
+            >>> found.value("accuracy"), found.value("member_nll"), found.value("c_ece")
+            (0.9, 0.3, None)
+        """
+        part, *words = column.split(".")
+        kind, _, key = column.partition("_")
+        found: Any = {"member": self.member_mean, "c": self.means(corruptions)}.get(kind)
+        if kind == "a":
+            found = self.natural.get("imagenet-a", {}).get("200-way")
+        if kind in ("member", "c", "a") and not words:
+            words = [key]
+        elif not words:
+            found, words = {**self.more, **self.ensemble}, [column]
+        else:
+            found = getattr(self, part, None)
+            if part == "ood" and len(words) == 2:
+                words.insert(1, "max_probability")
+        return _number(_at(found, words))
 
 
-def read_values(path: Path, kind: type) -> dict[str, Any] | None:
-    """The values of a JSON file; none, if it does not exist; None, if it is damaged.
+def _at(found: Any, words: Iterable[str]) -> Any:
+    """What stands at a path of keys, fields and places."""
+    for word in words:
+        if isinstance(found, Mapping):
+            found = found.get(word)
+        elif isinstance(found, tuple) and word.isdecimal():
+            found = dict(enumerate(found)).get(int(word))
+        else:
+            found = getattr(found, word, None)
+    return found
 
-    Args:
-        path: The file.
-        kind: The data class that has the types of its values.
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, (int, float)) and math.isfinite(value)
+    return float(value) if is_number else None
+
+
+def choose_corruptions(evaluations: Iterable[Evaluation]) -> CorruptionSet | None:
+    """The set of corruptions that most were tested on, of equals the best known; None if none was.
+
+    Only means over one set can be compared: who was not tested on it has none.
     """
-    if not path.exists():
-        return {}
+    shifts = [shift for each in evaluations if (shift := each.corrupted) is not None]
+    had = [found for shift in shifts for found in shift.sets]
+    had.sort(key=lambda found: CORRUPTION_SETS.index(found.name))
+    return max(had, key=had.count, default=None)  # of equals, the first
+
+
+def plain(value: Any) -> Any:
+    """Typed values as plain ones, for a file: null for what is no number, nothing for no value."""
+    if isinstance(value, TaskFacts):
+        return value.as_dict()
+    if is_dataclass(value) and not isinstance(value, type):
+        found: dict[str, Any] = {}
+        for each in fields(value):
+            item = getattr(value, each.name)
+            optional = each.default is not MISSING or each.default_factory is not MISSING
+            empty = item is None or (isinstance(item, (tuple, Mapping)) and not item)
+            if optional and empty:
+                continue
+            # The scores of a shift stand beside its other values.
+            found |= plain(item) if each.name == "scores" else {each.name: plain(item)}
+        return found
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (tuple, list)):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_if_whole(path: Path, kind: type[Kind]) -> Kind | None:
+    """What a JSON file says, as a data class; None if it is damaged or not there."""
     try:
-        found = read_json(path)
-        read(kind, found, allow=Allow.RECORD)
+        found: Kind = read(kind, read_json(path), allow=Allow.RECORD)
     except NewerFileError:
         raise
     except FreeTicketsError:

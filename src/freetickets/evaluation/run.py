@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .. import data
+from ..calibration import check_scope
+from ..config import read_run_config
+from ..data.loading import load_validation
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, StoppedError
 from ..predictions import Predictions, read_info
 from ..progress import WorkProgress
 from ..storage import write_json
 from ..tasks import task_name
-from .adjust import describe_adjustment
-from .home import Home
-from .novel import attack_sets, every_ood_set, ood_sets
+from .networks import digest_tickets, feature_kl_by_layer, layer_densities
 from .request import Request
-from .results import NetworkFacts, read_values
-from .sets import EvaluationSet, Predictor
-from .shift import corruption_sets, natural_set, refuse_mixture
-from .summary import network_facts_path, summarise
-from .tickets import digest_tickets, layer_densities
+from .results import Feature, NetworkFacts, plain, read_if_whole
+from .sets import EvaluationSet, Predictor, TestSet
+from .shift import (
+    attack_sets,
+    corruption_sets,
+    every_ood_set,
+    natural_set,
+    ood_sets,
+    refuse_mixture,
+)
+from .summary import evaluation_of, network_facts_path
 
 # What methods call the number of their members.
 _MEMBERS = ("tickets", "members", "passes")
@@ -33,7 +42,7 @@ def predict_dataset(
     ensemble: Ensemble, name: str, data_dir: str | None = None, batch_size: int = 256
 ) -> Predictions:
     """Predicts the test split of a data set."""
-    wanted = Home.of(ensemble, name, data_dir).test_set()
+    wanted = TestSet.of(ensemble, name, data_dir).test_set()
     return wanted.make(Predictor(ensemble, batch_size), wanted.info)
 
 
@@ -67,40 +76,40 @@ def evaluate_run(
     folder, request = Path(folder), request or Request()
     progress = progress or WorkProgress(quiet=True)
     predictor = Predictor(ensemble, batch_size, progress, digest_tickets(folder))
-    home = Home.of(ensemble, str(ensemble.info["dataset"]), data_dir, request.samples)
-    wanted = _wanted(request, home, ensemble, progress.line)
+    test = TestSet.of(ensemble, str(ensemble.info["dataset"]), data_dir, request.samples)
+    wanted = _wanted(request, test, ensemble, progress.line)
     refuse_mixture(folder, wanted, predictor.tickets)
     missing = [each for each in wanted if request.fresh or not each.is_saved(folder, predictor)]
-    if request.fresh or not (request.asks_for_more and _test_is_saved(folder, home, predictor)):
-        missing.insert(0, home.test_set())
+    if request.fresh or not (request.asks_for_more and _test_is_saved(folder, test, predictor)):
+        missing.insert(0, test.test_set())
     _predict(folder, missing, predictor, talk=request.asks_for_more)
-    _write_network_facts(folder, predictor, home, request)
+    _write_network_facts(folder, predictor, test, request)
     found = None if adjusted is None else describe_adjustment(adjusted, ensemble)
-    scores = summarise(folder, adjusted=found, tell=progress.warn, task=ensemble.task)
-    write_json(folder / "metrics.json", scores)
-    return scores
+    scores = evaluation_of(folder, adjusted=found, tell=progress.warn, task=ensemble.task)
+    scores.save(folder / "metrics.json")
+    return scores.as_dict()
 
 
 def _wanted(
-    request: Request, home: Home, ensemble: Ensemble, tell: Callable[[str], None]
+    request: Request, test: TestSet, ensemble: Ensemble, tell: Callable[[str], None]
 ) -> list[EvaluationSet]:
     """The sets that are asked for; what is wrong with any is said before the first is predicted."""
     if not ensemble.task.has_classes:
         return _without_classes(request, ensemble, tell)
-    sets = corruption_sets(request.corruptions, home) if request.corruptions else []
-    sets += ood_sets(request, home)
+    sets = corruption_sets(request.corruptions, test) if request.corruptions else []
+    sets += ood_sets(request, test)
     if request.imagenet_a:
-        sets.append(natural_set(request.imagenet_a, home))
+        sets.append(natural_set(request.imagenet_a, test))
     if request.attacks:
-        sets += attack_sets(request.attacks, request.epsilon, home, len(ensemble))
+        sets += attack_sets(request.attacks, request.epsilon, test, len(ensemble))
     if request.features:
         _check_features(ensemble)
     if not request.everything:
         return sets
     more: dict[str, Callable[[], list[EvaluationSet]]] = {
-        "corruptions": lambda: corruption_sets(["all19"], home),
-        "OoD sets": lambda: every_ood_set(request, home, tell),
-        "attacks": lambda: attack_sets(["fgsm"], request.epsilon, home, len(ensemble)),
+        "corruptions": lambda: corruption_sets(["all19"], test),
+        "OoD sets": lambda: every_ood_set(request, test, tell),
+        "attacks": lambda: attack_sets(["fgsm"], request.epsilon, test, len(ensemble)),
     }
     for what, find in more.items():
         try:
@@ -127,9 +136,9 @@ def _without_classes(
     return []
 
 
-def _test_is_saved(folder: Path, home: Home, predictor: Predictor) -> bool:
+def _test_is_saved(folder: Path, test: TestSet, predictor: Predictor) -> bool:
     """Whether saved predictions of the test set will do: the same tickets, and enough samples."""
-    wanted = home.test_set()
+    wanted = test.test_set()
     path = folder / "predictions" / wanted.file
     info = read_info(path)
     if info is None or predictor.tickets is None:
@@ -141,7 +150,7 @@ def _test_is_saved(folder: Path, home: Home, predictor: Predictor) -> bool:
         saved = Predictions.load(path, predictor.ensemble.task).labels
     except FreeTicketsError:
         return False  # damaged: they are made again
-    return len(saved) >= len(home.split) and np.array_equal(saved, home.whole.labels[: len(saved)])
+    return len(saved) >= len(test.split) and np.array_equal(saved, test.whole.labels[: len(saved)])
 
 
 def _predict(folder: Path, missing: list[EvaluationSet], predictor: Predictor, talk: bool) -> None:
@@ -169,35 +178,36 @@ def _check_features(ensemble: Ensemble) -> None:
         )
 
 
-def _write_network_facts(folder: Path, predictor: Predictor, home: Home, request: Request) -> None:
+def _write_network_facts(
+    folder: Path, predictor: Predictor, test: TestSet, request: Request
+) -> None:
     path = network_facts_path(folder)
-    before = read_values(path, NetworkFacts) or {}
-    facts: dict[str, Any] = {
-        "tickets": predictor.tickets,
-        "layers": layer_densities(predictor.ensemble.tickets),
-    }
-    samples = min(_FEATURE_SAMPLES, len(home.split))
+    before = read_if_whole(path, NetworkFacts) or NetworkFacts()
+    layers = layer_densities(predictor.ensemble.tickets)
+    facts = NetworkFacts(predictor.tickets, layers)
+    samples = min(_FEATURE_SAMPLES, len(test.split))
     asked = request.features or (request.everything and len(predictor.ensemble) > 1)
-    fits = predictor.tickets is not None and before.get("tickets") == predictor.tickets
-    enough = not request.fresh and before.get("feature_samples", 0) >= samples
-    if fits and "features" in before and (enough or not asked):
-        facts.update({key: before[key] for key in ("features", "feature_samples") if key in before})
+    fits = predictor.tickets is not None and before.tickets == predictor.tickets
+    enough = not request.fresh and before.feature_samples >= samples
+    if fits and before.features and (enough or not asked):
+        facts = replace(facts, features=before.features, feature_samples=before.feature_samples)
     elif asked:
         try:
-            facts["features"] = _features(predictor, home, samples)
-            facts["feature_samples"] = samples
+            features = _features(predictor, test, samples)
+            facts = replace(facts, features=features, feature_samples=samples)
         except FreeTicketsError as error:
             if request.features:
                 raise
             predictor.progress.line(f"feature maps are left out: {error}")
-    if facts != before:
-        write_json(path, facts)
+    if facts != before or not path.exists():
+        write_json(path, plain(facts))
 
 
-def _features(predictor: Predictor, home: Home, samples: int) -> list[dict[str, Any]]:
-    from .features import feature_kl_by_layer
-
-    return feature_kl_by_layer(predictor.ensemble, home.split, batch_size=samples, samples=samples)
+def _features(predictor: Predictor, test: TestSet, samples: int) -> tuple[Feature, ...]:
+    found = feature_kl_by_layer(predictor.ensemble, test.split, batch_size=samples, samples=samples)
+    return tuple(
+        Feature(each["layer"], each["kl"], tuple(map(tuple, each["kl_matrix"]))) for each in found
+    )
 
 
 def describe_run(config: Mapping[str, Any]) -> str:
@@ -213,3 +223,69 @@ def describe_run(config: Mapping[str, Any]) -> str:
     if "sparsity" in options:
         parts.append(f"S={options['sparsity']:g}")
     return f"{config['method']} ({', '.join(parts)})" if parts else str(config["method"])
+
+
+def adjust(
+    folder: Path,
+    ensemble: Ensemble,
+    data_dir: str | None = None,
+    batch_size: int = 256,
+    *,
+    size: int | None = None,
+    scope: str | None = None,
+) -> Ensemble:
+    """Chooses members and fits a temperature on the data that a run's training held out.
+
+    Args:
+        folder: The run's, whose settings say which data that is.
+        ensemble: What the run trained.
+        data_dir: Where data sets lie.
+        batch_size: Samples that are predicted at a time.
+        size: How many members to choose; None for all.
+        scope: What gets a temperature, "ensemble" or "members"; None for neither.
+    """
+    if scope is not None:
+        check_scope(scope)
+    settings = folder / "config.yaml"
+    if not settings.exists():
+        raise FreeTicketsError(
+            f"{folder} has no config.yaml to say which data its training held out: give the folder "
+            "that train saved in"
+        )
+    config = read_run_config(folder)
+    if not config.validation and config.validation_data is None:
+        raise FreeTicketsError(
+            f"{folder} held no data out to choose members or fit a temperature on: train it with "
+            "--validation 0.1 or --validation-data"
+        )
+    name, size_of_images = str(ensemble.info["dataset"]), ensemble.info.get("image_size")
+    spec = data.get_spec(name, data_dir, size_of_images, ensemble.task)
+    held_out: data.Split | data.LazySplit | None
+    if config.validation_data is not None:
+        held_out = load_validation(config.validation_data, spec, data_dir)
+    else:
+        _, held_out = data.hold_out(data.load(spec, "train", data_dir), config.validation or 0.0)
+    assert held_out is not None
+    adjusted = ensemble.compile()
+    if size is not None:
+        adjusted = adjusted.select(held_out, held_out.labels, size, batch_size)
+    if scope is not None:
+        adjusted = adjusted.calibrate(held_out, held_out.labels, scope, batch_size)
+    return adjusted
+
+
+def describe_adjustment(adjusted: Ensemble, ensemble: Ensemble) -> dict[str, Any]:
+    """What `adjust` did to an ensemble: the members it chose, counted from 1, and a temperature."""
+    temperature = adjusted.temperature
+    return {
+        "chosen": [place + 1 for place in _places(adjusted, ensemble)],
+        "temperature": None if temperature is None else temperature.as_dict(),
+    }
+
+
+def _places(part: Ensemble, whole: Ensemble) -> list[int]:
+    """Where the members of a part are in the whole."""
+    if len(whole) > len(whole.tickets):
+        return list(range(len(whole)))  # in one network: they can't be parted
+    places = {id(ticket): place for place, ticket in enumerate(whole.tickets)}
+    return [places[id(ticket)] for ticket in part.tickets]

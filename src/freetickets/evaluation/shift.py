@@ -1,4 +1,4 @@
-"""Sets under shift: corrupted test images, found in a folder or made on the fly; ImageNet-A."""
+"""Sets that ensembles were not trained for: corrupted, found, unknown and attacked images."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from .. import metrics
 from ..data import LazySplit, Split
 from ..data.corruptions.names import SEVERITIES
+from ..data.ood import OOD_NAMES, digest, is_name, load_ood, refuse_known
 from ..data.shifted import (
     ALIASES,
     CorruptedArrays,
@@ -21,9 +22,17 @@ from ..data.shifted import (
     shifted_folder,
 )
 from ..errors import FreeTicketsError, UnknownNameError
-from ..predictions import read_info
-from .home import Home
-from .sets import AnySplit, EvaluationSet, first_samples, of_parts, one_set
+from ..predictions import Predictions, read_info
+from .request import Request
+from .sets import (
+    AnySplit,
+    EvaluationSet,
+    Predictor,
+    TestSet,
+    first_samples,
+    of_parts,
+    one_set,
+)
 
 _SEED = 0
 _BY_ALIAS = {alias: name for name, alias in ALIASES.items()}
@@ -54,7 +63,7 @@ def corruption_types(names: Iterable[str], classes: int) -> list[str]:
     return list(found)
 
 
-def corruption_sets(names: Sequence[str], home: Home) -> list[EvaluationSet]:
+def corruption_sets(names: Sequence[str], test: TestSet) -> list[EvaluationSet]:
     """One set for each corruption type: five severities of the test images.
 
     They are read from the data root if a folder in Hendrycks' layout is there, else made.
@@ -63,28 +72,28 @@ def corruption_sets(names: Sequence[str], home: Home) -> list[EvaluationSet]:
         FreeTicketsError: The folder is not complete or of other data; or there is none, and the
             images can't be corrupted here.
     """
-    types = corruption_types(names, len(home.spec.classes))
-    folder = shifted_folder(home.spec.name, home.root)
-    if not home.is_images:
+    types = corruption_types(names, len(test.spec.classes))
+    folder = shifted_folder(test.spec.name, test.root)
+    if not test.is_images:
         raise FreeTicketsError(
-            f"corruptions are for images, and {home.spec.name} has features: leave them out"
+            f"corruptions are for images, and {test.spec.name} has features: leave them out"
         )
-    if isinstance(home.whole, LazySplit):
+    if isinstance(test.whole, LazySplit):
         if not folder.is_dir():
             raise FreeTicketsError(
                 f"{folder} is missing: photos are not corrupted here, put ImageNet-C there "
                 "(<type>/<severity>/<wnid>/*)"
             )
-        return [_photos(folder, name, home) for name in types]
+        return [_photos(folder, name, test) for name in types]
     if folder.is_dir():
-        arrays = CorruptedArrays(folder, home.whole, len(home.split))
-        return [_from_folder(arrays, name, home) for name in types]
-    return [_generated(name, home) for name in types]
+        arrays = CorruptedArrays(folder, test.whole, len(test.split))
+        return [_from_folder(arrays, name, test) for name in types]
+    return [_generated(name, test) for name in types]
 
 
 def _set(
     name: str,
-    home: Home,
+    test: TestSet,
     source: str,
     part: Callable[[int], AnySplit],
     more: dict[str, Any],
@@ -92,12 +101,12 @@ def _set(
 ) -> EvaluationSet:
     info = {
         "kind": "shift",
-        "dataset": home.spec.name,
+        "dataset": test.spec.name,
         "split": "test",
         "corruption": name,
         "source": source,
-        "samples": home.limit,
-        "images": home.digest,
+        "samples": test.limit,
+        "images": test.digest,
         "parts": [str(severity) for severity in SEVERITIES],
         **more,
     }
@@ -105,24 +114,24 @@ def _set(
     def parts() -> Iterator[AnySplit]:
         return (part(severity) for severity in SEVERITIES)
 
-    count = len(home.split) if size is None else size
-    return of_parts(f"{home.stem}-c/{name}.npz", len(SEVERITIES) * count, info, parts)
+    count = len(test.split) if size is None else size
+    return of_parts(f"{test.stem}-c/{name}.npz", len(SEVERITIES) * count, info, parts)
 
 
-def _from_folder(arrays: CorruptedArrays, name: str, home: Home) -> EvaluationSet:
+def _from_folder(arrays: CorruptedArrays, name: str, test: TestSet) -> EvaluationSet:
     images = arrays.open(name)
     frost = frost_of(arrays.folder) if name == "frost" else None
 
     def part(severity: int) -> Split:
         return arrays.split(images, severity)
 
-    return _set(name, home, "folder", part, {"frost": frost} if frost else {})
+    return _set(name, test, "folder", part, {"frost": frost} if frost else {})
 
 
-def _generated(name: str, home: Home) -> EvaluationSet:
+def _generated(name: str, test: TestSet) -> EvaluationSet:
     from ..data import corruptions
 
-    frost = corruptions.find_frost(None, home.data_dir) if name == "frost" else None
+    frost = corruptions.find_frost(None, test.data_dir) if name == "frost" else None
     more: dict[str, Any] = {}
     if name == "frost":
         more["frost"] = corruptions.frost_source(frost)
@@ -130,26 +139,26 @@ def _generated(name: str, home: Home) -> EvaluationSet:
         more["revision"] = 2  # the first was up to a level too bright: it is predicted again
 
     def part(severity: int) -> Split:
-        assert isinstance(home.split, Split)
-        images = np.ascontiguousarray(home.split.inputs.numpy().transpose(0, 2, 3, 1))
+        assert isinstance(test.split, Split)
+        images = np.ascontiguousarray(test.split.inputs.numpy().transpose(0, 2, 3, 1))
         changed = corruptions.corrupt(images, name, severity, seed=_SEED, frost=frost)
         inputs = torch.from_numpy(np.ascontiguousarray(changed.transpose(0, 3, 1, 2)))
-        return Split(inputs, home.split.labels)
+        return Split(inputs, test.split.labels)
 
-    return _set(name, home, "generated", part, {"seed": _SEED, **more})
+    return _set(name, test, "generated", part, {"seed": _SEED, **more})
 
 
-def _photos(folder: Path, name: str, home: Home) -> EvaluationSet:
+def _photos(folder: Path, name: str, test: TestSet) -> EvaluationSet:
     def part(severity: int) -> AnySplit:
-        photos = corrupted_photos(folder, name, severity, home.spec.classes, home.spec.shape)
-        return first_samples(photos, home.limit)
+        photos = corrupted_photos(folder, name, severity, test.spec.classes, test.spec.shape)
+        return first_samples(photos, test.limit)
 
     sizes = {len(part(severity)) for severity in SEVERITIES}
     if len(sizes) > 1:
         raise FreeTicketsError(
             f"the severities of {folder / name} differ in the number of images: get them again"
         )
-    return _set(name, home, "folder", part, {}, sizes.pop())
+    return _set(name, test, "folder", part, {}, sizes.pop())
 
 
 def refuse_mixture(folder: Path, wanted: Sequence[EvaluationSet], tickets: str | None) -> None:
@@ -176,14 +185,132 @@ def refuse_mixture(folder: Path, wanted: Sequence[EvaluationSet], tickets: str |
             )
 
 
-def natural_set(path: str, home: Home) -> EvaluationSet:
+def natural_set(path: str, test: TestSet) -> EvaluationSet:
     """ImageNet-A: photos of some of the ensemble's classes that networks tend to get wrong."""
-    photos, classes = natural_photos(Path(path).expanduser(), home.spec.classes, home.spec.shape)
-    samples = first_samples(photos, home.limit)
+    photos, classes = natural_photos(Path(path).expanduser(), test.spec.classes, test.spec.shape)
+    samples = first_samples(photos, test.limit)
     info = {
         "kind": "natural",
         "dataset": "imagenet-a",
         "classes_200": classes,
-        "samples": home.limit,
+        "samples": test.limit,
     }
     return of_parts("imagenet-a.npz", len(samples), info, lambda: [samples])
+
+
+def ood_sets(request: Request, test: TestSet) -> list[EvaluationSet]:
+    """A set for each OoD set that is asked for.
+
+    Raises:
+        FreeTicketsError: One is unknown, can't be had, or is what the ensemble was trained on.
+    """
+    found: dict[str, EvaluationSet] = {}
+    for name in dict.fromkeys(request.ood):
+        made = _ood_set(name, request, test, download=True)
+        if made.file in found:
+            raise FreeTicketsError(
+                f"two OoD sets would be called {made.name}: give {name} in a command of its own, "
+                "under another name"
+            )
+        found[made.file] = made
+    return list(found.values())
+
+
+def every_ood_set(
+    request: Request, test: TestSet, tell: Callable[[str], None]
+) -> list[EvaluationSet]:
+    """The OoD sets that can be had without a download; says which are left out."""
+    found, absent = [], []
+    for name in OOD_NAMES:
+        if name in request.ood or name == test.spec.name:
+            continue
+        try:
+            found.append(_ood_set(name, request, test, download=False))
+        except FreeTicketsError:
+            absent.append(name)
+    if absent:
+        tell(
+            "OoD sets that are left out, as they are not on disk, of another shape or known to the "
+            f"ensemble (--ood NAME says more): {', '.join(absent)}"
+        )
+    return found
+
+
+def _ood_set(name: str, request: Request, test: TestSet, download: bool) -> EvaluationSet:
+    if name == test.spec.name:
+        raise FreeTicketsError(
+            f"{name} is what the ensemble was trained on: it is not out of distribution"
+        )
+    named = is_name(name)
+    split = load_ood(
+        name,
+        test.split,
+        tuple(test.spec.shape),
+        test.data_dir,
+        resize=request.resize,
+        download=download,
+        samples=request.samples,
+    )
+    refuse_known(name, split.inputs, test.known)
+    path = Path(name).expanduser().resolve()
+    info: dict[str, Any] = {
+        "kind": "ood",
+        "dataset": name if named else path.name if path.is_dir() else path.stem,
+        "samples": request.samples,
+        "resize": request.resize,
+        "content": digest(split.inputs),
+    }
+    if not named:
+        info["path"] = str(path)
+    return of_parts(f"ood/{info['dataset']}.npz", len(split), info, lambda: [split])
+
+
+def attack_sets(
+    names: Sequence[str], epsilon: float, test: TestSet, members: int
+) -> list[EvaluationSet]:
+    """A set for each attack: the test images, changed to mislead each member in turn.
+
+    Raises:
+        FreeTicketsError: There is no such attack, or nothing to attack.
+    """
+    from .attacks import ATTACKS
+
+    for name in names:
+        if name not in ATTACKS:
+            raise UnknownNameError("attack", name, ATTACKS)
+    if names and not test.is_images:
+        raise FreeTicketsError(
+            f"attacks change pixels, and {test.spec.name} has features: leave them out"
+        )
+    if not 0 < epsilon <= 1:
+        raise FreeTicketsError(
+            f"--epsilon {epsilon:g}: choose a value above 0 and up to 1, such as 8/255"
+        )
+    return [_attack_set(name, epsilon, test, members) for name in dict.fromkeys(names)]
+
+
+def _attack_set(name: str, epsilon: float, test: TestSet, members: int) -> EvaluationSet:
+    from .attacks import attack_predictions
+
+    info = {
+        "kind": "attack",
+        "dataset": test.spec.name,
+        "attack": name,
+        "epsilon": epsilon,
+        "samples": test.limit,
+        "images": test.digest,
+    }
+
+    def make(predictor: Predictor, told: dict[str, Any]) -> Predictions:
+        made = attack_predictions(
+            predictor.ensemble,
+            test.split,
+            attack=name,
+            epsilon=epsilon,
+            batch_size=predictor.batch_size,
+            progress=predictor.progress.advance,
+        )
+        info = {**made.info, **told, **predictor.info}
+        return Predictions(made.outputs, made.labels, info)
+
+    return EvaluationSet(f"attacks/{name}.npz", members * len(test.split), info, make)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,27 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import metrics
-from ..calibration import Temperature
 from ..errors import FreeTicketsError
+from ..metrics.score import MORE_SCORES
 from ..predictions import Predictions, read_info
-from ..reading import damaged
-from ..storage import without_nan
-from ..tasks import Classification, Task, stored_task
-from .results import NetworkFacts, Results, TaskFacts, read_values
+from ..reading import damaged, read
+from ..tasks import Task, stored_task
+from .networks import digest_tickets
+from .results import (
+    Adjusted,
+    Attack,
+    Detection,
+    Diversity,
+    Evaluation,
+    NetworkFacts,
+    Shift,
+    TaskFacts,
+    Unknown,
+    read_if_whole,
+)
 from .sets import one_set
-from .tickets import digest_tickets
 
 Tell = Callable[[str], None]
-Scores = dict[str, Any]
 
 # Where the predictions of each kind of set lie.
 _PLACES = {"shift": "*-c/*.npz", "ood": "ood/*.npz", "attack": "attacks/*.npz"}
@@ -30,10 +40,10 @@ _PLACES = {"shift": "*-c/*.npz", "ood": "ood/*.npz", "attack": "attacks/*.npz"}
 def summarise(
     folder: str | Path,
     *,
-    adjusted: Scores | None = None,
+    adjusted: Mapping[str, Any] | None = None,
     tell: Tell | None = None,
     task: Task | str | None = None,
-) -> Scores:
+) -> dict[str, Any]:
     """Computes all scores of a run from the predictions in its folder; no network is needed.
 
     Args:
@@ -50,37 +60,36 @@ def summarise(
     Raises:
         FreeTicketsError: There are no predictions of the test set, or other tickets made them.
     """
+    return evaluation_of(folder, adjusted=adjusted, tell=tell, task=task).as_dict()
+
+
+def evaluation_of(
+    folder: str | Path,
+    *,
+    adjusted: Mapping[str, Any] | None = None,
+    tell: Tell | None = None,
+    task: Task | str | None = None,
+) -> Evaluation:
+    """The same as typed values; see `summarise`."""
     folder = Path(folder)
     test = saved_test(folder, task)
     files = _Files(folder, test, tell)
-    scores = test.scores()
-    if test.info.get("settings"):
-        scores["settings"] = test.info["settings"]
-    learned = test.task
-    parts = {
-        **(_of_classes(files, test) if learned.has_classes else {}),
-        **_network_facts(files, test),
-        "adjusted": _adjusted(folder, test, adjusted) if learned.has_classes else None,
-        # A file that says nothing is of classification, as all were once.
-        "task": None if type(learned) is Classification else TaskFacts.of(learned).as_dict(),
-    }
-    scores.update({key: value for key, value in parts.items() if value})
-    return without_nan(scores)
+    parts: dict[str, Any] = _network_facts(files, test)
+    if test.task.has_classes:
+        parts |= {
+            "more": _more(test),
+            "diversity": _diversity(test),
+            "shift": _shift(files, test),
+            "natural": _natural(files),
+            "ood": _ood(files, test),
+            "attacks": _attacks(files, test),
+            "adjusted": _adjusted(folder, test, adjusted),
+        }
+    settings = test.info.get("settings") or None
+    return Evaluation(**test.scores(), settings=settings, task=TaskFacts.of(test.task), **parts)
 
 
-def _of_classes(files: _Files, test: Predictions) -> Scores:
-    """What is measured of classes beyond the task's own scores."""
-    return {
-        "more": _more(test),
-        "diversity": _diversity(test) if len(test.outputs) > 1 else None,
-        "shift": _shift(files, test),
-        "natural": _natural(files),
-        "ood": _ood(files, test),
-        "attacks": _attacks(files, test),
-    }
-
-
-def summarise_first(folder: str | Path, members: int, *, sets: bool = True) -> Scores:
+def evaluation_of_first(folder: str | Path, members: int, *, sets: bool = True) -> Evaluation:
     """The scores of the first members of a run, from its saved predictions.
 
     Args:
@@ -88,20 +97,14 @@ def summarise_first(folder: str | Path, members: int, *, sets: bool = True) -> S
         members: How many; without any temperature, which was found for all.
         sets: Whether sets of no class and attacks are scored too. Attacks are those made for each
             member of the run, among the first or not.
-
-    Returns:
-        The keys of metrics.json that these have.
     """
     folder = Path(folder)
     test = _first(saved_test(folder), members)
-    scores = test.scores()
-    if members > 1:
-        scores["diversity"] = _diversity(test)
+    parts: dict[str, Any] = {"diversity": _diversity(test)}
     if sets:
         files = _Files(folder, test, None, members)
-        parts = {"ood": _ood(files, test), "attacks": _attacks(files, test)}
-        scores.update({key: value for key, value in parts.items() if value})
-    return without_nan(scores)
+        parts |= {"ood": _ood(files, test), "attacks": _attacks(files, test)}
+    return Evaluation(**test.scores(), **parts)
 
 
 def _first(saved: Predictions, members: int) -> Predictions:
@@ -198,86 +201,71 @@ class _Files:
         return False
 
 
-def _more(test: Predictions) -> Scores:
-    joint, labels = test.ensemble(), test.labels
+def _more(test: Predictions) -> dict[str, float]:
+    said = {True: test.members(), False: test.ensemble()}
     return {
-        "brier": metrics.brier(joint, labels),
-        "adaptive_ece": metrics.adaptive_ece(joint, labels),
-        "classwise_ece": metrics.classwise_ece(joint, labels),
-        "aurc": metrics.risk_coverage(joint, labels).area,
-        "member_nll": metrics.member_nll(test.members(), labels),
+        score.key: score.function(said[score.of_members], test.labels)
+        for score in MORE_SCORES
+        if score.function is not None
     }
 
 
-def _diversity(test: Predictions) -> Scores:
+def _diversity(test: Predictions) -> Diversity | None:
     members = test.members()
-    return {
-        "disagreement": metrics.disagreement(members),
-        "kl": metrics.kl(members),
-        "kl_one_way": metrics.kl(members, ordered=False),
-        "disagreement_matrix": metrics.disagreement_matrix(members).tolist(),
-        "kl_matrix": metrics.kl_matrix(members).tolist(),
-        "disagreement_by_class": metrics.disagreement_by_class(members, test.labels).tolist(),
-    }
+    if len(members) < 2:
+        return None
+    return Diversity(
+        metrics.disagreement(members),
+        metrics.kl(members),
+        metrics.kl(members, ordered=False),
+        metrics.disagreement_matrix(members),
+        metrics.kl_matrix(members),
+        tuple(metrics.disagreement_by_class(members, test.labels).tolist()),
+    )
 
 
-class _Severities(Sequence[tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]]):
+def _severities(path: Path) -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]]:
     """The ensemble's predictions of one corruption type, read when they are asked for."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.info = read_info(path) or {}
-
-    def __len__(self) -> int:
-        return len(self.info.get("parts", [""]))
-
-    def __iter__(self) -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]]:
-        for part in Predictions.load(self._path).parts:
-            yield part.ensemble(), part.labels
-
-    def __getitem__(self, index: Any) -> Any:
-        return list(self)[index]
+    for part in Predictions.load(path).parts:
+        yield part.ensemble(), part.labels
 
 
-def _shift(files: _Files, test: Predictions) -> Scores:
-    found: Scores = {}
+def _shift(files: _Files, test: Predictions) -> dict[str, Shift]:
+    found = {}
     order = {name: place for place, name in enumerate(metrics.CORRUPTION_SETS["all19"])}
     for folder in files.folders("*-c"):
         paths = files.fitting(f"{folder.name}/*.npz", "shift")
         paths.sort(key=lambda path: (order.get(path.stem, len(order)), path.stem))
-        sets = {path.stem: _Severities(path) for path in paths}
-        if not sets:
+        infos = [read_info(path) or {} for path in paths]
+        if not paths:
             continue
-        if len({one_set(each.info) for each in sets.values()}) > 1:
+        if len(set(map(one_set, infos))) > 1:
             files.leave_out(folder, "holds types of different samples or sources")
             continue
-        found[folder.name] = _shift_of(sets, test.outputs.shape[-1])
+        scores = metrics.shift_scores({path.stem: _severities(path) for path in paths})
+        found[folder.name] = Shift(
+            source=infos[0].get("source"),
+            samples=int(np.min(scores.samples)),
+            types=scores.types,
+            severities=tuple(int(part) for part in infos[0]["parts"]),
+            scores=scores.scores,
+            means=_means(scores, test.outputs.shape[-1]),
+            frost=next((info["frost"] for info in infos if "frost" in info), None),
+        )
     return found
 
 
-def _shift_of(sets: dict[str, _Severities], classes: int) -> Scores:
-    scores = metrics.shift_scores(sets)
-    infos = [each.info for each in sets.values()]
-    frost = next((info["frost"] for info in infos if "frost" in info), None)
-    means = {}
-    for name in metrics.CORRUPTION_SETS:
-        types = metrics.corruption_set(name, classes)
-        if set(types) <= set(sets):
-            means[name] = scores.mean(types)
-    if set(sets) not in [set(metrics.corruption_set(name, classes)) for name in means]:
-        means["given"] = scores.mean()
-    return {
-        "source": infos[0].get("source"),
-        **({} if frost is None else {"frost": frost}),
-        "samples": int(np.min(scores.samples)),
-        "types": list(sets),
-        "severities": [int(part) for part in infos[0]["parts"]],
-        **{key: getattr(scores, key).tolist() for key in ("accuracy", "nll", "ece")},
-        "means": means,
-    }
+def _means(scores: metrics.ShiftScores, classes: int) -> dict[str, dict[str, float]]:
+    """The means over each known set of types that all were measured, or else over all of them."""
+    known = {name: metrics.corruption_set(name, classes) for name in metrics.CORRUPTION_SETS}
+    found = {name: scores.mean(types) for name, types in known.items()
+             if set(types) <= set(scores.types)}  # fmt: skip
+    if set(scores.types) not in [set(known[name]) for name in found]:
+        found["given"] = scores.mean()
+    return found
 
 
-def _natural(files: _Files) -> Scores:
+def _natural(files: _Files) -> dict[str, dict[str, dict[str, float]]]:
     found = {}
     for path in files.fitting("*.npz", "natural"):
         saved = Predictions.load(path)
@@ -294,7 +282,7 @@ def _natural(files: _Files) -> Scores:
     return found
 
 
-def _ood(files: _Files, test: Predictions) -> Scores:
+def _ood(files: _Files, test: Predictions) -> dict[str, Unknown]:
     paths = files.fitting(_PLACES["ood"], "ood")
     inside = novelties(test) if paths else {}
     found = {}
@@ -306,17 +294,16 @@ def _ood(files: _Files, test: Predictions) -> Scores:
             files.leave_out(path, f"is for more than the {most:,} test samples that are saved")
             continue
         outside = novelties(saved)
-        found[path.stem] = {
-            "samples": len(saved.labels),
-            **{
-                score: {
-                    "auroc": metrics.auroc(known[:count], outside[score]),
-                    "aupr": metrics.aupr(known[:count], outside[score]),
-                    "fpr95": metrics.fpr95(known[:count], outside[score]),
-                }
-                for score, known in inside.items()
-            },
+        detected = {
+            score: Detection(
+                *(
+                    detect(known[:count], outside[score])
+                    for detect in (metrics.auroc, metrics.aupr, metrics.fpr95)
+                )
+            )
+            for score, known in inside.items()
         }
+        found[path.stem] = Unknown(len(saved.labels), **detected)
     return found
 
 
@@ -332,7 +319,7 @@ def novelties(saved: Predictions) -> dict[str, npt.NDArray[np.float64]]:
     }
 
 
-def _attacks(files: _Files, test: Predictions) -> Scores:
+def _attacks(files: _Files, test: Predictions) -> dict[str, Attack]:
     found = {}
     for path in files.fitting(_PLACES["attack"], "attack"):
         saved = files.load(path)
@@ -342,30 +329,29 @@ def _attacks(files: _Files, test: Predictions) -> Scores:
             files.leave_out(path, "is of other test samples")
             continue
         joint = [metrics.accuracy(part.ensemble(), labels) for part in parts]
-        transfer = metrics.transfer_matrix([part.members() for part in parts], labels)
-        found[path.stem] = {
-            "epsilon": saved.info["epsilon"],
-            "steps": saved.info.get("steps"),
-            "samples": len(labels),
-            "clean": metrics.accuracy(test.ensemble()[:, : len(labels)], labels),
-            "min": min(joint),
-            "mean": float(np.mean(joint)),
-            "max": max(joint),
-            "ensemble": joint,
-            "transfer": transfer.tolist(),
-        }
+        found[path.stem] = Attack(
+            epsilon=saved.info["epsilon"],
+            samples=len(labels),
+            clean=metrics.accuracy(test.ensemble()[:, : len(labels)], labels),
+            min=min(joint),
+            mean=float(np.mean(joint)),
+            max=max(joint),
+            transfer=metrics.transfer_matrix([part.members() for part in parts], labels),
+            steps=saved.info.get("steps"),
+            ensemble=tuple(joint),
+        )
     return found
 
 
-def _network_facts(files: _Files, test: Predictions) -> Scores:
+def _network_facts(files: _Files, test: Predictions) -> dict[str, Any]:
     """What was computed of the networks themselves: the density and the features of layers."""
     path = network_facts_path(files.run)
-    facts = read_values(path, NetworkFacts)
-    if facts is None:
+    facts = read_if_whole(path, NetworkFacts)
+    if facts is None and path.exists():
         files.leave_out(path, "is damaged")
-    if not facts or facts.get("tickets") != test.info.get("tickets"):
+    if facts is None or facts.tickets != test.info.get("tickets"):
         return {}
-    return {key: facts.get(key) for key in ("features", "layers")}
+    return {"features": facts.features, "layers": facts.layers}
 
 
 def network_facts_path(folder: Path) -> Path:
@@ -373,23 +359,19 @@ def network_facts_path(folder: Path) -> Path:
     return folder / "predictions" / "networks.json"
 
 
-def _adjusted(folder: Path, test: Predictions, given: Scores | None) -> Scores | None:
+def _adjusted(folder: Path, test: Predictions, given: Mapping[str, Any] | None) -> Adjusted | None:
     tickets = test.info.get("tickets")
-    found = given
-    if given is None and tickets is not None:
+    if given is not None:
+        found: Adjusted | None = read(Adjusted, {"tickets": tickets, **given})
+    else:
         # A file that is damaged will be written again.
-        saved = (read_values(folder / "metrics.json", Results) or {}).get("adjusted")
-        found = saved if saved and saved.get("tickets") == tickets else None
-    if found is None or max(found["chosen"], default=1) > len(test.outputs):
+        saved = None if tickets is None else read_if_whole(folder / "metrics.json", Evaluation)
+        found = None if saved is None else saved.adjusted
+    if found is None or found.tickets != tickets or not found.chosen:
         return None
-    temperature = found["temperature"]
-    scores = test.adjusted(
-        [number - 1 for number in found["chosen"]],  # files and tables count from 1
-        None if temperature is None else Temperature.from_dict(temperature),
-    ).scores()
-    return {
-        "chosen": list(found["chosen"]),
-        "tickets": tickets,
-        "temperature": temperature,
-        **{key: scores[key] for key in ("members", "member_mean", "ensemble")},
-    }
+    if max(found.chosen) > len(test.outputs):
+        return None
+    # Files and tables count from 1.
+    chosen = test.adjusted([number - 1 for number in found.chosen], found.temperature)
+    scores = {key: chosen.scores()[key] for key in ("members", "member_mean", "ensemble")}
+    return replace(found, **scores)

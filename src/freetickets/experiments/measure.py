@@ -14,7 +14,7 @@ def measure(folder: str | Path, row_members: Iterable[int | None] = ()) -> dict[
         folder: The run's, evaluated.
         row_members: For which numbers of first members the other sets are scored too.
     """
-    from ..evaluation.summary import summarise, summarise_first
+    from ..evaluation.summary import evaluation_of_first, summarise
 
     metrics = summarise(folder)
     # Where the data lies is nobody's concern, nor is a digest of that.
@@ -23,7 +23,7 @@ def measure(folder: str | Path, row_members: Iterable[int | None] = ()) -> dict[
     wanted = set(row_members)
     first = {}
     for size in range(1, len(metrics["members"]) + 1):
-        scores = summarise_first(folder, size, sets=size in wanted)
+        scores = evaluation_of_first(folder, size, sets=size in wanted).as_dict()
         first[str(size)] = {
             **scores["ensemble"],
             "member_accuracy": scores["member_mean"]["accuracy"],

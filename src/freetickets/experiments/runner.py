@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import Config
 from ..errors import FreeTicketsError, StoppedError
-from ..launch.piece import WAIT, Launcher, Piece
+from ..launch.assignment import WAIT, Assignment, Launcher
 from ..lock import hold
 from ..reading import Allow, read, read_json
 from .answers import Answers
@@ -194,12 +194,14 @@ class Runner:
     ) -> dict[str, str]:
         failed: dict[str, str] = {}
         by_name = {task.name: task for task in tasks}
-        pieces = [Piece(name, (*command, name), self._log(by_name[name])) for name in by_name]
-        with contextlib.closing(launch(pieces)) as told:
+        assignments = [
+            Assignment(name, (*command, name), self._log(by_name[name])) for name in by_name
+        ]
+        with contextlib.closing(launch(assignments)) as told:
             for news in told:
-                name = news.piece.name
+                name = news.assignment.name
                 if news.kind == "done":
-                    news.piece.log.unlink(missing_ok=True)
+                    news.assignment.log.unlink(missing_ok=True)
                     record = self._earlier(by_name[name])
                     assert record is not None
                     progress.end(name, _summary(record))

@@ -1,4 +1,4 @@
-"""Pieces as tasks of a Ray cluster, whose machines share the output folder."""
+"""Assignments as tasks of a Ray cluster, whose machines share the output folder."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import FreeTicketsError, MissingExtraError, StoppedError
+from ..errors import FreeTicketsError, MissingExtraError
 from ..training.interrupt import StopRequest
-from .piece import COMMAND, MISTAKE, RETRIES, Log, News, Piece
+from .assignment import COMMAND, MISTAKE, RETRIES, Assignment, Log, News, stopped
 
 _POLL = 0.2
 _GRACE = 60.0  # seconds for tasks to save and end
@@ -25,25 +25,25 @@ def check_ray() -> None:
 
 
 def launch(
-    pieces: Sequence[Piece],
+    assignments: Sequence[Assignment],
     address: str | None = None,
     cpus: float = 1.0,
     gpus: float = 0.0,
     retries: int = RETRIES,
 ) -> Generator[News, None, None]:
-    """Does pieces wherever the cluster has room; tells of them until all have ended.
+    """Does assignments wherever the cluster has room; tells of them until all have ended.
 
     If it is left before the end, the tasks save and stop.
 
     Args:
-        pieces: What to do.
+        assignments: What to do.
         address: Of the cluster; None for `RAY_ADDRESS`, or a new one on this machine.
-        cpus: Cores that Ray reserves for a piece, and its number of threads.
-        gpus: Devices that Ray reserves for a piece.
-        retries: How often a piece whose process or machine is lost starts again.
+        cpus: Cores that Ray reserves for an assignment, and its number of threads.
+        gpus: Devices that Ray reserves for an assignment.
+        retries: How often an assignment whose process or machine is lost starts again.
 
     Raises:
-        StoppedError: Ctrl-C or SIGTERM; all pieces have saved.
+        StoppedError: Ctrl-C or SIGTERM; all assignments have saved.
     """
     check_ray()
     import ray
@@ -53,34 +53,30 @@ def launch(
         _connect(ray, address)
     where = os.getcwd()
     task = ray.remote(_task(where)).options(num_cpus=cpus, num_gpus=gpus, max_retries=0)
-    running: dict[Any, tuple[Log, int]] = {}
+    running: dict[Any, Log] = {}
 
-    def start(piece: Piece, lost: int) -> None:
-        piece.log.parent.mkdir(parents=True, exist_ok=True)
-        threads = max(1, int(cpus))
-        reference = task.remote(piece.arguments, str(piece.log.resolve()), threads)
-        running[reference] = Log(piece), lost
+    def start(assignment: Assignment, lost: int) -> None:
+        log, path = Log(assignment, lost), str(assignment.log.resolve())
+        running[task.remote(assignment.arguments, path, max(1, int(cpus)))] = log
 
     try:
         with StopRequest() as stop:
-            for piece in pieces:
-                start(piece, 0)
+            for assignment in assignments:
+                start(assignment, 0)
             while running and not stop.made:
                 ended, _ = ray.wait(list(running), timeout=_POLL)
-                for log, _ in running.values():
+                for log in running.values():
                     yield from log.news()
                 for reference in ended:
-                    log, lost = running.pop(reference)
+                    log = running.pop(reference)
                     code, log.error = _outcome(ray, reference)
                     yield from log.news()
-                    news = log.end(code, lost, retries)
+                    news = log.end(code, retries)
                     if news.kind == "again":
-                        start(news.piece, lost + 1)
+                        start(news.assignment, log.lost + 1)
                     yield news
             if stop.made:
-                raise StoppedError(
-                    "stopped; everything is saved: run the same command again to continue"
-                )
+                raise stopped()
     finally:
         _stop(ray, list(running))
         if ours:
@@ -88,7 +84,7 @@ def launch(
 
 
 def _task(where: str) -> Callable[[Sequence[str], str, int], int]:
-    """A function for Ray, which does a piece in a folder."""
+    """A function for Ray, which does an assignment in a folder."""
     is_on_path, command = not {"", where}.isdisjoint(sys.path), COMMAND
 
     def work(arguments: Sequence[str], log: str, threads: int) -> int:

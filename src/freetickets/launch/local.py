@@ -1,4 +1,4 @@
-"""Pieces as processes of this machine."""
+"""Assignments as processes of this machine."""
 
 from __future__ import annotations
 
@@ -11,37 +11,36 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from ..errors import StoppedError
 from ..training.interrupt import StopRequest
-from .piece import COMMAND, RETRIES, Log, News, Piece
+from .assignment import COMMAND, RETRIES, Assignment, Log, News, stopped
 
 _POLL = 0.05
 _GRACE = 60.0  # seconds for a process to save and end
 
 
 def launch(
-    pieces: Sequence[Piece], jobs: int, retries: int = RETRIES
+    assignments: Sequence[Assignment], jobs: int, retries: int = RETRIES
 ) -> Generator[News, None, None]:
-    """Does pieces, so many at a time, each in a process; tells of them until all have ended.
+    """Does assignments, so many at a time, each in a process; tells of them until all have ended.
 
     If it is left before the end, the processes save and stop.
 
     Args:
-        pieces: What to do.
+        assignments: What to do.
         jobs: How many at a time; they share the cores unless `OMP_NUM_THREADS` is set.
-        retries: How often a piece whose process is lost starts again.
+        retries: How often an assignment whose process is lost starts again.
 
     Raises:
-        StoppedError: Ctrl-C or SIGTERM; all pieces have saved.
+        StoppedError: Ctrl-C or SIGTERM; all assignments have saved.
     """
-    waiting = deque((piece, 0) for piece in pieces)
+    waiting = deque(Log(assignment) for assignment in assignments)
     running: list[_Process] = []
-    environment = _environment(min(jobs, len(pieces)))
+    environment = _environment(min(jobs, len(assignments)))
     try:
         with StopRequest() as stop:
             while running or (waiting and not stop.made):
                 while waiting and len(running) < jobs and not stop.made:
-                    running.append(_Process(*waiting.popleft(), environment))
+                    running.append(_Process(waiting.popleft(), environment))
                 time.sleep(_POLL)
                 for process in list(running):
                     if stop.made:
@@ -54,14 +53,12 @@ def launch(
                     process.end()
                     if stop.made and code != 0:
                         continue  # it has saved
-                    news = process.log.end(code, process.lost, retries)
+                    news = process.log.end(code, retries)
                     if news.kind == "again":
-                        waiting.appendleft((process.piece, process.lost + 1))
+                        waiting.appendleft(Log(news.assignment, process.log.lost + 1))
                     yield news
             if stop.made:
-                raise StoppedError(
-                    "stopped; everything is saved: run the same command again to continue"
-                )
+                raise stopped()
     except KeyboardInterrupt:  # the second one
         for process in running:
             process.kill()
@@ -74,16 +71,14 @@ def launch(
 
 
 class _Process:
-    def __init__(self, piece: Piece, lost: int, environment: dict[str, str]) -> None:
-        self.piece, self.lost, self.log = piece, lost, Log(piece)
-        piece.log.parent.mkdir(parents=True, exist_ok=True)
-        command = python(COMMAND, piece.arguments)
-        with piece.log.open("ab") as log:
+    def __init__(self, log: Log, environment: dict[str, str]) -> None:
+        self.log = log
+        with log.assignment.log.open("ab") as file:
             self._process = subprocess.Popen(
-                command,
+                python(COMMAND, log.assignment.arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                stderr=log,
+                stderr=file,
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for the launcher, which asks all to stop
             )
@@ -113,9 +108,7 @@ def cores() -> int:
 
 
 def _environment(jobs: int) -> dict[str, str]:
-    found = dict(os.environ)
-    found.setdefault("OMP_NUM_THREADS", str(max(1, cores() // max(1, jobs))))
-    return found
+    return {"OMP_NUM_THREADS": str(max(1, cores() // max(1, jobs))), **os.environ}
 
 
 def python(module: str, arguments: Sequence[str]) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Generator, Sequence
 
 from ..errors import FreeTicketsError, UnknownNameError
-from .piece import Launcher, News, Piece
+from . import cluster
+from . import local as processes
+from .assignment import Launcher
 
 LAUNCHERS = ("local", "ray")
 _OF_RAY = ("address", "cpus_per_task", "gpus_per_task")
@@ -64,14 +65,7 @@ def under_torchrun() -> bool:
 
 def local(jobs: int | None) -> Launcher:
     """Processes on this machine: this many at a time, or one for each core."""
-
-    def launch(pieces: Sequence[Piece]) -> Generator[News, None, None]:
-        from .local import cores
-        from .local import launch as launch_here
-
-        return launch_here(pieces, jobs or cores())
-
-    return launch
+    return lambda assignments: processes.launch(assignments, jobs or processes.cores())
 
 
 def _ray(parsed: argparse.Namespace) -> Launcher:
@@ -80,13 +74,5 @@ def _ray(parsed: argparse.Namespace) -> Launcher:
     for flag, value in (("cpus", cpus), ("gpus", gpus)):
         if value < 0:
             raise FreeTicketsError(f"--{flag}-per-task {value:g}: give 0 or more")
-    from .cluster import check_ray
-
-    check_ray()
-
-    def launch(pieces: Sequence[Piece]) -> Generator[News, None, None]:
-        from .cluster import launch as launch_there
-
-        return launch_there(pieces, parsed.address, cpus, gpus)
-
-    return launch
+    cluster.check_ray()
+    return lambda assignments: cluster.launch(assignments, parsed.address, cpus, gpus)

@@ -13,21 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..config import Config
 from ..errors import FreeTicketsError
 from ..kernels.choices import joined
 from ..methods.plan import Plan
 from ..predictions import trajectory_files
-from ..seal import seal_text
 from ..storage import write_atomic
 from ..ticket import ticket_path
-from ..training.checkpoint import Checkpoints
-from ..training.folder import IDENTITY, plan_fingerprint
+from ..training.checkpoint import Checkpoints, check_plan, pack_checkpoint
+from ..training.folder import write_settings
 from ..training.job import PARTS, Job
 from ..training.progress import Reporter
 from ..training.state import State
 from ..training.trajectory import forget_trajectory
-from .piece import Launcher, Piece
+from .assignment import Assignment, Launcher
 
 
 def train_in_parts(
@@ -47,16 +45,16 @@ def train_in_parts(
     """
     parts = _Parts(job, reporter, flags)
     for wave in waves(job.plan):
-        pieces = [parts.begin(run) for run in wave if not parts.is_done(run)]
-        if not pieces:
+        assignments = [parts.begin(run) for run in wave if not parts.is_done(run)]
+        if not assignments:
             continue
-        reporter.start_parts(len(wave), len(wave) - len(pieces))
+        reporter.start_parts(len(wave), len(wave) - len(assignments))
         try:
-            with contextlib.closing(launch(pieces)) as told:
+            with contextlib.closing(launch(assignments)) as told:
                 for news in told:
                     if news.kind == "failed":
-                        raise FreeTicketsError(f"{news.piece.name}: {news.text}")
-                    reporter.part(news.piece.name, news.kind, news.text)
+                        raise FreeTicketsError(f"{news.assignment.name}: {news.text}")
+                    reporter.part(news.assignment.name, news.kind, news.text)
         finally:
             reporter.stop()
     parts.merge()
@@ -99,31 +97,26 @@ class _Parts:
         self._checkpoints = Checkpoints(self._output / "checkpoint", self._warn)
         saved = self._checkpoints.load()
         # Read once, before all workers do: it may have to be downloaded.
-        told = job.describe(*job.load_data()) if saved is None else saved
-        self._identity = {key: told.get(key) for key in IDENTITY}
+        self._identity = job.describe(*job.load_data()) if saved is None else saved
         self._saved = saved or self._begin()
-        if self._saved["plan"] != plan_fingerprint(self._plan):
-            raise FreeTicketsError(
-                f"{self._output} was started with another plan: use the same settings to "
-                "continue, or another --output to start again"
-            )
+        check_plan(self._output, self._saved["plan"], self._plan)
         # Where a serial run was stopped, if there was one: its last run goes on as a part.
         self._before = State.unpack(self._saved["state"])
 
     def _begin(self) -> dict[str, Any]:
         forget_trajectory(self._output)
-        _write_settings(self._config, self._output)
+        write_settings(self._config, self._output)
         saved = self._checkpoint(State())
         self._checkpoints.save(saved)
         return saved
 
-    def begin(self, run: int) -> Piece:
+    def begin(self, run: int) -> Assignment:
         """Makes the folder of a part, or leaves it as it was left, and says how to train it."""
         folder = self._folder(run)
         settings = replace(self._config, output=str(folder))
         checkpoints = Checkpoints(folder / "checkpoint", self._warn)
         settings.check_same(folder)
-        _write_settings(settings, folder)
+        write_settings(settings, folder)
         if checkpoints.load() is None:
             if run == self._before.run:
                 for number in range(self._plan.tickets_before(run), self._before.tickets):
@@ -137,7 +130,7 @@ class _Parts:
         config = str(folder / "config.yaml")
         arguments = ("train", *self._flags, "--config", config, "--part", str(run))
         log = folder.with_suffix(".txt")
-        return Piece(f"run {run + 1} of {len(self._plan.runs)}", arguments, log)
+        return Assignment(f"run {run + 1} of {len(self._plan.runs)}", arguments, log)
 
     def is_done(self, run: int) -> bool:
         """Whether nothing is left to train of a run."""
@@ -190,16 +183,7 @@ class _Parts:
         return {name: found[name] for name in (start.weights, start.topology)}
 
     def _checkpoint(self, state: State) -> dict[str, Any]:
-        return {
-            "plan": plan_fingerprint(self._plan),
-            **self._identity,
-            "state": state.pack(),
-            "session": None,
-        }
-
-
-def _write_settings(config: Config, folder: Path) -> None:
-    write_atomic(folder / "config.yaml", seal_text(config.as_yaml()).encode())
+        return pack_checkpoint(self._plan, self._identity, state)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -4,9 +4,7 @@ The ensemble is scored, that is the mean of the members' probabilities; one memb
 `member[None]`. Nothing here needs a model, only NumPy arrays.
 """
 
-from .adversarial import AttackScores, attack_scores, transfer_matrix
 from .calibration import Reliability, adaptive_ece, classwise_ece, ece, reliability
-from .correlation import pearson, spearman
 from .diversity import (
     disagreement,
     disagreement_by_class,
@@ -15,12 +13,36 @@ from .diversity import (
     kl,
     kl_matrix,
 )
-from .ood import Roc, aupr, auroc, fpr95, roc_curve
 from .predictive import accuracy, brier, ensemble_log_probs, member_nll, nll, restrict_classes
-from .resampling import Difference, Interval, bootstrap, mcnemar, paired_difference
-from .selective import RiskCoverage, risk_coverage
-from .shift import CORRUPTION_SETS, ShiftScores, corruption_set, shift_scores
-from .uncertainty import NOVELTY_SCORES, novelty
+from .resampling import (
+    Difference,
+    Interval,
+    bootstrap,
+    mcnemar,
+    paired_difference,
+    pearson,
+    spearman,
+)
+from .shift import (
+    CORRUPTION_SETS,
+    AttackScores,
+    ShiftScores,
+    attack_scores,
+    corruption_set,
+    shift_scores,
+    transfer_matrix,
+)
+from .uncertainty import (
+    NOVELTY_SCORES,
+    RiskCoverage,
+    Roc,
+    aupr,
+    auroc,
+    fpr95,
+    novelty,
+    risk_coverage,
+    roc_curve,
+)
 
 __all__ = [
     "CORRUPTION_SETS",

@@ -103,6 +103,22 @@ def blocks(logs: Array) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
+def log_sum_exp(values: Array, axis: int) -> Array:
+    """The logarithm of a sum of exponentials, without underflow; -inf where all are that."""
+    highest = values.max(axis=axis, keepdims=True)
+    if highest.min() > -600 and highest.max() < 600:
+        return np.log(np.exp(values).sum(axis=axis))  # a float can hold each sum as it is
+    shift = np.where(np.isfinite(highest), highest, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.log(np.exp(values - shift).sum(axis=axis)) + shift.squeeze(axis)
+
+
+def normalise(logits: Array) -> Array:
+    """Log-probabilities over the last axis; where every class is ruled out, all stay so."""
+    total = log_sum_exp(logits, axis=-1)[..., None]
+    return logits - np.where(np.isneginf(total), 0.0, total)
+
+
 def mean_probs(logs: Array) -> Array:
     """The mean of the members' probabilities, (N, C)."""
     if len(logs) == 1:

@@ -14,6 +14,7 @@ from .arrays import Array, Labels, check_predictions, mean_probs, top_class
 # A number of bins, or those of another code, to compare with what it printed.
 Bins = int | Literal["freetickets", "tf"]
 NAMED_BINS = {"freetickets": 14, "tf": 15}
+DEFAULT_BINS = 15
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Reliability:
         return float(np.nansum(gaps) / max(1, self.count.sum()))
 
 
-def ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = 15) -> float:
+def ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = DEFAULT_BINS) -> float:
     """The expected calibration error of the most probable class.
 
     Confidences fall into equal-width bins (a, b], so 1 belongs to the last and 0 to the first; the
@@ -61,7 +62,9 @@ def ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = 15) -> flo
     return found.ece * float(found.count.sum()) / np.shape(labels)[0]
 
 
-def reliability(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = 15) -> Reliability:
+def reliability(
+    log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = DEFAULT_BINS
+) -> Reliability:
     """Accuracy and mean confidence in each bin of confidence; `bins` as for `ece`.
 
     Example:
@@ -76,7 +79,9 @@ def reliability(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = 15
         return Reliability(bin_edges(bins), count, confidence / count, correct / count)
 
 
-def adaptive_ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: int = 15) -> float:
+def adaptive_ece(
+    log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: int = DEFAULT_BINS
+) -> float:
     """The calibration error in bins of equally many samples, instead of equal width.
 
     Samples are sorted by confidence and cut into bins whose sizes differ by one at most; samples of
@@ -96,7 +101,9 @@ def adaptive_ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: int = 15
     return float(np.abs(gaps).sum() / len(truth))
 
 
-def classwise_ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: int = 15) -> float:
+def classwise_ece(
+    log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: int = DEFAULT_BINS
+) -> float:
     """The calibration error of every class's probability, averaged over the classes.
 
     `ece` looks at the most probable class only; this asks for each class whether samples that have
@@ -128,7 +135,7 @@ def bin_edges(bins: Bins) -> Array:
 
 
 def bin_sums(
-    confidence: Array, correct: npt.NDArray[np.bool_], bins: Bins = 15
+    confidence: Array, correct: npt.NDArray[np.bool_], bins: Bins = DEFAULT_BINS
 ) -> tuple[Labels, Array, Array]:
     """Samples, sum of confidences and number of right ones in each bin, (B,) each.
 

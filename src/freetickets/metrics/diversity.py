@@ -19,7 +19,7 @@ def disagreement(log_probs: npt.ArrayLike) -> float:
         >>> disagreement(np.log([[[0.9, 0.1], [0.6, 0.4]], [[0.8, 0.2], [0.3, 0.7]]]))
         0.5
     """
-    return float(_sample_disagreement(check_pairs(log_probs)).mean())
+    return float(sample_disagreement(check_pairs(log_probs)).mean())
 
 
 def disagreement_matrix(log_probs: npt.ArrayLike) -> Array:
@@ -47,11 +47,11 @@ def disagreement_by_class(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> Ar
     classes = logs.shape[2]
     with np.errstate(invalid="ignore"):  # 0 / 0
         return np.bincount(
-            truth, weights=_sample_disagreement(logs), minlength=classes
+            truth, weights=sample_disagreement(logs), minlength=classes
         ) / np.bincount(truth, minlength=classes)
 
 
-def _sample_disagreement(logs: Array) -> Array:
+def sample_disagreement(logs: Array) -> Array:
     """The share of pairs that disagree on each sample, (N,)."""
     choices = logs.argmax(axis=-1)
     members = len(choices)
@@ -103,6 +103,23 @@ def kl_matrix(log_probs: npt.ArrayLike) -> Array:
         cross += probs @ block.T
     found = np.maximum(np.diag(cross)[:, None] - cross, 0.0) / samples  # rounding goes below 0
     return np.where(ruled_out, np.inf, found)
+
+
+def sample_kl(logs: Array) -> Array:
+    """What each sample adds to `kl`, (N,): the mean over ordered pairs, which may be infinite."""
+    members = len(logs)
+    out = np.isneginf(logs)
+    finite = np.where(out, 0.0, logs)  # 0 log 0 is 0
+    probs = np.exp(logs)
+    own = members * np.einsum("mnc,mnc->n", probs, finite)
+    crossed = np.einsum("nc,nc->n", probs.sum(axis=0), finite.sum(axis=0))
+    found: Array = np.maximum(own - crossed, 0.0) / (members * (members - 1))
+    ruled_out = (out.any(axis=0) & ~out.all(axis=0)).any(axis=-1)
+    return np.where(ruled_out, np.inf, found)
+
+
+# Measures of diversity that are means of what each sample adds, (N,), by their keys.
+SAMPLE_DIVERSITY = {"disagreement": sample_disagreement, "kl": sample_kl}
 
 
 def feature_kl(a: npt.ArrayLike, b: npt.ArrayLike, positions: str = "sum") -> float:

@@ -8,7 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError, UnknownNameError
-from .arrays import Array, Labels, blocks, check_log_probs, check_predictions, mean_probs, top_class
+from .arrays import (
+    Array,
+    Labels,
+    blocks,
+    check_log_probs,
+    check_predictions,
+    log_sum_exp,
+    mean_probs,
+    normalise,
+    top_class,
+)
 
 # What of the members is averaged.
 RULES = ("probabilities", "logits")
@@ -38,11 +48,10 @@ def ensemble_log_probs(log_probs: npt.ArrayLike, combine: str = "probabilities")
     if combine == "probabilities":
         combined = np.empty(logs.shape[1:])
         for part in blocks(logs):
-            combined[part] = _log_sum_exp(logs[:, part], axis=0)
+            combined[part] = log_sum_exp(logs[:, part], axis=0)
         return combined - np.log(len(logs))
     if combine == "logits":
-        mean = _mean_logits(logs)
-        return mean - _log_sum_exp(mean, axis=-1)[..., None]
+        return normalise(_mean_logits(logs))
     raise UnknownNameError("rule to combine members", combine, RULES)
 
 
@@ -53,16 +62,6 @@ def _mean_logits(logs: Array) -> Array:
     # least often win, whatever it is, and their other numbers decide between them.
     left = times == times.min(axis=-1, keepdims=True)
     return np.where(left, np.where(out, 0.0, logs).mean(axis=0), -np.inf)
-
-
-def _log_sum_exp(values: Array, axis: int) -> Array:
-    highest = values.max(axis=axis, keepdims=True)
-    if highest.min() > -600 and highest.max() < 600:
-        return np.log(np.exp(values).sum(axis=axis))  # a float can hold each sum as it is
-    # A class that every member rules out keeps its -inf instead of becoming NaN.
-    shift = np.where(np.isfinite(highest), highest, 0.0)
-    with np.errstate(divide="ignore"):
-        return np.log(np.exp(values - shift).sum(axis=axis)) + shift.squeeze(axis)
 
 
 def accuracy(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
@@ -134,8 +133,7 @@ def restrict_classes(log_probs: npt.ArrayLike, classes: Sequence[int]) -> Array:
         raise FreeTicketsError("the classes to keep must differ from each other")
     kept = logs[:, :, chosen]
     kept[np.isneginf(kept.max(axis=-1))] = 0.0
-    kept -= _log_sum_exp(kept, axis=-1)[..., None]
-    return kept
+    return normalise(kept)
 
 
 # The scores of single samples, (N,), whose means the scores above are: of checked arrays.

@@ -1,4 +1,4 @@
-"""How sure a score is: intervals and tests by drawing the samples again."""
+"""How sure a score is, by drawing the samples again; and how two quantities go together."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ import numpy.typing as npt
 
 from ..errors import FreeTicketsError
 from .arrays import Array, Labels, check_predictions, top_class
-from .calibration import bin_edges, ece
-from .predictive import accuracy, brier, nll, sample_brier, sample_correct, sample_nll
+from .score import MAIN_SCORES, MORE_SCORES, Drawn, Score
 
-# Any function of log-probabilities (M, N, C) and labels (N,).
-Metric = Callable[[Array, Labels], float]
-# The score of the samples with these numbers, of which some come several times.
-Scorer = Callable[[Labels], float]
+# Any function of log-probabilities (M, N, C) and labels (N,), or the entry of a score.
+Metric = Callable[[Array, Labels], float] | Score
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ def bootstrap(
     scores the ensemble only, give it `ensemble_log_probs(log_probs)[None]`, which is smaller.
 
     Args:
-        metric: Any function of log-probabilities and labels.
+        metric: Any function of log-probabilities and labels, or a `Score`.
         log_probs: The members' log-probabilities, (M, N, C).
         labels: The truth, (N,).
         repeats: How often the samples are drawn.
@@ -69,6 +66,7 @@ def bootstrap(
         seed: Seed of the draws.
 
     Example:
+        >>> from freetickets.metrics import accuracy
         >>> logs = np.log([[[0.9, 0.1]] * 100])
         >>> bootstrap(accuracy, logs, [0] * 80 + [1] * 20)
         Interval(value=0.8, low=0.72, high=0.88)
@@ -96,7 +94,7 @@ def paired_difference(
 
     Example:
         >>> right, mixed = np.log([[[0.9, 0.1]] * 9]), np.log([[[0.9, 0.1]] * 6 + [[0.1, 0.9]] * 3])
-        >>> found = paired_difference(accuracy, right, mixed, [0] * 9)
+        >>> found = paired_difference(MAIN_SCORES[0], right, mixed, [0] * 9)
         >>> round(found.value, 3), round(found.p, 2)
         (0.333, 0.06)
     """
@@ -141,7 +139,7 @@ def mcnemar(a: npt.ArrayLike, b: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     return min(1.0, 2 * ways / 2**coins)
 
 
-def _draw(score: Scorer, samples: int, repeats: int, seed: int) -> Array:
+def _draw(score: Drawn, samples: int, repeats: int, seed: int) -> Array:
     """The scores of samples that are drawn with replacement, (repeats,)."""
     generator = np.random.default_rng(seed)
     return np.array([score(generator.integers(0, samples, samples)) for _ in range(repeats)])
@@ -161,25 +159,63 @@ def _percentiles(draws: Array, level: float) -> tuple[float, float]:
     return float(ordered[low]), float(ordered[high])
 
 
-# Metrics that are means over the samples, and of what.
-_MEANS: tuple[tuple[Metric, Callable[[Array, Labels], Array]], ...] = (
-    (accuracy, sample_correct),
-    (nll, sample_nll),
-    (brier, sample_brier),
-)
-
-
-def _scorer(metric: Metric, logs: Array, truth: Labels) -> Scorer:
+def _scorer(metric: Metric, logs: Array, truth: Labels) -> Drawn:
     """What is resampled: one number for each sample where that is enough, or the arrays."""
-    for mean, values_of in _MEANS:
-        if metric is mean:
-            values = values_of(logs, truth)
-            return lambda drawn: float(values[drawn].mean())
-    if metric is ece:
-        top, confidence = top_class(logs)
-        gaps = (top == truth) - confidence
-        which = np.searchsorted(bin_edges(15)[1:-1], confidence, side="left")
-        return lambda drawn: float(
-            np.abs(np.bincount(which[drawn], weights=gaps[drawn])).sum() / len(drawn)
+    if not isinstance(metric, Score):
+        known = (score for score in (*MAIN_SCORES, *MORE_SCORES) if score.function is metric)
+        metric = next(known, Score("given", "given", function=metric))
+    return metric.of_drawn(logs, truth)
+
+
+def pearson(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """How close two quantities are to a straight line, from -1 to 1.
+
+    Example:
+        >>> round(pearson([1, 2, 3], [1, 2, 4]), 4)
+        0.982
+    """
+    return _correlate(*_check_lists(x, y))
+
+
+def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """How close two quantities are to having the same order, from -1 to 1; ties share their rank.
+
+    Example:
+        >>> spearman([1, 2, 3], [1, 2, 400])
+        1.0
+    """
+    one, other = _check_lists(x, y)
+    return _correlate(_ranks(one), _ranks(other))
+
+
+def _correlate(x: Array, y: Array) -> float:
+    one, other = _direction(x), _direction(y)
+    return float(np.clip(one @ other, -1.0, 1.0))
+
+
+def _direction(values: Array) -> Array:
+    """Centred and of length 1, however large or small the values are."""
+    scaled = values / np.abs(values).max()
+    centred = scaled - scaled.mean()
+    centred /= np.abs(centred).max()
+    return centred / np.linalg.norm(centred)
+
+
+def _ranks(values: Array) -> Array:
+    _, which, count = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count - 1) / 2)[which]
+
+
+def _check_lists(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
+    one, other = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if one.ndim != 1 or one.shape != other.shape or len(one) < 2:
+        raise FreeTicketsError(
+            f"a correlation needs two lists of the same length, at least 2, not {one.shape} and "
+            f"{other.shape}"
         )
-    return lambda drawn: float(metric(logs[:, drawn], truth[drawn]))
+    for values in (one, other):
+        if not np.isfinite(values).all():
+            raise FreeTicketsError("a correlation needs finite numbers")
+        if (values == values[0]).all():
+            raise FreeTicketsError("a correlation needs numbers that are not all the same")
+    return one, other

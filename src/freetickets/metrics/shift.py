@@ -1,8 +1,11 @@
-"""Scores under distribution shift: corruption types times severities."""
+"""Scores of changed samples: corruption types times severities, and attacks.
+
+An attack was crafted on one member and is met by all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +14,9 @@ import numpy.typing as npt
 from ..data.corruptions.names import COMMON15, CORRUPTIONS
 from ..errors import FreeTicketsError, UnknownNameError
 from .arrays import Array, check_predictions, top_class
-from .calibration import Bins, bin_edges, bin_sums
-from .predictive import sample_nll
+from .calibration import Bins, bin_sums
+from .predictive import accuracy
+from .score import MAIN_SCORES
 
 # The types that others have averaged over. "ub" is what the Uncertainty Baselines take for
 # CIFAR-100; `corruption_set` knows what they take for other data.
@@ -49,19 +53,19 @@ class ShiftScores:
     Attributes:
         types: The types.
         samples: How many samples each set has, (T, S).
-        accuracy: (T, S).
-        nll: (T, S).
-        ece: (T, S), each set's own.
+        scores: By key, each set's own, (T, S): "accuracy", "nll", "ece".
         gaps: Right samples less confidence, summed in each bin of each set, (T, S, B): what the
             calibration error of several sets together is made of.
     """
 
     types: tuple[str, ...]
     samples: npt.NDArray[np.int64]
-    accuracy: Array
-    nll: Array
-    ece: Array
+    scores: Mapping[str, Array]
     gaps: Array
+
+    accuracy = property(lambda self: self.scores["accuracy"])
+    nll = property(lambda self: self.scores["nll"])
+    ece = property(lambda self: self.scores["ece"])
 
     def mean(self, types: Sequence[str] | None = None) -> dict[str, float]:
         """Scores averaged over severities and some types, or all.
@@ -78,16 +82,12 @@ class ShiftScores:
                 raise UnknownNameError("corruption type", name, self.types)
         rows = [self.types.index(name) for name in chosen]
         pooled = np.abs(self.gaps[rows].sum(axis=(0, 1))).sum() / self.samples[rows].sum()
-        return {
-            "accuracy": float(self.accuracy[rows].mean()),
-            "nll": float(self.nll[rows].mean()),
-            "ece": float(self.ece[rows].mean()),
-            "ece_pooled": float(pooled),
-        }
+        means = {key: float(values[rows].mean()) for key, values in self.scores.items()}
+        return {**means, "ece_pooled": float(pooled)}
 
 
 def shift_scores(
-    sets: Mapping[str, Sequence[tuple[npt.ArrayLike, npt.ArrayLike]]], bins: Bins = 15
+    sets: Mapping[str, Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]], bins: Bins = 15
 ) -> ShiftScores:
     """Scores an ensemble on corrupted sets.
 
@@ -104,24 +104,87 @@ def shift_scores(
         >>> scores.accuracy.tolist()
         [[1.0], [0.0]]
     """
-    severities = {len(parts) for parts in sets.values()}
-    if not sets or len(severities) != 1 or 0 in severities:
-        raise FreeTicketsError(
-            "scores under shift need at least one corruption type, and as many severities of each"
-        )
-    shape = (len(sets), severities.pop())
-    found = {name: np.empty(shape) for name in ("accuracy", "nll", "ece")}
-    samples = np.empty(shape, dtype=np.int64)
-    gaps = np.empty((*shape, len(bin_edges(bins)) - 1))
-    for row, parts in enumerate(sets.values()):
-        for column, (log_probs, labels) in enumerate(parts):
+    rows: list[list[tuple[int, Array, list[float]]]] = []
+    for parts in sets.values():
+        rows.append([])
+        for log_probs, labels in parts:
             logs, truth = check_predictions(log_probs, labels)
             top, confidence = top_class(logs)
             _, confidences, right = bin_sums(confidence, top == truth, bins)
-            place = row, column
-            samples[place] = len(truth)
-            gaps[place] = right - confidences
-            found["accuracy"][place] = (top == truth).mean()
-            found["nll"][place] = sample_nll(logs, truth).mean()
-    found["ece"] = np.abs(gaps).sum(axis=-1) / samples
-    return ShiftScores(tuple(sets), samples, gaps=gaps, **found)
+            found = [score.function(logs, truth) for score in MAIN_SCORES if score.function]
+            rows[-1].append((len(truth), right - confidences, found))
+    if not rows or len({len(row) for row in rows}) != 1 or not rows[0]:
+        raise FreeTicketsError(
+            "scores under shift need at least one corruption type, and as many severities of each"
+        )
+    samples, gaps, values = (
+        np.array([[each[k] for each in row] for row in rows]) for k in range(3)
+    )
+    scores = {score.key: values[..., place] for place, score in enumerate(MAIN_SCORES)}
+    scores["ece"] = np.abs(gaps).sum(axis=-1) / samples  # in these bins
+    return ShiftScores(tuple(sets), samples, scores, gaps)
+
+
+@dataclass(frozen=True)
+class AttackScores:
+    """Accuracies on attacked samples.
+
+    Attributes:
+        transfer: Of member m on the attack that was crafted on member k, at [k, m].
+        ensemble: Of the ensemble on the attack that was crafted on member k, (K,).
+        min: The lowest of the ensemble's.
+        mean: Their mean.
+        max: The highest.
+    """
+
+    transfer: Array
+    ensemble: Array
+    min: float
+    mean: float
+    max: float
+
+
+def transfer_matrix(parts: Sequence[npt.ArrayLike], labels: npt.ArrayLike) -> Array:
+    """The accuracy of each member on the attack that was crafted on each member.
+
+    Args:
+        parts: What the members say of the samples attacked for member 1, for member 2 and so on:
+            log-probabilities (M, N, C) each.
+        labels: The truth, (N,), the same for each attack.
+
+    Returns:
+        Accuracies: the member that the attack was crafted on in the row, the one that meets it in
+        the column.
+
+    Example:
+        >>> one, two = np.log([[[0.1, 0.9]], [[0.8, 0.2]]]), np.log([[[0.6, 0.4]], [[0.3, 0.7]]])
+        >>> transfer_matrix([one, two], [0])
+        array([[0., 1.],
+               [1., 0.]])
+    """
+    rows = []
+    for logs, truth in (check_predictions(part, labels) for part in _check_parts(parts)):
+        rows.append((logs.argmax(axis=-1) == truth).mean(axis=-1))
+    return np.stack(rows)
+
+
+def attack_scores(parts: Sequence[npt.ArrayLike], labels: npt.ArrayLike) -> AttackScores:
+    """The ensemble's accuracy on the attack crafted on each member, and how attacks transfer.
+
+    Example:
+        >>> one, two = np.log([[[0.1, 0.9]], [[0.8, 0.2]]]), np.log([[[0.6, 0.4]], [[0.3, 0.7]]])
+        >>> scores = attack_scores([one, two], [0])
+        >>> scores.ensemble.tolist(), scores.min, scores.mean, scores.max
+        ([0.0, 0.0], 0.0, 0.0, 0.0)
+    """
+    found = np.array([accuracy(part, labels) for part in _check_parts(parts)])
+    lowest, mean, highest = (float(value) for value in (found.min(), found.mean(), found.max()))
+    return AttackScores(transfer_matrix(parts, labels), found, lowest, mean, highest)
+
+
+def _check_parts(parts: Sequence[npt.ArrayLike]) -> Sequence[npt.ArrayLike]:
+    if not len(parts):
+        raise FreeTicketsError("attacks need predictions: one array for each attacked member")
+    if len({np.shape(part) for part in parts}) > 1:
+        raise FreeTicketsError("predictions of all attacks must have the same shape")
+    return parts

@@ -1,4 +1,9 @@
-"""Uncertainty: how unsure an ensemble is of each sample, and how unknown that is to it."""
+"""Uncertainty: how unsure an ensemble is of each sample, how unknown that is, and what it tells.
+
+A sample of which it is unsure can be left to somebody else, or be one of no class. Functions that
+tell samples inside the distribution from those outside get one number each, higher for what is more
+unknown; outside is the positive class.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UnknownNameError
-from .arrays import Array, blocks, check_log_probs, mean_probs, top_class
+from ..errors import FreeTicketsError, UnknownNameError
+from .arrays import Array, Labels, blocks, check_log_probs, check_predictions, top_class
 from .predictive import ensemble_log_probs
 
 NOVELTY_SCORES = ("max_probability", "entropy", "mutual_information")
@@ -45,10 +50,10 @@ class Uncertainty:
             [0.69]
         """
         logs = np.asarray(log_probs, dtype=np.float64)
-        of_mean = _entropy_of(ensemble_log_probs(logs))
-        disagreement = np.maximum(of_mean - _entropy_of(logs).mean(axis=0), 0.0)
+        of_mean = _entropy(ensemble_log_probs(logs))
+        disagreement = np.maximum(of_mean - _entropy(logs).mean(axis=0), 0.0)
         share = np.divide(disagreement, of_mean, out=np.zeros_like(of_mean), where=of_mean > 0)
-        total = of_mean if prediction is None else _entropy_of(prediction)
+        total = of_mean if prediction is None else _entropy(prediction)
         return cls(total, total * (1 - share), total * share)
 
 
@@ -74,37 +79,173 @@ def novelty(log_probs: npt.ArrayLike, score: str = "max_probability") -> Array:
     logs = check_log_probs(log_probs)
     if score == "max_probability":
         return 1.0 - top_class(logs)[1]
-    if score == "mutual_information":
-        return _mutual_information(logs)
-    mean = mean_probs(logs)
-    return _entropy(mean, _log(mean))
-
-
-def _mutual_information(logs: Array) -> Array:
     found = np.empty(logs.shape[1])
     for part in blocks(logs):
-        block = logs[:, part]
-        probs = np.exp(block)
-        mean = probs.mean(axis=0)
-        own = _entropy(probs, np.maximum(block, _LOWEST)).mean(axis=0)
-        found[part] = _entropy(mean, _log(mean)) - own
+        found[part] = _entropy(ensemble_log_probs(logs[:, part]))
+        if score == "mutual_information":
+            found[part] -= _entropy(logs[:, part]).mean(axis=0)
     return np.maximum(found, 0.0)  # rounding goes below 0
 
 
-# Stands for the logarithm of 0: times 0 it is 0, which -inf is not.
-_LOWEST = np.finfo(np.float64).min
-
-
-def _log(probs: Array) -> Array:
-    return np.log(probs, out=np.full_like(probs, _LOWEST), where=probs > 0)
-
-
-def _entropy(probs: Array, logs: Array) -> Array:
-    found: Array = np.einsum("...c,...c->...", probs, logs)
+def _entropy(logs: Array) -> Array:
+    # A class that is ruled out adds nothing, where 0 x -inf would be NaN.
+    found: Array = np.einsum("...c,...c->...", np.exp(logs), np.maximum(logs, _LOWEST))
     return np.maximum(-found, 0.0)  # no -0, and nothing below what rounding made of certainty
 
 
-def _entropy_of(log_probs: Array) -> Array:
-    probs = np.exp(log_probs)
-    # A class that is ruled out adds nothing, where 0 x -inf would be NaN.
-    return -(probs * np.where(probs > 0, log_probs, 0.0)).sum(axis=-1)
+_LOWEST = np.finfo(np.float64).min
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """The error among the most certain samples, against how many of them there are.
+
+    Attributes:
+        coverage: The share of samples that is answered, (N,): 1/N, 2/N, ..., 1.
+        risk: The share of wrong answers among them, (N,).
+    """
+
+    coverage: Array
+    risk: Array
+
+    @property
+    def area(self) -> float:
+        """The area below the curve (AURC): the mean risk over all coverages. Lower is better."""
+        return float(self.risk.mean())
+
+
+def risk_coverage(
+    log_probs: npt.ArrayLike, labels: npt.ArrayLike, score: str = "max_probability"
+) -> RiskCoverage:
+    """Answers samples from the most certain on, and counts the errors.
+
+    Among samples of equal score any order is as good: each counts with their share of errors.
+
+    Args:
+        log_probs: The members' log-probabilities, (M, N, C).
+        labels: The truth, (N,).
+        score: What a sample is declined by: one of the novelty scores.
+
+    Example:
+        >>> found = risk_coverage(np.log([[[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]]), [0, 1, 0])
+        >>> found.risk.round(3).tolist(), round(found.area, 3)
+        ([0.0, 0.0, 0.333], 0.111)
+    """
+    logs, truth = check_predictions(log_probs, labels)
+    top, confidence = top_class(logs)
+    # The default is 1 less what is known already.
+    unknown = 1.0 - confidence if score == "max_probability" else novelty(logs, score)
+    _, which, count = np.unique(unknown, return_inverse=True, return_counts=True)
+    wrong = np.bincount(which, weights=top != truth)
+    answered = np.arange(1, len(truth) + 1)
+    risk = np.cumsum(np.repeat(wrong / count, count)) / answered
+    return RiskCoverage(answered / len(truth), risk)
+
+
+def aurc(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+    """The area below the risk-coverage curve: the mean risk over all coverages."""
+    return risk_coverage(log_probs, labels).area
+
+
+@dataclass(frozen=True)
+class Roc:
+    """A receiver operating characteristic, from (0, 0) to (1, 1).
+
+    Attributes:
+        false_positive: The share of samples from inside that is flagged, (K,).
+        true_positive: The share of samples from outside that is flagged, (K,).
+    """
+
+    false_positive: Array
+    true_positive: Array
+
+    @property
+    def area(self) -> float:
+        """The area below the curve: the AUROC."""
+        heights = (self.true_positive[1:] + self.true_positive[:-1]) / 2
+        return float((np.diff(self.false_positive) * heights).sum())
+
+
+def auroc(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
+    """The probability that a sample from outside scores higher than one from inside; ties half.
+
+    It is exact: the Mann-Whitney statistic, without thresholds to choose.
+
+    Example:
+        >>> auroc(inside=[0.1, 0.2, 0.3], outside=[0.3, 0.9])
+        0.9166666666666666
+    """
+    known, unknown = _check_scores(inside, outside)
+    known = np.sort(known)
+    below = np.searchsorted(known, unknown, side="left").sum()
+    not_above = np.searchsorted(known, unknown, side="right").sum()
+    return float((below + not_above) / (2 * len(known) * len(unknown)))
+
+
+def aupr(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
+    """The average precision with which samples from outside are found.
+
+    Precision at each threshold, weighted by the recall that it adds. It depends on how many samples
+    there are of both kinds; the AUROC does not.
+
+    Example:
+        >>> aupr(inside=[0.1, 0.2, 0.3], outside=[0.3, 0.9])
+        0.8333333333333333
+    """
+    false, true = _counts(*_check_scores(inside, outside))
+    precision = true[1:] / (true[1:] + false[1:])
+    return float((np.diff(true) * precision).sum() / true[-1])
+
+
+def fpr95(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
+    """The share of samples from inside that is flagged when 95 % of those from outside are.
+
+    The threshold is the highest that flags at least 95 %; a sample on it is flagged.
+
+    Example:
+        >>> fpr95(inside=[0.1, 0.2, 0.3, 0.4], outside=[0.3, 0.9])
+        0.5
+    """
+    known, unknown = _check_scores(inside, outside)
+    enough = -(-95 * len(unknown) // 100)  # rounded up, in whole numbers
+    threshold = np.sort(unknown)[len(unknown) - enough]
+    return float((known >= threshold).mean())
+
+
+def roc_curve(inside: npt.ArrayLike, outside: npt.ArrayLike) -> Roc:
+    """The curve of both rates over all thresholds, without points on a straight line.
+
+    Example:
+        >>> roc_curve(inside=[0.1, 0.2, 0.3], outside=[0.8, 0.9])
+        Roc(false_positive=array([0., 0., 1.]), true_positive=array([0., 1., 1.]))
+    """
+    false, true = _counts(*_check_scores(inside, outside))
+    across, up = np.diff(false), np.diff(true)
+    turns = across[:-1] * up[1:] != across[1:] * up[:-1]
+    corner = np.concatenate([[True], turns, [True]])
+    return Roc(false[corner] / false[-1], true[corner] / true[-1])
+
+
+def _counts(known: Array, unknown: Array) -> tuple[Labels, Labels]:
+    """How many of both kinds are flagged at each threshold, from none to all."""
+    thresholds = np.unique(np.concatenate([known, unknown]))[::-1]
+
+    def flagged(scores: Array) -> Labels:
+        below = np.searchsorted(np.sort(scores), thresholds, side="left")
+        return np.concatenate([[0], len(scores) - below])
+
+    return flagged(known), flagged(unknown)
+
+
+def _check_scores(inside: npt.ArrayLike, outside: npt.ArrayLike) -> tuple[Array, Array]:
+    found = []
+    for name, scores in (("inside", inside), ("outside", outside)):
+        values = np.asarray(scores, dtype=np.float64)
+        if values.ndim != 1 or not values.size:
+            raise FreeTicketsError(
+                f"scores of samples {name} must be a list of at least one, not {values.shape}"
+            )
+        if not np.isfinite(values).all():
+            raise FreeTicketsError(f"scores of samples {name} must be finite numbers")
+        found.append(values)
+    return found[0], found[1]

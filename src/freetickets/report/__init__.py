@@ -1,6 +1,6 @@
 """Reports: finished runs side by side, as tables and as one self-contained HTML page."""
 
-from ..evaluation.results import Results, Scores
+from ..evaluation.results import Evaluation
 from .analysis import Analysis, analyse
 from .comparison import comparison_page
 from .export import as_csv, as_latex, as_markdown, write_tables
@@ -27,13 +27,12 @@ __all__ = [
     "Comparison",
     "Details",
     "Differences",
+    "Evaluation",
     "Figure",
     "Folded",
     "Page",
-    "Results",
     "Row",
     "RunSummary",
-    "Scores",
     "Section",
     "Table",
     "analyse",

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from .. import metrics
 from ..errors import FreeTicketsError
 from ..metrics import Difference, Interval
-from .parts import ABSENT
+from ..metrics.score import p_text as p_text
 
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -35,18 +35,6 @@ class Differences:
 
     scores: dict[str, Difference]
     mcnemar: float
-
-
-def p_text(p: float) -> str:
-    """A p-value as it is shown; a dash where there is none.
-
-    Example:
-        >>> p_text(0.0004), p_text(0.0312), p_text(math.nan)
-        ('<0.001', '0.031', '–')
-    """
-    if math.isnan(p):
-        return ABSENT
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def intervals(log_probs: Array, labels: Labels) -> dict[str, Interval]:

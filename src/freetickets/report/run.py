@@ -16,7 +16,7 @@ from ..config import Config, read_run_config
 from ..data.npz import read_arrays, read_headers
 from ..errors import FreeTicketsError
 from ..evaluation import Predictions, describe_run
-from ..evaluation.results import MainScores, Results, TaskFacts
+from ..evaluation.results import Evaluation, TaskFacts
 from ..predictions import REMAKE, read_info
 from ..reading import Allow, damaged, printable, read, read_json
 from ..training.ledger import Ledger
@@ -56,7 +56,7 @@ class RunSummary:
     ensemble: Mapping[str, float]
     log: tuple[LogRow, ...]
     task: TaskFacts
-    results: Results = field(default_factory=Results, compare=False)
+    results: Evaluation = field(compare=False)
     predictions_path: Path = Path()
 
     @property
@@ -87,9 +87,7 @@ def read_run(folder: str | Path) -> RunSummary:
     with _mendable(folder / "ledger.json") as path:
         ledger = _read_ledger(path, config)
     with _mendable(folder / "metrics.json") as path:
-        values = read_json(path)
-        scores: MainScores = read(MainScores, values, allow=Allow.RECORD)
-        results: Results = read(Results, values, allow=Allow.RECORD)
+        scores = Evaluation.load(path)
         _check_owner(scores.settings, config)
     with _mendable(folder / "log.csv") as path:
         log = read_log(path, config.identity)
@@ -106,7 +104,7 @@ def read_run(folder: str | Path) -> RunSummary:
         scores.ensemble,
         log,
         scores.task,
-        results,
+        scores,
         folder / "predictions" / f"{Path(scores.dataset).stem}.npz",
     )
 

@@ -6,10 +6,9 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from ..evaluation.results import Shift
+from ..evaluation.results import CorruptionSet, Shift, choose_corruptions
 from ..tasks import Score
 from .parts import Cell, Table
 from .run import RunSummary
@@ -22,24 +21,6 @@ KINDS = {
     "dense-ensemble": "dense ensemble",
 }
 _MARKS: dict[str, Literal["best", "second"]] = {"one-pass": "best", "multi-pass": "second"}
-
-# The sets of corruptions that columns can be of, best known first.
-_CORRUPTION_SETS = ("all19", "common15", "ub", "given")
-
-
-@dataclass(frozen=True)
-class CorruptionSet:
-    """What a mean over corruptions is over: only means over the same can be compared.
-
-    Attributes:
-        name: Of the set.
-        severities: Of each type.
-        types: Those that were asked for, where the set is "given"; other names say which.
-    """
-
-    name: str
-    severities: tuple[int, ...]
-    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -207,7 +188,7 @@ def columns_of(rows: Sequence[Row], columns: Sequence[Column]) -> list[Column]:
 
 def make_rows(runs: Sequence[RunSummary]) -> list[Row]:
     """The rows of the main table, by kind as the paper has them, else in the order of the runs."""
-    corruptions = choose_corruptions(runs)
+    corruptions = choose_corruptions(run.results for run in runs)
     kinds = list(KINDS)
     rows = [_row(run, corruptions) for run in runs]
     return sorted(rows, key=lambda row: kinds.index(row.kind))
@@ -246,24 +227,6 @@ def mark_of(row: Row, column: Column, rows: Sequence[Row]) -> Literal["", "best"
     return _MARKS[row.kind] if best == column.text(row) else ""
 
 
-def choose_corruptions(runs: Sequence[RunSummary]) -> CorruptionSet | None:
-    """The set of corruptions that most runs have been tested on; None if none has."""
-    had = [found for run in runs for found in _corruption_sets(run)]
-    had.sort(key=lambda found: _CORRUPTION_SETS.index(found.name))
-    return max(had, key=had.count, default=None)  # of equals, the first
-
-
-def _corruption_sets(run: RunSummary) -> list[CorruptionSet]:
-    shift = corrupted(run)
-    if shift is None:
-        return []
-    return [
-        CorruptionSet(name, shift.severities, shift.types if name == "given" else ())
-        for name in _CORRUPTION_SETS
-        if name in shift.means
-    ]
-
-
 def kind_of(run: RunSummary) -> str:
     """The group of rows that a run belongs to; one-pass is one training, as the paper counts."""
     is_dense = all(phase.sparsity == 0 for phase in run.ledger.phases)
@@ -274,17 +237,14 @@ def kind_of(run: RunSummary) -> str:
 
 def corrupted(run: RunSummary) -> Shift | None:
     """What a run scored on the corrupted samples of its own test set."""
-    found = run.results.shift
-    return found.get(f"{Path(run.dataset).stem}-c", next(iter(found.values()), None))
+    return run.results.corrupted
 
 
 def _row(run: RunSummary, corruptions: CorruptionSet | None) -> Row:
-    shift = corrupted(run)
-    means = None
-    if shift is not None and corruptions in _corruption_sets(run):
-        means = shift.means[corruptions.name]
-    natural = run.results.natural.get("imagenet-a", {}).get("200-way")
+    means = run.results.means(corruptions) if corruptions else None
     keys = [score.key for score in run.task.scores]
+    under_shift = [f"c_{key}" for key in ("accuracy", "nll", "ece", "ece_pooled")]
+    found = [*under_shift, "a_accuracy", "a_nll", "a_ece"]
     return Row(
         run=run.name,
         folder=str(run.folder),
@@ -299,13 +259,7 @@ def _row(run: RunSummary, corruptions: CorruptionSet | None) -> Row:
         scores={f"member_{key}": run.member_mean[key] for key in keys}
         | {key: run.ensemble[key] for key in keys},
         corruptions=corruptions.name if corruptions and means else None,
-        c_accuracy=means.accuracy if means else None,
-        c_nll=means.nll if means else None,
-        c_ece=means.ece if means else None,
-        c_ece_pooled=means.ece_pooled if means else None,
-        a_accuracy=natural.accuracy if natural else None,
-        a_nll=natural.nll if natural else None,
-        a_ece=natural.ece if natural else None,
+        **{key: run.results.value(key, corruptions) for key in found},
         train_flops=run.ledger.relative_flops,
         growth_flops=run.ledger.relative_growth_flops,
         test_flops=run.ledger.relative_test_flops,

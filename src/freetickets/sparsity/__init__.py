@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from .named import SPARSE_METHODS as SPARSE_METHODS
     from .named import SparseParts as SparseParts
     from .named import sparse_method as sparse_method
+    from .network import LayerStatistics as LayerStatistics
     from .schedule import Exploration as Exploration
     from .schedule import GradualPruning as GradualPruning
     from .score import SCORES as SCORES
     from .score import Score as Score
     from .score import WeightView as WeightView
     from .sparsifier import Sparsifier as Sparsifier
-    from .statistics import LayerStatistics as LayerStatistics
     from .structure import Structure as Structure
     from .structure import parse_structure as parse_structure
 
@@ -45,7 +45,7 @@ __getattr__, __dir__, __all__ = attach(
         "SCORES": "score",
         "Score": "score",
         "WeightView": "score",
-        "LayerStatistics": "statistics",
+        "LayerStatistics": "network",
         "Structure": "structure",
         "parse_structure": "structure",
         "Sparsifier": "sparsifier",

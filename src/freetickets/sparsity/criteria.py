@@ -21,7 +21,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from ..errors import FreeTicketsError, UnknownNameError
 from .distribution import DISTRIBUTIONS, Distribution, Shapes, allocate
 from .layers import Selector, bare, select_weights
-from .topology import Topology, select_top
+from .topology import Topology, select_across, select_top
 
 Batch = tuple[Tensor, Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -186,9 +186,16 @@ def initial_topology(
     rule = CRITERIA[criterion]
     if rule.needs_batches and not batches:
         raise FreeTicketsError(f"{criterion!r} looks at data: pass a few batches")
-    probe = _probe(model, batches, loss, seed, include, exclude, embeddings)
-    groups = _groups({n: tuple(w.shape) for n, w in probe.weights.items()}, sparsity, distribution)
-    topology = {n: torch.ones(w.shape, dtype=torch.bool) for n, w in probe.weights.items()}
+    model = copy.deepcopy(bare(model)).eval()
+    for module in model.modules():
+        if isinstance(module, _NormBase):
+            module.train()  # an untrained network has no running statistics worth the name
+    weights = select_weights(model, include=include, exclude=exclude, embeddings=embeddings)
+    device = next((weight.device for weight in weights.values()), None)
+    there = [(inputs.to(device), targets.to(device)) for inputs, targets in batches]
+    probe = Probe(model, weights, there, loss, torch.Generator().manual_seed(seed))
+    groups = _groups({n: tuple(w.shape) for n, w in weights.items()}, sparsity, distribution)
+    topology = {n: torch.ones(w.shape, dtype=torch.bool) for n, w in weights.items()}
     for turn in range(1, rule.rounds + 1):
         scores = _scores(criterion, probe)
         for names, count in groups:
@@ -197,29 +204,9 @@ def initial_topology(
             target = round(size * (count / size) ** (turn / rule.rounds))
             topology.update(_best(names, scores, topology, target, probe.generator))
         with torch.no_grad():
-            for name, weight in probe.weights.items():
+            for name, weight in weights.items():
                 weight.mul_(topology[name].to(weight.device))
     return topology
-
-
-def _probe(
-    model: nn.Module,
-    batches: Sequence[Batch],
-    loss: Loss,
-    seed: int,
-    include: Selector | Sequence[Selector] | None,
-    exclude: Selector | Sequence[Selector],
-    embeddings: bool,
-) -> Probe:
-    model = copy.deepcopy(bare(model)).eval()
-    for module in model.modules():
-        if isinstance(module, _NormBase):
-            # An untrained network has no running statistics worth the name.
-            module.train()
-    weights = select_weights(model, include=include, exclude=exclude, embeddings=embeddings)
-    device = next((weight.device for weight in weights.values()), None)
-    there = [(inputs.to(device), targets.to(device)) for inputs, targets in batches]
-    return Probe(model, weights, there, loss, torch.Generator().manual_seed(seed))
 
 
 def _groups(
@@ -264,12 +251,10 @@ def _best(
 ) -> Topology:
     """The best `count` weights of some layers together, each layer's best one among them."""
     first = [select_top(scores[name], 1, topology[name], generator) for name in names]
-    certain = torch.cat([mask.flatten() for mask in first])
-    candidates = torch.cat([topology[name].flatten() for name in names])
-    together = torch.cat([scores[name].flatten() for name in names])
-    others = select_top(together, count - len(names), candidates & ~certain, generator)
-    parts = torch.split(certain | others, [mask.numel() for mask in first])
-    return {n: part.view(mask.shape) for n, part, mask in zip(names, parts, first, strict=True)}
+    candidates = [topology[name] & ~mask for name, mask in zip(names, first, strict=True)]
+    together = [scores[name] for name in names]
+    others = select_across(together, count - len(names), candidates, generator)
+    return {n: mask | other for n, mask, other in zip(names, first, others, strict=True)}
 
 
 def _add(parts: Iterable[list[Tensor]]) -> list[Tensor]:

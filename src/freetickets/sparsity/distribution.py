@@ -155,7 +155,7 @@ def matches(name: str, pattern: str) -> bool:
 
 
 def _whole_numbers(shapes: Shapes, densities: Mapping[str, float]) -> dict[str, int]:
-    """Rounds by the largest remainder, so that the total is the rounded sum of the wishes."""
+    """The number of weights of each layer; the total is the rounded sum of what they wish for."""
     wishes = {}
     for name, shape in shapes.items():
         density = densities.get(name, math.nan)
@@ -164,15 +164,21 @@ def _whole_numbers(shapes: Shapes, densities: Mapping[str, float]) -> dict[str, 
                 f"the distribution gives layer {name!r} density {density}; it must lie in [0, 1]"
             )
         wishes[name] = density * math.prod(shape)
-    counts = {name: math.floor(wish) for name, wish in wishes.items()}
-    missing = round(sum(wishes.values())) - sum(counts.values())
-    by_remainder = sorted(wishes, key=lambda name: counts[name] - wishes[name])
-    for name in by_remainder[:missing]:
-        counts[name] += 1
+    whole = round_to(round(sum(wishes.values())), list(wishes.values()))
+    counts = dict(zip(wishes, whole, strict=True))
     for name, count in counts.items():
         if count == 0:
             raise FreeTicketsError(
                 f"this sparsity leaves layer {name!r} without a single weight: lower it, exclude "
                 "the layer, or choose another distribution"
             )
+    return counts
+
+
+def round_to(total: int, shares: Sequence[float]) -> list[int]:
+    """Rounds shares by the largest remainder, so that they add up to `total`."""
+    counts = [math.floor(share) for share in shares]
+    by_remainder = sorted(range(len(counts)), key=lambda i: counts[i] - shares[i])
+    for i in by_remainder[: total - sum(counts)]:
+        counts[i] += 1
     return counts

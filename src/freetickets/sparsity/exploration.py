@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from ..errors import FreeTicketsError
-from .score import GrowthLike, Score, ScoreLike, WeightView, as_mixture, as_score
+from .distribution import round_to
+from .score import GrowthLike, ScoreLike, WeightView, as_mixture, as_score
 from .structure import Structure, Unstructured
-from .topology import select_top
+from .topology import select_across, select_top
 
 Scope = Literal["layer", "global", "threshold"]
 Redistribution = Literal["momentum", "survivors"]
@@ -75,13 +75,7 @@ class Explorer:
         if self._scope == "threshold":
             kept = [view.mask & (self.prune_score(view) >= self.threshold) for view in views]
         else:
-            kept = survivors(
-                views,
-                self.prune_score,
-                rate,
-                self._structure,
-                across_layers=self._scope == "global",
-            )
+            kept = self._survivors(views, rate)
         counts = growth_counts(views, kept, self._redistribute)
         masks = [
             self._grown(view, stay, count)
@@ -99,17 +93,39 @@ class Explorer:
         masks = [view.mask for view in views]
         active = [int(mask.sum()) for mask in masks]
         if isinstance(counts, int):
-            return _strongest(scores, masks, min(counts, sum(active)), views[0].generator)
+            return select_across(scores, min(counts, sum(active)), masks, views[0].generator)
         return [
             select_top(score, min(count, nonzeros), view.mask, view.generator)
             for score, count, nonzeros, view in zip(scores, counts, active, views, strict=True)
         ]
 
+    def _survivors(self, views: list[WeightView], rate: float) -> list[Tensor]:
+        """Which active weights stay: a share 1 - rate of each layer, or of all together."""
+        scores = [self.prune_score(view) for view in views]
+        masks = [view.mask for view in views]
+        generator = views[0].generator
+        if self._scope == "global":
+            count = _kept(sum(int(mask.sum()) for mask in masks), rate)
+            return select_across(scores, count, masks, generator)
+        return [
+            self._structure.survive(score, _kept(int(mask.sum()), rate), mask, generator)
+            for score, mask in zip(scores, masks, strict=True)
+        ]
+
     def _grown(self, view: WeightView, kept: Tensor, count: int) -> Tensor:
-        if isinstance(self._structure, Unstructured):
-            return grown(view, kept, self._grow, count)
-        ((score, _),) = self._grow
-        return self._structure.refill(score(view), kept, view.generator, int(kept.sum()) + count)
+        """The survivors and `count` new weights, chosen by each growth score in turn.
+
+        Weights pruned a moment ago are candidates like all other inactive ones, as in the paper.
+        """
+        if not isinstance(self._structure, Unstructured):
+            ((score, _),) = self._grow
+            total = int(kept.sum()) + count
+            return self._structure.refill(score(view), kept, view.generator, total)
+        mask = kept.clone()
+        shares = _split(count, [share for _, share in self._grow])
+        for (score, _), share in zip(self._grow, shares, strict=True):
+            mask |= select_top(score(view), share, ~mask, view.generator)
+        return mask
 
     def _adapt_threshold(self, pruned: int, wanted: float) -> None:
         if self._scope != "threshold":
@@ -118,27 +134,6 @@ class Explorer:
             self.threshold *= 2
         elif pruned > (1 + _TOLERANCE) * wanted:
             self.threshold /= 2
-
-
-def survivors(
-    views: list[WeightView],
-    prune: Score,
-    rate: float,
-    structure: Structure,
-    *,
-    across_layers: bool = False,
-) -> list[Tensor]:
-    """Which active weights stay: a share 1 - rate of each layer, or of all layers together."""
-    scores = [prune(view) for view in views]
-    masks = [view.mask for view in views]
-    generator = views[0].generator
-    if not across_layers:
-        return [
-            structure.survive(score, _kept(int(mask.sum()), rate), mask, generator)
-            for score, mask in zip(scores, masks, strict=True)
-        ]
-    count = _kept(sum(int(mask.sum()) for mask in masks), rate)
-    return _strongest(scores, masks, count, generator)
 
 
 def growth_counts(
@@ -159,18 +154,6 @@ def growth_counts(
     ]
     shares = apportion(sum(lost) - sum(first), wishes, capacities)
     return [one + share for one, share in zip(first, shares, strict=True)]
-
-
-def grown(view: WeightView, kept: Tensor, growth: list[tuple[Score, float]], count: int) -> Tensor:
-    """The survivors and `count` new weights, chosen by each growth score in turn.
-
-    Weights pruned a moment ago are candidates like all other inactive ones, as in the paper.
-    """
-    mask = kept.clone()
-    shares = _split(count, [share for _, share in growth])
-    for (score, _), share in zip(growth, shares, strict=True):
-        mask |= select_top(score(view), share, ~mask, view.generator)
-    return mask
 
 
 def apportion(total: int, wishes: list[float], capacities: list[int]) -> list[int]:
@@ -196,25 +179,7 @@ def apportion(total: int, wishes: list[float], capacities: list[int]) -> list[in
             break
         left -= sum(capacities[i] for i in full)
         open_ = [i for i in open_ if i not in full]
-    counts = [math.floor(share) for share in shares]
-    by_remainder = sorted(range(len(counts)), key=lambda i: counts[i] - shares[i])
-    for i in by_remainder[: total - sum(counts)]:
-        counts[i] += 1
-    return counts
-
-
-def _strongest(
-    scores: list[Tensor], masks: list[Tensor], count: int, generator: torch.Generator
-) -> list[Tensor]:
-    """The best `count` active weights of all layers together."""
-    kept = select_top(
-        torch.cat([score.flatten() for score in scores]),
-        count,
-        torch.cat([mask.flatten() for mask in masks]),
-        generator,
-    )
-    parts = torch.split(kept, [mask.numel() for mask in masks])
-    return [part.view(mask.shape) for part, mask in zip(parts, masks, strict=True)]
+    return round_to(total, shares)
 
 
 def _mean_momentum(view: WeightView) -> float:

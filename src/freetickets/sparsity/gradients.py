@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .weight import SparseWeight
+from .weight import MaskedWeight
 
 # The decay of the running mean of dense gradients that "momentum" growth looks at, as in SNFS.
 _MOMENTUM_DECAY = 0.9
@@ -55,7 +55,7 @@ class GradientRecord:
         """Whether the coming step's gradients are needed; `wanted`: an exploration uses them."""
         return self._averages or (self._sums and (wanted or self._keep))
 
-    def take(self, weights: Iterable[SparseWeight], wanted: bool) -> None:
+    def take(self, weights: Iterable[MaskedWeight], wanted: bool) -> None:
         """Copies the gradients of the coming step; `wanted`: an exploration will use them."""
         self._taken = {}
         if self.needs(wanted):

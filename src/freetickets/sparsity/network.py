@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,14 +16,59 @@ from ..kernels.layers import SparseLayer
 from .backend import make_engine
 from .distribution import Distribution, allocate, check_sparsity
 from .layers import check_optimized
-from .reserve import ReservedWeight
-from .statistics import LayerStatistics, overall_sparsity
 from .structure import Structure, check_masks
 from .topology import Topology, pack_mask, select_top, unpack_mask
-from .weight import AdoptedWeight, CompressedWeight, MaskedWeight, SparseWeight
+from .weight import AdoptedWeight, CompressedWeight, MaskedWeight, ReservedWeight
 
 if TYPE_CHECKING:
     from ..kernels.choices import Choices
+
+
+@dataclass(frozen=True)
+class LayerStatistics:
+    """One layer: its size, its active weights, and how many were ever active."""
+
+    name: str
+    shape: tuple[int, ...]
+    weights: int
+    nonzeros: int
+    ever_active: int
+
+    @property
+    def sparsity(self) -> float:
+        """The share of zeros."""
+        return 1 - self.nonzeros / self.weights
+
+
+def overall_sparsity(rows: Sequence[LayerStatistics]) -> float:
+    """The share of zeros over all layers."""
+    return 1 - sum(row.nonzeros for row in rows) / sum(row.weights for row in rows)
+
+
+def itop_rate(rows: Sequence[LayerStatistics]) -> float:
+    """The share of the weights that have ever been active (ITOP's R_s)."""
+    return sum(row.ever_active for row in rows) / sum(row.weights for row in rows)
+
+
+def table(rows: Sequence[LayerStatistics]) -> str:
+    """The layers as text.
+
+    Example:
+        >>> print(table([LayerStatistics("fc", (2, 5), 10, 4, 6)]))
+        layer              shape    non-zeros  sparsity  ever active
+        fc                   2x5            4    0.6000        0.600
+        sparsity 0.6000, ITOP rate 0.6000
+    """
+    width = max(5, *(len(row.name) for row in rows)) + 2
+    lines = [f"{'layer':{width}s} {'shape':>16s} {'non-zeros':>12s}  sparsity  ever active"]
+    for row in rows:
+        shape = "x".join(map(str, row.shape))
+        ever = row.ever_active / row.weights
+        lines.append(
+            f"{row.name:{width}s} {shape:>16s} {row.nonzeros:12,d} {row.sparsity:9.4f} {ever:12.3f}"
+        )
+    lines.append(f"sparsity {overall_sparsity(rows):.4f}, ITOP rate {itop_rate(rows):.4f}")
+    return "\n".join(lines)
 
 
 class SparseNetwork:
@@ -72,9 +118,9 @@ class SparseNetwork:
         _check_alone(optimizer, [parameters[name] for name in masks])
         self._engine = make_engine(backend, model, optimizer, masks, unsuited=unsuited, owned=owned)
         layers = self._engine.layers if self._engine is not None else {}
-        self.weights: list[SparseWeight] = []
+        self.weights: list[MaskedWeight] = []
         for name, mask in masks.items():
-            weight: SparseWeight
+            weight: MaskedWeight
             layer = layers.get(name)
             if isinstance(layer, SparseLayer):
                 weight = CompressedWeight(name, layer)
@@ -251,12 +297,11 @@ class SparseNetwork:
         """Puts dense layers in the places of sparse ones."""
         if self._engine is not None:
             parameters = self._engine.remove(self.optimizer)
-            self.weights = [
-                MaskedWeight(weight.name, parameters[weight.name], weight.mask)
-                if weight.name in parameters
-                else weight
-                for weight in self.weights
-            ]
+            for index, weight in enumerate(self.weights):
+                if weight.name in parameters:
+                    dense = MaskedWeight(weight.name, parameters[weight.name], weight.mask)
+                    dense.ever_active = weight.ever_active
+                    self.weights[index] = dense
             self._engine = None
 
     # ---- inside

@@ -17,10 +17,16 @@ from .exploration import Explorer, Redistribution, Scope
 from .gradients import GradientRecord
 from .layers import Selector, inner_optimizer, select_weights
 from .named import sparse_method
-from .network import SparseNetwork, starting_masks
+from .network import (
+    LayerStatistics,
+    SparseNetwork,
+    itop_rate,
+    overall_sparsity,
+    starting_masks,
+    table,
+)
 from .schedule import Exploration, check_rate
 from .score import SCORES, GrowthLike, ScoreLike, WeightView
-from .statistics import LayerStatistics, itop_rate, overall_sparsity, table
 from .structure import Unstructured, check_options, parse_structure
 from .takeover import Watch, given_topology
 from .topology import Topology, check_topology, digest

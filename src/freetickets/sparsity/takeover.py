@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..errors import FreeTicketsError, UnknownNameError
 from .topology import Topology
-from .weight import CompressedWeight, SparseWeight
+from .weight import CompressedWeight, MaskedWeight
 
 # So many exact zeros, as a share, are no chance: somebody has pruned.
 _PRUNED = 0.05
@@ -57,12 +57,12 @@ class Watch:
                 stacklevel=3,
             )
 
-    def settle(self, weights: Iterable[SparseWeight]) -> None:
+    def settle(self, weights: Iterable[MaskedWeight]) -> None:
         """Takes note that the weights fit their topology now."""
         self._versions = {weight.name: weight.parameter._version for weight in weights}
 
     def check(
-        self, weights: Iterable[SparseWeight], masks: Mapping[str, Tensor] | None = None
+        self, weights: Iterable[MaskedWeight], masks: Mapping[str, Tensor] | None = None
     ) -> None:
         """Raises if a weight that somebody changed since has the zeros of another topology.
 
@@ -85,14 +85,13 @@ class Watch:
                     "set_topology() with their masks"
                 )
 
-    def check_order(self, weights: Iterable[SparseWeight], masks: Mapping[str, Tensor]) -> None:
+    def check_order(self, weights: Iterable[MaskedWeight], masks: Mapping[str, Tensor]) -> None:
         """Raises if the weights of a saved topology are gone since the sparsifier was made."""
         for weight in weights:
             if weight.name not in self._lost or weight.name not in masks:
                 continue
-            wanted = (self._lost[weight.name] & masks[weight.name].cpu()).to(
-                weight.parameter.device
-            )
+            wanted = self._lost[weight.name] & masks[weight.name].cpu()
+            wanted = wanted.to(weight.parameter.device)
             if wanted.any() and not weight.tensor[wanted].any():
                 raise FreeTicketsError(
                     "the weights were loaded before the Sparsifier was made, which set those "

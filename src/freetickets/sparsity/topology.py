@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -78,6 +78,20 @@ def select_top(
         ties = ties[order[:missing].to(ties.device)]
     chosen[ties] = True
     return chosen.view(candidates.shape)
+
+
+def select_across(
+    scores: Sequence[Tensor], count: int, candidates: Sequence[Tensor], generator: torch.Generator
+) -> list[Tensor]:
+    """Like `select_top` with one threshold for several layers."""
+    chosen = select_top(
+        torch.cat([score.flatten() for score in scores]),
+        count,
+        torch.cat([mask.flatten() for mask in candidates]),
+        generator,
+    )
+    parts = torch.split(chosen, [mask.numel() for mask in candidates])
+    return [part.view(mask.shape) for part, mask in zip(parts, candidates, strict=True)]
 
 
 def _kth_largest(values: Tensor, k: int) -> float:

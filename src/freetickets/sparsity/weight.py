@@ -1,13 +1,14 @@
-"""One weight held to its topology, in one of three ways."""
+"""One weight held to its topology: masked, with a reserve, adopted or compressed."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
+
+from .topology import pack_mask, select_top, unpack_mask
 
 if TYPE_CHECKING:
     from ..kernels.adopted import AdoptedLayer
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-class SparseWeight(ABC):
-    """One weight held to its topology.
+class MaskedWeight:
+    """Dense in memory, zero wherever the mask is: works for every layer, on every device.
 
     Attributes:
         name: The weight's name in the network.
@@ -32,39 +33,42 @@ class SparseWeight(ABC):
         self.parameter = parameter
         self.nonzeros = int(mask.sum())
         self.ever_active = mask.to(parameter.device, copy=True)
+        self.restore(mask)
 
     @property
-    @abstractmethod
     def mask(self) -> Tensor:
         """The topology; masks that were handed out never change."""
+        return self._mask
 
     @property
-    @abstractmethod
     def tensor(self) -> Tensor:
         """The dense weight, detached."""
+        return self.parameter.detach()
 
-    @abstractmethod
     def take_gradient(self) -> Tensor | None:
         """A copy of the dense gradient of the coming step, if it was announced and there is one."""
+        return None if self.parameter.grad is None else self.parameter.grad.detach().clone()
 
-    @abstractmethod
     def announce_gradient(self, wanted: bool) -> None:
-        """Tells whether the coming step's dense gradient will be wanted."""
+        """Tells whether the coming step's dense gradient will be wanted; here it always is."""
 
-    @abstractmethod
     def mask_gradient(self) -> None:
         """Sets the gradient to zero where inactive."""
+        if self.parameter.grad is not None:
+            _zero_outside(self.parameter.grad, self._bits)
 
-    @abstractmethod
     def hold(self, optimizer: Optimizer) -> None:
         """Sets the weight and its optimizer state to zero where inactive."""
+        self._keep(optimizer, self._bits, self._bits)
 
-    @abstractmethod
     def restore(self, mask: Tensor) -> None:
         """Takes a topology that was saved; the weights are loaded by the network itself."""
+        self._mask = mask.to(self.parameter.device)
+        self.nonzeros = int(mask.sum())
+        self._bits = _as_bits(self._mask, self.parameter)
 
     def rewire(self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor) -> None:
-        """Takes a new topology; only masked weights can have more or fewer than before.
+        """Takes a new topology; compressed weights can't have more or fewer than before.
 
         Args:
             optimizer: Who has state of this weight.
@@ -82,13 +86,22 @@ class SparseWeight(ABC):
             if isinstance(value, Tensor):
                 state[key] = self._adapted(value)
 
-    @abstractmethod
-    def _adapted(self, state: Tensor) -> Tensor: ...
+    def _adapted(self, state: Tensor) -> Tensor:
+        if state.shape != (self.nonzeros,):
+            return state
+        dense = state.new_zeros(self._mask.shape)
+        dense[self._mask] = state
+        return dense
 
-    @abstractmethod
-    def _rewire(
-        self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor
-    ) -> None: ...
+    def _rewire(self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor) -> None:
+        self.restore(mask)
+        bits = [_as_bits(kept, self.parameter) for kept in (weights, state)]
+        self._keep(optimizer, *bits)
+
+    def _keep(self, optimizer: Optimizer, weights: Tensor, state: Tensor) -> None:
+        _zero_outside(self.parameter.data, weights)
+        for value in self._state_of(optimizer):
+            _zero_outside(value, state)
 
     def _state_of(self, optimizer: Optimizer) -> list[Tensor]:
         """The optimizer's tensors that have one element for each of the parameter's."""
@@ -99,61 +112,94 @@ class SparseWeight(ABC):
         ]
 
 
-class MaskedWeight(SparseWeight):
-    """Dense in memory, zero wherever the mask is: works for every layer, on every device."""
+class ReservedWeight(MaskedWeight):
+    """A masked weight that keeps all its values, as Top-KAST does.
 
-    def __init__(self, name: str, parameter: nn.Parameter, mask: Tensor) -> None:
+    The active weights are in the parameter, all others are set aside. The strongest of those are
+    the reserve: they get gradients and optimizer state, for which they are put into the parameter
+    while the optimizer takes its step. The rest stays as it is, and comes back when the others
+    have become weaker.
+
+    Args:
+        name: The weight's name in the network.
+        parameter: What the optimizer trains, with all its values.
+        mask: The active weights.
+        share: The size of the reserve, as a share of the weight.
+        generator: Breaks ties.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parameter: nn.Parameter,
+        mask: Tensor,
+        share: float,
+        generator: torch.Generator,
+    ) -> None:
+        self._aside = parameter.detach().clone()
+        self._size = round(share * parameter.numel())
+        self._is_back = False
         super().__init__(name, parameter, mask)
-        self.restore(mask)
-
-    @property
-    def mask(self) -> Tensor:
-        """The topology."""
-        return self._mask
+        self._train(self._reserve(self._aside.abs(), self._mask, generator))
 
     @property
     def tensor(self) -> Tensor:
-        """The dense weight."""
-        return self.parameter.detach()
+        """All values, active or not."""
+        return torch.where(self._mask, self.parameter.detach(), self._aside)
 
-    def take_gradient(self) -> Tensor | None:
-        """A copy of the dense gradient: the gradient itself is masked next."""
-        return None if self.parameter.grad is None else self.parameter.grad.detach().clone()
+    def bring_back(self) -> None:
+        """Puts the reserve into the parameter, for the optimizer."""
+        if not self._is_back:
+            self.parameter.data.copy_(torch.where(self._trained, self.tensor, 0))
+            self._is_back = True
 
-    def announce_gradient(self, wanted: bool) -> None:
-        """Does nothing: the gradient is always dense."""
-
-    def mask_gradient(self) -> None:
-        """Sets the gradient to zero where inactive."""
-        if self.parameter.grad is not None:
-            _zero_outside(self.parameter.grad, self._bits)
+    def set_aside(self) -> None:
+        """Takes all but the active weights out of the parameter, for the network."""
+        if self._is_back:
+            values = self.parameter.detach()
+            self._aside = torch.where(self._trained, values, self._aside)
+            self._is_back = False
+            self.parameter.data.copy_(torch.where(self._mask, values, 0))
 
     def hold(self, optimizer: Optimizer) -> None:
-        """Sets the weight and its optimizer state to zero where inactive."""
-        self._keep(optimizer, self._bits, self._bits)
+        """Sets the weight to zero where inactive, its optimizer state where nothing trains."""
+        self.set_aside()
+        self._keep(optimizer, self._active_bits, self._bits)
 
     def restore(self, mask: Tensor) -> None:
-        """Takes a topology that was saved."""
-        self._mask = mask.to(self.parameter.device)
-        self.nonzeros = int(mask.sum())
-        self._bits = as_bits(self._mask, self.parameter.element_size())
+        """Takes a topology; what trains besides it is another matter."""
+        super().restore(mask)
+        self._active_bits = self._bits
 
-    def _adapted(self, state: Tensor) -> Tensor:
-        if state.shape != (self.nonzeros,):
-            return state
-        dense = state.new_zeros(self._mask.shape)
-        dense[self._mask] = state
-        return dense
+    def choose(self, optimizer: Optimizer, scores: Tensor, generator: torch.Generator) -> None:
+        """Makes the best of all weights the active ones, and the next the reserve."""
+        self._aside = self.tensor
+        active = select_top(scores, self.nonzeros, torch.ones_like(self._mask), generator)
+        reserve = self._reserve(scores, active, generator)
+        self.ever_active |= active
+        self.parameter.data.copy_(self._aside)
+        self.restore(active)
+        self._train(reserve)
+        self.hold(optimizer)
 
-    def _rewire(self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor) -> None:
-        self.restore(mask)
-        size = self.parameter.element_size()
-        self._keep(optimizer, as_bits(weights, size), as_bits(state, size))
+    def reserve_state(self) -> dict[str, Any]:
+        """Returns what a resumed run needs besides the topology."""
+        return {"values": self._aside.clone(), "trained": pack_mask(self._trained)}
 
-    def _keep(self, optimizer: Optimizer, weights: Tensor, state: Tensor) -> None:
-        _zero_outside(self.parameter.data, weights)
-        for value in self._state_of(optimizer):
-            _zero_outside(value, state)
+    def load_reserve_state(self, state: dict[str, Any]) -> None:
+        """Restores a `reserve_state`; the topology is restored already."""
+        self._is_back = False
+        self._aside = state["values"].to(self.parameter.device, copy=True)
+        trained = unpack_mask(state["trained"], self._mask.shape)
+        self._train(trained.to(self.parameter.device))
+
+    def _reserve(self, scores: Tensor, active: Tensor, generator: torch.Generator) -> Tensor:
+        count = min(self._size, active.numel() - int(active.sum()))
+        return select_top(scores, count, ~active, generator)
+
+    def _train(self, reserve: Tensor) -> None:
+        self._trained = self._mask | reserve
+        self._bits = _as_bits(self._trained, self.parameter)
 
 
 class AdoptedWeight(MaskedWeight):
@@ -173,12 +219,13 @@ class AdoptedWeight(MaskedWeight):
         self.layer.take_topology(self._mask)
 
 
-class CompressedWeight(SparseWeight):
+class CompressedWeight(MaskedWeight):
     """Only the active weights are in memory, in a layer that computes only with them."""
 
     def __init__(self, name: str, layer: SparseLayer) -> None:
-        super().__init__(name, layer.values, layer.mask)
-        self.layer = layer
+        self.name, self.parameter, self.layer = name, layer.values, layer
+        self.nonzeros = layer.values.numel()
+        self.ever_active = layer.mask
 
     @property
     def mask(self) -> Tensor:
@@ -231,9 +278,9 @@ class CompressedWeight(SparseWeight):
             value.copy_(dense[new] * state.flatten()[new])
 
 
-def as_bits(mask: Tensor, size: int) -> Tensor:
-    """A mask as integers of which every bit is set where it is True."""
-    return mask.to(_INTEGERS[size]).neg_()
+def _as_bits(mask: Tensor, like: Tensor) -> Tensor:
+    """A mask as integers, as wide as another tensor's, of which every bit is set where True."""
+    return mask.to(_INTEGERS[like.element_size()]).neg_()
 
 
 def _zero_outside(tensor: Tensor, bits: Tensor) -> None:

@@ -7,9 +7,10 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ..errors import FreeTicketsError, UnknownNameError
+from ..metrics.score import Score
 from ..registry import Registry, import_reference
 from .classification import Classification
-from .task import Score, Task, function_name
+from .task import Task, function_name
 
 __all__ = [
     "CLASSIFICATION",

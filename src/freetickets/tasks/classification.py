@@ -7,16 +7,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from ..errors import FreeTicketsError, is_out_of_memory
-from .task import Score, Task
+from ..metrics.predictive import ensemble_log_probs
+from ..metrics.score import MAIN_SCORES, Score
+from ..metrics.uncertainty import Uncertainty
+from .labels import Classes, as_labels
+from .task import AnyArray, Array, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ..data.spec import DatasetSpec
-    from ..metrics.uncertainty import Uncertainty
-    from .labels import Classes
-    from .task import AnyArray, Array
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,10 @@ class Classification(Task):
 
     def classes_of(self, y: AnyArray) -> Classes:
         """The classes that labels name."""
-        from .labels import Classes, as_labels
-
         return Classes.of(as_labels(y))
 
     def targets(self, y: AnyArray, classes: Classes) -> AnyArray:
         """The numbers of the classes that labels name, int64 (N,)."""
-        from .labels import as_labels
-
         return classes.encode(as_labels(y))
 
     def outputs(self, spec: DatasetSpec) -> int:
@@ -115,14 +114,10 @@ class Classification(Task):
 
     def joined(self, members: AnyArray, rule: str) -> Array:
         """The log-probabilities of the ensemble."""
-        from ..metrics import ensemble_log_probs
-
         return ensemble_log_probs(members, rule)
 
     def uncertainty(self, members: Array, prediction: Array) -> Uncertainty:
         """Total, aleatoric and epistemic."""
-        from ..metrics.uncertainty import Uncertainty
-
         return Uncertainty.of(members, prediction)
 
     def answers(self, prediction: Array, classes: Classes) -> AnyArray:
@@ -132,8 +127,6 @@ class Classification(Task):
 
     def columns(self, prediction: Array, classes: Classes) -> Mapping[str, AnyArray]:
         """The name of the most probable class, and its probability."""
-        import numpy as np
-
         probabilities = np.exp(prediction)[:, : len(classes.names)]
         return {
             "class": np.array(classes.names)[probabilities.argmax(axis=-1)],
@@ -142,16 +135,8 @@ class Classification(Task):
 
     @property
     def scores(self) -> tuple[Score, ...]:
-        """Accuracy, NLL and ECE."""
-        from .. import metrics
-
-        share = (0.0, 1 + 1e-6)  # a little above 1 is what rounding does
-        return (
-            Score("accuracy", "accuracy", ".2%", True, metrics.accuracy, short="Acc", limits=share),
-            Score("nll", "NLL", function=metrics.nll, name="negative log-likelihood"),
-            Score("ece", "ECE", function=metrics.ece, name="expected calibration error",
-                  limits=share),
-        )  # fmt: skip
+        """Accuracy, NLL and ECE: what `freetickets.metrics.score` says of them."""
+        return MAIN_SCORES
 
     def check_saved(self, predictions: AnyArray, targets: AnyArray) -> None:
         """Raises a ValueError unless these are log-probabilities (M, N, C) and labels (N,)."""

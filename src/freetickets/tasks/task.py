@@ -6,82 +6,25 @@ No torch here: `freetickets --help` stays quick. A task imports what it needs wh
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from ..errors import FreeTicketsError
+from ..metrics.score import Score
+from .labels import Classes
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     from torch import Tensor
 
     from ..data.spec import DatasetSpec
-    from .labels import Classes
 
-    Array = npt.NDArray[np.float64]
-    AnyArray = npt.NDArray[Any]
-
-_FORM = re.compile(r",?(\.\d)?[fge%]")
-
-
-@dataclass(frozen=True)
-class Score:
-    """A number that says how good predictions are.
-
-    Attributes:
-        key: Its name in files: in the log, in metrics.json, in `--json`.
-        title: Above a column, and along an axis.
-        form: How it is written, as in an f-string; a form that ends in % makes axes of per cent.
-        higher_is_better: Which way it goes.
-        function: Computes it of what members say, (M, N, ...), and the targets, (N, ...); the
-            prediction of an ensemble comes as that of one member.
-        name: In running text, if not its title.
-        short: Above a narrow column, if not its title.
-        limits: What it can be at least and at most.
-    """
-
-    key: str
-    title: str
-    form: str = ".4f"
-    higher_is_better: bool = False
-    function: Callable[[Any, Any], float] | None = field(default=None, compare=False)
-    name: str = ""
-    short: str = ""
-    limits: tuple[float, float] = (-math.inf, math.inf)
-
-    def __post_init__(self) -> None:
-        # They may come from a file, and stand in pages.
-        if not self.key.isidentifier() or self.key == "loss":  # which the log has beside it
-            raise FreeTicketsError(f"a score can't have the key {self.key!r}: give a plain word")
-        if not _FORM.fullmatch(self.form):
-            raise FreeTicketsError(f"the form of {self.key} must be such as .4f, not {self.form!r}")
-        object.__setattr__(self, "name", self.name or self.title)
-        object.__setattr__(self, "short", self.short or self.title)
-
-    def is_better(self, score: float, than: float | None) -> bool:
-        """Whether a score is better than another; any is better than none.
-
-        Example:
-            >>> error = Score("rmse", "RMSE")
-            >>> error.is_better(0.5, None), error.is_better(0.5, 0.4)
-            (True, False)
-        """
-        if than is None:
-            return not math.isnan(score)
-        return score > than if self.higher_is_better else score < than
-
-    def text(self, score: float | None) -> str:
-        """A score as tables show it; a dash where there is none.
-
-        Example:
-            >>> Score("rmse", "RMSE").text(0.51), Score("accuracy", "accuracy", ".2%").text(None)
-            ('0.5100', '-')
-        """
-        return "-" if score is None else format(score, self.form)
+Array = npt.NDArray[np.float64]
+AnyArray = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -106,8 +49,6 @@ class Task(ABC):
 
     def classes_of(self, y: AnyArray) -> Classes:
         """The classes that targets name; by default they are numbers, and name none."""
-        from .labels import Classes
-
         return Classes(())
 
     def targets(self, y: AnyArray, classes: Classes) -> AnyArray:
@@ -120,8 +61,6 @@ class Task(ABC):
         Raises:
             FreeTicketsError: They are not targets of this task.
         """
-        import numpy as np
-
         if y.ndim < 1 or y.dtype.kind not in "biuf":
             raise FreeTicketsError(
                 f"y is {y.dtype} of shape {y.shape}: labels of this task are numbers (N, ...)"
@@ -210,8 +149,6 @@ class Task(ABC):
 
     def check_saved(self, predictions: AnyArray, targets: AnyArray) -> None:
         """Raises a ValueError if arrays that were read are not predictions of this task."""
-        import numpy as np
-
         if predictions.ndim < 2 or predictions.shape[1] != len(targets):
             raise ValueError(f"predictions {predictions.shape} of targets {targets.shape}")
         if predictions.dtype.kind != "f" or targets.dtype.kind not in "fiu":
@@ -240,7 +177,7 @@ def function_name(value: Any) -> str:
 
     Example:
         >>> function_name(math.prod), function_name(Score)
-        ('math:prod', 'freetickets.tasks.task:Score')
+        ('math:prod', 'freetickets.metrics.score:Score')
     """
     kind = value if hasattr(value, "__qualname__") else type(value)
     return f"{kind.__module__}:{kind.__qualname__}"

@@ -1,17 +1,86 @@
-"""Checkpoints: the newest two, each checked when it is read."""
+"""Checkpoints: what one holds, and the files: the newest two, each checked when it is read."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import DamagedFileError
+from ..errors import DamagedFileError, FreeTicketsError
+from ..methods.events import Event
+from ..methods.plan import Plan
 from ..storage import load_tree, save_tree
+from .state import State
 
 _KIND = "freetickets-checkpoint"
 _KEEP = 2
+
+
+def _identity(differs: str) -> Any:
+    return field(default=None, metadata={"differs": differs})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """What a checkpoint holds; older ones don't say of which settings and data they are."""
+
+    plan: str
+    settings: str | None = _identity("other settings")
+    data: str | None = _identity("other training data")
+    validation_data: str | None = _identity("other validation data")
+    network: str | None = _identity("another network")
+    state: dict[str, Any]
+    session: dict[str, Any] | None
+
+
+# What checkpoints and tickets say of the run that they are of, and what to call it if it differs.
+IDENTITY = {each.name: each.metadata["differs"] for each in fields(Checkpoint) if each.metadata}
+
+
+def pack_checkpoint(
+    plan: Plan,
+    identity: Mapping[str, str | None],
+    state: State,
+    session: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A checkpoint as tensors and plain values.
+
+    Args:
+        plan: What is trained.
+        identity: What the run says for the keys of `IDENTITY`; it may say more.
+        state: Where the plan's execution stands.
+        session: The network and its optimizer in the midst of a run; None between two.
+    """
+    own = {key: identity.get(key) for key in IDENTITY}
+    live = None if session is None else dict(session)
+    name = plan_fingerprint(plan)
+    return dict(vars(Checkpoint(plan=name, **own, state=state.pack(), session=live)))
+
+
+def check_plan(folder: Path, saved: str, plan: Plan) -> None:
+    """Raises if the checkpoint in a folder is one of another plan."""
+    if saved != plan_fingerprint(plan):
+        raise FreeTicketsError(
+            f"{folder} was started with another plan: use the same settings to continue, or "
+            "another --output to start again"
+        )
+
+
+def plan_fingerprint(plan: Plan) -> str:
+    """What a checkpoint says of its plan."""
+    return json.dumps(_plain(plan), sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if not is_dataclass(value):
+        return value
+    plain = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    return {**plain, "event": value.event} if isinstance(value, Event) else plain
 
 
 class Checkpoints:

@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,50 +74,40 @@ def count_macs(
     first, second = ("meta", "cpu") if large else ("cpu", "meta")
     try:
         return _count(model, inputs, first)
-    except Exception as first_error:
-        if is_out_of_memory(first_error):
+    except Exception as error:
+        if is_out_of_memory(error):
             raise
-        # Whatever else it is, the second attempt shows whether the model is at fault.
-        try:
-            return _count(model, inputs, second)
-        except FreeTicketsError:  # such as MIMO's, which says itself what does not suit it
+    # Whatever else it was, the second attempt shows whether the model is at fault.
+    try:
+        return _count(model, inputs, second)
+    except FreeTicketsError:  # such as MIMO's, which says itself what does not suit it
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
             raise
-        except Exception as error:
-            if is_out_of_memory(error):
-                raise
-            shapes = ", ".join(str(tuple(each.shape)) for each in inputs)
-            raise FreeTicketsError(
-                f"cannot count the FLOPs of {type(model).__name__} on a sample of shape {shapes}: "
-                + str(error).partition("\n")[0]
-            ) from error
+        shapes = ", ".join(str(tuple(each.shape)) for each in inputs)
+        raise FreeTicketsError(
+            f"cannot count the FLOPs of {type(model).__name__} on a sample of shape {shapes}: "
+            + str(error).partition("\n")[0]
+        ) from error
 
 
 def forward_flops(
-    costs: Mapping[str, LayerCost],
-    densities: Mapping[str, float] | None = None,
-    *,
-    convention: Literal["macs", "micronet"] = "macs",
+    costs: Mapping[str, LayerCost], densities: Mapping[str, float] | None = None
 ) -> float:
-    """Returns the FLOPs of one sample forward.
+    """Returns the FLOPs of one sample forward: two operations a multiply-accumulate.
 
     Args:
         costs: What `count_macs` returned.
         densities: The share of active weights of each sparse parameter; the others are dense.
-        convention: "macs" is two operations a multiply-accumulate. "micronet" adds one an output
-            element, as the counter of the MicroNet challenge does, which RigL's tables use.
 
     Example:
         >>> costs = {"fc.weight": LayerCost(macs=1000, outputs=10, weights=1000)}
-        >>> forward_flops(costs), forward_flops(costs, {"fc.weight": 0.2}, convention="micronet")
-        (2000.0, 410.0)
+        >>> forward_flops(costs), forward_flops(costs, {"fc.weight": 0.2})
+        (2000.0, 400.0)
     """
-    if convention not in ("macs", "micronet"):
-        raise FreeTicketsError(f"unknown convention {convention!r}: take 'macs' or 'micronet'")
     densities = densities or {}
-    flops = math.fsum(2 * cost.macs * densities.get(name, 1.0) for name, cost in costs.items())
-    if convention == "micronet":
-        flops += sum(cost.outputs for cost in costs.values())
-    return flops
+    return math.fsum(2 * cost.macs * densities.get(name, 1.0) for name, cost in costs.items())
 
 
 def train_flops(forward: float) -> float:
@@ -128,26 +118,6 @@ def train_flops(forward: float) -> float:
         30.0
     """
     return 3 * forward
-
-
-def rigl_step_flops(sparse: float, dense: float, interval: int) -> float:
-    """Returns the mean FLOPs of a sample of training that needs dense gradients now and then.
-
-    As RigL counts it: after each `interval` sparse steps comes one more, whose gradient of the
-    weights is dense.
-
-    Args:
-        sparse: FLOPs forward of the sparse network.
-        dense: FLOPs forward of the dense network.
-        interval: Steps between two explorations.
-
-    Example:
-        >>> rigl_step_flops(sparse=20.0, dense=100.0, interval=100)
-        60.79207920792079
-    """
-    if interval < 1:
-        raise FreeTicketsError(f"the interval between explorations must be 1 or more: {interval}")
-    return (train_flops(sparse) * interval + 2 * sparse + dense) / (interval + 1)
 
 
 # One use of a weight: the weight, its name in the module, multiply-accumulates, output elements.

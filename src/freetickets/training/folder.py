@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..config import Config
 from ..errors import FreeTicketsError
-from ..methods.events import Event
 from ..methods.plan import Plan
 from ..reading import Allow, damaged, read, read_json
+from ..seal import seal_text
 from ..storage import write_atomic, write_json
 from ..ticket import Ticket, ticket_path
-from .checkpoint import Checkpoints
+from .checkpoint import IDENTITY, Checkpoint, Checkpoints, check_plan, pack_checkpoint
 from .log import log_text
 from .state import State
 
 _CHOICES = "choices.json"
 _START_AGAIN = "delete that folder to start again"
-
-# What checkpoints and tickets say of the run that they are of, and what to call it if it differs.
-IDENTITY = {
-    "settings": "other settings",
-    "data": "other training data",
-    "validation_data": "other validation data",
-    "network": "another network",
-}
-
-
-@dataclass(frozen=True)
-class _Checkpoint:
-    """What a checkpoint holds; older ones don't say of which settings and data they are."""
-
-    plan: str
-    state: dict[str, Any]
-    session: dict[str, Any] | None
-    settings: str | None = None
-    data: str | None = None
-    validation_data: str | None = None
-    network: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,16 +49,14 @@ class RunFolder:
         warn: Callable[[str], None],
     ) -> None:
         self.path = path
-        self._plan = plan_fingerprint(plan)
+        self._plan = plan
         self._identity = {key: describe.get(key) for key in IDENTITY}
         self._checkpoints = Checkpoints(path / "checkpoint", warn)
         self._choices: Mapping[str, Any] | None = None  # as they are written
 
     def save(self, state: State, session: Mapping[str, Any] | None) -> None:
         """Writes a checkpoint."""
-        self._checkpoints.save(
-            {"plan": self._plan, **self._identity, "state": state.pack(), "session": session}
-        )
+        self._checkpoints.save(pack_checkpoint(self._plan, self._identity, state, session))
         self.write_choices(state.choices)
 
     def load(self) -> tuple[State, Mapping[str, Any] | None] | None:
@@ -92,13 +69,9 @@ class RunFolder:
         if tree is None:
             return None
         with damaged(self.path / "checkpoint", _START_AGAIN):
-            saved: _Checkpoint = read(_Checkpoint, tree)
+            saved: Checkpoint = read(Checkpoint, tree)
             state = State.unpack(saved.state)
-        if saved.plan != self._plan:
-            raise FreeTicketsError(
-                f"{self.path} was started with another plan: use the same settings to continue, or "
-                "another --output to start again"
-            )
+        check_plan(self.path, saved.plan, self._plan)
         for key, what in IDENTITY.items():
             if getattr(saved, key) not in (None, self._identity[key]):
                 raise FreeTicketsError(
@@ -145,6 +118,11 @@ class RunFolder:
             self._choices = choices
 
 
+def write_settings(config: Config, folder: Path) -> None:
+    """Writes all settings of a run, with a seal."""
+    write_atomic(folder / "config.yaml", seal_text(config.as_yaml()).encode())
+
+
 def read_choices(folder: Path) -> dict[str, Any]:
     """Which ways the layers of a run took, and what that rests on: see `Choices.state_dict`.
 
@@ -155,17 +133,3 @@ def read_choices(folder: Path) -> dict[str, Any]:
     with damaged(path):
         read(_ChoicesFile, found, allow=Allow.UNKNOWN)
     return found
-
-
-def plan_fingerprint(plan: Plan) -> str:
-    """What a checkpoint says of its plan."""
-    return json.dumps(_plain(plan), sort_keys=True)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
-    if not is_dataclass(value):
-        return value
-    plain = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-    return {**plain, "event": value.event} if isinstance(value, Event) else plain

@@ -21,10 +21,10 @@ from ..methods import Method, Plan
 from ..methods.timeline import suit_interval, warn_of_few_explorations
 from ..models import create_model
 from ..models.identity import network_identity
-from ..seal import seal_text
-from ..storage import write_atomic, write_json
+from ..storage import write_json
 from ..tasks import Classification, Task, task_name
 from ..ticket import Ticket
+from .folder import write_settings
 from .ledger import Ledger, price
 from .optimizer import OPTIMIZERS
 
@@ -170,7 +170,7 @@ class Job:
         """
         # Pricing a plan should not wait for what only training needs.
         from .compute import make_compute
-        from .options import TrainingOptions
+        from .optimizer import TrainingOptions
         from .parallel import check_synchronisable, lost_ranks_in_one_line, synchronise_norms
         from .trainer import Trainer
         from .trajectory import make_recorder
@@ -220,7 +220,7 @@ class Job:
         )
         written = output if compute.ranks.first else None
         if written is not None:
-            write_atomic(written / "config.yaml", seal_text(config.as_yaml()).encode())
+            write_settings(config, written)
         try:
             with lost_ranks_in_one_line():
                 return trainer.train()

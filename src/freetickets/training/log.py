@@ -37,6 +37,10 @@ class LogRow:
         """Whether the epoch ended with an event, such as "collect" or "escape"."""
         return event in self.events.split()
 
+    def named(self, score: str) -> dict[str, Any]:
+        """The row as files have it, where the score has this name."""
+        return {name: getattr(self, own) for name, own in columns(score).items()}
+
 
 def columns(score: str) -> dict[str, str]:
     """The fields of a row, by the names that files give them, where the score has this name.

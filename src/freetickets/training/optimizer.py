@@ -1,4 +1,4 @@
-"""The optimizers that a run can choose by name."""
+"""How networks are trained, beyond the plan, and the optimizers that a run can choose by name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from ..config import Config
 from ..errors import FreeTicketsError, UnknownNameError
 from ..methods.members import MemberNetwork
 from ..registry import Registry
 from ..sparsity.distribution import matches
+from ..tasks import CLASSIFICATION, Task
 
 # Kinds of parameters with a learning rate of their own, beside patterns of names.
 _KINDS = ("norm-weight", "norm-bias")
@@ -51,6 +53,34 @@ class OptimizerOptions:
     weight_decay: float = 5e-4
     decay_norms: bool = True
     lr_factors: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """What a session needs to know besides its plan.
+
+    Attributes:
+        optimizer: How weights are updated.
+        task: What networks learn.
+        backend: How sparse layers are computed: see `Sparsifier`.
+    """
+
+    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+    task: Task = CLASSIFICATION
+    backend: str = "auto"
+
+    @classmethod
+    def of(cls, config: Config, task: Task) -> TrainingOptions:
+        """Those of resolved settings."""
+        optimizer = OptimizerOptions(
+            config.optimizer,
+            config.momentum or 0.0,
+            bool(config.nesterov),
+            weight_decay=config.weight_decay or 0.0,
+            decay_norms=config.make_recipe().decay_norms,
+            lr_factors=config.lr_factors or {},
+        )
+        return cls(optimizer, task, config.backend)
 
 
 def make_optimizer(model: nn.Module, options: OptimizerOptions) -> Optimizer:

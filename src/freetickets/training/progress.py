@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ..progress import Display, duration
 from ..tasks import Score
+from .log import LogRow
 from .state import Clock, Tally
 
 
@@ -27,16 +25,14 @@ class Reporter(Display):
         rate = f"{clock.samples_per_second:,.0f} samples/s"
         self._update_bar(clock.done, rate, phase, f"loss {tally.loss:.3f}")
 
-    def epoch(self, row: Mapping[str, Any], clock: Clock, running: Score) -> None:
+    def epoch(self, row: LogRow, clock: Clock, running: Score) -> None:
         """Prints the line of an epoch, in 100 columns, with its running score."""
-        score = running.text(row[f"train_{running.key}"])
-        scores = f"loss {_short(row['train_loss'])} {score}"
-        if row["validation_loss"] is not None:
-            score = running.text(row[f"validation_{running.key}"])
-            scores += f"  val {_short(row['validation_loss'])} {score}"
+        scores = f"loss {_short(row.train_loss)} {running.text(row.train_score)}"
+        if row.validation_loss is not None and row.validation_score is not None:
+            scores += f"  val {_short(row.validation_loss)} {running.text(row.validation_score)}"
         self.line(
-            f"[{clock.done / clock.total:4.0%}] run {row['run']} {row['phase']:9s} epoch "
-            f"{row['epoch']:6.2f} lr {row['lr']:.2g}  {scores}  {duration(clock.seconds_left)} left"
+            f"[{clock.done / clock.total:4.0%}] run {row.run} {row.phase:9s} epoch "
+            f"{row.epoch:6.2f} lr {row.lr:.2g}  {scores}  {duration(clock.seconds_left)} left"
         )
 
     def start_parts(self, total: int, done: int) -> None:

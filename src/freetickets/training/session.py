@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ..data.batches import Batches
 from ..data.inputs import looked_up
 from ..errors import FreeTicketsError
 from ..kernels.choices import Choices
@@ -18,15 +20,19 @@ from ..kernels.library import available
 from ..methods.members import MemberNetwork
 from ..methods.plan import Plan, Run
 from ..methods.timeline import Timeline
+from ..models.prepare import preparable_modules, prepare
 from ..seeds import derive
 from ..sparsity.backend import Backend
 from ..sparsity.criteria import initial_topology
 from ..sparsity.sparsifier import Sparsifier
 from ..sparsity.topology import Topology
 from .compute import Compute
-from .optimizer import make_optimizer
-from .options import TrainingOptions
+from .optimizer import TrainingOptions, make_optimizer
 from .parallel import release
+
+# What a network is prepared on: so many samples, or fewer if they are large: 67 MB of numbers.
+_SAMPLES = 5_000
+_NUMBERS = 2**24
 
 
 class _OwnSparsifier(Sparsifier):
@@ -239,6 +245,22 @@ class Session:
         if self.sparsifier is not None:
             self.sparsifier.load_state_dict(state["sparsifier"])
         self._compute.load_state_dict(state["precision"])
+
+
+def prepare_on(network: nn.Module, batches: Batches) -> None:
+    """Prepares a network on the samples of its training batches.
+
+    They are the same for all seeds and ranks: spread evenly over the training data, which may be
+    sorted by class, in their order, and not augmented.
+    """
+    if not preparable_modules(network):
+        return
+    split = batches.split
+    count = min(len(split), _SAMPLES, max(1, _NUMBERS // math.prod(split.shape)))
+    plain = batches.whole()
+    plain.split = split.subset(torch.arange(count) * len(split) // count)
+    plain.augmentation, plain.shuffle = "none", False
+    prepare(network, torch.cat([inputs for inputs, _ in plain.epoch(0)]))
 
 
 def _seed(seed: int, device: torch.device) -> None:

@@ -27,10 +27,10 @@ from ..ticket import Ticket
 from .compute import Compute
 from .folder import RunFolder
 from .interrupt import StopRequest
-from .options import TrainingOptions
-from .prepare import prepare_on
+from .log import LogRow
+from .optimizer import TrainingOptions
 from .progress import Reporter
-from .session import Session, load_weights
+from .session import Session, load_weights, prepare_on
 from .stage import Stage
 from .state import Clock, State, Tally, Validation
 from .trajectory import Recorder, forget_trajectory
@@ -315,21 +315,21 @@ class Trainer:
             )
             if (line := event.happen(stage)) is not None:
                 self._reporter.line(line)
-        row = {
-            "run": state.run + 1,
-            "phase": span.phase.name,
-            "epoch": session.timeline.epoch(state.step),
-            "step": state.step,
-            "lr": session.timeline.lr(state.step),
-            "train_loss": state.tally.loss,
-            f"train_{running.key}": self._task.logged(state.tally.score),
-            "validation_loss": score.loss,
-            f"validation_{running.key}": score.score,
-            "itop_rate": session.sparsifier.itop_rate if session.sparsifier else None,
-            "events": " ".join(event.event for event in events),
-            "seconds": sum(state.seconds.values()),
-        }
-        state.rows.append(row)
+        row = LogRow(
+            run=state.run + 1,
+            phase=span.phase.name,
+            epoch=session.timeline.epoch(state.step),
+            step=state.step,
+            lr=session.timeline.lr(state.step),
+            train_loss=state.tally.loss,
+            train_score=self._task.logged(state.tally.score),
+            validation_loss=score.loss,
+            validation_score=score.score,
+            itop_rate=session.sparsifier.itop_rate if session.sparsifier else None,
+            events=" ".join(event.event for event in events),
+            seconds=sum(state.seconds.values()),
+        )
+        state.rows.append(row.named(running.key))
         state.tally = Tally()
         self._reporter.epoch(row, clock, running)
         if self._folder is not None and self._ranks.first:

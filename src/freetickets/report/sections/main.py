@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...evaluation.results import TaskFacts
+from ...evaluation.results import TaskFacts, choose_corruptions
 from ...metrics import Difference, Interval
 from ..figures import cost_against_quality
 from ..intervals import ECE_BINS, LEVEL, REPEATS, SCORES, differences, intervals, p_text
 from ..parts import Cell, Figure, Section, Table
 from ..run import RunSummary
 from ..tables import (
-    choose_corruptions,
     corrupted,
     main_columns,
     main_table,
@@ -143,7 +142,7 @@ def _scores_text(task: TaskFacts) -> str:
 
 
 def _corruption_text(runs: Sequence[RunSummary]) -> str:
-    chosen = choose_corruptions(runs)
+    chosen = choose_corruptions(run.results for run in runs)
     if chosen is None:
         return ""
     types = ", ".join(chosen.types)

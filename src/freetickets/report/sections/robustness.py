@@ -31,10 +31,10 @@ def corruptions_section(comparison: Comparison) -> list[Section]:
             Cell(of),
             Cell(shift.origin),
             Cell(f"{shift.samples:,}", shift.samples),
-            Cell.of(means.accuracy, ".2%"),
-            Cell.of(means.nll, ".4f"),
-            Cell.of(means.ece, ".4f"),
-            Cell.of(means.ece_pooled, ".4f"),
+            Cell.of(means["accuracy"], ".2%"),
+            Cell.of(means["nll"], ".4f"),
+            Cell.of(means["ece"], ".4f"),
+            Cell.of(means.get("ece_pooled"), ".4f"),
         ]
         for name, shift in shifts.items()
         for of, means in shift.means.items()
@@ -70,9 +70,9 @@ def severity_section(comparison: Comparison) -> list[Section]:
         return []
     curves = {
         name: {
-            "accuracy": _mean(shift, shift.accuracy, alike),
-            "nll": _mean(shift, shift.nll, alike),
-            "ece": _mean(shift, shift.ece, alike),
+            "accuracy": _mean(shift, shift.scores["accuracy"], alike),
+            "nll": _mean(shift, shift.scores["nll"], alike),
+            "ece": _mean(shift, shift.scores["ece"], alike),
         }
         for name, shift in shifts.items()
     }
@@ -91,14 +91,14 @@ def types_section(comparison: Comparison) -> list[Section]:
     shifts = _shifts(comparison)
     if not shifts:
         return []
-    known = np.concatenate([shift.accuracy.ravel() for shift in shifts.values()])
+    known = np.concatenate([shift.scores["accuracy"].ravel() for shift in shifts.values()])
     known = known[np.isfinite(known)]
     scale = (float(known.min()), float(known.max())) if len(known) else None
     panels = [
         panel
         for name, shift in shifts.items()
         for panel in corruption_heatmap(
-            name, shift.types, shift.severities, shift.accuracy, scale=scale
+            name, shift.types, shift.severities, shift.scores["accuracy"], scale=scale
         )
     ]
     caption = (
@@ -120,9 +120,7 @@ def corruption_scores_section(comparison: Comparison) -> list[Section]:
             Cell(str(severity), severity),
             *(
                 Cell.of(float(table[i, j]), form)
-                for table, form in (
-                    (shift.accuracy, ".2%"), (shift.nll, ".4f"), (shift.ece, ".4f"),
-                )
+                for table, form in zip(shift.scores.values(), (".2%", ".4f", ".4f"), strict=True)
             ),
         ]
         for name, shift in _shifts(comparison).items()
@@ -145,9 +143,9 @@ def natural_section(comparison: Comparison) -> list[Section]:
             Cell(run.name),
             Cell(name),
             Cell(way),
-            Cell.of(scores.accuracy, ".2%"),
-            Cell.of(scores.nll, ".4f"),
-            Cell.of(scores.ece, ".4f"),
+            Cell.of(scores["accuracy"], ".2%"),
+            Cell.of(scores["nll"], ".4f"),
+            Cell.of(scores["ece"], ".4f"),
         ]
         for run in comparison.runs
         for name, ways in run.results.natural.items()

@@ -11,9 +11,51 @@ from scipy.special import log_softmax
 from torch import Tensor, nn
 
 import freetickets as ft
+from freetickets.calibration import Temperature
 from freetickets.data import Split
 from freetickets.errors import FreeTicketsError
-from freetickets.evaluation.features import feature_kl_by_layer
+from freetickets.evaluation.networks import digest_tickets, feature_kl_by_layer, layer_densities
+
+
+def test_the_digest_changes_with_any_ticket_and_with_the_temperature(
+    run_folder: Path, tmp_path: Path
+) -> None:
+    first = digest_tickets(run_folder)
+    assert first == digest_tickets(run_folder)
+    ensemble = ft.load(run_folder)
+    ensemble.with_temperature(Temperature((2.0,))).save(tmp_path / "warm")
+    warm = digest_tickets(tmp_path / "warm")
+    ensemble.save(tmp_path / "warm")
+    cold = digest_tickets(tmp_path / "warm")
+    (tmp_path / "warm" / "tickets" / "02.safetensors").unlink()
+    one = digest_tickets(tmp_path / "warm")
+    assert len({first, warm, one}) == 3
+    assert warm != cold
+    assert digest_tickets(tmp_path / "nothing") is None
+
+
+def test_densities_are_those_of_the_topologies_and_1_without_one(run_folder: Path) -> None:
+    tickets = ft.load(run_folder).tickets
+    rows = layer_densities(tickets)
+    weights = {name: w for name, w in tickets[0].state.items() if w.dim() >= 2}
+    assert [row.name for row in rows] == list(weights)
+    assert any(min(row.density) < 1 for row in rows)
+    for row in rows:
+        assert row.shape == tuple(weights[row.name].shape)
+        for ticket, density in zip(tickets, row.density, strict=True):
+            mask = ticket.topology.get(row.name)
+            if mask is not None:
+                active = torch.count_nonzero(mask).item() / mask.numel()
+                assert density == pytest.approx(active)
+                assert torch.count_nonzero(ticket.state[row.name]) <= mask.sum()
+            else:
+                assert density == 1
+
+
+def test_a_dense_ensemble_has_no_densities(features: tuple[torch.Tensor, torch.Tensor]) -> None:
+    ensemble = ft.Dense().fit("mlp-8", features, epochs=1, quiet=True)
+    assert layer_densities(ensemble.tickets) == ()
+
 
 SMALL: dict[str, Any] = {"batch_size": 16, "epochs": 3, "lr": 0.1, "quiet": True}
 
@@ -57,7 +99,10 @@ def test_each_layer_is_the_mean_over_pairs_of_the_kl_over_channels(
     x = (test_set.inputs[:7].float() / 255 - 0.5) / 0.25
     with torch.no_grad():
         maps = [forward_by_hand(network, x) for network in ensemble.networks]
-    assert {row["layer"] for row in found} == set(maps[0])
+    modules = ensemble.networks[0].named_modules()
+    layers = [name for name, each in modules if isinstance(each, (nn.Conv2d, nn.Linear))]
+    assert [row["layer"] for row in found] == layers
+    assert set(layers) == set(maps[0])
     for row in found:
         logs = [log_softmax(each[row["layer"]].double().numpy(), axis=1) for each in maps]
         pairs = []
@@ -68,27 +113,6 @@ def test_each_layer_is_the_mean_over_pairs_of_the_kl_over_channels(
             assert row["kl_matrix"][i][j] == pytest.approx(pairs[-1], rel=1e-4, abs=1e-9)
         assert row["kl"] == pytest.approx(np.mean(pairs), rel=1e-4)
         assert [row["kl_matrix"][i][i] for i in range(3)] == [0, 0, 0]
-
-
-def test_layers_are_named_and_ordered_as_the_networks_are(
-    ensemble: ft.Ensemble, test_set: Split
-) -> None:
-    names = [row["layer"] for row in feature_kl_by_layer(ensemble, test_set, samples=2)]
-    modules = dict(ensemble.networks[0].named_modules())
-    expected = [n for n, m in modules.items() if isinstance(m, (nn.Conv2d, nn.Linear))]
-    assert names == expected
-    assert names[-1] == "fc"
-
-
-def test_the_last_layer_is_the_kl_of_the_predictions(
-    ensemble: ft.Ensemble, test_set: Split
-) -> None:
-    logs = ensemble.member_log_proba(test_set)
-    expected = np.mean(
-        [(np.exp(logs[i]) * (logs[i] - logs[j])).sum(-1) for i, j in permutations(range(3), 2)]
-    )
-    found = feature_kl_by_layer(ensemble, test_set, samples=None)
-    assert found[-1]["kl"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_neither_the_batch_size_nor_a_compilation_changes_the_result(

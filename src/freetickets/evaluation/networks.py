@@ -1,7 +1,10 @@
-"""How far apart the members of an ensemble are within: the KL of their feature maps by layer."""
+"""What only the networks of a run tell: digests, densities, how far apart they are within."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -12,6 +15,8 @@ from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, UnknownNameError
 from ..methods.members import MemberNetwork, evaluating, layer_by_layer, weight_layers
 from ..metrics.diversity import POSITIONS
+from ..ticket import Ticket
+from .results import Layer
 
 # All maps of all members are in memory at once: 1 GB for three WRN-28-10 and this many samples.
 _MOST_AT_A_TIME = 32
@@ -101,3 +106,40 @@ def _describe(layer: str, matrix: Tensor) -> dict[str, Any]:
     members = len(matrix)
     mean = float(matrix.sum()) / (members * (members - 1))
     return {"layer": layer, "kl": mean, "kl_matrix": matrix.tolist()}
+
+
+def digest_tickets(folder: Path) -> str | None:
+    """A digest of a run's tickets and of their temperature; None if there are no tickets.
+
+    Predictions that say another one were made by other networks.
+    """
+    files = sorted((folder / "tickets").glob("[0-9]*.safetensors"))
+    if not files:
+        return None
+    content = hashlib.sha256()
+    for file in (*files, folder / "calibration.json"):
+        if file.exists():
+            content.update(f"{file.name}|{file.stat().st_size}|".encode())
+            content.update(file.read_bytes())
+    return content.hexdigest()[:16]
+
+
+def layer_densities(tickets: Sequence[Ticket]) -> tuple[Layer, ...]:
+    """How dense each weight is in each ticket; nothing, if no ticket is sparse.
+
+    A weight is anything of two axes or more; what the distribution left dense has density 1.
+    """
+    if not any(ticket.topology for ticket in tickets):
+        return ()
+    return tuple(
+        Layer(
+            name,
+            tuple(
+                float(ticket.topology[name].double().mean()) if name in ticket.topology else 1.0
+                for ticket in tickets
+            ),
+            tuple(weight.shape),
+        )
+        for name, weight in tickets[0].state.items()
+        if weight.dim() >= 2
+    )

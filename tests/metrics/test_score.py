@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+from freetickets.errors import FreeTicketsError
+from freetickets.metrics import bootstrap, disagreement, kl
+from freetickets.metrics.diversity import sample_disagreement, sample_kl
+from freetickets.metrics.score import (
+    COSTS,
+    KINDS,
+    MAIN_SCORES,
+    MORE_SCORES,
+    Score,
+    column_of,
+    columns_of_kind,
+)
+
+RNG = np.random.default_rng(0)
+LOGS = log_softmax(2 * RNG.normal(size=(3, 50, 4)), axis=-1)
+LABELS = RNG.integers(0, 4, 50)
+
+
+@pytest.mark.parametrize(
+    ("key", "title", "text", "sign"),
+    [
+        ("accuracy", "Acc", "50.00%", 1),
+        ("nll", "NLL", "0.5000", -1),
+        ("member_accuracy", "member Acc", "50.00%", 1),
+        ("member_ece", "member ECE", "0.5000", -1),
+        ("c_accuracy", "cAcc", "50.00%", 1),
+        ("c_nll", "cNLL", "0.5000", -1),
+        ("c_ece_pooled", "cECE pooled", "0.5000", -1),
+        ("a_accuracy", "aAcc", "50.00%", 1),
+        ("a_ece", "aECE", "0.5000", -1),
+        ("diversity.kl", "KL", "0.5000", 1),
+        ("diversity.disagreement_by_class.maple_tree", "maple tree", "0.5000", 1),
+        ("ood.svhn.auroc", "svhn AUROC", "0.5000", 1),
+        ("ood.svhn.fpr95", "svhn FPR95", "0.5000", -1),
+        ("attacks.fgsm.min", "FGSM min", "50.00%", 1),
+        ("train_flops", "training FLOPs", "0.500", -1),
+        ("seconds", "seconds", "0", -1),
+        ("correlation.pearson", "Pearson", "0.5000", 1),
+    ],
+)
+def test_how_a_column_is_shown_follows_from_its_score(
+    key: str, title: str, text: str, sign: int
+) -> None:
+    column = column_of(key)
+    assert column is not None
+    assert (column.key, column.title, column.text(0.5), column.sign) == (key, title, text, sign)
+    assert column.is_share == text.endswith("%")
+    assert column.better([1, 2]) == (2 if sign == 1 else 1)
+    assert column.arrow == ("↑" if sign == 1 else "↓")
+    assert [column.text(value) for value in (None, np.nan, np.inf)] == ["-"] * 3
+
+
+@pytest.mark.parametrize(
+    "key", ["", "acc", "c_", "c_brier", "ood.svhn", "ood.svhn.nll", "attacks.cw.min", "d.kl", "x.y"]
+)
+def test_what_is_no_column_is_none(key: str) -> None:
+    assert column_of(key) is None
+
+
+def test_a_new_score_has_a_column_of_every_kind() -> None:
+    new = Score("spread", "spread", ".1f", True, short="Sp")
+    found = {kind: columns_of_kind(kind, (*MAIN_SCORES, new))[3] for kind in KINDS}
+    told = {kind: (column.key, column.title) for kind, column in found.items()}
+    assert told == {
+        "member": ("member_spread", "member Sp"),
+        "c": ("c_spread", "cSp"),
+        "a": ("a_spread", "aSp"),
+    }
+    assert all(column.form == ".1f" and column.higher_is_better for column in found.values())
+    every = [*MAIN_SCORES, *(column for kind in KINDS for column in columns_of_kind(kind)), *COSTS]
+    assert all(column_of(each.key) for each in every)
+
+
+@pytest.mark.parametrize("score", [*MAIN_SCORES, *MORE_SCORES], ids=lambda score: score.key)
+def test_samples_and_draws_make_up_the_score(score: Score) -> None:
+    assert score.function is not None
+    expected = score.function(LOGS, LABELS)
+    if score.samples is not None:
+        assert score.samples(LOGS, LABELS).mean() == pytest.approx(expected, abs=1e-12)
+    drawn = RNG.integers(0, 50, 50)
+    found = score.of_drawn(LOGS, LABELS)
+    assert found(np.arange(50)) == pytest.approx(expected, abs=1e-12)
+    assert found(drawn) == pytest.approx(score.function(LOGS[:, drawn], LABELS[drawn]), abs=1e-12)
+    by_entry, by_function = (bootstrap(each, LOGS, LABELS, 20) for each in (score, score.function))
+    assert by_entry == by_function
+
+
+def test_a_score_that_was_read_from_a_file_can_not_be_computed() -> None:
+    with pytest.raises(FreeTicketsError, match="rmse has no function to compute it with"):
+        Score("rmse", "RMSE").of_drawn(LOGS, LABELS)
+
+
+def test_diversity_is_the_mean_of_what_each_sample_adds_and_never_nan() -> None:
+    assert sample_kl(LOGS).mean() == pytest.approx(kl(LOGS), rel=1e-12)
+    assert sample_disagreement(LOGS).mean() == pytest.approx(disagreement(LOGS))
+    logs = np.array([[[0.0, -np.inf, -np.inf]] * 2, [[0.0, -np.inf, -np.inf]] * 2])
+    assert sample_kl(logs).tolist() == [0, 0]
+    logs[1, 1] = np.log([0.5, 0.5, 1e-300])
+    logs[0, 1] = [-1000.0, 0.0, -np.inf]
+    assert sample_kl(logs).tolist() == [0, np.inf]

@@ -1,0 +1,268 @@
+"""The small training that most tests of this folder start from."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import settings
+from torch import Tensor, nn
+
+from freetickets.kernels.library import available
+from freetickets.sparsity import Exploration, Sparsifier
+
+built = pytest.mark.skipif(not available(), reason="the sparse kernels are not built")
+# Each backend that leaves a network's layers alone, and all of them.
+two_backends = pytest.mark.parametrize("backend", ["masked", pytest.param("auto", marks=built)])
+all_backends = pytest.mark.parametrize(
+    "backend", ["masked", pytest.param("auto", marks=built), pytest.param("sparse", marks=built)]
+)
+
+# Every optimizer of torch, as far as this version has it.
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "SGD": {"lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-2},
+    "Adam": {"lr": 0.01, "amsgrad": True, "weight_decay": 1e-2},
+    "AdamW": {"lr": 0.01, "weight_decay": 0.1},
+    "Adamax": {"lr": 0.01},
+    "NAdam": {"lr": 0.01},
+    "RAdam": {"lr": 0.01},
+    "Adagrad": {"lr": 0.01, "initial_accumulator_value": 0.1},
+    "Adadelta": {"lr": 1.0},
+    "RMSprop": {"lr": 1e-3, "momentum": 0.9, "centered": True},
+    "Rprop": {"lr": 1e-3},
+    "ASGD": {"lr": 0.01, "weight_decay": 1e-2},
+    "Adafactor": {"lr": 1e-2},
+    "LBFGS": {"lr": 0.3, "max_iter": 3},
+    "Muon": {"lr": 1e-2, "weight_decay": 0.1},
+}
+
+
+def properties(examples: int) -> settings:
+    """Hypothesis with the same examples in every run."""
+    return settings(deadline=None, derandomize=True, database=None, max_examples=examples)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def mlp(bias: bool = True) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(12, 24, bias), nn.Tanh(), nn.Linear(24, 18, bias), nn.Tanh(),
+        nn.Linear(18, 6, bias),
+    )  # fmt: skip
+
+
+def matrices() -> nn.Module:
+    """Without vectors, which Muon does not take."""
+    return mlp(bias=False)
+
+
+def convnet() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(2, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8),
+        nn.Tanh(), nn.Conv2d(8, 8, 3, stride=2),
+        nn.AvgPool2d(2), nn.Flatten(), nn.Linear(8, 6),
+    )  # fmt: skip
+
+
+class Bag(nn.Module):
+    """Layers without a forward pass, for tests that set the gradients themselves."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.a = nn.Linear(10, 12, bias=False, dtype=dtype)
+        self.b = nn.Conv2d(4, 6, 3, bias=False, dtype=dtype)
+        self.c = nn.Linear(7, 9, bias=False, dtype=dtype)
+
+
+class Run:
+    """A network, its optimizer and its sparsifier, in a plain loop.
+
+    Args:
+        build: Makes the network.
+        optimizer: A name of `OPTIMIZERS`.
+        sparsity: None: without a sparsifier, until `sparsify` makes it.
+        seed: Of the weights and the topology.
+        more: Settings of the optimizer that differ from those of `OPTIMIZERS`.
+        **options: Arguments of the sparsifier, and `named` for a method of that name.
+    """
+
+    sparsifier: Sparsifier
+
+    def __init__(
+        self,
+        build: Callable[[], nn.Module] = mlp,
+        optimizer: str = "SGD",
+        sparsity: Any = 0.7,
+        *,
+        seed: int = 0,
+        more: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        torch.manual_seed(seed)
+        self.model = build()
+        settings = {**OPTIMIZERS[optimizer], **(more or {})}
+        self.optimizer = getattr(torch.optim, optimizer)(self.model.parameters(), **settings)
+        if sparsity is not None:
+            self.sparsify(sparsity, seed=seed, **options)
+
+    def sparsify(self, sparsity: Any = 0.7, *, named: str | None = None, **options: Any) -> None:
+        parts = self.model, self.optimizer, sparsity
+        defaults: dict[str, Any] = {"distribution": "uniform", "backend": "masked"}
+        if named is not None:
+            options = {**defaults, "steps": 24, "interval": 3, **options}
+            self.sparsifier = Sparsifier.named(named, *parts, **options)
+        else:
+            options = {**defaults, "exploration": Exploration(interval=2), **options}
+            self.sparsifier = Sparsifier(*parts, **options)
+
+    def batch(self, step: int, size: int = 20) -> Tensor:
+        first = next(m for m in self.model.modules() if isinstance(m, nn.Linear | nn.Conv2d))
+        shape = (first.in_channels, 7, 7) if isinstance(first, nn.Conv2d) else (first.in_features,)
+        drawn = torch.randn(size, *shape, generator=generator(step))
+        return drawn.to(next(self.model.parameters()).dtype)
+
+    def loss(self, inputs: Tensor, model: nn.Module | None = None) -> Tensor:
+        """To be learned: some of the inputs, in reverse order."""
+        outputs = (model or self.model)(inputs).flatten(1)
+        targets = inputs.flatten(1).flip(1)[:, : outputs.shape[1]]
+        return nn.functional.mse_loss(outputs.to(targets.dtype), targets)
+
+    def backward(self, step: int = 0, model: nn.Module | None = None) -> Tensor:
+        self.optimizer.zero_grad()
+        loss = self.loss(self.batch(step), model)
+        loss.backward()
+        return loss
+
+    def step(self) -> bool:
+        self.optimizer.step()
+        return self.sparsifier.step()
+
+    def train(self, steps: Iterable[int], model: nn.Module | None = None) -> list[bool]:
+        """Returns for each step whether it explored."""
+        explored = []
+        for step in steps:
+            if isinstance(self.optimizer, torch.optim.LBFGS):
+                self.optimizer.step(lambda step=step: self.backward(step, model))
+                explored.append(self.sparsifier.step())
+            else:
+                self.backward(step, model)
+                explored.append(self.step())
+        return explored
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The active weights of each layer, dense ones included."""
+        return {row.name: row.nonzeros for row in self.sparsifier.statistics()}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {row.name: row.shape for row in self.sparsifier.statistics()}
+
+    @property
+    def digest(self) -> str:
+        return self.sparsifier.digest
+
+    def weight(self, name: str) -> Tensor:
+        """A weight, zeros and all, in whichever way it is held."""
+        path, _, own_name = name.rpartition(".")
+        return getattr(self.model.get_submodule(path), own_name)
+
+    def set_gradients(self, seed: int | None = None) -> dict[str, Tensor]:
+        """Random gradients; returns copies, because the sparsifier masks the originals."""
+        source = generator(torch.seed() if seed is None else seed)
+        for parameter in self.model.parameters():
+            drawn = torch.randn(parameter.shape, generator=source, dtype=torch.float64)
+            parameter.grad = drawn.to(parameter.dtype)
+        return {name: p.grad.clone() for name, p in self.model.named_parameters()}
+
+    # ---- saving
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("model", "optimizer", "sparsifier")}
+
+    def state(self) -> dict[str, Any]:
+        """The three states, through a file."""
+        file = io.BytesIO()
+        torch.save({name: part.state_dict() for name, part in self.parts.items()}, file)
+        file.seek(0)
+        return torch.load(file, weights_only=True)
+
+    def load(self, state: dict[str, Any], *order: str) -> None:
+        for name in order or self.parts:
+            getattr(self, name).load_state_dict(copy.deepcopy(state[name]))
+
+    def twin(self) -> Run:
+        """A copy of all three at once."""
+        other = copy.copy(self)
+        vars(other).update(copy.deepcopy(self.parts))
+        return other
+
+    # ---- comparing
+
+    def numbers(self) -> dict[str, Tensor]:
+        """All weights, and the optimizer's state at active places."""
+        found, masks = dict(self.model.state_dict()), self.sparsifier.topology
+        if isinstance(self.optimizer, torch.optim.LBFGS):
+            return found
+        for name, parameter in self.model.named_parameters():
+            if name.endswith("values"):
+                name = name.removesuffix("values") + "weight"
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                mask = masks.get(name)
+                whole = mask is None or value.shape != mask.shape
+                found[f"{key} of {name}"] = value if whole else value[mask]
+        return found
+
+    def assert_zero_outside(self) -> None:
+        """No weight lies outside the topology, and nothing that the optimizer knows of one."""
+        for name, mask in self.sparsifier.topology.items():
+            weight = self.weight(name)
+            assert (weight[~mask] == 0).all(), name
+            for key, value in self.optimizer.state.get(weight, {}).items():
+                if isinstance(value, Tensor) and value.shape == weight.shape:
+                    assert (value[~mask] == 0).all(), (key, name)
+
+
+def assert_close(found: Tensor, expected: Tensor, tolerance: float, what: str = "") -> None:
+    assert found.shape == expected.shape, what
+    scale = expected.detach().double().abs().max().clamp(min=1e-12)
+    assert (found.double() - expected.double()).abs().max() <= tolerance * scale, what
+
+
+def assert_alike(run: Run, other: Run, tolerance: float = 0.0) -> None:
+    """The same topologies and numbers, however they are held; without a tolerance to the bit."""
+    assert run.sparsifier.steps == other.sparsifier.steps
+    assert run.digest == other.digest
+    assert run.sparsifier.statistics() == other.sparsifier.statistics()
+    mine, theirs = run.numbers(), other.numbers()
+    assert mine.keys() == theirs.keys()
+    for name, value in theirs.items():
+        assert_close(mine[name], value, tolerance, name)
+    if not tolerance:
+        states = [each.sparsifier.state_dict()["threshold"] for each in (run, other)]
+        assert states[0] == states[1]
+
+
+def has_structure(name: str, mask: Tensor) -> bool:
+    """The definitions of structures, entry by entry."""
+    if name == "unstructured":
+        return True
+    outputs = mask.flatten(1).tolist()
+    if name == "fan-in":
+        return len({sum(row) for row in outputs}) == 1
+    if ":" in name:
+        n, m = map(int, name.split(":"))
+        return all(sum(row[j : j + m]) == n for row in outputs for j in range(0, len(row), m))
+    down, across = map(int, name.removeprefix("block-").split("x"))
+    return all(
+        len(mask[i : i + down, j : j + across].unique()) == 1
+        for i in range(0, mask.shape[0], down)
+        for j in range(0, mask.shape[1], across)
+    )
