@@ -27,10 +27,12 @@ from freetickets.kernels.library import Geometry, LayerStruct, MapsStruct, NormS
 EXAMPLES = settings(max_examples=150, deadline=None)
 GEOMETRY = Geometry((5, 4, 3, 2), (2, 1), (1, 0))
 SIZE = (6, 7)
+LINEAR = Geometry((5, 24, 1, 1))  # as many weights as the convolution
 BATCH_LEFT = 3  # empty lanes
 
 WITH_LAYER = ("ft_forward", "ft_prepare", "ft_forward_fused", "ft_input_gradient",
     "ft_weight_gradient")  # fmt: skip
+WITH_SAMPLES = ("ft_linear", "ft_linear_backward")
 WITH_VECTORS = ("ft_normalize", "ft_scale", "ft_normalize_backward")
 WITH_NORM = (*WITH_VECTORS, "ft_to_groups", "ft_from_groups")
 
@@ -78,6 +80,8 @@ def layer_arguments(geometry: Geometry, maps: MapsStruct, density: float = 0.5) 
         "dy": torch.randn(y.shape, generator=source),
         "dx": torch.empty_like(x),
         "dvalues": torch.empty(indices.numel()),
+        "dbias": torch.empty(outputs),
+        "samples": lanes * size[1],
         "bias": None,
         "factor": torch.ones(inputs),
         "shift": torch.zeros(inputs),
@@ -112,6 +116,8 @@ ARGUMENTS = {
     "threads",
     "ft_input_gradient": "layer maps dy values plan nonzeros dx threads",
     "ft_weight_gradient": "layer maps x dy plan nonzeros dvalues threads",
+    "ft_linear": "layer samples x values plan nonzeros bias y threads",
+    "ft_linear_backward": "layer samples x dy values plan nonzeros dx dvalues dbias threads",
     "ft_normalize": "norm x weight bias eps relu y mean variance threads",
     "ft_scale": "norm x weight bias mean variance eps relu y threads",
     "ft_normalize_backward": "norm x dy weight bias mean variance eps relu training dx dweight "
@@ -127,6 +133,8 @@ def right(function: str) -> dict[str, Any]:
     lanes = library.lanes()
     if function in WITH_NORM:
         return norm_arguments(NormStruct(2 * lanes - BATCH_LEFT, 2, lanes, 4, 42))
+    if function in WITH_SAMPLES:
+        return layer_arguments(LINEAR, MapsStruct(1, lanes, 1, 3))
     return layer_arguments(GEOMETRY, MapsStruct(2, lanes, *SIZE))
 
 
@@ -155,13 +163,15 @@ def make(function: str, change: dict[str, Any]) -> None:
 
 def cases() -> Iterator[Case]:
     """All of them, for the instruction set that is selected."""
-    for function in ("ft_plan", *WITH_LAYER):
+    for function in ("ft_plan", *WITH_LAYER, *WITH_SAMPLES):
         yield from _layers(function)
+    for function in WITH_SAMPLES:
+        yield from _samples(function)
     for function in WITH_LAYER:
         yield from _maps(function)
     for function in WITH_NORM:
         yield from _norms(function)
-    for function in (*WITH_LAYER, *WITH_NORM):
+    for function in (*WITH_LAYER, *WITH_SAMPLES, *WITH_NORM):
         for number in (0, -1, -(2**31)):
             yield Case(function, {"threads": number}, "one thread at least")
     yield from _memory()
@@ -224,6 +234,19 @@ def _maps(function: str) -> Iterator[Case]:
         yield Case(function, {"plan": plan}, "plan was made for another layer")
 
 
+def _samples(function: str) -> Iterator[Case]:
+    lanes = library.lanes()
+    for number in (0, -lanes, 1, lanes - 1, lanes + 1, *HUGE[1:2]):
+        yield Case(function, {"samples": number}, "samples must fill whole groups of lanes")
+    for number in (2**40, 2**62):
+        yield Case(function, {"samples": number}, "maps")
+    yield Case(function, {"layer.inputs": 25}, "plan was made for another layer")
+    for other in (LINEAR._replace(stride=(1, 2)), LINEAR._replace(padding=(0, 1))):
+        plan = ops.make_plan(right(function)["indices"], other)
+        change = {"layer": library.layer_struct(other), "plan": plan}
+        yield Case(function, change, "this is not a linear layer")
+
+
 def _norms(function: str) -> Iterator[Case]:
     lanes, width = library.lanes(), vector()
     yield Case(function, {"norm": None}, "there are no maps")
@@ -248,16 +271,16 @@ def _norms(function: str) -> Iterator[Case]:
             yield Case(function, numbers, "lanes must be whole vectors")
 
 
-_OPTIONAL = ("bias", "residual", "factor", "shift")  # for layers
+# For layers, and for linear ones: gradients that have no memory are not computed.
+_OPTIONAL = (("bias", "residual", "factor", "shift"), ("bias", "dx", "dvalues", "dbias"))
 
 
 def _memory() -> Iterator[Case]:
     for function, arguments in ARGUMENTS.items():
         given = right(function)
         for name in arguments:
-            if isinstance(given[name], Tensor) and not (
-                function in WITH_LAYER and name in _OPTIONAL
-            ):
+            optional = name in _OPTIONAL[function in WITH_SAMPLES]
+            if isinstance(given[name], Tensor) and not (optional and function not in WITH_NORM):
                 yield Case(function, {name: None}, "there is no (memory|plan)")
             if name in ("x", "y", "dx", "dy") and "groups" not in function:
                 odd = torch.empty(20_000)[1:]

@@ -73,14 +73,22 @@ def calls(outputs: int, inputs: int, nonzeros: int) -> dict[str, tuple[Function,
     y, dx, dvalues = torch.empty_like(dy), torch.empty_like(x), torch.empty_like(values)
     entries = torch.empty(nonzeros, dtype=torch.int64)
 
+    rows = torch.randn(inputs, 3 * lanes), torch.randn(outputs, 3 * lanes)
+    back = torch.empty_like(rows[0])
+
     def call(name: str, *arguments: object) -> Function:
-        return lambda threads: library.call(name, layer, maps, *arguments, threads)
+        given = 3 * lanes if "linear" in name else maps
+        return lambda threads: library.call(name, layer, given, *arguments, threads)
 
     return {
         "ft_forward": (call("ft_forward", x, values, plan, nonzeros, None, y), y),
         "ft_prepare": (call("ft_prepare", values, plan, nonzeros, entries), entries),
         "ft_input_gradient": (call("ft_input_gradient", dy, values, plan, nonzeros, dx), dx),
         "ft_weight_gradient": (call("ft_weight_gradient", x, dy, plan, nonzeros, dvalues), dvalues),
+        "ft_linear_backward": (
+            call("ft_linear_backward", *rows, values, plan, nonzeros, back, None, None),
+            back,
+        ),
     }
 
 
@@ -189,7 +197,8 @@ def run(*command: str) -> str:
 
 @pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize(
-    "name", ["ft_forward", "ft_prepare", "ft_input_gradient", "ft_weight_gradient"]
+    "name",
+    ["ft_forward", "ft_prepare", "ft_input_gradient", "ft_weight_gradient", "ft_linear_backward"],
 )
 def test_a_call_without_memory_is_an_exception_and_works_when_there_is_some(
     name: str, threads: str

@@ -69,7 +69,8 @@ def convolutions(draw: Callable[[Any], Any]) -> Case:
 @st.composite
 def matrices(draw: Callable[[Any], Any]) -> Case:
     shape = (draw(st.integers(1, 80)), draw(st.integers(1, 80)), 1, 1)
-    return Case(draw(st.integers(1, 70)), Geometry(shape), (1, 1), *map(draw, NUMBERS))
+    # Several tiles of samples, the last one of any width; several blocks of inputs.
+    return Case(draw(st.integers(1, 300)), Geometry(shape), (1, 1), *map(draw, NUMBERS))
 
 
 def make(case: Case) -> Layer:
@@ -393,6 +394,7 @@ def test_the_kernels_run_on_as_many_threads_as_pytorch_has(
             layer = make(case)
             directions(run(layer), layer.x, layer.values, layer.bias)
     names = ("forward", "input_gradient", "weight_gradient", "to_groups", "from_groups")
+    names += ("linear", "linear_backward")
     found = {(function, arguments[-1]) for function, arguments in noted if "plan" not in function}
     assert found == {(f"ft_{name}", count) for name in names for count in (1, 2)}
 

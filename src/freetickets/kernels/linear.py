@@ -17,7 +17,7 @@ from torch import Tensor
 from ..errors import FreeTicketsError
 from . import ops
 from .groups import check
-from .library import Geometry, NormStruct, call, compute, empty, lanes, ready
+from .library import Geometry, NormStruct, call, empty, lanes, layer_struct, ready
 from .operator import again, differentiate, form, operator, run
 
 _Ints = list[int]
@@ -115,11 +115,9 @@ def linear(
     if ops.is_dense(ways, ops.FORWARD, x):
         with ops.full_precision():
             return F.linear(x, ops.scatter(values, indices, shape), bias)
-    read = _map(x, lanes)
-    y, target = _new_columns(read, x.shape[0], shape[0])
-    compute(
-        "ft_forward", _flat(shape), read, read, ready(values), plan, values.numel(), bias, target
-    )
+    read = _rows(x, lanes)
+    y, target = _new_columns(x, read, shape[0])
+    _compute("ft_linear", shape, read, (read, ready(values), plan, values.numel(), bias, target))
     return _filled(y, target)
 
 
@@ -139,11 +137,10 @@ def linear_input_gradient(
     if ops.is_dense(ways, ops.INPUT_GRADIENT, gradient):
         with ops.full_precision():
             return gradient @ ops.scatter(values, indices, shape)
-    read = _map(gradient, lanes)
-    result, target = _new_columns(read, gradient.shape[0], shape[1])
-    compute(
-        "ft_input_gradient", _flat(shape), read, read, ready(values), plan, values.numel(), target
-    )
+    read = _rows(gradient, lanes)
+    result, target = _new_columns(gradient, read, shape[1])
+    given = (None, read, ready(values), plan, values.numel(), target, None, None)
+    _compute("ft_linear_backward", shape, read, given)
     return _filled(result, target)
 
 
@@ -162,11 +159,10 @@ def linear_weight_gradient(
     if ops.is_dense(ways, ops.WEIGHT_GRADIENT, x):
         with ops.full_precision():
             return (gradient.t() @ x).flatten().index_select(0, indices)
-    inputs, outputs = _map(x, lanes), _map(gradient, lanes)
+    inputs, outputs = _rows(x, lanes), _rows(gradient, lanes)
     result = x.new_empty(indices.numel())
-    compute(
-        "ft_weight_gradient", _flat(shape), inputs, inputs, outputs, plan, indices.numel(), result
-    )
+    given = (inputs, outputs, None, plan, indices.numel(), None, result, None)
+    _compute("ft_linear_backward", shape, inputs, given)
     return result
 
 
@@ -243,34 +239,36 @@ def _check_gradient(x: Tensor, gradient: Tensor, shape: _Ints, lanes: int) -> No
 # ---- forms of a tensor
 
 
-def _flat(shape: _Ints) -> Geometry:
-    return Geometry((shape[0], shape[1], 1, 1))
+def _compute(function: str, shape: _Ints, rows: Tensor, arguments: tuple[object, ...]) -> None:
+    """Calls a kernel for samples that lie in `rows`."""
+    layer = layer_struct(Geometry((shape[0], shape[1], 1, 1)))
+    call(function, layer, rows.shape[1], *arguments, torch.get_num_threads())
 
 
-def _map(x: Tensor, lanes: int) -> Tensor:
-    """(N, features) as (1, features, 1, N / lanes, lanes), without a copy if it lies so already."""
+def _rows(x: Tensor, lanes: int) -> Tensor:
+    """(N, features) as (features, N), N rounded up to lanes; no copy if it lies so already."""
     batch, features = x.shape
-    width = -(-batch // lanes)
+    samples = -(-batch // lanes) * lanes
     # A part of a larger batch may lie so too, but with other samples where empty lanes must be.
-    if batch % lanes == 0 and x.stride() == (1, batch) and _is_aligned(x):
-        return x.as_strided((1, features, 1, width, lanes), (x.numel(), width * lanes, 0, lanes, 1))
-    result = empty(1, features, 1, width, lanes)
-    whole = NormStruct(batch, 1, width * lanes, features, 1)
+    if batch == samples and x.stride() == (1, batch) and _is_aligned(x):
+        return x.t()
+    result = empty(features, samples)
+    whole = NormStruct(batch, 1, samples, features, 1)
     call("ft_to_groups", whole, ready(x), result, torch.get_num_threads())
     return result
 
 
-def _new_columns(read: Tensor, batch: int, features: int) -> tuple[Tensor, Tensor]:
-    """New (batch, features) whose samples lie side by side, and the memory to write it to.
+def _new_columns(x: Tensor, rows: Tensor, features: int) -> tuple[Tensor, Tensor]:
+    """New (N, features) for the samples x, side by side in memory, and the memory to write it to.
 
     It is the same memory if no lane is empty. (Not a view of it: autograd would not let the next
     module work in place.)
     """
-    samples = read.shape[3] * read.shape[4]
+    batch, samples = x.shape[0], rows.shape[1]
     if batch == samples:
-        result = read.new_empty_strided((batch, features), (1, samples))
+        result = x.new_empty_strided((batch, features), (1, samples))
         return result, result
-    return read.new_empty((batch, features)), read.new_empty((features, samples))
+    return x.new_empty((batch, features)), x.new_empty((features, samples))
 
 
 def _filled(result: Tensor, memory: Tensor) -> Tensor:

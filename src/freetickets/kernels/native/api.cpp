@@ -82,7 +82,7 @@ int place_bytes() { return 4 * kernels().lanes; }
 
 using namespace freetickets;
 
-int ft_interface() { return 4; }
+int ft_interface() { return 5; }
 
 const char* ft_instruction_set() { return kernels().name; }
 int ft_lanes() { return kernels().lanes; }
@@ -111,6 +111,45 @@ const char* ft_forward(const GivenLayer* layer, const GivenMaps* maps, const flo
   Fusion fusion;
   fusion.bias = bias;
   return suited(k, c).forward(c.layer, c.maps, x, entries, plan, nonzeros, fusion, y, c.threads);
+}
+
+// Checks a linear layer as a convolution of one row of samples.
+static Reason check_linear(const Kernels& k, const GivenLayer* layer, int64_t samples, const int32_t* plan,
+                           int64_t nonzeros, int threads, Call& c) {
+  FT_NEED(samples > 0 && samples % k.lanes == 0, "samples must fill whole groups of lanes");
+  const GivenMaps maps{1, k.lanes, 1, samples / k.lanes};
+  FT_TRY(check(k, layer, &maps, plan, nonzeros, threads, Lanes::SEVERAL, Groups::SOME, c));
+  FT_NEED(c.layer.taps() == 1 && c.layer.phases() == 1 && c.layer.pad_h == 0 && c.layer.pad_w == 0,
+          "this is not a linear layer");
+  return nullptr;
+}
+
+const char* ft_linear(const GivenLayer* layer, int64_t samples, const float* x, const float* values,
+                      const int32_t* plan, int64_t nonzeros, const float* bias, float* y, int threads) {
+  const Kernels& k = kernels();
+  Call c;
+  FT_TRY(check_linear(k, layer, samples, plan, nonzeros, threads, c));
+  FT_TRY(check_maps(k.lanes, x));
+  FT_TRY(check_maps(k.lanes, y));
+  FT_TRY(check_numbers(nonzeros, values));
+  return k.linear(c.layer, samples, x, values, plan, nonzeros, bias, y, c.threads);
+}
+
+const char* ft_linear_backward(const GivenLayer* layer, int64_t samples, const float* x, const float* dy,
+                               const float* values, const int32_t* plan, int64_t nonzeros, float* dx, float* dvalues,
+                               float* dbias, int threads) {
+  const Kernels& k = kernels();
+  Call c;
+  FT_TRY(check_linear(k, layer, samples, plan, nonzeros, threads, c));
+  FT_TRY(check_maps(k.lanes, dy));
+  if (dx != nullptr) {
+    FT_TRY(check_maps(k.lanes, dx));
+    FT_TRY(check_numbers(nonzeros, values));
+    FT_TRY(k.linear_input_gradient(c.layer, samples, dy, values, plan, nonzeros, dx, c.threads));
+  }
+  if (dvalues == nullptr && dbias == nullptr) return nullptr;
+  if (dvalues != nullptr) FT_TRY(check_maps(k.lanes, x));
+  return k.linear_weight_gradient(c.layer, samples, x, dy, plan, nonzeros, dvalues, dbias, c.threads);
 }
 
 const char* ft_prepare(const GivenLayer* layer, const GivenMaps* maps, const float* values,

@@ -67,6 +67,15 @@ FT_API const char* ft_weight_gradient(const freetickets::GivenLayer* layer,
                                       const freetickets::GivenMaps* maps, const float* x, const float* dy,
                                       const int32_t* plan, int64_t nonzeros, float* dvalues, int threads);
 
+// Linear layers, one call a direction, for `samples` that fill whole groups of lanes and lie side by side: a feature
+// is a row of them, aligned to 64 bytes. Of the gradients, those are computed that have memory.
+FT_API const char* ft_linear(const freetickets::GivenLayer* layer, int64_t samples, const float* x,
+                             const float* values, const int32_t* plan, int64_t nonzeros, const float* bias, float* y,
+                             int threads);
+FT_API const char* ft_linear_backward(const freetickets::GivenLayer* layer, int64_t samples, const float* x,
+                                      const float* dy, const float* values, const int32_t* plan, int64_t nonzeros,
+                                      float* dx, float* dvalues, float* dbias, int threads);
+
 // The forward pass in two steps, for weights that no longer change: their entries (8 bytes each) suit
 // maps of one size, for any number of groups. Then y = relu?(convolution + bias + residual), where the
 // convolution is that of relu?(x * factor + shift): see `Fusion`.
