@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from ..methods import Method
-from .cell import Cell
-from .vocabulary import is_percentage
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,53 @@ class Needs:
             else:
                 merged[each.name] = mine or theirs
         return Needs(**merged)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training, but for its seed; two rows that need the same one have equal cells.
+
+    Attributes:
+        dataset: The key of the data set; a scale says which data stand for it.
+        model: The paper's network; a scale says which one stands for it.
+        method: The method with all its options, defaults filled in.
+        settings: Of the training, as `Config` calls them, where the cell has its own.
+        label: What it is called; empty for a name made of the above.
+        of: The cell whose first trainings are the members, where nothing is trained for this one.
+
+    Example:
+        >>> from freetickets.methods import EDST
+        >>> short = Cell("cifar10", "wrn-28-10", EDST())
+        >>> short == Cell("cifar10", "wrn-28-10", EDST(tickets=3, sparsity=0.8))
+        True
+        >>> Cell("cifar10", "wrn-28-10", EDST(tickets=7, sparsity=0.9)).name
+        'cifar10-wrn-28-10-edst-tickets=7-sparsity=0.9'
+    """
+
+    dataset: str
+    model: str
+    method: Method
+    settings: tuple[tuple[str, Any], ...] = ()
+    label: str = ""
+    of: Cell | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options of the method."""
+        return asdict(self.method)
+
+    @property
+    def name(self) -> str:
+        """A name for people and folders, different for each cell: options that are not default."""
+        if self.label:
+            return self.label
+        chosen = {
+            each.name: getattr(self.method, each.name)
+            for each in fields(self.method)
+            if getattr(self.method, each.name) != each.default
+        } | dict(self.settings)
+        words = [f"{name}={_text(value)}" for name, value in chosen.items()]
+        return "-".join([self.dataset, self.model, self.method.name, *words])
 
 
 @dataclass(frozen=True)
@@ -122,20 +167,56 @@ class Row:
             for chosen in choices
         )
 
-    def expected(self, column: str) -> float | None:
-        """The paper's number in our own unit, shares for accuracies; None if it has none.
 
-        Example:
-            >>> from freetickets.methods import EDST
-            >>> paper = {"accuracy": 96.3, "nll": 0.127}
-            >>> row = Row("EDST", "cifar10", "wrn-28-10", EDST(), paper=paper)
-            >>> row.expected("accuracy"), row.expected("nll"), row.expected("ece")
-            (0.963, 0.127, None)
-        """
-        printed = self.paper.get(column)
-        if printed is None or not is_percentage(column):
-            return printed
-        return round(printed / 100, 10)
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure of the paper.
+
+    Attributes:
+        name: What `freetickets reproduce` calls it.
+        title: What it is about.
+        paper: Where it stands: "Table 1".
+        latex: Its label in the paper's source.
+        rows: What it compares, in the paper's order.
+        columns: The numbers that it shows.
+        needs: What has to be measured of its cells.
+        figures: The parts of a report that show it, keys of `PARTS`.
+        claims: What the paper concludes from it, keys of `CLAIMS`.
+        seeds: How often each cell is trained at a scale that can't pay for more.
+        corrections: Headings of columns that are misprints.
+        notes: Where the paper is silent or contradicts itself, and what was decided.
+        provisional: Why it can't be trained yet; empty if it can.
+    """
+
+    name: str
+    title: str
+    paper: str
+    latex: str
+    rows: tuple[Row, ...]
+    columns: tuple[str, ...]
+    needs: Needs = Needs()
+    figures: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    seeds: int = 1
+    corrections: tuple[Correction, ...] = ()
+    notes: tuple[str, ...] = ()
+    provisional: str = ""
+
+
+def cells(self) -> tuple[Cell, ...]:
+        """What has to be trained for this row: one cell, or one for each value of `over`."""
+        choices = itertools.product(*self.over.values())
+        return tuple(
+            Cell(
+                self.dataset,
+                self.model,
+                replace(self.method, **dict(zip(self.over, chosen, strict=True))),
+                tuple(self.settings.items()),
+                self.cell,
+                self.of,
+            )
+            for chosen in choices
+        )
 
 
 @dataclass(frozen=True)
@@ -203,3 +284,7 @@ def needed(experiments: Iterable[Experiment]) -> dict[Cell, Needs]:
         for cell in cells(experiment):
             found[cell] = found.get(cell, Needs()) | experiment.needs
     return found
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

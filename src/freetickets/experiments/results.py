@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,11 @@ from ..errors import FreeTicketsError, NewerFileError
 from ..metrics import pearson, spearman
 from ..reading import Allow, Count, Natural, read, read_json
 from ..seal import digest_file, seal_values
-from .cell import Cell
-from .experiment import Needs, Row
+from ..storage import write_atomic
+from .experiment import Cell, Needs, Row
 
 if TYPE_CHECKING:
+    from ..evaluation.results import Evaluation
     from .answers import Answers
 
 Record = Mapping[str, Any]
@@ -28,8 +29,6 @@ _DIGITS = 8  # of each number in a file: more than any test set can tell
 
 # Whose first k members are what the method with k of them would have made, at k shares of the cost.
 _INDEPENDENT = ("dst", "static", "dense-ensemble")
-# The sets of corruptions that a mean can be over, best known first.
-_CORRUPTION_SETS = ("all19", "common15", "ub", "given")
 _LEDGER_KEYS = {
     "train_flops": "relative_flops",
     "growth_flops": "relative_growth_flops",
@@ -61,20 +60,11 @@ class _Costs:
 
 
 @dataclass(frozen=True)
-class _Set:
-    """The types of what a record says of a set of corruptions."""
-
-    means: Mapping[str, Mapping[str, float | None]]
-
-
-@dataclass(frozen=True)
 class _Metrics:
-    """The types of a record's scores, where `value_of` relies on them."""
+    """The types of a record's scores that are looked at without `Evaluation`."""
 
     ensemble: Mapping[str, float | None]
     dataset: str = ""
-    shift: Mapping[str, _Set] = field(default_factory=dict)
-    natural: Mapping[str, Mapping[str, Mapping[str, float | None]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,6 +97,9 @@ class Results:
 
     records: Mapping[tuple[str, int], Record] = field(default_factory=dict)
     folder: Path | None = None
+    _evaluations: dict[tuple[str, int], Evaluation] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def load(cls, folder: str | Path) -> Results:
@@ -148,13 +141,19 @@ class Results:
 
     def value(self, row: Row, column: str, seed: int) -> float | None:
         """A number of a row; None where it was not measured."""
-        cells = row.cells
         if column.startswith("correlation."):
-            return self._correlation(cells, column, seed)
-        record = self.get(cells[0], seed)
-        if len(cells) > 1 or record is None:
+            return self._correlation(row.cells, column, seed)
+        return self._value(row.cells[0], column, seed, row.members) if len(row.cells) == 1 else None
+
+    def _value(
+        self, cell: Cell, column: str, seed: int, members: int | None = None
+    ) -> float | None:
+        record, key = self.get(cell, seed), (cell.name, seed)
+        if record is None:
             return None
-        return value_of(record, column, row.members)
+        if key not in self._evaluations:
+            self._evaluations[key] = evaluation_of(record)
+        return value_of(record, column, members, self._evaluations[key])
 
     def by_seed(self, row: Row, column: str) -> dict[int, float]:
         """A number of a row for each seed that it was measured with."""
@@ -168,14 +167,135 @@ class Results:
 
     def _correlation(self, cells: Sequence[Cell], column: str, seed: int) -> float | None:
         """Of the members' mean accuracy and the ensemble's over all cells of a row."""
-        records = [record for cell in cells if (record := self.get(cell, seed)) is not None]
-        if len(records) < max(3, len(cells)):
-            return None
         members, ensembles = (
-            [value for each in records if (value := value_of(each, score)) is not None]
+            [value for each in cells if (value := self._value(each, score, seed)) is not None]
             for score in ("member_accuracy", "accuracy")
         )
-        if len({*members}) < 2 or len({*ensembles}) < 2 or len(members) != len(ensembles):
+        if not len(members) == len(ensembles) == len(cells) >= 3:
+            return None
+        if len({*members}) < 2 or len({*ensembles}) < 2:
+            return None
+        correlate = {"pearson": pearson, "spearman": spearman}[column.partition(".")[2]]
+        return correlate(members, ensembles)
+
+
+def evaluation_of(record: Record) -> Evaluation:
+    """The scores of a record.
+
+    Raises:
+        FreeTicketsError: One is missing, not of its type, or not in its range.
+    """
+    from ..evaluation.results import Evaluation  # which needs torch
+
+    return Evaluation.of(record["metrics"])
+
+
+def value_of(
+    record: Record,
+    column: str,
+    members: int | None = None,
+    evaluation: Evaluation | None = None,
+) -> float | None:
+    """A number of one run, or of its first members; None where it was not measured.
+
+    Args:
+        record: What was measured of the run.
+        column: See `freetickets.metrics.score.column_of`.
+        members: How many members, the first; None for all.
+        evaluation: The record's, where it was read before.
+
+    Example:
+        >>> scores = {"accuracy": 0.9, "nll": 0.3, "ece": 0.01}
+        >>> metrics = {"dataset": "toy", "samples": 100, "members": [scores] * 3,
+        ...     "member_mean": scores, "ensemble": scores}
+        >>> record = {"metrics": metrics, "ledger": {"members": 3},
+        ...     "first": {"1": {"accuracy": 0.8}}}
+        >>> value_of(record, "accuracy"), value_of(record, "accuracy", 1), value_of(record, "c_nll")
+        (0.9, 0.8, None)
+    """
+    size = int(record["ledger"]["members"])
+    if members == size:
+        members = None
+    if column == "tickets":
+        return float(members or size)
+    if column == "sparsity":
+        return _number(record["options"].get("sparsity", 0.0))
+    if column in _LEDGER_KEYS:
+        return _cost(record, column, members)
+    part, *words = column.split(".")
+    if members is not None:
+        keys = [part, *words] if part in ("ood", "attacks") else [words[-1] if words else part]
+        if part == "ood":
+            keys.insert(2, "max_probability")
+        found = record["first"].get(str(members))
+        for key in keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return _number(found)
+    if words and words[0] == "disagreement_by_class":
+        # Where other data stand for CIFAR-100, the class of the same number stands for its class.
+        column = f"{part}.{words[0]}.{CIFAR100.index(words[1])}"
+    return (evaluation or evaluation_of(record)).value(column)
+
+
+def _cost(record: Record, column: str, members: int | None) -> float | None:
+    ledger = record["ledger"]
+    value = _number(ledger.get(_LEDGER_KEYS[column]))
+    if value is None:
+        return None
+    if column == "ticket_mb":
+        value /= 1e6
+    if members is None:
+        return value
+    divisible = column in ("test_flops", "ticket_mb") or record["method"] in _INDEPENDENT
+    return value * members / int(ledger["members"]) if divisible else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def run_folder(self, cell: Cell, seed: int) -> Path | None:
+        """The folder of a run, with its predictions; None if it is not there."""
+        if self.folder is None:
+            return None
+        folder = run_folder(self.folder, cell, seed)
+        return folder if (folder / "metrics.json").is_file() else None
+
+    def value(self, row: Row, column: str, seed: int) -> float | None:
+        """A number of a row; None where it was not measured."""
+        if column.startswith("correlation."):
+            return self._correlation(row.cells, column, seed)
+        return self._value(row.cells[0], column, seed, row.members) if len(row.cells) == 1 else None
+
+    def _value(
+        self, cell: Cell, column: str, seed: int, members: int | None = None
+    ) -> float | None:
+        record, key = self.get(cell, seed), (cell.name, seed)
+        if record is None:
+            return None
+        if key not in self._evaluations:
+            self._evaluations[key] = evaluation_of(record)
+        return value_of(record, column, members, self._evaluations[key])
+
+    def by_seed(self, row: Row, column: str) -> dict[int, float]:
+        """A number of a row for each seed that it was measured with."""
+        seeds = sorted({seed for cell in row.cells for seed in self.seeds(cell)})
+        found = {seed: self.value(row, column, seed) for seed in seeds}
+        return {seed: value for seed, value in found.items() if value is not None}
+
+    def values(self, row: Row, column: str) -> list[float]:
+        """The same numbers alone, in the order of the seeds."""
+        return list(self.by_seed(row, column).values())
+
+    def _correlation(self, cells: Sequence[Cell], column: str, seed: int) -> float | None:
+        """Of the members' mean accuracy and the ensemble's over all cells of a row."""
+        members, ensembles = (
+            [value for each in cells if (value := self._value(each, score, seed)) is not None]
+            for score in ("member_accuracy", "accuracy")
+        )
+        if not len(members) == len(ensembles) == len(cells) >= 3:
+            return None
+        if len({*members}) < 2 or len({*ensembles}) < 2:
             return None
         correlate = {"pearson": pearson, "spearman": spearman}[column.partition(".")[2]]
         return correlate(members, ensembles)
@@ -293,8 +413,6 @@ def save(folder: str | Path, record: Record, answers: Answers | None = None) -> 
         record: All but the answers.
         answers: To each image; None if there are none to be kept.
     """
-    from ..storage import write_atomic
-
     path = record_path(folder, str(record["cell"]), int(record["seed"]))
     if answers is not None:  # first: a record that is there is complete
         record = {**record, "answers": answers.save(answers_path(path))}
@@ -324,6 +442,7 @@ def read_answers(folder: str | Path, record: Record) -> Answers:
     Raises:
         FreeTicketsError: They are missing, damaged, or the record was made without any.
     """
+    from ..evaluation.results import Evaluation
     from .answers import Answers
 
     path = record_path(folder, str(record["cell"]), int(record["seed"]))
@@ -339,23 +458,15 @@ def as_csv(results: Results) -> str:
     names = ["cell", "seed", "data", "model", "method", "members", "sparsity", *_CSV_COLUMNS]
     writer.writerow([*names, "training_seconds", "evaluation_seconds"])
     for (cell, seed), record in sorted(results.records.items()):
-        seconds = record.get("seconds", {})
+        seconds, evaluation = record.get("seconds", {}), evaluation_of(record)
+        columns = ("tickets", "sparsity", *_CSV_COLUMNS)
         numbers = [
-            *(value_of(record, column) for column in ("tickets", "sparsity", *_CSV_COLUMNS)),
+            *(value_of(record, column, None, evaluation) for column in columns),
             *(seconds.get(part) for part in ("training", "evaluation")),
         ]
         words = [cell, seed, record.get("data"), record.get("model"), record["method"]]
         writer.writerow([*words, *("" if each is None else f"{each:.6g}" for each in numbers)])
     return file.getvalue()
-
-
-def write_csv(results: Results, folder: str | Path) -> Path:
-    """Writes `cells.csv`; returns where."""
-    from ..storage import write_atomic
-
-    path = Path(folder) / "cells.csv"
-    write_atomic(path, as_csv(results).encode())
-    return path
 
 
 def _plain(value: Any) -> Any:
