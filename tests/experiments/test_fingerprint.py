@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from freetickets.config import Config
-from freetickets.experiments import experiment_names, load, stand_ins
+from freetickets.experiments import experiment_names, load, substitutes
 from freetickets.experiments import runner as runners
-from freetickets.experiments.fingerprint import chosen, fingerprint
+from freetickets.experiments.provenance import chosen, fingerprint
 from freetickets.experiments.results import Results
 from freetickets.experiments.runner import Runner
 from freetickets.experiments.scales import SCALES
-from freetickets.experiments.tasks import Task, make_tasks
+from freetickets.experiments.grid import CellTask, make_tasks
 from freetickets.methods import EDST, recipe
 
 KEPT = Path(__file__).parents[2] / "results" / "small"
@@ -23,11 +23,11 @@ KEPT = Path(__file__).parents[2] / "results" / "small"
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
-    monkeypatch.setattr(stand_ins, "is_here", lambda *_: True)
+    monkeypatch.setattr(substitutes, "is_here", lambda *_: True)
     return Runner(SCALES["small"], tmp_path)
 
 
-def all_tasks(runner: Runner) -> list[Task]:
+def all_tasks(runner: Runner) -> list[CellTask]:
     return make_tasks(map(load, experiment_names()), runner.scale, 3)
 
 
@@ -79,14 +79,14 @@ def test_each_choice_of_a_task_counts(small: Runner) -> None:
     tasks = all_tasks(small)
     assert len({small.fingerprint(task) for task in tasks}) == len(tasks)
     one = small.fingerprint(tasks[0])
-    stand = small.scale.stands["cifar10"]
+    substitute = small.scale.substitutes["cifar10"]
     for changed in (
-        replace(stand, samples=499),
-        replace(stand, data=replace(stand.data, train=3999)),
-        replace(stand, lr=0.06),
+        replace(substitute, samples=499),
+        replace(substitute, data=replace(substitute.data, train=3999)),
+        replace(substitute, lr=0.06),
     ):
-        stands = {**small.scale.stands, "cifar10": changed}
-        other = Runner(replace(small.scale, stands=stands), small.folder)
+        substitutes = {**small.scale.substitutes, "cifar10": changed}
+        other = Runner(replace(small.scale, substitutes=stands), small.folder)
         assert other.fingerprint(tasks[0]) != one
 
 

@@ -57,7 +57,7 @@ def test_every_link_of_the_contents_leads_to_a_heading(tokens):
 
 
 def test_tables_are_tables_with_the_cells_that_were_given(summary, tokens):
-    tables = [summary.stands, summary.verdicts, *(each.table for each in summary.chapters)]
+    tables = [summary.substitutes, summary.verdicts, *(each.table for each in summary.chapters)]
     assert sum(token.type == "table_open" for token in tokens) == len(tables)
     cells = [words(token) for token in following(tokens, "td_open")]
     given = []

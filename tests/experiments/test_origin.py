@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from freetickets.experiments.origin import COMMIT_FILE, UNKNOWN, commit, origin
+from freetickets.experiments.provenance import COMMIT_FILE, UNKNOWN, commit, origin
 from freetickets.storage import write_json
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from freetickets.experiments import cells, experiment_names, load, needed
 from freetickets.experiments.scales import SCALES
-from freetickets.experiments.tasks import make_tasks, with_trajectory
+from freetickets.experiments.grid import make_tasks, with_trajectory
 
 ALL = [load(name) for name in experiment_names()]
 

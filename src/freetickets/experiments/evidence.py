@@ -251,4 +251,3 @@ def _saved(results: Results, row: Row, seed: int) -> Predictions | None:
     if right is None or accuracy is None or abs(right.mean() - accuracy) > 1e-6:
         return None
     return saved if row.members is None else saved.adjusted(range(row.members), None)
-

@@ -175,58 +175,7 @@ class Experiment:
     Attributes:
         name: What `freetickets reproduce` calls it.
         title: What it is about.
-        paper: Where it stands: "Table 1".
-        latex: Its label in the paper's source.
-        rows: What it compares, in the paper's order.
-        columns: The numbers that it shows.
-        needs: What has to be measured of its cells.
-        figures: The parts of a report that show it, keys of `PARTS`.
-        claims: What the paper concludes from it, keys of `CLAIMS`.
-        seeds: How often each cell is trained at a scale that can't pay for more.
-        corrections: Headings of columns that are misprints.
-        notes: Where the paper is silent or contradicts itself, and what was decided.
-        provisional: Why it can't be trained yet; empty if it can.
-    """
-
-    name: str
-    title: str
-    paper: str
-    latex: str
-    rows: tuple[Row, ...]
-    columns: tuple[str, ...]
-    needs: Needs = Needs()
-    figures: tuple[str, ...] = ()
-    claims: tuple[str, ...] = ()
-    seeds: int = 1
-    corrections: tuple[Correction, ...] = ()
-    notes: tuple[str, ...] = ()
-    provisional: str = ""
-
-
-def cells(self) -> tuple[Cell, ...]:
-        """What has to be trained for this row: one cell, or one for each value of `over`."""
-        choices = itertools.product(*self.over.values())
-        return tuple(
-            Cell(
-                self.dataset,
-                self.model,
-                replace(self.method, **dict(zip(self.over, chosen, strict=True))),
-                tuple(self.settings.items()),
-                self.cell,
-                self.of,
-            )
-            for chosen in choices
-        )
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """One table or figure of the paper.
-
-    Attributes:
-        name: What `freetickets reproduce` calls it.
-        title: What it is about.
-        paper: Where it stands: "Table 1".
+        paper: Where it substitutes: "Table 1".
         latex: Its label in the paper's source.
         rows: What it compares, in the paper's order.
         columns: The numbers that it shows.

@@ -16,11 +16,11 @@ from ..errors import FreeTicketsError, UnknownNameError
 from ..reading import parse_yaml, read
 from .experiment import Cell, Experiment, Needs, cells, needed
 from .reading import experiment_names, load, read_experiment
-from .scales import SCALES, Scale, Stand
+from .scales import SCALES, Scale, Substitute
 
 
 @dataclass(frozen=True)
-class Task:
+class CellTask:
     """One training of one cell, and what is measured of it.
 
     Attributes:
@@ -41,7 +41,7 @@ class Task:
 
         Example:
             >>> from freetickets.methods import Dense
-            >>> Task(Cell("cifar10", "wrn-28-10", Dense()), 2).name
+            >>> CellTask(Cell("cifar10", "wrn-28-10", Dense()), 2).name
             'cifar10-wrn-28-10-dense, seed 2'
         """
         return f"{self.cell.name}, seed {self.seed}"
@@ -52,7 +52,7 @@ def make_tasks(
     scale: Scale,
     seeds: int | None = None,
     only: Collection[str] = (),
-) -> list[Task]:
+) -> list[CellTask]:
     """What has to be trained for experiments; a cell that several share is there once a seed.
 
     All first seeds come first, so that every table has numbers early.
@@ -69,14 +69,14 @@ def make_tasks(
         >>> len(tasks), tasks[0].seed, tasks[-1].seed
         (41, 0, 2)
     """
-    found: dict[tuple[int, Cell], Task] = {}
+    found: dict[tuple[int, Cell], CellTask] = {}
     for experiment in experiments:
         members, fewer = _row_members(experiment), _row_seeds(experiment)
         for seed in range(seeds or scale.seeds(experiment)):
             for cell in cells(experiment):
                 if (only and cell.method.name not in only) or seed >= fewer.get(cell, seed + 1):
                     continue
-                task = found.setdefault((seed, cell), Task(cell, seed))
+                task = found.setdefault((seed, cell), CellTask(cell, seed))
                 found[seed, cell] = replace(
                     task,
                     needs=task.needs | experiment.needs,
@@ -113,7 +113,7 @@ class _Grid:
     """What a file says of a grid: see `grids/`."""
 
     summary: str
-    stands: dict[str, Stand]
+    substitutes: dict[str, Substitute]
     stages: tuple[dict[str, Any], ...]
     shared: dict[str, Any] = field(default_factory=dict)
     anchors: Any = None  # what aliases in the rest of the file repeat
@@ -153,7 +153,7 @@ class Grid:
 
     def tasks(
         self, experiments: Sequence[Experiment], seeds: int | None = None, only: Sequence[str] = ()
-    ) -> list[Task]:
+    ) -> list[CellTask]:
         """What has to be trained for experiments, in order."""
         if not self.staged:
             return make_tasks(experiments, self.scale, seeds, only)
@@ -204,7 +204,9 @@ def parse_grid(text: str, name: str) -> Grid:
         known: dict[str, Cell] = {}
         for each in told.stages:
             shared = {"paper": str(each.get("name", "")).upper(), "latex": ""}
-            stages.append(read_experiment({**shared, **told.shared, **each}, told.stands, known))
+            stages.append(
+                read_experiment({**shared, **told.shared, **each}, told.substitutes, known)
+            )
             own = [cell for row in stages[-1].rows for cell in row.cells]
             for cell in own:
                 if known.setdefault(cell.name, cell) != cell or own.count(cell) > 1:
@@ -214,4 +216,4 @@ def parse_grid(text: str, name: str) -> Grid:
     except FreeTicketsError as error:
         raise FreeTicketsError(f"{name}: {error}") from error
     most = max(stage.seeds for stage in stages)
-    return Grid(Scale(name, told.summary, told.stands, most), tuple(stages), staged=True)
+    return Grid(Scale(name, told.summary, told.substitutes, most), tuple(stages), staged=True)

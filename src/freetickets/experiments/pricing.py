@@ -10,8 +10,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from .experiment import Cell, Experiment, Row
+from .grid import CellTask
 from .runner import Runner
-from .tasks import Task
 
 if TYPE_CHECKING:
     from ..training.ledger import Ledger
@@ -95,7 +95,7 @@ class PriceList:
 def price_list(
     experiments: Sequence[Experiment],
     runner: Runner,
-    tasks: Sequence[Task],
+    tasks: Sequence[CellTask],
     throughput: float | None = None,
 ) -> PriceList:
     """Prices experiments without training, and without their data.
@@ -112,7 +112,7 @@ def price_list(
     found = [record for record in records.values() if record is not None]
     guesses = throughput is not None or runner.scale.name != "paper"
     estimator = Estimator(runner, throughput, found)
-    by_cell: dict[Cell, list[Task]] = {}
+    by_cell: dict[Cell, list[CellTask]] = {}
     for task in tasks:
         by_cell.setdefault(task.cell, []).append(task)
     ledgers = {cell: runner.price(own[0]) for cell, own in by_cell.items()}
@@ -123,14 +123,14 @@ def price_list(
 
     def price(experiment: Experiment, row: Row, cell: Cell) -> Price:
         own = by_cell[cell]
-        stand = runner.stand(own[0])
+        substitute = runner.substitute(own[0])
         return Price(
             experiment=experiment.name,
             label=row.label,
             choice=", ".join([*_datasets(experiment, cell), *_varied(row, cell)]),
             cell=cell.name,
-            data=stand.data.text,
-            model=stand.model or cell.model,
+            data=substitute.data.text,
+            model=substitute.model or cell.model,
             relative_flops=ledgers[cell].relative_flops,
             paper=row.paper.get("train_flops"),
             derivable="train_flops" not in row.underivable,
@@ -197,17 +197,17 @@ class Estimator:
                 speeds.setdefault(key, []).append(ledger["seconds"] / ledger["flops"])
         self._recorded = {key: median(each) for key, each in speeds.items()}
 
-    def seconds(self, task: Task, ledger: Ledger) -> float:
+    def seconds(self, task: CellTask, ledger: Ledger) -> float:
         """How long a training will take."""
         growth = math.fsum(phase.growth_flops for phase in ledger.phases)
         if self._throughput is not None:
             return (ledger.flops + growth) / self._throughput
-        stand = self._runner.stand(task)
-        model = stand.model or task.cell.model
-        recorded = self._recorded.get(f"{stand.data.text}|{model}")
+        substitute = self._runner.substitute(task)
+        model = substitute.model or task.cell.model
+        recorded = self._recorded.get(f"{substitute.data.text}|{model}")
         if recorded is not None:
             return recorded * ledger.flops
-        key = (stand.data.text, model)
+        key = (substitute.data.text, model)
         if key not in self._step_seconds:
             self._step_seconds[key] = self._time_step(task)
         dense_steps = ledger.relative_flops * self._dense_steps(ledger)
@@ -218,16 +218,16 @@ class Estimator:
         first = ledger.phases[0]
         return ledger.dense_epochs * first.steps / first.epochs
 
-    def _time_step(self, task: Task) -> float:
+    def _time_step(self, task: CellTask) -> float:
         """Seconds of one dense step, forward and backward."""
         import torch
         from torch.nn.functional import cross_entropy
 
         from ..models import create_model
-        from .stand_ins import outline
+        from .substitutes import outline
 
         config = self._runner.config(task)
-        spec = outline(self._runner.stand(task).data, config.data_dir)
+        spec = outline(self._runner.substitute(task).data, config.data_dir)
         batch = config.batch_size or 1
         model = create_model(config.model, spec.shape, len(spec.classes))
         inputs = torch.randn(batch, *spec.shape, generator=torch.Generator().manual_seed(0))

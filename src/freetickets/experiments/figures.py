@@ -14,8 +14,7 @@ from ..report.parts import Figure, Section
 from ..report.run import RunSummary, check_predictions_alike, read_run
 from ..report.sections import diversity, main, members, robustness, training, uncertainty
 from ..report.sections.comparison import Comparison, find_reference
-from .cell import Cell
-from .experiment import Experiment
+from .experiment import Cell, Experiment
 from .results import Results
 
 # Which parts of a report are figures; what is in the others stands in the table already.
@@ -39,7 +38,7 @@ _MAKERS: dict[str, Callable[[Comparison], list[Section]]] = {
     "layers": training.layers_section,
 }
 
-# How the panels of a figure stand in its file.
+# How the panels of a figure substitute in its file.
 _ABREAST, _GAP = 2, 18
 
 
