@@ -12,12 +12,12 @@ import torch
 
 from freetickets.errors import FreeTicketsError, StoppedError
 from freetickets.experiments import Cell, Needs, runner
+from freetickets.experiments.grid import CellTask
 from freetickets.experiments.progress import CellProgress
 from freetickets.experiments.results import Results, read_answers
 from freetickets.experiments.runner import Runner
 from freetickets.experiments.scales import DataPart, Scale, Substitute
 from freetickets.experiments.substitutes import SubstituteFiles
-from freetickets.experiments.grid import CellTask
 from freetickets.methods import EDST, Dense
 from freetickets.training.job import Job
 

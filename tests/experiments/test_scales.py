@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from freetickets.config import Config
-from freetickets.errors import UnknownNameError
 from freetickets.experiments import Cell, experiment_names, load, needed
-from freetickets.experiments.scales import SCALES, DataPart, Scale, Substitute, get_scale
+from freetickets.experiments.scales import SCALES, DataPart, Scale, Substitute
 from freetickets.methods import DST, EDST, LTR, Dense, Plan, get_recipe
 
 CELLS = list(needed(map(load, experiment_names())))
@@ -90,8 +89,3 @@ def test_data_tell_their_parts() -> None:
     )
     others = [replace(part, train=51), replace(part, test=21), replace(part, pool=4)]
     assert len({part.file, *(other.file for other in others)}) == 4
-
-
-def test_an_unknown_scale_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="'small'"):
-        get_scale("smal")

@@ -175,7 +175,7 @@ class Experiment:
     Attributes:
         name: What `freetickets reproduce` calls it.
         title: What it is about.
-        paper: Where it substitutes: "Table 1".
+        paper: Where it stands: "Table 1".
         latex: Its label in the paper's source.
         rows: What it compares, in the paper's order.
         columns: The numbers that it shows.
@@ -201,11 +201,6 @@ class Experiment:
     corrections: tuple[Correction, ...] = ()
     notes: tuple[str, ...] = ()
     provisional: str = ""
-
-    @property
-    def is_figure(self) -> bool:
-        """Whether the paper shows a picture, so that its numbers are not known."""
-        return all(not row.paper for row in self.rows)
 
 
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
