@@ -96,7 +96,7 @@ def test_each_choice_of_a_task_counts(small: Runner) -> None:
         replace(substitute, lr=0.06),
     ):
         substitutes = {**small.scale.substitutes, "cifar10": changed}
-        other = Runner(replace(small.scale, substitutes=stands), small.folder)
+        other = Runner(replace(small.scale, substitutes=substitutes), small.folder)
         assert other.fingerprint(tasks[0]) != one
 
 

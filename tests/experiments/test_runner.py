@@ -130,7 +130,7 @@ def test_other_settings_are_another_result(tiny: Runner, tmp_path: Path) -> None
     before = tiny.run(DENSE)
     substitute = replace(SUBSTITUTE, dense_epochs=3.0)
     longer = Runner(
-        replace(SCALE, substitutes={"cifar10": stand}), tmp_path, str(tmp_path / "no data")
+        replace(SCALE, substitutes={"cifar10": substitute}), tmp_path, str(tmp_path / "no data")
     )
     assert tiny.result(DENSE) is not None
     assert longer.result(DENSE) is None
@@ -152,7 +152,7 @@ def test_a_run_with_other_settings_is_moved_out_of_the_way_not_lost(
     before = digests(run / "tickets")
     for number, epochs in enumerate((3.0, 4.0), start=1):
         substitutes = {"cifar10": replace(SUBSTITUTE, dense_epochs=epochs)}
-        Runner(replace(SCALE, substitutes=stands), tmp_path, str(tmp_path / "no data")).run(DENSE)
+        Runner(replace(SCALE, substitutes=substitutes), tmp_path, str(tmp_path / "no data")).run(DENSE)
         assert f"moved to {run.with_name(f'old-{number}')}" in capsys.readouterr().err
     assert digests(run.with_name("old-1") / "tickets") == before
     assert digests(run / "tickets") != before
