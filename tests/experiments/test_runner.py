@@ -152,7 +152,9 @@ def test_a_run_with_other_settings_is_moved_out_of_the_way_not_lost(
     before = digests(run / "tickets")
     for number, epochs in enumerate((3.0, 4.0), start=1):
         substitutes = {"cifar10": replace(SUBSTITUTE, dense_epochs=epochs)}
-        Runner(replace(SCALE, substitutes=substitutes), tmp_path, str(tmp_path / "no data")).run(DENSE)
+        Runner(replace(SCALE, substitutes=substitutes), tmp_path, str(tmp_path / "no data")).run(
+            DENSE
+        )
         assert f"moved to {run.with_name(f'old-{number}')}" in capsys.readouterr().err
     assert digests(run.with_name("old-1") / "tickets") == before
     assert digests(run / "tickets") != before

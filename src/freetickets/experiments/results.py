@@ -16,7 +16,6 @@ from ..errors import FreeTicketsError, NewerFileError
 from ..metrics import pearson, spearman
 from ..reading import Allow, Count, Natural, read, read_json
 from ..seal import digest_file, seal_values
-from ..storage import write_atomic
 from .experiment import Cell, Needs, Row
 
 if TYPE_CHECKING:
@@ -278,6 +277,8 @@ def save(folder: str | Path, record: Record, answers: Answers | None = None) -> 
         record: All but the answers.
         answers: To each image; None if there are none to be kept.
     """
+    from ..storage import write_atomic  # which needs torch
+
     path = record_path(folder, str(record["cell"]), int(record["seed"]))
     if answers is not None:  # first: a record that is there is complete
         record = {**record, "answers": answers.save(answers_path(path))}
