@@ -186,7 +186,7 @@ def test_other_images_than_those_of_the_list_are_refused(tmp_path: Path) -> None
         ("dataset: few", "dataset: many", "unknown dataset 'many'"),
         ("cell: longer", "cell: dense", "two cells are called dense"),
         ("stages:", "stages: {", "not valid YAML"),
-        ("data: {source", "date: {source", "tiny: unknown key of stands.few 'date'"),
+        ("data: {source", "date: {source", "tiny: unknown key of substitutes.few 'date'"),
     ],
 )
 def test_a_slip_of_the_pen_is_one_line(old: str, new: str, words: str) -> None:
