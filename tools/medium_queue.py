@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from freetickets.experiments.grid import find_grid
-from freetickets.experiments.origin import COMMIT_FILE
+from freetickets.experiments.provenance import COMMIT_FILE
 from freetickets.experiments.results import answers_path, read_record
 
 ROOT = Path(__file__).resolve().parents[1]

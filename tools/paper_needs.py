@@ -6,18 +6,28 @@ python tools/paper_needs.py --throughput 1e13 --ranks 8
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
 from freetickets.experiments import Experiment, load
-from freetickets.experiments.needs import Needs, hours, needs_of, ring_bytes
+from freetickets.experiments.grid import CellTask, make_tasks
 from freetickets.experiments.runner import Runner
-from freetickets.experiments.scales import get_scale
-from freetickets.experiments.stand_ins import outline
-from freetickets.experiments.tasks import Task, make_tasks
+from freetickets.experiments.scales import SCALES
+from freetickets.experiments.substitutes import outline
+from freetickets.methods.members import MemberNetwork
+from freetickets.methods.plan import Plan
+from freetickets.sparsity.layers import select_weights
+from freetickets.sparsity.structure import parse_structure
 from freetickets.training.job import Job
+from freetickets.training.ledger import Ledger
 
 TABLES = ("cifar10", "cifar100", "imagenet")
 COLUMNS = (
@@ -33,6 +43,144 @@ COLUMNS = (
     "of active weights",
 )
 
+_FLOAT = 4  # bytes
+# Of a masked weight: where it is active, where it ever was, and the first as integers as wide as
+# the weight, for which the hardware is fast.
+_MASK = 1 + 1 + _FLOAT
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one training needs, with masked weights in float32 and SGD; sizes are bytes.
+
+    Attributes:
+        flops: Operations of the whole training, zeros left out: the ledger's count.
+        executed_flops: Operations with the zeros that masked weights hold.
+        weights: Size of the parameters; their gradients and their momentum have the same.
+        masks: Size of what holds weights to their topology.
+        activations: Size of what one step keeps from its forward pass for its backward pass.
+        active: Size of the active parameters in the phase that has the most.
+    """
+
+    flops: float
+    executed_flops: float
+    weights: int
+    masks: int
+    activations: int
+    active: int
+
+    @property
+    def memory(self) -> int:
+        """All of it that lies on one device when a backward pass begins."""
+        return 3 * self.weights + self.masks + self.activations
+
+
+def hours(flops: float, throughput: float) -> float:
+    """The hours that a device works on this many operations.
+
+    Example:
+        >>> hours(3.6e17, throughput=1e13)
+        10.0
+    """
+    return flops / throughput / 3600
+
+
+def ring_bytes(size: float, ranks: int) -> float:
+    """What each of some ranks sends, and receives, to sum up this many bytes by a ring.
+
+    Example:
+        >>> ring_bytes(100, ranks=1), ring_bytes(100, ranks=4)
+        (0.0, 150.0)
+    """
+    return 2 * (ranks - 1) / ranks * size
+
+
+def needs_of(job: Job) -> Demand:
+    """What a job needs; nothing is trained, no data is read and no network allocated."""
+    ledger, batch_size = job.price(), job.config.batch_size
+    assert batch_size is not None
+    with torch.device("meta"):
+        network = job.build_transformed()
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    masked, active = _held(job.plan, network)
+    return Demand(
+        ledger.flops,
+        _executed_flops(ledger),
+        _FLOAT * parameters,
+        _MASK * masked,
+        activation_bytes(network, job.spec.shape, batch_size),
+        _FLOAT * (parameters - masked + active),
+    )
+
+
+def _executed_flops(ledger: Ledger) -> float:
+    if not any(phase.sparsity for phase in ledger.phases):
+        return ledger.flops
+    epochs = math.fsum(phase.epochs for phase in ledger.phases)
+    return epochs * ledger.dense_flops / ledger.dense_epochs
+
+
+def _held(plan: Plan, network: nn.Module) -> tuple[int, int]:
+    """How many weights have masks, and how many of these are active, in the densest phase."""
+    phases = [phase for run in plan.runs for phase in run.phases]
+    weights = select_weights(network, exclude=plan.sparse.exclude)
+    sizes = {name: weight.numel() for name, weight in weights.items()}
+    if any(phase.pruning or any(e.makes_sparse for e in phase.at_end) for phase in phases):
+        return sum(sizes.values()), sum(sizes.values())  # all are there to be pruned
+    sparsity = min(phase.sparsity for phase in phases)
+    if sparsity == 0:
+        return 0, 0
+    shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+    structure = parse_structure(plan.sparse.structure)
+    counts = structure.allocate(shapes, sparsity, plan.sparse.distribution)
+    sparse = [name for name in sizes if counts[name] < sizes[name]]
+    return sum(sizes[name] for name in sparse), sum(counts[name] for name in sparse)
+
+
+def activation_bytes(network: nn.Module, input_shape: tuple[int, ...], batch_size: int) -> int:
+    """Counts the bytes that a training step's forward pass keeps for its backward pass.
+
+    Autograd tells each tensor that it keeps. Parameters and buffers don't count, and what several
+    operations keep counts once. On the meta device this takes neither memory nor time. Kernels for
+    some other device may keep a little more or less: CUDA has dropout keep bytes, not floats.
+
+    Args:
+        network: On any device.
+        input_shape: Of one sample.
+        batch_size: Samples of the step, on this device.
+
+    Example:
+        >>> network = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU())
+        >>> floats = 12 + 5 + 5 + 1  # the input, ReLU's output, log-probabilities, the class weight
+        >>> activation_bytes(network, (3, 2, 2), batch_size=1) == 4 * floats + 8  # and the label
+        True
+    """
+    device = next(network.parameters()).device
+    inputs = torch.zeros(batch_size, *input_shape, device=device)
+    labels = torch.zeros(batch_size, dtype=torch.long, device=device)
+    own = {_place(tensor) for tensor in (*network.parameters(), *network.buffers())}
+    kept: dict[int, Tensor] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        if _place(tensor) not in own:
+            kept[_place(tensor)] = tensor  # alive, so that no other can take its place
+        return tensor
+
+    network.train()
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        if isinstance(network, MemberNetwork):
+            logits, labels = network(inputs, labels)
+        else:
+            logits = network(inputs)
+        loss = cross_entropy(logits, labels)
+    del loss
+    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+
+
+def _place(tensor: Tensor) -> int:
+    """What tells memory from other memory, also on the meta device, where all lies at 0."""
+    return int(tensor.untyped_storage()._cdata)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints a table for each of the paper's."""
@@ -42,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ranks", type=int, default=8, help="processes of a data-parallel run")
     parsed = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as nowhere:
-        runner = Runner(get_scale("paper"), nowhere)
+        runner = Runner(SCALES["paper"], nowhere)
         for number, name in enumerate(parsed.tables):
             lines = table(load(name), runner, parsed.throughput, parsed.ranks)
             print(*([""] if number else []), *lines, sep="\n")
@@ -75,7 +223,7 @@ def table(experiment: Experiment, runner: Runner, throughput: float, ranks: int)
     )
 
 
-def numbers(needs: Needs, throughput: float) -> list[str]:
+def numbers(needs: Demand, throughput: float) -> list[str]:
     """The cells of one row, behind its name."""
     return [
         f"{needs.flops:.2e}".replace("e+", "e"),
@@ -90,13 +238,13 @@ def numbers(needs: Needs, throughput: float) -> list[str]:
     ]
 
 
-def make_job(runner: Runner, task: Task) -> Job:
+def make_job(runner: Runner, task: CellTask) -> Job:
     """A job that can be priced, not trained."""
 
     def nothing() -> Any:
         raise AssertionError("what a training needs is told without its data")
 
-    return Job(runner.config(task), outline(runner.stand(task).data), nothing)
+    return Job(runner.config(task), outline(runner.substitute(task).data), nothing)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import numpy as np
 
 from freetickets.cli import main as freetickets
 from freetickets.data import Split, load
-from freetickets.experiments.stand_ins import pool
+from freetickets.experiments.substitutes import pool
 from freetickets.methods import Setting, get_method, get_recipe
 
 HELD_OUT = 10_000

@@ -18,6 +18,10 @@ def invent(cell: Cell, seed: int = 1, **numbers: Any) -> dict[str, Any]:
     """A record; `numbers` are columns with "__" for ".", the others are made up."""
     given = {key.replace("__", "."): value for key, value in numbers.items()}
     size = members_of(cell)
+
+    def square(value: float) -> list[list[float]]:
+        return [[value] * size for _ in range(size)]
+
     scores = {"accuracy": 0.9, "nll": 0.3, "ece": 0.02}
     ensemble = {key: given.get(key, value) for key, value in scores.items()}
     member = {key: given.get(f"member_{key}", ensemble[key]) for key in scores}
@@ -32,6 +36,7 @@ def invent(cell: Cell, seed: int = 1, **numbers: Any) -> dict[str, Any]:
                 "aupr": 0.8,
                 "fpr95": 0.4,
             },
+            "entropy": {"auroc": 0.9, "aupr": 0.8, "fpr95": 0.4},
         }
         for name in ("svhn", "cifar100", "cifar10", "gaussian-noise")
     }
@@ -44,17 +49,32 @@ def invent(cell: Cell, seed: int = 1, **numbers: Any) -> dict[str, Any]:
         "ensemble": ensemble,
         "shift": {
             f"{cell.dataset}-c": {
+                **{key: [[value]] for key, value in shifted.items()},
+                "source": "generated",
+                "samples": 100,
+                "types": ["fog"],
+                "severities": [1],
                 "means": {"given": {**shifted, "ece_pooled": shifted["ece"] / 2}},
             }
         },
         "ood": detection,
-        "attacks": {"fgsm": {**attack, "clean": 0.9}},
+        "attacks": {
+            "fgsm": {
+                **attack,
+                "clean": 0.9,
+                "epsilon": 0.1,
+                "samples": 100,
+                "transfer": square(0.4),
+            }
+        },
     }
     if size > 1:
         metrics["diversity"] = {
             "disagreement": differing,
             "kl": kl,
             "kl_one_way": kl,
+            "disagreement_matrix": square(differing),
+            "kl_matrix": square(kl),
             "disagreement_by_class": [differing + place / 100 for place in range(10)],
         }
     first = {

@@ -166,14 +166,14 @@ def test_every_claim_is_checked_here():
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_a_claim_that_holds_is_supported(claim):
     for verdict in verdicts(claim, 1):
-        assert verdict.outcome == "supported", verdict.text
+        assert verdict.outcome == "supported"
         assert verdict.findings
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_a_claim_that_fails_is_contradicted(claim):
     for verdict in verdicts(claim, -1):
-        assert verdict.outcome == "contradicted", verdict.text
+        assert verdict.outcome == "contradicted"
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
@@ -206,4 +206,4 @@ def test_a_set_that_could_not_be_had_is_left_out():
             del first["ood"]["svhn"]
     (verdict,) = judge(table, results)
     assert all("mean AUROC of 2 sets" in finding.text for finding in verdict.findings)
-    assert "not measured" not in verdict.text
+    assert all(finding.outcome != "not measured" for finding in verdict.findings)

@@ -10,8 +10,8 @@ from freetickets import metrics
 from freetickets.evaluation import Predictions
 from freetickets.experiments import Results, load
 from freetickets.experiments.evidence import MARGINS, compare, correlates, decide, marked, tally
-from freetickets.experiments.headings import heading_of
 from freetickets.experiments.results import run_folder, save
+from freetickets.metrics.score import column_of
 from freetickets.storage import write_json
 
 from .invented import invent
@@ -54,7 +54,7 @@ def test_a_lower_loss_is_below_zero_and_supports(column):
     finding = compared(column, 0.2, 0.5)
     assert finding.value == pytest.approx(-0.3)
     assert finding.outcome == "supported"
-    assert f"{heading_of(column).title} -0.3000 ± 0.0000 (2 seeds)" in finding.text
+    assert f"{column_of(column).title} -0.3000 ± 0.0000 (2 seeds)" in finding.text
     assert compared(column, 0.5, 0.2).outcome == "contradicted"
 
 

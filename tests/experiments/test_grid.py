@@ -14,16 +14,24 @@ import yaml
 from freetickets import data
 from freetickets.errors import FreeTicketsError
 from freetickets.evaluation import Predictions
-from freetickets.experiments.grid import Grid, find_grid, grid_names, parse_grid
+from freetickets.experiments import cells, experiment_names, load, needed
+from freetickets.experiments.grid import (
+    Grid,
+    find_grid,
+    grid_names,
+    make_tasks,
+    parse_grid,
+    with_trajectory,
+)
 from freetickets.experiments.progress import CellProgress
 from freetickets.experiments.results import Results, read_answers
 from freetickets.experiments.runner import Runner
-from freetickets.experiments.scales import Data
-from freetickets.experiments.stand_ins import StandIns, digest_of, of_each_class
+from freetickets.experiments.scales import SCALES, DataPart
+from freetickets.experiments.substitutes import SubstituteFiles, digest_of, of_each_class
 
 TINY = """
 summary: for tests
-stands:
+substitutes:
   few:
     data: {source: fashion-mini, per_class: 6, pool: 2}
     recipe: cifar
@@ -129,8 +137,8 @@ def test_each_kind_of_set_has_its_own_number_of_images(tiny: Grid, tmp_path: Pat
 
 
 def test_the_images_are_the_first_of_each_class(tmp_path: Path) -> None:
-    part = Data("fashion-mini", per_class=6, held_out=4)
-    path = StandIns(tmp_path / "data").dataset(part)
+    part = DataPart("fashion-mini", per_class=6, held_out=4)
+    path = SubstituteFiles(tmp_path / "data").dataset(part)
     whole, train, held = (
         data.load("fashion-mini", "train"),
         data.load(path, "train"),
@@ -154,12 +162,14 @@ def test_the_images_are_the_first_of_each_class(tmp_path: Path) -> None:
 def test_other_images_than_those_of_the_list_are_refused(tmp_path: Path) -> None:
     labels = data.load("fashion-mini", "train").labels.numpy()
     right = digest_of(of_each_class(labels, 6))
-    part = Data("fashion-mini", per_class=6, digest=right)
-    StandIns(tmp_path / "right").dataset(part)
+    part = DataPart("fashion-mini", per_class=6, digest=right)
+    SubstituteFiles(tmp_path / "right").dataset(part)
     with pytest.raises(FreeTicketsError, match="not the images of the list"):
-        StandIns(tmp_path / "wrong").dataset(replace(part, digest="0" * 16))
+        SubstituteFiles(tmp_path / "wrong").dataset(replace(part, digest="0" * 16))
     with pytest.raises(FreeTicketsError, match="some images would be in both"):
-        StandIns(tmp_path / "both").dataset(Data("fashion-mini", per_class=900, held_out=900))
+        SubstituteFiles(tmp_path / "both").dataset(
+            DataPart("fashion-mini", per_class=900, held_out=900)
+        )
     with pytest.raises(FreeTicketsError, match="fewer than 5,000 images"):
         of_each_class(labels, 5000)
 
@@ -176,7 +186,7 @@ def test_other_images_than_those_of_the_list_are_refused(tmp_path: Path) -> None
         ("dataset: few", "dataset: many", "unknown dataset 'many'"),
         ("cell: longer", "cell: dense", "two cells are called dense"),
         ("stages:", "stages: {", "not valid YAML"),
-        ("data: {source", "date: {source", "tiny: unknown key of stands.few 'date'"),
+        ("data: {source", "date: {source", "tiny: unknown key of substitutes.few 'date'"),
     ],
 )
 def test_a_slip_of_the_pen_is_one_line(old: str, new: str, words: str) -> None:
@@ -207,14 +217,14 @@ def test_medium_is_the_plan_of_its_issue() -> None:
 
 def test_a_search_never_sees_a_test_image() -> None:
     search = find_grid("search")
-    assert all(stand.data.held_out for stand in search.scale.stands.values())
+    assert all(substitute.data.held_out for substitute in search.scale.substitutes.values())
     sides = Counter(task.cell.method.name for task in search.tasks(search.experiments))
     assert sides["dense"] == sides["edst"] <= 4
 
 
 def test_search_and_medium_are_of_the_same_network_and_images() -> None:
     medium, search = find_grid("medium"), find_grid("search")
-    searched, few = search.scale.stands["few-cifar10"], medium.scale.stands["few-cifar10"]
+    searched, few = search.scale.substitutes["few-cifar10"], medium.scale.substitutes["few-cifar10"]
     assert replace(searched.data, held_out=None) == few.data
     assert searched.recipe == few.recipe
     assert searched.dense_epochs == few.dense_epochs
@@ -245,10 +255,52 @@ def test_lengths_that_are_not_measured_are_those_of_provisional_stages() -> None
 
 def test_the_lists_of_medium_are_those_of_the_published_files() -> None:
     root = os.environ.get("FREETICKETS_DATA")
-    for stand in find_grid("medium").scale.stands.values():
+    for substitute in find_grid("medium").scale.substitutes.values():
         try:
-            whole = data.load(stand.data.source, "train", root, download=False)
+            whole = data.load(substitute.data.source, "train", root, download=False)
         except FreeTicketsError:
-            pytest.skip(f"{stand.data.source} is not here (FREETICKETS_DATA)")
-        numbers = of_each_class(whole.labels.numpy(), int(stand.data.per_class or 0))
-        assert digest_of(numbers) == stand.data.digest
+            pytest.skip(f"{substitute.data.source} is not here (FREETICKETS_DATA)")
+        numbers = of_each_class(whole.labels.numpy(), int(substitute.data.per_class or 0))
+        assert digest_of(numbers) == substitute.data.digest
+
+
+# ---- the paper's tables: every piece of work is there, and there once
+
+ALL = [load(name) for name in experiment_names()]
+
+
+def test_all_experiments_share_their_cells() -> None:
+    tasks = make_tasks(ALL, SCALES["paper"])
+    assert len({(task.cell, task.seed) for task in tasks}) == len(tasks) == 71 + 2 * 32
+    assert {task.cell for task in tasks} == set(needed(ALL))
+
+
+def test_first_seeds_come_first_and_have_all_needs() -> None:
+    tasks = make_tasks(ALL, SCALES["paper"])
+    seeds = [task.seed for task in tasks]
+    assert seeds == sorted(seeds)
+    wanted = needed(ALL)
+    for task in tasks:
+        if task.seed == 0:
+            assert task.needs == wanted[task.cell]
+        else:  # only the main tables have more
+            assert not task.needs.attacks
+            assert task.needs.corruptions == ("all19",)
+
+
+def test_rows_that_score_fewer_members_are_known() -> None:
+    tasks = {task.cell: task for task in make_tasks(ALL, SCALES["paper"], seeds=1)}
+    for experiment in ALL:
+        for row in experiment.rows:
+            for cell in row.cells:
+                assert row.members is None or row.members in tasks[cell].members
+
+
+def test_seeds_and_methods_can_be_chosen() -> None:
+    tasks = make_tasks([load("fgsm")], SCALES["smoke"], seeds=4, only=["edst", "dst"])
+    assert {task.cell.method.name for task in tasks} == {"edst", "dst"}
+    assert sorted({task.seed for task in tasks}) == [0, 1, 2, 3]
+
+
+def test_trajectories_are_those_of_their_figure() -> None:
+    assert with_trajectory() == set(cells(load("trajectories")))

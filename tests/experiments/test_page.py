@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import re
 import shutil
@@ -10,12 +11,14 @@ from html import escape, unescape
 from xml.etree import ElementTree
 
 import pytest
+from markdown_it import MarkdownIt
 
 from freetickets.errors import UnknownNameError
 from freetickets.experiments import Results, experiment_names, load, needed
-from freetickets.experiments.page import write
+from freetickets.experiments.page import make_page, markdown, write
 from freetickets.experiments.results import run_folder, save
 from freetickets.experiments.scales import SCALES
+from freetickets.report.parts import Folded, Table
 
 from ..report.fake_runs import Fake, write_fake
 from .invented import invent_results, members_of
@@ -80,15 +83,6 @@ def test_every_table_note_and_claim_is_in_both_pages(written):
         assert "contradicted" in text
     assert "This &lt;too&gt;." in html
     assert "This \\<too>." in markdown
-
-
-def test_markdown_tables_have_as_many_cells_in_each_line(written):
-    folder, _ = written
-    blocks = re.findall(r"(?:^\|.*\|\n)+", (folder / "results.md").read_text(), re.MULTILINE)
-    assert len(blocks) == len(ALL) + 2
-    for block in blocks:
-        counts = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
-        assert len(counts) == 1
 
 
 def test_findings_and_notes_are_folded_below_their_table(written):
@@ -211,3 +205,104 @@ def test_the_page_fits_phones_and_desks_and_nothing_complains(written, illustrat
         assert (shown["outside"], shown["lost"]) == (0, 0)
         # The paper's main table: whole on a desk; on a phone it scrolls, and not the page.
         assert shown["scrolled"] == [shown["width"] == 390] * 2
+
+
+# ---- Markdown, parsed as GitHub does
+
+
+@pytest.fixture(scope="module")
+def page():
+    results = invent_results(ALL, lambda cell, seed: {}, (1, 2))
+    return make_page(ALL, results, {"": "<b>*all*</b>"})
+
+
+@pytest.fixture(scope="module")
+def tokens(page):
+    """What a parser of GitHub's dialect makes of the page."""
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    return parser.parse(markdown(page))
+
+
+def parts_of(page, kind):
+    """The parts of a kind, in all sections."""
+    return [
+        part for section in page.sections for part in section.body.parts if isinstance(part, kind)
+    ]
+
+
+def words(token):
+    """The text that a reader sees."""
+    return "".join(part.content for part in token.children if part.type in ("text", "text_special"))
+
+
+def following(tokens, kind):
+    """The inline content of each block of a kind."""
+    return [after for token, after in itertools.pairwise(tokens) if token.type == kind]
+
+
+def test_every_link_of_the_contents_leads_to_a_heading(tokens):
+    headings = [words(token) for token in following(tokens, "heading_open")]
+    # As GitHub makes them: lower case, no punctuation but hyphens, hyphens for spaces.
+    anchors = {
+        "".join(sign for sign in title.lower() if sign.isalnum() or sign in " -_").replace(" ", "-")
+        for title in headings
+    }
+    links = [
+        part.attrs["href"]
+        for token in tokens
+        if token.type == "inline"
+        for part in token.children
+        if part.type == "link_open"
+    ]
+    assert len(links) == len(set(links)) == len(ALL) + 2
+    assert {link.removeprefix("#") for link in links} <= anchors
+    assert len(anchors) == len(headings)
+
+
+def test_tables_are_tables_with_the_cells_that_were_given(page, tokens):
+    tables = parts_of(page, Table)
+    assert len(tables) == len(ALL) + 2
+    assert sum(token.type == "table_open" for token in tokens) == len(tables)
+    cells = [words(token) for token in following(tokens, "td_open")]
+    given = []
+    for table in tables:
+        for title, rows in table.parts():
+            given += [title] + [""] * (len(table.header) - 1) if title else []
+            given += [cell.text.replace("\n", "") for row in rows for cell in row]
+    assert cells == given
+
+
+def test_every_finding_and_note_is_in_a_fold_that_is_closed_again(page, tokens):
+    folds = [token.content for token in tokens if token.type == "html_block"]
+    assert [fold.startswith("<details>") for fold in folds] == [True, False] * (len(folds) // 2)
+    assert {fold.strip() for fold in folds[1::2]} == {"</details>"}
+    items, depth = [], 0
+    for token, after in zip(tokens, tokens[2:], strict=False):
+        depth += token.content.count("<details>") - token.content.count("</details>")
+        if token.type == "list_item_open" and depth:
+            items.append(words(after))
+    lines = [
+        found
+        for fold in parts_of(page, Folded)
+        for line in fold.body.items
+        for found in (line, *line.below)
+    ]
+    assert sorted(items) == sorted(f"{line.bold} {line.text}".strip() for line in lines)
+
+
+def test_nothing_is_struck_out_and_no_text_is_taken_for_html(tokens):
+    kinds = {part.type for token in tokens if token.type == "inline" for part in token.children} | {
+        token.type for token in tokens
+    }
+    assert not any(kind.startswith("s_") for kind in kinds)
+    inline = [
+        part.content
+        for token in tokens
+        if token.type == "inline"
+        for part in token.children
+        if part.type == "html_inline"
+    ]
+    assert set(inline) == {"<br>"}
+    texts = [words(token) for token in tokens if token.type == "inline"]
+    assert "<b>*all*</b>" in texts
+    assert not any(re.search(r"\\[*_<~]", text) for text in texts)

@@ -16,11 +16,11 @@ from freetickets.experiments import (
     Row,
     cells,
     experiment_names,
-    is_column,
     load,
     needed,
 )
 from freetickets.methods import DST, EDST, METHODS, Setting, get_recipe
+from freetickets.metrics.score import column_of
 from freetickets.metrics.shift import CORRUPTION_SETS
 from freetickets.report import main_columns, more_columns
 from freetickets.report.sections import SECTIONS
@@ -72,7 +72,6 @@ def test_all_tables_and_figures_with_results_are_there() -> None:
 def test_a_table_has_a_number_in_each_row_and_a_figure_in_none(experiment: Experiment) -> None:
     has_numbers = experiment.paper.startswith("Table") or experiment.name == "diversity-all"
     assert all(bool(row.paper) == has_numbers for row in experiment.rows)
-    assert experiment.is_figure != has_numbers
 
 
 @pytest.mark.parametrize("experiment", ALL.values(), ids=ALL)
@@ -103,7 +102,7 @@ def test_needs_are_what_evaluate_knows() -> None:
 def test_columns_of_a_run_are_those_of_the_report() -> None:
     shown = [*main_columns(CLASSIFICATION.scores), *more_columns(CLASSIFICATION.scores)]
     numbers = {column.key for column in shown} | {"tickets", "sparsity"}
-    assert all(map(is_column, numbers))
+    assert all(map(column_of, numbers))
     used = {column for experiment in ALL.values() for column in experiment.columns}
     assert {column for column in used if "." not in column} <= numbers
 

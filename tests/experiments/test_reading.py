@@ -38,7 +38,6 @@ def test_numbers_needs_and_corrections_are_read() -> None:
     assert experiment.needs == Needs(ood=("svhn",), features=True)
     row = experiment.rows[0]
     assert row.paper == {"accuracy": 96.0, "diversity.kl": 0.2}
-    assert row.expected("accuracy") == 0.96
     assert row.corrections == (Correction("diversity.kl", 2.2, 0.2, "a slip"),)
 
 

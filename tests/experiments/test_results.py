@@ -12,7 +12,7 @@ from freetickets import metrics
 from freetickets.errors import FreeTicketsError
 from freetickets.evaluation import Predictions
 from freetickets.experiments import Results, Row, experiment_names, load, needed
-from freetickets.experiments.measure import measure
+from freetickets.experiments.answers import measure
 from freetickets.experiments.results import as_csv, read_record, record_path, save
 from freetickets.methods import DST, EDST
 

@@ -12,17 +12,17 @@ import torch
 
 from freetickets.errors import FreeTicketsError, StoppedError
 from freetickets.experiments import Cell, Needs, runner
+from freetickets.experiments.grid import CellTask
 from freetickets.experiments.progress import CellProgress
 from freetickets.experiments.results import Results, read_answers
 from freetickets.experiments.runner import Runner
-from freetickets.experiments.scales import Data, Scale, Stand
-from freetickets.experiments.stand_ins import StandIns
-from freetickets.experiments.tasks import Task
+from freetickets.experiments.scales import DataPart, Scale, Substitute
+from freetickets.experiments.substitutes import SubstituteFiles
 from freetickets.methods import EDST, Dense
 from freetickets.training.job import Job
 
-STAND = Stand(
-    Data("fashion-mini", train=60, test=20, pool=2),
+SUBSTITUTE = Substitute(
+    DataPart("fashion-mini", train=60, test=20, pool=2),
     "cifar",
     model="mlp-8",
     dense_epochs=2,
@@ -31,9 +31,9 @@ STAND = Stand(
     interval=2,
     samples=10,
 )
-SCALE = Scale("tiny", "for tests", {"cifar10": STAND})
-DENSE = Task(Cell("cifar10", "wrn-28-10", Dense()), 0)
-TWO = Task(Cell("cifar10", "wrn-28-10", EDST(tickets=2)), 0)
+SCALE = Scale("tiny", "for tests", {"cifar10": SUBSTITUTE})
+DENSE = CellTask(Cell("cifar10", "wrn-28-10", Dense()), 0)
+TWO = CellTask(Cell("cifar10", "wrn-28-10", EDST(tickets=2)), 0)
 EVERYTHING = Needs(
     corruptions=("fog", "contrast"),
     ood=("svhn", "cifar100", "gaussian-noise"),
@@ -67,7 +67,7 @@ def test_a_result_says_all_that_tables_need(tiny: Runner) -> None:
     assert metrics["features"]
     assert set(record["first"]) == {"1", "2"}
     assert set(record["first"]["1"]["ood"]) == set(metrics["ood"])
-    assert record["data"] == STAND.data.text
+    assert record["data"] == SUBSTITUTE.data.text
     assert record["model"] == "mlp-8"
     assert record["ledger"]["relative_flops"] == tiny.price(task).relative_flops
     assert [phase["phase"] for phase in record["ledger"]["phases"]] == [
@@ -128,14 +128,19 @@ def test_a_finished_cell_is_not_repeated(tiny: Runner, monkeypatch: pytest.Monke
 
 def test_other_settings_are_another_result(tiny: Runner, tmp_path: Path) -> None:
     before = tiny.run(DENSE)
-    stand = replace(STAND, dense_epochs=3.0)
-    longer = Runner(replace(SCALE, stands={"cifar10": stand}), tmp_path, str(tmp_path / "no data"))
+    substitute = replace(SUBSTITUTE, dense_epochs=3.0)
+    longer = Runner(
+        replace(SCALE, substitutes={"cifar10": substitute}), tmp_path, str(tmp_path / "no data")
+    )
     assert tiny.result(DENSE) is not None
     assert longer.result(DENSE) is None
     after = longer.run(DENSE)
     assert after["ledger"]["dense_flops"] == pytest.approx(1.5 * before["ledger"]["dense_flops"])
-    for changed in (replace(STAND, samples=9), replace(STAND, data=Data("fashion-mini", train=50))):
-        other = Runner(replace(SCALE, stands={"cifar10": changed}), tmp_path)
+    for changed in (
+        replace(SUBSTITUTE, samples=9),
+        replace(SUBSTITUTE, data=DataPart("fashion-mini", train=50)),
+    ):
+        other = Runner(replace(SCALE, substitutes={"cifar10": changed}), tmp_path)
         assert other.fingerprint(DENSE) != tiny.fingerprint(DENSE)
 
 
@@ -146,8 +151,10 @@ def test_a_run_with_other_settings_is_moved_out_of_the_way_not_lost(
     run = tiny.folder / "cells" / DENSE.cell.name / "0"
     before = digests(run / "tickets")
     for number, epochs in enumerate((3.0, 4.0), start=1):
-        stands = {"cifar10": replace(STAND, dense_epochs=epochs)}
-        Runner(replace(SCALE, stands=stands), tmp_path, str(tmp_path / "no data")).run(DENSE)
+        substitutes = {"cifar10": replace(SUBSTITUTE, dense_epochs=epochs)}
+        Runner(replace(SCALE, substitutes=substitutes), tmp_path, str(tmp_path / "no data")).run(
+            DENSE
+        )
         assert f"moved to {run.with_name(f'old-{number}')}" in capsys.readouterr().err
     assert digests(run.with_name("old-1") / "tickets") == before
     assert digests(run / "tickets") != before
@@ -188,7 +195,7 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(
 def test_a_set_that_cannot_be_had_is_left_out_and_told(
     tiny: Runner, monkeypatch: pytest.MonkeyPatch, attacks: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(StandIns, "ood", lambda *_: {"svhn": ("nowhere/svhn.npy", "svhn")})
+    monkeypatch.setattr(SubstituteFiles, "ood", lambda *_: {"svhn": ("nowhere/svhn.npy", "svhn")})
     needs = Needs(ood=("svhn",), attacks=attacks)
     record = tiny.run(replace(TWO, needs=needs))
     assert record["metrics"]["ensemble"]
@@ -234,7 +241,7 @@ def test_a_price_that_cannot_be_told_fails_with_its_cell(
 
 def test_only_the_first_seed_is_recorded(tmp_path: Path) -> None:
     tiny = Runner(SCALE, tmp_path)
-    shown = Task(Cell("cifar10", "wrn-28-10", EDST()), 0)
+    shown = CellTask(Cell("cifar10", "wrn-28-10", EDST()), 0)
     assert tiny.config(shown).trajectory == 1
     assert tiny.config(replace(shown, seed=1)).trajectory == 0
     assert tiny.config(DENSE).trajectory == 0

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from freetickets.config import Config
-from freetickets.errors import UnknownNameError
 from freetickets.experiments import Cell, experiment_names, load, needed
-from freetickets.experiments.scales import SCALES, Data, Scale, Stand, get_scale
+from freetickets.experiments.scales import SCALES, DataPart, Scale, Substitute
 from freetickets.methods import DST, EDST, LTR, Dense, Plan, get_recipe
 
 CELLS = list(needed(map(load, experiment_names())))
@@ -23,9 +22,9 @@ def plan_of(config: Config) -> Plan:
 @pytest.mark.parametrize("scale", SHORT, ids=lambda scale: scale.name)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_every_phase_has_the_papers_share_of_a_dense_training(cell: Cell, scale: Scale) -> None:
-    stand = scale.stands[cell.dataset]
+    substitute = scale.substitutes[cell.dataset]
     short, whole = plan_of(scale.config(cell, 0)), plan_of(SCALES["paper"].config(cell, 0))
-    assert short.dense_epochs == pytest.approx(stand.dense_epochs)
+    assert short.dense_epochs == pytest.approx(substitute.dense_epochs)
     factor = short.dense_epochs / whole.dense_epochs
     for mine, papers in zip(short.runs, whole.runs, strict=True):
         for phase, original in zip(mine.phases, papers.phases, strict=True):
@@ -47,12 +46,12 @@ def test_the_paper_scale_changes_nothing(cell: Cell) -> None:
 
 
 def test_the_interval_is_the_stands_unless_the_cell_has_one() -> None:
-    stand = Stand(Data("fashion-mini"), "cifar", interval=7)
+    substitute = Substitute(DataPart("fashion-mini"), "cifar", interval=7)
     for method in (EDST(), DST(), LTR()):
-        assert stand.options(Cell("cifar10", "wrn-28-10", method))["interval"] == 7
+        assert substitute.options(Cell("cifar10", "wrn-28-10", method))["interval"] == 7
     own = Cell("cifar10", "wrn-28-10", EDST(interval=20))
-    assert stand.options(own)["interval"] == 20
-    assert "interval" not in stand.options(Cell("cifar10", "wrn-28-10", Dense()))
+    assert substitute.options(own)["interval"] == 20
+    assert "interval" not in substitute.options(Cell("cifar10", "wrn-28-10", Dense()))
 
 
 def test_seeds_of_one_cell_share_no_training() -> None:
@@ -70,9 +69,9 @@ def test_seeds_are_the_experiments_up_to_the_scales_most() -> None:
 
 def test_all_scales_have_a_stand_for_all_data() -> None:
     for scale in SCALES.values():
-        assert set(scale.stands) == {cell.dataset for cell in CELLS}
-        for stand in scale.stands.values():
-            assert get_recipe(stand.recipe)
+        assert set(scale.substitutes) == {cell.dataset for cell in CELLS}
+        for substitute in scale.substitutes.values():
+            assert get_recipe(substitute.recipe)
 
 
 def test_trajectories_are_recorded_if_asked_for() -> None:
@@ -82,16 +81,11 @@ def test_trajectories_are_recorded_if_asked_for() -> None:
 
 
 def test_data_tell_their_parts() -> None:
-    assert Data("cifar10").is_whole
-    part = Data("cifar10", train=50, test=20, pool=2)
+    assert DataPart("cifar10").is_whole
+    part = DataPart("cifar10", train=50, test=20, pool=2)
     assert not part.is_whole
     assert part.text == (
         "cifar10: the first 50 training images, the first 20 test images, pooled 2x2"
     )
     others = [replace(part, train=51), replace(part, test=21), replace(part, pool=4)]
     assert len({part.file, *(other.file for other in others)}) == 4
-
-
-def test_an_unknown_scale_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="'small'"):
-        get_scale("smal")

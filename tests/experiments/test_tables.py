@@ -10,7 +10,7 @@ from freetickets.experiments.evidence import SIGNS
 from freetickets.experiments.tables import (
     footnotes,
     measured_table,
-    stands_table,
+    substitutes_table,
     verdict_table,
 )
 
@@ -69,7 +69,7 @@ def test_corrections_and_underivable_numbers_are_marked_and_explained():
 
 def test_the_stands_say_what_was_really_used_and_what_it_took():
     results = invent_results(SOME, nothing, (1, 2))
-    rows = stands_table(SOME, results).rows
+    rows = substitutes_table(SOME, results).rows
     assert [cell.text for cell in rows[0][:4]] == [
         "cifar10",
         "wrn-28-10",

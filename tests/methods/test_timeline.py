@@ -11,7 +11,7 @@ import pytest
 from freetickets.experiments.grid import find_grid, grid_names
 from freetickets.experiments.runner import Runner
 from freetickets.experiments.scales import SCALES
-from freetickets.experiments.stand_ins import outline
+from freetickets.experiments.substitutes import outline
 from freetickets.methods import (
     DST,
     EDST,
@@ -312,6 +312,6 @@ def test_no_experiment_of_any_scale_is_changed(scale):
     grid = find_grid(scale)
     runner = Runner(grid.scale, "nowhere", "nowhere")
     for task in grid.tasks(grid.choose(["all"]), 1, []):
-        config, spec = runner.config(task), outline(runner.stand(task).data, "nowhere")
+        config, spec = runner.config(task), outline(runner.substitute(task).data, "nowhere")
         job = Job(config, spec, lambda: pytest.fail("a plan needs no data"))
         assert job.plan == config.make_method().plan(config.setting()), task.name

@@ -45,6 +45,6 @@ def _table(title: str, prices: list[Price]) -> Table:
             "" if price.seconds is None else duration(price.seconds),
             f"{price.finished}/{price.seeds}",
         )
-    stands = sorted({f"{price.model} on {price.data}" for price in prices})
-    table.caption = "; ".join(stands)
+    used = sorted({f"{price.model} on {price.data}" for price in prices})
+    table.caption = "; ".join(used)
     return table

@@ -22,8 +22,8 @@ from ..lock import hold
 from ..methods import METHODS
 
 if TYPE_CHECKING:
+    from ..experiments.grid import CellTask
     from ..experiments.runner import Runner
-    from ..experiments.tasks import Task
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -122,7 +122,7 @@ def _check(parsed: argparse.Namespace) -> None:
 
 
 def _run(
-    experiments: list[Experiment], runner: Runner, tasks: list[Task], parsed: argparse.Namespace
+    experiments: list[Experiment], runner: Runner, tasks: list[CellTask], parsed: argparse.Namespace
 ) -> int:
     from ..experiments import page
     from ..experiments.progress import CellProgress
@@ -149,7 +149,7 @@ def _run(
     return 0
 
 
-def _run_cell(runner: Runner, task: Task) -> None:
+def _run_cell(runner: Runner, task: CellTask) -> None:
     from ..experiments.runner import reason
 
     try:
@@ -215,7 +215,7 @@ def _print_list(grid: Grid) -> None:
 
 
 def _print_dry_run(
-    experiments: list[Experiment], runner: Runner, tasks: list[Task], parsed: argparse.Namespace
+    experiments: list[Experiment], runner: Runner, tasks: list[CellTask], parsed: argparse.Namespace
 ) -> None:
     from ..experiments.pricing import price_list
     from .prices import print_prices

@@ -3,11 +3,10 @@
 One YAML file a table or figure lies in `paper/`. Importing this package does not import torch.
 """
 
-from .cell import Cell
-from .experiment import Correction, Experiment, Needs, Row, cells, needed
-from .reading import experiment_names, load, parse
+from .claims import CLAIMS
+from .experiment import Cell, Correction, Experiment, Needs, Row, cells, needed
+from .reading import PARTS, experiment_names, load, parse
 from .results import Results
-from .vocabulary import CLAIMS, PARTS, is_column, is_percentage
 
 __all__ = [
     "CLAIMS",
@@ -20,8 +19,6 @@ __all__ = [
     "Row",
     "cells",
     "experiment_names",
-    "is_column",
-    "is_percentage",
     "load",
     "needed",
     "parse",

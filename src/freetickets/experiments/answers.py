@@ -1,6 +1,6 @@
-"""Answers: what each member and the ensemble said of each test image, small enough to be kept.
+"""What is kept of a run's predictions: its scores, and the answers to each test image.
 
-They lie beside a cell's record, so that any statistic over images, members or seeds can be made
+Answers lie beside a cell's record, so that any statistic over images, members or seeds can be made
 later, without the runs. Whole distributions would be too large. Here are, for each image, the class
 that was chosen, how sure of it the network was, and the log-likelihood of the true class.
 """
@@ -8,7 +8,7 @@ that was chosen, how sure of it the network was, and the log-likelihood of the t
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -185,6 +185,33 @@ class Answers:
                 for name, each in sums.items()
             },
         )
+
+
+def measure(folder: str | Path, row_members: Iterable[int | None] = ()) -> dict[str, Any]:
+    """The parts "metrics" and "first" of a file of results; no network is needed.
+
+    Args:
+        folder: The run's, evaluated.
+        row_members: For which numbers of first members the other sets are scored too.
+    """
+    from ..evaluation.summary import evaluation_of_first, summarise
+
+    metrics = summarise(folder)
+    # Where the data lies is nobody's concern, nor is a digest of that.
+    metrics["dataset"] = Path(metrics["dataset"]).name
+    metrics.pop("settings", None)
+    wanted = set(row_members)
+    first = {}
+    for size in range(1, len(metrics["members"]) + 1):
+        scores = evaluation_of_first(folder, size, sets=size in wanted).as_dict()
+        diversity = scores.get("diversity", {})
+        first[str(size)] = {
+            **scores["ensemble"],
+            **{f"member_{key}": scores["member_mean"][key] for key in ("accuracy", "nll", "ece")},
+            **{k: diversity[k] for k in ("disagreement", "kl", "kl_one_way") if k in diversity},
+            **{key: scores[key] for key in ("ood", "attacks") if key in scores},
+        }
+    return {"metrics": metrics, "first": first}
 
 
 def _said(saved: Predictions) -> tuple[Classes, Array, Array]:

@@ -6,10 +6,9 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from .evidence import Finding, Outcome, compare, correlates
+from .evidence import Claimed, Finding, Outcome, compare, correlates
 from .experiment import Experiment, Row
 from .results import Results
-from .vocabulary import CLAIMS
 
 Rows = Sequence[Row]
 Check = Callable[[Results, Rows], Iterable[Finding]]
@@ -38,19 +37,12 @@ class Verdict:
         """The claim in words."""
         return CLAIMS[self.claim]
 
-    @property
-    def text(self) -> str:
-        """The numbers, those that speak against the claim first."""
-        order = ("contradicted", "undecided", "supported", "not measured")
-        findings = sorted(self.findings, key=lambda finding: order.index(finding.outcome))
-        return "; ".join(f"{finding.text}: {finding.outcome}" for finding in findings)
-
 
 def judge(experiment: Experiment, results: Results) -> list[Verdict]:
     """Checks the claims of a table or figure, each data set for itself."""
     datasets = dict.fromkeys(row.dataset for row in experiment.rows)
     return [
-        _verdict(claim, dataset, _CHECKS[claim](results, rows))
+        _verdict(claim, dataset, _CLAIMS[claim][1](results, rows))
         for claim in experiment.claims
         for dataset in datasets
         if (rows := [row for row in experiment.rows if row.dataset == dataset])
@@ -80,29 +72,23 @@ def _option(row: Row, name: str) -> float:
 
 
 def _against(
-    results: Results, ones: Rows, others: Rows, columns: Iterable[str]
+    results: Results,
+    ones: Rows,
+    others: Rows,
+    columns: Iterable[str],
+    claimed: Claimed = "more",
 ) -> Iterator[Finding]:
-    columns = tuple(columns)
-    for one in ones:
-        for other in others:
-            for column in columns:
-                yield compare(results, one, other, column)
+    for one, other, column in itertools.product(ones, others, columns):
+        yield compare(results, one, other, column, claimed)
 
 
-def _ensembles_beat_dense(results: Results, rows: Rows) -> Iterator[Finding]:
-    yield from _against(results, _of(rows, "edst", "dst"), _of(rows, "dense"), ("accuracy", "nll"))
-
-
-def _dst_matches_dense_ensemble(results: Results, rows: Rows) -> Iterator[Finding]:
-    for one in _of(rows, "dst"):
-        for other in _of(rows, "dense-ensemble"):
-            for column in ("accuracy", "nll"):
-                yield compare(results, one, other, column, "not less")
-
-
-def _dst_beats_static(results: Results, rows: Rows) -> Iterator[Finding]:
-    columns = ("member_accuracy", "accuracy")
-    yield from _against(results, _of(rows, "dst"), _of(rows, "static"), columns)
+def _methods(
+    ones: Sequence[str], others: Sequence[str], columns: Sequence[str], claimed: Claimed = "more"
+) -> Check:
+    """Checks the ensembles of some methods against those of others."""
+    return lambda results, rows: _against(
+        results, _of(rows, *ones), _of(rows, *others), columns, claimed
+    )
 
 
 def _diversity_order(results: Results, rows: Rows) -> Iterator[Finding]:
@@ -118,16 +104,6 @@ def _exploration_raises_diversity(results: Results, rows: Rows) -> Iterator[Find
     fixed = [row for row in edst if _option(row, "escape_rate") == 0]
     yield from _against(results, exploring, fixed, (*DIVERSITY, "accuracy"))
     yield from _against(results, _of(rows, "dst"), _of(rows, "static"), (*DIVERSITY, "accuracy"))
-
-
-def _edst_costs_less(results: Results, rows: Rows) -> Iterator[Finding]:
-    columns = ("train_flops", "seconds")
-    yield from _against(results, _of(rows, "edst"), _of(rows, "dense"), columns)
-
-
-def _ensembles_help_under_shift(results: Results, rows: Rows) -> Iterator[Finding]:
-    columns = ("c_nll", "c_ece")
-    yield from _against(results, _of(rows, "edst", "dst"), _of(rows, "dense"), columns)
 
 
 def _ensembles_help_ood(results: Results, rows: Rows) -> Iterator[Finding]:
@@ -184,9 +160,8 @@ def _escape_rate_raises_diversity(results: Results, rows: Rows) -> Iterator[Find
     rates = sorted(_of(rows, "edst"), key=lambda row: _option(row, "escape_rate"))
     yield from _against(results, rates[-1:], rates[:1], DIVERSITY)
     middle = min(rates, key=lambda row: abs(_option(row, "escape_rate") - 0.5))
-    for other in rates:
-        if other is not middle:
-            yield compare(results, middle, other, "accuracy", "not less")
+    others = [row for row in rates if row is not middle]
+    yield from _against(results, [middle], others, ["accuracy"], "not less")
 
 
 def _growth_matters_little(results: Results, rows: Rows) -> Iterator[Finding]:
@@ -200,20 +175,69 @@ def _growth_matters_little(results: Results, rows: Rows) -> Iterator[Finding]:
                 yield from _against(results, [one], [other], ["accuracy"])
 
 
-_CHECKS: dict[str, Check] = {
-    "ensembles-beat-dense": _ensembles_beat_dense,
-    "dst-matches-dense-ensemble": _dst_matches_dense_ensemble,
-    "dst-beats-static": _dst_beats_static,
-    "diversity-order": _diversity_order,
-    "exploration-raises-diversity": _exploration_raises_diversity,
-    "edst-costs-less": _edst_costs_less,
-    "ensembles-help-under-shift": _ensembles_help_under_shift,
-    "ensembles-help-ood": _ensembles_help_ood,
-    "ensembles-help-under-attack": _ensembles_help_under_attack,
-    "members-and-ensemble-correlate": _members_and_ensemble_correlate,
-    "size-helps-dst": _size_helps_dst,
-    "size-costs-edst-members": _size_costs_edst_members,
-    "sparse-test-is-cheap": _sparse_test_is_cheap,
-    "escape-rate-raises-diversity": _escape_rate_raises_diversity,
-    "growth-matters-little": _growth_matters_little,
+# What each claim says, and what checks it.
+_CLAIMS: dict[str, tuple[str, Check]] = {
+    "ensembles-beat-dense": (
+        "EDST and DST ensembles beat the single dense model in accuracy and NLL",
+        _methods(("edst", "dst"), ("dense",), ("accuracy", "nll")),
+    ),
+    "dst-matches-dense-ensemble": (
+        "the DST ensemble is at least as good as the dense ensemble",
+        _methods(("dst",), ("dense-ensemble",), ("accuracy", "nll"), "not less"),
+    ),
+    "dst-beats-static": (
+        "DST beats static sparse training, member by member and as an ensemble",
+        _methods(("dst",), ("static",), ("member_accuracy", "accuracy")),
+    ),
+    "diversity-order": (
+        "diversity: DST > static > EDST > LTR",
+        _diversity_order,
+    ),
+    "exploration-raises-diversity": (
+        "without exploration, EDST and DST are less diverse and less accurate",
+        _exploration_raises_diversity,
+    ),
+    "edst-costs-less": (
+        "EDST costs less to train than one dense model",
+        _methods(("edst",), ("dense",), ("train_flops", "seconds")),
+    ),
+    "ensembles-help-under-shift": (
+        "EDST and DST ensembles have a lower cNLL and cECE than the single dense model",
+        _methods(("edst", "dst"), ("dense",), ("c_nll", "c_ece")),
+    ),
+    "ensembles-help-ood": (
+        "ensembles tell unknown samples better than one of their members, and mostly than the "
+        "single dense model",
+        _ensembles_help_ood,
+    ),
+    "ensembles-help-under-attack": (
+        "ensembles are more accurate under FGSM than one of their members",
+        _ensembles_help_under_attack,
+    ),
+    "members-and-ensemble-correlate": (
+        "the accuracies of members and ensemble correlate over sparsities",
+        _members_and_ensemble_correlate,
+    ),
+    "size-helps-dst": (
+        "the accuracy of the DST ensemble grows with its size",
+        _size_helps_dst,
+    ),
+    "size-costs-edst-members": (
+        "in the same time, more tickets make worse members of EDST, and an ensemble that still "
+        "beats the single dense model",
+        _size_costs_edst_members,
+    ),
+    "sparse-test-is-cheap": (
+        "DST and EDST ensembles are as accurate as Snapshot and FGE, and far cheaper to test",
+        _sparse_test_is_cheap,
+    ),
+    "escape-rate-raises-diversity": (
+        "a larger escape rate q makes EDST more diverse; the accuracy is best at q = 0.5",
+        _escape_rate_raises_diversity,
+    ),
+    "growth-matters-little": (
+        "random and gradient growth differ little in EDST; random growth is better on CIFAR-100",
+        _growth_matters_little,
+    ),
 }
+CLAIMS = {claim: statement for claim, (statement, _) in _CLAIMS.items()}

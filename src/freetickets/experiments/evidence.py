@@ -10,16 +10,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from ..metrics.score import COSTS, column_of
 from .experiment import Row
-from .headings import heading_of
 from .results import Results, value_of
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ ERRORS = 2.0  # how many standard errors decide
 MARGINS = {"accuracy": 0.005, "nll": 0.02}
 
 _COUNTED = ("train_flops", "test_flops", "growth_flops", "training_runs")
-_COSTS = (*_COUNTED, "seconds")  # compared by their ratio
+_RATIOS = {column.key for column in COSTS} - {"ticket_mb"}  # compared by their ratio
 
 
 @dataclass(frozen=True)
@@ -150,15 +149,16 @@ def compare(
     Whatever the sign of the difference, "more" and "not less" mean that the first row is better.
     """
     columns = [column] if isinstance(column, str) else list(column)
-    heading = heading_of(columns[0])
-    name = heading.title if len(columns) == 1 else _mean_name(columns)
+    shown = column_of(columns[0])
+    assert shown is not None, f"experiments have no column {columns[0]}"
+    name = shown.title if len(columns) == 1 else _mean_name(columns)
     what = f"{_label(one)} against {_label(other)}: {name}"
     mine, theirs = (_by_seed(results, row, columns) for row in (one, other))
     shared = sorted(set(mine) & set(theirs))
-    form: Form = "points" if heading.scale == 100 else "difference"
+    form: Form = "points" if shown.is_share else "difference"
     each = [mine[seed] - theirs[seed] for seed in shared]
     alike = 0.0
-    if columns[0] in _COSTS:
+    if columns[0] in _RATIOS:
         form, alike = "ratio", 1.0
         each = [mine[seed] / theirs[seed] for seed in shared if theirs[seed]]
     if not each:
@@ -175,7 +175,7 @@ def compare(
         noise = "one seed" if error is None else "one seed; error over test samples"
     outcome: Outcome = "undecided"
     if error is not None or columns[0] in _COUNTED:
-        gain = heading.better * (value - alike)
+        gain = shown.sign * (value - alike)
         outcome = decide(gain, error or 0.0, claimed, MARGINS.get(columns[0], 0.0))
     return Finding(what, outcome, value, error, noise, form)
 
@@ -222,15 +222,15 @@ def _error_over_samples(
     results: Results, one: Row, other: Row, columns: Sequence[str], seed: int
 ) -> float | None:
     """The standard error of a difference of means over the same test samples."""
-    if len(columns) > 1 or columns[0] not in _PER_SAMPLE:
-        return None
     sides = [_saved(results, row, seed) for row in (one, other)]
-    if None in sides:
+    if len(columns) > 1 or None in sides:
         return None
     mine, theirs = (side for side in sides if side is not None)
     if not np.array_equal(mine.labels, theirs.labels) or len(mine.labels) < 2:
         return None
-    samples = [_PER_SAMPLE[columns[0]](side) for side in (mine, theirs)]
+    samples = [side.samples(columns[0]) for side in (mine, theirs)]
+    if samples[0] is None or samples[1] is None:
+        return None
     differences = samples[0] - samples[1]
     error = float(differences.std(ddof=1) / math.sqrt(len(differences)))
     return error if math.isfinite(error) else None
@@ -247,48 +247,7 @@ def _saved(results: Results, row: Row, seed: int) -> Predictions | None:
 
     saved = Predictions.load(path)
     # Those of other tickets than the results are of say nothing about them.
-    accuracy = value_of(record, "accuracy")
-    if accuracy is None or not math.isclose(_right(saved).mean(), accuracy, abs_tol=1e-6):
+    right, accuracy = saved.samples("accuracy"), value_of(record, "accuracy")
+    if right is None or accuracy is None or abs(right.mean() - accuracy) > 1e-6:
         return None
     return saved if row.members is None else saved.adjusted(range(row.members), None)
-
-
-Samples = npt.NDArray[np.float64]
-
-
-def _right(saved: Predictions) -> Samples:
-    return np.asarray(saved.ensemble()[0].argmax(-1) == saved.labels, dtype=np.float64)
-
-
-def _surprise(saved: Predictions) -> Samples:
-    return -saved.ensemble()[0, np.arange(len(saved.labels)), saved.labels]
-
-
-def _members_right(saved: Predictions) -> Samples:
-    right: Samples = (saved.members().argmax(-1) == saved.labels).mean(0)
-    return right
-
-
-def _differing(saved: Predictions) -> Samples:
-    chosen = saved.members().argmax(-1)
-    size = len(chosen)
-    differing: Samples = (chosen[:, None] != chosen).sum((0, 1)) / (size * (size - 1))
-    return differing
-
-
-def _divergence(saved: Predictions) -> Samples:
-    """The mean KL over ordered pairs: the sum over all pairs, as the diagonal adds nothing."""
-    logs = saved.members()
-    probabilities, size = np.exp(logs), len(logs)
-    own = size * (probabilities * logs).sum((0, 2))
-    crossed: Samples = own - (probabilities.sum(0) * logs.sum(0)).sum(-1)
-    return crossed / (size * (size - 1))
-
-
-_PER_SAMPLE: dict[str, Callable[[Predictions], Samples]] = {
-    "accuracy": _right,
-    "nll": _surprise,
-    "member_accuracy": _members_right,
-    "diversity.disagreement": _differing,
-    "diversity.kl": _divergence,
-}

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from ..methods import Method
-from .cell import Cell
-from .vocabulary import is_percentage
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,53 @@ class Needs:
             else:
                 merged[each.name] = mine or theirs
         return Needs(**merged)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training, but for its seed; two rows that need the same one have equal cells.
+
+    Attributes:
+        dataset: The key of the data set; a scale says which data stand for it.
+        model: The paper's network; a scale says which one stands for it.
+        method: The method with all its options, defaults filled in.
+        settings: Of the training, as `Config` calls them, where the cell has its own.
+        label: What it is called; empty for a name made of the above.
+        of: The cell whose first trainings are the members, where nothing is trained for this one.
+
+    Example:
+        >>> from freetickets.methods import EDST
+        >>> short = Cell("cifar10", "wrn-28-10", EDST())
+        >>> short == Cell("cifar10", "wrn-28-10", EDST(tickets=3, sparsity=0.8))
+        True
+        >>> Cell("cifar10", "wrn-28-10", EDST(tickets=7, sparsity=0.9)).name
+        'cifar10-wrn-28-10-edst-tickets=7-sparsity=0.9'
+    """
+
+    dataset: str
+    model: str
+    method: Method
+    settings: tuple[tuple[str, Any], ...] = ()
+    label: str = ""
+    of: Cell | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options of the method."""
+        return asdict(self.method)
+
+    @property
+    def name(self) -> str:
+        """A name for people and folders, different for each cell: options that are not default."""
+        if self.label:
+            return self.label
+        chosen = {
+            each.name: getattr(self.method, each.name)
+            for each in fields(self.method)
+            if getattr(self.method, each.name) != each.default
+        } | dict(self.settings)
+        words = [f"{name}={_text(value)}" for name, value in chosen.items()]
+        return "-".join([self.dataset, self.model, self.method.name, *words])
 
 
 @dataclass(frozen=True)
@@ -122,21 +167,6 @@ class Row:
             for chosen in choices
         )
 
-    def expected(self, column: str) -> float | None:
-        """The paper's number in our own unit, shares for accuracies; None if it has none.
-
-        Example:
-            >>> from freetickets.methods import EDST
-            >>> paper = {"accuracy": 96.3, "nll": 0.127}
-            >>> row = Row("EDST", "cifar10", "wrn-28-10", EDST(), paper=paper)
-            >>> row.expected("accuracy"), row.expected("nll"), row.expected("ece")
-            (0.963, 0.127, None)
-        """
-        printed = self.paper.get(column)
-        if printed is None or not is_percentage(column):
-            return printed
-        return round(printed / 100, 10)
-
 
 @dataclass(frozen=True)
 class Experiment:
@@ -172,11 +202,6 @@ class Experiment:
     notes: tuple[str, ...] = ()
     provisional: str = ""
 
-    @property
-    def is_figure(self) -> bool:
-        """Whether the paper shows a picture, so that its numbers are not known."""
-        return all(not row.paper for row in self.rows)
-
 
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
     """The different trainings of an experiment, in the order of its rows.
@@ -203,3 +228,7 @@ def needed(experiments: Iterable[Experiment]) -> dict[Cell, Needs]:
         for cell in cells(experiment):
             found[cell] = found.get(cell, Needs()) | experiment.needs
     return found
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

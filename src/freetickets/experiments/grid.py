@@ -1,24 +1,111 @@
-"""Grids: scales with experiments of their own, instead of the paper's. No torch here.
+"""Grids: what is trained at each scale, each piece once. No torch here.
 
-One YAML file a grid lies in `grids/`: what it trains on, and its stages. A stage is an experiment;
-all its seeds are trained before the next stage begins, so that whatever is finished when the work
-is stopped is worth having.
+A scale trains the paper's experiments, or stages of its own: one YAML file a grid lies in `grids/`,
+with what it trains on. A stage is an experiment; all its seeds are trained before the next stage
+begins, so that whatever is finished when the work is stopped is worth having.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
 from ..errors import FreeTicketsError, UnknownNameError
 from ..reading import parse_yaml, read
-from .cell import Cell
-from .experiment import Experiment
+from .experiment import Cell, Experiment, Needs, cells, needed
 from .reading import experiment_names, load, read_experiment
-from .scales import SCALES, Scale, Stand
-from .tasks import Task, make_tasks
+from .scales import SCALES, Scale, Substitute
+
+
+@dataclass(frozen=True)
+class CellTask:
+    """One training of one cell, and what is measured of it.
+
+    Attributes:
+        cell: What is trained.
+        seed: Counts the trainings of the cell, from 0.
+        needs: What is measured beside the test set.
+        members: How many members rows score, the first, where they are not all.
+    """
+
+    cell: Cell
+    seed: int
+    needs: Needs = field(default_factory=Needs)
+    members: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What people read.
+
+        Example:
+            >>> from freetickets.methods import Dense
+            >>> CellTask(Cell("cifar10", "wrn-28-10", Dense()), 2).name
+            'cifar10-wrn-28-10-dense, seed 2'
+        """
+        return f"{self.cell.name}, seed {self.seed}"
+
+
+def make_tasks(
+    experiments: Iterable[Experiment],
+    scale: Scale,
+    seeds: int | None = None,
+    only: Collection[str] = (),
+) -> list[CellTask]:
+    """What has to be trained for experiments; a cell that several share is there once a seed.
+
+    All first seeds come first, so that every table has numbers early.
+
+    Args:
+        experiments: The tables and figures.
+        scale: Says how often a cell is trained.
+        seeds: How often instead.
+        only: Methods; none for all.
+
+    Example:
+        >>> from freetickets.experiments.scales import SCALES
+        >>> tasks = make_tasks([load("cifar10"), load("fgsm")], SCALES["paper"])
+        >>> len(tasks), tasks[0].seed, tasks[-1].seed
+        (41, 0, 2)
+    """
+    found: dict[tuple[int, Cell], CellTask] = {}
+    for experiment in experiments:
+        members, fewer = _row_members(experiment), _row_seeds(experiment)
+        for seed in range(seeds or scale.seeds(experiment)):
+            for cell in cells(experiment):
+                if (only and cell.method.name not in only) or seed >= fewer.get(cell, seed + 1):
+                    continue
+                task = found.setdefault((seed, cell), CellTask(cell, seed))
+                found[seed, cell] = replace(
+                    task,
+                    needs=task.needs | experiment.needs,
+                    members=tuple(sorted({*task.members, *members.get(cell, ())})),
+                )
+    order = {seed: place for place, seed in enumerate(sorted({seed for seed, _ in found}))}
+    return sorted(found.values(), key=lambda task: order[task.seed])
+
+
+def with_trajectory() -> set[Cell]:
+    """The cells whose training is recorded, whichever experiment trains them first."""
+    return {
+        cell for cell, needs in needed(map(load, experiment_names())).items() if needs.trajectory
+    }
+
+
+def _row_members(experiment: Experiment) -> dict[Cell, set[int]]:
+    found: dict[Cell, set[int]] = {}
+    for row in experiment.rows:
+        for cell in row.cells:
+            if row.members is not None:
+                found.setdefault(cell, set()).add(row.members)
+    return found
+
+
+def _row_seeds(experiment: Experiment) -> dict[Cell, int]:
+    return {
+        cell: row.seeds for row in experiment.rows for cell in row.cells if row.seeds is not None
+    }
 
 
 @dataclass(frozen=True)
@@ -26,7 +113,7 @@ class _Grid:
     """What a file says of a grid: see `grids/`."""
 
     summary: str
-    stands: dict[str, Stand]
+    substitutes: dict[str, Substitute]
     stages: tuple[dict[str, Any], ...]
     shared: dict[str, Any] = field(default_factory=dict)
     anchors: Any = None  # what aliases in the rest of the file repeat
@@ -66,7 +153,7 @@ class Grid:
 
     def tasks(
         self, experiments: Sequence[Experiment], seeds: int | None = None, only: Sequence[str] = ()
-    ) -> list[Task]:
+    ) -> list[CellTask]:
         """What has to be trained for experiments, in order."""
         if not self.staged:
             return make_tasks(experiments, self.scale, seeds, only)
@@ -117,7 +204,9 @@ def parse_grid(text: str, name: str) -> Grid:
         known: dict[str, Cell] = {}
         for each in told.stages:
             shared = {"paper": str(each.get("name", "")).upper(), "latex": ""}
-            stages.append(read_experiment({**shared, **told.shared, **each}, told.stands, known))
+            stages.append(
+                read_experiment({**shared, **told.shared, **each}, told.substitutes, known)
+            )
             own = [cell for row in stages[-1].rows for cell in row.cells]
             for cell in own:
                 if known.setdefault(cell.name, cell) != cell or own.count(cell) > 1:
@@ -127,4 +216,4 @@ def parse_grid(text: str, name: str) -> Grid:
     except FreeTicketsError as error:
         raise FreeTicketsError(f"{name}: {error}") from error
     most = max(stage.seeds for stage in stages)
-    return Grid(Scale(name, told.summary, told.stands, most), tuple(stages), staged=True)
+    return Grid(Scale(name, told.summary, told.substitutes, most), tuple(stages), staged=True)

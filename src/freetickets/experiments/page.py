@@ -1,20 +1,52 @@
-"""The page of results: measured beside the paper, as Markdown and as one self-contained HTML."""
+"""The page of results: measured beside the paper, as Markdown and as one self-contained HTML.
+
+Both are made of the same sections; what they show is computed and drawn once, by `make_page`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Literal
 
+from .. import __version__
+from ..report.export import as_markdown
 from ..report.page import Page
-from ..report.parts import Figure, Folded, Part, Section
+from ..report.parts import Figure, Folded, Part, Section, Table
 from ..storage import write_atomic
-from .chapters import READING, RULE, Chapter, Line, Summary, gather
+from .claims import Verdict, judge
+from .evidence import marked, tally
 from .experiment import Experiment
-from .gallery import standalone
-from .markdown import image_path, results_markdown
-from .results import Results, write_csv
+from .figures import Gallery, standalone
+from .results import Results, as_csv
+from .scales import SCALES
+from .tables import (
+    footnotes,
+    measured_table,
+    substitute_notes,
+    substitutes_table,
+    total_hours,
+    verdict_table,
+)
+
+READING = (
+    "Mean ± standard deviation over seeds; in brackets the paper's number. Accuracies are in per "
+    "cent; FLOPs are multiples of one dense training, or of one dense network's prediction."
+)
+RULE = (
+    "A claim is supported where every difference that it speaks of is more than two standard "
+    "errors on its side, contradicted where any is as far on the other, and undecided within "
+    "noise. Differences are of the first named minus the second, so a lower NLL is below 0; costs "
+    "are ratios. Errors are over shared seeds; with one seed, over test samples, which does not "
+    'show what another training would give. "As good" and "differ little" allow half a point of '
+    "accuracy and 0.02 of NLL. Of few seeds this is weak evidence: where nothing differs, chance "
+    "takes a difference beyond two standard errors in 18 % of cases with three seeds and in 30 % "
+    "with two, and a claim with many differences is easily contradicted by one of them."
+)
 
 
 def write(
@@ -39,95 +71,205 @@ def write(
     Raises:
         MissingExtraError: Figures can't be drawn, for matplotlib is not installed.
     """
-    folder = Path(folder)
-    summary = gather(experiments, results, comments or {}, figures)
-    images = {
-        image_path(section.body): standalone(section.body.panels)
-        for chapter in summary.chapters
-        for section in chapter.figures
-        if isinstance(section.body, Figure)
-    }
+    page = make_page(experiments, results, comments or {}, figures)
     texts = {
-        "results.md": results_markdown(summary),
-        "results.html": _page(summary).html(),
-        **images,
+        "results.md": markdown(page),
+        "results.html": page.html(),
+        **{
+            _image_path(section.body): standalone(section.body.panels)
+            for section in page.sections
+            if isinstance(section.body, Figure)
+        },
+        "cells.csv": as_csv(results),
     }
     for name, text in texts.items():
-        write_atomic(folder / name, text.encode())
-    return [*(folder / name for name in texts), write_csv(results, folder)]
+        write_atomic(Path(folder) / name, text.encode())
+    return [Path(folder) / name for name in texts]
+
+
+# --- parts that only this page has
 
 
 @dataclass(frozen=True)
-class _Stack:
+class Stack:
     """Parts below one another."""
 
     parts: Sequence[Part]
 
     def html(self) -> str:
+        """The parts as HTML."""
         return "\n".join(part.html() for part in self.parts)
 
 
 @dataclass(frozen=True)
-class _Paragraph:
-    """A text; nothing where there is none."""
+class Paragraph:
+    """A text: plain, important, or a command."""
 
     text: str
+    kind: Literal["p", "strong", "code"] = "p"
 
     def html(self) -> str:
-        return f"<p>{escape(self.text)}</p>" if self.text else ""
+        """The text as HTML."""
+        text = escape(self.text)
+        return f"<p>{text if self.kind == 'p' else f'<{self.kind}>{text}</{self.kind}>'}</p>"
 
 
 @dataclass(frozen=True)
-class _Command:
-    """What makes a table."""
+class Item:
+    """An item of a list: a text behind some words in bold, and items below it."""
 
     text: str
+    bold: str = ""
+    below: Sequence[Item] = ()
 
     def html(self) -> str:
-        return f"<p><code>{escape(self.text)}</code></p>"
+        """The item as HTML."""
+        bold = f"<strong>{escape(self.bold)}</strong> " if self.bold else ""
+        return f"<li>{bold}{escape(self.text)}{Items(self.below).html()}</li>"
 
 
 @dataclass(frozen=True)
-class _List:
-    """Lines, some with lines of their own."""
+class Items:
+    """A list; nothing where it is empty."""
 
-    lines: Sequence[Line]
+    items: Sequence[Item]
 
     def html(self) -> str:
-        return f"<ul>{''.join(map(self._item, self.lines))}</ul>" if self.lines else ""
-
-    def _item(self, line: Line) -> str:
-        bold = f"<strong>{escape(line.bold)}</strong> " if line.bold else ""
-        return f"<li>{bold}{escape(line.text)}{_List(line.below).html()}</li>"
+        """The list as HTML."""
+        return f"<ul>{''.join(item.html() for item in self.items)}</ul>" if self.items else ""
 
 
-def _page(summary: Summary) -> Page:
+# --- what the page shows
+
+
+def make_page(
+    experiments: Sequence[Experiment],
+    results: Results,
+    comments: Mapping[str, str],
+    figures: Collection[str] | None = None,
+) -> Page:
+    """Computes and draws all that the page shows; the arguments are those of `write`."""
+    gallery = Gallery(results, figures)
+    scales = sorted({str(each.get("scale")) for each in results.records.values()})
+    flag = f" --scale {scales[0]}" if len(scales) == 1 else ""
+    verdicts = [(each, verdict) for each in experiments for verdict in judge(each, results)]
+    counts = tally(verdict.outcome for _, verdict in verdicts)
+    checks = f"Of {len(verdicts)} checks: {counts}." if verdicts else "No claim was checked."
     sections = [
         Section(
             "What stood for the paper's data and networks",
             "Each cell is one training of a table, shared by all tables that have it; runs are "
             "cells times seeds.",
-            _Stack([_Paragraph(summary.comment), summary.stands, _List(summary.notes)]),
+            Stack([substitutes_table(experiments, results), _items(substitute_notes(results))]),
             "stands",
             "Summary",
         ),
         Section(
             "Verdicts on the paper's claims",
             RULE,
-            _Stack([_Paragraph(summary.tally), summary.verdicts]),
+            Stack([Paragraph(checks, "strong"), verdict_table(verdicts)]),
             "verdicts",
             "Summary",
         ),
     ]
-    for chapter in summary.chapters:
-        sections += [_section(chapter), *chapter.figures]
-    return Page(summary.title, summary.lead, sections)
+    for experiment in experiments:
+        own = [verdict for each, verdict in verdicts if each is experiment]
+        words = [Paragraph(f"freetickets reproduce {experiment.name}{flag}", "code")]
+        words += [Paragraph(comments[experiment.name])] if experiment.name in comments else []
+        parts: list[Part] = [*words, measured_table(experiment, results)]
+        if own:
+            told = tally(verdict.outcome for verdict in own)
+            parts.append(Folded(f"Claims: {told}", Items([_claim(verdict) for verdict in own])))
+        if notes := footnotes(experiment, results):
+            parts.append(Folded("Notes", _items(notes)))
+        kind = "Figures" if experiment.paper.startswith("Figure") else "Tables"
+        title = f"{experiment.paper}: {experiment.title}"
+        key = f"result-{experiment.name}"
+        sections.append(Section(title, READING, Stack(parts), key, kind))
+        sections += gallery.sections(experiment)
+    title = f"The paper's tables, measured at the scale {' and '.join(scales) or 'none'}"
+    purposes = [f"Scale {name}: {SCALES[name].summary}." for name in scales if name in SCALES]
+    lead = " ".join([*purposes, _price(results)])
+    return Page(title, "\n\n".join(filter(None, [lead, comments.get("")])), sections)
 
 
-def _section(chapter: Chapter) -> Section:
-    parts: list[Part] = [_Command(chapter.command), _Paragraph(chapter.comment), chapter.table]
-    parts += [Folded(chapter.tally, _List(chapter.claims))] if chapter.verdicts else []
-    parts += [Folded("Notes", _List(chapter.notes))] if chapter.notes else []
-    kind = "Figures" if chapter.experiment.paper.startswith("Figure") else "Tables"
-    key = f"result-{chapter.experiment.name}"
-    return Section(chapter.title, READING, _Stack(parts), key, kind)
+def _claim(verdict: Verdict) -> Item:
+    """A claim with the differences that decide it."""
+    below = [Item(each.text, marked(each.outcome)) for each in verdict.findings]
+    return Item(f"{verdict.statement} ({verdict.dataset})", marked(verdict.outcome), below)
+
+
+def _items(texts: Iterable[str]) -> Items:
+    return Items([Item(text) for text in texts])
+
+
+def _price(results: Results) -> str:
+    training, evaluation = total_hours(results.records.values())
+    return (
+        f"{len(results.records)} runs in {math.fsum((training, evaluation)):.2f} hours of machine "
+        f"time ({training:.2f} of training, {evaluation:.2f} of evaluation). Made by FreeTickets "
+        f"{__version__}."
+    )
+
+
+# --- the page as Markdown, as GitHub shows it
+
+
+def markdown(page: Page) -> str:
+    """The whole page as Markdown; its figures are images beside it."""
+    titles = [section.title for section in page.sections if section.key]
+    contents = "\n".join(f"- [{_plain(title)}](#{anchor(title)})" for title in titles)
+    blocks = [f"# {_plain(page.title)}", _plain(page.lead), "## Contents", contents]
+    for section in page.sections:
+        title, caption = _plain(section.title), _plain(section.caption)
+        if isinstance(section.body, Figure):
+            blocks += [f"### {title}", f"![{title}]({_image_path(section.body)})", f"*{caption}*"]
+        elif isinstance(section.body, Stack):
+            blocks.append(f"## {title}")
+            for part in section.body.parts:
+                blocks += _blocks(part)
+                blocks += [caption] if isinstance(part, Table) else []
+    return "\n\n".join(block.rstrip("\n") for block in blocks) + "\n"
+
+
+def anchor(title: str) -> str:
+    """The address that GitHub gives a heading.
+
+    Example:
+        >>> anchor("Figure 2, left: KL of Wide ResNet-28-10's maps")
+        'figure-2-left-kl-of-wide-resnet-28-10s-maps'
+    """
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def _blocks(part: Part) -> list[str]:
+    match part:
+        case Table():
+            return [as_markdown(part)]
+        case Paragraph(text, "code"):
+            return [f"`{text}`"]
+        case Paragraph(text, kind):
+            return [f"**{text}**" if kind == "strong" else _plain(text)]
+        case Folded(title, body):
+            # Blank lines around it: without them GitHub takes the list for HTML.
+            return [f"<details><summary>{title}</summary>", *_blocks(body), "</details>"]
+        case Items(items):
+            return ["\n".join(_lines(items))] if items else []
+    raise AssertionError(f"{type(part).__name__} can't be written as Markdown")
+
+
+def _lines(items: Iterable[Item], indent: str = "") -> list[str]:
+    found = []
+    for item in items:
+        bold = f"**{_plain(item.bold)}** " if item.bold else ""
+        found += [f"{indent}- {bold}{_plain(item.text)}", *_lines(item.below, f"{indent}  ")]
+    return found
+
+
+def _image_path(figure: Figure) -> str:
+    return f"images/{figure.name}.svg"
+
+
+def _plain(text: str) -> str:
+    """A text that Markdown shows as it is."""
+    return re.sub(r"[\\*_<`[~$]", r"\\\g<0>", text)

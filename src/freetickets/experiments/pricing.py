@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
-from .cell import Cell
-from .estimate import Estimator
-from .experiment import Experiment, Row
+from .experiment import Cell, Experiment, Row
+from .grid import CellTask
 from .runner import Runner
-from .tasks import Task
+
+if TYPE_CHECKING:
+    from ..training.ledger import Ledger
+
+_STEPS = 5  # that are timed
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class PriceList:
 def price_list(
     experiments: Sequence[Experiment],
     runner: Runner,
-    tasks: Sequence[Task],
+    tasks: Sequence[CellTask],
     throughput: float | None = None,
 ) -> PriceList:
     """Prices experiments without training, and without their data.
@@ -106,7 +112,7 @@ def price_list(
     found = [record for record in records.values() if record is not None]
     guesses = throughput is not None or runner.scale.name != "paper"
     estimator = Estimator(runner, throughput, found)
-    by_cell: dict[Cell, list[Task]] = {}
+    by_cell: dict[Cell, list[CellTask]] = {}
     for task in tasks:
         by_cell.setdefault(task.cell, []).append(task)
     ledgers = {cell: runner.price(own[0]) for cell, own in by_cell.items()}
@@ -117,14 +123,14 @@ def price_list(
 
     def price(experiment: Experiment, row: Row, cell: Cell) -> Price:
         own = by_cell[cell]
-        stand = runner.stand(own[0])
+        substitute = runner.substitute(own[0])
         return Price(
             experiment=experiment.name,
             label=row.label,
             choice=", ".join([*_datasets(experiment, cell), *_varied(row, cell)]),
             cell=cell.name,
-            data=stand.data.text,
-            model=stand.model or cell.model,
+            data=substitute.data.text,
+            model=substitute.model or cell.model,
             relative_flops=ledgers[cell].relative_flops,
             paper=row.paper.get("train_flops"),
             derivable="train_flops" not in row.underivable,
@@ -159,3 +165,76 @@ def _datasets(experiment: Experiment, cell: Cell) -> list[str]:
 
 def _varied(row: Row, cell: Cell) -> list[str]:
     return [f"{name} {cell.options[name]:g}" for name in row.over]
+
+
+class Estimator:
+    """Guesses the seconds of a training, by what is known best.
+
+    That is a throughput that was given; or what finished cells took, of the same data and network;
+    or a few dense steps that are timed here. Sparse steps are taken to last as long as dense ones,
+    so the guess is rather too long.
+
+    Args:
+        runner: Knows the tasks.
+        throughput: FLOPs a second of the device that will train.
+        finished: Results of finished cells.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        throughput: float | None = None,
+        finished: Iterable[Mapping[str, Any]] = (),
+    ) -> None:
+        self._runner = runner
+        self._throughput = throughput
+        self._step_seconds: dict[tuple[str, str], float] = {}
+        speeds: dict[str, list[float]] = {}
+        for record in finished:
+            ledger = record["ledger"]
+            if ledger["flops"] and ledger["seconds"]:
+                key = f"{record['data']}|{record['model']}"
+                speeds.setdefault(key, []).append(ledger["seconds"] / ledger["flops"])
+        self._recorded = {key: median(each) for key, each in speeds.items()}
+
+    def seconds(self, task: CellTask, ledger: Ledger) -> float:
+        """How long a training will take."""
+        growth = math.fsum(phase.growth_flops for phase in ledger.phases)
+        if self._throughput is not None:
+            return (ledger.flops + growth) / self._throughput
+        substitute = self._runner.substitute(task)
+        model = substitute.model or task.cell.model
+        recorded = self._recorded.get(f"{substitute.data.text}|{model}")
+        if recorded is not None:
+            return recorded * ledger.flops
+        key = (substitute.data.text, model)
+        if key not in self._step_seconds:
+            self._step_seconds[key] = self._time_step(task)
+        dense_steps = ledger.relative_flops * self._dense_steps(ledger)
+        steps = sum(phase.steps for phase in ledger.phases)
+        return max(steps, dense_steps) * self._step_seconds[key]
+
+    def _dense_steps(self, ledger: Ledger) -> float:
+        first = ledger.phases[0]
+        return ledger.dense_epochs * first.steps / first.epochs
+
+    def _time_step(self, task: CellTask) -> float:
+        """Seconds of one dense step, forward and backward."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        from ..models import create_model
+        from .substitutes import outline
+
+        config = self._runner.config(task)
+        spec = outline(self._runner.substitute(task).data, config.data_dir)
+        batch = config.batch_size or 1
+        model = create_model(config.model, spec.shape, len(spec.classes))
+        inputs = torch.randn(batch, *spec.shape, generator=torch.Generator().manual_seed(0))
+        labels = torch.arange(batch) % len(spec.classes)
+        times = []
+        for _ in range(_STEPS):
+            began = time.perf_counter()
+            cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
+            times.append(time.perf_counter() - began)
+        return min(times)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +11,22 @@ from ..config import Config
 from ..data.spec import dataset_names
 from ..errors import FreeTicketsError, UnknownNameError
 from ..methods import Method
+from ..metrics.score import column_of
 from ..models.names import check_name
 from ..reading import Count, parse_yaml, read, read_fields
-from .cell import Cell
-from .experiment import Correction, Experiment, Needs, Row
-from .vocabulary import CLAIMS, PARTS, is_column
+from .claims import CLAIMS
+from .experiment import Cell, Correction, Experiment, Needs, Row
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
+
+# What an experiment may show: sections of a report, by their key.
+PARTS = (
+    "main", "cost", "members", "ensemble-size", "sparsity", "correlations", "diversity",
+    "disagreement", "classes", "features", "trajectories", "reliability", "risk-coverage", "ood",
+    "roc", "novelty", "corruptions", "severity", "corruption-types", "natural", "attacks",
+    "attack-fgsm", "transfer-fgsm", "layers", "phases",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -154,21 +162,8 @@ def read_experiment(
     if not rows:
         raise FreeTicketsError("rows must not be empty")
     headings = {column: column.split(".")[-1] for column in told.columns}
-    return Experiment(
-        name=told.name,
-        title=told.title,
-        paper=told.paper,
-        latex=told.latex,
-        rows=tuple(rows),
-        columns=told.columns,
-        needs=told.needs,
-        figures=told.figures,
-        claims=told.claims,
-        seeds=told.seeds,
-        corrections=_corrections(told.corrected, headings),
-        notes=told.notes,
-        provisional=told.provisional,
-    )
+    corrections = _corrections(told.corrected, headings)
+    return Experiment(**_shared_fields(Experiment, told, rows=tuple(rows), corrections=corrections))
 
 
 def _row(
@@ -202,25 +197,22 @@ def _row(
             settings["epochs"] = told.epochs
         read_fields(Config, settings, noun="setting")
         _check_known("earlier cell", [told.of] if told.of else [], known)
-        return Row(
-            label=told.label,
-            dataset=told.dataset,
-            model=told.model,
-            method=method,
-            members=told.members,
-            over=over,
-            paper=told.paper,
-            dense_flops=told.dense_flops,
-            starred=told.starred,
-            corrections=_corrections(told.corrected, told.paper),
-            underivable=told.underivable,
-            settings=settings,
-            cell=told.cell,
-            of=known.get(told.of),
-            seeds=told.seeds,
-        )
+        own = {
+            "method": method,
+            "over": over,
+            "corrections": _corrections(told.corrected, told.paper),
+            "settings": settings,
+            "of": known.get(told.of),
+        }
+        return Row(**_shared_fields(Row, told, **own))
     except FreeTicketsError as error:
         raise FreeTicketsError(f"row {values.get('label')!r}: {error}") from error
+
+
+def _shared_fields(kind: type[Experiment | Row], told: Any, **own: Any) -> dict[str, Any]:
+    """The fields of a class: those that are its own, the others as a file tells them."""
+    names = [each.name for each in fields(kind) if each.name not in own]
+    return {**{name: getattr(told, name) for name in names}, **own}
 
 
 def _method(name: str, options: dict[str, Any]) -> Method:
@@ -239,8 +231,8 @@ def _corrections(
 
 
 def _check_column(name: str) -> None:
-    if not is_column(name):
-        raise FreeTicketsError(f"unknown column {name!r}: see freetickets.experiments.vocabulary")
+    if column_of(name) is None:
+        raise FreeTicketsError(f"unknown column {name!r}: see freetickets.metrics.score")
 
 
 def _check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,10 @@ from ..errors import FreeTicketsError, NewerFileError
 from ..metrics import pearson, spearman
 from ..reading import Allow, Count, Natural, read, read_json
 from ..seal import digest_file, seal_values
-from .cell import Cell
-from .experiment import Needs, Row
+from .experiment import Cell, Needs, Row
 
 if TYPE_CHECKING:
+    from ..evaluation.results import Evaluation
     from .answers import Answers
 
 Record = Mapping[str, Any]
@@ -28,8 +28,6 @@ _DIGITS = 8  # of each number in a file: more than any test set can tell
 
 # Whose first k members are what the method with k of them would have made, at k shares of the cost.
 _INDEPENDENT = ("dst", "static", "dense-ensemble")
-# The sets of corruptions that a mean can be over, best known first.
-_CORRUPTION_SETS = ("all19", "common15", "ub", "given")
 _LEDGER_KEYS = {
     "train_flops": "relative_flops",
     "growth_flops": "relative_growth_flops",
@@ -61,20 +59,11 @@ class _Costs:
 
 
 @dataclass(frozen=True)
-class _Set:
-    """The types of what a record says of a set of corruptions."""
-
-    means: Mapping[str, Mapping[str, float | None]]
-
-
-@dataclass(frozen=True)
 class _Metrics:
-    """The types of a record's scores, where `value_of` relies on them."""
+    """The types of a record's scores that are looked at without `Evaluation`."""
 
     ensemble: Mapping[str, float | None]
     dataset: str = ""
-    shift: Mapping[str, _Set] = field(default_factory=dict)
-    natural: Mapping[str, Mapping[str, Mapping[str, float | None]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,6 +96,9 @@ class Results:
 
     records: Mapping[tuple[str, int], Record] = field(default_factory=dict)
     folder: Path | None = None
+    _evaluations: dict[tuple[str, int], Evaluation] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def load(cls, folder: str | Path) -> Results:
@@ -148,13 +140,19 @@ class Results:
 
     def value(self, row: Row, column: str, seed: int) -> float | None:
         """A number of a row; None where it was not measured."""
-        cells = row.cells
         if column.startswith("correlation."):
-            return self._correlation(cells, column, seed)
-        record = self.get(cells[0], seed)
-        if len(cells) > 1 or record is None:
+            return self._correlation(row.cells, column, seed)
+        return self._value(row.cells[0], column, seed, row.members) if len(row.cells) == 1 else None
+
+    def _value(
+        self, cell: Cell, column: str, seed: int, members: int | None = None
+    ) -> float | None:
+        record, key = self.get(cell, seed), (cell.name, seed)
+        if record is None:
             return None
-        return value_of(record, column, row.members)
+        if key not in self._evaluations:
+            self._evaluations[key] = evaluation_of(record)
+        return value_of(record, column, members, self._evaluations[key])
 
     def by_seed(self, row: Row, column: str) -> dict[int, float]:
         """A number of a row for each seed that it was measured with."""
@@ -168,26 +166,50 @@ class Results:
 
     def _correlation(self, cells: Sequence[Cell], column: str, seed: int) -> float | None:
         """Of the members' mean accuracy and the ensemble's over all cells of a row."""
-        records = [record for cell in cells if (record := self.get(cell, seed)) is not None]
-        if len(records) < max(3, len(cells)):
-            return None
         members, ensembles = (
-            [value for each in records if (value := value_of(each, score)) is not None]
+            [value for each in cells if (value := self._value(each, score, seed)) is not None]
             for score in ("member_accuracy", "accuracy")
         )
-        if len({*members}) < 2 or len({*ensembles}) < 2 or len(members) != len(ensembles):
+        if not len(members) == len(ensembles) == len(cells) >= 3:
+            return None
+        if len({*members}) < 2 or len({*ensembles}) < 2:
             return None
         correlate = {"pearson": pearson, "spearman": spearman}[column.partition(".")[2]]
         return correlate(members, ensembles)
 
 
-def value_of(record: Record, column: str, members: int | None = None) -> float | None:
+def evaluation_of(record: Record) -> Evaluation:
+    """The scores of a record.
+
+    Raises:
+        FreeTicketsError: One is missing, not of its type, or not in its range.
+    """
+    from ..evaluation.results import Evaluation  # which needs torch
+
+    return Evaluation.of(record["metrics"])
+
+
+def value_of(
+    record: Record,
+    column: str,
+    members: int | None = None,
+    evaluation: Evaluation | None = None,
+) -> float | None:
     """A number of one run, or of its first members; None where it was not measured.
 
+    Args:
+        record: What was measured of the run.
+        column: See `freetickets.metrics.score.column_of`.
+        members: How many members, the first; None for all.
+        evaluation: The record's, where it was read before.
+
     Example:
-        >>> record = {"metrics": {"ensemble": {"accuracy": 0.9}}, "ledger": {"members": 3},
+        >>> scores = {"accuracy": 0.9, "nll": 0.3, "ece": 0.01}
+        >>> metrics = {"dataset": "toy", "samples": 100, "members": [scores] * 3,
+        ...     "member_mean": scores, "ensemble": scores}
+        >>> record = {"metrics": metrics, "ledger": {"members": 3},
         ...     "first": {"1": {"accuracy": 0.8}}}
-        >>> value_of(record, "accuracy"), value_of(record, "accuracy", 1), value_of(record, "nll")
+        >>> value_of(record, "accuracy"), value_of(record, "accuracy", 1), value_of(record, "c_nll")
         (0.9, 0.8, None)
     """
     size = int(record["ledger"]["members"])
@@ -199,9 +221,19 @@ def value_of(record: Record, column: str, members: int | None = None) -> float |
         return _number(record["options"].get("sparsity", 0.0))
     if column in _LEDGER_KEYS:
         return _cost(record, column, members)
-    if members is None:
-        return _number(_find(record["metrics"], _path(column, record)))
-    return _number(_find(record["first"].get(str(members), {}), _path_of_first(column)))
+    part, *words = column.split(".")
+    if members is not None:
+        keys = [part, *words] if part in ("ood", "attacks") else [words[-1] if words else part]
+        if part == "ood":
+            keys.insert(2, "max_probability")
+        found = record["first"].get(str(members))
+        for key in keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return _number(found)
+    if words and words[0] == "disagreement_by_class":
+        # Where other data stand for CIFAR-100, the class of the same number stands for its class.
+        column = f"{part}.{words[0]}.{CIFAR100.index(words[1])}"
+    return (evaluation or evaluation_of(record)).value(column)
 
 
 def _cost(record: Record, column: str, members: int | None) -> float | None:
@@ -217,56 +249,8 @@ def _cost(record: Record, column: str, members: int | None) -> float | None:
     return value * members / int(ledger["members"]) if divisible else None
 
 
-def _path(column: str, record: Record) -> list[str | int]:
-    """Where a number stands in metrics.json."""
-    kind, _, rest = column.partition("_")
-    if kind == "member":
-        return ["member_mean", rest]
-    if kind == "c":
-        sets: Mapping[str, Any] = record["metrics"].get("shift") or {}
-        name = next(iter(sets), "")
-        means = sets[name]["means"] if sets else {}
-        return ["shift", name, "means", next((s for s in _CORRUPTION_SETS if s in means), ""), rest]
-    if kind == "a":
-        shifts: Mapping[str, Any] = record["metrics"].get("natural") or {}
-        name = "imagenet-a" if "imagenet-a" in shifts else next(iter(shifts), "")
-        return ["natural", name, "200-way", rest]
-    if "." not in column:
-        return ["ensemble", column]
-    return _dotted(column)
-
-
-def _path_of_first(column: str) -> list[str | int]:
-    """Where a number of the first members stands."""
-    if column.startswith(("ood.", "attacks.")):
-        return _dotted(column)
-    return [column.removeprefix("diversity.")]
-
-
-def _dotted(column: str) -> list[str | int]:
-    part, *words = column.split(".")
-    if part == "ood":
-        name, score = words
-        return ["ood", name, "max_probability", score]
-    if words[0] == "disagreement_by_class":
-        # Where other data stand for CIFAR-100, the class of the same number stands for its class.
-        return [part, words[0], CIFAR100.index(words[1])]
-    return [part, *words]
-
-
-def _find(values: Any, path: Iterable[str | int]) -> Any:
-    for key in path:
-        if isinstance(key, int):
-            values = values[key] if isinstance(values, list) and key < len(values) else None
-        else:
-            values = values.get(key) if isinstance(values, Mapping) else None
-    return values
-
-
 def _number(value: Any) -> float | None:
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
-        return None
-    return float(value)
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def run_folder(folder: str | Path, cell: Cell, seed: int) -> Path:
@@ -293,7 +277,7 @@ def save(folder: str | Path, record: Record, answers: Answers | None = None) -> 
         record: All but the answers.
         answers: To each image; None if there are none to be kept.
     """
-    from ..storage import write_atomic
+    from ..storage import write_atomic  # which needs torch
 
     path = record_path(folder, str(record["cell"]), int(record["seed"]))
     if answers is not None:  # first: a record that is there is complete
@@ -339,23 +323,15 @@ def as_csv(results: Results) -> str:
     names = ["cell", "seed", "data", "model", "method", "members", "sparsity", *_CSV_COLUMNS]
     writer.writerow([*names, "training_seconds", "evaluation_seconds"])
     for (cell, seed), record in sorted(results.records.items()):
-        seconds = record.get("seconds", {})
+        seconds, evaluation = record.get("seconds", {}), evaluation_of(record)
+        columns = ("tickets", "sparsity", *_CSV_COLUMNS)
         numbers = [
-            *(value_of(record, column) for column in ("tickets", "sparsity", *_CSV_COLUMNS)),
+            *(value_of(record, column, None, evaluation) for column in columns),
             *(seconds.get(part) for part in ("training", "evaluation")),
         ]
         words = [cell, seed, record.get("data"), record.get("model"), record["method"]]
         writer.writerow([*words, *("" if each is None else f"{each:.6g}" for each in numbers)])
     return file.getvalue()
-
-
-def write_csv(results: Results, folder: str | Path) -> Path:
-    """Writes `cells.csv`; returns where."""
-    from ..storage import write_atomic
-
-    path = Path(folder) / "cells.csv"
-    write_atomic(path, as_csv(results).encode())
-    return path
 
 
 def _plain(value: Any) -> Any:

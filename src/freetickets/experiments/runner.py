@@ -16,17 +16,14 @@ from ..errors import FreeTicketsError, StoppedError
 from ..launch.assignment import WAIT, Assignment, Launcher
 from ..lock import hold
 from ..reading import Allow, read, read_json
-from .answers import Answers
+from .answers import Answers, measure
 from .experiment import Needs
-from .fingerprint import chosen, fingerprint
-from .measure import measure
-from .origin import origin
+from .grid import CellTask, with_trajectory
 from .progress import CellProgress
-from .requests import joined, requests_for
+from .provenance import chosen, fingerprint, origin
 from .results import read_record, record_path, run_folder, save
-from .scales import MEASURED_BY, Scale, Stand
-from .stand_ins import StandIns, outline, settle
-from .tasks import Task, with_trajectory
+from .scales import MEASURED_BY, Scale, Substitute
+from .substitutes import SubstituteFiles, joined, outline, requests_for, settle
 
 if TYPE_CHECKING:
     from ..data import LazySplit, Split
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from ..ticket import Ticket
     from ..training.job import Job
     from ..training.ledger import Ledger
-    from .cell import Cell
+    from .experiment import Cell
 
 # Where and how a run is made: no result depends on it.
 _FREE = ("dataset", "data_dir", "device", "workers", "output", "checkpoint_seconds", "trajectory")
@@ -70,19 +67,19 @@ class Runner:
         self.folder = Path(output) / scale.name
         self._data_dir = data_dir
         self._device, self._workers = device, workers
-        self._stand_ins = StandIns(self.folder / "data", data_dir)
+        self._substitutes = SubstituteFiles(self.folder / "data", data_dir)
 
     # ---- before anything is trained
 
-    def stand(self, task: Task) -> Stand:
+    def substitute(self, task: CellTask) -> Substitute:
         """What stands for the task's data."""
-        return self.scale.stands[task.cell.dataset]
+        return self.scale.substitutes[task.cell.dataset]
 
-    def config(self, task: Task) -> Config:
+    def config(self, task: CellTask) -> Config:
         """The settings of a task, but for the file of its data."""
-        return self._given(task).resolved(outline(self.stand(task).data, self._data_dir))
+        return self._given(task).resolved(outline(self.substitute(task).data, self._data_dir))
 
-    def _given(self, task: Task) -> Config:
+    def _given(self, task: CellTask) -> Config:
         """The settings as the scale gives them: what it leaves to the recipe is None."""
         config = self.scale.config(
             task.cell,
@@ -97,7 +94,7 @@ class Runner:
     def _recorded(self) -> set[Any]:
         return with_trajectory()
 
-    def price(self, task: Task) -> Ledger:
+    def price(self, task: CellTask) -> Ledger:
         """What a task will cost; the data is not read."""
         from ..training.job import Job
 
@@ -105,25 +102,25 @@ class Runner:
             raise AssertionError("a price needs no data")
 
         return Job(
-            self.config(task), outline(self.stand(task).data, self._data_dir), nothing
+            self.config(task), outline(self.substitute(task).data, self._data_dir), nothing
         ).price()
 
-    def fingerprint(self, task: Task) -> str:
+    def fingerprint(self, task: CellTask) -> str:
         """A digest of all that the results of a task depend on, but for what is measured."""
-        config, stand, of = self.config(task), self.stand(task), task.cell.of
+        config, substitute, of = self.config(task), self.substitute(task), task.cell.of
         given = chosen(self._given(task))
         told = {
             **{name: value for name, value in given.items() if name not in (*_FREE, "options")},
             **{name: getattr(config, name) for name in _FILLED_IN},
             "method": {"name": config.method, "options": config.make_method()},
             "recipe": config.make_recipe(),
-            "data": stand.data,
+            "data": substitute.data,
             **({} if of is None else {"of": self.fingerprint(replace(task, cell=of))}),
-            "measured by": {k: v for k, v in chosen(stand).items() if k in MEASURED_BY},
+            "measured by": {k: v for k, v in chosen(substitute).items() if k in MEASURED_BY},
         }
         return fingerprint(told)
 
-    def result(self, task: Task) -> dict[str, Any] | None:
+    def result(self, task: CellTask) -> dict[str, Any] | None:
         """What was measured before, if that is all that the task asks for; None if not."""
         found = self._earlier(task)
         return (
@@ -132,7 +129,7 @@ class Runner:
             else None
         )
 
-    def _earlier(self, task: Task) -> dict[str, Any] | None:
+    def _earlier(self, task: CellTask) -> dict[str, Any] | None:
         """What was measured before, by the same settings."""
         found = read_record(record_path(self.folder, task.cell, task.seed))
         fits = found is not None and found.get("fingerprint") == self.fingerprint(task)
@@ -142,7 +139,7 @@ class Runner:
 
     def run_all(
         self,
-        tasks: Iterable[Task],
+        tasks: Iterable[CellTask],
         progress: CellProgress,
         launch: Launcher | None = None,
         command: Sequence[str] = (),
@@ -174,7 +171,7 @@ class Runner:
                     "finished; run the same command again to continue"
                 ) from None
 
-    def _one_by_one(self, tasks: Iterable[Task], progress: CellProgress) -> dict[str, str]:
+    def _one_by_one(self, tasks: Iterable[CellTask], progress: CellProgress) -> dict[str, str]:
         failed: dict[str, str] = {}
         for task in tasks:
             progress.begin(task.name)
@@ -190,7 +187,11 @@ class Runner:
         return failed
 
     def _side_by_side(
-        self, tasks: list[Task], progress: CellProgress, launch: Launcher, command: Sequence[str]
+        self,
+        tasks: list[CellTask],
+        progress: CellProgress,
+        launch: Launcher,
+        command: Sequence[str],
     ) -> dict[str, str]:
         failed: dict[str, str] = {}
         by_name = {task.name: task for task in tasks}
@@ -216,16 +217,16 @@ class Runner:
             (self.folder / _LOGS).rmdir()
         return failed
 
-    def _log(self, task: Task) -> Path:
+    def _log(self, task: CellTask) -> Path:
         return self.folder / _LOGS / f"{task.cell.name}-{task.seed}.txt"
 
-    def _cost(self, task: Task) -> float:
+    def _cost(self, task: CellTask) -> float:
         try:
             return self.price(task).flops
         except FreeTicketsError:
             return 0.0  # it will be told when its turn comes
 
-    def run(self, task: Task, progress: CellProgress | None = None) -> dict[str, Any]:
+    def run(self, task: CellTask, progress: CellProgress | None = None) -> dict[str, Any]:
         """Trains a task or goes on with it, measures it, writes its result and returns it."""
         progress = progress or CellProgress(quiet=True)
         earlier = self._earlier(task)
@@ -239,14 +240,14 @@ class Runner:
 
     def _train(
         self,
-        task: Task,
+        task: CellTask,
         config: Config,
         earlier: Mapping[str, Any] | None,
         progress: CellProgress,
     ) -> dict[str, Any]:
         from ..training.job import Job
 
-        stand, folder = self.stand(task), Path(str(config.output))
+        substitute, folder = self.substitute(task), Path(str(config.output))
         job = self._job(Job, config)
         if task.cell.of is None:
             tickets = job.train(progress.inside())
@@ -267,7 +268,7 @@ class Runner:
             "cell": task.cell.name,
             "seed": task.seed,
             "dataset": task.cell.dataset,
-            "data": stand.data.text,
+            "data": substitute.data.text,
             "model": config.model,
             "method": task.cell.method.name,
             "options": config.options,
@@ -285,23 +286,23 @@ class Runner:
         return record
 
     def _join(
-        self, task: Task, of: Cell, progress: CellProgress
+        self, task: CellTask, of: Cell, progress: CellProgress
     ) -> tuple[list[Ticket], dict[str, Any]]:
         """The tickets of the first trainings of another cell, which are done if they are not."""
         from ..training.job import Job
 
         price, tickets, seconds = self.price(task), [], 0.0
         for seed in range(price.tickets):
-            config = self._config_with_data(Task(of, seed))
+            config = self._config_with_data(CellTask(of, seed))
             folder = Path(str(config.output))
             with hold(folder, progress.line, WAIT):
                 tickets += self._job(Job, config).train(progress.inside())
                 seconds += read_json(folder / "ledger.json")["seconds"]
         return tickets, {**price.as_dict(), "seconds": seconds}
 
-    def _config_with_data(self, task: Task) -> Config:
+    def _config_with_data(self, task: CellTask) -> Config:
         with self._data_to_itself():
-            dataset = self._stand_ins.dataset(self.stand(task).data)
+            dataset = self._substitutes.dataset(self.substitute(task).data)
         return replace(self.config(task), dataset=dataset)
 
     def _job(self, kind: type[Job], config: Config) -> Job:
@@ -318,7 +319,7 @@ class Runner:
     @contextlib.contextmanager
     def _data_to_itself(self) -> Iterator[None]:
         """Waits for others that make or fetch data for the cells of this folder."""
-        with hold(self._stand_ins.folder, wait=_DATA_WAIT):
+        with hold(self._substitutes.folder, wait=_DATA_WAIT):
             yield
 
     def _set_aside(self, folder: Path, config: Config, progress: CellProgress) -> None:
@@ -331,15 +332,15 @@ class Runner:
             folder.rename(aside)
             progress.warn(f"a run with other settings was moved to {aside}; it is trained again")
 
-    def _evaluate(self, folder: Path, ensemble: Ensemble, task: Task) -> list[str]:
+    def _evaluate(self, folder: Path, ensemble: Ensemble, task: CellTask) -> list[str]:
         """Predicts all that is needed; returns a line for each set that is not the paper's."""
         from ..evaluation import evaluate_run
 
-        stand = self.stand(task)
-        root = self._stand_ins.root(stand.data)
+        substitute = self.substitute(task)
+        root = self._substitutes.root(substitute.data)
         with self._data_to_itself():
-            requests, notes = requests_for(stand, task.needs, len(ensemble), self._stand_ins)
-        if not requests or stand.samples is not None:
+            requests, notes = requests_for(substitute, task.needs, len(ensemble), self._substitutes)
+        if not requests or substitute.samples is not None:
             evaluate_run(folder, ensemble, root)  # the whole test set
         try:
             for request in joined(requests):
@@ -358,13 +359,13 @@ class Runner:
         return notes
 
 
-def _asked(record: Mapping[str, Any], task: Task) -> Task:
+def _asked(record: Mapping[str, Any], task: CellTask) -> CellTask:
     """The task that a result was measured for."""
     needs = read(Needs, record["needs"], allow=Allow.UNKNOWN)
     return replace(task, needs=needs, members=tuple(record["row_members"]))
 
 
-def _with_earlier(task: Task, record: Mapping[str, Any]) -> Task:
+def _with_earlier(task: CellTask, record: Mapping[str, Any]) -> CellTask:
     """A task that asks for what was measured before, too: no experiment takes from another."""
     before = _asked(record, task)
     members = tuple(sorted({*before.members, *task.members}))

@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from ..config import Config
-from ..errors import UnknownNameError
 from ..methods import Setting, get_recipe
-from .cell import Cell
-from .experiment import Experiment
+from .experiment import Cell, Experiment
 
 # The seeds of a cell's trainings count up from the first: the next cell's must not meet them.
 _SEEDS_APART = 1000
 
 
 @dataclass(frozen=True)
-class Data:
+class DataPart:
     """Images that a cell is trained and tested on: a data set, or a part of it.
 
     Attributes:
@@ -36,9 +34,9 @@ class Data:
             that choices can be made without these; None for the test images.
 
     Example:
-        >>> Data("cifar10", train=2000, pool=2).text
+        >>> DataPart("cifar10", train=2000, pool=2).text
         'cifar10: the first 2,000 training images, pooled 2x2'
-        >>> Data("cifar10", per_class=500).text
+        >>> DataPart("cifar10", per_class=500).text
         'cifar10: the first 500 training images of each class'
     """
 
@@ -53,7 +51,7 @@ class Data:
     @property
     def is_whole(self) -> bool:
         """Whether it is the data set as it is."""
-        return self == Data(self.source)
+        return self == DataPart(self.source)
 
     @property
     def file(self) -> str:
@@ -79,7 +77,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Stand:
+class Substitute:
     """What stands for one of the paper's data sets, and how it is trained.
 
     Attributes:
@@ -100,7 +98,7 @@ class Stand:
         fallback: What stands in where the data is missing.
     """
 
-    data: Data
+    data: DataPart
     recipe: str
     model: str | None = None
     dense_epochs: float | None = None
@@ -114,15 +112,15 @@ class Stand:
     settings: Mapping[str, Any] = field(default_factory=dict)
     natural: bool = False
     trajectory: int = 1
-    fallback: Stand | None = None
+    fallback: Substitute | None = None
 
     def epochs(self, cell: Cell) -> float | None:
         """The length of a cell's longest training, in the paper's proportions.
 
         Example:
             >>> from freetickets.methods import EDST
-            >>> stand = Stand(Data("fashion-mini"), "cifar", dense_epochs=25)
-            >>> stand.epochs(Cell("cifar10", "wrn-28-10", EDST(tickets=3)))
+            >>> substitute = Substitute(DataPart("fashion-mini"), "cifar", dense_epochs=25)
+            >>> substitute.epochs(Cell("cifar10", "wrn-28-10", EDST(tickets=3)))
             45.0
         """
         if self.dense_epochs is None:
@@ -132,7 +130,7 @@ class Stand:
         return whole * self.dense_epochs / recipe.dense_epochs
 
     def options(self, cell: Cell) -> dict[str, Any]:
-        """The cell's options, with this stand's interval where the method has one."""
+        """The cell's options, with this substitute's interval where the method has one."""
         options = cell.options
         if self.interval is not None and options.get("interval", 0) is None:
             options["interval"] = self.interval
@@ -146,13 +144,13 @@ class Scale:
     Attributes:
         name: What the command calls it.
         summary: What it is for.
-        stands: What stands for each of the paper's data sets.
+        substitutes: What stands for each of the paper's data sets.
         most_seeds: How often a cell is trained at most.
     """
 
     name: str
     summary: str
-    stands: Mapping[str, Stand] = field(default_factory=dict)
+    substitutes: Mapping[str, Substitute] = field(default_factory=dict)
     most_seeds: int = 3
 
     def seeds(self, experiment: Experiment) -> int:
@@ -175,7 +173,7 @@ class Scale:
             cell: Which.
             seed: Counts the trainings of the cell, from 0.
             output: The run's folder.
-            dataset: The file that holds the stand's data; None for its source.
+            dataset: The file that holds the substitute's data; None for its source.
             data_dir: Where data sets lie.
             trajectory: Whether the course of the training is recorded.
 
@@ -185,56 +183,44 @@ class Scale:
             >>> paper.model, paper.epochs, paper.recipe
             ('wrn-28-10', None, 'cifar')
         """
-        stand = self.stands[cell.dataset]
+        substitute = self.substitutes[cell.dataset]
         settings: dict[str, Any] = {
-            "recipe": stand.recipe,
-            "epochs": stand.epochs(cell),
-            "batch_size": stand.batch_size,
-            "lr": stand.lr,
-            "augmentation": stand.augmentation,
-            **stand.settings,
+            "recipe": substitute.recipe,
+            "epochs": substitute.epochs(cell),
+            "batch_size": substitute.batch_size,
+            "lr": substitute.lr,
+            "augmentation": substitute.augmentation,
+            **substitute.settings,
             **dict(cell.settings),
         }
         if "epochs" in dict(cell.settings):  # no multiple of a dense training's any more
-            settings.setdefault("dense_epochs", stand.dense_epochs)
+            settings.setdefault("dense_epochs", substitute.dense_epochs)
         return Config(
             method=cell.method.name,
-            options=stand.options(cell),
-            dataset=str(dataset or stand.data.source),
+            options=substitute.options(cell),
+            dataset=str(dataset or substitute.data.source),
             data_dir=data_dir,
-            model=stand.model or cell.model,
+            model=substitute.model or cell.model,
             seed=seed * _SEEDS_APART,
             output=None if output is None else str(output),
-            trajectory=stand.trajectory if trajectory else 0,
+            trajectory=substitute.trajectory if trajectory else 0,
             **settings,
         )
 
 
-def get_scale(name: str) -> Scale:
-    """Looks a scale up by its name.
-
-    Example:
-        >>> get_scale("smoke").most_seeds
-        2
-    """
-    if name not in SCALES:
-        raise UnknownNameError("scale", name, SCALES)
-    return SCALES[name]
-
-
-def _all_as(stand: Stand, **imagenet: Any) -> dict[str, Stand]:
-    """One stand for all three data sets; ImageNet's has a recipe of its own."""
+def _all_as(substitute: Substitute, **imagenet: Any) -> dict[str, Substitute]:
+    """One substitute for all three data sets; ImageNet's has a recipe of its own."""
     return {
-        "cifar10": stand,
-        "cifar100": stand,
-        "imagenet": replace(stand, recipe="imagenet", **imagenet),
+        "cifar10": substitute,
+        "cifar100": substitute,
+        "imagenet": replace(substitute, recipe="imagenet", **imagenet),
     }
 
 
 # --- the numbers -------------------------------------------------------------------------------
 
-_SMOKE = Stand(
-    Data("fashion-mini", train=200, test=40, pool=2),
+_SMOKE = Substitute(
+    DataPart("fashion-mini", train=200, test=40, pool=2),
     recipe="cifar",
     model="cnn-4",
     dense_epochs=2.5,  # 57 steps: half a cycle of FGE is 1/56 of it, and at least one
@@ -245,8 +231,8 @@ _SMOKE = Stand(
 
 _SMOKE_MLP = replace(_SMOKE, model="mlp-16-16")
 
-_SMALL_FASHION = Stand(
-    Data("fashion-mini", train=2000),
+_SMALL_FASHION = Substitute(
+    DataPart("fashion-mini", train=2000),
     recipe="cifar",
     model="mlp-512-512",
     dense_epochs=40,
@@ -261,8 +247,8 @@ _SMALL_FASHION = Stand(
 # batches, for new weights need some hundred steps; the rate goes with the root of the batch. Looked
 # for with 10,000 other training images in the test set's place until EDST beat the dense network:
 # docs/reproduce.md has the search, what it can't show, and convolutional networks that decide less.
-_SMALL_CIFAR10 = Stand(
-    Data("cifar10", train=4000, pool=2),
+_SMALL_CIFAR10 = Substitute(
+    DataPart("cifar10", train=4000, pool=2),
     recipe="cifar",
     model="mlp-1024-1024",
     dense_epochs=100,
@@ -293,17 +279,17 @@ SCALES = {
             "paper",
             "the paper's own settings, for GPUs",
             {
-                "cifar10": Stand(Data("cifar10"), "cifar"),
-                "cifar100": Stand(Data("cifar100"), "cifar"),
-                "imagenet": Stand(Data("imagenet"), "imagenet"),
+                "cifar10": Substitute(DataPart("cifar10"), "cifar"),
+                "cifar100": Substitute(DataPart("cifar100"), "cifar"),
+                "imagenet": Substitute(DataPart("imagenet"), "imagenet"),
             },
         ),
     )
 }
 
-# Every field of a stand that a result depends on, beside the settings of its training.
+# Every field of a substitute that a result depends on, beside the settings of its training.
 MEASURED_BY = tuple(
     each.name
-    for each in fields(Stand)
+    for each in fields(Substitute)
     if each.name in ("samples", "unknown", "natural", "trajectory")
 )

@@ -7,34 +7,36 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+from ..metrics.score import Column, column_of
 from ..report.parts import ABSENT, Table, TableCell
-from .claims import Verdict
+from .claims import CLAIMS, Verdict
 from .evidence import marked
 from .experiment import Experiment, Row
-from .headings import Heading, heading_of
 from .results import Record, Results
-from .vocabulary import CLAIMS
 
 CORRECTED, UNDERIVABLE, STARRED = "†", "‡", "*"
 _JOINED = "\N{NO-BREAK SPACE}"  # lest a line end where it reads badly
+# Behind the point, as the paper prints them; 2 for shares in per cent, 4 for OoD sets, else 3.
+_DIGITS = {
+    "tickets": 0, "sparsity": 2, "train_flops": 2, "growth_flops": 4, "test_flops": 2,
+    "training_runs": 1, "seconds": 0, "ticket_mb": 2,
+}  # fmt: skip
 
 
 def measured_table(experiment: Experiment, results: Results) -> Table:
     """A table of the paper with our own numbers, and the paper's in brackets."""
-    arrows = {1: f"{_JOINED}↑", -1: f"{_JOINED}↓"}
-    headings = {column: heading_of(column) for column in experiment.columns}
-    plain = ("tickets", "sparsity")
+    columns = [_column(key) for key in experiment.columns]
     rows = [
         [
             TableCell(_label(row)),
             _seeds_cell(results, row, experiment.columns),
-            *(_cell(results, row, column, headings[column]) for column in experiment.columns),
+            *(_cell(results, row, column) for column in columns),
         ]
         for row in experiment.rows
     ]
     titles = [
-        heading.title + ("" if column in plain else arrows[heading.better])
-        for column, heading in headings.items()
+        column.title + ("" if column.key in ("tickets", "sparsity") else _JOINED + column.arrow)
+        for column in columns
     ]
     datasets = [
         (name, len(list(alike)))
@@ -51,12 +53,12 @@ def footnotes(experiment: Experiment, results: Results) -> list[str]:
         lines.append(f"{STARRED} The paper took these numbers from another publication.")
     reasons: dict[str, list[str]] = {}
     for correction in experiment.corrections:
-        words = f'{heading_of(correction.column).title} (printed "{correction.printed}")'
+        words = f'{_column(correction.column).title} (printed "{correction.printed}")'
         reasons.setdefault(correction.why, []).append(words)
     for row in experiment.rows:
         for correction in row.corrections:
             words = (
-                f"{row.label} on {row.dataset}, {heading_of(correction.column).title} "
+                f"{row.label} on {row.dataset}, {_column(correction.column).title} "
                 f"(printed {correction.printed}, taken {correction.used})"
             )
             reasons.setdefault(correction.why, []).append(words)
@@ -66,7 +68,7 @@ def footnotes(experiment: Experiment, results: Results) -> list[str]:
     reasons = {}
     for row in experiment.rows:
         for column, why in row.underivable.items():
-            reasons.setdefault(why, []).append(f"{row.label}, {heading_of(column).title}")
+            reasons.setdefault(why, []).append(f"{row.label}, {_column(column).title}")
     lines += [
         f"{UNDERIVABLE} Not to be had by our own count: {', '.join(where)}: {why}."
         for why, where in reasons.items()
@@ -74,7 +76,7 @@ def footnotes(experiment: Experiment, results: Results) -> list[str]:
     return [*lines, *experiment.notes]
 
 
-def stands_table(experiments: Sequence[Experiment], results: Results) -> Table:
+def substitutes_table(experiments: Sequence[Experiment], results: Results) -> Table:
     """Which data and network stood for the paper's, and what that took."""
     models = {row.dataset: row.model for each in experiments for row in each.rows}
     kinds: dict[tuple[str, str, str], list[Record]] = {}
@@ -84,11 +86,7 @@ def stands_table(experiments: Sequence[Experiment], results: Results) -> Table:
             kinds.setdefault(key, []).append(record)
     rows = []
     for (dataset, data, model), records in sorted(kinds.items()):
-        seconds = [record.get("seconds", {}) for record in records]
-        training, evaluation = (
-            math.fsum(each.get(part, 0.0) for each in seconds) / 3600
-            for part in ("training", "evaluation")
-        )
+        training, evaluation = total_hours(records)
         count = len({record["cell"] for record in records})
         rows.append(
             [
@@ -106,7 +104,17 @@ def stands_table(experiments: Sequence[Experiment], results: Results) -> Table:
     return Table([*header, "training h", "evaluation h"], rows)
 
 
-def stand_notes(results: Results) -> list[str]:
+def total_hours(records: Iterable[Record]) -> tuple[float, float]:
+    """The hours of training and of evaluation that records took."""
+    seconds = [record.get("seconds", {}) for record in records]
+    training, evaluation = (
+        math.fsum(each.get(part, 0.0) for each in seconds) / 3600
+        for part in ("training", "evaluation")
+    )
+    return training, evaluation
+
+
+def substitute_notes(results: Results) -> list[str]:
     """What runs say of sets that stood for others, or were left out, each once."""
     records = sorted(results.records.items())
     notes = dict.fromkeys(
@@ -141,7 +149,7 @@ def _class_notes(experiment: Experiment, results: Results) -> list[str]:
         column.startswith("diversity.disagreement_by_class.") for column in experiment.columns
     ):
         return []
-    stands = {
+    found = {
         (row.dataset, str(record.get("data")))
         for row in experiment.rows
         for cell in row.cells
@@ -151,7 +159,7 @@ def _class_notes(experiment: Experiment, results: Results) -> list[str]:
     return [
         f"Columns are named after the classes of {dataset}; what was measured is of the classes of "
         f"the same numbers in {data}."
-        for dataset, data in sorted(stands)
+        for dataset, data in sorted(found)
         if data != dataset
     ]
 
@@ -167,21 +175,54 @@ def _seeds_cell(results: Results, row: Row, columns: Sequence[str]) -> TableCell
     return TableCell(str(min(counts)), min(counts)) if counts else TableCell(ABSENT)
 
 
-def _cell(results: Results, row: Row, column: str, heading: Heading) -> TableCell:
-    values = results.values(row, column)
+def _column(key: str) -> Column:
+    column = column_of(key)
+    assert column is not None, f"experiments have no column {key}"
+    return column
+
+
+def _digits(column: Column) -> int:
+    default = 2 if column.is_share else 4 if column.key.startswith("ood.") else 3
+    return _DIGITS.get(column.key, default)
+
+
+def number_text(column: Column, value: float) -> str:
+    """A number as a table of the paper would have it: shares in per cent.
+
+    Example:
+        >>> number_text(_column("accuracy"), 0.9631), number_text(_column("nll"), 0.1604)
+        ('96.31', '0.160')
+    """
+    return f"{100 * value if column.is_share else value:.{_digits(column)}f}"
+
+
+def printed_text(column: Column, value: float) -> str:
+    """A number of the paper, with the digits that it is printed with.
+
+    Example:
+        >>> printed_text(_column("accuracy"), 96.0), printed_text(_column("nll"), 0.16)
+        ('96.0', '0.160')
+    """
+    digits = len(repr(float(value)).partition(".")[2])
+    least = 1 if column.is_share else _digits(column)
+    return f"{value:.{max(digits, least) if least else 0}f}"
+
+
+def _cell(results: Results, row: Row, column: Column) -> TableCell:
+    values = results.values(row, column.key)
     text, value = ABSENT, None
     if values:
         value = statistics.fmean(values)
-        text = heading.text(value)
-        if len(values) > 1 and not _is_count(column):
-            text += f" ±{_JOINED}{heading.text(statistics.stdev(values))}"
-    printed = row.paper.get(column)
-    if column == "train_flops" and row.dense_flops is not None:
+        text = number_text(column, value)
+        if len(values) > 1 and not _is_count(column.key):
+            text += f" ±{_JOINED}{number_text(column, statistics.stdev(values))}"
+    printed = row.paper.get(column.key)
+    if column.key == "train_flops" and row.dense_flops is not None:
         theirs = f"[{row.dense_flops:.1e} FLOPs]".replace("+", "")
     elif printed is not None:
-        sign = CORRECTED if column in {each.column for each in row.corrections} else ""
-        sign += UNDERIVABLE if column in row.underivable else ""
-        theirs = f"[{heading.printed(printed)}{sign}]"
+        sign = CORRECTED if column.key in {each.column for each in row.corrections} else ""
+        sign += UNDERIVABLE if column.key in row.underivable else ""
+        theirs = f"[{printed_text(column, printed)}{sign}]"
     else:
         return TableCell(text, value)
     return TableCell(f"{text} {theirs}", value, below=theirs)

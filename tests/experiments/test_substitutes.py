@@ -1,4 +1,4 @@
-"""Stand-ins hold the images that they say."""
+"""Substitute-ins hold the images that they say."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 from freetickets import data
 from freetickets.data.ood import load_ood
 from freetickets.errors import FreeTicketsError
-from freetickets.experiments.scales import SCALES, Data, Stand
-from freetickets.experiments.stand_ins import StandIns, outline, pool, settle
+from freetickets.experiments.scales import SCALES, DataPart, Substitute
+from freetickets.experiments.substitutes import SubstituteFiles, outline, pool, settle
 
-PART = Data("fashion-mini", train=30, test=20, pool=2)
-STAND = Stand(PART, "cifar", natural=True, samples=12)
+PART = DataPart("fashion-mini", train=30, test=20, pool=2)
+SUBSTITUTE = Substitute(PART, "cifar", natural=True, samples=12)
 
 
 @pytest.fixture
-def stand_ins(tmp_path: Path) -> StandIns:
-    return StandIns(tmp_path / "data", str(tmp_path / "empty"))
+def substitutes(tmp_path: Path) -> SubstituteFiles:
+    return SubstituteFiles(tmp_path / "data", str(tmp_path / "empty"))
 
 
 def test_pooling_is_the_mean_of_squares() -> None:
@@ -32,8 +32,8 @@ def test_pooling_is_the_mean_of_squares() -> None:
         pool(images, 4)
 
 
-def test_a_part_is_the_first_images_pooled(stand_ins: StandIns) -> None:
-    path = stand_ins.dataset(PART)
+def test_a_part_is_the_first_images_pooled(substitutes: SubstituteFiles) -> None:
+    path = substitutes.dataset(PART)
     spec = data.get_spec(path)
     told = outline(PART)
     assert (spec.shape, spec.train_size, spec.test_size, spec.classes) == (
@@ -48,37 +48,39 @@ def test_a_part_is_the_first_images_pooled(stand_ins: StandIns) -> None:
     assert np.array_equal(part.inputs.numpy(), pool(whole.inputs[:30].numpy(), 2))
 
 
-def test_a_part_is_made_once(stand_ins: StandIns) -> None:
-    path = Path(stand_ins.dataset(PART))
+def test_a_part_is_made_once(substitutes: SubstituteFiles) -> None:
+    path = Path(substitutes.dataset(PART))
     before = path.stat().st_mtime_ns
-    assert stand_ins.dataset(PART) == str(path)
+    assert substitutes.dataset(PART) == str(path)
     assert path.stat().st_mtime_ns == before
 
 
-def test_whole_data_need_no_file(stand_ins: StandIns) -> None:
-    whole = Stand(Data("cifar10"), "cifar")
-    assert stand_ins.dataset(whole.data) == "cifar10"
-    assert stand_ins.ood(whole, ["svhn"]) == {"svhn": ("svhn", "svhn")}
-    assert stand_ins.natural(whole) is None
+def test_whole_data_need_no_file(substitutes: SubstituteFiles) -> None:
+    whole = Substitute(DataPart("cifar10"), "cifar")
+    assert substitutes.dataset(whole.data) == "cifar10"
+    assert substitutes.ood(whole, ["svhn"]) == {"svhn": ("svhn", "svhn")}
+    assert substitutes.natural(whole) is None
 
 
-def test_corruptions_are_made_of_the_samples_that_are_measured(stand_ins: StandIns) -> None:
-    stand_ins.corrupt(STAND, ["fog", "contrast"])
-    folder = stand_ins.folder / f"{PART.file}-C"
+def test_corruptions_are_made_of_the_samples_that_are_measured(
+    substitutes: SubstituteFiles,
+) -> None:
+    substitutes.corrupt(SUBSTITUTE, ["fog", "contrast"])
+    folder = substitutes.folder / f"{PART.file}-C"
     assert np.load(folder / "fog.npy").shape == (5 * 12, 14, 14)
     assert {path.stem for path in folder.glob("*.npy")} == {"fog", "contrast", "labels"}
-    stand_ins.corrupt(STAND, ["fog"])  # nothing to do, nothing to complain of
+    substitutes.corrupt(SUBSTITUTE, ["fog"])  # nothing to do, nothing to complain of
 
 
-def test_ood_sets_are_called_what_they_stand_for(stand_ins: StandIns) -> None:
+def test_ood_sets_are_called_what_they_stand_for(substitutes: SubstituteFiles) -> None:
     names = ("svhn", "cifar100", "gaussian-noise")
-    found = stand_ins.ood(STAND, names)
+    found = substitutes.ood(SUBSTITUTE, names)
     assert {name: words for name, (_, words) in found.items()} == {
         "svhn": "negatives of fashion-mini",
         "cifar100": "shuffled tiles of fashion-mini",
         "gaussian-noise": "gaussian-noise",
     }
-    inside = data.load(stand_ins.dataset(PART), "test")
+    inside = data.load(substitutes.dataset(PART), "test")
     for name in names[:2]:
         path = Path(found[name][0])
         assert path.stem == name
@@ -88,8 +90,8 @@ def test_ood_sets_are_called_what_they_stand_for(stand_ins: StandIns) -> None:
         assert not same & {row.numpy().tobytes() for row in inside.inputs}
 
 
-def test_turned_images_stand_for_natural_shift(stand_ins: StandIns) -> None:
-    folder = stand_ins.natural(STAND)
+def test_turned_images_stand_for_natural_shift(substitutes: SubstituteFiles) -> None:
+    folder = substitutes.natural(SUBSTITUTE)
     assert folder is not None
     assert folder.name == "imagenet-a"
     classes = {path.name for path in folder.iterdir()}
@@ -98,7 +100,7 @@ def test_turned_images_stand_for_natural_shift(stand_ins: StandIns) -> None:
 
 def test_missing_data_fall_back_and_are_told(tmp_path: Path) -> None:
     settled, said = settle(SCALES["small"], str(tmp_path))
-    assert settled.stands["cifar10"].data.source == "fashion-mini"
+    assert settled.substitutes["cifar10"].data.source == "fashion-mini"
     assert len(said) == 1
     assert "cifar10 is not in the data folder" in said[0]
     assert settle(SCALES["smoke"], str(tmp_path)) == (SCALES["smoke"], [])

@@ -14,8 +14,7 @@ from ..report.comparison import Comparison, find_reference
 from ..report.parts import Figure, Section
 from ..report.run import RunSummary, check_predictions_alike, read_run
 from ..report.sections import make
-from .cell import Cell
-from .experiment import Experiment
+from .experiment import Cell, Experiment
 from .results import Results
 
 # Which parts of a report are figures; what is in the others stands in the table already.

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from freetickets.experiments import experiment_names, load
-from freetickets.experiments.gallery import Gallery, run_names, standalone
+from freetickets.experiments.figures import Gallery, run_names, standalone
 
 from .invented import invent_results
 

@@ -1,4 +1,4 @@
-"""Stand-ins on disk: the images that a scale takes for the paper's, made once, then kept.
+"""Substitute-ins on disk: the images that a scale takes for the paper's, made once, then kept.
 
 They lie in one folder, laid out as a data root: the data set as an .npz, its corrupted twin, and
 the sets that are out of distribution, each called what it stands for.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +23,10 @@ from ..data.corruptions.names import SEVERITIES, chosen, set_name
 from ..data.decode import match_shape
 from ..data.spec import data_root
 from ..errors import FreeTicketsError
+from ..evaluation.request import Request
 from ..storage import write_atomic
-from .scales import Data, Scale, Stand
+from .experiment import Needs
+from .scales import DataPart, Scale, Substitute
 
 Images = npt.NDArray[np.uint8]
 
@@ -32,16 +35,16 @@ _NOISE = "gaussian-noise"  # an OoD set that is made, not read
 
 def settle(scale: Scale, data_dir: str | None) -> tuple[Scale, list[str]]:
     """The scale with what is really here, and a line for each data set that is missing."""
-    stands, said = {}, []
-    for key, stand in scale.stands.items():
-        while stand.fallback is not None and not is_here(stand.data.source, data_dir):
+    substitutes, said = {}, []
+    for key, substitute in scale.substitutes.items():
+        while substitute.fallback is not None and not is_here(substitute.data.source, data_dir):
             said.append(
-                f"{stand.data.source} is not in the data folder (--data-dir): "
-                f"{stand.fallback.data.source} stands for {key}"
+                f"{substitute.data.source} is not in the data folder (--data-dir): "
+                f"{substitute.fallback.data.source} stands for {key}"
             )
-            stand = stand.fallback
-        stands[key] = stand
-    return replace(scale, stands=stands), said
+            substitute = substitute.fallback
+        substitutes[key] = substitute
+    return replace(scale, substitutes=substitutes), said
 
 
 @lru_cache
@@ -54,11 +57,11 @@ def is_here(name: str, data_dir: str | None, split: str = "test") -> bool:
     return True
 
 
-def outline(part: Data, data_dir: str | None = None) -> DatasetSpec:
-    """What a stand-in will be, before it is made.
+def outline(part: DataPart, data_dir: str | None = None) -> DatasetSpec:
+    """What a substitute will be, before it is made.
 
     Example:
-        >>> outline(Data("fashion-mini", train=200, pool=2)).shape
+        >>> outline(DataPart("fashion-mini", train=200, pool=2)).shape
         (1, 14, 14)
     """
     spec = get_spec(part.source, data_dir)
@@ -73,8 +76,8 @@ def outline(part: Data, data_dir: str | None = None) -> DatasetSpec:
     )
 
 
-class StandIns:
-    """The stand-ins of a scale.
+class SubstituteFiles:
+    """The files of substitutes that a scale has.
 
     Args:
         folder: Where they are kept.
@@ -85,7 +88,7 @@ class StandIns:
         self.folder = Path(folder)
         self._data_dir = data_dir
 
-    def dataset(self, part: Data) -> str:
+    def dataset(self, part: DataPart) -> str:
         """The name or the file of the data that a cell is trained on."""
         if part.is_whole:
             return part.source
@@ -104,22 +107,22 @@ class StandIns:
             )
         return str(path)
 
-    def root(self, part: Data) -> str | None:
+    def root(self, part: DataPart) -> str | None:
         """The data root of what a cell is evaluated on."""
         return self._data_dir if part.is_whole else str(self.folder)
 
-    def corrupt(self, stand: Stand, names: Iterable[str]) -> None:
-        """Makes the corrupted twin of a stand-in's test images."""
-        if stand.data.is_whole:
+    def corrupt(self, substitute: Substitute, names: Iterable[str]) -> None:
+        """Makes the corrupted twin of the test images."""
+        if substitute.data.is_whole:
             return
         from ..data.corruptions.folder import CorruptedSet
         from ..data.corruptions.frost import find_frost
 
-        inside = self._inside(stand)
+        inside = self._inside(substitute)
         images = np.ascontiguousarray(inside.inputs.numpy().transpose(0, 2, 3, 1))
         twin = CorruptedSet(
-            self.folder / set_name(f"{stand.data.file}.npz"),
-            stand.data.file,
+            self.folder / set_name(f"{substitute.data.file}.npz"),
+            substitute.data.file,
             images[..., 0] if images.shape[3] == 1 else images,
             inside.labels.numpy(),
             SEVERITIES,
@@ -131,31 +134,31 @@ class StandIns:
                 for _ in twin.write(name):
                     pass
 
-    def ood(self, stand: Stand, names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    def ood(self, substitute: Substitute, names: Iterable[str]) -> dict[str, tuple[str, str]]:
         """What stands for OoD sets: by name, what evaluation is to take, and what that is.
 
-        What the stand is of itself is left out, and what is missing, if nothing may stand for it.
+        A set of its own images is left out, and what is missing if nothing may stand for it.
         """
-        if stand.real:
+        if substitute.real:
             names = [
                 name for name in names
-                if name != stand.data.source
+                if name != substitute.data.source
                 and (name == _NOISE or is_here(name, self._data_dir))
             ]  # fmt: skip
-        if stand.data.is_whole:
+        if substitute.data.is_whole:
             return {name: (name, name) for name in names}
-        return {name: self._unknown(stand, name) for name in names}
+        return {name: self._unknown(substitute, name) for name in names}
 
-    def natural(self, stand: Stand) -> Path | None:
+    def natural(self, substitute: Substitute) -> Path | None:
         """The folder of ImageNet-A, or of what stands for it; None if nothing does."""
-        if stand.data.is_whole:
+        if substitute.data.is_whole:
             path = data_root(self._data_dir) / "imagenet-a"
             return path if path.is_dir() else None
-        if not stand.natural:
+        if not substitute.natural:
             return None
-        folder = self.folder / f"{stand.data.file}-turned" / "imagenet-a"
-        classes = get_spec(self.dataset(stand.data)).classes
-        inside = self._inside(stand)
+        folder = self.folder / f"{substitute.data.file}-turned" / "imagenet-a"
+        classes = get_spec(self.dataset(substitute.data)).classes
+        inside = self._inside(substitute)
         # Some of the classes, as ImageNet-A has; a folder can't be called T-shirt/top.
         few = [label for label, name in enumerate(classes) if "/" not in name][::2]
         for number, (image, label) in enumerate(zip(inside.inputs, inside.labels, strict=True)):
@@ -164,40 +167,40 @@ class StandIns:
                 _save_png(path, np.rot90(image.numpy(), axes=(1, 2)))
         return folder
 
-    def _unknown(self, stand: Stand, name: str) -> tuple[str, str]:
+    def _unknown(self, substitute: Substitute, name: str) -> tuple[str, str]:
         if name == _NOISE:
             return name, name
-        source, change = self._choose(stand, name)
-        inside = self._inside(stand)
+        source, change = self._choose(substitute, name)
+        inside = self._inside(substitute)
         shape = tuple(inside.inputs.shape[1:])
         words = source if change == "plain" else f"{change} of {source}"
-        path = self.folder / f"{stand.data.file}-ood" / change / source / f"{name}.npy"
+        path = self.folder / f"{substitute.data.file}-ood" / change / source / f"{name}.npy"
         if not path.exists():
             split = data.load(source, "test", self._data_dir, download=False)
             assert isinstance(split, Split)
-            count = stand.unknown or stand.samples or len(inside)
+            count = substitute.unknown or substitute.samples or len(inside)
             images = _CHANGES[change](split.inputs[:count].numpy())
             buffer = io.BytesIO()
             np.save(buffer, match_shape(images, shape, source, resize=True).transpose(0, 2, 3, 1))
             write_atomic(path, buffer.getvalue())
         return str(path), words
 
-    def _choose(self, stand: Stand, name: str) -> tuple[str, str]:
+    def _choose(self, substitute: Substitute, name: str) -> tuple[str, str]:
         """The real set where it is here, else embedded images, changed if they are known."""
-        known = stand.data.source
+        known = substitute.data.source
         if name != known and is_here(name, self._data_dir):
             return name, "plain"
         if known != "fashion-mini" and name == "svhn":
             return "fashion-mini", "plain"
         return "fashion-mini", "negatives" if name == "svhn" else "shuffled tiles"
 
-    def _inside(self, stand: Stand) -> Split:
-        split = data.load(self.dataset(stand.data), "test", self._data_dir)
+    def _inside(self, substitute: Substitute) -> Split:
+        split = data.load(self.dataset(substitute.data), "test", self._data_dir)
         assert isinstance(split, Split)
-        count = stand.samples or len(split)
+        count = substitute.samples or len(split)
         return Split(split.inputs[:count], split.labels[:count])
 
-    def _part(self, part: Data, which: str) -> tuple[Images, npt.NDArray[np.int64]]:
+    def _part(self, part: DataPart, which: str) -> tuple[Images, npt.NDArray[np.int64]]:
         whole = data.load(part.source, "test" if which == "test" else "train", self._data_dir)
         assert isinstance(whole, Split)
         labels = whole.labels.numpy()
@@ -215,6 +218,61 @@ class StandIns:
                 )
         images = pool(whole.inputs[numbers].numpy(), part.pool)
         return images.transpose(0, 2, 3, 1), labels[numbers]
+
+
+def requests_for(
+    substitute: Substitute, needs: Needs, members: int, substitutes: SubstituteFiles
+) -> tuple[list[Request], list[str]]:
+    """What evaluation is asked for, set by set, and what is said of it.
+
+    Args:
+        substitute: What stands for the data.
+        needs: What is to be measured.
+        members: Of the ensemble.
+        substitutes: Makes the sets that are not there yet.
+    """
+    limited = Request(samples=substitute.samples, resize=True)
+    requests, notes = [], []
+    if needs.corruptions:
+        substitutes.corrupt(substitute, needs.corruptions)
+        requests.append(replace(limited, corruptions=needs.corruptions))
+    found = substitutes.ood(substitute, needs.ood)
+    for name, (source, words) in found.items():
+        requests.append(
+            replace(limited, ood=(source,), samples=substitute.unknown or substitute.samples)
+        )
+        if words != name:
+            notes.append(f"{words} stands for {name}")
+    for name in needs.ood:
+        if name not in found and name != substitute.data.source:
+            notes.append(f"left out: {name}, which is not in the data folder")
+    if needs.attacks:
+        requests.append(replace(limited, attacks=needs.attacks))
+    if needs.features and members > 1:
+        requests.append(replace(limited, features=True))
+    if needs.imagenet_a:
+        folder = substitutes.natural(substitute)
+        if folder is None:
+            notes.append("left out: imagenet-a, which is not in the data folder")
+        else:
+            requests.append(replace(limited, imagenet_a=str(folder)))
+            if not substitute.data.is_whole:
+                notes.append("turned test images of some classes stand for imagenet-a")
+    return requests, notes
+
+
+def joined(requests: list[Request]) -> list[Request]:
+    """One request for all that ask for as many samples."""
+    found: dict[int | None, Request] = {}
+    for request in requests:
+        before = found.get(request.samples, request)
+        both: dict[str, Any] = {}
+        for each in fields(request):
+            one, other = getattr(before, each.name), getattr(request, each.name)
+            several = isinstance(one, tuple)
+            both[each.name] = tuple(dict.fromkeys(one + other)) if several else one or other
+        found[request.samples] = replace(request, **both)
+    return list(found.values())
 
 
 def of_each_class(labels: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from torch.profiler import ProfilerActivity, profile
 
 from freetickets.config import Config
 from freetickets.data import get_spec
-from freetickets.experiments.needs import Needs, activation_bytes, needs_of
 from freetickets.models import create_model
 from freetickets.sparsity import Sparsifier
 from freetickets.sparsity.weight import MaskedWeight
@@ -23,14 +23,27 @@ from freetickets.training.job import Job
 ROOT = Path(__file__).parents[2]
 
 
-def needs(method: str, dataset: str = "cifar10", model: str = "wrn-28-10", **options: Any) -> Needs:
+def load_tool() -> Any:
+    spec = importlib.util.spec_from_file_location("paper_needs", ROOT / "tools" / "paper_needs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its data class looks its annotations up there
+    spec.loader.exec_module(module)
+    return module
+
+
+TOOL = load_tool()
+
+
+def needs(method: str, dataset: str = "cifar10", model: str = "wrn-28-10", **options: Any) -> Any:
     spec = get_spec(dataset)
     config = Config(method=method, options=options, dataset=dataset, model=model)
 
     def nothing() -> Any:
         raise AssertionError("no data is read")
 
-    return needs_of(Job(config.resolved(spec), spec, nothing))
+    return TOOL.needs_of(Job(config.resolved(spec), spec, nothing))
 
 
 def test_a_step_of_the_papers_network_reduces_146_megabytes() -> None:
@@ -83,7 +96,7 @@ def test_kept_activations_are_those_that_a_backward_pass_uses() -> None:
     floats += samples * 4 * 64  # ReLU's output, which the linear layer takes
     floats += samples * 5 + 1  # the logarithms of probabilities, and the sum of class weights
     labels = 8 * samples
-    assert activation_bytes(network, (3, 8, 8), samples) == 4 * floats + labels
+    assert TOOL.activation_bytes(network, (3, 8, 8), samples) == 4 * floats + labels
 
 
 @pytest.mark.parametrize(
@@ -95,7 +108,7 @@ def test_kept_activations_are_what_the_allocator_still_holds_after_a_forward_pas
     shape, samples = (3, size, size), 8
     with torch.device("meta"):
         outline = create_model(model, shape, 10)
-    counted = activation_bytes(outline, shape, samples)
+    counted = TOOL.activation_bytes(outline, shape, samples)
     network = create_model(model, shape, 10)
     inputs, labels = torch.randn(samples, *shape), torch.zeros(samples, dtype=torch.long)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
@@ -114,12 +127,7 @@ def test_members_in_one_network_keep_their_own_activations() -> None:
 
 @pytest.mark.slow
 def test_the_documentation_shows_what_the_tool_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    spec = importlib.util.spec_from_file_location("paper_needs", ROOT / "tools" / "paper_needs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    assert tool.main(["cifar10", "imagenet"]) == 0
+    assert TOOL.main(["cifar10", "imagenet"]) == 0
     printed = capsys.readouterr().out
     assert printed.count("\n| ") == 12 + 8 + 2
     assert printed.strip() in (ROOT / "docs" / "scale.md").read_text()

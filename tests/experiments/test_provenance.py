@@ -1,33 +1,43 @@
-"""What is finished stays finished when an option is added, and not when a choice is changed."""
+"""What is finished stays so when an option is added, and a record says what code made it."""
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import dataclass, field, make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from freetickets.config import Config
-from freetickets.experiments import experiment_names, load, stand_ins
+from freetickets.experiments import experiment_names, load, substitutes
 from freetickets.experiments import runner as runners
-from freetickets.experiments.fingerprint import chosen, fingerprint
+from freetickets.experiments.grid import CellTask, make_tasks
+from freetickets.experiments.provenance import (
+    COMMIT_FILE,
+    UNKNOWN,
+    chosen,
+    commit,
+    fingerprint,
+    origin,
+)
 from freetickets.experiments.results import Results
 from freetickets.experiments.runner import Runner
 from freetickets.experiments.scales import SCALES
-from freetickets.experiments.tasks import Task, make_tasks
 from freetickets.methods import EDST, recipe
+from freetickets.storage import write_json
 
 KEPT = Path(__file__).parents[2] / "results" / "small"
 
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
-    monkeypatch.setattr(stand_ins, "is_here", lambda *_: True)
+    monkeypatch.setattr(substitutes, "is_here", lambda *_: True)
     return Runner(SCALES["small"], tmp_path)
 
 
-def all_tasks(runner: Runner) -> list[Task]:
+def all_tasks(runner: Runner) -> list[CellTask]:
     return make_tasks(map(load, experiment_names()), runner.scale, 3)
 
 
@@ -79,14 +89,14 @@ def test_each_choice_of_a_task_counts(small: Runner) -> None:
     tasks = all_tasks(small)
     assert len({small.fingerprint(task) for task in tasks}) == len(tasks)
     one = small.fingerprint(tasks[0])
-    stand = small.scale.stands["cifar10"]
+    substitute = small.scale.substitutes["cifar10"]
     for changed in (
-        replace(stand, samples=499),
-        replace(stand, data=replace(stand.data, train=3999)),
-        replace(stand, lr=0.06),
+        replace(substitute, samples=499),
+        replace(substitute, data=replace(substitute.data, train=3999)),
+        replace(substitute, lr=0.06),
     ):
-        stands = {**small.scale.stands, "cifar10": changed}
-        other = Runner(replace(small.scale, stands=stands), small.folder)
+        substitutes = {**small.scale.substitutes, "cifar10": changed}
+        other = Runner(replace(small.scale, substitutes=substitutes), small.folder)
         assert other.fingerprint(tasks[0]) != one
 
 
@@ -110,3 +120,46 @@ def test_where_a_run_lies_is_no_part_of_it(small: Runner, tmp_path: Path) -> Non
     moved = Runner(SCALES["small"], tmp_path / "other", "elsewhere", "cpu", 4)
     assert moved.fingerprint(task) == small.fingerprint(task)
     assert set(runners._FREE) > {"data_dir", "output", "device"}
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    command = ["git", "-C", str(folder), *who, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_checkout_knows_its_commit_and_whether_it_was_changed(tmp_path: Path) -> None:
+    package = tmp_path / "src" / "package"
+    package.mkdir(parents=True)
+    (package / "code.py").write_text("1")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    head = git(tmp_path, "rev-parse", "HEAD")
+    assert commit.__wrapped__(package) == head
+    (tmp_path / "notes").write_text("beside the code")
+    assert commit.__wrapped__(package) == head
+    (package / "code.py").write_text("2")
+    assert commit.__wrapped__(package) == head + "+"
+
+
+def test_an_installation_says_what_was_written_into_it(tmp_path: Path) -> None:
+    assert commit.__wrapped__(tmp_path) == UNKNOWN
+    (tmp_path / COMMIT_FILE).write_text("abc\n")
+    assert commit.__wrapped__(tmp_path) == "abc"
+
+
+def test_sources_without_a_history_say_so(tmp_path: Path) -> None:
+    package = tmp_path / "src" / "package"
+    package.mkdir(parents=True)
+    assert commit.__wrapped__(package) == UNKNOWN
+
+
+def test_the_machine_and_the_kernels_are_told(tmp_path: Path) -> None:
+    found = origin(tmp_path)
+    assert found["torch"] == torch.__version__
+    assert found["threads"] == torch.get_num_threads()
+    assert {"version", "commit", "cpu", "kernels"} <= set(found)
+    assert found["choices"] == {}
+    write_json(tmp_path / "choices.json", {"ways": {"conv": "sparse"}, "settings": "abc"})
+    assert origin(tmp_path)["choices"] == {"ways": {"conv": "sparse"}}

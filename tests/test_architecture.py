@@ -1,0 +1,76 @@
+"""The house is as docs/architecture.md draws it."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import freetickets
+
+ROOT = Path(freetickets.__file__).parent
+
+# From left to right; what stands in one line may import each other.
+FLOW = (
+    "errors",
+    "_lazy seeds device registry progress",
+    "seal reading storage lock",
+    "kernels",
+    "sparsity",
+    "metrics tasks data",
+    "models",
+    "calibration selection predictions ticket",
+    "methods",
+    "config",
+    "ensemble",
+    "training",
+    "launch",
+    "evaluation",
+    "report",
+    "bench",
+    "experiments",
+    "extend cli __init__ __main__",
+)
+# `Method.fit` is a shorthand for `training.fit`.
+EXCEPTIONS = {("methods", "training")}
+
+
+def imports(path):
+    """The rooms that a module imports when it runs, wherever the line stands."""
+    tree = ast.parse(path.read_text())
+    package = ("freetickets", *path.relative_to(ROOT).parts[:-1])
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or id(node) in for_types:
+            continue
+        words = tuple((node.module or "").split(".")) if node.module else ()
+        module = package[: len(package) - node.level + 1] + words if node.level else words
+        if module[:1] != ("freetickets",):
+            continue
+        names = module[1:2] or tuple(name.name for name in node.names)
+        yield from (name for name in names if not name.startswith("__"))
+
+
+def test_imports_go_with_the_flow():
+    place = {room: number for number, line in enumerate(FLOW) for room in line.split()}
+    found = {
+        (room, other)
+        for path in ROOT.rglob("*.py")
+        for room in [path.relative_to(ROOT).parts[0].removesuffix(".py")]
+        for other in imports(path)
+    }
+    assert len(found) > 100
+    assert {pair for pair in found if place[pair[1]] > place[pair[0]]} == EXCEPTIONS
+
+
+def test_no_two_public_classes_share_a_name():
+    names = Counter(
+        node.name
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in names.items() if count > 1] == []
