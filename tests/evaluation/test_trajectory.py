@@ -10,7 +10,7 @@ from sklearn.decomposition import PCA
 from freetickets.errors import FreeTicketsError, MissingExtraError
 from freetickets.evaluation import Predictions
 from freetickets.evaluation.trajectory import (
-    Checkpoint,
+    TrajectoryPoint,
     embed,
     read_trajectory,
 )
@@ -21,7 +21,7 @@ LABELS = np.arange(20) % 3
 
 def walk(
     count: int, seed: int = 0, run: int = 1, ticket: int = 1, samples: int = 20
-) -> list[Checkpoint]:
+) -> list[TrajectoryPoint]:
     """A network that goes straight from one prediction to another, and wavers."""
     rng = np.random.default_rng(seed)
     start, end = rng.normal(size=(2, samples, 3)) * 3
@@ -31,7 +31,7 @@ def walk(
         logits = start * (1 - share) + end * share + 0.1 * rng.normal(size=(samples, 3))
         log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         found.append(
-            Checkpoint(
+            TrajectoryPoint(
                 run,
                 10 * number + 10,
                 number + 1.0,
@@ -45,7 +45,7 @@ def walk(
     return found
 
 
-def store(folder: Path, point: Checkpoint, **more: object) -> None:
+def store(folder: Path, point: TrajectoryPoint, **more: object) -> None:
     info = {
         "kind": "trajectory", "dataset": "toy", "combine": "probabilities",
         "run": point.run, "step": point.step, "epoch": point.epoch, "phase": point.phase,

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from freetickets.kernels.inference import CompiledNetwork, compile_network
-from freetickets.kernels.tracing import State
+from freetickets.kernels.tracing import ModuleState
 
 from .zoo.checks import compiled_for_good, make_sparse, sparse
 
@@ -185,7 +185,7 @@ def test_a_state_is_all_that_modules_hold() -> None:
         lambda: network.add_module("third", nn.ReLU()),
     ]
     for change in changes:
-        before = State(network)
-        assert before == State(network)
+        before = ModuleState(network)
+        assert before == ModuleState(network)
         change()
-        assert before != State(network)
+        assert before != ModuleState(network)

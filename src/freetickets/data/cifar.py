@@ -30,7 +30,7 @@ from .split import Split
 
 
 @dataclass(frozen=True)
-class Layout:
+class CifarFiles:
     """Where the parts of one of the two data sets are.
 
     Attributes:
@@ -51,7 +51,7 @@ class Layout:
 
 
 LAYOUTS = {
-    "cifar10": Layout(
+    "cifar10": CifarFiles(
         folder="cifar-10-batches-py",
         files={
             "train": tuple(f"data_batch_{part}" for part in range(1, 6)),
@@ -65,7 +65,7 @@ LAYOUTS = {
             "c58f30108f718f92721af3b95e74349a",
         ),
     ),
-    "cifar100": Layout(
+    "cifar100": CifarFiles(
         folder="cifar-100-python",
         files={"train": ("train",), "test": ("test",)},
         labels="fine_labels",
@@ -98,7 +98,7 @@ def load_cifar(name: str, split: Literal["train", "test"], root: Path, download:
     )
 
 
-def _read(path: Path, layout: Layout, count: int) -> tuple[np.ndarray, list[int]]:
+def _read(path: Path, layout: CifarFiles, count: int) -> tuple[np.ndarray, list[int]]:
     content = read_pickle(path)
     data, labels = content.get("data"), content.get(layout.labels)
     if not isinstance(data, np.ndarray) or data.shape != (count, 3072):
@@ -114,7 +114,7 @@ def _read(path: Path, layout: Layout, count: int) -> tuple[np.ndarray, list[int]
     return data.reshape(count, 3, 32, 32), labels
 
 
-def _unpack(layout: Layout, root: Path, download: bool) -> Path:
+def _unpack(layout: CifarFiles, root: Path, download: bool) -> Path:
     """Take the known files out of the archive, by name: it cannot write anywhere else."""
     folder, archive = root / layout.folder, root / layout.archive.filename
     if archive.is_file():

@@ -19,7 +19,7 @@ from .split import Split, arrays
 
 
 @dataclass(frozen=True)
-class Layout:
+class IdxFiles:
     """Where the files of one of the two data sets are: MD5 sums by name, folders below the root."""
 
     address: str
@@ -34,7 +34,7 @@ class Layout:
 
 
 # Torchvision's folders first.
-FASHION = Layout(
+FASHION = IdxFiles(
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
     ("FashionMNIST/raw", "fashion-mnist", "."),
     {
@@ -44,7 +44,7 @@ FASHION = Layout(
         "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
     },
 )
-MNIST = Layout(
+MNIST = IdxFiles(
     "https://ossci-datasets.s3.amazonaws.com/mnist",
     ("MNIST/raw", "mnist"),  # not the root itself: Fashion-MNIST's files have the same names
     {

@@ -24,7 +24,7 @@ _NO_MOVE = 1e-9  # of probabilities, which are rounded
 
 
 @dataclass(frozen=True, eq=False)
-class Checkpoint:
+class TrajectoryPoint:
     """A moment of a training, and what the network said then.
 
     Attributes:
@@ -80,7 +80,7 @@ class Embedding:
     note: str = ""
 
 
-def read_trajectory(folder: str | Path) -> list[Checkpoint]:
+def read_trajectory(folder: str | Path) -> list[TrajectoryPoint]:
     """Reads what `train --trajectory` stored in a run's folder, in the order of training.
 
     Raises:
@@ -97,7 +97,7 @@ def read_trajectory(folder: str | Path) -> list[Checkpoint]:
         return [_checkpoint(each, taken) for each in saved]
 
 
-def embed(trajectories: Mapping[str, Sequence[Checkpoint]], seed: int = 0) -> Embedding:
+def embed(trajectories: Mapping[str, Sequence[TrajectoryPoint]], seed: int = 0) -> Embedding:
     """Lays trajectories out in one plane, by t-SNE of the probabilities at all their checkpoints.
 
     The points go through principal components first. The same checkpoints and seed give the same
@@ -128,9 +128,9 @@ def embed(trajectories: Mapping[str, Sequence[Checkpoint]], seed: int = 0) -> Em
     return Embedding(paths, method, note)
 
 
-def _checkpoint(saved: Predictions, taken: set[tuple[int, int | None]]) -> Checkpoint:
+def _checkpoint(saved: Predictions, taken: set[tuple[int, int | None]]) -> TrajectoryPoint:
     info = saved.info
-    return Checkpoint(
+    return TrajectoryPoint(
         run=info["run"],
         step=info["step"],
         epoch=info["epoch"],
@@ -142,7 +142,7 @@ def _checkpoint(saved: Predictions, taken: set[tuple[int, int | None]]) -> Check
     )
 
 
-def _check_same_samples(trajectories: Mapping[str, Sequence[Checkpoint]]) -> None:
+def _check_same_samples(trajectories: Mapping[str, Sequence[TrajectoryPoint]]) -> None:
     found = [(name, each) for name, trajectory in trajectories.items() for each in trajectory]
     first, expected = found[0]
     for name, each in found:
@@ -154,7 +154,7 @@ def _check_same_samples(trajectories: Mapping[str, Sequence[Checkpoint]]) -> Non
             )
 
 
-def _principal_components(checkpoints: Sequence[Checkpoint]) -> Array:
+def _principal_components(checkpoints: Sequence[TrajectoryPoint]) -> Array:
     """The checkpoints' probabilities in their directions of largest spread, (K, 2 or more)."""
     count = len(checkpoints)
     products = np.zeros((count, count))
@@ -196,7 +196,7 @@ def _tsne(components: Array, seed: int) -> Array:
     return points
 
 
-def _paths(trajectory: Sequence[Checkpoint], points: Array) -> list[Path2D]:
+def _paths(trajectory: Sequence[TrajectoryPoint], points: Array) -> list[Path2D]:
     def way(index: int) -> tuple[int, int]:
         return trajectory[index].run, trajectory[index].ticket
 

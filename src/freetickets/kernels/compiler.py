@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from .choice import layout_time, pays
-from .fused import Enter, FoldedConv2d, FusedConv2d, FusedLinear, Leave, Pool, Scale
+from .fused import Enter, FoldedConv2d, FusedConv2d, FusedLinear, Leave, Pool, ScaledNorm
 from .layers import can_be_sparse, has_hooks
 from .layout import BatchNormReLU
 from .library import lanes
@@ -111,7 +111,7 @@ class _Compiler:
             if node not in self._gone and not self._is(node, Leave):
                 self._convert(node)
         for node in list(self._graph.nodes):
-            if self._is(node, Scale):
+            if self._is(node, ScaledNorm):
                 self._move_on(node)
         times = [self._choose(node) for node in self._graph.nodes]
         if not pays(sum(ours for ours, _ in times), sum(plain for _, plain in times)):
@@ -292,7 +292,7 @@ class _Compiler:
                 node.target = self._register(layer)
 
     def _scale(self, node: fx.Node) -> None:
-        scaled = Scale(self._modules[str(node.target)])
+        scaled = ScaledNorm(self._modules[str(node.target)])
         node.target = self._register(scaled)
         follower = None if scaled.relu else self._follower(node)
         if follower is not None and follower not in self._fixed and self._rectifies(follower):

@@ -128,7 +128,7 @@ class FusedConv2d(nn.Module):
         self._folded, self._relu = folded, relu
         self._entries: Tensor | None = None
         self._transformed: Tensor | None = None
-        self.scale: Scale | None = None
+        self.scale: ScaledNorm | None = None
 
     def choose(self, shape: tuple[int, ...]) -> tuple[float, float]:
         """Chooses the way for groups of this shape; tells what it and PyTorch take, in ns."""
@@ -154,7 +154,7 @@ class FusedConv2d(nn.Module):
         return folded.dense(x if self.scale is None else self.scale(x), residual, relu)
 
 
-class Scale(nn.Module):
+class ScaledNorm(nn.Module):
     """A BatchNorm that the convolution before it could not take in.
 
     Attributes:

@@ -111,9 +111,9 @@ def trace(model: nn.Module, shadow: nn.Module, inputs: tuple[Any, ...]) -> Trace
         torch.random.fork_rng(devices=[]),  # its code may draw random numbers
     ):
         for _ in range(2):
-            before = State(model)
+            before = ModuleState(model)
             seen = _Tracer(shadow, inputs).run(model, fixed)
-            if State(model) == before:
+            if ModuleState(model) == before:
                 seen.check_pure()
                 return seen
             # It may have filled a cache, which it does just once.
@@ -153,7 +153,7 @@ class ImpureError(Exception):
     """A network does more than answer, or answers by what it was asked before."""
 
 
-class State:
+class ModuleState:
     """All that a network's modules hold, to be compared with what they hold later.
 
     Numbers count by their values, tensors and other objects by what they are; of tensors it is
@@ -161,11 +161,11 @@ class State:
 
     Example:
         >>> network = nn.BatchNorm1d(2)
-        >>> before = State(network)
-        >>> before == State(network)
+        >>> before = ModuleState(network)
+        >>> before == ModuleState(network)
         True
         >>> _ = network.running_mean.add_(1)
-        >>> before == State(network)
+        >>> before == ModuleState(network)
         False
     """
 
@@ -179,7 +179,7 @@ class State:
         ]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, State) and self._found == other._found
+        return isinstance(other, ModuleState) and self._found == other._found
 
     __hash__ = None  # type: ignore[assignment]
 
