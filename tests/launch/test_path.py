@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import freetickets
-from freetickets.bench import memory
+from freetickets.bench.step import peak_memory
 from freetickets.errors import FreeTicketsError
 from freetickets.launch.local import python
 
@@ -79,7 +79,7 @@ def test_nor_do_tasks_of_ray(train):
 @pytest.mark.usefixtures("marker")
 def test_nor_does_the_process_whose_memory_is_measured():
     with pytest.raises(FreeTicketsError, match="unknown model 'nothing'"):
-        memory.measure("nothing", 2, 0.8, 1)
+        peak_memory("nothing", 2, 0.8, 1)
 
 
 def test_a_process_has_the_path_of_the_one_that_starts_it(tmp_path, monkeypatch):

@@ -68,7 +68,9 @@ class Own(nn.Module):
 
 
 def test_no_method_is_left_out():
-    assert SMALL.keys() == METHODS.keys()
+    # An example's method may have been registered by a test in the same process.
+    ours = {name for name, found in METHODS.items() if found.__module__.startswith("freetickets")}
+    assert SMALL.keys() == ours
 
 
 @pytest.mark.parametrize("name", METHODS)

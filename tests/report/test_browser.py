@@ -222,7 +222,7 @@ def test_titles_sort_each_group_of_rows(browse, write_run):
     names = ("a", "b", "c-with-a-name-that-is-much-too-long-for-any-table-" * 3)
     runs = [read_run(write_run(name)) for name in names]
     runs = [
-        replace(run, ensemble={**run.ensemble, "nll": nll})
+        replace(run, results=replace(run.results, ensemble={**run.results.ensemble, "nll": nll}))
         for run, nll in zip(runs, (0.3, 0.1, 0.2), strict=True)
     ]
     runs.append(replace(runs[0], name="several", ledger=replace(runs[0].ledger, runs=2.0)))
