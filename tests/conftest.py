@@ -1,10 +1,6 @@
-from __future__ import annotations
-
 import hashlib
 import math
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -17,17 +13,17 @@ from freetickets.kernels import choice, choices, library
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> None:
+def _one_thread():
     """Tiny networks are slower with more threads, and tests may run side by side."""
     torch.set_num_threads(1)
 
 
 @pytest.fixture
-def other_kernels() -> Iterator[Callable[[str], None]]:
+def other_kernels():
     """Selects an instruction set, for this test; skips if there is none such."""
     before = library.instruction_set()
 
-    def select(name: str) -> None:
+    def select(name):
         try:
             library.select_instruction_set(name)
         except FreeTicketsError as error:
@@ -38,12 +34,12 @@ def other_kernels() -> Iterator[Callable[[str], None]]:
 
 
 @pytest.fixture
-def skipping_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+def skipping_zeros(monkeypatch):
     """Layers that have zeros skip them, also where other ways would be faster: tiny layers do."""
     for name in ("convolution_ways", "linear_ways"):
         real = getattr(choices, name)
 
-        def ways(*arguments: Any, real: Callable[..., int] = real) -> int:
+        def ways(*arguments, real=real):
             given = arguments[0]
             size, nonzeros = (
                 (math.prod(given.geometry.shape), given.nonzeros)
@@ -56,7 +52,7 @@ def skipping_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def features() -> tuple[Tensor, Tensor]:
+def features():
     """Sixty samples of three classes, which a tiny network can learn."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(60) % 3
@@ -64,11 +60,11 @@ def features() -> tuple[Tensor, Tensor]:
 
 
 @pytest.fixture(scope="session")
-def images_npz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def images_npz(tmp_path_factory):
     """A data set of small grey images, each class bright in a part of its own."""
     rng = np.random.default_rng(0)
 
-    def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
+    def draw(count):
         labels = np.arange(count) % 3
         images = rng.integers(0, 120, (count, 8, 8), dtype=np.uint8)
         for image, label in zip(images, labels, strict=True):
@@ -91,10 +87,10 @@ class Answer(NamedTuple):
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+def cli(capsys):
     """Runs a command in this process."""
 
-    def run(*arguments: object) -> Answer:
+    def run(*arguments):
         capsys.readouterr()
         try:
             code = main([str(argument) for argument in arguments])
@@ -106,10 +102,10 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
 
 
 @pytest.fixture
-def digests() -> Callable[[Path], dict[str, str]]:
+def digests():
     """The SHA-256 of each file of a folder, by its path within."""
 
-    def digest(folder: Path) -> dict[str, str]:
+    def digest(folder):
         return {
             str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
             for file in sorted(folder.rglob("*"))
@@ -119,7 +115,7 @@ def digests() -> Callable[[Path], dict[str, str]]:
     return digest
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a, b):
     if isinstance(a, Tensor):
         return (
             isinstance(b, Tensor)
@@ -137,6 +133,6 @@ def _same(a: Any, b: Any) -> bool:
 
 
 @pytest.fixture(scope="session")
-def same() -> Callable[[Any, Any], bool]:
+def same():
     """Whether two trees are equal to the last bit, the type and the order of keys."""
     return _same

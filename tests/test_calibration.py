@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -19,9 +17,7 @@ Array = Any
 GRID = np.exp(np.linspace(-np.log(HIGHEST), np.log(HIGHEST), 3001))
 
 
-def draw(
-    members: int, samples: int, classes: int, spread: float = 3.0, skill: float = 2.0, seed: int = 0
-) -> tuple[Array, Array]:
+def draw(members, samples, classes, spread=3.0, skill=2.0, seed=0):
     """Members that know something of the labels, and are surer of it the larger the spread."""
     rng = np.random.default_rng([seed, members, samples, classes])
     labels = rng.integers(0, classes, samples)
@@ -29,10 +25,10 @@ def draw(
     return log_softmax(spread * logits, axis=-1), labels
 
 
-def by_hand(logs: Array, labels: Array, values: Array, scope: str, combine: str) -> float:
+def by_hand(logs, labels, values, scope, combine):
     """The ensemble's NLL at given temperatures, from the definition."""
 
-    def join(each: Array) -> Array:
+    def join(each):
         if combine == "logits":
             return log_softmax(each.mean(0), axis=-1)
         return np.log(np.exp(each).mean(0))
@@ -44,7 +40,7 @@ def by_hand(logs: Array, labels: Array, values: Array, scope: str, combine: str)
     return float(-scaled[np.arange(len(labels)), labels].mean())
 
 
-def scaled_nll(temperature: Temperature, logs: Array, labels: Array) -> float:
+def scaled_nll(temperature, logs, labels):
     """The NLL as a user gets it: apply, then combine by the same rule."""
     combined = ensemble_log_probs(temperature.apply(logs), temperature.combine)
     return nll(combined[None], labels)
@@ -52,7 +48,7 @@ def scaled_nll(temperature: Temperature, logs: Array, labels: Array) -> float:
 
 @pytest.mark.parametrize("combine", RULES)
 @pytest.mark.parametrize("spread", [0.1, 0.7, 1.0, 3.0, 12.0])
-def test_the_ensembles_temperature_is_the_best_of_a_fine_grid(combine: str, spread: float) -> None:
+def test_the_ensembles_temperature_is_the_best_of_a_fine_grid(combine, spread):
     logs, labels = draw(3, 80, 5, spread)
     found = fit_temperature(logs, labels, combine=combine)
     losses = [by_hand(logs, labels, [t], "ensemble", combine) for t in GRID]
@@ -61,7 +57,7 @@ def test_the_ensembles_temperature_is_the_best_of_a_fine_grid(combine: str, spre
 
 
 @pytest.mark.parametrize("combine", RULES)
-def test_the_members_temperatures_are_the_best_of_a_grid_in_two_dimensions(combine: str) -> None:
+def test_the_members_temperatures_are_the_best_of_a_grid_in_two_dimensions(combine):
     logs, labels = draw(2, 400, 4)  # enough that probabilities too have one minimum
     logs[0] = log_softmax(logs[0] / 4, axis=-1)
     found = fit_temperature(logs, labels, scope="members", combine=combine)
@@ -73,7 +69,7 @@ def test_the_members_temperatures_are_the_best_of_a_grid_in_two_dimensions(combi
 
 @pytest.mark.parametrize("combine", RULES)
 @pytest.mark.parametrize("seed", range(6))
-def test_no_other_optimizer_finds_better_temperatures_from_there(combine: str, seed: int) -> None:
+def test_no_other_optimizer_finds_better_temperatures_from_there(combine, seed):
     """Members so different that some of them end at a bound and others do not."""
     rng = np.random.default_rng(seed)
     members = int(rng.integers(2, 7))
@@ -91,7 +87,7 @@ def test_no_other_optimizer_finds_better_temperatures_from_there(combine: str, s
     assert scaled_nll(found, logs, labels) <= other.fun + 1e-7
 
 
-def test_members_of_one_kind_share_the_temperature_that_mended_networks_would_have() -> None:
+def test_members_of_one_kind_share_the_temperature_that_mended_networks_would_have():
     """Networks that are three times too sure of everything: three is the answer, up to noise."""
     rng = np.random.default_rng(0)
     logits = 1.5 * rng.normal(size=(20_000, 4))
@@ -100,7 +96,7 @@ def test_members_of_one_kind_share_the_temperature_that_mended_networks_would_ha
     assert found.values[0] == pytest.approx(3, rel=0.03)
 
 
-def test_members_fitted_together_beat_members_fitted_one_by_one() -> None:
+def test_members_fitted_together_beat_members_fitted_one_by_one():
     logs, labels = draw(4, 400, 5)
     together = fit_temperature(logs, labels, scope="members")
     alone = [fit_temperature(member[None], labels).values[0] for member in logs]
@@ -115,9 +111,8 @@ def test_members_fitted_together_beat_members_fitted_one_by_one() -> None:
     st.sampled_from(RULES), st.floats(0, 0.5),
 )  # fmt: skip
 def test_it_is_never_worse_than_before_and_always_within_bounds(
-    seed: int, members: int, samples: int, classes: int,
-    spread: float, skill: float, scope: str, combine: str, ruled_out: float,
-) -> None:  # fmt: skip
+    seed, members, samples, classes, spread, skill, scope, combine, ruled_out
+):
     logs, labels = draw(members, samples, classes, spread, skill, seed)
     rng = np.random.default_rng(seed)
     # Every member has a class that it does not rule out; the same where members' logits are fitted,
@@ -137,7 +132,7 @@ def test_it_is_never_worse_than_before_and_always_within_bounds(
 
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
 @pytest.mark.parametrize("combine", RULES)
-def test_a_truth_that_is_ruled_out_leaves_the_fit_to_the_others(scope: str, combine: str) -> None:
+def test_a_truth_that_is_ruled_out_leaves_the_fit_to_the_others(scope, combine):
     logs, labels = draw(3, 60, 4)
     flawed = np.concatenate([logs, np.tile(np.log([0.2, 0.3, 0.4, 0.1]), (3, 1, 1))], axis=1)
     # One member's word is enough to rule a class out where logits are combined.
@@ -150,7 +145,7 @@ def test_a_truth_that_is_ruled_out_leaves_the_fit_to_the_others(scope: str, comb
     assert set(alone.values) == {1.0}
 
 
-def test_where_one_member_rules_out_the_truth_the_others_are_still_fitted() -> None:
+def test_where_one_member_rules_out_the_truth_the_others_are_still_fitted():
     logs = np.array([[np.log([0.9, 0.1])], [[0.0, -np.inf]]])
     found = fit_temperature(logs, [1], scope="members")
     assert found.values == pytest.approx([HIGHEST, 1.0])
@@ -158,7 +153,7 @@ def test_where_one_member_rules_out_the_truth_the_others_are_still_fitted() -> N
 
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
 @pytest.mark.parametrize("combine", RULES)
-def test_labels_that_are_always_or_never_right_lead_to_the_bounds(scope: str, combine: str) -> None:
+def test_labels_that_are_always_or_never_right_lead_to_the_bounds(scope, combine):
     logs = np.log([[[0.9, 0.1]], [[0.7, 0.3]]])
     sure = fit_temperature(logs, [0], scope=scope, combine=combine)
     unsure = fit_temperature(logs, [1], scope=scope, combine=combine)
@@ -167,11 +162,11 @@ def test_labels_that_are_always_or_never_right_lead_to_the_bounds(scope: str, co
     assert scaled_nll(sure, logs, [0]) < 1e-3
 
 
-def test_predictions_without_any_preference_are_left_alone() -> None:
+def test_predictions_without_any_preference_are_left_alone():
     assert fit_temperature(np.full((2, 5, 4), -np.log(4)), [0, 1, 2, 3, 0]).values == (1.0,)
 
 
-def test_it_mends_calibration_and_leaves_the_classes_as_they_are() -> None:
+def test_it_mends_calibration_and_leaves_the_classes_as_they_are():
     logs, labels = draw(3, 2000, 10, spread=6)
     fit, rest = slice(0, 1000), slice(1000, 2000)
     scaled = fit_temperature(logs[:, fit], labels[fit]).apply(logs[:, rest])
@@ -181,7 +176,7 @@ def test_it_mends_calibration_and_leaves_the_classes_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("combine", RULES)
-def test_what_is_applied_are_log_probabilities(combine: str) -> None:
+def test_what_is_applied_are_log_probabilities(combine):
     logs, _ = draw(3, 20, 4)
     logs[0, 0] = [0.0, -np.inf, -np.inf, -np.inf]
     members = Temperature((0.5, 1.0, 2.0), "members", combine).apply(logs)
@@ -195,7 +190,7 @@ def test_what_is_applied_are_log_probabilities(combine: str) -> None:
 
 
 @pytest.mark.parametrize("combine", RULES)
-def test_what_is_applied_is_the_members_share_and_then_the_ensembles(combine: str) -> None:
+def test_what_is_applied_is_the_members_share_and_then_the_ensembles(combine):
     logs, _ = draw(3, 20, 4)
     for temperature in (
         Temperature((0.5, 1.0, 2.0), "members", combine),
@@ -209,7 +204,7 @@ def test_what_is_applied_is_the_members_share_and_then_the_ensembles(combine: st
 
 
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
-def test_it_survives_a_file(scope: str) -> None:
+def test_it_survives_a_file(scope):
     found = fit_temperature(*draw(2, 30, 3), scope=scope, combine="logits")
     assert Temperature.from_dict(json.loads(json.dumps(found.as_dict()))) == found
 
@@ -227,13 +222,13 @@ def test_it_survives_a_file(scope: str) -> None:
         [1.0],
     ],
 )
-def test_a_file_that_holds_no_temperature_is_refused(saved: Any) -> None:
+def test_a_file_that_holds_no_temperature_is_refused(saved):
     with pytest.raises(FreeTicketsError, match=r"not a temperature \(.*fit it again") as caught:
         Temperature.from_dict(saved)
     assert len(str(caught.value)) < 300
 
 
-def test_wrong_names_and_numbers_say_what_to_do() -> None:
+def test_wrong_names_and_numbers_say_what_to_do():
     logs, labels = draw(2, 5, 3)
     with pytest.raises(UnknownNameError, match="did you mean 'members'"):
         fit_temperature(logs, labels, scope="member")

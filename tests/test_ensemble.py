@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,42 +25,42 @@ SMALL = {"batch_size": 10, "epochs": 4, "quiet": True}
 
 
 @pytest.fixture(scope="module")
-def ensemble(features: Features) -> ft.Ensemble:
+def ensemble(features):
     options = {"dropout": 0.5}  # which a prediction must not draw
     return ft.EDST(tickets=3, interval=3).fit("mlp-8", features, model_options=options, **SMALL)
 
 
 @pytest.fixture(scope="module")
-def sure(features: Features) -> ft.Ensemble:
+def sure(features):
     """Members that have learned their data too well."""
     settings = {**SMALL, "epochs": 20, "lr": 0.1}
     return ft.DenseEnsemble(tickets=3).fit("mlp-8", features, **settings)
 
 
 @pytest.fixture(scope="module")
-def held_out() -> Features:
+def held_out():
     """Samples like those of the training, but harder."""
     generator = torch.Generator().manual_seed(1)
     labels = torch.arange(90) % 3
     return torch.randn(90, 6, generator=generator) + torch.eye(6)[labels], labels
 
 
-def by_rule(ensemble: ft.Ensemble, combine: str) -> ft.Ensemble:
+def by_rule(ensemble, combine):
     """The same members, combined by that rule."""
     return ft.Ensemble(
         [ft.Ticket(t.state, t.topology, {**t.info, "combine": combine}) for t in ensemble.tickets]
     )
 
 
-def loss(ensemble: ft.Ensemble, data: Features) -> float:
+def loss(ensemble, data):
     return nll(np.log(ensemble.predict_proba(data[0]))[None], data[1].numpy())
 
 
-def own_network() -> nn.Module:
+def own_network():
     return nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
 
 
-def small_ticket(network: nn.Module | None = None, **info: Any) -> ft.Ticket:
+def small_ticket(network=None, **info):
     about = {
         "classes": ["a", "b", "c"],
         "input_shape": [6],
@@ -77,7 +74,7 @@ def small_ticket(network: nn.Module | None = None, **info: Any) -> ft.Ticket:
 # ---- predictions
 
 
-def test_members_predict_what_their_networks_do(ensemble: ft.Ensemble, features: Features) -> None:
+def test_members_predict_what_their_networks_do(ensemble, features):
     x = features[0]
     found = ensemble.member_proba(x)
     assert found.shape == (3, 60, 3)
@@ -90,7 +87,7 @@ def test_members_predict_what_their_networks_do(ensemble: ft.Ensemble, features:
         np.testing.assert_allclose(member, expected, atol=1e-12)
 
 
-def test_an_ensemble_says_what_it_is(ensemble: ft.Ensemble, features: Features) -> None:
+def test_an_ensemble_says_what_it_is(ensemble, features):
     told = repr(ensemble)
     assert told.startswith("Ensemble(3 members, edst, mlp-8, arrays-")
     assert "sparsity 0.8" in told
@@ -100,9 +97,7 @@ def test_an_ensemble_says_what_it_is(ensemble: ft.Ensemble, features: Features) 
     assert repr(ft.Ensemble([by_hand], lambda: nn.Linear(2, 2))) == "Ensemble(1 member)"
 
 
-def test_the_ensembles_probabilities_are_the_mean_and_add_up_to_one(
-    ensemble: ft.Ensemble, features: Features
-) -> None:
+def test_the_ensembles_probabilities_are_the_mean_and_add_up_to_one(ensemble, features):
     probs = ensemble.predict_proba(features[0])
     np.testing.assert_allclose(probs, ensemble.member_proba(features[0]).mean(0), atol=1e-12)
     np.testing.assert_allclose(probs.sum(-1), 1, atol=1e-12)
@@ -112,7 +107,7 @@ def test_the_ensembles_probabilities_are_the_mean_and_add_up_to_one(
     )
 
 
-def test_the_rule_in_the_tickets_combines_them(ensemble: ft.Ensemble, features: Features) -> None:
+def test_the_rule_in_the_tickets_combines_them(ensemble, features):
     logs = ensemble.member_log_proba(features[0]).mean(0)
     expected = np.exp(logs) / np.exp(logs).sum(-1, keepdims=True)
     found = by_rule(ensemble, "logits").predict_proba(features[0])
@@ -120,9 +115,7 @@ def test_the_rule_in_the_tickets_combines_them(ensemble: ft.Ensemble, features: 
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 1000])
-def test_the_size_of_a_batch_does_not_matter(
-    ensemble: ft.Ensemble, features: Features, batch_size: int
-) -> None:
+def test_the_size_of_a_batch_does_not_matter(ensemble, features, batch_size):
     np.testing.assert_allclose(
         ensemble.member_proba(features[0], batch_size),
         ensemble.member_proba(features[0]),
@@ -130,15 +123,13 @@ def test_the_size_of_a_batch_does_not_matter(
     )
 
 
-def test_arrays_lists_tensors_and_splits_are_alike(
-    ensemble: ft.Ensemble, features: Features
-) -> None:
+def test_arrays_lists_tensors_and_splits_are_alike(ensemble, features):
     x, y = features
     for kind in (x.numpy(), x.double(), x.tolist(), Split(x, y)):
         assert np.array_equal(ensemble.predict_proba(kind), ensemble.predict_proba(x))
 
 
-def test_inputs_of_another_shape_are_one_line(ensemble: ft.Ensemble) -> None:
+def test_inputs_of_another_shape_are_one_line(ensemble):
     for shape in [(4, 7), (4, 6, 1, 1), (4, 1, 6), (6,)]:
         with pytest.raises(FreeTicketsError, match=r"takes inputs of shape \(N, 6\)"):
             ensemble.predict_proba(torch.zeros(shape))
@@ -150,9 +141,7 @@ def test_inputs_of_another_shape_are_one_line(ensemble: ft.Ensemble) -> None:
         ensemble.predict_proba(torch.zeros(0, 6))
 
 
-def test_bytes_for_an_ensemble_of_floats_are_refused_not_scaled_in_silence(
-    ensemble: ft.Ensemble,
-) -> None:
+def test_bytes_for_an_ensemble_of_floats_are_refused_not_scaled_in_silence(ensemble):
     network = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
     images = ft.Ensemble(
         [small_ticket(network, input_shape=[1, 4, 4])],
@@ -162,7 +151,7 @@ def test_bytes_for_an_ensemble_of_floats_are_refused_not_scaled_in_silence(
         images.predict_proba(torch.zeros(2, 1, 4, 4, dtype=torch.uint8))
 
 
-def test_features_of_an_npz_data_set_are_rows(tmp_path: Path) -> None:
+def test_features_of_an_npz_data_set_are_rows(tmp_path):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(40, 5)).astype(np.float32), np.arange(40) % 2
     np.savez(tmp_path / "f.npz", x_train=x, y_train=y, x_test=x, y_test=y)
@@ -172,9 +161,7 @@ def test_features_of_an_npz_data_set_are_rows(tmp_path: Path) -> None:
     assert np.array_equal(found, trained.predict_proba(x.reshape(40, 5, 1, 1)))
 
 
-def test_predicting_leaves_the_generator_and_the_tickets_alone(
-    ensemble: ft.Ensemble, features: Features, tmp_path: Path
-) -> None:
+def test_predicting_leaves_the_generator_and_the_tickets_alone(ensemble, features, tmp_path):
     ensemble.save(tmp_path / "before")
     torch.manual_seed(0)
     state = torch.get_rng_state()
@@ -192,9 +179,7 @@ def test_predicting_leaves_the_generator_and_the_tickets_alone(
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(2, 9), st.floats(0, 300))
-def test_total_is_aleatoric_and_epistemic_and_none_is_negative(
-    seed: int, members: int, classes: int, spread: float
-) -> None:
+def test_total_is_aleatoric_and_epistemic_and_none_is_negative(seed, members, classes, spread):
     logits = spread * torch.randn(
         members, 6, classes, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
     )
@@ -214,16 +199,14 @@ def test_total_is_aleatoric_and_epistemic_and_none_is_negative(
     )
 
 
-def test_members_that_are_certain_of_different_classes_are_epistemic_only() -> None:
+def test_members_that_are_certain_of_different_classes_are_epistemic_only():
     logs = np.array([[[0.0, -np.inf]], [[-np.inf, 0.0]]])
     unsure = ft.Uncertainty.of(logs)
     assert unsure.aleatoric.tolist() == [0]
     assert unsure.total[0] == pytest.approx(np.log(2))
 
 
-def test_an_ensembles_uncertainty_is_that_of_its_members(
-    ensemble: ft.Ensemble, features: Features
-) -> None:
+def test_an_ensembles_uncertainty_is_that_of_its_members(ensemble, features):
     found = ensemble.uncertainty(features[0])
     expected = ft.Uncertainty.of(ensemble.member_log_proba(features[0]))
     assert np.array_equal(found.epistemic, expected.epistemic)
@@ -235,9 +218,7 @@ def test_an_ensembles_uncertainty_is_that_of_its_members(
 
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
 @pytest.mark.parametrize("combine", RULES)
-def test_calibration_is_never_worse_where_it_was_fitted(
-    sure: ft.Ensemble, features: Features, held_out: Features, scope: str, combine: str
-) -> None:
+def test_calibration_is_never_worse_where_it_was_fitted(sure, features, held_out, scope, combine):
     raw = by_rule(sure, combine)
     for data in (features, held_out):
         calibrated = raw.calibrate(*data, scope)
@@ -246,9 +227,7 @@ def test_calibration_is_never_worse_where_it_was_fitted(
 
 
 @pytest.mark.parametrize("combine", RULES)
-def test_the_ensembles_temperature_divides_what_it_predicts(
-    sure: ft.Ensemble, held_out: Features, combine: str
-) -> None:
+def test_the_ensembles_temperature_divides_what_it_predicts(sure, held_out, combine):
     raw, x = by_rule(sure, combine), held_out[0]
     calibrated = raw.calibrate(*held_out)
     assert calibrated.temperature is not None
@@ -260,9 +239,7 @@ def test_the_ensembles_temperature_divides_what_it_predicts(
 
 
 @pytest.mark.parametrize("combine", RULES)
-def test_the_members_temperatures_divide_what_they_say(
-    sure: ft.Ensemble, held_out: Features, combine: str
-) -> None:
+def test_the_members_temperatures_divide_what_they_say(sure, held_out, combine):
     raw, x = by_rule(sure, combine), held_out[0]
     calibrated = raw.calibrate(*held_out, scope="members")
     assert calibrated.temperature is not None
@@ -276,8 +253,8 @@ def test_the_members_temperatures_divide_what_they_say(
 
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
 def test_the_uncertainty_of_a_calibrated_ensemble_is_that_of_what_it_predicts(
-    sure: ft.Ensemble, held_out: Features, scope: str
-) -> None:
+    sure, held_out, scope
+):
     calibrated = sure.calibrate(*held_out, scope)
     unsure, before = calibrated.uncertainty(held_out[0]), sure.uncertainty(held_out[0])
     probs = calibrated.predict_proba(held_out[0])
@@ -290,9 +267,7 @@ def test_the_uncertainty_of_a_calibrated_ensemble_is_that_of_what_it_predicts(
 
 
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
-def test_calibrating_again_forgets_the_first_time(
-    sure: ft.Ensemble, features: Features, held_out: Features, scope: str
-) -> None:
+def test_calibrating_again_forgets_the_first_time(sure, features, held_out, scope):
     fresh = sure.calibrate(*held_out, scope).temperature
     for before in ("ensemble", "members"):
         again = sure.calibrate(*features, before).calibrate(*held_out, scope)
@@ -301,7 +276,7 @@ def test_calibrating_again_forgets_the_first_time(
         assert np.array_equal(plain, sure.predict_proba(features[0]))
 
 
-def test_labels_may_be_of_any_kind(sure: ft.Ensemble, held_out: Features) -> None:
+def test_labels_may_be_of_any_kind(sure, held_out):
     x, y = held_out
     expected = sure.calibrate(x, y).temperature
     for labels in (y.numpy(), y.tolist(), y.to(torch.uint8)):
@@ -309,17 +284,13 @@ def test_labels_may_be_of_any_kind(sure: ft.Ensemble, held_out: Features) -> Non
 
 
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
-def test_a_compiled_ensemble_keeps_its_temperature(
-    ensemble: ft.Ensemble, held_out: Features, scope: str
-) -> None:
+def test_a_compiled_ensemble_keeps_its_temperature(ensemble, held_out, scope):
     calibrated = ensemble.calibrate(*held_out, scope)
     found = calibrated.compile().predict_proba(held_out[0])
     np.testing.assert_allclose(found, calibrated.predict_proba(held_out[0]), atol=1e-5)
 
 
-def test_a_temperature_that_can_not_be_meant_is_one_line(
-    sure: ft.Ensemble, held_out: Features
-) -> None:
+def test_a_temperature_that_can_not_be_meant_is_one_line(sure, held_out):
     x, y = held_out
     with pytest.raises(UnknownNameError, match="did you mean 'members'"):
         sure.calibrate(None, None, "member")  # before anything is predicted
@@ -337,7 +308,7 @@ def test_a_temperature_that_can_not_be_meant_is_one_line(
 
 
 @pytest.fixture(scope="module")
-def pool(sure: ft.Ensemble) -> ft.Ensemble:
+def pool(sure):
     """Three members that learned something, and two that did not."""
     network = ft.models.create_model("mlp-8", (6,), 3)
     blank = {name: torch.zeros_like(value) for name, value in network.state_dict().items()}
@@ -348,9 +319,7 @@ def pool(sure: ft.Ensemble) -> ft.Ensemble:
 
 @pytest.mark.parametrize("size", [1, 2, 4, 5, None])
 @pytest.mark.parametrize("combine", RULES)
-def test_what_is_chosen_are_the_members_that_the_definition_chooses(
-    pool: ft.Ensemble, held_out: Features, size: int | None, combine: str
-) -> None:
+def test_what_is_chosen_are_the_members_that_the_definition_chooses(pool, held_out, size, combine):
     raw, (x, y) = by_rule(pool, combine), held_out
     expected = select_members(raw.member_log_proba(x), y.numpy(), size, combine=combine)
     chosen = raw.select(x, y, size)
@@ -361,8 +330,8 @@ def test_what_is_chosen_are_the_members_that_the_definition_chooses(
 
 
 def test_a_choice_is_made_and_kept_without_the_temperature_of_the_pool(
-    pool: ft.Ensemble, features: Features, held_out: Features, tmp_path: Path
-) -> None:
+    pool, features, held_out, tmp_path
+):
     chosen = pool.select(*held_out, 2)
     from_calibrated = pool.calibrate(*features, "members").select(*held_out, 2)
     assert from_calibrated.temperature is None
@@ -376,7 +345,7 @@ def test_a_choice_is_made_and_kept_without_the_temperature_of_the_pool(
     np.testing.assert_allclose(compiled.member_proba(x), chosen.member_proba(x), atol=1e-5)
 
 
-def test_a_choice_that_can_not_be_made_is_one_line(pool: ft.Ensemble, features: Features) -> None:
+def test_a_choice_that_can_not_be_made_is_one_line(pool, features):
     for size, message in ((0, "at least 1 member, not 0"), (6, "6 members from a pool of 5")):
         with pytest.raises(FreeTicketsError, match=message):
             pool.select(None, None, size)  # before anything is predicted
@@ -390,8 +359,8 @@ def test_a_choice_that_can_not_be_made_is_one_line(pool: ft.Ensemble, features: 
 
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
 def test_a_temperature_is_saved_with_the_ensemble_and_comes_back_exactly(
-    ensemble: ft.Ensemble, held_out: Features, tmp_path: Path, scope: str
-) -> None:
+    ensemble, held_out, tmp_path, scope
+):
     calibrated = ensemble.calibrate(*held_out, scope)
     calibrated.save(tmp_path)
     loaded = ft.load(tmp_path)
@@ -435,9 +404,7 @@ SEALED = json.dumps(seal_values(GOOD))
     ],
     ids=range(15),
 )
-def test_a_damaged_calibration_is_one_line_that_names_it(
-    ensemble: ft.Ensemble, tmp_path: Path, content: bytes
-) -> None:
+def test_a_damaged_calibration_is_one_line_that_names_it(ensemble, tmp_path, content):
     ensemble.save(tmp_path)
     (tmp_path / "calibration.json").write_text(SEALED)
     assert ft.load(tmp_path).temperature == Temperature((1.5,))
@@ -449,8 +416,8 @@ def test_a_damaged_calibration_is_one_line_that_names_it(
 
 
 def test_what_is_saved_predicts_the_same_after_loading_and_some_members_in_their_place(
-    ensemble: ft.Ensemble, features: Features, tmp_path: Path
-) -> None:
+    ensemble, features, tmp_path
+):
     ensemble.save(tmp_path)
     loaded = ft.load(tmp_path)
     assert (len(loaded), loaded.classes) == (3, ("0", "1", "2"))
@@ -464,7 +431,7 @@ def test_what_is_saved_predicts_the_same_after_loading_and_some_members_in_their
     assert ensemble.tickets[0].info["tickets"] == 3  # nothing was changed in memory
 
 
-def test_a_network_of_ones_own_needs_its_factory_again(features: Features, tmp_path: Path) -> None:
+def test_a_network_of_ones_own_needs_its_factory_again(features, tmp_path):
     trained = ft.EDST(tickets=2, interval=3).fit(own_network, features, **SMALL)
     trained.save(tmp_path)
     with pytest.raises(FreeTicketsError, match=r"a Python object.*pass the same factory as model="):
@@ -473,28 +440,26 @@ def test_a_network_of_ones_own_needs_its_factory_again(features: Features, tmp_p
     assert np.array_equal(loaded.predict_proba(features[0]), trained.predict_proba(features[0]))
 
 
-def test_a_name_in_a_ticket_never_makes_code_run(tmp_path: Path) -> None:
+def test_a_name_in_a_ticket_never_makes_code_run(tmp_path):
     ft.Ensemble([small_ticket(model="os:getcwd", model_options={})], own_network).save(tmp_path)
     with pytest.raises(FreeTicketsError, match=r"your own \(os:getcwd\): pass the same factory"):
         ft.load(tmp_path)
 
 
-def test_a_factory_that_always_returns_the_same_network_is_refused(
-    ensemble: ft.Ensemble,
-) -> None:
+def test_a_factory_that_always_returns_the_same_network_is_refused(ensemble):
     network = ft.models.create_model("mlp-8", (6,), 3)
     with pytest.raises(FreeTicketsError, match="a new network each time"):
         ft.Ensemble(ensemble.tickets, lambda: network)
 
 
-def test_a_network_that_does_not_fit_is_one_line(ensemble: ft.Ensemble) -> None:
+def test_a_network_that_does_not_fit_is_one_line(ensemble):
     with pytest.raises(FreeTicketsError, match="does not fit the ticket") as caught:
         ft.Ensemble(ensemble.tickets, own_network)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
-def test_no_tickets_are_no_ensemble(tmp_path: Path) -> None:
+def test_no_tickets_are_no_ensemble(tmp_path):
     with pytest.raises(FreeTicketsError, match="at least one ticket"):
         ft.Ensemble([])
     with pytest.raises(FreeTicketsError, match="no tickets in"):
@@ -502,8 +467,8 @@ def test_no_tickets_are_no_ensemble(tmp_path: Path) -> None:
 
 
 def test_what_can_not_be_written_is_one_line_and_a_part_is_loaded_only_on_request(
-    ensemble: ft.Ensemble, tmp_path: Path
-) -> None:
+    ensemble, tmp_path
+):
     ensemble.save(tmp_path)
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(FreeTicketsError, match="can't write"):
@@ -514,9 +479,7 @@ def test_what_can_not_be_written_is_one_line_and_a_part_is_loaded_only_on_reques
     assert len(ft.load(tmp_path, partial=True)) == 2
 
 
-def test_a_damaged_ticket_is_named_even_when_the_others_are_whole(
-    ensemble: ft.Ensemble, tmp_path: Path
-) -> None:
+def test_a_damaged_ticket_is_named_even_when_the_others_are_whole(ensemble, tmp_path):
     ensemble.save(tmp_path)
     file = tmp_path / "tickets" / "02.safetensors"
     file.write_bytes(file.read_bytes()[:-1])
@@ -526,7 +489,7 @@ def test_a_damaged_ticket_is_named_even_when_the_others_are_whole(
 
 
 @pytest.mark.parametrize("device", ["cuda", "warp"])
-def test_a_device_that_is_not_there_is_one_line(ensemble: ft.Ensemble, device: str) -> None:
+def test_a_device_that_is_not_there_is_one_line(ensemble, device):
     if device == "cuda" and torch.cuda.is_available():
         pytest.skip("there is one")
     with pytest.raises(FreeTicketsError, match=f"can't use --device {device}"):

@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from freetickets import FreeTicketsError
 from freetickets.errors import (
@@ -65,7 +63,7 @@ def test_every_extra_that_a_user_is_told_to_install_exists():
 class Hungry(nn.Sequential):
     """A network for which there is no memory."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 9 bytes")
 
 
@@ -86,7 +84,7 @@ def test_a_network_is_not_blamed_for_a_lack_of_memory(use):
 
 
 def test_a_loss_is_not_blamed_for_a_lack_of_memory(monkeypatch):
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_, **__):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr(torch.nn.functional, "cross_entropy", fail)

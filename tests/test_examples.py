@@ -3,7 +3,6 @@
 import dataclasses
 import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ import freetickets as ft
 from freetickets.methods import RECIPES
 
 
-def load(name: str) -> ModuleType:
+def load(name):
     path = Path(__file__).parents[1] / "examples" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -23,7 +22,7 @@ def load(name: str) -> ModuleType:
 
 
 @pytest.fixture
-def example() -> ModuleType:
+def example():
     return load("edst_vs_dense")
 
 

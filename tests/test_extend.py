@@ -1,13 +1,10 @@
 """Parts of one's own: the files of examples/extend, from Python and from the command line."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +16,7 @@ from torch import Tensor
 
 import freetickets as ft
 from freetickets.errors import FreeTicketsError
-from freetickets.methods import METHODS, Event, Plan, Setting
+from freetickets.methods import METHODS, Event, Setting
 
 Features = tuple[Tensor, Tensor]
 
@@ -29,7 +26,7 @@ TINY = "--model mlp-8 --train-samples 200 --epochs 6 --backend masked --quiet --
 
 
 @pytest.fixture
-def extend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
+def extend(monkeypatch):
     """Imports a module of the examples, which is forgotten afterwards."""
     monkeypatch.chdir(EXTEND)
     monkeypatch.setattr(sys, "path", [*sys.path, str(EXTEND)])
@@ -42,7 +39,7 @@ def extend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
         registry._known = known[id(registry)]
 
 
-def registries() -> list[Any]:
+def registries():
     from freetickets.data.spec import DATASETS
     from freetickets.models.names import MODELS
     from freetickets.sparsity.score import SCORES
@@ -52,7 +49,7 @@ def registries() -> list[Any]:
 
 
 @pytest.fixture
-def features() -> Features:
+def features():
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(60, 6, generator=generator)
     return x, (x[:, 0] > 0).long()
@@ -65,7 +62,7 @@ def features() -> Features:
 class Unnamed(ft.EDST):
     """EDST with phases of other names, to be told apart."""
 
-    def plan(self, setting: Setting) -> Plan:
+    def plan(self, setting):
         plan = super().plan(setting)
         (run,) = plan.runs
         phases = tuple(replace(phase, name=f"my {phase.name}") for phase in run.phases)
@@ -196,7 +193,7 @@ def test_killed_and_resumed_by_the_command_it_ends_the_same(tmp_path):
     command += ["--checkpoint-seconds", "0", "--seed", "3"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
 
-    def start(output: Path) -> subprocess.Popen[bytes]:
+    def start(output):
         pipes = {"stdout": subprocess.DEVNULL, "env": environment}
         return subprocess.Popen([*command, "-o", str(output)], **pipes)  # type: ignore[call-overload,no-any-return]
 
@@ -217,7 +214,7 @@ def test_killed_and_resumed_by_the_command_it_ends_the_same(tmp_path):
 
 @pytest.mark.usefixtures("extend")
 def test_it_is_evaluated_and_reported_in_another_process(tmp_path):
-    def run(*words: Any) -> subprocess.CompletedProcess[str]:
+    def run(*words):
         command = [sys.executable, "-m", "freetickets", *map(str, words)]
         return subprocess.run(command, text=True, capture_output=True, check=False)
 
@@ -241,7 +238,7 @@ class Count(Event):
 
     event: ClassVar[str] = "count"
 
-    def happen(self, stage: Any) -> str | None:
+    def happen(self, stage):
         before = stage.recall("count")
         ticket = stage.take()
         drawn = torch.rand(1, generator=stage.generator).item()
@@ -256,22 +253,19 @@ class Counting(ft.EDST):
 
     name: ClassVar[str] = "counting"
 
-    def plan(self, setting: Setting) -> Plan:
+    def plan(self, setting):
         plan = super().plan(setting)
         (run,) = plan.runs
         phases = tuple(replace(phase, at_end=(*phase.at_end, Count())) for phase in run.phases)
         return replace(plan, runs=(replace(run, phases=phases),))
 
 
-def test_what_an_event_keeps_and_draws_survives_a_kill(
-    features: Features, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_what_an_event_keeps_and_draws_survives_a_kill(features, tmp_path, capsys, monkeypatch):
     from freetickets.training.progress import Reporter
 
     method, settings = Counting(tickets=2, interval=2), {**SMALL, "quiet": False}
 
-    def drawn() -> list[str]:
+    def drawn():
         return [line for line in capsys.readouterr().err.splitlines() if "drawn: " in line]
 
     method.fit("mlp-8", features, output=tmp_path / "whole", **settings)
@@ -283,7 +277,7 @@ def test_what_an_event_keeps_and_draws_survives_a_kill(
     class KilledError(BaseException):
         pass
 
-    def counted(*_: Any) -> None:
+    def counted(*_):
         nonlocal left
         left -= 1
         if left == 0:

@@ -1,7 +1,5 @@
 """The package as one meets it at a prompt; each time a process of its own, as lazy names stay."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """One process an output folder."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,23 +15,23 @@ TEXT = PAGE.read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
-def names(**more: Any) -> dict[str, Any]:
+def names(**more):
     model = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     return {"ft": ft, "Exploration": Exploration, "model": model, "optimizer": optimizer, **more}
 
 
-def state(found: dict[str, Any]) -> dict[str, Any]:
+def state(found):
     return {name: found[name].state_dict() for name in ("model", "optimizer", "sparsifier")}
 
 
-def test_the_two_lines_count_a_step() -> None:
+def test_the_two_lines_count_a_step():
     found = names()
     exec(BLOCKS[0], found)
     assert found["sparsifier"].steps == 1
 
 
-def test_each_way_to_say_when_to_explore_works() -> None:
+def test_each_way_to_say_when_to_explore_works():
     lines = BLOCKS[1].splitlines()
     assert len(lines) == 2
     for line in lines:
@@ -40,7 +39,7 @@ def test_each_way_to_say_when_to_explore_works() -> None:
 
 
 @pytest.mark.parametrize("block", [2, 3])
-def test_both_orders_of_resuming_work(block: int) -> None:
+def test_both_orders_of_resuming_work(block):
     first, second = names(), names()
     exec(BLOCKS[0], first)
     saved = state(first)
@@ -52,7 +51,7 @@ def test_both_orders_of_resuming_work(block: int) -> None:
         assert torch.equal(mine, theirs)
 
 
-def test_each_way_to_take_over_a_topology_works() -> None:
+def test_each_way_to_take_over_a_topology_works():
     source = names()
     exec(BLOCKS[0], source)
     masks = source["sparsifier"].topology
@@ -68,7 +67,7 @@ def test_each_way_to_take_over_a_topology_works() -> None:
     assert found["sparsifier"].digest == source["sparsifier"].digest
 
 
-def test_links_lead_to_files() -> None:
+def test_links_lead_to_files():
     links = re.findall(r"\]\(([^)]+)\)", TEXT)
     assert len(links) == 2
     assert all((PAGE.parent / link).exists() for link in links)

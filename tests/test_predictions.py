@@ -1,9 +1,6 @@
 """Files of predictions."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,14 +18,14 @@ INFO = {"dataset": "toy", "combine": "probabilities"}
 
 
 @pytest.fixture
-def predictions() -> Predictions:
+def predictions():
     rng = np.random.default_rng(0)
     probs = rng.dirichlet(np.ones(4), size=(3, 25))
     info = {"dataset": "toy", "split": "test", "method": "edst", "combine": "probabilities"}
     return Predictions(np.log(probs).astype(np.float32), rng.integers(0, 4, 25), info)
 
 
-def test_saved_predictions_come_back_exactly(predictions: Predictions, tmp_path: Path) -> None:
+def test_saved_predictions_come_back_exactly(predictions, tmp_path):
     predictions.save(tmp_path / "new" / "p.npz")
     loaded = Predictions.load(tmp_path / "new" / "p.npz")
     assert np.array_equal(loaded.outputs, predictions.outputs)
@@ -44,7 +41,7 @@ def test_saved_predictions_come_back_exactly(predictions: Predictions, tmp_path:
         Predictions.load(tmp_path / "none.npz")
 
 
-def test_scores_are_those_of_the_metrics(predictions: Predictions) -> None:
+def test_scores_are_those_of_the_metrics(predictions):
     scores = predictions.scores()
     logs, labels = predictions.outputs, predictions.labels
     assert list(scores) == ["dataset", "samples", "members", "member_mean", "ensemble"]
@@ -57,7 +54,7 @@ def test_scores_are_those_of_the_metrics(predictions: Predictions) -> None:
         assert scores["ensemble"][name] == pytest.approx(score(logs, labels), rel=1e-9)
 
 
-def test_the_ensembles_scores_follow_the_rule_to_combine(predictions: Predictions) -> None:
+def test_the_ensembles_scores_follow_the_rule_to_combine(predictions):
     by_logits = Predictions(
         predictions.outputs, predictions.labels, {**predictions.info, "combine": "logits"}
     )
@@ -71,9 +68,7 @@ def test_the_ensembles_scores_follow_the_rule_to_combine(predictions: Prediction
 @pytest.mark.parametrize(
     "temperature", [Temperature((2.0,)), Temperature((0.5, 2.0, 3.0), "members")], ids=str
 )
-def test_scores_are_those_at_the_temperature_that_was_saved(
-    predictions: Predictions, temperature: Temperature, tmp_path: Path
-) -> None:
+def test_scores_are_those_at_the_temperature_that_was_saved(predictions, temperature, tmp_path):
     scaled = predictions.adjusted(range(3), temperature)
     scaled.save(tmp_path / "p.npz")
     scores = Predictions.load(tmp_path / "p.npz").scores()
@@ -86,9 +81,7 @@ def test_scores_are_those_at_the_temperature_that_was_saved(
     assert scaled.adjusted(range(3), None).scores() == predictions.scores()
 
 
-def test_some_of_the_members_are_scored_as_if_there_were_no_others(
-    predictions: Predictions,
-) -> None:
+def test_some_of_the_members_are_scored_as_if_there_were_no_others(predictions):
     part = predictions.adjusted([2, 0], None).scores()
     every = predictions.scores()
     assert part["members"] == [every["members"][2], every["members"][0]]
@@ -96,9 +89,7 @@ def test_some_of_the_members_are_scored_as_if_there_were_no_others(
     assert part["ensemble"]["nll"] == pytest.approx(expected)
 
 
-def test_damaged_predictions_are_named_and_never_read_as_others(
-    predictions: Predictions, tmp_path: Path
-) -> None:
+def test_damaged_predictions_are_named_and_never_read_as_others(predictions, tmp_path):
     predictions.save(tmp_path / "p.npz")
     data = (tmp_path / "p.npz").read_bytes()
     draw = random.Random(0)
@@ -130,17 +121,13 @@ def test_damaged_predictions_are_named_and_never_read_as_others(
         (LOGS, LABELS, {**INFO, "kind": "shift", "parts": ["much"]}),
     ],
 )
-def test_a_file_that_does_not_fit_together_is_damaged(
-    tmp_path: Path, logs: Any, labels: Any, info: Any
-) -> None:
+def test_a_file_that_does_not_fit_together_is_damaged(tmp_path, logs, labels, info):
     Predictions(logs, labels, info).save(tmp_path / "toy.npz")
     with pytest.raises(DamagedFileError, match=r"toy.npz is damaged .*: remove it"):
         Predictions.load(tmp_path / "toy.npz")
 
 
-def test_predictions_of_a_later_format_are_told_from_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_predictions_of_a_later_format_are_told_from_damage(tmp_path, monkeypatch):
     monkeypatch.setattr(seal, "FORMAT", 2)
     Predictions(LOGS, LABELS, INFO).save(tmp_path / "toy.npz")
     monkeypatch.setattr(seal, "FORMAT", 1)

@@ -1,12 +1,10 @@
 """The one strict reader: what it makes of plain values, and the one line for all that is wrong."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -48,12 +46,12 @@ class Whole:
     pair: tuple[int, str] = (0, "")
     best: Natural | None = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         if self.share > 1:
             raise ValueError("share is above 1")
 
 
-def test_plain_values_become_data_classes() -> None:
+def test_plain_values_become_data_classes():
     values = {"share": 1, "parts": {"a": {"name": "x", "sizes": [1, 2]}}, "pair": [3, "y"]}
     whole = read(Whole, values)
     assert whole == Whole(1.0, {"a": Part("x", (1, 2))}, (3, "y"))
@@ -88,23 +86,21 @@ def test_plain_values_become_data_classes() -> None:
         ({"pairs": [1, "y"]}, "unknown key 'pairs': did you mean 'pair'"),
     ],
 )
-def test_what_is_not_of_its_type_or_range_is_one_line_with_its_place(
-    change: dict[str, Any], message: str
-) -> None:
+def test_what_is_not_of_its_type_or_range_is_one_line_with_its_place(change, message):
     with pytest.raises(FreeTicketsError, match=message) as error:
         read(Whole, {"share": 0.5, "parts": {}, **change})
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("value", [None, 3, "text", [], [["share", 1]]])
-def test_what_is_no_map_at_all_is_one_line(value: Any) -> None:
+def test_what_is_no_map_at_all_is_one_line(value):
     with pytest.raises(FreeTicketsError, match=r"^it must be a map, not"):
         read(Whole, value)
     with pytest.raises(FreeTicketsError, match="settings must be a map"):
         read_fields(Whole, value, "settings")
 
 
-def test_a_long_value_does_not_fill_the_screen() -> None:
+def test_a_long_value_does_not_fill_the_screen():
     with pytest.raises(FreeTicketsError) as error:
         read(int, "x" * 10_000, "step")
     assert len(str(error.value)) < 100
@@ -120,7 +116,7 @@ def test_a_long_value_does_not_fill_the_screen() -> None:
         (Annotated[str, must("be short", lambda text: len(text) < 3)], ["", "ab"], ["abc"]),
     ],
 )
-def test_ranges_end_where_they_say(kind: Any, good: list[Any], bad: list[Any]) -> None:
+def test_ranges_end_where_they_say(kind, good, bad):
     for value in good:
         assert read(kind, value) == value
     for value in bad:
@@ -128,14 +124,14 @@ def test_ranges_end_where_they_say(kind: Any, good: list[Any], bad: list[Any]) -
             read(kind, value)
 
 
-def test_a_value_may_be_of_any_of_several_types() -> None:
+def test_a_value_may_be_of_any_of_several_types():
     kind = int | tuple[int, ...] | None
     assert [read(kind, value) for value in (3, [1, 2], None)] == [3, (1, 2), None]
     with pytest.raises(FreeTicketsError, match="must be a list, not 'x'"):
         read(kind, "x")
 
 
-def test_a_file_may_differ_from_its_type_only_as_it_is_allowed_to() -> None:
+def test_a_file_may_differ_from_its_type_only_as_it_is_allowed_to():
     assert read(float, "1e-3", allow=Allow.TEXTS) == 1e-3
     assert read(int | None, "", allow=Allow.TEXTS) is None
     with pytest.raises(FreeTicketsError, match=r"must be a whole number, not '1\.5'"):
@@ -152,13 +148,13 @@ def test_a_file_may_differ_from_its_type_only_as_it_is_allowed_to() -> None:
         read(Whole, {"share": 0.5, "parts": later["parts"]}, allow=Allow.NULLS)
 
 
-def test_only_the_fields_that_are_there_are_read() -> None:
+def test_only_the_fields_that_are_there_are_read():
     assert read_fields(Whole, {"best": 2}) == {"best": 2}
     with pytest.raises(UnknownNameError, match="unknown option of edst 'bset'"):
         read_fields(Whole, {"bset": 2}, noun="option of edst")
 
 
-def test_text_for_people_has_no_control_characters() -> None:
+def test_text_for_people_has_no_control_characters():
     assert printable("a\x1b[31m\nb\u202e") == "a�[31m�b�"
     assert read(Part, {"name": "red\x1b[31m"}).name == "red�[31m"
 
@@ -166,7 +162,7 @@ def test_text_for_people_has_no_control_characters() -> None:
 # ---- files
 
 
-def test_damage_is_one_line_that_names_the_file_and_what_to_do() -> None:
+def test_damage_is_one_line_that_names_the_file_and_what_to_do():
     path = Path("run/ledger.json")
     for error, reason in (
         (ValueError("two\nlines"), "two lines"),
@@ -181,7 +177,7 @@ def test_damage_is_one_line_that_names_the_file_and_what_to_do() -> None:
         assert str(caught.value) == f"{path} is damaged ({reason}): train again"
 
 
-def test_damage_is_told_once() -> None:
+def test_damage_is_told_once():
     path = Path("run/ledger.json")
     with (
         pytest.raises(DamagedFileError) as caught,
@@ -192,7 +188,7 @@ def test_damage_is_told_once() -> None:
     assert str(caught.value) == f"{path} is damaged (no JSON): train again"
 
 
-def test_what_is_no_damage_is_not_called_so() -> None:
+def test_what_is_no_damage_is_not_called_so():
     with pytest.raises(NewerFileError, match=r"^a\.json is of format 9$"), damaged("a.json"):
         raise NewerFileError("is of format 9")
     with pytest.raises(MemoryError), damaged("a.json"):
@@ -203,7 +199,7 @@ def test_what_is_no_damage_is_not_called_so() -> None:
         raise UnknownNameError("key", "a", ["b"])
 
 
-def test_a_file_of_values_is_read_as_it_was_written_or_refused(tmp_path: Path) -> None:
+def test_a_file_of_values_is_read_as_it_was_written_or_refused(tmp_path):
     path = tmp_path / "a.json"
     with pytest.raises(FreeTicketsError, match=r"can't read .*: No such file"):
         read_json(path)
@@ -227,11 +223,11 @@ def test_a_file_of_values_is_read_as_it_was_written_or_refused(tmp_path: Path) -
         ("a: 2024-13-45", "is not valid YAML"),
     ],
 )
-def test_yaml_is_plain_values_or_one_line(text: str, message: str) -> None:
+def test_yaml_is_plain_values_or_one_line(text, message):
     with pytest.raises(FreeTicketsError, match=f"settings.yaml .*({message})") as error:
         parse_yaml(text, "settings.yaml")
     assert "\n" not in str(error.value)
 
 
-def test_aliases_are_for_files_of_our_own() -> None:
+def test_aliases_are_for_files_of_our_own():
     assert parse_yaml("a: &x [1]\nb: *x", "grid.yaml", aliases=True) == {"a": [1], "b": [1]}

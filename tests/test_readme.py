@@ -17,7 +17,7 @@ TEXT = (ROOT / "README.md").read_text()
 COSTS = (ROOT / "docs" / "costs.md").read_text()
 
 
-def blocks(language: str) -> list[str]:
+def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
 
 

@@ -1,11 +1,7 @@
 """What goes by a name is found and added in one way, and nothing is imported unasked."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +9,7 @@ from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.registry import Registry, import_reference, is_reference
 
 
-def numbers(check: Any = None) -> Registry[Any]:
+def numbers(check=None):
     return Registry("number", "numbers", {"one": 1, "two": 2}, check)
 
 
@@ -35,7 +31,7 @@ def test_a_name_is_given_once():
         found.register("ten", [10])
 
 
-def is_number(thing: object) -> None:
+def is_number(thing):
     if not isinstance(thing, int):
         raise FreeTicketsError("not a number")
 
@@ -57,7 +53,7 @@ def test_a_reference_is_a_module_and_a_name(name, is_one):
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def module(tmp_path, monkeypatch):
     (tmp_path / "own_numbers.py").write_text("three = 3\nword = 'x'\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -96,7 +92,7 @@ def test_what_is_not_there_is_one_line():
 def test_installed_packages_add_theirs(monkeypatch):
     point = importlib.metadata.EntryPoint("inf", "math:inf", "freetickets.numbers")
 
-    def entry_points(group: str) -> list[importlib.metadata.EntryPoint]:
+    def entry_points(group):
         return [point] if group == "freetickets.numbers" else []
 
     monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -17,9 +15,7 @@ from freetickets.selection import select_members
 Array = Any
 
 
-def draw(
-    members: int, samples: int, classes: int, spread: float = 1.5, seed: int = 0
-) -> tuple[Array, Array]:
+def draw(members, samples, classes, spread=1.5, seed=0):
     """A pool whose members differ in skill."""
     rng = np.random.default_rng([seed, members, samples, classes])
     labels = rng.integers(0, classes, samples)
@@ -28,13 +24,11 @@ def draw(
     return log_softmax(spread * logits, axis=-1), labels
 
 
-def loss(logs: Array, labels: Array, members: list[int], combine: str) -> float:
+def loss(logs, labels, members, combine):
     return nll(ensemble_log_probs(logs[members], combine)[None], labels)
 
 
-def naive(
-    logs: Array, labels: Array, size: int | None, combine: str, replacement: bool
-) -> list[int]:
+def naive(logs, labels, size, combine, replacement):
     """The definition: every candidate's whole ensemble anew."""
     chosen: list[int] = []
     while len(chosen) < (size or len(logs)):
@@ -53,9 +47,8 @@ def naive(
     st.floats(0.1, 20), st.sampled_from(RULES), st.booleans(), st.data(),
 )  # fmt: skip
 def test_the_choice_is_that_of_the_definition(
-    seed: int, members: int, samples: int, classes: int,
-    spread: float, combine: str, replacement: bool, data: Any,
-) -> None:  # fmt: skip
+    seed, members, samples, classes, spread, combine, replacement, data
+):
     logs, labels = draw(members, samples, classes, spread, seed)
     size = data.draw(st.none() | st.integers(1, 9 if replacement else members))
     found = select_members(logs, labels, size, combine=combine, replacement=replacement)
@@ -71,9 +64,7 @@ def test_the_choice_is_that_of_the_definition(
 @pytest.mark.parametrize("combine", RULES)
 @pytest.mark.parametrize("replacement", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_without_a_size_it_is_never_worse_than_the_best_member(
-    combine: str, replacement: bool, seed: int
-) -> None:
+def test_without_a_size_it_is_never_worse_than_the_best_member(combine, replacement, seed):
     logs, labels = draw(6, 40, 4, seed=seed)
     chosen = select_members(logs, labels, combine=combine, replacement=replacement)
     alone = [loss(logs, labels, [i], combine) for i in range(6)]
@@ -83,7 +74,7 @@ def test_without_a_size_it_is_never_worse_than_the_best_member(
     assert all(later < earlier for earlier, later in itertools.pairwise(path))
 
 
-def test_a_hopeless_member_is_left_out_unless_the_size_asks_for_it() -> None:
+def test_a_hopeless_member_is_left_out_unless_the_size_asks_for_it():
     logs, labels = draw(3, 50, 4)
     sure_of_the_next_class = log_softmax(15 * np.eye(4)[(labels + 1) % 4], axis=-1)
     pool = np.concatenate([sure_of_the_next_class[None], logs])
@@ -91,7 +82,7 @@ def test_a_hopeless_member_is_left_out_unless_the_size_asks_for_it() -> None:
     assert select_members(pool, labels, 4)[-1] == 0
 
 
-def test_of_equal_members_the_first_is_chosen_and_a_copy_is_no_gain() -> None:
+def test_of_equal_members_the_first_is_chosen_and_a_copy_is_no_gain():
     logs, labels = draw(1, 20, 3)
     copies = np.repeat(logs, 4, axis=0)
     assert select_members(copies, labels, 3) == [0, 1, 2]
@@ -100,19 +91,19 @@ def test_of_equal_members_the_first_is_chosen_and_a_copy_is_no_gain() -> None:
         assert select_members(copies, labels, combine=combine) == [0]
 
 
-def test_a_probability_below_what_a_float_can_hold_still_counts() -> None:
+def test_a_probability_below_what_a_float_can_hold_still_counts():
     pool = np.array([[[-2000.0, 0.0]], [[-1000.0, 0.0]], [[-3000.0, 0.0]]])
     assert select_members(pool, [0], 3) == [1, 0, 2]
 
 
 @pytest.mark.parametrize("combine", RULES)
-def test_among_infinitely_wrong_members_the_least_often_wrong_is_chosen(combine: str) -> None:
+def test_among_infinitely_wrong_members_the_least_often_wrong_is_chosen(combine):
     often, seldom = np.array([[-np.inf, 0.0]] * 3), np.array([[-np.inf, 0.0]] * 3)
     seldom[1:] = np.log([0.5, 0.5])
     assert select_members([often, seldom], [0, 0, 0], combine=combine) == [1]
 
 
-def test_wrong_names_and_numbers_say_what_to_do() -> None:
+def test_wrong_names_and_numbers_say_what_to_do():
     logs, labels = draw(3, 5, 3)
     with pytest.raises(FreeTicketsError, match="at least 1 member, not 0"):
         select_members(logs, labels, 0)

@@ -1,7 +1,5 @@
 """What is saved is what a run would save, and the arithmetic of its price."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -21,7 +19,7 @@ def test_saves_and_steps_are_measured(tiny):
 
 
 def test_the_price_is_that_of_all_saves_of_an_epoch(tiny, monkeypatch):
-    def interleave(sides: dict[str, object], repeats: int) -> dict[str, Timing]:
+    def interleave(sides, repeats):
         sides["save"]()  # type: ignore[operator]
         return {"save": Timing(0.3, 0.1), "step": Timing(1.2, 1.0)}
 

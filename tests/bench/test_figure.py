@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,7 +8,7 @@ from freetickets.bench.figure import ONE_DENSE, Point, check_path, curves, draw_
 from freetickets.errors import FreeTicketsError, MissingExtraError
 
 
-def point(curve: str, sparsity: float, value: float) -> Point:
+def point(curve, sparsity, value):
     return Point("", value, value, None, None, {}, 1, curve=curve, sparsity=sparsity)
 
 

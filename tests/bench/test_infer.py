@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -74,7 +71,7 @@ def test_without_their_packages_rivals_are_left_out_with_a_line(tiny, monkeypatc
     for package in ("onnxruntime", "openvino"):
         monkeypatch.setitem(sys.modules, package, None)
 
-    def broken(*_: Any, **__: Any) -> None:
+    def broken(*_, **__):
         raise RuntimeError("no compiler\nand a long story")
 
     monkeypatch.setattr(torch, "compile", broken)

@@ -1,7 +1,5 @@
 """Both sides of the ratio train the same ensemble, and a failure is not timed."""
 
-from __future__ import annotations
-
 import pytest
 
 from freetickets.bench import side_by_side

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import importlib
 import math
 import time
@@ -21,7 +19,7 @@ from freetickets.bench.timing import (
 )
 
 
-def pair(ours: float, other: float, side: str = "dense") -> Pair:
+def pair(ours, other, side="dense"):
     return Pair(("sparse", Timing(ours, ours / 2)), (side, Timing(other, other / 4)))
 
 
@@ -38,10 +36,10 @@ def test_a_short_side_is_called_several_times_in_a_row(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
 
-    def short() -> None:
+    def short():
         clock[0] += 0.25
 
-    def long() -> None:
+    def long():
         clock[0] += 2.0
 
     timings = interleave({"short": short, "long": long}, 3, least=1.0)

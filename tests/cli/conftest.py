@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import contextlib
 import io
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +24,7 @@ class Trained(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def _trained(images_npz: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def _trained(images_npz, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "edst"
     command = ["train", "edst", "--dataset", str(images_npz), *FLAGS.split()]
     with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -36,7 +33,7 @@ def _trained(images_npz: Path, tmp_path_factory: pytest.TempPathFactory) -> Trai
 
 
 @pytest.fixture
-def trained(_trained: Trained, tmp_path: Path) -> Trained:
+def trained(_trained, tmp_path):
     """A finished run of two tickets that a test may do to what it likes."""
     folder = tmp_path / "edst"
     shutil.copytree(_trained.folder, folder)
@@ -44,17 +41,10 @@ def trained(_trained: Trained, tmp_path: Path) -> Trained:
 
 
 @pytest.fixture
-def small_run(
-    cli: Callable[..., Any], images_npz: Path, tmp_path: Path
-) -> Callable[..., tuple[Path, dict[str, Any]]]:
+def small_run(cli, images_npz, tmp_path):
     """Trains for an epoch: the folder, and what is printed."""
 
-    def train(
-        method: str,
-        *flags: object,
-        dataset: Path = images_npz,
-        output: Path | None = tmp_path / "run",
-    ) -> tuple[Path, dict[str, Any]]:
+    def train(method, *flags, dataset=images_npz, output=tmp_path / "run"):
         command = ["train", method, "--dataset", dataset, "--model", "mlp-8", "--epochs", 1]
         command += ["--quiet", "--json", *flags, *(() if output is None else ("-o", output))]
         answer = cli(*command)
@@ -66,10 +56,10 @@ def small_run(
 
 
 @pytest.fixture
-def one_line() -> Callable[[Any], str]:
+def one_line():
     """The message of a command that failed as a mistake should: code 2, one line on stderr."""
 
-    def check(answer: Any) -> str:
+    def check(answer):
         assert (answer.code, answer.out) == (2, "")
         (line,) = answer.err.splitlines()
         assert line.startswith("freetickets: ")

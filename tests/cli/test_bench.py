@@ -1,20 +1,17 @@
 """`freetickets bench`: what is printed, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from freetickets.bench import NAMES, kernels, train
 from freetickets.bench.figure import ONE_DENSE, Point
-from freetickets.bench.timing import Ratio, Settings
+from freetickets.bench.timing import Ratio
 
 
-def some(settings: Settings) -> Iterator[Ratio | str]:
+def some(settings):
     """Three ratios and a line, about the settings that arrived."""
     seconds = {"ours": 0.5, "other": 2.0}
     name = f"thing of {settings.batch or 7}, {settings.repeats}"
@@ -24,7 +21,7 @@ def some(settings: Settings) -> Iterator[Ratio | str]:
     yield "a line"
 
 
-def curve(settings: Settings) -> Iterator[Ratio | str]:
+def curve(settings):
     """A line and a curve."""
     for name, sparsity, value in ((ONE_DENSE, 0.0, 0.5), ("ERK", 0.8, 0.75)):
         row = Ratio("point", value, value, None, None, {"a": 1.0, "b": 1.0}, 1)
@@ -32,7 +29,7 @@ def curve(settings: Settings) -> Iterator[Ratio | str]:
 
 
 @pytest.fixture(autouse=True)
-def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fakes(monkeypatch):
     for module, what in ((kernels, "kernels"), (train, "train")):
         for name in NAMES[what]:
             fake = curve if name == "sparsity" else some

@@ -1,13 +1,8 @@
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +12,7 @@ from freetickets.data.corruptions.folder import CorruptedSet
 
 
 @pytest.fixture(autouse=True)
-def _no_frost_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_frost_of_this_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("FREETICKETS_DATA", str(tmp_path / "data"))
 
 
@@ -110,7 +105,7 @@ def test_ctrl_c_reaches_the_processes_and_leaves_only_whole_files(tmp_path):
 def test_a_stopped_run_goes_on_where_it_was(cli, images_npz, tmp_path, monkeypatch):
     write = CorruptedSet.write
 
-    def interrupted(self: CorruptedSet, name: str, *rest: Any) -> Iterator[int]:
+    def interrupted(self, name, *rest):
         for count in write(self, name, *rest):
             if name == "impulse_noise":
                 signal.raise_signal(signal.SIGINT)

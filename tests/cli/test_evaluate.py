@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -82,7 +79,7 @@ def test_data_that_has_moved_is_one_line(cli, one_line, images_npz, small_run, t
 # ---- adjustments
 
 
-def held_out_and_test(images_npz: Path) -> tuple[Any, Any, Any, Any]:
+def held_out_and_test(images_npz):
     """The samples that training held out, and those of the test."""
     arrays = np.load(images_npz)
     split = ft.data.arrays(arrays["x_train"], arrays["y_train"])
@@ -210,7 +207,7 @@ def test_members_of_one_network_are_calibrated_but_not_chosen_from(cli, one_line
 
 
 @pytest.fixture
-def strange(tmp_path: Path) -> Path:
+def strange(tmp_path):
     path = tmp_path / "strange.npy"
     np.save(path, np.random.default_rng(5).integers(0, 256, (9, 8, 8), dtype=np.uint8))
     return path
@@ -307,7 +304,7 @@ def test_one_member_has_no_features_to_compare(cli, one_line, small_run, tmp_pat
 
 
 def test_an_interrupted_evaluation_says_how_to_go_on(cli, trained, tmp_path, monkeypatch):
-    def interrupted(*_: Any, **__: Any) -> None:
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("freetickets.data.corruptions.corrupt", interrupted, raising=False)

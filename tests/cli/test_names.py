@@ -1,12 +1,9 @@
 """Mistakes on the command line are answered at once: one line, without waiting for torch."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -114,7 +111,7 @@ ANSWERED = [
 
 
 @pytest.fixture(scope="module")
-def without_torch(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+def without_torch(tmp_path_factory):
     """The answers to all commands, given by one process that can't import torch."""
     commands = [*(command for command, _ in MISTAKES), *ANSWERED]
     done = subprocess.run(

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -19,12 +17,12 @@ KEYS = ["input", "class", "probability", "total", "aleatoric", "epistemic"]
 
 
 @pytest.fixture
-def images(images_npz: Path) -> np.ndarray:
+def images(images_npz):
     return np.load(images_npz)["x_test"][:6]
 
 
 @pytest.fixture
-def folder(images: np.ndarray, tmp_path: Path) -> Path:
+def folder(images, tmp_path):
     (tmp_path / "images" / "deep").mkdir(parents=True)
     for number, image in enumerate(images):
         place = "deep/" if number > 3 else ""
@@ -153,7 +151,7 @@ def test_no_more_than_a_batch_of_images_is_held_at_a_time(
 ):
     alive, most = weakref.WeakValueDictionary[int, Any](), 0
 
-    def watched(image: Image.Image) -> np.ndarray:
+    def watched(image):
         nonlocal most
         sample = np.array(decode.pixels(image))  # which views of it keep alive
         alive[id(sample)] = sample
@@ -169,7 +167,7 @@ def test_no_more_than_a_batch_of_images_is_held_at_a_time(
 
 
 def test_the_memory_of_a_prediction_does_not_grow_with_the_number_of_inputs(cli, trained, tmp_path):
-    def peak(count: int) -> int:
+    def peak(count):
         array = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.uint8, (count, 8, 8))
         array[...] = 7
         del array

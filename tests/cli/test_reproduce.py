@@ -1,11 +1,7 @@
 """The command that re-makes the paper's tables."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,11 +11,11 @@ from freetickets.experiments.grid import find_grid
 
 
 @pytest.fixture
-def no_page(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def no_page(monkeypatch):
     """Writing the page is another's business; what it would be of is noted."""
     asked: list[list[str]] = []
 
-    def write(experiments: Any, results: Any, folder: Path) -> list[Path]:
+    def write(experiments, results, folder):
         asked.append([experiment.name for experiment in experiments])
         return [folder / "results.md"]
 
@@ -113,7 +109,7 @@ def test_a_table_is_made_once_and_shown_beside_the_papers(cli, tmp_path, no_page
 def test_failures_are_named_at_the_end(cli, tmp_path, no_page, monkeypatch):
     from freetickets.training.job import Job
 
-    def fail(self: Job, reporter: Any) -> Any:
+    def fail(self, reporter):
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(Job, "train", fail)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -8,7 +6,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,15 +16,15 @@ from freetickets.reading import read_json
 from freetickets.training.progress import Reporter
 
 
-def without_times(text: str) -> list[str]:
+def without_times(text):
     return [line.rsplit(",", 2)[0] for line in text.splitlines()]  # and without the seal
 
 
-def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int, number: signal.Signals) -> None:
+def stop_after(monkeypatch, steps, number):
     """Sends this process a signal at a step, counted from now on."""
     seen: list[int] = []
 
-    def step(*_: Any) -> None:
+    def step(*_):
         seen.append(1)
         if len(seen) == steps:
             os.kill(os.getpid(), number)
@@ -92,7 +89,7 @@ def test_flags_win_over_a_config_file(cli, tmp_path):
         "method: dst\nmodel: mlp-8\nlr: 1e-3\nepochs: 3\noptions: {tickets: 5, rate: 0.2}\n"
     )
 
-    def plan(*flags: object) -> dict[str, Any]:
+    def plan(*flags):
         return json.loads(cli("plan", *flags, "--json").out)["plan"]
 
     by_file = plan("--config", file)
@@ -293,7 +290,7 @@ def test_own_validation_data_goes_with_runs_side_by_side(cli, images_npz, tmp_pa
 
 
 @pytest.fixture
-def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def own_model(tmp_path, monkeypatch):
     """The name of a factory in the current folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

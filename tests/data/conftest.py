@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 import functools
 import http.server
 import os
 import pickle
 import struct
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,10 +13,10 @@ from PIL import Image
 
 
 @pytest.fixture
-def real_data() -> Callable[[str], Path]:
+def real_data():
     """The data root of this machine, for tests that need a published file."""
 
-    def find(file: str) -> Path:
+    def find(file):
         root = Path(os.environ.get("FREETICKETS_DATA", "/nowhere"))
         if not (root / file).exists():
             pytest.skip(f"set FREETICKETS_DATA to a folder that holds {file}")
@@ -29,7 +26,7 @@ def real_data() -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def no_data(tmp_path, monkeypatch):
     """A machine without any data, and nowhere to download it from."""
     monkeypatch.delenv("FREETICKETS_DATA", raising=False)
     monkeypatch.setenv("FREETICKETS_MIRROR", "http://127.0.0.1:9/nothing/")
@@ -39,12 +36,10 @@ def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def image_tree(tmp_path: Path) -> Callable[..., Path]:
+def image_tree(tmp_path):
     """Write a folder of images by class, each of a colour that tells its class and number."""
 
-    def write(
-        size: tuple[int, int] = (12, 10), classes: tuple[str, ...] = ("cat", "dog"), count: int = 3
-    ) -> Path:
+    def write(size=(12, 10), classes=("cat", "dog"), count=3):
         for split in ("train", "val"):
             for label, name in enumerate(classes):
                 folder = tmp_path / "pictures" / split / name
@@ -58,10 +53,10 @@ def image_tree(tmp_path: Path) -> Callable[..., Path]:
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_):
         pass
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         if not self.path.endswith("broken.bin"):
             return super().do_GET()
         self.send_response(200)
@@ -72,7 +67,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Path]]:
+def server(tmp_path, monkeypatch):
     """A web server of this machine, and the folder whose files it serves."""
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.delenv("FREETICKETS_MIRROR", raising=False)
@@ -92,7 +87,7 @@ class _AsPython2(pickle._Pickler):
 
     dispatch: ClassVar[dict[Any, Any]] = dict(pickle._Pickler.dispatch)
 
-    def save_bytes(self, value: bytes) -> None:
+    def save_bytes(self, value):
         self.write(pickle.BINSTRING + struct.pack("<i", len(value)) + value)
         self.memoize(value)
 
@@ -100,10 +95,10 @@ class _AsPython2(pickle._Pickler):
 
 
 @pytest.fixture
-def write_pickle() -> Callable[[Path, object], None]:
+def write_pickle():
     """Write a pickle in the dialect of CIFAR's files."""
 
-    def write(path: Path, value: object) -> None:
+    def write(path, value):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             _AsPython2(file, protocol=2).dump(value)
@@ -114,5 +109,5 @@ def write_pickle() -> Callable[[Path, object], None]:
 
 
 @pytest.fixture
-def rng() -> np.random.Generator:
+def rng():
     return np.random.default_rng(0)

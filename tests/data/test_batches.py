@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +9,7 @@ from freetickets.data.batches import AUGMENTATIONS, CropFlip, crop_flip
 from freetickets.errors import FreeTicketsError
 
 
-def images(count: int, channels: int = 1, size: int = 6) -> Split:
+def images(count, channels=1, size=6):
     rng = np.random.default_rng(count)
     pixels = rng.integers(0, 256, (count, channels, size, size), dtype=np.uint8)
     return Split(torch.from_numpy(pixels), torch.arange(count))
@@ -110,7 +108,7 @@ def test_epochs_and_seeds_differ_in_order_and_crops():
     assert not same(fixed.epoch(0), fixed.epoch(1))
 
 
-def unmoved(size: int) -> Split:
+def unmoved(size):
     """Images whose left half tells their number, the right half is black, without a border."""
     split = images(size, size=8)
     split.inputs[..., :4] = torch.arange(1, size + 1).view(-1, 1, 1, 1)
@@ -118,7 +116,7 @@ def unmoved(size: int) -> Split:
     return split
 
 
-def sides(batches: Batches, epoch: int) -> dict[int, bool]:
+def sides(batches, epoch):
     """Which images an epoch shows mirrored, by number."""
     return {
         int(number): bool(image[0, 4, 0] == 0)
@@ -214,7 +212,7 @@ def test_a_start_beyond_the_end_and_too_few_samples_are_refused():
 
 
 @pytest.fixture
-def photos(image_tree) -> LazySplit:
+def photos(image_tree):
     folder = image_tree(size=(120, 100), count=6)
     split = load(get_spec(str(folder), image_size=97), "train")
     assert isinstance(split, LazySplit)

@@ -1,7 +1,5 @@
 """Datasets that are read each epoch: what is random in them is a function of its place."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 
@@ -19,10 +17,10 @@ from freetickets.errors import FreeTicketsError
 class Jittered(Dataset[Any]):
     """Twelve samples; each draws from all three generators when it is read."""
 
-    def __len__(self) -> int:
+    def __len__(self):
         return 12
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+    def __getitem__(self, index):
         noise = [random.random(), np.random.rand(), float(torch.rand(()))]  # noqa: NPY002
         return torch.tensor([index, *noise], dtype=torch.float32), index % 3
 
@@ -30,28 +28,28 @@ class Jittered(Dataset[Any]):
 class Given(Dataset[Any]):
     """Gives what it is told to."""
 
-    def __init__(self, *samples: Any) -> None:
+    def __init__(self, *samples):
         self._samples = samples
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self._samples)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index):
         return self._samples[index]
 
 
-def read(dataset: Dataset[Any]) -> DatasetSplit:
+def read(dataset):
     split = training_data(dataset)[1]()
     assert isinstance(split, DatasetSplit)
     return split
 
 
-def by_index(batches: Batches, epoch: int, start: int = 0) -> dict[int, list[float]]:
+def by_index(batches, epoch, start=0):
     rows = torch.cat([inputs for inputs, _ in batches.epoch(epoch, start)])
     return {int(row[0]): row[1:].tolist() for row in rows}
 
 
-def test_every_generator_draws_anew_each_epoch_and_for_each_sample() -> None:
+def test_every_generator_draws_anew_each_epoch_and_for_each_sample():
     batches = Batches(read(Jittered()), 4)
     first, second = by_index(batches, 0), by_index(batches, 1)
     assert sorted(first) == list(range(12))
@@ -60,7 +58,7 @@ def test_every_generator_draws_anew_each_epoch_and_for_each_sample() -> None:
         assert len(values) == 24
 
 
-def test_a_sample_is_a_function_of_seed_epoch_and_index_alone() -> None:
+def test_a_sample_is_a_function_of_seed_epoch_and_index_alone():
     split = read(Jittered())
     expected = by_index(Batches(split, 4, seed=5), 2)
     later = by_index(Batches(split, 4, seed=5), 2, start=2)
@@ -75,21 +73,21 @@ def test_a_sample_is_a_function_of_seed_epoch_and_index_alone() -> None:
     assert by_index(Batches(split, 4, seed=6), 2) != expected
 
 
-def test_the_generators_of_the_process_are_left_alone() -> None:
+def test_the_generators_of_the_process_are_left_alone():
     states = [random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()]  # noqa: NPY002
     list(Batches(read(Jittered()), 4).epoch(0))
     after = [random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()]  # noqa: NPY002
     assert states == after
 
 
-def test_labels_are_those_of_the_samples_as_they_are_read() -> None:
+def test_labels_are_those_of_the_samples_as_they_are_read():
     class Turned(Dataset[Any]):
         """The label is what was drawn: how often the sample was turned."""
 
-        def __len__(self) -> int:
+        def __len__(self):
             return 40
 
-        def __getitem__(self, index: int) -> tuple[np.ndarray, str]:
+        def __getitem__(self, index):
             turns = random.randrange(3)
             return np.full(2, turns, np.float32), "abc"[turns]
 
@@ -101,7 +99,7 @@ def test_labels_are_those_of_the_samples_as_they_are_read() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_images_in_any_layout_are_read_as_arrays_are(workers: int) -> None:
+def test_images_in_any_layout_are_read_as_arrays_are(workers):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (6, 8, 9, 3), dtype=np.uint8)
     dataset = Given(*((image, np.int64(i % 2)) for i, image in enumerate(images)))
@@ -113,7 +111,7 @@ def test_images_in_any_layout_are_read_as_arrays_are(workers: int) -> None:
     assert labels.tolist() == [0, 1] * 3
 
 
-def test_pillow_images_are_images() -> None:
+def test_pillow_images_are_images():
     from PIL import Image
 
     dataset = Given(*((Image.new("RGB", (5, 4), (i, 2, 3)), i % 2) for i in range(4)))
@@ -134,29 +132,27 @@ def test_pillow_images_are_images() -> None:
         ([], "the dataset is empty"),
     ],
 )
-def test_samples_that_are_no_pairs_of_input_and_label_are_one_line(
-    samples: list[Any], message: str
-) -> None:
+def test_samples_that_are_no_pairs_of_input_and_label_are_one_line(samples, message):
     with pytest.raises(FreeTicketsError, match=message) as error:
         training_data(Given(*samples))
     assert "\n" not in str(error.value)
 
 
-def test_an_error_in_a_worker_is_one_line_as_well() -> None:
+def test_an_error_in_a_worker_is_one_line_as_well():
     dataset = Given(*[(np.zeros(3), 0)] * 5, (np.zeros(3), 0, 0))
     with pytest.raises(FreeTicketsError, match=r"^sample 5 of the dataset is a tuple of 3"):
         training_data(dataset, workers=1)
 
 
-def test_a_dataset_with_a_generator_of_its_own_is_refused_unless_it_is_seeded() -> None:
+def test_a_dataset_with_a_generator_of_its_own_is_refused_unless_it_is_seeded():
     class Own(Dataset[Any]):
-        def __init__(self, seeded: bool) -> None:
+        def __init__(self, seeded):
             self._seeded, self._rng = seeded, np.random.default_rng(0)
 
-        def __len__(self) -> int:
+        def __len__(self):
             return 6
 
-        def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+        def __getitem__(self, index):
             if self._seeded:
                 self._rng = np.random.default_rng(torch.initial_seed())
             return self._rng.random(2), index % 2
@@ -169,7 +165,7 @@ def test_a_dataset_with_a_generator_of_its_own_is_refused_unless_it_is_seeded() 
     assert not torch.equal(first, other)
 
 
-def test_datasets_that_are_plain_tensors_are_found() -> None:
+def test_datasets_that_are_plain_tensors_are_found():
     x, y = torch.arange(10.0)[:, None], torch.arange(10) % 2
     inner = Subset(TensorDataset(x, y), range(9, 0, -1))
     tensors = plain_tensors(Subset(inner, [0, 3]))

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -16,7 +14,7 @@ from freetickets.data.decode import (
 from freetickets.errors import FreeTicketsError
 
 
-def gradient(width: int, height: int) -> Image.Image:
+def gradient(width, height):
     """Red tells the column, green the row."""
     x, y = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
     return Image.fromarray(np.stack([x, y, 0 * x], -1).astype(np.uint8))
@@ -107,15 +105,13 @@ def test_a_very_long_image_is_cropped_to_an_allowed_ratio():
         assert crop.size == (16, 16)
 
 
-def test_images_of_the_right_shape_are_left_as_they_are(rng: np.random.Generator) -> None:
+def test_images_of_the_right_shape_are_left_as_they_are(rng):
     images = rng.integers(0, 256, (4, 3, 9, 7), dtype=np.uint8)
     assert match_shape(images, (3, 9, 7), "these", resize=False) is images
     assert match_shape(images, (3, 9, 7), "these", resize=True) is images
 
 
-def test_grey_becomes_colour_by_repeating_and_colour_grey_by_its_luma(
-    rng: np.random.Generator,
-) -> None:
+def test_grey_becomes_colour_by_repeating_and_colour_grey_by_its_luma(rng):
     grey = rng.integers(0, 256, (3, 1, 8, 8), dtype=np.uint8)
     colour = match_shape(grey, (3, 8, 8), "these", resize=True)
     assert np.array_equal(colour, np.repeat(grey, 3, axis=1))
@@ -126,7 +122,7 @@ def test_grey_becomes_colour_by_repeating_and_colour_grey_by_its_luma(
     assert np.array_equal(luma, np.full((1, 1, 2, 2), round(0.299 * 200)))
 
 
-def test_another_size_is_resized_and_its_centre_kept(rng: np.random.Generator) -> None:
+def test_another_size_is_resized_and_its_centre_kept(rng):
     wide = np.zeros((1, 3, 4, 8), np.uint8)
     wide[..., :2] = 255  # the left quarter, which a square has no room for
     assert match_shape(wide, (3, 4, 4), "wide", resize=True).max() == 0
@@ -135,6 +131,6 @@ def test_another_size_is_resized_and_its_centre_kept(rng: np.random.Generator) -
     assert np.array_equal(match_shape(image, (1, 12, 12), "one", resize=True)[0, 0], expected)
 
 
-def test_what_is_neither_grey_nor_colour_can_not_be_converted() -> None:
+def test_what_is_neither_grey_nor_colour_can_not_be_converted():
     with pytest.raises(FreeTicketsError, match="only grey and colour"):
         match_shape(np.zeros((2, 4, 8, 8), np.uint8), (3, 8, 8), "these", resize=True)

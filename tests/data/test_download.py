@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import hashlib
 
@@ -77,7 +75,7 @@ def test_a_missing_file_a_dead_server_and_a_bad_address_are_named(address, tmp_p
 
 
 def test_a_full_disk_is_named(address, tmp_path, monkeypatch):
-    def full(*_: object) -> None:
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("freetickets.data.download._transfer", full)

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import gzip
 import hashlib
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,9 +91,7 @@ def test_a_damaged_compressed_file_is_refused(tmp_path):
             fashion.read_idx(tmp_path / "labels.gz", (5,))
 
 
-def test_digits_are_read_where_torchvision_puts_them(
-    tmp_path: Path, rng: np.random.Generator
-) -> None:
+def test_digits_are_read_where_torchvision_puts_them(tmp_path, rng):
     images = np.zeros((10_000, 28, 28), np.uint8)
     images[:5] = rng.integers(0, 256, (5, 28, 28))
     labels = rng.integers(0, 10, 10_000, dtype=np.uint8)
@@ -109,15 +104,13 @@ def test_digits_are_read_where_torchvision_puts_them(
     assert np.array_equal(split.labels.numpy(), labels)
 
 
-def test_fashion_in_the_root_is_not_taken_for_digits(tmp_path: Path) -> None:
+def test_fashion_in_the_root_is_not_taken_for_digits(tmp_path):
     (tmp_path / "t10k-images-idx3-ubyte").write_bytes(b"clothes")
     with pytest.raises(FreeTicketsError, match="is not there"):
         load_mnist(tmp_path, download=False)
 
 
-def test_a_missing_file_is_fetched_and_its_checksum_checked(
-    server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_file_is_fetched_and_its_checksum_checked(server, tmp_path, monkeypatch):
     address, served = server
     (served / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"something else"))
     monkeypatch.setenv("FREETICKETS_MIRROR", address)

@@ -1,7 +1,5 @@
 """Data given in Python: one way in, whatever is done with it."""
 
-from __future__ import annotations
-
 import doctest
 from pathlib import Path
 from typing import Any
@@ -24,16 +22,16 @@ from freetickets.errors import FreeTicketsError
 class Frame:
     """A data frame, as far as anyone can tell."""
 
-    def __init__(self, *columns: Any) -> None:
+    def __init__(self, *columns):
         self._columns = columns
 
-    def to_numpy(self) -> np.ndarray:
+    def to_numpy(self):
         kinds = {np.asarray(column).dtype for column in self._columns}
         dtype = kinds.pop() if len(kinds) == 1 else object  # as pandas does with booleans
         return np.array(list(zip(*self._columns, strict=True)), dtype=dtype)
 
 
-def predicted(x: Any, shape: tuple[int, ...], integers: bool = False) -> torch.Tensor:
+def predicted(x, shape, integers=False):
     """What the networks of an ensemble would get."""
     splits = list(unlabelled(x, shape, integers, 2))
     assert all(isinstance(split, Split) for split in splits)
@@ -58,7 +56,7 @@ def predicted(x: Any, shape: tuple[int, ...], integers: bool = False) -> torch.T
     ],
     ids=lambda x: f"{type(x).__name__}",
 )
-def test_what_can_be_trained_on_can_be_predicted(x: Any) -> None:
+def test_what_can_be_trained_on_can_be_predicted(x):
     labels = np.arange(len(as_inputs(x))) % 2
     spec, load = training_data((x, labels))
     split = take_as_numbers(load())
@@ -76,16 +74,14 @@ def test_what_can_be_trained_on_can_be_predicted(x: Any) -> None:
         (np.zeros((2, 2), complex), "x is complex128 of shape"),
     ],
 )
-def test_what_can_not_be_read_is_refused_alike_in_training_and_prediction(
-    x: Any, message: str
-) -> None:
+def test_what_can_not_be_read_is_refused_alike_in_training_and_prediction(x, message):
     with pytest.raises(FreeTicketsError, match=message):
         training_data((x, [0, 1]))
     with pytest.raises(FreeTicketsError, match=message):
         predicted(x, (2,))
 
 
-def test_integers_are_token_ids_or_the_numbers_of_a_table() -> None:
+def test_integers_are_token_ids_or_the_numbers_of_a_table():
     tokens = np.arange(8, dtype=np.int32).reshape(4, 2)
     spec, load = training_data((tokens, [0, 1, 0, 1]))
     assert spec.integers
@@ -100,14 +96,14 @@ def test_integers_are_token_ids_or_the_numbers_of_a_table() -> None:
 
 
 class Tokens(Dataset[Any]):
-    def __len__(self) -> int:
+    def __len__(self):
         return 4
 
-    def __getitem__(self, index: int) -> tuple[list[int], bool]:
+    def __getitem__(self, index):
         return [index, index + 1], index % 2 == 0
 
 
-def test_the_integers_of_a_dataset_are_taken_as_those_of_an_array() -> None:
+def test_the_integers_of_a_dataset_are_taken_as_those_of_an_array():
     spec, load = training_data(Tokens())
     assert (spec.integers, spec.classes) == (True, ("False", "True"))
     assert take_as_numbers(load()).dtype == torch.float32
@@ -117,16 +113,16 @@ def test_the_integers_of_a_dataset_are_taken_as_those_of_an_array() -> None:
     assert found.dtype == torch.float32
 
 
-def test_only_a_part_of_an_array_is_held_when_it_is_predicted(tmp_path: Path) -> None:
+def test_only_a_part_of_an_array_is_held_when_it_is_predicted(tmp_path):
     class Watched:
         """An array that lies elsewhere, and counts the rows that it gives at a time."""
 
         shape, dtype, most = (100, 6), np.dtype(np.float64), 0
 
-        def __len__(self) -> int:
+        def __len__(self):
             return self.shape[0]
 
-        def __getitem__(self, rows: slice) -> np.ndarray:
+        def __getitem__(self, rows):
             self.most = max(self.most, rows.stop - rows.start)
             return np.full((len(range(*rows.indices(len(self)))), 6), 0.5)
 
@@ -141,7 +137,7 @@ def test_only_a_part_of_an_array_is_held_when_it_is_predicted(tmp_path: Path) ->
         next(parts)
 
 
-def test_names_tell_samples_labels_and_classes_apart() -> None:
+def test_names_tell_samples_labels_and_classes_apart():
     x = np.arange(12.0).reshape(6, 2)
     labels: list[Any] = [[0, 1] * 3, [1, 0] * 3, [1, 2] * 3, ["a", "b"] * 3, [False, True] * 3]
     names = {training_data((x, y))[0].name for y in labels}
@@ -151,24 +147,24 @@ def test_names_tell_samples_labels_and_classes_apart() -> None:
 
 
 @pytest.mark.parametrize("data", [3, torch.zeros(4, 2), (1, 2, 3), Frame([1.0], [2.0])])
-def test_what_is_no_data_is_one_line(data: Any) -> None:
+def test_what_is_no_data_is_one_line(data):
     with pytest.raises(FreeTicketsError, match=r"^train_data must be a data set's name, a pair"):
         training_data(data)
 
 
-def test_a_stream_without_a_length_is_one_line() -> None:
+def test_a_stream_without_a_length_is_one_line():
     class Stream(IterableDataset[Any]):
-        def __iter__(self) -> Any:
+        def __iter__(self):
             return iter(())
 
-        def __len__(self) -> int:
+        def __len__(self):
             return 3
 
     with pytest.raises(FreeTicketsError, match="a torch Dataset with a length, not a Stream"):
         training_data(Stream())
 
 
-def test_the_page_about_data_prints_what_it_says() -> None:
+def test_the_page_about_data_prints_what_it_says():
     page = Path(__file__).parents[2] / "docs" / "data.md"
     found = doctest.testfile(str(page), module_relative=False)
     assert found.attempted > 5
@@ -178,7 +174,7 @@ def test_the_page_about_data_prints_what_it_says() -> None:
 # ---- validation
 
 
-def test_validation_data_has_the_classes_of_the_training_data() -> None:
+def test_validation_data_has_the_classes_of_the_training_data():
     spec, _ = training_data((np.zeros((4, 2)), ["b", "a", "c", "a"]))
     name, load = validation_data((np.ones((2, 2)), ["c", "a"]), spec)
     assert name.startswith("arrays-")
@@ -189,7 +185,7 @@ def test_validation_data_has_the_classes_of_the_training_data() -> None:
         validation_data(7, spec)
 
 
-def test_a_folder_of_classes_is_validation_data(tmp_path: Path) -> None:
+def test_a_folder_of_classes_is_validation_data(tmp_path):
     for part in ("train", "test", "val"):
         for shade, name in enumerate(("cat", "cow", "dog")):
             if (part, name) != ("val", "cow"):
@@ -205,7 +201,7 @@ def test_a_folder_of_classes_is_validation_data(tmp_path: Path) -> None:
         load_validation(tmp_path / "val", spec)
 
 
-def test_an_npz_of_x_and_y_is_validation_data(tmp_path: Path) -> None:
+def test_an_npz_of_x_and_y_is_validation_data(tmp_path):
     spec = get_spec("fashion-mini")
     images = np.zeros((3, 28, 28), np.uint8)
     np.savez(tmp_path / "v.npz", x=images, y=np.array([0, 9, 1]))

@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +14,12 @@ COLOUR = (3, 8, 8)
 
 
 @pytest.fixture
-def inside(rng: np.random.Generator) -> Split:
+def inside(rng):
     images = rng.integers(0, 256, (30, *COLOUR), dtype=np.uint8)
     return Split(torch.from_numpy(images), torch.arange(30) % 3)
 
 
-def test_pure_noise_is_that_of_the_authors(inside: Split) -> None:
+def test_pure_noise_is_that_of_the_authors(inside):
     split = load_ood("gaussian-noise", inside, COLOUR)
     assert split.inputs.shape == (10_000, *COLOUR)
     assert split.inputs.dtype == torch.uint8
@@ -39,13 +36,13 @@ def test_pure_noise_is_that_of_the_authors(inside: Split) -> None:
     assert stats.kstest(between[:20_000], expected.cdf).statistic < 0.015
 
 
-def test_noise_is_the_same_each_time_and_fewer_samples_are_the_first(inside: Split) -> None:
+def test_noise_is_the_same_each_time_and_fewer_samples_are_the_first(inside):
     for name in ("gaussian-noise", "additive-noise"):
         whole = load_ood(name, inside, COLOUR, samples=20).inputs
         assert torch.equal(load_ood(name, inside, COLOUR, samples=7).inputs, whole[:7])
 
 
-def test_additive_noise_lies_on_the_test_images(inside: Split) -> None:
+def test_additive_noise_lies_on_the_test_images(inside):
     noisy = load_ood("additive-noise", inside, COLOUR).inputs
     assert noisy.shape == inside.inputs.shape
     change = (noisy.double() - inside.inputs.double()).numpy() / 255
@@ -54,7 +51,7 @@ def test_additive_noise_lies_on_the_test_images(inside: Split) -> None:
     assert abs(change).max() <= 0.5 + 1 / 255
 
 
-def test_noise_is_for_images_in_memory() -> None:
+def test_noise_is_for_images_in_memory():
     floats = Split(torch.zeros(3, 6), torch.zeros(3, dtype=torch.int64))
     photos = LazySplit((Path("a.png"),), torch.zeros(1, dtype=torch.int64), COLOUR)
     with pytest.raises(FreeTicketsError, match="takes floats"):
@@ -64,7 +61,7 @@ def test_noise_is_for_images_in_memory() -> None:
     assert len(load_ood("gaussian-noise", photos, COLOUR, samples=4)) == 4
 
 
-def test_a_data_set_is_converted_only_if_asked_for(inside: Split) -> None:
+def test_a_data_set_is_converted_only_if_asked_for(inside):
     with pytest.raises(FreeTicketsError, match=r"fashion-mini are 1 x 28 x 28.*--resize"):
         load_ood("fashion-mini", inside, COLOUR)
     split = load_ood("fashion-mini", inside, COLOUR, resize=True, samples=5)
@@ -75,9 +72,7 @@ def test_a_data_set_is_converted_only_if_asked_for(inside: Split) -> None:
 
 
 @pytest.mark.parametrize("by_class", [False, True], ids=["flat", "by class"])
-def test_a_folder_of_images_is_read_flat_or_by_class(
-    inside: Split, tmp_path: Path, by_class: bool
-) -> None:
+def test_a_folder_of_images_is_read_flat_or_by_class(inside, tmp_path, by_class):
     for number in range(4):
         folder = tmp_path / "pictures" / (f"class{number % 2}" if by_class else ".")
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,9 +83,7 @@ def test_a_folder_of_images_is_read_flat_or_by_class(
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz"])
-def test_arrays_are_read_and_converted(
-    inside: Split, tmp_path: Path, rng: np.random.Generator, suffix: str
-) -> None:
+def test_arrays_are_read_and_converted(inside, tmp_path, rng, suffix):
     images = rng.integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
     path = tmp_path / f"x.{suffix}"
     np.save(path, images) if suffix == "npy" else np.savez(path, x=images)
@@ -101,16 +94,14 @@ def test_arrays_are_read_and_converted(
     assert load_ood(str(path), inside, (1, 4, 4), resize=True).inputs.shape == (6, 1, 4, 4)
 
 
-def test_floats_of_the_right_shape_are_taken_as_they_are(
-    inside: Split, tmp_path: Path, rng: np.random.Generator
-) -> None:
+def test_floats_of_the_right_shape_are_taken_as_they_are(inside, tmp_path, rng):
     features = rng.normal(size=(5, 6)).astype(np.float32)
     np.save(tmp_path / "f.npy", features)
     split = load_ood(str(tmp_path / "f.npy"), inside, (6, 1, 1))
     assert np.array_equal(split.inputs.numpy().reshape(5, 6), features)
 
 
-def test_an_unknown_name_offers_the_nearest_and_a_path_says_it_is_missing(inside: Split) -> None:
+def test_an_unknown_name_offers_the_nearest_and_a_path_says_it_is_missing(inside):
     with pytest.raises(UnknownNameError, match=r"unknown OoD set 'svnh': did you mean 'svhn'\?"):
         load_ood("svnh", inside, COLOUR)
     for path in ("some/where", "gone.npy"):
@@ -118,7 +109,7 @@ def test_an_unknown_name_offers_the_nearest_and_a_path_says_it_is_missing(inside
             load_ood(path, inside, COLOUR)
 
 
-def test_images_that_the_ensemble_knows_are_refused(inside: Split) -> None:
+def test_images_that_the_ensemble_knows_are_refused(inside):
     known = fingerprints([inside])
     assert len(known) == 30
     fresh = load_ood("gaussian-noise", inside, COLOUR, samples=100).inputs
@@ -129,15 +120,13 @@ def test_images_that_the_ensemble_knows_are_refused(inside: Split) -> None:
     refuse_known("noise", torch.cat([fresh, inside.inputs[:1]]), known)  # one twin may be chance
 
 
-def test_a_set_that_is_not_here_is_not_downloaded_if_forbidden(
-    inside: Split, no_data: Path
-) -> None:
+def test_a_set_that_is_not_here_is_not_downloaded_if_forbidden(inside, no_data):
     for name in ("svhn", "cifar10", "cifar100", "fashion-mnist", "mnist"):
         with pytest.raises(FreeTicketsError, match="allow the download"):
             load_ood(name, inside, (3, 32, 32), download=False, resize=True)
 
 
-def test_the_published_sets_are_read(inside: Split, real_data: Callable[[str], Path]) -> None:
+def test_the_published_sets_are_read(inside, real_data):
     root = real_data("test_32x32.mat")
     split = load_ood("svhn", inside, (3, 32, 32), root, download=False)
     assert split.inputs.shape[1:] == (3, 32, 32)
@@ -145,7 +134,7 @@ def test_the_published_sets_are_read(inside: Split, real_data: Callable[[str], P
     refuse_known("svhn", split.inputs, fingerprints([load("cifar10", "test", root)]))
 
 
-def test_an_array_of_no_images_is_refused(tmp_path: Path, inside: Split) -> None:
+def test_an_array_of_no_images_is_refused(tmp_path, inside):
     np.save(tmp_path / "none.npy", np.zeros((0, 8, 8, 3), np.uint8))
     with pytest.raises(FreeTicketsError, match="holds no images"):
         load_ood(str(tmp_path / "none.npy"), inside, COLOUR)

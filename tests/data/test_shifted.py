@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -22,12 +18,12 @@ CLASSES = ("n01", "n02", "n03")
 
 
 @pytest.fixture
-def inside(rng: np.random.Generator) -> Split:
+def inside(rng):
     images = rng.integers(0, 256, (6, 3, 4, 5), dtype=np.uint8)
     return Split(torch.from_numpy(images), torch.arange(6) % 3)
 
 
-def write(folder: Path, inside: Split, name: str = "fog", count: int = 6) -> np.ndarray:
+def write(folder, inside, name="fog", count=6):
     """The published layout: severity 1 of all images, then 2, and so on."""
     folder.mkdir(exist_ok=True)
     images = inside.inputs[:count].numpy().transpose(0, 2, 3, 1)
@@ -37,7 +33,7 @@ def write(folder: Path, inside: Split, name: str = "fog", count: int = 6) -> np.
     return stack
 
 
-def test_a_severity_is_its_part_of_the_file(inside: Split, tmp_path: Path) -> None:
+def test_a_severity_is_its_part_of_the_file(inside, tmp_path):
     write(tmp_path, inside)
     arrays = CorruptedArrays(tmp_path, inside, 4)
     images = arrays.open("fog")
@@ -52,14 +48,12 @@ def test_a_severity_is_its_part_of_the_file(inside: Split, tmp_path: Path) -> No
     ("ours", "theirs"),
     [("glass_blur", "frosted_glass_blur"), ("elastic_transform", "elastic")],
 )
-def test_types_may_have_the_names_of_tensorflow_datasets(
-    inside: Split, tmp_path: Path, ours: str, theirs: str
-) -> None:
+def test_types_may_have_the_names_of_tensorflow_datasets(inside, tmp_path, ours, theirs):
     stack = write(tmp_path, inside, theirs)
     assert np.array_equal(CorruptedArrays(tmp_path, inside, 6).open(ours), stack)
 
 
-def test_grey_images_may_have_no_axis_of_channels(tmp_path: Path) -> None:
+def test_grey_images_may_have_no_axis_of_channels(tmp_path):
     inside = Split(torch.arange(32, dtype=torch.uint8).view(2, 1, 4, 4), torch.tensor([0, 1]))
     np.save(tmp_path / "fog.npy", np.tile(inside.inputs[:, 0].numpy(), (5, 1, 1)))
     np.save(tmp_path / "labels.npy", np.tile([0, 1], 5))
@@ -67,13 +61,13 @@ def test_grey_images_may_have_no_axis_of_channels(tmp_path: Path) -> None:
     assert torch.equal(arrays.split(arrays.open("fog"), 3).inputs, inside.inputs)
 
 
-def test_a_missing_type_is_named(inside: Split, tmp_path: Path) -> None:
+def test_a_missing_type_is_named(inside, tmp_path):
     write(tmp_path, inside)
     with pytest.raises(FreeTicketsError, match=r"lacks snow.npy: get it, or name the types"):
         CorruptedArrays(tmp_path, inside, 6).open("snow")
 
 
-def test_wrong_labels_shapes_and_files_are_one_line_each(inside: Split, tmp_path: Path) -> None:
+def test_wrong_labels_shapes_and_files_are_one_line_each(inside, tmp_path):
     stack = write(tmp_path, inside)
     for wrong in (stack[:-1], stack.astype(np.float32), stack.transpose(0, 3, 1, 2)):
         np.save(tmp_path / "snow.npy", wrong)
@@ -90,7 +84,7 @@ def test_wrong_labels_shapes_and_files_are_one_line_each(inside: Split, tmp_path
         CorruptedArrays(tmp_path, inside, 6)
 
 
-def test_a_folder_of_the_first_images_serves_so_many(inside: Split, tmp_path: Path) -> None:
+def test_a_folder_of_the_first_images_serves_so_many(inside, tmp_path):
     write(tmp_path, inside, count=4)
     with pytest.raises(FreeTicketsError, match=r"holds 4 of the 6 test images: .* --samples 4"):
         CorruptedArrays(tmp_path, inside, 6)
@@ -98,7 +92,7 @@ def test_a_folder_of_the_first_images_serves_so_many(inside: Split, tmp_path: Pa
     assert torch.equal(arrays.split(arrays.open("fog"), 5).inputs, inside.inputs[:4] // 5)
 
 
-def test_the_folder_and_its_frost_are_known(tmp_path: Path) -> None:
+def test_the_folder_and_its_frost_are_known(tmp_path):
     assert shifted_folder("cifar100", tmp_path) == tmp_path / "CIFAR-100-C"
     assert shifted_folder("/my/bars.npz", tmp_path) == tmp_path / "bars-C"
     assert frost_of(tmp_path) is None
@@ -106,16 +100,14 @@ def test_the_folder_and_its_frost_are_known(tmp_path: Path) -> None:
     assert frost_of(tmp_path) == "synthetic"
 
 
-def photo(path: Path, shade: int, size: tuple[int, int] = (8, 8)) -> None:
+def photo(path, shade, size=(8, 8)):
     path.parent.mkdir(parents=True, exist_ok=True)
     image = Image.new("L", size, 0)
     image.paste(shade, (0, 0, 1, size[1]))  # the left column, which the crop of photos cuts off
     image.save(path)
 
 
-def test_corrupted_photos_are_labelled_by_their_folders_and_not_cropped_again(
-    tmp_path: Path,
-) -> None:
+def test_corrupted_photos_are_labelled_by_their_folders_and_not_cropped_again(tmp_path):
     for label, name in enumerate(CLASSES[1:], start=1):
         photo(tmp_path / "fog" / "3" / name / "a.png", 100 * label)
     split = corrupted_photos(tmp_path, "fog", 3, CLASSES, (1, 8, 8))
@@ -127,7 +119,7 @@ def test_corrupted_photos_are_labelled_by_their_folders_and_not_cropped_again(
         corrupted_photos(tmp_path, "fog", 4, CLASSES, (1, 8, 8))
 
 
-def test_natural_photos_say_which_classes_they_are_of(tmp_path: Path) -> None:
+def test_natural_photos_say_which_classes_they_are_of(tmp_path):
     for name in ("n03", "n01"):
         photo(tmp_path / name / "a.png", 50, (20, 16))
     (tmp_path / "README.txt").write_text("about")

@@ -1,9 +1,4 @@
-from __future__ import annotations
-
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +10,7 @@ SMALL = {"batch_size": 16, "epochs": 3, "quiet": True}
 
 
 @pytest.fixture(scope="session")
-def _run(images_npz: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _run(images_npz, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "dst"
     method = ft.DST(tickets=2, interval=3)
     method.fit("mlp-8", str(images_npz), output=folder, backend="masked", **SMALL)
@@ -23,7 +18,7 @@ def _run(images_npz: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run_folder(_run: Path, tmp_path: Path) -> Path:
+def run_folder(_run, tmp_path):
     """A finished run of two tickets that a test may do to what it likes."""
     folder = tmp_path / "dst"
     shutil.copytree(_run, folder)
@@ -31,10 +26,10 @@ def run_folder(_run: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def invent() -> Callable[..., Predictions]:
+def invent():
     """Makes up predictions of three members and four classes."""
 
-    def make(seed: int, count: int = 40, labels: Any = None, **info: Any) -> Predictions:
+    def make(seed, count=40, labels=None, **info):
         rng = np.random.default_rng(seed)
         logs = np.log(rng.dirichlet(np.ones(4), size=(3, count))).astype(np.float32)
         truth = rng.integers(0, 4, count) if labels is None else np.asarray(labels)

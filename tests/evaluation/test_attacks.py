@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +11,7 @@ from freetickets.data import Split
 from freetickets.errors import FreeTicketsError
 from freetickets.evaluation import Predictions
 from freetickets.evaluation.attacks import attack_predictions, loss_gradient, perturb
-from freetickets.methods import MIMO, BatchEnsemble, MCDropout, Method, TreeNet
+from freetickets.methods import MIMO, BatchEnsemble, MCDropout, TreeNet
 
 EPSILON = 8 / 255
 SMALL: dict[str, Any] = {"batch_size": 16, "epochs": 6, "lr": 0.1, "quiet": True}
@@ -26,12 +23,12 @@ ONE_NETWORK = [
 ]
 
 
-def normalised(pixels: Tensor, ensemble: ft.Ensemble) -> Tensor:
+def normalised(pixels, ensemble):
     mean, std = (torch.tensor(ensemble.info[key]).view(-1, 1, 1) for key in ("mean", "std"))
     return (pixels - mean) / std
 
 
-def accuracies(predictions: Predictions) -> np.ndarray:
+def accuracies(predictions):
     """Of each target (column) on the images made for each source (row)."""
     return np.array(
         [(part.outputs.argmax(-1) == part.labels).mean(-1) for part in predictions.parts]
@@ -39,33 +36,33 @@ def accuracies(predictions: Predictions) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def test_set(images_npz: Path) -> Split:
+def test_set(images_npz):
     split = ft.data.load(images_npz, "test")
     assert isinstance(split, Split)
     return split
 
 
 @pytest.fixture(scope="module")
-def ensemble(images_npz: Path) -> ft.Ensemble:
+def ensemble(images_npz):
     return ft.EDST(tickets=2, interval=4).fit("cnn-4", str(images_npz), **SMALL)
 
 
 class Smooth(nn.Module):
     """A small network with BatchNorm and no kinks, so that differences tell its gradient."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv = nn.Conv2d(2, 3, 3, padding=1)
         self.norm = nn.BatchNorm2d(3)
         self.fc = nn.Linear(48, 4)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         scores: Tensor = self.fc(torch.tanh(self.norm(self.conv(x))).flatten(1))
         return scores
 
 
 @pytest.fixture
-def smooth() -> Smooth:
+def smooth():
     torch.manual_seed(0)
     model = Smooth().double()
     model.train()
@@ -77,7 +74,7 @@ def smooth() -> Smooth:
 # ---- the change itself
 
 
-def test_fgsm_of_a_linear_softmax_model_is_the_closed_form() -> None:
+def test_fgsm_of_a_linear_softmax_model_is_the_closed_form():
     rng = np.random.default_rng(0)
     weight, mean, std = rng.normal(size=(5, 12)), (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
     x, y = rng.random((20, 3, 2, 2)), rng.integers(0, 5, 20)
@@ -98,7 +95,7 @@ def test_fgsm_of_a_linear_softmax_model_is_the_closed_form() -> None:
     np.testing.assert_allclose(changed.numpy(), expected, rtol=1e-12)
 
 
-def test_the_gradient_is_that_of_finite_differences(smooth: Smooth) -> None:
+def test_the_gradient_is_that_of_finite_differences(smooth):
     x, y = torch.rand(3, 2, 4, 4, dtype=torch.float64), torch.tensor([0, 2, 3])
     mean, std = (0.5, 0.4), (0.25, 0.2)
     found = loss_gradient(smooth, x, y, mean, std)
@@ -106,7 +103,7 @@ def test_the_gradient_is_that_of_finite_differences(smooth: Smooth) -> None:
     centre, spread = (torch.tensor(each).double().view(-1, 1, 1) for each in (mean, std))
 
     @torch.no_grad()
-    def loss(pixels: Tensor) -> float:
+    def loss(pixels):
         inputs = (pixels - centre) / spread
         return float(nn.functional.cross_entropy(smooth.eval()(inputs), y, reduction="sum"))
 
@@ -121,9 +118,7 @@ def test_the_gradient_is_that_of_finite_differences(smooth: Smooth) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, 2 / 255, 8 / 255, 0.5])
 @pytest.mark.parametrize("steps", [1, 7])
-def test_pixels_stay_within_epsilon_and_within_black_and_white(
-    smooth: Smooth, epsilon: float, steps: int
-) -> None:
+def test_pixels_stay_within_epsilon_and_within_black_and_white(smooth, epsilon, steps):
     x = torch.rand(6, 2, 4, 4, dtype=torch.float64).round(decimals=1)  # some at the very edges
     y = torch.arange(6) % 4
     changed = perturb(smooth, x, y, epsilon, steps=steps, step_size=0.3, random_start=steps > 1)
@@ -132,7 +127,7 @@ def test_pixels_stay_within_epsilon_and_within_black_and_white(
     assert (epsilon == 0) == torch.equal(changed, x)
 
 
-def test_an_attack_leaves_no_trace_in_the_model(smooth: Smooth) -> None:
+def test_an_attack_leaves_no_trace_in_the_model(smooth):
     smooth.train()
     smooth.norm.eval()  # each module has a mode of its own
     before = {name: value.clone() for name, value in smooth.state_dict().items()}
@@ -146,9 +141,7 @@ def test_an_attack_leaves_no_trace_in_the_model(smooth: Smooth) -> None:
     assert (smooth.training, smooth.conv.training, smooth.norm.training) == (True, True, False)
 
 
-def test_batch_norm_is_in_evaluation_mode_so_images_do_not_depend_on_their_batch(
-    smooth: Smooth,
-) -> None:
+def test_batch_norm_is_in_evaluation_mode_so_images_do_not_depend_on_their_batch(smooth):
     x, y = torch.rand(5, 2, 4, 4, dtype=torch.float64), torch.arange(5) % 4
     options: dict[str, Any] = {"steps": 3, "step_size": 0.01, "random_start": True, "seed": 4}
     whole = perturb(smooth.train(), x, y, **options)
@@ -157,7 +150,7 @@ def test_batch_norm_is_in_evaluation_mode_so_images_do_not_depend_on_their_batch
     assert not torch.equal(perturb(smooth, x, y, **{**options, "seed": 5}), whole)
 
 
-def test_a_sure_and_right_answer_is_attacked_all_the_same() -> None:
+def test_a_sure_and_right_answer_is_attacked_all_the_same():
     model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False))
     model[1].weight.data.copy_(torch.tensor([[100.0, 0.0], [0.0, 100.0]]))
     x = torch.tensor([0.65, 0.35]).view(1, 1, 1, 2)  # in float32 the probability is 1
@@ -174,9 +167,7 @@ def test_a_sure_and_right_answer_is_attacked_all_the_same() -> None:
         ({"x": torch.ones(1, 2, 4, 4, dtype=torch.uint8)}, "divide uint8 by 255"),
     ],
 )
-def test_what_can_not_be_meant_is_refused(
-    smooth: Smooth, options: dict[str, Any], reason: str
-) -> None:
+def test_what_can_not_be_meant_is_refused(smooth, options, reason):
     with pytest.raises(FreeTicketsError, match=reason):
         perturb(smooth, **{"x": torch.rand(1, 2, 4, 4), "y": torch.tensor([0]), **options})
 
@@ -184,9 +175,7 @@ def test_what_can_not_be_meant_is_refused(
 # ---- what the members of an ensemble say of it
 
 
-def test_each_part_is_what_all_members_say_of_one_members_images(
-    ensemble: ft.Ensemble, test_set: Split
-) -> None:
+def test_each_part_is_what_all_members_say_of_one_members_images(ensemble, test_set):
     found = attack_predictions(ensemble, test_set, batch_size=20)
     assert found.outputs.shape == (2, 2 * len(test_set), 3)
     assert found.outputs.dtype == np.float32
@@ -200,9 +189,7 @@ def test_each_part_is_what_all_members_say_of_one_members_images(
         np.testing.assert_allclose(part.outputs, expected, atol=2e-4)
 
 
-def test_the_file_says_what_the_attack_was(
-    ensemble: ft.Ensemble, test_set: Split, tmp_path: Path
-) -> None:
+def test_the_file_says_what_the_attack_was(ensemble, test_set, tmp_path):
     calls: list[int] = []
     pgd = attack_predictions(
         ensemble, test_set, "pgd", steps=2, batch_size=30, seed=3, progress=calls.append
@@ -218,7 +205,7 @@ def test_the_file_says_what_the_attack_was(
     assert (fgsm["attack"], fgsm["steps"], fgsm["step_size"]) == ("fgsm", 1, EPSILON)
 
 
-def test_fgsm_lowers_the_accuracy_and_pgd_no_less(ensemble: ft.Ensemble, test_set: Split) -> None:
+def test_fgsm_lowers_the_accuracy_and_pgd_no_less(ensemble, test_set):
     clean = (ensemble.member_log_proba(test_set).argmax(-1) == test_set.labels.numpy()).mean(-1)
     epsilon = 40 / 255  # the bars are bright: a small change misleads nobody
     fgsm = accuracies(attack_predictions(ensemble, test_set, "fgsm", epsilon))
@@ -227,15 +214,13 @@ def test_fgsm_lowers_the_accuracy_and_pgd_no_less(ensemble: ft.Ensemble, test_se
     assert (np.diag(pgd) <= np.diag(fgsm)).all()
 
 
-def test_a_compiled_ensemble_is_attacked_by_its_own_gradients(
-    ensemble: ft.Ensemble, test_set: Split
-) -> None:
+def test_a_compiled_ensemble_is_attacked_by_its_own_gradients(ensemble, test_set):
     plain = attack_predictions(ensemble, test_set)
     compiled = attack_predictions(ensemble.compile(), test_set)
     np.testing.assert_allclose(compiled.outputs, plain.outputs, atol=2e-4)
 
 
-def test_one_member_is_attacked_by_itself(images_npz: Path, test_set: Split) -> None:
+def test_one_member_is_attacked_by_itself(images_npz, test_set):
     found = attack_predictions(
         ft.Dense().fit("mlp-8", str(images_npz), **SMALL), test_set, epsilon=0.1
     )
@@ -244,9 +229,7 @@ def test_one_member_is_attacked_by_itself(images_npz: Path, test_set: Split) -> 
 
 
 @pytest.mark.parametrize("method", ONE_NETWORK, ids=lambda method: method.name)
-def test_members_of_one_network_are_attacked_by_their_own_outputs(
-    method: Method, images_npz: Path, test_set: Split
-) -> None:
+def test_members_of_one_network_are_attacked_by_their_own_outputs(method, images_npz, test_set):
     ensemble = method.fit("cnn-4", str(images_npz), **SMALL)
     members, batch = len(ensemble), test_set.subset(range(16))
     found = attack_predictions(ensemble, batch, epsilon=0.1, batch_size=16)
@@ -265,16 +248,14 @@ def test_members_of_one_network_are_attacked_by_their_own_outputs(
     assert not torch.equal(images[0], images[1])
 
 
-def test_saved_predictions_are_those_before_the_temperature(
-    ensemble: ft.Ensemble, test_set: Split
-) -> None:
+def test_saved_predictions_are_those_before_the_temperature(ensemble, test_set):
     warm = ensemble.with_temperature(Temperature((3.0, 2.0), "members"))
     plain, scaled = (attack_predictions(each, test_set) for each in (ensemble, warm))
     np.testing.assert_allclose(scaled.outputs, plain.outputs, atol=2e-4)
     assert scaled.parts[0].info["temperature"] == warm.temperature.as_dict()  # type: ignore
 
 
-def test_data_that_can_not_be_attacked_are_refused(ensemble: ft.Ensemble, test_set: Split) -> None:
+def test_data_that_can_not_be_attacked_are_refused(ensemble, test_set):
     floats = Split(test_set.inputs.float(), test_set.labels)
     with pytest.raises(FreeTicketsError, match="uint8 images"):
         attack_predictions(ensemble, floats)

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +14,7 @@ from freetickets.errors import FreeTicketsError
 from freetickets.evaluation.networks import digest_tickets, feature_kl_by_layer, layer_densities
 
 
-def test_the_digest_changes_with_any_ticket_and_with_the_temperature(
-    run_folder: Path, tmp_path: Path
-) -> None:
+def test_the_digest_changes_with_any_ticket_and_with_the_temperature(run_folder, tmp_path):
     first = digest_tickets(run_folder)
     assert first == digest_tickets(run_folder)
     ensemble = ft.load(run_folder)
@@ -34,7 +29,7 @@ def test_the_digest_changes_with_any_ticket_and_with_the_temperature(
     assert digest_tickets(tmp_path / "nothing") is None
 
 
-def test_densities_are_those_of_the_topologies_and_1_without_one(run_folder: Path) -> None:
+def test_densities_are_those_of_the_topologies_and_1_without_one(run_folder):
     tickets = ft.load(run_folder).tickets
     rows = layer_densities(tickets)
     weights = {name: w for name, w in tickets[0].state.items() if w.dim() >= 2}
@@ -52,7 +47,7 @@ def test_densities_are_those_of_the_topologies_and_1_without_one(run_folder: Pat
                 assert density == 1
 
 
-def test_a_dense_ensemble_has_no_densities(features: tuple[torch.Tensor, torch.Tensor]) -> None:
+def test_a_dense_ensemble_has_no_densities(features):
     ensemble = ft.Dense().fit("mlp-8", features, epochs=1, quiet=True)
     assert layer_densities(ensemble.tickets) == ()
 
@@ -61,19 +56,19 @@ SMALL: dict[str, Any] = {"batch_size": 16, "epochs": 3, "lr": 0.1, "quiet": True
 
 
 @pytest.fixture(scope="module")
-def test_set(images_npz: Path) -> Split:
+def test_set(images_npz):
     split = ft.data.load(images_npz, "test")
     assert isinstance(split, Split)
     return split
 
 
 @pytest.fixture(scope="module")
-def ensemble(images_npz: Path) -> ft.Ensemble:
+def ensemble(images_npz):
     method = ft.DST(tickets=3, interval=4)
     return method.fit("wrn-10-1", str(images_npz), **SMALL, augmentation="none")
 
 
-def forward_by_hand(network: Any, x: Tensor) -> dict[str, Tensor]:
+def forward_by_hand(network, x):
     """A WRN-10-1 once more, without hooks."""
     found = {"conv1": network.conv1(x)}
     x = found["conv1"]
@@ -92,9 +87,7 @@ def forward_by_hand(network: Any, x: Tensor) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("positions", ["sum", "mean"])
-def test_each_layer_is_the_mean_over_pairs_of_the_kl_over_channels(
-    ensemble: ft.Ensemble, test_set: Split, positions: Any
-) -> None:
+def test_each_layer_is_the_mean_over_pairs_of_the_kl_over_channels(ensemble, test_set, positions):
     found = feature_kl_by_layer(ensemble, test_set, samples=7, positions=positions)
     x = (test_set.inputs[:7].float() / 255 - 0.5) / 0.25
     with torch.no_grad():
@@ -115,9 +108,7 @@ def test_each_layer_is_the_mean_over_pairs_of_the_kl_over_channels(
         assert [row["kl_matrix"][i][i] for i in range(3)] == [0, 0, 0]
 
 
-def test_neither_the_batch_size_nor_a_compilation_changes_the_result(
-    ensemble: ft.Ensemble, test_set: Split
-) -> None:
+def test_neither_the_batch_size_nor_a_compilation_changes_the_result(ensemble, test_set):
     whole = feature_kl_by_layer(ensemble, test_set)
     parts = feature_kl_by_layer(ensemble.compile(), test_set, batch_size=4)
     for a, b in zip(whole, parts, strict=True):
@@ -125,9 +116,7 @@ def test_neither_the_batch_size_nor_a_compilation_changes_the_result(
         np.testing.assert_allclose(a["kl_matrix"], b["kl_matrix"], rtol=1e-4, atol=1e-9)
 
 
-def test_the_first_samples_are_used_and_no_more_than_there_are(
-    ensemble: ft.Ensemble, test_set: Split
-) -> None:
+def test_the_first_samples_are_used_and_no_more_than_there_are(ensemble, test_set):
     few = feature_kl_by_layer(ensemble, test_set, samples=5)
     assert few == feature_kl_by_layer(ensemble, test_set.subset(range(5)), samples=None)
     every = feature_kl_by_layer(ensemble, test_set, samples=None)
@@ -135,12 +124,12 @@ def test_the_first_samples_are_used_and_no_more_than_there_are(
     assert few != every
 
 
-def test_equal_members_do_not_differ_anywhere(ensemble: ft.Ensemble, test_set: Split) -> None:
+def test_equal_members_do_not_differ_anywhere(ensemble, test_set):
     twins = ft.Ensemble([ensemble.tickets[0], ensemble.tickets[0]])
     assert all(row["kl"] < 1e-9 for row in feature_kl_by_layer(twins, test_set))
 
 
-def test_looking_leaves_no_hook_and_no_other_trace(ensemble: ft.Ensemble, test_set: Split) -> None:
+def test_looking_leaves_no_hook_and_no_other_trace(ensemble, test_set):
     before = ensemble.member_log_proba(test_set)
     feature_kl_by_layer(ensemble, test_set)
     assert np.array_equal(ensemble.member_log_proba(test_set), before)
@@ -151,21 +140,19 @@ def test_looking_leaves_no_hook_and_no_other_trace(ensemble: ft.Ensemble, test_s
 class InPlace(nn.Module):
     """Tokens, a layer that never runs, and an activation that overwrites what was computed."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.embed = nn.Linear(2, 5)
         self.unused = nn.Linear(5, 5)
         self.head = nn.Linear(5, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         tokens = self.embed(x.reshape(len(x), 3, 2))
         scores: Tensor = self.head(nn.functional.relu(tokens, inplace=True).mean(1))
         return scores
 
 
-def test_a_linear_layers_channels_come_last_and_are_read_before_an_activation_in_place(
-    features: tuple[Tensor, Tensor],
-) -> None:
+def test_a_linear_layers_channels_come_last_and_are_read_before_an_activation_in_place(features):
     ensemble = ft.DenseEnsemble(tickets=2).fit(InPlace, features, **SMALL)
     x = features[0]
     found = feature_kl_by_layer(ensemble, ft.data.arrays(*features), samples=None)
@@ -183,14 +170,14 @@ def test_a_linear_layers_channels_come_last_and_are_read_before_an_activation_in
     ids=["dense", "mimo"],
 )
 def test_members_that_have_no_maps_of_their_own_to_compare_are_refused(
-    method: Any, reason: str, images_npz: Path, test_set: Split
-) -> None:
+    method, reason, images_npz, test_set
+):
     ensemble = method.fit("cnn-4", str(images_npz), **SMALL)
     with pytest.raises(FreeTicketsError, match=reason):
         feature_kl_by_layer(ensemble, test_set)
 
 
-def test_what_can_not_be_meant_is_refused(ensemble: ft.Ensemble, test_set: Split) -> None:
+def test_what_can_not_be_meant_is_refused(ensemble, test_set):
     with pytest.raises(FreeTicketsError, match="at least 1 sample"):
         feature_kl_by_layer(ensemble, test_set, samples=0)
     with pytest.raises(FreeTicketsError, match="did you mean 'mean'"):

@@ -1,19 +1,15 @@
 """metrics.json as typed values: what is written is what is read, and each number has a name."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import freetickets as ft
 from freetickets.errors import DamagedFileError
-from freetickets.evaluation import Predictions, Request, evaluate_run, results
+from freetickets.evaluation import Request, evaluate_run, results
 from freetickets.evaluation.results import (
     CorruptionSet,
     Evaluation,
@@ -29,19 +25,19 @@ SCORES = {"accuracy": 0.9, "nll": 0.3, "ece": 0.05}
 FIVE = (1, 2, 3, 4, 5)
 
 
-def shift(*sets: str, types: tuple[str, ...] = ("fog",), severities: Any = FIVE) -> Shift:
+def shift(*sets, types=("fog",), severities=FIVE):
     grid = np.full((len(types), len(severities)), 0.5)
     means = {name: {**SCORES, "ece_pooled": 0.1 * n} for n, name in enumerate(sets)}
     return Shift("folder", 9, types, severities, dict.fromkeys(SCORES, grid), means)
 
 
-def scored_on(**shifts: Shift) -> Evaluation:
+def scored_on(**shifts):
     given = {f"{name}-c": each for name, each in shifts.items()}
     return Evaluation("toy.npz", 9, (SCORES,), SCORES, SCORES, shift=given)
 
 
 @pytest.fixture
-def metrics_json(run_folder: Path, tmp_path: Path) -> Path:
+def metrics_json(run_folder, tmp_path):
     request = Request(
         corruptions=("fog", "snow"), ood=("gaussian-noise",), attacks=("fgsm",), features=True
     )
@@ -49,7 +45,7 @@ def metrics_json(run_folder: Path, tmp_path: Path) -> Path:
     return run_folder / "metrics.json"
 
 
-def test_what_is_written_is_read_and_each_number_has_a_name(metrics_json: Path) -> None:
+def test_what_is_written_is_read_and_each_number_has_a_name(metrics_json):
     found, values = Evaluation.load(metrics_json), read_json(metrics_json)
     assert found.as_dict() == values
     found.save(metrics_json)
@@ -74,13 +70,11 @@ def test_what_is_written_is_read_and_each_number_has_a_name(metrics_json: Path) 
      "attacks.fgsm.min", "diversity.disagreement_by_class.7", "natural.imagenet-a.200-way.nll",
      "task.name", "members.0", "members.9", "x.y", "shift.__class__"],
 )  # fmt: skip
-def test_what_was_not_measured_is_none(column: str) -> None:
+def test_what_was_not_measured_is_none(column):
     assert Evaluation("toy", 9, (SCORES,), SCORES, SCORES).value(column) is None
 
 
-def test_what_was_evaluated_before_a_score_was_added_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_was_evaluated_before_a_score_was_added_is_read(monkeypatch):
     old = scored_on(toy=shift("all19")).as_dict()
     more = (*results.MAIN_SCORES, Score("brier", "Brier", function=ft.metrics.brier))
     monkeypatch.setattr(results, "MAIN_SCORES", more)
@@ -91,7 +85,7 @@ def test_what_was_evaluated_before_a_score_was_added_is_read(
     assert new.value("brier") == 0.2
 
 
-def test_nulls_of_records_are_no_numbers() -> None:
+def test_nulls_of_records_are_no_numbers():
     values = {
         **scored_on(toy=shift("all19")).as_dict(),
         "ensemble": {**SCORES, "nll": None},
@@ -104,7 +98,7 @@ def test_nulls_of_records_are_no_numbers() -> None:
 
 
 @pytest.mark.skipif(not RECORDS, reason="the records are not in this copy")
-def test_every_record_of_the_results_is_read_and_says_the_same() -> None:
+def test_every_record_of_the_results_is_read_and_says_the_same():
     for path in RECORDS:
         values = json.loads(path.read_text())["metrics"]
         found = Evaluation.of(values)
@@ -114,7 +108,7 @@ def test_every_record_of_the_results_is_read_and_says_the_same() -> None:
             assert found.value("c_nll") == shifted["means"]["all19"]["nll"]
 
 
-def test_means_are_over_the_set_that_most_were_tested_on_and_only_that() -> None:
+def test_means_are_over_the_set_that_most_were_tested_on_and_only_that():
     every, few = scored_on(toy=shift("all19", "common15")), scored_on(toy=shift("common15"))
     assert choose_corruptions([every, every, few]) == CorruptionSet("common15", FIVE)
     assert choose_corruptions([every, every]) == CorruptionSet("all19", FIVE)  # the best known
@@ -130,13 +124,13 @@ def test_means_are_over_the_set_that_most_were_tested_on_and_only_that() -> None
     assert [each.value("c_nll", first) for each in given] == [0.3, None]
 
 
-def test_a_runs_own_corrupted_set_comes_before_any_other() -> None:
+def test_a_runs_own_corrupted_set_comes_before_any_other():
     own, other = shift("all19"), shift("common15")
     assert scored_on(else_=other, toy=own).corrupted is own
     assert scored_on(else_=other).corrupted is other
 
 
-def remove(values: dict[str, Any], key: str) -> dict[str, Any]:
+def remove(values, key):
     return {name: value for name, value in values.items() if name != key}
 
 
@@ -156,9 +150,7 @@ def remove(values: dict[str, Any], key: str) -> dict[str, Any]:
         (lambda v: {**v, "shift": {"c": remove(v["shift"]["toy-c"], "ece")}}, "lacks ece"),
     ],
 )
-def test_a_damaged_file_is_one_line_that_names_it(
-    tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], reason: str
-) -> None:
+def test_a_damaged_file_is_one_line_that_names_it(tmp_path, change, reason):
     path = tmp_path / "metrics.json"
     write_json(path, change(scored_on(toy=shift("all19")).as_dict()))
     with pytest.raises(DamagedFileError, match=rf"metrics.json is damaged \(.*{reason}") as caught:
@@ -166,13 +158,11 @@ def test_a_damaged_file_is_one_line_that_names_it(
     assert "\n" not in str(caught.value)
 
 
-def _in_shift(values: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def _in_shift(values, **changes):
     return {**values, "shift": {"toy-c": {**values["shift"]["toy-c"], **changes}}}
 
 
-def test_what_each_sample_adds_makes_up_the_numbers(
-    invent: Callable[..., Predictions],
-) -> None:
+def test_what_each_sample_adds_makes_up_the_numbers(invent):
     saved = invent(0)
     scores = saved.scores()
     for key in ("accuracy", "nll"):

@@ -1,9 +1,6 @@
 """Runs evaluated on their test set and on more: what is predicted, kept, redone and refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +29,7 @@ from freetickets.storage import write_json
 SMALL = {"batch_size": 16, "epochs": 3, "quiet": True}
 
 
-def test_a_run_is_evaluated_on_its_own_test_set(images_npz: Path, tmp_path: Path) -> None:
+def test_a_run_is_evaluated_on_its_own_test_set(images_npz, tmp_path):
     ensemble = ft.DST(tickets=2, interval=3).fit("mlp-8", str(images_npz), **SMALL)
     scores = evaluate_run(tmp_path, ensemble)
     saved = Predictions.load(tmp_path / "predictions" / "bars.npz")
@@ -47,8 +44,8 @@ def test_a_run_is_evaluated_on_its_own_test_set(images_npz: Path, tmp_path: Path
 
 
 def test_saved_predictions_of_a_calibrated_ensemble_are_those_before_its_temperature(
-    images_npz: Path, tmp_path: Path
-) -> None:
+    images_npz, tmp_path
+):
     ensemble = ft.Dense().fit("mlp-8", str(images_npz), **SMALL)
     warm = ensemble.with_temperature(Temperature((3.0,), "members"))
     raw, scaled = (predict_dataset(each, str(images_npz)) for each in (ensemble, warm))
@@ -60,7 +57,7 @@ def test_saved_predictions_of_a_calibrated_ensemble_are_those_before_its_tempera
     assert scaled.scores()["ensemble"]["nll"] != raw.scores()["ensemble"]["nll"]
 
 
-def test_a_data_set_of_other_classes_is_refused(images_npz: Path) -> None:
+def test_a_data_set_of_other_classes_is_refused(images_npz):
     ensemble = ft.Dense().fit("mlp-8", str(images_npz), **SMALL)
     with pytest.raises(FreeTicketsError, match=r"other classes .* \(10 and 3\)"):
         predict_dataset(ensemble, "fashion-mini")
@@ -74,7 +71,7 @@ def test_a_data_set_of_other_classes_is_refused(images_npz: Path) -> None:
         ({"method": "dense"}, "dense"),
     ],
 )
-def test_a_run_is_described_in_a_few_words(config: dict[str, Any], text: str) -> None:
+def test_a_run_is_described_in_a_few_words(config, text):
     assert describe_run(config) == text
 
 
@@ -83,15 +80,15 @@ Evaluate = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def ensemble(run_folder: Path) -> ft.Ensemble:
+def ensemble(run_folder):
     return ft.load(run_folder)
 
 
 @pytest.fixture
-def evaluate(run_folder: Path, ensemble: ft.Ensemble, tmp_path: Path) -> Evaluate:
+def evaluate(run_folder, ensemble, tmp_path):
     """Evaluates the run on what is asked for, with data sets looked for in a folder of the test."""
 
-    def run(**request: Any) -> dict[str, Any]:
+    def run(**request):
         asked = Request(**request) if request else None
         return evaluate_run(run_folder, ensemble, str(tmp_path), request=asked)
 
@@ -99,12 +96,12 @@ def evaluate(run_folder: Path, ensemble: ft.Ensemble, tmp_path: Path) -> Evaluat
 
 
 @pytest.fixture
-def predicted(monkeypatch: pytest.MonkeyPatch) -> Count:
+def predicted(monkeypatch):
     """The sets that were predicted, in order."""
     names: Count = []
     predict = EvaluationSet.predict
 
-    def counted(self: EvaluationSet, folder: Path, predictor: Predictor) -> None:
+    def counted(self, folder, predictor):
         predict(self, folder, predictor)
         names.append(self.name)
 
@@ -113,15 +110,15 @@ def predicted(monkeypatch: pytest.MonkeyPatch) -> Count:
 
 
 @pytest.fixture
-def strange(tmp_path: Path) -> Path:
+def strange(tmp_path):
     path = tmp_path / "strange.npy"
     np.save(path, np.random.default_rng(5).integers(0, 256, (9, 8, 8), dtype=np.uint8))
     return path
 
 
 def test_predictions_of_corrupted_images_are_those_of_the_ensemble(
-    run_folder: Path, ensemble: ft.Ensemble, images_npz: Path, evaluate: Evaluate
-) -> None:
+    run_folder, ensemble, images_npz, evaluate
+):
     scores = evaluate(corruptions=("contrast", "gaussian_noise"))
     saved = Predictions.load(run_folder / "predictions" / "bars-c" / "contrast.npz")
     told = {"kind": "shift", "corruption": "contrast", "source": "generated"}
@@ -139,12 +136,8 @@ def test_predictions_of_corrupted_images_are_those_of_the_ensemble(
 
 
 def test_a_corrupted_folder_below_the_data_root_is_preferred(
-    run_folder: Path,
-    ensemble: ft.Ensemble,
-    images_npz: Path,
-    tmp_path: Path,
-    evaluate: Evaluate,
-) -> None:
+    run_folder, ensemble, images_npz, tmp_path, evaluate
+):
     test = np.load(images_npz)
     folder = tmp_path / "bars-C"
     folder.mkdir()
@@ -163,14 +156,12 @@ def test_a_corrupted_folder_below_the_data_root_is_preferred(
         evaluate(corruptions=("all19",))
 
 
-def test_frost_that_was_made_here_is_marked(evaluate: Evaluate) -> None:
+def test_frost_that_was_made_here_is_marked(evaluate):
     scores = evaluate(corruptions=("frost",), samples=4)
     assert scores["shift"]["bars-c"]["frost"] == "synthetic"
 
 
-def test_ood_images_are_normalised_as_the_training_set_is(
-    run_folder: Path, ensemble: ft.Ensemble, strange: Path, evaluate: Evaluate
-) -> None:
+def test_ood_images_are_normalised_as_the_training_set_is(run_folder, ensemble, strange, evaluate):
     scores = evaluate(ood=(str(strange),))
     saved = Predictions.load(run_folder / "predictions" / "ood" / "strange.npz")
     assert set(saved.labels) == {-1}
@@ -183,8 +174,8 @@ def test_ood_images_are_normalised_as_the_training_set_is(
 
 
 def test_what_the_ensemble_was_trained_on_is_not_out_of_distribution(
-    images_npz: Path, tmp_path: Path, evaluate: Evaluate
-) -> None:
+    images_npz, tmp_path, evaluate
+):
     arrays = np.load(images_npz)
     for split in ("x_train", "x_test"):
         np.save(tmp_path / "known.npy", arrays[split])
@@ -194,9 +185,7 @@ def test_what_the_ensemble_was_trained_on_is_not_out_of_distribution(
         evaluate(ood=(str(images_npz.resolve()),))
 
 
-def test_attacks_and_features_stand_beside_the_other_scores(
-    run_folder: Path, evaluate: Evaluate
-) -> None:
+def test_attacks_and_features_stand_beside_the_other_scores(run_folder, evaluate):
     scores = evaluate(attacks=("fgsm", "pgd"), epsilon=0.2, features=True)
     assert scores["attacks"]["fgsm"]["epsilon"] == 0.2
     assert scores["attacks"]["fgsm"]["clean"] == scores["ensemble"]["accuracy"]
@@ -211,9 +200,7 @@ def test_attacks_and_features_stand_beside_the_other_scores(
     assert evaluate() == scores  # it asks for nothing, and so keeps it all
 
 
-def test_what_is_saved_and_fits_is_not_predicted_again(
-    run_folder: Path, predicted: Count, strange: Path, evaluate: Evaluate
-) -> None:
+def test_what_is_saved_and_fits_is_not_predicted_again(run_folder, predicted, strange, evaluate):
     evaluate(corruptions=("fog",), ood=(str(strange),))
     assert predicted == ["bars", "bars-c/fog", "ood/strange"]
     predicted.clear()
@@ -233,8 +220,8 @@ def test_what_is_saved_and_fits_is_not_predicted_again(
 
 
 def test_corruptions_of_different_samples_or_sources_are_never_averaged(
-    run_folder: Path, predicted: Count, evaluate: Evaluate
-) -> None:
+    run_folder, predicted, evaluate
+):
     evaluate(corruptions=("fog", "snow"))
     predicted.clear()
     with pytest.raises(FreeTicketsError, match=r"snow.npz was saved with other --samples"):
@@ -245,14 +232,8 @@ def test_corruptions_of_different_samples_or_sources_are_never_averaged(
 
 
 def test_other_tickets_are_predicted_anew_and_the_rest_is_named_and_left_out(
-    run_folder: Path,
-    ensemble: ft.Ensemble,
-    predicted: Count,
-    tmp_path: Path,
-    strange: Path,
-    evaluate: Evaluate,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    run_folder, ensemble, predicted, tmp_path, strange, evaluate, capsys
+):
     before = evaluate(corruptions=("fog",), ood=(str(strange),))
     ticket = ensemble.tickets[0]
     for name, weight in ticket.state.items():
@@ -269,7 +250,7 @@ def test_other_tickets_are_predicted_anew_and_the_rest_is_named_and_left_out(
     assert "strange.npz was made by other tickets: it is left out" in line
 
 
-def test_adjustments_are_kept_until_the_tickets_change(run_folder: Path) -> None:
+def test_adjustments_are_kept_until_the_tickets_change(run_folder):
     ensemble = ft.load(run_folder)
     adjusted = adjust(run_folder, ensemble, size=1, scope="ensemble")
     first = evaluate_run(run_folder, ensemble, adjusted=adjusted)
@@ -280,9 +261,7 @@ def test_adjustments_are_kept_until_the_tickets_change(run_folder: Path) -> None
     assert "adjusted" not in evaluate_run(run_folder, other)
 
 
-def test_fewer_samples_are_the_first_and_are_recorded(
-    run_folder: Path, images_npz: Path, evaluate: Evaluate
-) -> None:
+def test_fewer_samples_are_the_first_and_are_recorded(run_folder, images_npz, evaluate):
     asked = {"corruptions": ("fog",), "attacks": ("fgsm",), "ood": ("gaussian-noise",)}
     scores = evaluate(**asked, samples=11)
     found = [scores["samples"], scores["shift"]["bars-c"]["samples"]]
@@ -297,12 +276,12 @@ def test_fewer_samples_are_the_first_and_are_recorded(
 
 
 def test_an_interruption_leaves_what_is_finished_and_the_next_run_goes_on(
-    run_folder: Path, predicted: Count, evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run_folder, predicted, evaluate, monkeypatch
+):
     asked = ("fog", "snow", "contrast")
     corrupt = corruptions.corrupt
 
-    def interrupted(images: Any, name: str, *rest: Any, **options: Any) -> Any:
+    def interrupted(images, name, *rest, **options):
         if name == "snow":
             raise KeyboardInterrupt
         return corrupt(images, name, *rest, **options)
@@ -320,9 +299,7 @@ def test_an_interruption_leaves_what_is_finished_and_the_next_run_goes_on(
     assert predicted == ["bars-c/snow", "bars-c/contrast"]
 
 
-def test_everything_takes_what_is_here_and_says_what_is_not(
-    run_folder: Path, ensemble: ft.Ensemble, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_everything_takes_what_is_here_and_says_what_is_not(run_folder, ensemble, tmp_path, capsys):
     request = Request(everything=True, samples=3)
     progress = WorkProgress()
     scores = evaluate_run(run_folder, ensemble, str(tmp_path), request=request, progress=progress)
@@ -335,9 +312,7 @@ def test_everything_takes_what_is_here_and_says_what_is_not(
     assert any(line.startswith("[100%] attacks/fgsm") and "samples/s" in line for line in said)
 
 
-def test_everything_of_features_and_one_member_is_what_can_be_done(
-    features: Any, tmp_path: Path
-) -> None:
+def test_everything_of_features_and_one_member_is_what_can_be_done(features, tmp_path):
     x, y = (each.numpy() for each in features)
     path = tmp_path / "points.npz"
     np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
@@ -362,17 +337,13 @@ def test_everything_of_features_and_one_member_is_what_can_be_done(
         ({"attacks": ("fgms",)}, "unknown attack 'fgms': did you mean 'fgsm'"),
     ],
 )
-def test_an_unknown_name_is_said_before_anything_is_predicted(
-    predicted: Count, evaluate: Evaluate, asked: dict[str, Any], message: str
-) -> None:
+def test_an_unknown_name_is_said_before_anything_is_predicted(predicted, evaluate, asked, message):
     with pytest.raises(UnknownNameError, match=message):
         evaluate(**asked)
     assert predicted == []
 
 
-def test_two_ood_sets_of_one_name_are_refused(
-    strange: Path, tmp_path: Path, evaluate: Evaluate
-) -> None:
+def test_two_ood_sets_of_one_name_are_refused(strange, tmp_path, evaluate):
     twin = tmp_path / "other" / "strange.npy"
     twin.parent.mkdir()
     twin.write_bytes(strange.read_bytes())
@@ -380,9 +351,7 @@ def test_two_ood_sets_of_one_name_are_refused(
         evaluate(ood=(str(strange), str(twin)))
 
 
-def test_predicting_in_pieces_is_predicting_at_once(
-    ensemble: ft.Ensemble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_predicting_in_pieces_is_predicting_at_once(ensemble, monkeypatch):
     split = ft.data.load("fashion-mini", "test").subset(range(50))
     images = ft.data.Split(split.inputs[:, :, :8, :8].contiguous(), split.labels)
     whole = Predictor(ensemble, 16).predict([images, images], {"dataset": "x"})
@@ -396,7 +365,7 @@ def test_predicting_in_pieces_is_predicting_at_once(
 
 
 @pytest.fixture
-def photo_run(tmp_path: Path) -> tuple[Path, ft.Ensemble]:
+def photo_run(tmp_path):
     """A run on photos of three classes, whose crops are of 100 pixels a side."""
     rng = np.random.default_rng(0)
     for split, count in (("train", 4), ("val", 2)):
@@ -413,9 +382,7 @@ def photo_run(tmp_path: Path) -> tuple[Path, ft.Ensemble]:
     return tmp_path / "run", ensemble
 
 
-def test_photos_are_shifted_by_folders_only(
-    photo_run: tuple[Path, ft.Ensemble], tmp_path: Path
-) -> None:
+def test_photos_are_shifted_by_folders_only(photo_run, tmp_path):
     folder, ensemble = photo_run
     with pytest.raises(FreeTicketsError, match=r"photos-C is missing: photos are not corrupted"):
         evaluate_run(folder, ensemble, str(tmp_path), request=Request(corruptions=("fog",)))
@@ -434,9 +401,7 @@ def test_photos_are_shifted_by_folders_only(
         evaluate_run(folder, ensemble, str(tmp_path), request=request)
 
 
-def test_imagenet_a_is_scored_among_all_classes_and_its_own(
-    photo_run: tuple[Path, ft.Ensemble], tmp_path: Path
-) -> None:
+def test_imagenet_a_is_scored_among_all_classes_and_its_own(photo_run, tmp_path):
     folder, ensemble = photo_run
     for name in ("n01", "n03"):
         path = tmp_path / "imagenet-a" / name / "a.png"
@@ -452,9 +417,7 @@ def test_imagenet_a_is_scored_among_all_classes_and_its_own(
     assert ways["200-way"]["accuracy"] == 0.5  # the same picture twice
 
 
-def test_features_are_computed_again_for_more_samples_and_outlive_a_fresh_test_set(
-    evaluate: Evaluate,
-) -> None:
+def test_features_are_computed_again_for_more_samples_and_outlive_a_fresh_test_set(evaluate):
     few = evaluate(features=True, samples=3)["features"]
     every = evaluate(features=True)["features"]
     assert every != few
@@ -462,18 +425,14 @@ def test_features_are_computed_again_for_more_samples_and_outlive_a_fresh_test_s
     assert evaluate(features=True, samples=3)["features"] == every  # as for the test set: more stay
 
 
-def test_ood_sets_are_left_out_when_fewer_test_samples_are_saved(
-    evaluate: Evaluate, strange: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ood_sets_are_left_out_when_fewer_test_samples_are_saved(evaluate, strange, capsys):
     whole = evaluate(ood=(str(strange),))
     assert "ood" not in evaluate(samples=5)
     assert "more than the 5 test samples" in capsys.readouterr().err
     assert evaluate(ood=(str(strange),))["ood"] == whole["ood"]
 
 
-def test_a_file_of_ood_images_that_changed_is_predicted_again(
-    evaluate: Evaluate, strange: Path, predicted: Count
-) -> None:
+def test_a_file_of_ood_images_that_changed_is_predicted_again(evaluate, strange, predicted):
     evaluate(ood=(str(strange),))
     np.save(strange, 255 - np.load(strange))
     evaluate(ood=(str(strange),))
@@ -481,8 +440,8 @@ def test_a_file_of_ood_images_that_changed_is_predicted_again(
 
 
 def test_test_images_that_changed_are_never_mixed_with_what_is_saved_of_the_others(
-    run_folder: Path, images_npz: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    run_folder, images_npz, tmp_path, capsys
+):
     before = images_npz.read_bytes()
     evaluate_run(run_folder, ft.load(run_folder), request=Request(attacks=("fgsm",)))
     arrays = dict(np.load(images_npz))
@@ -496,9 +455,7 @@ def test_test_images_that_changed_are_never_mixed_with_what_is_saved_of_the_othe
     assert "is of other test images" in capsys.readouterr().err
 
 
-def test_ood_folders_keep_what_follows_a_dot_in_their_names(
-    evaluate: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ood_folders_keep_what_follows_a_dot_in_their_names(evaluate, tmp_path, monkeypatch):
     for name in ("v1.0", "v1.1"):
         (tmp_path / name).mkdir()
         noise = np.random.default_rng(len(name)).integers(0, 256, (8, 8), dtype=np.uint8)
@@ -519,8 +476,8 @@ def test_ood_folders_keep_what_follows_a_dot_in_their_names(
     ],
 )
 def test_a_damaged_file_of_values_is_written_again_also_under_a_right_seal(
-    run_folder: Path, evaluate: Evaluate, name: str, key: str, value: Any
-) -> None:
+    run_folder, evaluate, name, key, value
+):
     scores = evaluate()
     path = run_folder / name
     write_json(path, {**read_json(path), key: value})
@@ -533,8 +490,8 @@ def test_a_damaged_file_of_values_is_written_again_also_under_a_right_seal(
 
 
 def test_a_test_set_whose_numbers_are_damaged_is_predicted_again(
-    run_folder: Path, evaluate: Evaluate, strange: Path, predicted: Count
-) -> None:
+    run_folder, evaluate, strange, predicted
+):
     evaluate()
     path = run_folder / "predictions" / "bars.npz"
     saved = Predictions.load(path)

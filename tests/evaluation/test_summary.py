@@ -1,9 +1,5 @@
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,20 +15,18 @@ Invent = Callable[..., Predictions]
 SEVERITIES = ["1", "2", "3", "4", "5"]
 
 
-def mean_probs(predictions: Predictions) -> Any:
+def mean_probs(predictions):
     return np.exp(predictions.outputs.astype(float)).mean(0)
 
 
 @pytest.fixture
-def toy(invent: Invent, tmp_path: Path) -> tuple[Path, Predictions]:
+def toy(invent, tmp_path):
     test = invent(0, split="test")
     test.save(tmp_path / "predictions" / "toy.npz")
     return tmp_path, test
 
 
-def test_the_test_set_alone_has_its_scores_more_of_them_and_the_diversity(
-    toy: tuple[Path, Predictions],
-) -> None:
+def test_the_test_set_alone_has_its_scores_more_of_them_and_the_diversity(toy):
     folder, test = toy
     scores = summarise(folder)
     assert set(scores) == {*test.scores(), "more", "diversity"}
@@ -47,7 +41,7 @@ def test_the_test_set_alone_has_its_scores_more_of_them_and_the_diversity(
     assert scores["more"]["member_nll"] == pytest.approx(scores["member_mean"]["nll"])
 
 
-def test_what_is_not_finite_is_null_and_the_rest_is_json(invent: Invent, tmp_path: Path) -> None:
+def test_what_is_not_finite_is_null_and_the_rest_is_json(invent, tmp_path):
     test = invent(0, labels=np.zeros(40, int))  # classes 1 to 3 are absent
     test.save(tmp_path / "predictions" / "toy.npz")
     scores = summarise(tmp_path)
@@ -55,9 +49,7 @@ def test_what_is_not_finite_is_null_and_the_rest_is_json(invent: Invent, tmp_pat
     assert json.loads(json.dumps(scores, allow_nan=False)) == scores
 
 
-def test_one_member_has_no_diversity_and_no_mutual_information(
-    toy: tuple[Path, Predictions], invent: Invent
-) -> None:
+def test_one_member_has_no_diversity_and_no_mutual_information(toy, invent):
     folder, test = toy
     test.adjusted([0], None).save(folder / "predictions" / "toy.npz")
     strange = invent(1, labels=np.full(9, -1), count=9, kind="ood").adjusted([0], None)
@@ -67,9 +59,7 @@ def test_one_member_has_no_diversity_and_no_mutual_information(
     assert set(scores["ood"]["noise"]) == {"samples", "max_probability", "entropy"}
 
 
-def test_ood_scores_are_those_of_scikit_learn_with_ood_positive(
-    toy: tuple[Path, Predictions], invent: Invent
-) -> None:
+def test_ood_scores_are_those_of_scikit_learn_with_ood_positive(toy, invent):
     folder, test = toy
     strange = invent(1, count=25, labels=np.full(25, -1), kind="ood", dataset="noise")
     strange.save(folder / "predictions" / "ood" / "noise.npz")
@@ -86,9 +76,7 @@ def test_ood_scores_are_those_of_scikit_learn_with_ood_positive(
     assert 0 <= found["mutual_information"]["fpr95"] <= 1
 
 
-def test_the_first_samples_of_an_ood_set_are_compared_with_the_first_of_the_test_set(
-    toy: tuple[Path, Predictions], invent: Invent
-) -> None:
+def test_the_first_samples_of_an_ood_set_are_compared_with_the_first_of_the_test_set(toy, invent):
     folder, test = toy
     path = folder / "predictions" / "ood" / "noise.npz"
     strange = invent(1, count=15, labels=np.full(15, -1), kind="ood", samples=15)
@@ -99,9 +87,7 @@ def test_the_first_samples_of_an_ood_set_are_compared_with_the_first_of_the_test
     assert found["aupr"] == pytest.approx(expected)
 
 
-def test_shift_scores_are_those_of_each_severity_and_their_means(
-    toy: tuple[Path, Predictions], invent: Invent
-) -> None:
+def test_shift_scores_are_those_of_each_severity_and_their_means(toy, invent):
     folder, _ = toy
     kept = {}
     for seed, name in enumerate(("fog", "snow")):
@@ -129,9 +115,7 @@ def test_shift_scores_are_those_of_each_severity_and_their_means(
     assert found["means"]["given"]["ece_pooled"] == pytest.approx(expected)
 
 
-def test_a_named_set_of_corruptions_is_averaged_only_if_it_is_complete(
-    toy: tuple[Path, Predictions], invent: Invent
-) -> None:
+def test_a_named_set_of_corruptions_is_averaged_only_if_it_is_complete(toy, invent):
     folder, _ = toy
     for name in metrics.CORRUPTION_SETS["common15"]:
         told = {"kind": "shift", "source": "folder", "parts": SEVERITIES}
@@ -144,9 +128,7 @@ def test_a_named_set_of_corruptions_is_averaged_only_if_it_is_complete(
     assert means["given"] != means["common15"]
 
 
-def test_types_of_different_samples_or_sources_are_not_averaged(
-    toy: tuple[Path, Predictions], invent: Invent
-) -> None:
+def test_types_of_different_samples_or_sources_are_not_averaged(toy, invent):
     folder, _ = toy
     for name, count, source in (("fog", 10, "folder"), ("snow", 15, "generated")):
         told = {"kind": "shift", "source": source, "samples": count // 5, "parts": SEVERITIES}
@@ -158,9 +140,7 @@ def test_types_of_different_samples_or_sources_are_not_averaged(
     assert len(said) == 1
 
 
-def test_attacks_are_scored_by_source_and_target_and_beside_the_clean_accuracy(
-    toy: tuple[Path, Predictions], invent: Invent
-) -> None:
+def test_attacks_are_scored_by_source_and_target_and_beside_the_clean_accuracy(toy, invent):
     folder, test = toy
     info = {"kind": "attack", "epsilon": 8 / 255, "steps": 1, "parts": ["1", "2", "3"]}
     attacked = invent(5, count=60, labels=np.tile(test.labels[:20], 3), **info)
@@ -179,9 +159,7 @@ def test_attacks_are_scored_by_source_and_target_and_beside_the_clean_accuracy(
     assert found["mean"] == pytest.approx(np.mean(found["ensemble"]))
 
 
-def test_attacks_on_other_samples_than_the_tests_are_refused(
-    toy: tuple[Path, Predictions], invent: Invent
-) -> None:
+def test_attacks_on_other_samples_than_the_tests_are_refused(toy, invent):
     folder, test = toy
     info = {"kind": "attack", "epsilon": 0.1, "parts": ["1", "2", "3"]}
     others = np.tile((test.labels + 1) % 4, 3)
@@ -190,9 +168,7 @@ def test_attacks_on_other_samples_than_the_tests_are_refused(
         summarise(folder)
 
 
-def test_natural_sets_are_scored_among_all_classes_and_among_theirs(
-    toy: tuple[Path, Predictions], invent: Invent
-) -> None:
+def test_natural_sets_are_scored_among_all_classes_and_among_theirs(toy, invent):
     folder, _ = toy
     labels = np.random.default_rng(1).choice([1, 3], 30)
     saved = invent(6, count=30, labels=labels, kind="natural", classes_200=[1, 3])
@@ -206,9 +182,7 @@ def test_natural_sets_are_scored_among_all_classes_and_among_theirs(
     assert found["200-way"]["nll"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_temperature_and_rule_to_combine_hold_for_every_set(
-    toy: tuple[Path, Predictions], invent: Invent
-) -> None:
+def test_temperature_and_rule_to_combine_hold_for_every_set(toy, invent):
     folder, test = toy
     warm = {"temperature": Temperature((3.0,)).as_dict()}
     told = {"kind": "shift", "source": "folder", "parts": SEVERITIES}
@@ -223,7 +197,7 @@ def test_temperature_and_rule_to_combine_hold_for_every_set(
 # ---- what made the predictions
 
 
-def test_predictions_of_other_tickets_are_never_mixed_in(run_folder: Path, invent: Invent) -> None:
+def test_predictions_of_other_tickets_are_never_mixed_in(run_folder, invent):
     scores = ft.evaluation.evaluate_run(run_folder, ft.load(run_folder))
     assert summarise(run_folder) == scores
     old = run_folder / "predictions" / "ood" / "old.npz"
@@ -240,16 +214,14 @@ def test_predictions_of_other_tickets_are_never_mixed_in(run_folder: Path, inven
         summarise(run_folder)
 
 
-def test_a_test_set_that_other_tickets_predicted_is_refused(run_folder: Path) -> None:
+def test_a_test_set_that_other_tickets_predicted_is_refused(run_folder):
     ft.evaluation.evaluate_run(run_folder, ft.load(run_folder))
     (run_folder / "tickets" / "02.safetensors").unlink()
     with pytest.raises(FreeTicketsError, match=r"bars.npz was made by other tickets"):
         summarise(run_folder)
 
 
-def test_no_predictions_or_two_test_sets_are_one_line(
-    toy: tuple[Path, Predictions], tmp_path: Path
-) -> None:
+def test_no_predictions_or_two_test_sets_are_one_line(toy, tmp_path):
     folder, test = toy
     with pytest.raises(FreeTicketsError, match="no predictions of a test set in"):
         summarise(tmp_path / "nowhere")

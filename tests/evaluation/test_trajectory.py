@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +16,7 @@ from freetickets.predictions import trajectory_file
 LABELS = np.arange(20) % 3
 
 
-def walk(
-    count: int, seed: int = 0, run: int = 1, ticket: int = 1, samples: int = 20
-) -> list[TrajectoryPoint]:
+def walk(count, seed=0, run=1, ticket=1, samples=20):
     """A network that goes straight from one prediction to another, and wavers."""
     rng = np.random.default_rng(seed)
     start, end = rng.normal(size=(2, samples, 3)) * 3
@@ -45,7 +40,7 @@ def walk(
     return found
 
 
-def store(folder: Path, point: TrajectoryPoint, **more: object) -> None:
+def store(folder, point, **more):
     info = {
         "kind": "trajectory", "dataset": "toy", "combine": "probabilities",
         "run": point.run, "step": point.step, "epoch": point.epoch, "phase": point.phase,
@@ -58,7 +53,7 @@ def store(folder: Path, point: TrajectoryPoint, **more: object) -> None:
 # ---- reading
 
 
-def test_checkpoints_come_back_in_the_order_of_training(tmp_path: Path) -> None:
+def test_checkpoints_come_back_in_the_order_of_training(tmp_path):
     written = [*walk(12), *walk(3, seed=1, run=2, ticket=2), *walk(2, seed=2, run=11, ticket=3)]
     for place in np.random.default_rng(0).permutation(len(written)):
         store(tmp_path, written[place])
@@ -71,14 +66,14 @@ def test_checkpoints_come_back_in_the_order_of_training(tmp_path: Path) -> None:
         assert np.array_equal(a.labels, LABELS)
 
 
-def test_the_moment_that_was_taken_as_a_ticket_later_is_marked(tmp_path: Path) -> None:
+def test_the_moment_that_was_taken_as_a_ticket_later_is_marked(tmp_path):
     points = walk(5)[:4]  # none of these says of itself that it was collected
     for point in points:
         store(tmp_path, point, ticket_step=20 if point.step == 40 else None)
     assert [each.collected for each in read_trajectory(tmp_path)] == [False, True, False, False]
 
 
-def test_what_is_no_trajectory_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_what_is_no_trajectory_is_refused_in_one_line(tmp_path):
     with pytest.raises(FreeTicketsError, match="train it with --trajectory 1"):
         read_trajectory(tmp_path)
     logs = np.log(np.full((1, 2, 2), 0.5, dtype=np.float32))
@@ -91,7 +86,7 @@ def test_what_is_no_trajectory_is_refused_in_one_line(tmp_path: Path) -> None:
 # ---- laying out
 
 
-def test_there_is_a_path_to_each_ticket_with_its_epochs() -> None:
+def test_there_is_a_path_to_each_ticket_with_its_epochs():
     edst = [*walk(6), *walk(4, seed=1, ticket=2)]
     dst = [*walk(3, seed=2), *walk(5, seed=3, run=2, ticket=2)]
     found = embed({"edst": edst, "dst": dst})
@@ -106,14 +101,14 @@ def test_there_is_a_path_to_each_ticket_with_its_epochs() -> None:
             assert path.collected.tolist() == [False] * (length - 1) + [True]
 
 
-def test_two_runs_on_the_way_to_one_ticket_are_told_apart() -> None:
+def test_two_runs_on_the_way_to_one_ticket_are_told_apart():
     paths = embed({"ltr": [*walk(3), *walk(3, seed=1, run=2)]}).paths["ltr"]
     assert [path.label for path in paths] == ["run 1, ticket 1", "run 2, ticket 1"]
 
 
 @pytest.mark.parametrize("samples", [1, 230])
 @pytest.mark.parametrize("count", [4, 60], ids=["exact", "by-trees"])
-def test_the_same_checkpoints_and_seed_give_the_same_plane(count: int, samples: int) -> None:
+def test_the_same_checkpoints_and_seed_give_the_same_plane(count, samples):
     trajectories = {"a": walk(count, 0, samples=samples), "b": walk(count, 1, samples=samples)}
     first, again = embed(trajectories, seed=3), embed(trajectories, seed=3)
     for name in trajectories:
@@ -122,7 +117,7 @@ def test_the_same_checkpoints_and_seed_give_the_same_plane(count: int, samples: 
             assert np.isfinite(a.points).all()
 
 
-def test_each_checkpoint_is_next_to_one_of_its_own_way() -> None:
+def test_each_checkpoint_is_next_to_one_of_its_own_way():
     trajectories = {name: walk(15, seed) for seed, name in enumerate("abc")}
     found = embed(trajectories)
     points = np.concatenate([path.points for paths in found.paths.values() for path in paths])
@@ -133,7 +128,7 @@ def test_each_checkpoint_is_next_to_one_of_its_own_way() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_checkpoints_are_laid_out_by_principal_components(count: int) -> None:
+def test_few_checkpoints_are_laid_out_by_principal_components(count):
     points = walk(count)
     found = embed({"run": points})
     assert found.method == "PCA"
@@ -149,12 +144,12 @@ def test_few_checkpoints_are_laid_out_by_principal_components(count: int) -> Non
         assert path.points.tolist() == [[0, 0]]
 
 
-def test_a_network_that_does_not_move_stays_where_it_is() -> None:
+def test_a_network_that_does_not_move_stays_where_it_is():
     (path,) = embed({"run": walk(1) * 6}).paths["run"]
     assert np.ptp(path.points, axis=0).tolist() == [0, 0]
 
 
-def test_a_class_that_is_ruled_out_is_no_obstacle() -> None:
+def test_a_class_that_is_ruled_out_is_no_obstacle():
     points = walk(5)
     for point in points:
         point.log_probs[:, 2] = -np.inf
@@ -162,16 +157,14 @@ def test_a_class_that_is_ruled_out_is_no_obstacle() -> None:
     assert np.isfinite(path.points).all()
 
 
-def test_trajectories_of_other_samples_are_refused() -> None:
+def test_trajectories_of_other_samples_are_refused():
     with pytest.raises(FreeTicketsError, match="of a and b are of other samples"):
         embed({"a": walk(3), "b": walk(3, samples=21)})
     with pytest.raises(FreeTicketsError, match="no checkpoint"):
         embed({})
 
 
-def test_without_scikit_learn_one_line_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_scikit_learn_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
     assert embed({"run": walk(3)}).method == "PCA"
     with pytest.raises(MissingExtraError, match=r"freetickets\[report\]"):

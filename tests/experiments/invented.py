@@ -1,25 +1,23 @@
 """Invented results: numbers for a cell and a seed, as if it had been trained and evaluated."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from freetickets.experiments import Cell, Experiment, Results, cells
+from freetickets.experiments import Cell, Results, cells
 
 Numbers = Callable[[Cell, int], Mapping[str, Any]]
 
 
-def members_of(cell: Cell) -> int:
+def members_of(cell):
     return int(cell.options.get("tickets", cell.options.get("members", 1)))
 
 
-def invent(cell: Cell, seed: int = 1, **numbers: Any) -> dict[str, Any]:
+def invent(cell, seed=1, **numbers):
     """A record; `numbers` are columns with "__" for ".", the others are made up."""
     given = {key.replace("__", "."): value for key, value in numbers.items()}
     size = members_of(cell)
 
-    def square(value: float) -> list[list[float]]:
+    def square(value):
         return [[value] * size for _ in range(size)]
 
     scores = {"accuracy": 0.9, "nll": 0.3, "ece": 0.02}
@@ -123,9 +121,7 @@ def invent(cell: Cell, seed: int = 1, **numbers: Any) -> dict[str, Any]:
     }
 
 
-def invent_results(
-    experiments: Iterable[Experiment], numbers: Numbers, seeds: Iterable[int] = (1,)
-) -> Results:
+def invent_results(experiments, numbers, seeds=(1,)):
     """Results of all cells of some experiments; `numbers` tells those of a cell and a seed."""
     seeds = list(seeds)
     every = {cell for experiment in experiments for cell in cells(experiment)}

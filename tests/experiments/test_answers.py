@@ -1,9 +1,5 @@
 """Answers: what they say of each image is what the predictions say, in less than a megabyte."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -14,7 +10,7 @@ from freetickets.evaluation.summary import summarise
 from freetickets.experiments.answers import TEST, Answers, Shifted
 
 
-def predictions(rng: np.random.Generator, members: int, samples: int, classes: int) -> Predictions:
+def predictions(rng, members, samples, classes):
     """Such as trained networks make: mostly sure, mostly right, and some sure and wrong."""
     labels = rng.integers(0, classes, samples)
     logits = rng.normal(size=(members, samples, classes)) + rng.normal(size=(samples, classes))
@@ -25,7 +21,7 @@ def predictions(rng: np.random.Generator, members: int, samples: int, classes: i
     )
 
 
-def changed(saved: Predictions, count: int, parts: int, **info: object) -> Predictions:
+def changed(saved, count, parts, **info):
     rng = np.random.default_rng(len(str(info)))
     members, _, classes = saved.outputs.shape
     logits = rng.normal(size=(members, parts * count, classes)) * 3
@@ -36,7 +32,7 @@ def changed(saved: Predictions, count: int, parts: int, **info: object) -> Predi
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     """A run's folder with all kinds of predictions, of three members."""
     rng = np.random.default_rng(0)
     test = predictions(rng, 3, 400, 10)
@@ -53,7 +49,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_all_scores_of_the_test_set_can_be_computed_again(run: Path, tmp_path: Path) -> None:
+def test_all_scores_of_the_test_set_can_be_computed_again(run, tmp_path):
     scores = summarise(run)
     digest = Answers.collect(run).save(tmp_path / "0.npz")
     read = Answers.load(tmp_path / "0.npz", digest)
@@ -64,7 +60,7 @@ def test_all_scores_of_the_test_set_can_be_computed_again(run: Path, tmp_path: P
     assert [each["accuracy"] for each in read.scores()] == [each["accuracy"] for each in expected]
 
 
-def test_disagreement_and_ood_scores_can_be_computed_again(run: Path, tmp_path: Path) -> None:
+def test_disagreement_and_ood_scores_can_be_computed_again(run, tmp_path):
     scores = summarise(run)
     Answers.collect(run).save(tmp_path / "0.npz")
     read = Answers.load(tmp_path / "0.npz")
@@ -76,9 +72,7 @@ def test_disagreement_and_ood_scores_can_be_computed_again(run: Path, tmp_path: 
         assert found == pytest.approx(scores["ood"]["svhn"][score]["auroc"], abs=1e-4)
 
 
-def test_sums_over_corruptions_and_attacks_are_those_of_their_scores(
-    run: Path, tmp_path: Path
-) -> None:
+def test_sums_over_corruptions_and_attacks_are_those_of_their_scores(run, tmp_path):
     scores = summarise(run)
     Answers.collect(run).save(tmp_path / "0.npz")
     corrupted = Answers.load(tmp_path / "0.npz").shifted["corruptions"]
@@ -93,7 +87,7 @@ def test_sums_over_corruptions_and_attacks_are_those_of_their_scores(
     assert attacked.correct[-1].mean() / 3 == pytest.approx(mean, abs=1e-9)
 
 
-def test_one_image_is_as_the_predictions_have_it(run: Path) -> None:
+def test_one_image_is_as_the_predictions_have_it(run):
     saved = Predictions.load(run / "predictions" / "x.npz")
     found = Answers.collect(run)
     member, image = 1, 17
@@ -106,7 +100,7 @@ def test_one_image_is_as_the_predictions_have_it(run: Path) -> None:
     assert found.log_likelihood[-1, image] == pytest.approx(np.log(mean[saved.labels[image]]))
 
 
-def test_the_largest_record_is_below_a_megabyte_and_precise(tmp_path: Path) -> None:
+def test_the_largest_record_is_below_a_megabyte_and_precise(tmp_path):
     rng = np.random.default_rng(1)
     test = predictions(rng, 7, 10_000, 100)
     test.save(tmp_path / "predictions" / "x.npz")
@@ -131,7 +125,7 @@ def test_the_largest_record_is_below_a_megabyte_and_precise(tmp_path: Path) -> N
     assert np.array_equal(read.shifted["fgsm"].correct, sums.correct)
 
 
-def test_what_is_certain_or_impossible_stays_so(tmp_path: Path) -> None:
+def test_what_is_certain_or_impossible_stays_so(tmp_path):
     never = -np.inf
     answers = Answers(
         np.array([0, 300]),
@@ -150,7 +144,7 @@ def test_what_is_certain_or_impossible_stays_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "one byte", "gone", "another", "no zip", "no array"])
-def test_damage_is_refused_in_one_line(run: Path, tmp_path: Path, damage: str) -> None:
+def test_damage_is_refused_in_one_line(run, tmp_path, damage):
     path = tmp_path / "0.npz"
     digest: str | None = Answers.collect(run).save(path)
     data = path.read_bytes()
@@ -176,6 +170,6 @@ def test_damage_is_refused_in_one_line(run: Path, tmp_path: Path, damage: str) -
     assert "\n" not in str(caught.value)
 
 
-def test_a_run_that_was_not_evaluated_has_no_answers(tmp_path: Path) -> None:
+def test_a_run_that_was_not_evaluated_has_no_answers(tmp_path):
     with pytest.raises(FreeTicketsError, match="no predictions of a test set"):
         Answers.collect(tmp_path)

@@ -1,7 +1,5 @@
 """What docs/results.md shows is what results/small says, and its main table keeps its promise."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -17,17 +15,17 @@ KEPT = ROOT / "results" / "small"
 
 
 @pytest.fixture(scope="module")
-def results() -> Results:
+def results():
     return Results.load(KEPT)
 
 
 @pytest.mark.parametrize("name", experiment_names())
-def test_the_page_shows_the_committed_numbers_of_each_table(results: Results, name: str) -> None:
+def test_the_page_shows_the_committed_numbers_of_each_table(results, name):
     page = (ROOT / "docs" / "results.md").read_text()
     assert as_markdown(measured_table(load(name), results)).rstrip() in page
 
 
-def test_each_cell_of_each_table_was_measured(results: Results) -> None:
+def test_each_cell_of_each_table_was_measured(results):
     missing = {
         cell.name
         for name in experiment_names()
@@ -38,16 +36,14 @@ def test_each_cell_of_each_table_was_measured(results: Results) -> None:
     assert not missing
 
 
-def test_the_main_table_has_three_seeds_of_all_methods(results: Results) -> None:
+def test_the_main_table_has_three_seeds_of_all_methods(results):
     rows = load("cifar10").rows
     assert len({cell for row in rows for cell in row.cells}) == 12
     for row in rows:
         assert results.seeds(row.cells[0]) == [0, 1, 2], row.label
 
 
-def test_edst_beats_the_dense_model_beyond_noise_at_a_fraction_of_its_flops(
-    results: Results,
-) -> None:
+def test_edst_beats_the_dense_model_beyond_noise_at_a_fraction_of_its_flops(results):
     verdict = next(v for v in judge(load("cifar10"), results) if v.statement.startswith("EDST and"))
     for score in ("Acc", "NLL"):
         found = next(f for f in verdict.findings if "(M=3)" in f.what and f.what.endswith(score))
@@ -57,5 +53,5 @@ def test_edst_beats_the_dense_model_beyond_noise_at_a_fraction_of_its_flops(
     assert max(results.values(edst, "train_flops")) <= 0.62
 
 
-def test_the_table_of_cells_is_that_of_the_records(results: Results) -> None:
+def test_the_table_of_cells_is_that_of_the_records(results):
     assert (KEPT / "cells.csv").read_text() == as_csv(results)

@@ -1,7 +1,5 @@
 """Grids: what is trained in which order, on which images, and what is refused."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from dataclasses import replace
@@ -16,7 +14,6 @@ from freetickets.errors import FreeTicketsError
 from freetickets.evaluation import Predictions
 from freetickets.experiments import cells, experiment_names, load, needed
 from freetickets.experiments.grid import (
-    Grid,
     find_grid,
     grid_names,
     make_tasks,
@@ -59,15 +56,15 @@ stages:
 
 
 @pytest.fixture
-def tiny() -> Grid:
+def tiny():
     return parse_grid(TINY, "tiny")
 
 
-def runner_of(grid: Grid, folder: Path) -> Runner:
+def runner_of(grid, folder):
     return Runner(grid.scale, folder, str(folder / "no data"))
 
 
-def test_stages_are_trained_in_order_and_seed_by_seed(tiny: Grid) -> None:
+def test_stages_are_trained_in_order_and_seed_by_seed(tiny):
     names = [task.name for task in tiny.tasks(tiny.experiments)]
     assert names == [
         "dense, seed 0", "longer, seed 0", "dense, seed 1", "longer, seed 1",
@@ -79,9 +76,7 @@ def test_stages_are_trained_in_order_and_seed_by_seed(tiny: Grid) -> None:
     ]  # fmt: skip
 
 
-def test_a_cell_has_its_own_settings_and_is_priced_against_the_dense_one(
-    tiny: Grid, tmp_path: Path
-) -> None:
+def test_a_cell_has_its_own_settings_and_is_priced_against_the_dense_one(tiny, tmp_path):
     runner = runner_of(tiny, tmp_path)
     dense, longer, *_, static = tiny.tasks(tiny.experiments, seeds=1)
     config = runner.config(longer)
@@ -93,9 +88,7 @@ def test_a_cell_has_its_own_settings_and_is_priced_against_the_dense_one(
     assert 0.4 < runner.price(static).relative_flops < 0.6
 
 
-def test_trainings_of_a_cell_become_an_ensemble_without_another_training(
-    tiny: Grid, tmp_path: Path
-) -> None:
+def test_trainings_of_a_cell_become_an_ensemble_without_another_training(tiny, tmp_path):
     runner = runner_of(tiny, tmp_path)
     tasks = [task for task in tiny.tasks(tiny.experiments) if task.cell.name in ("dense", "both")]
     assert runner.run_all(tasks, CellProgress(quiet=True)) == {}
@@ -119,7 +112,7 @@ def test_trainings_of_a_cell_become_an_ensemble_without_another_training(
     assert all(runner.result(task) is not None for task in tasks)
 
 
-def test_each_kind_of_set_has_its_own_number_of_images(tiny: Grid, tmp_path: Path) -> None:
+def test_each_kind_of_set_has_its_own_number_of_images(tiny, tmp_path):
     runner = runner_of(tiny, tmp_path)
     task = tiny.tasks(tiny.experiments)[0]
     record = runner.run(task)
@@ -136,7 +129,7 @@ def test_each_kind_of_set_has_its_own_number_of_images(tiny: Grid, tmp_path: Pat
     }  # fmt: skip
 
 
-def test_the_images_are_the_first_of_each_class(tmp_path: Path) -> None:
+def test_the_images_are_the_first_of_each_class(tmp_path):
     part = DataPart("fashion-mini", per_class=6, held_out=4)
     path = SubstituteFiles(tmp_path / "data").dataset(part)
     whole, train, held = (
@@ -159,7 +152,7 @@ def test_the_images_are_the_first_of_each_class(tmp_path: Path) -> None:
     assert data.get_spec(path).test_size == 40
 
 
-def test_other_images_than_those_of_the_list_are_refused(tmp_path: Path) -> None:
+def test_other_images_than_those_of_the_list_are_refused(tmp_path):
     labels = data.load("fashion-mini", "train").labels.numpy()
     right = digest_of(of_each_class(labels, 6))
     part = DataPart("fashion-mini", per_class=6, digest=right)
@@ -189,7 +182,7 @@ def test_other_images_than_those_of_the_list_are_refused(tmp_path: Path) -> None
         ("data: {source", "date: {source", "tiny: unknown key of substitutes.few 'date'"),
     ],
 )
-def test_a_slip_of_the_pen_is_one_line(old: str, new: str, words: str) -> None:
+def test_a_slip_of_the_pen_is_one_line(old, new, words):
     assert old in TINY
     with pytest.raises(FreeTicketsError) as caught:
         parse_grid(TINY.replace(old, new), "tiny")
@@ -200,7 +193,7 @@ def test_a_slip_of_the_pen_is_one_line(old: str, new: str, words: str) -> None:
 # ---- the grids that come with FreeTickets
 
 
-def test_medium_is_the_plan_of_its_issue() -> None:
+def test_medium_is_the_plan_of_its_issue():
     medium = find_grid("medium")
     counts = {each.name: len(medium.tasks([each])) for each in medium.experiments}
     # 2 data sets x 2 methods x 3 seeds; the same and 2 ensembles; 3 x 3 + 3; 5 x 3; 8.
@@ -215,14 +208,14 @@ def test_medium_is_the_plan_of_its_issue() -> None:
     ]  # fmt: skip
 
 
-def test_a_search_never_sees_a_test_image() -> None:
+def test_a_search_never_sees_a_test_image():
     search = find_grid("search")
     assert all(substitute.data.held_out for substitute in search.scale.substitutes.values())
     sides = Counter(task.cell.method.name for task in search.tasks(search.experiments))
     assert sides["dense"] == sides["edst"] <= 4
 
 
-def test_search_and_medium_are_of_the_same_network_and_images() -> None:
+def test_search_and_medium_are_of_the_same_network_and_images():
     medium, search = find_grid("medium"), find_grid("search")
     searched, few = search.scale.substitutes["few-cifar10"], medium.scale.substitutes["few-cifar10"]
     assert replace(searched.data, held_out=None) == few.data
@@ -234,7 +227,7 @@ def test_search_and_medium_are_of_the_same_network_and_images() -> None:
 
 
 @pytest.mark.parametrize("name", grid_names())
-def test_every_task_can_be_priced(name: str, tmp_path: Path) -> None:
+def test_every_task_can_be_priced(name, tmp_path):
     grid = find_grid(name)
     runner = Runner(grid.scale, tmp_path)
     costs = {task.cell.name: runner.price(task) for task in grid.tasks(grid.experiments, seeds=1)}
@@ -246,14 +239,14 @@ def test_every_task_can_be_priced(name: str, tmp_path: Path) -> None:
             )
 
 
-def test_lengths_that_are_not_measured_are_those_of_provisional_stages() -> None:
+def test_lengths_that_are_not_measured_are_those_of_provisional_stages():
     text = Path(__file__).parents[2] / "src/freetickets/experiments/grids/medium.yaml"
     told = yaml.safe_load(text.read_text())
     provisional = [each["name"] for each in told["stages"] if each.get("provisional")]
     assert bool(provisional) == ("TO MEASURE" in text.read_text())
 
 
-def test_the_lists_of_medium_are_those_of_the_published_files() -> None:
+def test_the_lists_of_medium_are_those_of_the_published_files():
     root = os.environ.get("FREETICKETS_DATA")
     for substitute in find_grid("medium").scale.substitutes.values():
         try:
@@ -269,13 +262,13 @@ def test_the_lists_of_medium_are_those_of_the_published_files() -> None:
 ALL = [load(name) for name in experiment_names()]
 
 
-def test_all_experiments_share_their_cells() -> None:
+def test_all_experiments_share_their_cells():
     tasks = make_tasks(ALL, SCALES["paper"])
     assert len({(task.cell, task.seed) for task in tasks}) == len(tasks) == 71 + 2 * 32
     assert {task.cell for task in tasks} == set(needed(ALL))
 
 
-def test_first_seeds_come_first_and_have_all_needs() -> None:
+def test_first_seeds_come_first_and_have_all_needs():
     tasks = make_tasks(ALL, SCALES["paper"])
     seeds = [task.seed for task in tasks]
     assert seeds == sorted(seeds)
@@ -288,7 +281,7 @@ def test_first_seeds_come_first_and_have_all_needs() -> None:
             assert task.needs.corruptions == ("all19",)
 
 
-def test_rows_that_score_fewer_members_are_known() -> None:
+def test_rows_that_score_fewer_members_are_known():
     tasks = {task.cell: task for task in make_tasks(ALL, SCALES["paper"], seeds=1)}
     for experiment in ALL:
         for row in experiment.rows:
@@ -296,11 +289,11 @@ def test_rows_that_score_fewer_members_are_known() -> None:
                 assert row.members is None or row.members in tasks[cell].members
 
 
-def test_seeds_and_methods_can_be_chosen() -> None:
+def test_seeds_and_methods_can_be_chosen():
     tasks = make_tasks([load("fgsm")], SCALES["smoke"], seeds=4, only=["edst", "dst"])
     assert {task.cell.method.name for task in tasks} == {"edst", "dst"}
     assert sorted({task.seed for task in tasks}) == [0, 1, 2, 3]
 
 
-def test_trajectories_are_those_of_their_figure() -> None:
+def test_trajectories_are_those_of_their_figure():
     assert with_trajectory() == set(cells(load("trajectories")))

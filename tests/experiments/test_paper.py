@@ -12,8 +12,6 @@ from freetickets.data.ood import OOD_NAMES
 from freetickets.experiments import (
     PARTS,
     Cell,
-    Experiment,
-    Row,
     cells,
     experiment_names,
     load,
@@ -26,7 +24,6 @@ from freetickets.report import main_columns, more_columns
 from freetickets.report.sections import SECTIONS
 from freetickets.tasks import CLASSIFICATION
 from freetickets.training.job import Job
-from freetickets.training.ledger import Ledger
 
 ALL = {name: load(name) for name in experiment_names()}
 
@@ -57,31 +54,31 @@ ALL = {name: load(name) for name in experiment_names()}
         ("fgsm", "Table 13", 2 * 6),
     ],
 )
-def test_every_table_and_figure_has_the_rows_of_the_paper(name: str, place: str, rows: int) -> None:
+def test_every_table_and_figure_has_the_rows_of_the_paper(name, place, rows):
     experiment = ALL[name]
     assert (experiment.paper, len(experiment.rows)) == (place, rows)
 
 
-def test_all_tables_and_figures_with_results_are_there() -> None:
+def test_all_tables_and_figures_with_results_are_there():
     places = {experiment.paper.partition(",")[0] for experiment in ALL.values()}
     # Figure 1 is a drawing of the idea.
     assert places == {f"Table {n}" for n in range(1, 14)} | {f"Figure {n}" for n in range(2, 8)}
 
 
 @pytest.mark.parametrize("experiment", ALL.values(), ids=ALL)
-def test_a_table_has_a_number_in_each_row_and_a_figure_in_none(experiment: Experiment) -> None:
+def test_a_table_has_a_number_in_each_row_and_a_figure_in_none(experiment):
     has_numbers = experiment.paper.startswith("Table") or experiment.name == "diversity-all"
     assert all(bool(row.paper) == has_numbers for row in experiment.rows)
 
 
 @pytest.mark.parametrize("experiment", ALL.values(), ids=ALL)
-def test_a_label_names_one_row_of_a_data_set(experiment: Experiment) -> None:
+def test_a_label_names_one_row_of_a_data_set(experiment):
     names = [(row.dataset, row.label) for row in experiment.rows]
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("experiment", ALL.values(), ids=ALL)
-def test_what_a_row_shows_is_measured(experiment: Experiment) -> None:
+def test_what_a_row_shows_is_measured(experiment):
     needs, columns = experiment.needs, experiment.columns
     assert {c.split(".")[1] for c in columns if c.startswith("ood.")} == set(needs.ood)
     assert {c.split(".")[1] for c in columns if c.startswith("attacks.")} == set(needs.attacks)
@@ -91,7 +88,7 @@ def test_what_a_row_shows_is_measured(experiment: Experiment) -> None:
     assert ("trajectories" in experiment.figures) == needs.trajectory
 
 
-def test_needs_are_what_evaluate_knows() -> None:
+def test_needs_are_what_evaluate_knows():
     for experiment in ALL.values():
         assert set(experiment.needs.ood) <= set(OOD_NAMES)
         assert set(experiment.needs.corruptions) <= {*CORRUPTION_SETS, *CORRUPTIONS}
@@ -99,7 +96,7 @@ def test_needs_are_what_evaluate_knows() -> None:
             assert row.dataset not in experiment.needs.ood  # known samples are not new
 
 
-def test_columns_of_a_run_are_those_of_the_report() -> None:
+def test_columns_of_a_run_are_those_of_the_report():
     shown = [*main_columns(CLASSIFICATION.scores), *more_columns(CLASSIFICATION.scores)]
     numbers = {column.key for column in shown} | {"tickets", "sparsity"}
     assert all(map(column_of, numbers))
@@ -107,12 +104,12 @@ def test_columns_of_a_run_are_those_of_the_report() -> None:
     assert {column for column in used if "." not in column} <= numbers
 
 
-def test_parts_are_sections_of_the_report() -> None:
+def test_parts_are_sections_of_the_report():
     keys = {key for chapter in SECTIONS.values() for key in chapter}
     assert {part.removesuffix("-fgsm") for part in PARTS} <= keys
 
 
-def test_classes_are_the_first_ten_of_cifar100() -> None:
+def test_classes_are_the_first_ten_of_cifar100():
     prefix = "diversity.disagreement_by_class."
     experiment = ALL["classes"]
     assert [column.removeprefix(prefix) for column in experiment.columns] == list(CIFAR100[:10])
@@ -121,7 +118,7 @@ def test_classes_are_the_first_ten_of_cifar100() -> None:
         assert all(abs(300 * value - round(300 * value)) < 0.16 for value in row.paper.values())
 
 
-def test_shifted_class_names_are_noted() -> None:
+def test_shifted_class_names_are_noted():
     found = {correction.used: correction.printed for correction in ALL["classes"].corrections}
     assert len(found) == 9
     assert (found["aquarium_fish"], found["baby"], found["bottle"]) == (
@@ -131,7 +128,7 @@ def test_shifted_class_names_are_noted() -> None:
     )
 
 
-def test_the_one_wrong_number_is_noted() -> None:
+def test_the_one_wrong_number_is_noted():
     found = [
         (experiment.name, row.dataset, row.label, correction.printed, correction.used)
         for experiment in ALL.values()
@@ -142,29 +139,29 @@ def test_the_one_wrong_number_is_noted() -> None:
 
 
 @pytest.mark.parametrize("experiment", ALL.values(), ids=ALL)
-def test_where_the_paper_is_silent_a_note_says_what_was_decided(experiment: Experiment) -> None:
+def test_where_the_paper_is_silent_a_note_says_what_was_decided(experiment):
     assert experiment.notes
     assert all(note.endswith(".") for note in experiment.notes)
 
 
-def test_main_tables_have_three_seeds() -> None:
+def test_main_tables_have_three_seeds():
     several = {experiment.name for experiment in ALL.values() if experiment.seeds == 3}
     assert several == {"cifar10", "cifar100", "imagenet"}
 
 
-def test_a_starred_mc_dropout_is_one_pass() -> None:
+def test_a_starred_mc_dropout_is_one_pass():
     for name in ("cifar10", "cifar100"):
         (row,) = (row for row in ALL[name].rows if row.method.name == "mc-dropout")
         assert row.starred
         assert row.cells[0].options["passes"] == 1
 
 
-def test_all_methods_have_a_row() -> None:
+def test_all_methods_have_a_row():
     used = {row.method.name for experiment in ALL.values() for row in experiment.rows}
     assert used == set(METHODS) - {"sup-tickets", "neurotrails"}  # which came after the paper
 
 
-def test_cells_that_tables_share_are_one() -> None:
+def test_cells_that_tables_share_are_one():
     edst = Cell("cifar10", "wrn-28-10", EDST())
     shown = [name for name, experiment in ALL.items() if edst in cells(experiment)]
     assert shown == [
@@ -186,15 +183,15 @@ def test_cells_that_tables_share_are_one() -> None:
 @pytest.mark.parametrize(
     "name", ["diversity", "feature-maps", "diversity-all", "trajectories", "classes", "fgsm"]
 )
-def test_analyses_train_nothing_new(name: str) -> None:
+def test_analyses_train_nothing_new(name):
     assert set(cells(ALL[name])) <= set(needed([ALL["cifar10"], ALL["cifar100"]]))
 
 
-def test_correlations_are_over_the_sweep() -> None:
+def test_correlations_are_over_the_sweep():
     assert set(cells(ALL["correlation"])) == set(cells(ALL["sparsity"]))
 
 
-def test_edst_of_any_size_takes_the_same_time() -> None:
+def test_edst_of_any_size_takes_the_same_time():
     recipe = get_recipe("cifar")
     for row in ALL["ensemble-size"].rows:
         if isinstance(row.method, EDST):
@@ -203,7 +200,7 @@ def test_edst_of_any_size_takes_the_same_time() -> None:
             assert run.phases[0].epochs == 150
 
 
-def test_fewer_members_are_the_first_of_a_larger_ensemble() -> None:
+def test_fewer_members_are_the_first_of_a_larger_ensemble():
     """Of DST the first is a training of its own; of EDST it is the ticket of a shorter run."""
     setting = Setting(get_recipe("cifar"))
     assert DST(tickets=7).plan(setting).runs[:3] == DST(tickets=3).plan(setting).runs
@@ -215,14 +212,14 @@ def test_fewer_members_are_the_first_of_a_larger_ensemble() -> None:
 
 
 @cache
-def priced(cell: Cell) -> Ledger:
+def priced(cell):
     """What `freetickets plan` says of a cell."""
     spec = get_spec(cell.dataset)
     config = Config(
         method=cell.method.name, options=cell.options, dataset=cell.dataset, model=cell.model
     ).resolved(spec)
 
-    def nothing() -> None:
+    def nothing():
         raise AssertionError("a price needs no data")
 
     return Job(config, spec, nothing).price()  # type: ignore[arg-type]
@@ -238,17 +235,17 @@ COSTLY = [
 ]
 
 
-def distance(row: Row, column: str) -> float:
+def distance(row, column):
     (cell,) = row.cells
     return abs(getattr(priced(cell), COSTS[column]) - row.paper[column])
 
 
 @pytest.mark.parametrize(("row", "column"), COSTLY)
-def test_flops_are_the_papers_within_a_fiftieth_where_derivable(row: Row, column: str) -> None:
+def test_flops_are_the_papers_within_a_fiftieth_where_derivable(row, column):
     assert (distance(row, column) <= 0.02) == (column not in row.underivable)
 
 
-def test_which_costs_are_not_derivable() -> None:
+def test_which_costs_are_not_derivable():
     found = {
         (name, row.method.name)
         for name, experiment in ALL.items()
@@ -267,14 +264,14 @@ def test_which_costs_are_not_derivable() -> None:
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100", "imagenet"])
-def test_training_runs_are_the_papers(name: str) -> None:
+def test_training_runs_are_the_papers(name):
     for row in ALL[name].rows:
         (cell,) = row.cells
         assert priced(cell).runs == row.paper["training_runs"], row.label
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100", "imagenet"])
-def test_the_unit_of_cost_is_the_papers_within_a_twentieth(name: str) -> None:
+def test_the_unit_of_cost_is_the_papers_within_a_twentieth(name):
     row = ALL[name].rows[0]
     assert row.dense_flops is not None
     assert priced(row.cells[0]).dense_flops == pytest.approx(row.dense_flops, rel=0.05)

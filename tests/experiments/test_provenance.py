@@ -1,7 +1,5 @@
 """What is finished stays so when an option is added, and a record says what code made it."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass, field, make_dataclass, replace
 from pathlib import Path
@@ -13,7 +11,7 @@ import torch
 from freetickets.config import Config
 from freetickets.experiments import experiment_names, load, substitutes
 from freetickets.experiments import runner as runners
-from freetickets.experiments.grid import CellTask, make_tasks
+from freetickets.experiments.grid import make_tasks
 from freetickets.experiments.provenance import (
     COMMIT_FILE,
     UNKNOWN,
@@ -32,16 +30,16 @@ KEPT = Path(__file__).parents[2] / "results" / "small"
 
 
 @pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+def small(tmp_path, monkeypatch):
     monkeypatch.setattr(substitutes, "is_here", lambda *_: True)
     return Runner(SCALES["small"], tmp_path)
 
 
-def all_tasks(runner: Runner) -> list[CellTask]:
+def all_tasks(runner):
     return make_tasks(map(load, experiment_names()), runner.scale, 3)
 
 
-def test_all_committed_records_are_finished_cells(small: Runner) -> None:
+def test_all_committed_records_are_finished_cells(small):
     results = Results.load(KEPT)
     found = {
         (task.cell.name, task.seed): small.fingerprint(task)
@@ -52,9 +50,7 @@ def test_all_committed_records_are_finished_cells(small: Runner) -> None:
     assert len(found) == 128
 
 
-def test_a_new_option_with_a_default_changes_no_fingerprint(
-    small: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_option_with_a_default_changes_no_fingerprint(small, monkeypatch):
     task = all_tasks(small)[0]
     before = small.fingerprint(task)
     longer: Any = make_dataclass(
@@ -72,9 +68,7 @@ def test_a_new_option_with_a_default_changes_no_fingerprint(
     assert small.fingerprint(task) != before
 
 
-def test_a_new_option_of_recipes_changes_none_but_another_number_does(
-    small: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_option_of_recipes_changes_none_but_another_number_does(small, monkeypatch):
     task = all_tasks(small)[0]
     before = small.fingerprint(task)
     longer: Any = make_dataclass(
@@ -85,7 +79,7 @@ def test_a_new_option_of_recipes_changes_none_but_another_number_does(
         assert (small.fingerprint(task) == before) == (not changed), changed
 
 
-def test_each_choice_of_a_task_counts(small: Runner) -> None:
+def test_each_choice_of_a_task_counts(small):
     tasks = all_tasks(small)
     assert len({small.fingerprint(task) for task in tasks}) == len(tasks)
     one = small.fingerprint(tasks[0])
@@ -100,7 +94,7 @@ def test_each_choice_of_a_task_counts(small: Runner) -> None:
         assert other.fingerprint(tasks[0]) != one
 
 
-def test_only_what_is_not_default_is_told_at_every_depth() -> None:
+def test_only_what_is_not_default_is_told_at_every_depth():
     @dataclass(frozen=True)
     class Box:
         inside: EDST
@@ -115,20 +109,20 @@ def test_only_what_is_not_default_is_told_at_every_depth() -> None:
     assert fingerprint({"a": Box(EDST())}) == fingerprint({"a": Box(EDST(), notes={})})
 
 
-def test_where_a_run_lies_is_no_part_of_it(small: Runner, tmp_path: Path) -> None:
+def test_where_a_run_lies_is_no_part_of_it(small, tmp_path):
     task = all_tasks(small)[0]
     moved = Runner(SCALES["small"], tmp_path / "other", "elsewhere", "cpu", 4)
     assert moved.fingerprint(task) == small.fingerprint(task)
     assert set(runners._FREE) > {"data_dir", "output", "device"}
 
 
-def git(folder: Path, *words: str) -> str:
+def git(folder, *words):
     who = ["-c", "user.name=a", "-c", "user.email=a@b"]
     command = ["git", "-C", str(folder), *who, *words]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_a_checkout_knows_its_commit_and_whether_it_was_changed(tmp_path: Path) -> None:
+def test_a_checkout_knows_its_commit_and_whether_it_was_changed(tmp_path):
     package = tmp_path / "src" / "package"
     package.mkdir(parents=True)
     (package / "code.py").write_text("1")
@@ -143,19 +137,19 @@ def test_a_checkout_knows_its_commit_and_whether_it_was_changed(tmp_path: Path) 
     assert commit.__wrapped__(package) == head + "+"
 
 
-def test_an_installation_says_what_was_written_into_it(tmp_path: Path) -> None:
+def test_an_installation_says_what_was_written_into_it(tmp_path):
     assert commit.__wrapped__(tmp_path) == UNKNOWN
     (tmp_path / COMMIT_FILE).write_text("abc\n")
     assert commit.__wrapped__(tmp_path) == "abc"
 
 
-def test_sources_without_a_history_say_so(tmp_path: Path) -> None:
+def test_sources_without_a_history_say_so(tmp_path):
     package = tmp_path / "src" / "package"
     package.mkdir(parents=True)
     assert commit.__wrapped__(package) == UNKNOWN
 
 
-def test_the_machine_and_the_kernels_are_told(tmp_path: Path) -> None:
+def test_the_machine_and_the_kernels_are_told(tmp_path):
     found = origin(tmp_path)
     assert found["torch"] == torch.__version__
     assert found["threads"] == torch.get_num_threads()

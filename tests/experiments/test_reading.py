@@ -27,13 +27,13 @@ rows:
 """
 
 
-def test_a_row_takes_what_it_lacks_from_its_experiment() -> None:
+def test_a_row_takes_what_it_lacks_from_its_experiment():
     a, b = parse(GOOD).rows
     assert (a.dataset, a.model, a.method.name) == ("cifar10", "wrn-28-10", "edst")
     assert (b.dataset, b.model, b.starred, b.members) == ("cifar100", "wrn-28-10", False, None)
 
 
-def test_numbers_needs_and_corrections_are_read() -> None:
+def test_numbers_needs_and_corrections_are_read():
     experiment = parse(GOOD)
     assert experiment.needs == Needs(ood=("svhn",), features=True)
     row = experiment.rows[0]
@@ -41,7 +41,7 @@ def test_numbers_needs_and_corrections_are_read() -> None:
     assert row.corrections == (Correction("diversity.kl", 2.2, 0.2, "a slip"),)
 
 
-def test_a_row_over_several_values_has_a_cell_for_each() -> None:
+def test_a_row_over_several_values_has_a_cell_for_each():
     experiment = parse(GOOD)
     sparsities = [cell.options["sparsity"] for cell in experiment.rows[1].cells]
     assert sparsities == [0.5, 0.8]
@@ -79,7 +79,7 @@ def test_a_row_over_several_values_has_a_cell_for_each() -> None:
         ("label: a", "label: a\n    underivable: {nll: none}", "unknown column of the row 'nll'"),
     ],
 )
-def test_a_mistake_is_answered_in_one_line(old: str, new: str, message: str) -> None:
+def test_a_mistake_is_answered_in_one_line(old, new, message):
     assert old in GOOD
     with pytest.raises(FreeTicketsError) as error:
         parse(GOOD.replace(old, new, 1), "mine.yaml")
@@ -89,18 +89,18 @@ def test_a_mistake_is_answered_in_one_line(old: str, new: str, message: str) -> 
 
 
 @pytest.mark.parametrize("text", ["rows: [", "just words", "- a list"])
-def test_what_is_no_experiment_is_refused_in_one_line(text: str) -> None:
+def test_what_is_no_experiment_is_refused_in_one_line(text):
     with pytest.raises(FreeTicketsError, match=r"^mine\.yaml") as error:
         parse(text, "mine.yaml")
     assert "\n" not in str(error.value)
 
 
-def test_an_unknown_name_offers_the_nearest() -> None:
+def test_an_unknown_name_offers_the_nearest():
     with pytest.raises(FreeTicketsError, match="did you mean 'cifar100'"):
         load("cifar1000")
 
 
-def test_names_and_files_come_without_torch() -> None:
+def test_names_and_files_come_without_torch():
     code = (
         "import sys; from freetickets.experiments import *; "
         "[load(name) for name in experiment_names()]; sys.exit('torch' in sys.modules)"

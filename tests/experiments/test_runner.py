@@ -1,11 +1,7 @@
 """Cells are trained and measured once, whatever happens in between."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -44,18 +40,18 @@ EVERYTHING = Needs(
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Runner:
+def tiny(tmp_path):
     return Runner(SCALE, tmp_path, str(tmp_path / "no data"))
 
 
-def forbid_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Job, *_: Any) -> Any:
+def forbid_training(monkeypatch):
+    def refuse(self, *_):
         raise AssertionError("it was trained before")
 
     monkeypatch.setattr(Job, "train", refuse)
 
 
-def test_a_result_says_all_that_tables_need(tiny: Runner) -> None:
+def test_a_result_says_all_that_tables_need(tiny):
     task = replace(TWO, needs=EVERYTHING, members=(1,))
     record = tiny.run(task)
     metrics = record["metrics"]
@@ -87,7 +83,7 @@ def test_a_result_says_all_that_tables_need(tiny: Runner) -> None:
     )
 
 
-def test_the_answers_to_each_image_are_kept_beside_the_scores(tiny: Runner) -> None:
+def test_the_answers_to_each_image_are_kept_beside_the_scores(tiny):
     record = tiny.run(replace(TWO, needs=EVERYTHING))
     metrics = record["metrics"]
     kept = Results.load(tiny.folder).get(TWO.cell, 0)
@@ -104,7 +100,7 @@ def test_the_answers_to_each_image_are_kept_beside_the_scores(tiny: Runner) -> N
     assert set(answers.unknown) == {"test", *metrics["ood"]}
 
 
-def test_a_cell_whose_answers_are_lost_or_damaged_is_not_finished(tiny: Runner) -> None:
+def test_a_cell_whose_answers_are_lost_or_damaged_is_not_finished(tiny):
     tiny.run(DENSE)
     path = tiny.folder / "results" / DENSE.cell.name / "0.npz"
     data = path.read_bytes()
@@ -118,7 +114,7 @@ def test_a_cell_whose_answers_are_lost_or_damaged_is_not_finished(tiny: Runner) 
         assert path.exists()
 
 
-def test_a_finished_cell_is_not_repeated(tiny: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_cell_is_not_repeated(tiny, monkeypatch):
     assert tiny.run_all([DENSE, TWO], CellProgress(quiet=True)) == {}
     forbid_training(monkeypatch)
     again = CellProgress(quiet=True)
@@ -126,7 +122,7 @@ def test_a_finished_cell_is_not_repeated(tiny: Runner, monkeypatch: pytest.Monke
     assert again.finished == 0
 
 
-def test_other_settings_are_another_result(tiny: Runner, tmp_path: Path) -> None:
+def test_other_settings_are_another_result(tiny, tmp_path):
     before = tiny.run(DENSE)
     substitute = replace(SUBSTITUTE, dense_epochs=3.0)
     longer = Runner(
@@ -145,8 +141,8 @@ def test_other_settings_are_another_result(tiny: Runner, tmp_path: Path) -> None
 
 
 def test_a_run_with_other_settings_is_moved_out_of_the_way_not_lost(
-    tiny: Runner, tmp_path: Path, capsys: pytest.CaptureFixture[str], digests: Any
-) -> None:
+    tiny, tmp_path, capsys, digests
+):
     tiny.run(DENSE)
     run = tiny.folder / "cells" / DENSE.cell.name / "0"
     before = digests(run / "tickets")
@@ -160,7 +156,7 @@ def test_a_run_with_other_settings_is_moved_out_of_the_way_not_lost(
     assert digests(run / "tickets") != before
 
 
-def test_what_two_experiments_measure_is_kept_together(tiny: Runner) -> None:
+def test_what_two_experiments_measure_is_kept_together(tiny):
     attacked = replace(TWO, needs=Needs(attacks=("fgsm",)), members=(1,))
     unknown = replace(TWO, needs=Needs(ood=("gaussian-noise",)))
     tiny.run(attacked)
@@ -173,12 +169,10 @@ def test_what_two_experiments_measure_is_kept_together(tiny: Runner) -> None:
     assert (tiny.folder / "cells" / TWO.cell.name / "0" / "log.csv").read_text() == log
 
 
-def test_a_cell_that_fails_is_told_and_the_others_go_on(
-    tiny: Runner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cell_that_fails_is_told_and_the_others_go_on(tiny, monkeypatch, capsys):
     train = Job.train
 
-    def fail(self: Job, reporter: Any) -> Any:
+    def fail(self, reporter):
         if self.config.method == "dense":
             raise ZeroDivisionError("too small\nby far")
         return train(self, reporter)
@@ -192,9 +186,7 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(
 
 
 @pytest.mark.parametrize("attacks", [("fgsm",), ()])
-def test_a_set_that_cannot_be_had_is_left_out_and_told(
-    tiny: Runner, monkeypatch: pytest.MonkeyPatch, attacks: tuple[str, ...]
-) -> None:
+def test_a_set_that_cannot_be_had_is_left_out_and_told(tiny, monkeypatch, attacks):
     monkeypatch.setattr(SubstituteFiles, "ood", lambda *_: {"svhn": ("nowhere/svhn.npy", "svhn")})
     needs = Needs(ood=("svhn",), attacks=attacks)
     record = tiny.run(replace(TWO, needs=needs))
@@ -205,8 +197,8 @@ def test_a_set_that_cannot_be_had_is_left_out_and_told(
     assert note.startswith("left out: nowhere/svhn.npy")
 
 
-def test_interrupted_it_goes_on_where_it_was(tiny: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: Any) -> Any:
+def test_interrupted_it_goes_on_where_it_was(tiny, monkeypatch):
+    def interrupt(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -219,7 +211,7 @@ def test_interrupted_it_goes_on_where_it_was(tiny: Runner, monkeypatch: pytest.M
     assert log.read_text() == before  # with its seconds: nothing was trained again
 
 
-def test_a_damaged_result_is_made_anew(tiny: Runner) -> None:
+def test_a_damaged_result_is_made_anew(tiny):
     record = tiny.run(DENSE)
     path = tiny.folder / "results" / DENSE.cell.name / "0.json"
     path.write_text(path.read_text()[:-40])
@@ -229,17 +221,15 @@ def test_a_damaged_result_is_made_anew(tiny: Runner) -> None:
     assert json.loads(path.read_text())["cell"] == DENSE.cell.name
 
 
-def test_a_price_that_cannot_be_told_fails_with_its_cell(
-    tiny: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(self: Job, *_: Any) -> Any:
+def test_a_price_that_cannot_be_told_fails_with_its_cell(tiny, monkeypatch):
+    def refuse(self, *_):
         raise FreeTicketsError("less than a step")
 
     monkeypatch.setattr(Job, "price", refuse)
     assert tiny.run_all([DENSE], CellProgress(quiet=True)) == {DENSE.name: "less than a step"}
 
 
-def test_only_the_first_seed_is_recorded(tmp_path: Path) -> None:
+def test_only_the_first_seed_is_recorded(tmp_path):
     tiny = Runner(SCALE, tmp_path)
     shown = CellTask(Cell("cifar10", "wrn-28-10", EDST()), 0)
     assert tiny.config(shown).trajectory == 1

@@ -1,27 +1,24 @@
 """Scales keep the paper's proportions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 
-from freetickets.config import Config
 from freetickets.experiments import Cell, experiment_names, load, needed
-from freetickets.experiments.scales import SCALES, DataPart, Scale, Substitute
-from freetickets.methods import DST, EDST, LTR, Dense, Plan, get_recipe
+from freetickets.experiments.scales import SCALES, DataPart, Substitute
+from freetickets.methods import DST, EDST, LTR, Dense, get_recipe
 
 CELLS = list(needed(map(load, experiment_names())))
 SHORT = [SCALES["smoke"], SCALES["small"]]
 
 
-def plan_of(config: Config) -> Plan:
+def plan_of(config):
     return config.make_method().plan(config.setting())
 
 
 @pytest.mark.parametrize("scale", SHORT, ids=lambda scale: scale.name)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
-def test_every_phase_has_the_papers_share_of_a_dense_training(cell: Cell, scale: Scale) -> None:
+def test_every_phase_has_the_papers_share_of_a_dense_training(cell, scale):
     substitute = scale.substitutes[cell.dataset]
     short, whole = plan_of(scale.config(cell, 0)), plan_of(SCALES["paper"].config(cell, 0))
     assert short.dense_epochs == pytest.approx(substitute.dense_epochs)
@@ -37,7 +34,7 @@ def test_every_phase_has_the_papers_share_of_a_dense_training(cell: Cell, scale:
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
-def test_the_paper_scale_changes_nothing(cell: Cell) -> None:
+def test_the_paper_scale_changes_nothing(cell):
     config = SCALES["paper"].config(cell, 0)
     assert (config.dataset, config.model) == (cell.dataset, cell.model)
     assert config.make_method() == cell.method
@@ -45,7 +42,7 @@ def test_the_paper_scale_changes_nothing(cell: Cell) -> None:
     assert config.recipe == ("imagenet" if cell.dataset == "imagenet" else "cifar")
 
 
-def test_the_interval_is_the_stands_unless_the_cell_has_one() -> None:
+def test_the_interval_is_the_stands_unless_the_cell_has_one():
     substitute = Substitute(DataPart("fashion-mini"), "cifar", interval=7)
     for method in (EDST(), DST(), LTR()):
         assert substitute.options(Cell("cifar10", "wrn-28-10", method))["interval"] == 7
@@ -54,7 +51,7 @@ def test_the_interval_is_the_stands_unless_the_cell_has_one() -> None:
     assert "interval" not in substitute.options(Cell("cifar10", "wrn-28-10", Dense()))
 
 
-def test_seeds_of_one_cell_share_no_training() -> None:
+def test_seeds_of_one_cell_share_no_training():
     cell = Cell("cifar10", "wrn-28-10", DST(tickets=7))
     seeds = [
         run.seed for seed in range(3) for run in plan_of(SCALES["small"].config(cell, seed)).runs
@@ -62,25 +59,25 @@ def test_seeds_of_one_cell_share_no_training() -> None:
     assert len(seeds) == len(set(seeds)) == 21
 
 
-def test_seeds_are_the_experiments_up_to_the_scales_most() -> None:
+def test_seeds_are_the_experiments_up_to_the_scales_most():
     assert [SCALES[name].seeds(load("cifar10")) for name in SCALES] == [2, 3, 3]
     assert [SCALES[name].seeds(load("fgsm")) for name in SCALES] == [1, 1, 1]
 
 
-def test_all_scales_have_a_stand_for_all_data() -> None:
+def test_all_scales_have_a_stand_for_all_data():
     for scale in SCALES.values():
         assert set(scale.substitutes) == {cell.dataset for cell in CELLS}
         for substitute in scale.substitutes.values():
             assert get_recipe(substitute.recipe)
 
 
-def test_trajectories_are_recorded_if_asked_for() -> None:
+def test_trajectories_are_recorded_if_asked_for():
     cell = CELLS[0]
     assert SCALES["smoke"].config(cell, 0).trajectory == 0
     assert SCALES["smoke"].config(cell, 0, trajectory=True).trajectory == 1
 
 
-def test_data_tell_their_parts() -> None:
+def test_data_tell_their_parts():
     assert DataPart("cifar10").is_whole
     part = DataPart("cifar10", train=50, test=20, pool=2)
     assert not part.is_whole

@@ -1,7 +1,5 @@
 """Substitute-ins hold the images that they say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +16,11 @@ SUBSTITUTE = Substitute(PART, "cifar", natural=True, samples=12)
 
 
 @pytest.fixture
-def substitutes(tmp_path: Path) -> SubstituteFiles:
+def substitutes(tmp_path):
     return SubstituteFiles(tmp_path / "data", str(tmp_path / "empty"))
 
 
-def test_pooling_is_the_mean_of_squares() -> None:
+def test_pooling_is_the_mean_of_squares():
     images = np.random.default_rng(0).integers(0, 256, (3, 2, 8, 6), dtype=np.uint8)
     pooled = pool(images, 2)
     for n, c, i, j in np.ndindex(*pooled.shape):
@@ -32,7 +30,7 @@ def test_pooling_is_the_mean_of_squares() -> None:
         pool(images, 4)
 
 
-def test_a_part_is_the_first_images_pooled(substitutes: SubstituteFiles) -> None:
+def test_a_part_is_the_first_images_pooled(substitutes):
     path = substitutes.dataset(PART)
     spec = data.get_spec(path)
     told = outline(PART)
@@ -48,23 +46,21 @@ def test_a_part_is_the_first_images_pooled(substitutes: SubstituteFiles) -> None
     assert np.array_equal(part.inputs.numpy(), pool(whole.inputs[:30].numpy(), 2))
 
 
-def test_a_part_is_made_once(substitutes: SubstituteFiles) -> None:
+def test_a_part_is_made_once(substitutes):
     path = Path(substitutes.dataset(PART))
     before = path.stat().st_mtime_ns
     assert substitutes.dataset(PART) == str(path)
     assert path.stat().st_mtime_ns == before
 
 
-def test_whole_data_need_no_file(substitutes: SubstituteFiles) -> None:
+def test_whole_data_need_no_file(substitutes):
     whole = Substitute(DataPart("cifar10"), "cifar")
     assert substitutes.dataset(whole.data) == "cifar10"
     assert substitutes.ood(whole, ["svhn"]) == {"svhn": ("svhn", "svhn")}
     assert substitutes.natural(whole) is None
 
 
-def test_corruptions_are_made_of_the_samples_that_are_measured(
-    substitutes: SubstituteFiles,
-) -> None:
+def test_corruptions_are_made_of_the_samples_that_are_measured(substitutes):
     substitutes.corrupt(SUBSTITUTE, ["fog", "contrast"])
     folder = substitutes.folder / f"{PART.file}-C"
     assert np.load(folder / "fog.npy").shape == (5 * 12, 14, 14)
@@ -72,7 +68,7 @@ def test_corruptions_are_made_of_the_samples_that_are_measured(
     substitutes.corrupt(SUBSTITUTE, ["fog"])  # nothing to do, nothing to complain of
 
 
-def test_ood_sets_are_called_what_they_stand_for(substitutes: SubstituteFiles) -> None:
+def test_ood_sets_are_called_what_they_stand_for(substitutes):
     names = ("svhn", "cifar100", "gaussian-noise")
     found = substitutes.ood(SUBSTITUTE, names)
     assert {name: words for name, (_, words) in found.items()} == {
@@ -90,7 +86,7 @@ def test_ood_sets_are_called_what_they_stand_for(substitutes: SubstituteFiles) -
         assert not same & {row.numpy().tobytes() for row in inside.inputs}
 
 
-def test_turned_images_stand_for_natural_shift(substitutes: SubstituteFiles) -> None:
+def test_turned_images_stand_for_natural_shift(substitutes):
     folder = substitutes.natural(SUBSTITUTE)
     assert folder is not None
     assert folder.name == "imagenet-a"
@@ -98,7 +94,7 @@ def test_turned_images_stand_for_natural_shift(substitutes: SubstituteFiles) -> 
     assert classes < set(data.get_spec("fashion-mini").classes)
 
 
-def test_missing_data_fall_back_and_are_told(tmp_path: Path) -> None:
+def test_missing_data_fall_back_and_are_told(tmp_path):
     settled, said = settle(SCALES["small"], str(tmp_path))
     assert settled.substitutes["cifar10"].data.source == "fashion-mini"
     assert len(said) == 1

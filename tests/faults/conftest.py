@@ -1,7 +1,5 @@
 """Commands in processes of their own, to which something really happens."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import subprocess

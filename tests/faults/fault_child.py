@@ -3,8 +3,6 @@
 A fault is a function that is called before the command; `functools.partial` gives it its arguments.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fnmatch
@@ -17,10 +15,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 Fault = Callable[[], None]
 
@@ -40,9 +36,7 @@ WRITES = [
 STAGES = ("opened", "half written", "written", "renamed", "safe")
 
 
-def run(
-    arguments: Sequence[str], out: Connection, err: Connection, faults: Sequence[Fault]
-) -> None:
+def run(arguments, out, err, faults):
     """Runs a command with faults, and ends the process with its exit code."""
     import torch
 
@@ -68,7 +62,7 @@ def run(
         os._exit(code)
 
 
-def die() -> None:
+def die():
     """As the kernel ends a process: nothing is cleaned up."""
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -76,11 +70,11 @@ def die() -> None:
 # ---- writing
 
 
-def when_writing(pattern: str, number: int, action: Callable[[], None]) -> None:
+def when_writing(pattern, number, action):
     """Acts when a file whose path fits is about to be written for the given time, from 1 on."""
     make, left = tempfile.mkstemp, number
 
-    def counted(*, dir: Path, prefix: str) -> tuple[int, str]:  # noqa: A002
+    def counted(*, dir, prefix):  # noqa: A002
         nonlocal left
         made = make(dir=dir, prefix=prefix)
         if fnmatch.fnmatch(str(dir / prefix.strip(".")), f"*/{pattern}"):
@@ -92,22 +86,22 @@ def when_writing(pattern: str, number: int, action: Callable[[], None]) -> None:
     tempfile.mkstemp = counted  # type: ignore[assignment]
 
 
-def no_room(pattern: str, number: int = 1) -> None:
+def no_room(pattern, number=1):
     """From a write on, the kernel refuses all files beyond 64 bytes."""
     when_writing(pattern, number, limit_files)
 
 
-def limit_files() -> None:
+def limit_files():
     """The kernel refuses what would make a file larger than 64 bytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
-def full_disk(pattern: str, filler: str, number: int = 1) -> None:
+def full_disk(pattern, filler, number=1):
     """From a write on, the disk is full."""
     when_writing(pattern, number, lambda: fill(filler))
 
 
-def fill(filler: str) -> None:
+def fill(filler):
     """Fills a disk to the last byte."""
     descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT)
     size = 1 << 16
@@ -121,31 +115,31 @@ def fill(filler: str) -> None:
     os.close(descriptor)
 
 
-def killed_in_write(pattern: str, stage: str, number: int = 1) -> None:
+def killed_in_write(pattern, stage, number=1):
     """SIGKILL inside the write of a file, at one of `STAGES`."""
     fdopen, fsync, replace = os.fdopen, os.fsync, os.replace
 
-    def half(*arguments: Any, **options: Any) -> Any:
+    def half(*arguments, **options):
         file = fdopen(*arguments, **options)
         write = file.write
 
-        def write_half(data: bytes) -> None:
+        def write_half(data):
             write(data[: len(data) // 2])
             file.flush()
             die()
 
         return _With(file, write_half)
 
-    def renamed(*paths: Any) -> None:
+    def renamed(*paths):
         replace(*paths)
         die()
 
-    def safe(descriptor: int) -> None:
+    def safe(descriptor):
         fsync(descriptor)
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             die()
 
-    def prepare() -> None:
+    def prepare():
         if stage == "opened":
             die()
         elif stage == "half written":
@@ -163,26 +157,26 @@ def killed_in_write(pattern: str, stage: str, number: int = 1) -> None:
 class _With:
     """A file that writes in another way."""
 
-    def __init__(self, file: Any, write: Callable[[bytes], None]) -> None:
+    def __init__(self, file, write):
         self._file, self.write = file, write
 
-    def __enter__(self) -> _With:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._file.close()
 
 
 # ---- training
 
 
-def at_step(step: int, action: Callable[[], None]) -> None:
+def at_step(step, action):
     """Acts after a step, counted in this life, and after each later one."""
     from freetickets.training.progress import Reporter
 
     show, count = Reporter.step, 0
 
-    def counted(self: Reporter, *news: Any) -> None:
+    def counted(self, *news):
         nonlocal count
         show(self, *news)
         count += 1
@@ -192,13 +186,13 @@ def at_step(step: int, action: Callable[[], None]) -> None:
     Reporter.step = counted  # type: ignore[method-assign]
 
 
-def killed_in_phase(run: int, phase: str, step: int, seed: int) -> None:
+def killed_in_phase(run, phase, step, seed):
     """SIGKILL at a random moment after a step of a phase, and not later than two steps after it."""
     from freetickets.training.trainer import Trainer
 
     train, draw, seen = Trainer._train_step, random.Random(seed), 0
 
-    def watched(self: Any, session: Any, span: Any, *more: Any) -> None:
+    def watched(self, session, span, *more):
         nonlocal seen
         train(self, session, span, *more)
         state = self._state
@@ -213,11 +207,11 @@ def killed_in_phase(run: int, phase: str, step: int, seed: int) -> None:
     Trainer._train_step = watched  # type: ignore[method-assign]
 
 
-def little_memory(step: int, more: int = 0) -> None:
+def little_memory(step, more=0):
     """After a step the kernel gives this process no more than so many bytes."""
     done = False
 
-    def limit() -> None:
+    def limit():
         nonlocal done
         if not done:
             done = True
@@ -231,11 +225,11 @@ def little_memory(step: int, more: int = 0) -> None:
         limit()
 
 
-def clock_goes_back(step: int, seconds: float) -> None:
+def clock_goes_back(step, seconds):
     """After a step, the time of day is that of the past; it jumps further back with each step."""
     real, behind = time.time, 0.0
 
-    def earlier() -> None:
+    def earlier():
         nonlocal behind
         behind += seconds
 
@@ -246,7 +240,7 @@ def clock_goes_back(step: int, seconds: float) -> None:
 # ---- rights
 
 
-def obey_permissions() -> None:
+def obey_permissions():
     """Root gives up the right to ignore the permission bits of files; others have none."""
     if os.geteuid() != 0:
         return
@@ -261,17 +255,17 @@ def obey_permissions() -> None:
         raise OSError(ctypes.get_errno(), "capset")
 
 
-def standard_output_to(path: str) -> None:
+def standard_output_to(path):
     """What is printed goes to a file."""
     descriptor = os.open(path, os.O_WRONLY)
     os.dup2(descriptor, 1)
 
 
-def protect(folder: str, number: int) -> None:
+def protect(folder, number):
     """Takes the right to write to a folder away when so many files have been written there."""
     replace, left = os.replace, number
 
-    def counted(*paths: Any) -> None:
+    def counted(*paths):
         nonlocal left
         replace(*paths)
         left -= Path(paths[1]).parent == Path(folder)

@@ -1,7 +1,5 @@
 """Inputs that are not what they were, or no numbers: refused in one line."""
 
-from __future__ import annotations
-
 import shutil
 from functools import partial
 

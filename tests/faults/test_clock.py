@@ -1,7 +1,5 @@
 """A clock that goes backwards: nothing is measured with it, and nothing waits for it."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

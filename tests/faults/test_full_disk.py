@@ -1,7 +1,5 @@
 """A disk without room: one line, nothing half written, and with room again the same end."""
 
-from __future__ import annotations
-
 import shutil
 from functools import partial
 from pathlib import Path

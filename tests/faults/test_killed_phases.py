@@ -1,7 +1,5 @@
 """SIGKILL at random moments of each phase of each method; see also tools/kill_and_resume.py."""
 
-from __future__ import annotations
-
 import random
 from functools import partial
 

@@ -1,7 +1,5 @@
 """SIGKILL inside a write: the file is whole or absent, and the run ends the same."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import fault_child

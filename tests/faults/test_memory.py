@@ -1,7 +1,5 @@
 """No memory left: one line, and what was saved is kept."""
 
-from __future__ import annotations
-
 import shutil
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folders that can't be written to, also for root."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,10 +1,6 @@
-from __future__ import annotations
-
 import sys
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,16 +10,16 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 
 @pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory):
     """Where valid folders of each kind lie, made when they are first needed."""
     return tmp_path_factory.mktemp("fuzz")
 
 
 @pytest.fixture
-def refused() -> Callable[..., None]:
+def refused():
     """Checks that loading fails with one line, and asks for no more than 64 MB before."""
 
-    def check(load: Callable[..., Any], *arguments: Any, match: str) -> None:
+    def check(load, *arguments, match):
         tracemalloc.start()
         try:
             with pytest.raises(FreeTicketsError, match=match) as caught:

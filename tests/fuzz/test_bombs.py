@@ -1,7 +1,5 @@
 """Files made with intent: each is refused before it takes memory, time, or anything else."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -12,8 +10,6 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +36,7 @@ Refused = Callable[..., None]
 # ---- .npz
 
 
-def header(shape: tuple[int, ...], kind: str = "<f4") -> bytes:
+def header(shape, kind="<f4"):
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         file, {"descr": kind, "fortran_order": False, "shape": shape}
@@ -48,7 +44,7 @@ def header(shape: tuple[int, ...], kind: str = "<f4") -> bytes:
     return file.getvalue()
 
 
-def write_zip(path: Path, content: bytes, method: int = zipfile.ZIP_DEFLATED) -> Path:
+def write_zip(path, content, method=zipfile.ZIP_DEFLATED):
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("x.npy", content)
     return path
@@ -63,17 +59,15 @@ def write_zip(path: Path, content: bytes, method: int = zipfile.ZIP_DEFLATED) ->
     ],
 )
 def test_an_array_that_claims_or_unpacks_to_more_than_the_file_holds(
-    refused: Refused, tmp_path: Path, claimed: int, held: int, method: int, match: str
-) -> None:
+    refused, tmp_path, claimed, held, method, match
+):
     path = write_zip(tmp_path / "a.npz", header((claimed,)) + bytes(held), method)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(npz, "_BOMB_BYTES", 1 << 20)
         refused(read_arrays, path, "x", match=match)
 
 
-def test_an_archive_that_backs_such_a_claim_in_its_directory(
-    refused: Refused, tmp_path: Path
-) -> None:
+def test_an_archive_that_backs_such_a_claim_in_its_directory(refused, tmp_path):
     path = write_zip(tmp_path / "a.npz", header((10**9,)) + bytes(64))
     content = path.read_bytes()
     (real,) = {info.file_size for info in zipfile.ZipFile(path).infolist()}
@@ -82,7 +76,7 @@ def test_an_archive_that_backs_such_a_claim_in_its_directory(
     refused(read_arrays, path, "x", match="would unpack to")
 
 
-def test_two_arrays_of_one_name(refused: Refused, tmp_path: Path) -> None:
+def test_two_arrays_of_one_name(refused, tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("x.npy", header((1,)) + bytes(4))
         with pytest.warns(UserWarning, match="Duplicate name"):
@@ -91,7 +85,7 @@ def test_two_arrays_of_one_name(refused: Refused, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["(" * 200, "{" * 3000, "[" * 9000, "'descr': " * 500])
-def test_a_header_that_is_no_header(refused: Refused, tmp_path: Path, text: str) -> None:
+def test_a_header_that_is_no_header(refused, tmp_path, text):
     content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
     path = write_zip(tmp_path / "a.npz", content)
     refused(read_arrays, path, "x", match="not a readable .npz")
@@ -99,7 +93,7 @@ def test_a_header_that_is_no_header(refused: Refused, tmp_path: Path, text: str)
     refused(read_images, tmp_path / "a.npy", (1, 8, 8), match="not a readable .npy")
 
 
-def test_predictions_that_hold_python_objects(refused: Refused, tmp_path: Path) -> None:
+def test_predictions_that_hold_python_objects(refused, tmp_path):
     np.savez(tmp_path / "a.npz", log_probs=np.array([{}], object), labels=[0], info="{}")
     refused(Predictions.load, tmp_path / "a.npz", match="Python objects, which could run")
 
@@ -117,9 +111,7 @@ INFO = {"dataset": "toy", "combine": "probabilities"}
         (np.zeros((1, 2, 2), "f4"), [0, 1], [], "must be a map"),
     ],
 )
-def test_predictions_that_predict_nothing(
-    refused: Refused, tmp_path: Path, log_probs: Any, labels: Any, info: Any, match: str
-) -> None:
+def test_predictions_that_predict_nothing(refused, tmp_path, log_probs, labels, info, match):
     np.savez(tmp_path / "a.npz", log_probs=log_probs, labels=labels, info=json.dumps(info))
     refused(Predictions.load, tmp_path / "a.npz", match=match)
 
@@ -147,16 +139,14 @@ DOUBLING = (
         (b"(" * 100_000 + b".", "is damaged"),
     ],
 )
-def test_a_pickle_that_takes_more_than_it_is(
-    refused: Refused, tmp_path: Path, content: bytes, match: str
-) -> None:
+def test_a_pickle_that_takes_more_than_it_is(refused, tmp_path, content, match):
     (tmp_path / "a").write_bytes(content)
     refused(read_pickle, tmp_path / "a", match=match)
 
 
-def test_a_pickle_of_negative_sides(refused: Refused, tmp_path: Path) -> None:
+def test_a_pickle_of_negative_sides(refused, tmp_path):
     class Evil:
-        def __reduce__(self) -> Any:
+        def __reduce__(self):
             state = (1, (-2, -3), np.dtype("u1"), False, b"sixsix")
             return np.array([], "u1").__reduce__()[0], (np.ndarray, (0,), b"b"), state
 
@@ -167,11 +157,11 @@ def test_a_pickle_of_negative_sides(refused: Refused, tmp_path: Path) -> None:
 # ---- MATLAB files
 
 
-def mat(*elements: bytes) -> bytes:
+def mat(*elements):
     return b"MATLAB 5.0".ljust(124) + b"\x00\x01IM" + b"".join(elements)
 
 
-def packed(content: bytes) -> bytes:
+def packed(content):
     data = zlib.compress(content)
     return struct.pack("<II", 15, len(data)) + data
 
@@ -186,9 +176,7 @@ def packed(content: bytes) -> bytes:
         (b"\x89HDF\r\n\x1a\n" + bytes(600), "no header"),
     ],
 )
-def test_a_mat_file_that_promises_what_it_does_not_hold(
-    refused: Refused, tmp_path: Path, content: bytes, match: str
-) -> None:
+def test_a_mat_file_that_promises_what_it_does_not_hold(refused, tmp_path, content, match):
     (tmp_path / "a.mat").write_bytes(content)
     refused(read_mat, tmp_path / "a.mat", match=match)
 
@@ -196,8 +184,8 @@ def test_a_mat_file_that_promises_what_it_does_not_hold(
 # ---- images
 
 
-def png(width: int, height: int) -> bytes:
-    def chunk(name: bytes, data: bytes) -> bytes:
+def png(width, height):
+    def chunk(name, data):
         return (
             struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
         )
@@ -208,18 +196,18 @@ def png(width: int, height: int) -> bytes:
 
 
 @pytest.mark.parametrize("side", [9_000, 60_000])
-def test_an_image_of_too_many_pixels(refused: Refused, tmp_path: Path, side: int) -> None:
+def test_an_image_of_too_many_pixels(refused, tmp_path, side):
     (tmp_path / "a.png").write_bytes(png(side, side))
     refused(read_images, tmp_path / "a.png", (3, 8, 8), True, match="too many pixels")
 
 
-def test_an_image_that_another_program_would_have_to_draw(refused: Refused, tmp_path: Path) -> None:
+def test_an_image_that_another_program_would_have_to_draw(refused, tmp_path):
     Image.new("RGB", (4, 4)).save(tmp_path / "a.eps")
     (tmp_path / "a.eps").rename(tmp_path / "a.png")
     refused(decode.open_image, tmp_path / "a.png", 3, match="be read as an image")
 
 
-def test_a_pipe_among_the_images_is_passed_over(tmp_path: Path) -> None:
+def test_a_pipe_among_the_images_is_passed_over(tmp_path):
     Image.new("RGB", (4, 4)).save(tmp_path / "real.png")
     os.mkfifo(tmp_path / "pipe.png")  # opening it would wait for ever
     (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere")
@@ -230,9 +218,7 @@ def test_a_pipe_among_the_images_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
-def test_an_archive_with_a_link_in_place_of_a_file(
-    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: bytes
-) -> None:
+def test_an_archive_with_a_link_in_place_of_a_file(refused, tmp_path, monkeypatch, kind):
     import hashlib
 
     layout = cifar.LAYOUTS["cifar100"]
@@ -259,9 +245,7 @@ def test_an_archive_with_a_link_in_place_of_a_file(
         ("seed: " + "9" * 5000, "seed must be|not valid YAML"),
     ],
 )
-def test_settings_that_are_more_than_settings(
-    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, match: str
-) -> None:
+def test_settings_that_are_more_than_settings(refused, tmp_path, monkeypatch, text, match):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.yaml").write_text(text)
     refused(read_config, tmp_path / "a.yaml", match=match)
@@ -269,9 +253,7 @@ def test_settings_that_are_more_than_settings(
 
 
 @pytest.mark.parametrize("text", ['{"a":' * 100_000, "9" * 10_000])
-def test_json_that_is_nested_or_long_without_end(
-    refused: Refused, tmp_path: Path, text: str
-) -> None:
+def test_json_that_is_nested_or_long_without_end(refused, tmp_path, text):
     (tmp_path / "a.json").write_text(text)
     refused(read_json, tmp_path / "a.json", match="is damaged")
     assert read_record(tmp_path / "a.json") is None
@@ -280,30 +262,28 @@ def test_json_that_is_nested_or_long_without_end(
 # ---- tickets
 
 
-def test_a_ticket_whose_header_claims_more_than_there_is(refused: Refused, tmp_path: Path) -> None:
+def test_a_ticket_whose_header_claims_more_than_there_is(refused, tmp_path):
     (tmp_path / "a").write_bytes(struct.pack("<Q", 1 << 60) + b"{}")
     refused(Ticket.load, tmp_path / "a", match="damaged or not a FreeTickets file")
 
 
 @pytest.mark.parametrize("shape", [[1 << 40], [-8], [0], ["8"], [1 << 62, 4]])
-def test_a_ticket_with_a_good_checksum_and_a_bad_shape(
-    refused: Refused, tmp_path: Path, shape: list[Any]
-) -> None:
+def test_a_ticket_with_a_good_checksum_and_a_bad_shape(refused, tmp_path, shape):
     part = {"shape": shape, "topology": torch.zeros(1, dtype=torch.uint8), "values": torch.ones(0)}
     tree = {"info": {}, "order": ["w"], "sparse": {"w": part}, "dense": {}, "same": {}}
     save_tree(tmp_path / "a", tree, "freetickets-ticket")
     refused(Ticket.load, tmp_path / "a", match="is damaged")
 
 
-def test_a_ticket_can_not_choose_code_to_run(refused: Refused, tmp_path: Path) -> None:
+def test_a_ticket_can_not_choose_code_to_run(refused, tmp_path):
     ticket = Ticket({"w": torch.ones(1)}, {}, {"model": "os:getcwd", "method": "dense"})
     ticket.save(tmp_path / "tickets" / "01.safetensors")
     refused(ft.load, tmp_path, match="is your own")
 
 
-def test_a_pickle_in_the_place_of_a_ticket_or_an_array(refused: Refused, tmp_path: Path) -> None:
+def test_a_pickle_in_the_place_of_a_ticket_or_an_array(refused, tmp_path):
     class Evil:
-        def __reduce__(self) -> Any:
+        def __reduce__(self):
             return os.mkdir, (str(tmp_path / "run"),)
 
     torch.save(Evil(), tmp_path / "a")

@@ -1,10 +1,8 @@
 """What changed between two commands on one run: settings, data, files of other runs."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,7 @@ Cli = Callable[..., Any]
 
 
 @pytest.fixture
-def root(home: Path) -> Iterator[Path]:
+def root(home):
     """Two finished runs and their data; each file may be changed, and is put back after it."""
     for number in (1, 2):
         trained(home, number)
@@ -40,30 +38,30 @@ def root(home: Path) -> Iterator[Path]:
         path.write_bytes(data)
 
 
-def train(cli: Cli, root: Path, *flags: object) -> Any:
+def train(cli, root, *flags):
     data = ("--dataset", root / "data.npz", *TRAINING.split())
     return cli("train", "edst", *data, "--quiet", "-o", root / "run-1", *("--seed", 1, *flags))
 
 
-def assert_refused(answer: Any, *words: str) -> None:
+def assert_refused(answer, *words):
     assert (answer.code, answer.out) == (2, "")
     (line,) = answer.err.splitlines()
     assert all(word in line for word in words), line
 
 
-def test_a_run_goes_on_with_the_data_it_began_with(cli: Cli, root: Path) -> None:
+def test_a_run_goes_on_with_the_data_it_began_with(cli, root):
     assert train(cli, root).code == 0
 
 
 @pytest.mark.parametrize("key", ["x_train", "y_train"])
-def test_data_that_changed_since_the_start_is_refused(cli: Cli, root: Path, key: str) -> None:
+def test_data_that_changed_since_the_start_is_refused(cli, root, key):
     content = dict(np.load(root / "data.npz"))
     content[key][0] = (content[key][0] + 1) % 3
     np.savez(root / "data.npz", **content)
     assert_refused(train(cli, root), "was started with other training data", "another --output")
 
 
-def test_settings_that_were_edited_in_the_folder_are_refused(cli: Cli, root: Path) -> None:
+def test_settings_that_were_edited_in_the_folder_are_refused(cli, root):
     file = root / "run-1" / "config.yaml"
     sealed = file.read_text().replace("seed: 1", "seed: 5")
     for text in (sealed, sealed.partition("\n")[2]):
@@ -73,7 +71,7 @@ def test_settings_that_were_edited_in_the_folder_are_refused(cli: Cli, root: Pat
         read_run(root / "run-1")
 
 
-def test_edited_settings_may_be_given_as_settings(cli: Cli, root: Path, tmp_path: Path) -> None:
+def test_edited_settings_may_be_given_as_settings(cli, root, tmp_path):
     file = root / "run-1" / "config.yaml"
     file.write_text(file.read_text().replace("seed: 1", "seed: 5"))
     answer = cli("train", "--config", file, "-o", tmp_path / "new", "--quiet")
@@ -81,13 +79,13 @@ def test_edited_settings_may_be_given_as_settings(cli: Cli, root: Path, tmp_path
     assert all(line.startswith("warning: a run of this plan") for line in answer.err.splitlines())
 
 
-def test_a_checkpoint_of_another_run_is_refused(cli: Cli, root: Path) -> None:
+def test_a_checkpoint_of_another_run_is_refused(cli, root):
     for path in (root / "run-2" / "checkpoint").iterdir():
         shutil.copy(path, root / "run-1" / "checkpoint" / path.name)
     assert_refused(train(cli, root), "was started with another plan")
 
 
-def test_tickets_of_two_runs_make_no_ensemble_by_accident(root: Path, tmp_path: Path) -> None:
+def test_tickets_of_two_runs_make_no_ensemble_by_accident(root, tmp_path):
     name = Path("tickets") / "02.safetensors"
     shutil.copy(root / "run-2" / name, root / "run-1" / name)
     with pytest.raises(FreeTicketsError, match="belong to different runs"):
@@ -97,7 +95,7 @@ def test_tickets_of_two_runs_make_no_ensemble_by_accident(root: Path, tmp_path: 
     assert len(ft.load(tmp_path)) == 2
 
 
-def test_one_ticket_can_not_stand_for_two(root: Path) -> None:
+def test_one_ticket_can_not_stand_for_two(root):
     folder = root / "run-1" / "tickets"
     shutil.copy(folder / "01.safetensors", folder / "02.safetensors")
     with pytest.raises(FreeTicketsError, match=r"02\.safetensors is ticket 1"):
@@ -105,7 +103,7 @@ def test_one_ticket_can_not_stand_for_two(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "ledger.json", "metrics.json", "log.csv"])
-def test_a_file_that_lost_its_seal_is_refused(root: Path, name: str) -> None:
+def test_a_file_that_lost_its_seal_is_refused(root, name):
     path = root / "run-1" / name
     text = path.read_text()
     if name.endswith(".json"):
@@ -120,7 +118,7 @@ def test_a_file_that_lost_its_seal_is_refused(root: Path, name: str) -> None:
         read_run(root / "run-1")
 
 
-def test_a_checkpoint_from_before_there_were_digests_is_resumed(cli: Cli, root: Path) -> None:
+def test_a_checkpoint_from_before_there_were_digests_is_resumed(cli, root):
     checkpoints = Checkpoints(root / "run-1" / "checkpoint", lambda _: None)
     tree = checkpoints.load()
     assert tree is not None
@@ -128,15 +126,15 @@ def test_a_checkpoint_from_before_there_were_digests_is_resumed(cli: Cli, root: 
     assert train(cli, root).code == 0
 
 
-def test_the_digest_of_data_sees_every_value_and_their_order(images_npz: Path) -> None:
+def test_the_digest_of_data_sees_every_value_and_their_order(images_npz):
     split = load(images_npz, "train")
     turned = split.subset(torch.arange(len(split)).flip(0))
     assert digest_split(split) == digest_split(load(images_npz, "train"))
     assert digest_split(split) != digest_split(turned)
 
 
-def test_photos_are_told_apart_by_name_size_and_label(tmp_path: Path) -> None:
-    def digest(root: Path, labels: tuple[int, int], width: int = 8) -> str:
+def test_photos_are_told_apart_by_name_size_and_label(tmp_path):
+    def digest(root, labels, width=8):
         (root / "cat").mkdir(parents=True, exist_ok=True)
         paths = tuple(root / "cat" / f"{n}.bmp" for n in (1, 2))
         for path in paths:

@@ -1,7 +1,5 @@
 """A small budget of what `tools/fuzz.py` does for hours."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -17,19 +15,19 @@ CORPUS = sorted((Path(__file__).parent / "corpus").glob("*/*"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_damaged_loads_again_as_it_was(home: Path, kind: str) -> None:
+def test_what_is_not_damaged_loads_again_as_it_was(home, kind):
     bench = Bench(kind, home)
     for file in bench.kind.files:
         assert bench.load(file, (bench.folder / file).read_bytes()).word == SAME
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_file_is_refused_in_one_line_or_loads_as_it_was(home: Path, kind: str) -> None:
+def test_a_damaged_file_is_refused_in_one_line_or_loads_as_it_was(home, kind):
     bench = Bench(kind, home)
 
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 1 << 32))
-    def check(seed: int) -> None:
+    def check(seed):
         outcome = bench.load(*bench.damage(str(seed)))
         assert outcome.word not in FAILURES, (outcome, seed)
 
@@ -39,13 +37,13 @@ def test_a_damaged_file_is_refused_in_one_line_or_loads_as_it_was(home: Path, ki
 @pytest.mark.parametrize(
     ("kind", "file"), [(name, file) for name, kind in KINDS.items() for file in kind.owned]
 )
-def test_a_file_of_another_run_is_refused(home: Path, kind: str, file: str) -> None:
+def test_a_file_of_another_run_is_refused(home, kind, file):
     bench = Bench(kind, home)
     assert bench.load(file, (bench.other / file).read_bytes(), refuse=True).word == REFUSED
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_what_once_failed_is_refused(home: Path, path: Path) -> None:
+def test_what_once_failed_is_refused(home, path):
     """Files of the corpus are `<kind>/<number>-<file>`; each broke a loader when it was found."""
     bench = Bench(path.parent.name, home)
     name = path.name.partition("-")[2]
@@ -53,11 +51,11 @@ def test_what_once_failed_is_refused(home: Path, path: Path) -> None:
     assert bench.load(file, path.read_bytes()).word == REFUSED
 
 
-def test_the_judge_tells_a_whole_array_of_another_set_from_a_changed_one(home: Path) -> None:
+def test_the_judge_tells_a_whole_array_of_another_set_from_a_changed_one(home):
     bench = Bench("npz", home)
     own, other = (dict(np.load(folder / "data.npz")) for folder in (bench.folder, bench.other))
 
-    def word(**changed: np.ndarray) -> str:
+    def word(**changed):
         file = io.BytesIO()
         np.savez(file, **{**own, **changed})
         return bench.load("data.npz", file.getvalue()).word
@@ -67,7 +65,7 @@ def test_the_judge_tells_a_whole_array_of_another_set_from_a_changed_one(home: P
     assert word(x_train=255 - own["x_train"]) == WRONG
 
 
-def test_the_judge_tells_a_loader_that_lets_damage_pass(home: Path) -> None:
+def test_the_judge_tells_a_loader_that_lets_damage_pass(home):
     bench = Bench("idx", home)
     data = bytearray((bench.folder / "raw").read_bytes())
     data[-1] ^= 1

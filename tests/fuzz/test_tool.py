@@ -1,10 +1,7 @@
 """The tool itself: it must see what it looks for."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,7 +41,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_a_traceback_a_flood_a_hang_and_a_crash_are_each_seen_and_kept(tmp_path: Path) -> None:
+def test_a_traceback_a_flood_a_hang_and_a_crash_are_each_seen_and_kept(tmp_path):
     script = tmp_path / "faulty.py"
     code = f"import sys; sys.path.insert(0, {str(TOOLS)!r})\n"
     script.write_text(code + FAULTY)
@@ -58,21 +55,21 @@ def test_a_traceback_a_flood_a_hang_and_a_crash_are_each_seen_and_kept(tmp_path:
 
 
 @pytest.mark.slow
-def test_a_few_trials_of_each_kind_end_well() -> None:
+def test_a_few_trials_of_each_kind_end_well():
     command = [sys.executable, str(TOOLS / "fuzz.py"), "--trials", "100", "--kind", "idx", "record"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].split()[:2] == ["all", "100"]
 
 
-def _hidden_memory_error() -> None:
+def _hidden_memory_error():
     try:
         raise MemoryError
     except MemoryError as error:
         raise FreeTicketsError("it is damaged") from error
 
 
-def _tell(message: str) -> None:
+def _tell(message):
     raise FreeTicketsError(message)
 
 
@@ -84,9 +81,7 @@ def _tell(message: str) -> None:
         (lambda: _tell("two\nlines"), TRACEBACK),
     ],
 )
-def test_memory_behind_a_message_and_a_message_of_two_lines_are_seen(
-    home: Path, fail: Callable[[], None], word: str
-) -> None:
+def test_memory_behind_a_message_and_a_message_of_two_lines_are_seen(home, fail, word):
     bench = Bench("idx", home)
     bench.kind = replace(KINDS["idx"], load=lambda _: fail())
     assert bench.load("raw", b"").word == word

@@ -6,8 +6,6 @@ PYTHONPATH=/var/tmp/old/src python tests/golden/make.py COMMIT
 What it makes stays as it is: `test_golden.py` has every later version read it.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -37,12 +35,12 @@ EVALUATE = (
 CELL = "reproduce cifar10 --scale smoke --only dense --seeds 1 --quiet --output all"
 
 
-def run(command: str) -> None:
+def run(command):
     """Runs a command, which must end well."""
     assert main(command.split()) == 0
 
 
-def make_data() -> None:
+def make_data():
     """Writes `data.npz`: tiny images of three classes, told apart by their brightness."""
     rng = np.random.default_rng(0)
     arrays: dict[str, Any] = {"classes": np.array(["dark", "grey", "bright"])}
@@ -54,25 +52,25 @@ def make_data() -> None:
     np.savez_compressed("data.npz", **arrays)
 
 
-def train_on_arrays(x: Any, y: Any, output: Path) -> ft.Ensemble:
+def train_on_arrays(x, y, output):
     """Trains for 18 steps in a folder, or goes on there."""
     method = ft.EDST(tickets=2, interval=4)
     settings: dict[str, Any] = {"epochs": 6, "batch_size": 16, "backend": "masked", "quiet": True}
     return method.fit("mlp-4", (x, y), output=output, **settings)
 
 
-def stop_at(step: int) -> None:
+def stop_at(step):
     """Has a training ask itself to stop, as Ctrl-C does."""
     steps = itertools.count(1)
 
-    def shown(*_: Any) -> None:
+    def shown(*_):
         if next(steps) == step:
             os.kill(os.getpid(), signal.SIGTERM)
 
     Reporter.step = shown  # type: ignore[method-assign]
 
 
-def make() -> None:
+def make():
     """Writes all golden files of this version into the current folder."""
     make_data()
     run(TRAIN)

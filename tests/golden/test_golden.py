@@ -1,7 +1,5 @@
 """Files of earlier versions are read by this one, and mean the same; `make.py` made them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -23,17 +21,17 @@ VERSIONS = sorted(path.name for path in HERE.iterdir() if (path / "expected.json
 
 
 @pytest.fixture(params=VERSIONS)
-def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def golden(request, tmp_path):
     """A copy of all that a version has written."""
     return Path(shutil.copytree(HERE / request.param, tmp_path / request.param))
 
 
-def samples(golden: Path, split: str) -> tuple[Any, Any]:
+def samples(golden, split):
     with np.load(golden / "data.npz") as data:
         return data[f"x_{split}"][:, None], data[f"y_{split}"]
 
 
-def same(found: Any, stored: Any) -> None:
+def same(found, stored):
     """Equal, but for what another machine's sums may make of the last digits."""
     if isinstance(stored, dict):
         assert stored.keys() <= found.keys()
@@ -48,7 +46,7 @@ def same(found: Any, stored: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["run", "ensemble", "mimo"])
-def test_old_tickets_predict_what_they_predicted(golden: Path, name: str) -> None:
+def test_old_tickets_predict_what_they_predicted(golden, name):
     expected = json.loads((golden / "expected.json").read_text())
     x, _ = samples(golden, "test")
     ensemble = ft.load(golden / name)
@@ -57,7 +55,7 @@ def test_old_tickets_predict_what_they_predicted(golden: Path, name: str) -> Non
         np.testing.assert_allclose(ensemble.predict_proba(x), expected["joint"], atol=1e-4)
 
 
-def test_the_scores_of_old_predictions_are_what_they_were(cli: Cli, golden: Path) -> None:
+def test_the_scores_of_old_predictions_are_what_they_were(cli, golden):
     before = json.loads((golden / "run" / "metrics.json").read_text())
     answer = cli("evaluate", golden / "run", "--saved", "--json")
     assert (answer.code, answer.err) == (0, "")
@@ -65,7 +63,7 @@ def test_the_scores_of_old_predictions_are_what_they_were(cli: Cli, golden: Path
     same(json.loads(answer.out), before)
 
 
-def test_an_old_run_is_reported(cli: Cli, golden: Path, tmp_path: Path) -> None:
+def test_an_old_run_is_reported(cli, golden, tmp_path):
     run = read_run(golden / "run")
     assert (run.config.method, len(run.results.members), len(run.log)) == ("edst", 2, 8)
     assert set(run.results.shift) == {"data-c"}
@@ -75,7 +73,7 @@ def test_an_old_run_is_reported(cli: Cli, golden: Path, tmp_path: Path) -> None:
     assert (answer.code, answer.err) == (0, "")
 
 
-def test_an_old_run_that_was_stopped_goes_on(golden: Path) -> None:
+def test_an_old_run_that_was_stopped_goes_on(golden):
     from .make import train_on_arrays
 
     ticket = golden / "stopped" / "tickets" / "01.safetensors"
@@ -85,7 +83,7 @@ def test_an_old_run_that_was_stopped_goes_on(golden: Path) -> None:
     assert ticket.read_bytes() == collected
 
 
-def test_an_old_record_is_read(golden: Path) -> None:
+def test_an_old_record_is_read(golden):
     results = Results.load(golden / "record")
     ((key, record),) = results.records.items()
     assert key == ("cifar10-wrn-28-10-dense", 0)

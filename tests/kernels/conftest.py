@@ -1,23 +1,18 @@
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-
 import pytest
 import torch
-from torch import Tensor
 
 from freetickets.errors import FreeTicketsError
 from freetickets.kernels import adopted, groups, library, linear, norm
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _built() -> None:
+def _built():
     if not library.available():
         pytest.skip("the sparse kernels are not built")
 
 
 @pytest.fixture(scope="module", params=["baseline", "avx2", "avx512"])
-def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
+def instructions(request):
     """Each instruction set that this machine has, in its turn."""
     before = library.instruction_set()
     try:
@@ -29,7 +24,7 @@ def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def threads() -> Iterator[Callable[[int], None]]:
+def threads():
     """Sets the number of PyTorch's threads, for this test."""
     before = torch.get_num_threads()
     yield torch.set_num_threads
@@ -37,10 +32,10 @@ def threads() -> Iterator[Callable[[int], None]]:
 
 
 @pytest.fixture
-def same_bits(threads: Callable[[int], None]) -> Callable[[Callable[[], list[Tensor]]], None]:
+def same_bits(threads):
     """Checks that a function returns the same bits on any number of threads."""
 
-    def check(work: Callable[[], list[Tensor]]) -> None:
+    def check(work):
         results = []
         for count in (1, 2, 3):
             threads(count)
@@ -52,12 +47,12 @@ def same_bits(threads: Callable[[int], None]) -> Callable[[Callable[[], list[Ten
 
 
 @pytest.fixture
-def noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[object, ...]]]:
+def noted(monkeypatch):
     """The kernels that are called in this test, and with what."""
     calls: list[tuple[str, tuple[object, ...]]] = []
     real = library.call
 
-    def call(function: str, *arguments: object) -> None:
+    def call(function, *arguments):
         calls.append((function, arguments))
         real(function, *arguments)
 
@@ -67,7 +62,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[object, ...]
 
 
 @pytest.fixture(scope="module")
-def memory_of_nan() -> Iterator[None]:
+def memory_of_nan():
     """New memory is full of NaN: a result that was not written shows."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
@@ -77,10 +72,10 @@ def memory_of_nan() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def error() -> Callable[[Tensor, Tensor], float]:
+def error():
     """The largest difference of two tensors over the largest value; NaN if one is in them."""
 
-    def relative(found: Tensor, expected: Tensor) -> float:
+    def relative(found, expected):
         assert found.shape == expected.shape
         if expected.numel() == 0:
             return 0.0

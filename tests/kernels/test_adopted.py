@@ -1,7 +1,5 @@
 """Adopted layers stay PyTorch's own to everyone who looks, and compute what those do."""
 
-from __future__ import annotations
-
 import copy
 import io
 from collections.abc import Callable
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torch.autograd import gradcheck, gradgradcheck
 
 from freetickets.errors import FreeTicketsError
@@ -29,7 +27,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-def twins(build: Callable[[], nn.Module], sparsity: float = 0.7) -> tuple[Any, Any, Tensor]:
+def twins(build, sparsity=0.7):
     """A layer, its copy that is adopted, and the mask of both."""
     torch.manual_seed(0)
     plain: Any = build()
@@ -41,7 +39,7 @@ def twins(build: Callable[[], nn.Module], sparsity: float = 0.7) -> tuple[Any, A
     return plain, model[0], mask
 
 
-def passes(layer: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
+def passes(layer, x):
     """Output and gradients of a pass; the weights' own are left in place."""
     x = x.clone().requires_grad_()
     layer.zero_grad()
@@ -51,15 +49,13 @@ def passes(layer: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
 
 
 @pytest.fixture(params=LAYERS.values(), ids=LAYERS)
-def both(request: pytest.FixtureRequest) -> tuple[Any, Any, Tensor, Tensor]:
+def both(request):
     """A layer, its copy that is adopted, the mask of both, and inputs."""
     build, shape = request.param
     return *twins(build), torch.randn(shape)
 
 
-def test_it_computes_what_pytorch_does_and_gradients_are_zero_outside(
-    both: tuple[Any, Any, Tensor, Tensor], error: Callable[..., float]
-) -> None:
+def test_it_computes_what_pytorch_does_and_gradients_are_zero_outside(both, error):
     plain, mine, mask, x = both
     assert isinstance(mine, (AdoptedConv2d, AdoptedLinear))
     expected, found = passes(plain, x), passes(mine, x)
@@ -70,17 +66,13 @@ def test_it_computes_what_pytorch_does_and_gradients_are_zero_outside(
     assert mine.weight.grad.shape == mine.weight.shape
 
 
-def test_only_active_weights_are_computed_with(
-    both: tuple[Any, Any, Tensor, Tensor], noted: list[tuple[str, Any]]
-) -> None:
+def test_only_active_weights_are_computed_with(both, noted):
     passes(both[1], both[3])
     assert {"ft_take", "ft_put"} <= {function for function, _ in noted}
 
 
 @pytest.mark.parametrize("how", ["init", "data", "nan"])
-def test_numbers_outside_the_topology_count_as_in_pytorch(
-    both: tuple[Any, Any, Tensor, Tensor], how: str
-) -> None:
+def test_numbers_outside_the_topology_count_as_in_pytorch(both, how):
     plain, mine, mask, x = both
     for layer in (plain, mine):
         torch.manual_seed(5)
@@ -93,9 +85,7 @@ def test_numbers_outside_the_topology_count_as_in_pytorch(
         torch.testing.assert_close(mine_is, theirs_is, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
-def test_a_watched_layer_has_the_gradient_of_its_whole_weight(
-    both: tuple[Any, Any, Tensor, Tensor], error: Callable[..., float]
-) -> None:
+def test_a_watched_layer_has_the_gradient_of_its_whole_weight(both, error):
     plain, mine, mask, x = both
     mine.is_watched = True
     for mine_is, theirs_is in zip(passes(mine, x), passes(plain, x), strict=True):
@@ -103,9 +93,7 @@ def test_a_watched_layer_has_the_gradient_of_its_whole_weight(
     assert (mine.weight.grad[~mask] != 0).any()
 
 
-def test_it_looks_like_pytorchs_own_and_is_that_again_when_abandoned(
-    both: tuple[Any, Any, Tensor, Tensor],
-) -> None:
+def test_it_looks_like_pytorchs_own_and_is_that_again_when_abandoned(both):
     plain, mine, _, _ = both
     assert repr(mine) == repr(plain)
     assert [n for n, _ in mine.named_parameters()] == [n for n, _ in plain.named_parameters()]
@@ -120,9 +108,7 @@ def test_it_looks_like_pytorchs_own_and_is_that_again_when_abandoned(
 
 
 @pytest.mark.parametrize("way", ["deepcopy", "pickle"])
-def test_copies_compute_alike_and_go_their_own_ways(
-    both: tuple[Any, Any, Tensor, Tensor], way: str
-) -> None:
+def test_copies_compute_alike_and_go_their_own_ways(both, way):
     _, mine, mask, x = both
     if way == "deepcopy":
         copied = copy.deepcopy(mine)
@@ -141,12 +127,12 @@ def test_copies_compute_alike_and_go_their_own_ways(
 
 
 @pytest.mark.parametrize("kind", ["linear", "conv"])
-def test_second_derivatives_and_transforms_are_pytorchs(kind: str) -> None:
+def test_second_derivatives_and_transforms_are_pytorchs(kind):
     build, shape = LAYERS[kind]
     plain, mine, mask = twins(build)
     x = torch.randn(2, *shape[1:])
 
-    def penalty(layer: Any) -> Tensor:
+    def penalty(layer):
         z = x.clone().requires_grad_()
         (slope,) = torch.autograd.grad(layer(z).square().sum(), z, create_graph=True)
         layer.zero_grad()
@@ -158,12 +144,12 @@ def test_second_derivatives_and_transforms_are_pytorchs(kind: str) -> None:
     torch.testing.assert_close(batched, plain(x), rtol=1e-4, atol=1e-5)
 
 
-def test_gradients_of_taking_agree_with_differences() -> None:
+def test_gradients_of_taking_agree_with_differences():
     mask = torch.rand(4, 5) > 0.5
     places = mask.flatten().nonzero().flatten().int()
     weight = (torch.randn(4, 5) * mask).requires_grad_()
 
-    def take(weight: Tensor) -> Tensor:
+    def take(weight):
         return adopted._Take.apply(weight, places)[0]
 
     options: Any = {"eps": 1e-2, "atol": 1e-2, "rtol": 1e-2, "nondet_tol": 0.0}
@@ -172,7 +158,7 @@ def test_gradients_of_taking_agree_with_differences() -> None:
             assert check(take, (weight,), **options)
 
 
-def test_half_precision_around_it_is_pytorchs(error: Callable[..., float]) -> None:
+def test_half_precision_around_it_is_pytorchs(error):
     plain, mine, _ = twins(LAYERS["conv"][0])
     x = torch.randn(LAYERS["conv"][1])
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -182,7 +168,7 @@ def test_half_precision_around_it_is_pytorchs(error: Callable[..., float]) -> No
     assert mine.double()(x.double()).dtype == torch.float64
 
 
-def test_channels_last_weights_keep_their_places() -> None:
+def test_channels_last_weights_keep_their_places():
     plain, mine, mask = twins(LAYERS["conv"][0])
     mine.to(memory_format=torch.channels_last)
     x = torch.randn(LAYERS["conv"][1])
@@ -191,7 +177,7 @@ def test_channels_last_weights_keep_their_places() -> None:
     assert (mine.weight.grad[~mask] == 0).all()
 
 
-def test_a_compiled_network_computes_with_its_whole_weight() -> None:
+def test_a_compiled_network_computes_with_its_whole_weight():
     plain, mine, mask = twins(LAYERS["conv"][0])
     compiled = torch.compile(mine, backend="aot_eager", fullgraph=True)
     x = torch.randn(LAYERS["conv"][1])
@@ -204,7 +190,7 @@ def test_a_compiled_network_computes_with_its_whole_weight() -> None:
 # ---- the two functions of the library
 
 
-def take(weight: Tensor, places: Tensor) -> tuple[Tensor, int]:
+def take(weight, places):
     values, others = torch.empty(places.numel()), torch.zeros(1, dtype=torch.int64)
     arguments = (weight, weight.numel(), places, places.numel(), values, others, 2)
     library.call("ft_take", *arguments)
@@ -212,7 +198,7 @@ def take(weight: Tensor, places: Tensor) -> tuple[Tensor, int]:
 
 
 @pytest.mark.parametrize("size", [1, 37, 100_000])
-def test_what_is_taken_and_counted_is_what_pytorch_finds(size: int) -> None:
+def test_what_is_taken_and_counted_is_what_pytorch_finds(size):
     torch.manual_seed(size)
     weight = torch.randn(size) * (torch.rand(size) < 0.4)
     weight[::7] *= -0.0  # zeros as well
@@ -227,7 +213,7 @@ def test_what_is_taken_and_counted_is_what_pytorch_finds(size: int) -> None:
 
 
 @pytest.mark.parametrize("place", [-1, 5, 2**31 - 1])
-def test_places_outside_of_the_weight_are_refused(place: int) -> None:
+def test_places_outside_of_the_weight_are_refused(place):
     places = torch.tensor([0, place], dtype=torch.int32)
     with pytest.raises(FreeTicketsError, match="outside of the weight"):
         take(torch.ones(5), places)

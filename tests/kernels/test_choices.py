@@ -1,14 +1,8 @@
 """What a network's layers have chosen: kept, told, and the same on another machine."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 
-import pytest
 import torch
-from torch import Tensor
 
 from freetickets.kernels import choice, choices, library
 from freetickets.kernels.choices import Choices, difference, joined, words
@@ -19,11 +13,11 @@ SIZE = 64 * 64 * 9
 LINEAR = Geometry((512, 512, 1, 1))
 
 
-def groups(samples: int, size: int = 16) -> Tensor:
+def groups(samples, size=16):
     return torch.zeros(-(-samples // lanes()), 64, size, size, lanes())
 
 
-def make(found: Choices) -> tuple[int, int, int]:
+def make(found):
     """Chooses for a dense, a sparse and a linear layer."""
     return (
         found.conv2d("first", CONV, SIZE, groups(40)),
@@ -32,7 +26,7 @@ def make(found: Choices) -> tuple[int, int, int]:
     )
 
 
-def test_a_choice_does_not_depend_on_threads_nor_on_time(threads: Callable[[int], None]) -> None:
+def test_a_choice_does_not_depend_on_threads_nor_on_time(threads):
     found = set()
     for count in (1, 2):
         threads(count)
@@ -41,7 +35,7 @@ def test_a_choice_does_not_depend_on_threads_nor_on_time(threads: Callable[[int]
     assert len(found) == 1
 
 
-def test_what_was_chosen_is_told_in_words(instructions: str) -> None:
+def test_what_was_chosen_is_told_in_words(instructions):
     made = Choices()
     make(made)
     told = made.state_dict()
@@ -60,13 +54,13 @@ def test_what_was_chosen_is_told_in_words(instructions: str) -> None:
     assert json.loads(json.dumps(told)) == told
 
 
-def test_words_say_each_direction() -> None:
+def test_words_say_each_direction():
     assert len({words(ways) for ways in range(64)}) == 27
     for ways in range(64):
         assert words(choices._ways(words(ways))) == words(ways)
 
 
-def test_a_run_keeps_its_choices_and_what_they_rest_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_keeps_its_choices_and_what_they_rest_on(monkeypatch):
     monkeypatch.setenv("FREETICKETS_WINOGRAD", "0")
     before = Choices()
     before.conv2d("first", CONV, SIZE, groups(40))
@@ -85,7 +79,7 @@ def test_a_run_keeps_its_choices_and_what_they_rest_on(monkeypatch: pytest.Monke
     assert list(again.state_dict()["ways"].values()) == kept * 2
 
 
-def test_a_run_keeps_its_choices_on_another_machine(other_kernels: Callable[[str], None]) -> None:
+def test_a_run_keeps_its_choices_on_another_machine(other_kernels):
     """In groups of another size the same batch has the same choice."""
     other_kernels("baseline")
     before = Choices()
@@ -104,7 +98,7 @@ def test_a_run_keeps_its_choices_on_another_machine(other_kernels: Callable[[str
     assert difference(state, after) is difference({}, after) is difference({}, None) is None
 
 
-def test_choices_of_a_version_with_other_costs_are_kept() -> None:
+def test_choices_of_a_version_with_other_costs_are_kept():
     before = Choices()
     made = make(before)
     state = {**before.state_dict(), "nanoseconds": {"weight": 1.0}, "winograd": False}
@@ -114,13 +108,13 @@ def test_choices_of_a_version_with_other_costs_are_kept() -> None:
     assert after.conv2d("new", CONV, SIZE, groups(40)) < 8
 
 
-def test_nothing_chosen_is_no_choice() -> None:
+def test_nothing_chosen_is_no_choice():
     made = Choices()
     made.load_state_dict({})
     assert made.state_dict() == Choices().state_dict()
 
 
-def test_parts_of_a_run_say_together_what_each_says(tmp_path: Path) -> None:
+def test_parts_of_a_run_say_together_what_each_says(tmp_path):
     one, two = Choices(), Choices()
     one.conv2d("first", CONV, SIZE, groups(40))
     make(two)
@@ -130,5 +124,5 @@ def test_parts_of_a_run_say_together_what_each_says(tmp_path: Path) -> None:
     assert joined([{}, {}]) == {}
 
 
-def test_an_empty_batch_can_be_chosen_for() -> None:
+def test_an_empty_batch_can_be_chosen_for():
     assert Choices().conv2d("first", CONV, SIZE // 10, groups(0)) == 0

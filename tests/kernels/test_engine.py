@@ -1,7 +1,5 @@
 """Layers that are replaced in a living network, with an optimizer that has begun to train it."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 
@@ -17,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("skipping_zeros")
 Error = Callable[[Tensor, Tensor], float]
 
 
-def network() -> nn.Sequential:
+def network():
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1, bias=False),
@@ -29,7 +27,7 @@ def network() -> nn.Sequential:
     )
 
 
-def masks_of(model: nn.Module, density: float = 0.4) -> dict[str, Tensor]:
+def masks_of(model, density=0.4):
     """A topology for every weight, which the network is held to from now on."""
     source = torch.Generator().manual_seed(1)
     masks = {}
@@ -40,7 +38,7 @@ def masks_of(model: nn.Module, density: float = 0.4) -> dict[str, Tensor]:
     return masks
 
 
-def train(model: nn.Module, optimizer: torch.optim.Optimizer, step: bool = True) -> Tensor:
+def train(model, optimizer, step=True):
     optimizer.zero_grad()
     loss = model(torch.randn(5, 3, 8, 8, generator=torch.Generator().manual_seed(2))).square().sum()
     loss.backward()
@@ -49,7 +47,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, step: bool = True)
     return loss.detach()
 
 
-def test_layers_are_replaced_under_the_names_of_their_weights() -> None:
+def test_layers_are_replaced_under_the_names_of_their_weights():
     model = network()
     masks = masks_of(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -66,7 +64,7 @@ def test_layers_are_replaced_under_the_names_of_their_weights() -> None:
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad"])
-def test_an_optimizer_goes_on_with_the_state_it_had(error: Error, name: str) -> None:
+def test_an_optimizer_goes_on_with_the_state_it_had(error, name):
     """The network was trained for a while before, dense in memory."""
     options = {"lr": 0.01, **({"momentum": 0.9} if name == "SGD" else {})}
     model = network()
@@ -110,7 +108,7 @@ def test_an_optimizer_goes_on_with_the_state_it_had(error: Error, name: str) -> 
         assert error(model.state_dict()[layer_name], tensor) < 1e-4, layer_name
 
 
-def test_a_gradient_that_is_there_already_moves_along() -> None:
+def test_a_gradient_that_is_there_already_moves_along():
     model = network()
     masks = masks_of(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -121,7 +119,7 @@ def test_a_gradient_that_is_there_already_moves_along() -> None:
         assert torch.equal(layer.values.grad, gradients[name][masks[name]])
 
 
-def test_all_can_be_taken_back(error: Error) -> None:
+def test_all_can_be_taken_back(error):
     model = network()
     masks = masks_of(model)
     types = [type(module) for module in model]
@@ -149,7 +147,7 @@ def test_all_can_be_taken_back(error: Error) -> None:
         assert model.get_parameter(name)[~mask].any()  # nothing holds it any more
 
 
-def test_an_optimizer_that_holds_on_to_its_list_of_weights_trains_the_new_ones() -> None:
+def test_an_optimizer_that_holds_on_to_its_list_of_weights_trains_the_new_ones():
     model = network().eval()
     masks = masks_of(model)
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=2)
@@ -162,18 +160,18 @@ def test_an_optimizer_that_holds_on_to_its_list_of_weights_trains_the_new_ones()
 # ---- layers that are left alone
 
 
-def sparse_names(model: nn.Module) -> list[str]:
+def sparse_names(model):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     return list(Compression(model, optimizer, masks_of(model)).layers)
 
 
-def test_weights_that_several_modules_share_are_left_alone() -> None:
+def test_weights_that_several_modules_share_are_left_alone():
     model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6))
     model[2].weight = model[0].weight
     assert sparse_names(model) == ["1.weight"]
 
 
-def test_a_layer_that_stands_in_several_places_is_replaced_in_all(error: Error) -> None:
+def test_a_layer_that_stands_in_several_places_is_replaced_in_all(error):
     layer = nn.Linear(6, 6)
     model = nn.Sequential(layer, nn.Tanh(), layer)
     masked = copy.deepcopy(model)
@@ -184,16 +182,16 @@ def test_a_layer_that_stands_in_several_places_is_replaced_in_all(error: Error) 
     assert error(model(x), masked(x)) < 1e-5
 
 
-def test_layers_that_a_network_keeps_in_a_list_are_left_alone(error: Error) -> None:
+def test_layers_that_a_network_keeps_in_a_list_are_left_alone(error):
     """Its code would go on calling the old ones, which nobody trains any more."""
 
     class Listed(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.first, self.second, self.third = (nn.Linear(6, 6) for _ in range(3))
             self.layers = [(self.first, torch.tanh), (self.second, torch.relu)]
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             for layer, activation in self.layers:
                 x = activation(layer(x))
             return self.third(x)
@@ -206,11 +204,11 @@ def test_layers_that_a_network_keeps_in_a_list_are_left_alone(error: Error) -> N
     assert error(model(x), masked(x)) < 1e-5
 
 
-def test_a_network_that_is_one_layer_is_left_alone() -> None:
+def test_a_network_that_is_one_layer_is_left_alone():
     assert sparse_names(nn.Linear(6, 6)) == []
 
 
-def test_layers_of_other_kinds_are_left_alone() -> None:
+def test_layers_of_other_kinds_are_left_alone():
     model = nn.Sequential(
         nn.Conv2d(4, 4, 3, groups=2), nn.Conv1d(4, 4, 3), nn.GRU(4, 4), nn.Embedding(4, 4),
         nn.Linear(4, 4, dtype=torch.float64), nn.Linear(4, 4),

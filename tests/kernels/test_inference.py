@@ -1,27 +1,22 @@
 """Compiled networks predict what the networks themselves do, or are not used."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle
 import random
 import threading
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from freetickets import Sparsifier
 from freetickets.kernels import compiler, fused, inference, ops
 from freetickets.kernels.inference import CompiledNetwork, agree, compile_network
 from freetickets.models import create_model
-from freetickets.sparsity.topology import Topology
 
 from .zoo.checks import compiled_for_good
 
@@ -31,11 +26,11 @@ PREDICTIONS = int(os.environ.get("FREETICKETS_PREDICTIONS", "800"))
 CIFAR, DIGITS, SMALL = (3, 32, 32), (1, 28, 28), (3, 8, 8)
 
 
-def conv(inputs: int, outputs: int, **options: Any) -> nn.Conv2d:
+def conv(inputs, outputs, **options):
     return nn.Conv2d(inputs, outputs, 3, padding=1, **options)
 
 
-def trained(network: nn.Module, shape: tuple[int, ...]) -> tuple[nn.Module, Topology]:
+def trained(network, shape):
     """A sparse network whose BatchNorms have seen something."""
     torch.manual_seed(0)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
@@ -53,13 +48,13 @@ def trained(network: nn.Module, shape: tuple[int, ...]) -> tuple[nn.Module, Topo
 
 
 @pytest.fixture(params=["sparse", "dense", "winograd"])
-def way(request: pytest.FixtureRequest) -> str:
+def way(request):
     """In which way all layers run that can."""
     return str(request.param)
 
 
 @pytest.fixture(autouse=True)
-def _choice(request: pytest.FixtureRequest) -> Iterator[None]:
+def _choice(request):
     """Compiled networks are used, faster or not; their layers are sparse, unless `way` is used."""
     way = request.getfixturevalue("way") if "way" in request.fixturenames else "sparse"
     with compiled_for_good(lambda key: way):
@@ -67,13 +62,13 @@ def _choice(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def compiled(network: nn.Module, topology: Topology) -> CompiledNetwork:
+def compiled(network, topology):
     found = compile_network(network, topology)
     assert isinstance(found, CompiledNetwork)
     return found
 
 
-def assert_same(found: Tensor, wanted: Tensor, tolerance: float = 1e-5) -> None:
+def assert_same(found, wanted, tolerance=1e-5):
     assert found.shape == wanted.shape
     assert (found - wanted).abs().max() <= tolerance * wanted.abs().max()
 
@@ -91,9 +86,7 @@ def assert_same(found: Tensor, wanted: Tensor, tolerance: float = 1e-5) -> None:
     ],
 )
 @torch.no_grad()
-def test_every_network_predicts_the_same(
-    name: str, shape: tuple[int, ...], batch: int, way: str
-) -> None:
+def test_every_network_predicts_the_same(name, shape, batch, way):
     network, topology = trained(create_model(name, shape, 10), shape)
     before = copy.deepcopy(network.state_dict())
     found = compiled(network, topology)
@@ -107,12 +100,12 @@ def test_every_network_predicts_the_same(
 class Block(nn.Module):
     """BatchNorms with one reader, with two, and one that is added to something."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings):
         super().__init__()
         self.first, self.second, self.third = (nn.BatchNorm2d(8, **settings) for _ in range(3))
         self.stem, self.left, self.right, self.last = (conv(inputs, 8) for inputs in (3, 8, 8, 8))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         x = self.stem(x)
         y = F.relu(self.first(x))
         x = x + self.left(y) + self.right(y)
@@ -122,15 +115,13 @@ class Block(nn.Module):
 
 
 @pytest.mark.parametrize("batch", [2, 9])
-def test_a_batch_norm_is_scaled_by_those_that_read_it(
-    monkeypatch: pytest.MonkeyPatch, batch: int
-) -> None:
+def test_a_batch_norm_is_scaled_by_those_that_read_it(monkeypatch, batch):
     network, topology = trained(Block(), (3, 6, 7))
     found = compiled(network, topology)
     scalings = []
     original = ops.fused_conv2d
 
-    def watched(*arguments: Any) -> Tensor:
+    def watched(*arguments):
         scalings.append(arguments[8])
         return original(*arguments)
 
@@ -143,9 +134,7 @@ def test_a_batch_norm_is_scaled_by_those_that_read_it(
 
 @pytest.mark.parametrize("settings", [{"affine": False}, {"track_running_stats": False}])
 @pytest.mark.parametrize("batch", [2, 9])
-def test_a_batch_norm_without_weights_or_statistics_stays_as_it_is(
-    settings: dict[str, bool], batch: int
-) -> None:
+def test_a_batch_norm_without_weights_or_statistics_stays_as_it_is(settings, batch):
     network, topology = trained(Block(**settings), (3, 6, 7))
     found = compiled(network, topology)
     x = torch.randn(batch, 3, 6, 7)
@@ -160,13 +149,11 @@ def test_a_batch_norm_without_weights_or_statistics_stays_as_it_is(
 class Inputs(nn.Module):
     """Writes to its input, takes several, and returns several."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv, self.fc = conv(3, 8), nn.Linear(8, 5)
 
-    def forward(
-        self, x: Tensor, mask: Tensor | None = None, times: int = 1, name: str = "y"
-    ) -> dict[str, Any]:
+    def forward(self, x, mask=None, times=1, name="y"):
         x.mul_(2)
         y = self.conv(x)
         if mask is not None:
@@ -177,7 +164,7 @@ class Inputs(nn.Module):
 
 
 @torch.no_grad()
-def test_inputs_and_outputs_may_be_many() -> None:
+def test_inputs_and_outputs_may_be_many():
     network, topology = trained(Inputs(), SMALL)
     found = compiled(network, topology)
     for samples in (3, 9):
@@ -195,29 +182,29 @@ def test_inputs_and_outputs_may_be_many() -> None:
 
 
 class Branching(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv = nn.Conv2d(3, 4, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         y = self.conv(x)
         return y.mean((2, 3)) if y.sum() > 0 else y.amax((2, 3))
 
 
 class Signs(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(ctx, x):
         return x.sign()
 
 
 class Custom(Branching):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return Signs.apply(self.conv(x)).mean((2, 3))
 
 
 @pytest.mark.parametrize("kind", [Branching, Custom])
 @torch.no_grad()
-def test_branches_and_custom_functions_answer_as_they_are(kind: type[nn.Module]) -> None:
+def test_branches_and_custom_functions_answer_as_they_are(kind):
     network, topology = trained(kind(), SMALL)
     found = compiled(network, topology)
     for _ in range(3):
@@ -228,7 +215,7 @@ def test_branches_and_custom_functions_answer_as_they_are(kind: type[nn.Module])
 
 @pytest.mark.parametrize("batch", [2, 9, 16])
 @torch.no_grad()
-def test_a_dense_network_is_compiled_too(batch: int, way: str) -> None:
+def test_a_dense_network_is_compiled_too(batch, way):
     network, _ = trained(create_model("wrn-10-1", CIFAR, 10), CIFAR)
     found = compiled(network, {})
     x = torch.randn(batch, *CIFAR)
@@ -237,13 +224,13 @@ def test_a_dense_network_is_compiled_too(batch: int, way: str) -> None:
     assert found.fallbacks == {}
 
 
-def test_a_network_in_training_mode_is_left_alone() -> None:
+def test_a_network_in_training_mode_is_left_alone():
     network, topology = trained(Block(), SMALL)
     network.second.train()
     assert compile_network(network, topology) is network
 
 
-def test_the_original_runs_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_original_runs_where_it_is_faster(monkeypatch):
     network, topology = trained(create_model("mlp-64-64", DIGITS, 10), DIGITS)
     monkeypatch.setattr(compiler, "pays", lambda ours, plain: False)
     found = compile_network(network, topology)
@@ -257,9 +244,7 @@ def test_the_original_runs_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -
 
 
 @torch.no_grad()
-def test_a_compiled_network_that_answers_something_else_is_not_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_compiled_network_that_answers_something_else_is_not_used(monkeypatch):
     network, topology = trained(Block(), SMALL)
     found = compiled(network, topology)
     original = ops.fused_conv2d
@@ -273,13 +258,11 @@ def test_a_compiled_network_that_answers_something_else_is_not_used(
 
 
 @torch.no_grad()
-def test_an_error_in_a_compiled_network_is_none_of_the_users(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_error_in_a_compiled_network_is_none_of_the_users(monkeypatch):
     network, topology = trained(Block(), SMALL)
     found = compiled(network, topology)
 
-    def fail(*_: Any) -> Tensor:
+    def fail(*_):
         raise RuntimeError("no such\nthing")
 
     x = torch.randn(8, *SMALL)
@@ -297,18 +280,18 @@ def test_an_error_in_a_compiled_network_is_none_of_the_users(
 class Choosing(nn.Module):
     """How many samples there are within depends on the numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.first, self.second = conv(3, 8), conv(8, 8)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         y = self.first(x)
         chosen = y[x.mean((1, 2, 3)) > 0]
         return F.relu(self.second(chosen)).sum((0, 2, 3))
 
 
 @torch.no_grad()
-def test_shapes_that_depend_on_numbers_are_noticed() -> None:
+def test_shapes_that_depend_on_numbers_are_noticed():
     network, topology = trained(Choosing(), SMALL)
     found = compiled(network, topology)
     for _ in range(8):
@@ -317,7 +300,7 @@ def test_shapes_that_depend_on_numbers_are_noticed() -> None:
     assert len(found.fallbacks) == 1
 
 
-def test_maps_of_another_shape_do_not_enter() -> None:
+def test_maps_of_another_shape_do_not_enter():
     enter = fused.Enter((9, 3, 8, 8), 8)
     assert enter(torch.zeros(9, 3, 8, 8)).shape == (2, 3, 8, 8, 8)
     for wrong in (torch.zeros(8, 3, 8, 8), torch.zeros(9, 3, 8, 8).double()):
@@ -326,7 +309,7 @@ def test_maps_of_another_shape_do_not_enter() -> None:
 
 
 @torch.no_grad()
-def test_what_the_network_refuses_is_refused_in_its_own_words() -> None:
+def test_what_the_network_refuses_is_refused_in_its_own_words():
     network, topology = trained(Block(), SMALL)
     found = compiled(network, topology)
     found(torch.randn(2, *SMALL))
@@ -340,7 +323,7 @@ def test_what_the_network_refuses_is_refused_in_its_own_words() -> None:
         found()
 
 
-def test_gradients_autocast_and_transforms_are_those_of_the_plain_network() -> None:
+def test_gradients_autocast_and_transforms_are_those_of_the_plain_network():
     network, topology = trained(Block(), SMALL)
     found = compiled(network, topology)
     x = torch.randn(5, *SMALL)
@@ -365,7 +348,7 @@ def test_gradients_autocast_and_transforms_are_those_of_the_plain_network() -> N
 
 
 @torch.no_grad()
-def test_nan_and_infinity_stay_where_they_are() -> None:
+def test_nan_and_infinity_stay_where_they_are():
     network, topology = trained(Block(), SMALL)
     found = compiled(network, topology)
     for first in (True, False):
@@ -383,7 +366,7 @@ def test_nan_and_infinity_stay_where_they_are() -> None:
         assert mine[5].isfinite().logical_not().any()
 
 
-def test_agreement_is_judged_number_by_number() -> None:
+def test_agreement_is_judged_number_by_number():
     one, nan, inf = torch.tensor([1.0, -2.0]), float("nan"), float("inf")
     assert agree((one, [3]), (one + 1e-5, [3]))
     assert not agree(one, one + 1e-3)
@@ -400,7 +383,7 @@ def test_agreement_is_judged_number_by_number() -> None:
 
 
 @torch.no_grad()
-def test_ever_new_shapes_take_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ever_new_shapes_take_no_more_memory(monkeypatch):
     monkeypatch.setattr(inference, "_MOST_KINDS", 3)
     network, topology = trained(Block(), SMALL)
     found = compiled(network, topology)
@@ -411,7 +394,7 @@ def test_ever_new_shapes_take_no_more_memory(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @torch.no_grad()
-def test_copies_work_by_themselves() -> None:
+def test_copies_work_by_themselves():
     network, topology = trained(Block(), SMALL)
     found = compiled(network, topology)
     x = torch.randn(9, *SMALL)
@@ -424,7 +407,7 @@ def test_copies_work_by_themselves() -> None:
 
 
 @torch.no_grad()
-def test_threads_do_not_disturb_each_other() -> None:
+def test_threads_do_not_disturb_each_other():
     network, topology = trained(create_model("wrn-10-1", SMALL, 10), SMALL)
     found = compiled(network, topology)
     inputs = {
@@ -433,7 +416,7 @@ def test_threads_do_not_disturb_each_other() -> None:
     wanted = {n: network(x) for n, x in inputs.items()}
     start = threading.Barrier(8)
 
-    def predict(seed: int) -> None:
+    def predict(seed):
         numbers = random.Random(seed)
         torch.set_num_threads(1)
         start.wait()
@@ -452,7 +435,7 @@ def test_threads_do_not_disturb_each_other() -> None:
 
 
 @torch.no_grad()
-def test_other_networks_run_while_one_is_traced() -> None:
+def test_other_networks_run_while_one_is_traced():
     """While fx traces, it sits in every module's call."""
     other, _ = trained(Block(), SMALL)
     network, topology = trained(create_model("wrn-16-1", SMALL, 10), SMALL)
@@ -460,11 +443,11 @@ def test_other_networks_run_while_one_is_traced() -> None:
     wanted = other(x)
     done = threading.Event()
 
-    def trace() -> Iterator[None]:
+    def trace():
         for _ in range(20):
             yield compile_network(network, topology)(x)
 
-    def run() -> int:
+    def run():
         calls = 0
         with torch.no_grad():
             while not done.is_set():

@@ -1,7 +1,5 @@
 """Sparse layers in the place of dense ones: the same network for everyone who looks at it."""
 
-from __future__ import annotations
-
 import copy
 import io
 import re
@@ -37,7 +35,7 @@ KINDS: dict[str, Callable[[], nn.Linear | nn.Conv2d]] = {
 
 
 @pytest.fixture(params=KINDS.values(), ids=KINDS)
-def pair(request: pytest.FixtureRequest) -> Pair:
+def pair(request):
     """A masked layer and the sparse one made of it."""
     torch.manual_seed(0)
     dense = request.param()
@@ -46,12 +44,12 @@ def pair(request: pytest.FixtureRequest) -> Pair:
     return dense, make_sparse(copy.deepcopy(dense), mask, Choices())
 
 
-def inputs(layer: nn.Module, batch: int = 6) -> Tensor:
+def inputs(layer, batch=6):
     shape = (batch, 20) if isinstance(layer, nn.Linear) else (batch, 5, 6, 7)
     return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
-def other_mask(layer: SparseLayer, seed: int = 5) -> Tensor:
+def other_mask(layer, seed=5):
     """Another topology with as many weights."""
     order = torch.randperm(layer.mask.numel(), generator=torch.Generator().manual_seed(seed))
     mask = torch.zeros(layer.mask.numel(), dtype=torch.bool)
@@ -59,14 +57,12 @@ def other_mask(layer: SparseLayer, seed: int = 5) -> Tensor:
     return mask.view(layer.mask.shape)
 
 
-def weight_gradient(layer: Any, mask: Tensor) -> Tensor:
+def weight_gradient(layer, mask):
     """The gradient at the active places."""
     return layer.values.grad if isinstance(layer, SparseLayer) else layer.weight.grad[mask]
 
 
-def assert_alike(
-    pair: Pair, work: Callable[[Any], tuple[Tensor, ...]], error: Error, tolerance: float = 1e-5
-) -> None:
+def assert_alike(pair, work, error, tolerance=1e-5):
     """What a function makes of either layer, and the gradient that it leaves of the weight."""
     theirs, mine = ((*work(layer), weight_gradient(layer, pair[1].mask)) for layer in pair)
     for one, other in zip(mine, theirs, strict=True):
@@ -74,8 +70,8 @@ def assert_alike(
         assert error(one, other) <= tolerance
 
 
-def test_a_sparse_layer_computes_what_the_masked_one_does(pair: Pair, error: Error) -> None:
-    def work(layer: Any) -> tuple[Tensor, ...]:
+def test_a_sparse_layer_computes_what_the_masked_one_does(pair, error):
+    def work(layer):
         x = inputs(layer).requires_grad_()
         y = layer(x)
         y.square().sum().backward()
@@ -84,7 +80,7 @@ def test_a_sparse_layer_computes_what_the_masked_one_does(pair: Pair, error: Err
     assert_alike(pair, work, error)
 
 
-def test_only_the_active_weights_are_a_parameter(pair: Pair) -> None:
+def test_only_the_active_weights_are_a_parameter(pair):
     dense, sparse = pair
     names = dict(sparse.named_parameters())
     assert names.keys() == {"values", "bias"} - ({"bias"} if dense.bias is None else set())
@@ -93,7 +89,7 @@ def test_only_the_active_weights_are_a_parameter(pair: Pair) -> None:
     assert torch.equal(sparse.weight, dense.weight)
 
 
-def test_a_state_dict_is_that_of_the_dense_layer(pair: Pair) -> None:
+def test_a_state_dict_is_that_of_the_dense_layer(pair):
     dense, sparse = pair
     expected, found = dense.state_dict(), sparse.state_dict()
     assert list(found) == list(expected)
@@ -104,7 +100,7 @@ def test_a_state_dict_is_that_of_the_dense_layer(pair: Pair) -> None:
     assert torch.equal(fresh.weight, dense.weight)
 
 
-def test_a_state_dict_of_the_same_topology_is_loaded(pair: Pair) -> None:
+def test_a_state_dict_of_the_same_topology_is_loaded(pair):
     dense, sparse = pair
     values = sparse.values
     state = {name: 2 * tensor for name, tensor in dense.state_dict().items()}
@@ -114,7 +110,7 @@ def test_a_state_dict_of_the_same_topology_is_loaded(pair: Pair) -> None:
     sparse(inputs(dense))
 
 
-def test_a_state_dict_of_another_topology_waits_for_that_topology(pair: Pair, error: Error) -> None:
+def test_a_state_dict_of_another_topology_waits_for_that_topology(pair, error):
     dense, sparse = pair
     mask = other_mask(sparse)
     state = {**dense.state_dict(), "weight": torch.randn(mask.shape) * mask}
@@ -127,7 +123,7 @@ def test_a_state_dict_of_another_topology_waits_for_that_topology(pair: Pair, er
     assert error(sparse(inputs(dense)), dense(inputs(dense))) < 1e-5
 
 
-def test_a_state_dict_of_other_shapes_is_refused(pair: Pair) -> None:
+def test_a_state_dict_of_other_shapes_is_refused(pair):
     _, sparse = pair
     state = sparse.state_dict()
     with pytest.raises(RuntimeError, match=r"Missing key.*values"):
@@ -137,7 +133,7 @@ def test_a_state_dict_of_other_shapes_is_refused(pair: Pair) -> None:
         sparse.load_state_dict(state)
 
 
-def test_a_new_topology_keeps_the_weights_that_stay(pair: Pair) -> None:
+def test_a_new_topology_keeps_the_weights_that_stay(pair):
     dense, sparse = pair
     memory = [tensor.data_ptr() for tensor in (sparse.values, sparse.indices, sparse.plan)]
     mask = other_mask(sparse)
@@ -150,7 +146,7 @@ def test_a_new_topology_keeps_the_weights_that_stay(pair: Pair) -> None:
         sparse.rewire(mask)
 
 
-def test_copies_and_files_hold_the_same_layer(pair: Pair) -> None:
+def test_copies_and_files_hold_the_same_layer(pair):
     _, sparse = pair
     file = io.BytesIO()
     torch.save(sparse, file)
@@ -163,7 +159,7 @@ def test_copies_and_files_hold_the_same_layer(pair: Pair) -> None:
         assert not torch.equal(twin(x), sparse(x))
 
 
-def test_a_layer_keeps_its_mode_and_its_settings(pair: Pair) -> None:
+def test_a_layer_keeps_its_mode_and_its_settings(pair):
     dense, sparse = pair
     assert isinstance(sparse, nn.Linear if isinstance(dense, nn.Linear) else nn.Conv2d)
     for training in (False, True):
@@ -182,7 +178,7 @@ def test_a_layer_keeps_its_mode_and_its_settings(pair: Pair) -> None:
 # ---- inputs of all shapes
 
 
-def test_maps_may_come_without_a_batch() -> None:
+def test_maps_may_come_without_a_batch():
     torch.manual_seed(0)
     dense = nn.Conv2d(3, 4, 3)
     sparse = make_sparse(dense, torch.ones(4, 3, 3, 3, dtype=torch.bool), Choices())
@@ -192,7 +188,7 @@ def test_maps_may_come_without_a_batch() -> None:
 
 
 @pytest.mark.parametrize("shape", [(20,), (1, 20), (7, 20), (2, 3, 20), (2, 1, 2, 20), (0, 20)])
-def test_a_linear_layer_takes_any_dimensions(shape: tuple[int, ...], error: Error) -> None:
+def test_a_linear_layer_takes_any_dimensions(shape, error):
     torch.manual_seed(0)
     dense = nn.Linear(20, 6)
     mask = torch.rand(6, 20) < 0.5
@@ -208,7 +204,7 @@ def test_a_linear_layer_takes_any_dimensions(shape: tuple[int, ...], error: Erro
 
 
 @pytest.mark.parametrize("dimensions", [0, 1, 2, 5, 6])
-def test_maps_of_other_dimensions_are_refused_in_pytorchs_words(dimensions: int) -> None:
+def test_maps_of_other_dimensions_are_refused_in_pytorchs_words(dimensions):
     """One of these once ended the process, another came back without samples."""
     dense = nn.Conv2d(3, 4, 3)
     sparse = make_sparse(dense, torch.ones(4, 3, 3, 3).bool(), Choices())
@@ -223,9 +219,7 @@ def test_maps_of_other_dimensions_are_refused_in_pytorchs_words(dimensions: int)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_an_input_of_another_precision_is_refused_as_by_a_dense_layer(
-    pair: Pair, dtype: torch.dtype
-) -> None:
+def test_an_input_of_another_precision_is_refused_as_by_a_dense_layer(pair, dtype):
     x = inputs(pair[0]).to(dtype)
     for layer in pair:
         with pytest.raises(RuntimeError, match=r"same|expected scalar type"):
@@ -233,13 +227,11 @@ def test_an_input_of_another_precision_is_refused_as_by_a_dense_layer(
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_a_network_that_was_converted_works_in_its_precision(
-    pair: Pair, dtype: torch.dtype, error: Error
-) -> None:
+def test_a_network_that_was_converted_works_in_its_precision(pair, dtype, error):
     dense, sparse = pair
     sparse.keep_gradient = True
 
-    def work(layer: Any) -> tuple[Tensor, ...]:
+    def work(layer):
         x = inputs(layer).to(dtype).requires_grad_()
         y = layer.to(dtype)(x)
         assert y.dtype == dtype
@@ -251,10 +243,8 @@ def test_a_network_that_was_converted_works_in_its_precision(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_autocast_gives_what_it_gives_a_dense_layer(
-    pair: Pair, dtype: torch.dtype, error: Error
-) -> None:
-    def work(layer: Any) -> tuple[Tensor, ...]:
+def test_autocast_gives_what_it_gives_a_dense_layer(pair, dtype, error):
+    def work(layer):
         x = inputs(layer).to(dtype).requires_grad_()
         with torch.autocast("cpu"):
             y = layer(x)
@@ -266,10 +256,10 @@ def test_autocast_gives_what_it_gives_a_dense_layer(
     assert_alike(pair, work, error, 2e-2)
 
 
-def test_gradients_have_gradients(pair: Pair, error: Error) -> None:
+def test_gradients_have_gradients(pair, error):
     """A gradient penalty; and once more."""
 
-    def work(layer: Any) -> tuple[Tensor, ...]:
+    def work(layer):
         x = inputs(layer).requires_grad_()
         (first,) = torch.autograd.grad(layer(x).pow(3).sum(), x, create_graph=True)
         (second,) = torch.autograd.grad(first.pow(2).sum(), x, create_graph=True)
@@ -279,11 +269,11 @@ def test_gradients_have_gradients(pair: Pair, error: Error) -> None:
     assert_alike(pair, work, error, 1e-4)
 
 
-def test_transforms_of_functions_work(pair: Pair, error: Error) -> None:
+def test_transforms_of_functions_work(pair, error):
     """Gradients for each sample, as differential privacy has them."""
     dense, sparse = pair
 
-    def loss(parameters: dict[str, Tensor], layer: nn.Module, x: Tensor) -> Tensor:
+    def loss(parameters, layer, x):
         return torch.func.functional_call(layer, parameters, (x[None],)).square().sum()
 
     x = inputs(dense)
@@ -298,8 +288,8 @@ def test_transforms_of_functions_work(pair: Pair, error: Error) -> None:
     assert error(jacobian, torch.func.jacrev(dense)(x[:1])) < 1e-5
 
 
-def test_a_module_may_work_in_place_on_what_a_layer_returns(pair: Pair, error: Error) -> None:
-    def work(layer: Any) -> tuple[Tensor, ...]:
+def test_a_module_may_work_in_place_on_what_a_layer_returns(pair, error):
+    def work(layer):
         nn.functional.relu(layer(inputs(layer, 8)), inplace=True).square().sum().backward()
         return ()
 
@@ -309,7 +299,7 @@ def test_a_module_may_work_in_place_on_what_a_layer_returns(pair: Pair, error: E
 # ---- the dense gradient, for growth
 
 
-def test_the_dense_gradient_is_that_of_autograd(pair: Pair, error: Error) -> None:
+def test_the_dense_gradient_is_that_of_autograd(pair, error):
     dense, sparse = pair
     for layer in pair:
         layer(inputs(dense)).square().sum().backward()
@@ -321,7 +311,7 @@ def test_the_dense_gradient_is_that_of_autograd(pair: Pair, error: Error) -> Non
     assert error(sparse.values.grad, dense.weight.grad[sparse.mask]) < 1e-5
 
 
-def test_dense_gradients_add_up_as_gradients_do(pair: Pair, error: Error) -> None:
+def test_dense_gradients_add_up_as_gradients_do(pair, error):
     """Over several backward passes, and over several uses of the layer in one of them."""
     dense, sparse = pair
     sparse.keep_gradient = True
@@ -334,9 +324,7 @@ def test_dense_gradients_add_up_as_gradients_do(pair: Pair, error: Error) -> Non
 
 @pytest.mark.parametrize("to_none", [True, False])
 @pytest.mark.parametrize("early", [True, False], ids=["before", "after"])
-def test_gradients_that_were_set_to_zero_do_not_count(
-    pair: Pair, error: Error, to_none: bool, early: bool
-) -> None:
+def test_gradients_that_were_set_to_zero_do_not_count(pair, error, to_none, early):
     """An overflow: there is no step, and the next one must not see its gradient."""
     dense, sparse = pair
     sparse.keep_gradient = True
@@ -351,7 +339,7 @@ def test_gradients_that_were_set_to_zero_do_not_count(
     assert error(sparse.gradient, dense.weight.grad) < 1e-5
 
 
-def test_no_gradient_is_kept_of_an_evaluation(pair: Pair) -> None:
+def test_no_gradient_is_kept_of_an_evaluation(pair):
     _, sparse = pair
     sparse.keep_gradient = True
     with torch.no_grad():
@@ -378,13 +366,13 @@ def test_no_gradient_is_kept_of_an_evaluation(pair: Pair) -> None:
     ],
     ids=str,
 )
-def test_what_the_kernels_do_not_do_stays_dense(layer: nn.Module) -> None:
+def test_what_the_kernels_do_not_do_stays_dense(layer):
     assert not can_be_sparse(layer)
 
 
-def test_a_layer_of_ones_own_or_with_an_observer_stays_dense() -> None:
+def test_a_layer_of_ones_own_or_with_an_observer_stays_dense():
     class Scaled(nn.Linear):
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             return 2 * super().forward(x)
 
     assert not can_be_sparse(Scaled(4, 4))

@@ -1,7 +1,5 @@
 """Maps that stay in groups between layers: the network computes the same, with few conversions."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable
@@ -13,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from freetickets.kernels import choices, layout, maps, ops, winograd
-from freetickets.kernels.choice import Costs, Work
 from freetickets.kernels.maps import Maps
 from freetickets.models import create_model
 from freetickets.sparsity import Sparsifier
@@ -27,38 +24,38 @@ Error = Callable[[Tensor, Tensor], float]
 Counter = dict[str, int]
 
 
-def conv(inputs: int, outputs: int, **options: Any) -> nn.Conv2d:
+def conv(inputs, outputs, **options):
     return nn.Conv2d(inputs, outputs, 3, padding=1, **options)
 
 
 class Odd(nn.Module):
     """Between two convolutions, something else."""
 
-    def __init__(self, between: Callable[[Tensor], Tensor], channels: int = 8) -> None:
+    def __init__(self, between, channels=8):
         super().__init__()
         self.before = nn.Sequential(conv(3, 8), nn.BatchNorm2d(8), nn.ReLU(), conv(8, 8))
         self.after = nn.Sequential(conv(channels, 8), nn.BatchNorm2d(8), nn.ReLU())
         self.fc = nn.Linear(8, 10)
         self.between = between
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.fc(self.after(self.between(self.before(x))).mean((2, 3)))
 
 
 class Modal(nn.Module):
     """Does in evaluation what it does not in training."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv = conv(3, 8)
         self.fc = nn.Linear(8, 10)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         y = self.conv(x)
         return self.fc((y if self.training else y.clamp(-1, 1) * 2).mean((2, 3)))
 
 
-def shared_ends() -> nn.Module:
+def shared_ends():
     """One module begins and ends chains, and stands where there is none."""
     act = nn.Tanh()
     return nn.Sequential(
@@ -67,7 +64,7 @@ def shared_ends() -> nn.Module:
     )  # fmt: skip
 
 
-def shared_conv() -> nn.Module:
+def shared_conv():
     """What follows BatchNorm is not what comes next among the different children."""
     twice = conv(3, 3)
     return nn.Sequential(
@@ -75,7 +72,7 @@ def shared_conv() -> nn.Module:
     )
 
 
-def norms() -> nn.Module:
+def norms():
     """BatchNorm in all its settings."""
     return nn.Sequential(
         conv(3, 8), nn.BatchNorm2d(8, momentum=None), nn.ReLU(), conv(8, 8),
@@ -107,14 +104,14 @@ EVERY = pytest.mark.parametrize(("build", "expected"), NETWORKS.values(), ids=NE
 
 
 @pytest.fixture
-def conversions(monkeypatch: pytest.MonkeyPatch) -> Counter:
+def conversions(monkeypatch):
     """Counts the ways into groups and out of them."""
     counts = {"to_groups": 0, "from_groups": 0}
 
-    def count(name: str) -> None:
+    def count(name):
         original = getattr(maps, name)
 
-        def counted(*arguments: Any) -> Tensor:
+        def counted(*arguments):
             counts[name] += 1
             return original(*arguments)
 
@@ -125,7 +122,7 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> Counter:
     return counts
 
 
-def prepared(build: Callable[[], nn.Module], backend: Any) -> tuple[nn.Module, Sparsifier]:
+def prepared(build, backend):
     torch.manual_seed(0)
     network = build()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
@@ -135,7 +132,7 @@ def prepared(build: Callable[[], nn.Module], backend: Any) -> tuple[nn.Module, S
     return network, sparsifier
 
 
-def gradients(network: nn.Module, sparsifier: Sparsifier) -> dict[str, Tensor]:
+def gradients(network, sparsifier):
     """All gradients, those of sparse weights at their active places."""
     found = {}
     for name, parameter in network.named_parameters():
@@ -146,19 +143,19 @@ def gradients(network: nn.Module, sparsifier: Sparsifier) -> dict[str, Tensor]:
     return found
 
 
-def hooks_of(module: nn.Module) -> list[Any]:
+def hooks_of(module):
     return [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
 
 
-def images(batch: int = 11) -> Tensor:
+def images(batch=11):
     return torch.randn(batch, 3, 16, 16, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("name", ["shared ends", "shared conv", "modal", "norms"])
-def test_a_network_computes_the_same_in_groups(name: str) -> None:
+def test_a_network_computes_the_same_in_groups(name):
     """Others are in the zoo."""
 
-    def build() -> nn.Module:
+    def build():
         torch.manual_seed(0)
         return lived_in(NETWORKS[name][0](), lambda samples: (images(samples),))
 
@@ -167,9 +164,7 @@ def test_a_network_computes_the_same_in_groups(name: str) -> None:
 
 
 @EVERY
-def test_maps_are_converted_only_where_they_must_be(
-    conversions: Counter, build: Callable[[], nn.Module], expected: int
-) -> None:
+def test_maps_are_converted_only_where_they_must_be(conversions, build, expected):
     network, _ = prepared(build, "sparse")
     for training in (True, False):
         network.train(training)
@@ -180,9 +175,7 @@ def test_maps_are_converted_only_where_they_must_be(
 
 
 @EVERY
-def test_a_detached_network_is_the_one_it_was(
-    conversions: Counter, error: Error, build: Callable[[], nn.Module], expected: int
-) -> None:
+def test_a_detached_network_is_the_one_it_was(conversions, error, build, expected):
     torch.manual_seed(0)
     plain = build()
     network, sparsifier = prepared(build, "sparse")
@@ -205,7 +198,7 @@ def test_a_detached_network_is_the_one_it_was(
         assert not network.get_parameter(name)[~mask].any()
 
 
-def test_dropout_drops_as_much_in_groups() -> None:
+def test_dropout_drops_as_much_in_groups():
     network, _ = prepared(
         lambda: nn.Sequential(conv(3, 8), nn.Dropout(0.3), conv(8, 8), nn.Flatten()), "sparse"
     )
@@ -217,7 +210,7 @@ def test_dropout_drops_as_much_in_groups() -> None:
     assert (dropped == 0).float().mean() == pytest.approx(0.3, abs=0.01)
 
 
-def test_batches_of_all_sizes_may_follow_each_other(error: Error) -> None:
+def test_batches_of_all_sizes_may_follow_each_other(error):
     masked, sparse = (prepared(NETWORKS["cnn"][0], b)[0].eval() for b in ("masked", "sparse"))
     with torch.no_grad():
         for size in (1, 8, 3, 17, 1):
@@ -225,7 +218,7 @@ def test_batches_of_all_sizes_may_follow_each_other(error: Error) -> None:
         assert sparse(images(0)).shape == (0, 10)
 
 
-def test_batches_may_wait_for_their_backward_pass(error: Error) -> None:
+def test_batches_may_wait_for_their_backward_pass(error):
     results = []
     for backend in ("masked", "sparse"):
         network, sparsifier = prepared(NETWORKS["cnn"][0], backend)
@@ -238,11 +231,11 @@ def test_batches_may_wait_for_their_backward_pass(error: Error) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "4", "4.bn1", "4.relu"])
-def test_who_watches_a_module_sees_maps_as_pytorch_has_them(path: str, error: Error) -> None:
+def test_who_watches_a_module_sees_maps_as_pytorch_has_them(path, error):
     """A hook that was there before, as those of feature extraction."""
     seen: dict[str, Tensor] = {}
 
-    def build(name: str) -> nn.Module:
+    def build(name):
         network = NETWORKS["torchvision"][0]()
         watched = network.get_submodule(path)
         watched.register_forward_hook(lambda _, __, y: seen.__setitem__(name, y.detach().clone()))
@@ -253,15 +246,15 @@ def test_who_watches_a_module_sees_maps_as_pytorch_has_them(path: str, error: Er
     assert error(seen["sparse"], seen["masked"]) < 1e-4
 
 
-def test_looking_at_a_networks_code_leaves_no_trace() -> None:
+def test_looking_at_a_networks_code_leaves_no_trace():
     class Counting(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.conv = conv(3, 4)
             self.calls = 0
             self.last: Any = None
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             self.calls += 1
             self.last = self.conv(x) + torch.rand(1)
             return self.last
@@ -279,7 +272,7 @@ def test_looking_at_a_networks_code_leaves_no_trace() -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda n: pickle.loads(pickle.dumps(n))])
-def test_a_copy_works_by_itself(copied: Callable[[Any], Any]) -> None:
+def test_a_copy_works_by_itself(copied):
     network, _ = prepared(NETWORKS["wrn"][0], "sparse")
     twin = copied(network)
     network(images(8))  # a batch of another size is on its way in the original
@@ -293,7 +286,7 @@ def test_a_copy_works_by_itself(copied: Callable[[Any], Any]) -> None:
     assert torch.equal(twin.bn.running_mean, before)
 
 
-def test_a_part_of_the_network_can_be_called_by_itself(error: Error) -> None:
+def test_a_part_of_the_network_can_be_called_by_itself(error):
     """Its own modules take either layout."""
     masked, sparse = (
         prepared(NETWORKS["torchvision"][0], b)[0].eval() for b in ("masked", "sparse")
@@ -306,12 +299,10 @@ def test_a_part_of_the_network_can_be_called_by_itself(error: Error) -> None:
 
 
 @pytest.mark.parametrize("name", ["wrn", "torchvision", "gate", "norms"])
-def test_a_dense_network_computes_the_same_in_groups(
-    error: Error, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_dense_network_computes_the_same_in_groups(error, monkeypatch, name):
     """In Winograd's way where that exists, forced."""
 
-    def ways(work: Work, costs: Costs) -> int:
+    def ways(work, costs):
         return ops.ALL << ops.WINOGRAD if winograd.suits(work.geometry) else 0
 
     for module in (layout, choices):
@@ -335,7 +326,7 @@ def test_a_dense_network_computes_the_same_in_groups(
         assert (found[1][1][parameter] - gradient).abs().max() < limit, parameter
 
 
-def test_a_dense_network_that_gains_nothing_is_left_alone() -> None:
+def test_a_dense_network_that_gains_nothing_is_left_alone():
     network = nn.Sequential(nn.Conv2d(3, 8, 1), nn.Flatten(), nn.Linear(2048, 10))
     layout.GroupedLayout(network)
     assert [type(m) for m in network] == [nn.Conv2d, nn.Flatten, nn.Linear]

@@ -1,12 +1,8 @@
 """The compiled library: loading it, and what it refuses to touch."""
 
-from __future__ import annotations
-
 import _ctypes
 import resource
-from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import pytest
 import torch
@@ -21,13 +17,13 @@ from freetickets.kernels.library import Geometry
 
 
 @pytest.fixture
-def selected() -> Iterator[None]:
+def selected():
     before = library.instruction_set()
     yield
     library.select_instruction_set(before)
 
 
-def test_kernels_that_were_not_built_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_that_were_not_built_are_one_line(monkeypatch):
     monkeypatch.setattr(library, "library_path", lambda: None)
     assert not library.available()
     with pytest.raises(FreeTicketsError, match=r"not built .* or use backend='masked'") as caught:
@@ -35,7 +31,7 @@ def test_kernels_that_were_not_built_are_one_line(monkeypatch: pytest.MonkeyPatc
     assert "\n" not in str(caught.value)
 
 
-def test_kernels_of_another_version_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_of_another_version_are_one_line(monkeypatch):
     words = "belong to another version of freetickets: reinstall it"
     with monkeypatch.context() as patch:
         patch.setattr(library, "_INTERFACE", -1)
@@ -47,13 +43,13 @@ def test_kernels_of_another_version_are_one_line(monkeypatch: pytest.MonkeyPatch
         library.native.__wrapped__()
 
 
-def test_the_best_instruction_set_is_chosen_at_the_start() -> None:
+def test_the_best_instruction_set_is_chosen_at_the_start():
     assert library.instruction_set() in ("baseline", "avx2", "avx512")
     if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
         assert library.instruction_set() != "baseline"
 
 
-def test_lanes_follow_the_instruction_set(selected: None) -> None:
+def test_lanes_follow_the_instruction_set(selected):
     for name in ("baseline", library.instruction_set()):
         library.select_instruction_set(name)
         assert library.instruction_set() == name
@@ -61,7 +57,7 @@ def test_lanes_follow_the_instruction_set(selected: None) -> None:
         assert library.lanes() % 4 == 0
 
 
-def test_an_instruction_set_that_is_not_there_is_refused(selected: None) -> None:
+def test_an_instruction_set_that_is_not_there_is_refused(selected):
     before = library.instruction_set()
     with pytest.raises(FreeTicketsError, match="no kernels for 'mmx'"):
         library.select_instruction_set("mmx")
@@ -69,26 +65,26 @@ def test_an_instruction_set_that_is_not_there_is_refused(selected: None) -> None
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.bool])
-def test_a_tensor_of_another_type_never_reaches_the_kernels(dtype: torch.dtype) -> None:
+def test_a_tensor_of_another_type_never_reaches_the_kernels(dtype):
     norm = library.NormStruct(1, 1, 8, 1, 1)
     with pytest.raises(FreeTicketsError, match=rf"take float32 on the CPU, not {dtype} on cpu"):
         library.call("ft_to_groups", norm, torch.ones(8, dtype=dtype), torch.empty(8), 1)
 
 
-def test_a_tensor_on_another_device_never_reaches_the_kernels() -> None:
+def test_a_tensor_on_another_device_never_reaches_the_kernels():
     norm = library.NormStruct(1, 1, 8, 1, 1)
     with pytest.raises(FreeTicketsError, match="on meta: detach"):
         library.call("ft_to_groups", norm, torch.ones(8), torch.empty(8, device="meta"), 1)
 
 
-def test_what_only_stands_for_a_tensor_never_reaches_the_kernels() -> None:
+def test_what_only_stands_for_a_tensor_never_reaches_the_kernels():
     """It once ended the process: ctypes asked it for more and more."""
     (stand_in, *_) = fx.symbolic_trace(nn.ReLU()).graph.nodes
     with pytest.raises(FreeTicketsError, match="take tensors, not a Proxy"):
         library.call("ft_to_groups", fx.Proxy(stand_in))
 
 
-def test_a_tensor_is_made_ready_without_a_copy_where_it_is() -> None:
+def test_a_tensor_is_made_ready_without_a_copy_where_it_is():
     x = torch.arange(64.0).view(8, 8)
     assert library.ready(x) is x
     for odd in (x.t(), x.flatten()[1:], x[:, 3:5]):
@@ -98,7 +94,7 @@ def test_a_tensor_is_made_ready_without_a_copy_where_it_is() -> None:
         assert found.data_ptr() % 64 == 0
 
 
-def test_new_memory_is_aligned_whatever_its_size() -> None:
+def test_new_memory_is_aligned_whatever_its_size():
     for shape in [(0,), (1,), (3, 5), (1 << 20, 2), (1, 2, 3, 1 << 9, 1 << 9, 1)]:
         found = library.empty(*shape)
         assert found.shape == shape
@@ -107,7 +103,7 @@ def test_new_memory_is_aligned_whatever_its_size() -> None:
         assert found.data_ptr() % 64 == 0
 
 
-def test_large_tensors_take_the_memory_of_those_that_are_gone() -> None:
+def test_large_tensors_take_the_memory_of_those_that_are_gone():
     library.release_memory()
     one, two = library.empty(1 << 20), library.empty(1 << 20)
     one.fill_(1)
@@ -128,7 +124,7 @@ def test_large_tensors_take_the_memory_of_those_that_are_gone() -> None:
 
 @given(st.lists(st.integers(1 << 19, 1 << 21), min_size=1, max_size=12), st.randoms())
 @settings(max_examples=20, deadline=None)
-def test_memory_is_never_given_to_two(sizes: list[int], random: Random) -> None:
+def test_memory_is_never_given_to_two(sizes, random):
     alive: dict[int, torch.Tensor] = {}
     for number, size in enumerate(sizes * 3):
         alive[number] = library.empty(size)
@@ -139,7 +135,7 @@ def test_memory_is_never_given_to_two(sizes: list[int], random: Random) -> None:
         assert all(t[0] == n and t[-1] == n for n, t in alive.items())
 
 
-def test_memory_that_nothing_uses_goes_back_to_the_system() -> None:
+def test_memory_that_nothing_uses_goes_back_to_the_system():
     library.release_memory()
     before = _resident()
     kept = library.empty(1 << 22).fill_(1)
@@ -153,7 +149,7 @@ def test_memory_that_nothing_uses_goes_back_to_the_system() -> None:
     assert other.eq(1).all()
 
 
-def _resident() -> int:
+def _resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
@@ -163,7 +159,7 @@ def _resident() -> int:
     st.tuples(*(st.integers(1, 4),) * 2),
     st.tuples(*(st.integers(0, 3),) * 2),
 )
-def test_the_size_of_a_result_is_pytorchs(size, kernel, stride, padding) -> None:
+def test_the_size_of_a_result_is_pytorchs(size, kernel, stride, padding):
     geometry = Geometry((1, 1, *kernel), stride, padding)
     found = geometry.output_size(*size)
     if min(s + 2 * p - k for s, p, k in zip(size, padding, kernel, strict=True)) < 0:
@@ -173,7 +169,7 @@ def test_the_size_of_a_result_is_pytorchs(size, kernel, stride, padding) -> None
     assert found == F.conv2d(torch.zeros(1, 1, *size), weight, None, stride, padding).shape[2:]
 
 
-def test_only_what_fits_the_kernels_tables_is_supported() -> None:
+def test_only_what_fits_the_kernels_tables_is_supported():
     assert Geometry((1, 1, 64, 64), (8, 8)).supported
     assert not Geometry((1, 1, 65, 1)).supported
     assert not Geometry((1, 1, 3, 3), (1, 9)).supported

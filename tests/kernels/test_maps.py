@@ -1,7 +1,5 @@
 """Maps in groups pass for PyTorch's own, whatever a network does with them."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle
@@ -26,11 +24,11 @@ pytestmark = pytest.mark.usefixtures("skipping_zeros")
 Error = Callable[[Tensor, Tensor], float]
 
 
-def conv(inputs: int, outputs: int, **options: Any) -> nn.Conv2d:
+def conv(inputs, outputs, **options):
     return nn.Conv2d(inputs, outputs, 3, padding=1, **options)
 
 
-def plain_and_maps(samples: int = 5, channels: int = 8) -> tuple[Tensor, Tensor, Maps, Tensor]:
+def plain_and_maps(samples=5, channels=8):
     """Ordinary maps, `Maps` of the same numbers, and the leaf of each."""
     source = torch.Generator().manual_seed(samples)
     mine, theirs = (torch.randn(samples, channels, 6, 6, generator=source) for _ in range(2))
@@ -106,15 +104,13 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-def tensors(result: Any) -> list[Tensor]:
+def tensors(result):
     return [maps.leave(x) for x in (result if isinstance(result, tuple) else (result,))]
 
 
 @pytest.mark.parametrize("samples", [1, 5, 16])
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_operations_and_gradients_are_those_of_ordinary_maps(
-    operation: Callable[[Any], Any], samples: int, error: Error
-) -> None:
+def test_operations_and_gradients_are_those_of_ordinary_maps(operation, samples, error):
     plain, leaf, grouped, grouped_leaf = plain_and_maps(samples)
     expected, found = tensors(operation(plain)), tensors(operation(grouped))
     assert len(expected) == len(found)
@@ -135,9 +131,7 @@ def test_operations_and_gradients_are_those_of_ordinary_maps(
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_operations_without_gradients_are_those_of_ordinary_maps(
-    operation: Callable[[Any], Any], error: Error
-) -> None:
+def test_operations_without_gradients_are_those_of_ordinary_maps(operation, error):
     for mode in (torch.no_grad, torch.inference_mode):
         plain, _, grouped, leaf = plain_and_maps()
         with mode():
@@ -151,7 +145,7 @@ def test_operations_without_gradients_are_those_of_ordinary_maps(
                     assert error(mine, theirs) < 1e-6
 
 
-def test_what_it_says_of_itself_is_what_ordinary_maps_say() -> None:
+def test_what_it_says_of_itself_is_what_ordinary_maps_say():
     plain, _, grouped, _ = plain_and_maps()
     for ask in (
         lambda x: x.shape, lambda x: x.size(), lambda x: x.size(1), lambda x: x.dim(), len,
@@ -172,7 +166,7 @@ def test_what_it_says_of_itself_is_what_ordinary_maps_say() -> None:
     torch.save(grouped.detach(), file)
 
 
-def test_gradients_of_maps_are_those_of_ordinary_ones(error: Error) -> None:
+def test_gradients_of_maps_are_those_of_ordinary_ones(error):
     found = []
     for which in (0, 2):
         x = plain_and_maps()[which]
@@ -195,11 +189,11 @@ def test_gradients_of_maps_are_those_of_ordinary_ones(error: Error) -> None:
 class Drop(nn.Module):
     """A residual block that is left out for some samples, at a rate that may change."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv, self.bn, self.rate = conv(8, 8), nn.BatchNorm2d(8), 0.0
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         y = F.relu(self.bn(self.conv(x)))
         if self.training and self.rate > 0:
             kept = (torch.rand(x.shape[0], 1, 1, 1) >= self.rate).float()
@@ -211,11 +205,11 @@ class Straight(torch.autograd.Function):
     """A sign whose gradient is let through."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(ctx, x):
         return x.sign()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx, gradient):  # type: ignore[override]
         return gradient
 
 
@@ -223,18 +217,18 @@ class Same(torch.autograd.Function):
     """Does nothing, as the function that PyTorch puts in for a backward hook."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(ctx, x):
         return x
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx, gradient):  # type: ignore[override]
         return gradient
 
 
 class Hiding(nn.Module):
     """Reaches custom functions in a way that nobody sees beforehand."""
 
-    def __init__(self, apply: Any) -> None:
+    def __init__(self, apply):
         super().__init__()
         self.conv, self.apply_it = conv(3, 8), apply
 
@@ -244,11 +238,11 @@ class Hiding(nn.Module):
     forward = exec_globals["forward"]
 
 
-def images(samples: int) -> Tensor:
+def images(samples):
     return torch.randn(samples, 3, 6, 6, generator=torch.Generator().manual_seed(samples))
 
 
-def made(build: Callable[[], nn.Module], backend: Any) -> tuple[nn.Module, Sparsifier]:
+def made(build, backend):
     torch.manual_seed(0)
     network = build()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
@@ -257,7 +251,7 @@ def made(build: Callable[[], nn.Module], backend: Any) -> tuple[nn.Module, Spars
     )
 
 
-def losses(build: Callable[[], nn.Module], change: Callable[[Any], None]) -> list[float]:
+def losses(build, change):
     """Of a masked and of a sparse network, after the network was changed."""
     found = []
     for backend in ("masked", "sparse"):
@@ -271,44 +265,39 @@ def losses(build: Callable[[], nn.Module], change: Callable[[Any], None]) -> lis
     return found
 
 
-def assert_alike(
-    build: Callable[[], nn.Module],
-    work: Callable[[Any], Any],
-    error: Error,
-    tolerance: float = 1e-5,
-) -> None:
+def assert_alike(build, work, error, tolerance=1e-5):
     """What a function makes of a masked network, and of a sparse one."""
     theirs, mine = (work(made(build, backend)[0]) for backend in ("masked", "sparse"))
     for one, other in zip(mine, theirs, strict=True):
         assert error(one, other) < tolerance
 
 
-def blocks() -> nn.Module:
+def blocks():
     return nn.Sequential(conv(3, 8), Drop(), Drop(), nn.Flatten(), nn.Linear(288, 10))
 
 
-def test_code_may_take_another_path_later() -> None:
+def test_code_may_take_another_path_later():
     """Once a wrong loss, without a word: drop-path that was 0 when the sparsifier was made."""
 
-    def raise_rate(network: Any) -> None:
+    def raise_rate(network):
         network[1].rate = network[2].rate = 0.3
 
     masked, sparse = losses(blocks, raise_rate)
     assert sparse == pytest.approx(masked, rel=1e-5)
 
 
-def test_a_method_may_be_exchanged_later() -> None:
-    def exchange(network: Any) -> None:
+def test_a_method_may_be_exchanged_later():
+    def exchange(network):
         network[1].forward = lambda x: x.roll(1, 0).flip(2)
 
     masked, sparse = losses(blocks, exchange)
     assert sparse == pytest.approx(masked, rel=1e-5)
 
 
-def test_hooks_may_come_later(error: Error) -> None:
+def test_hooks_may_come_later(error):
     """On what goes forward and on what comes back; the last one changes what it sees."""
 
-    def work(network: Any) -> list[Tensor]:
+    def work(network):
         found: list[Tensor] = []
         network(images(5)).sum().backward()
         network[0].register_forward_hook(lambda _, __, y: found.append(y.clone()))
@@ -324,16 +313,16 @@ def test_hooks_may_come_later(error: Error) -> None:
 
 
 @pytest.mark.parametrize("function", [Straight, Same])
-def test_custom_functions_of_the_network_work(function: Any, error: Error) -> None:
+def test_custom_functions_of_the_network_work(function, error):
     class Own(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.first, self.second = conv(3, 8), conv(8, 8)
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             return self.second(function.apply(self.first(x))).mean((2, 3))
 
-    def work(network: Any) -> tuple[Tensor, ...]:
+    def work(network):
         y = network(images(5))
         y.square().sum().backward()
         return y, network.first.bias.grad
@@ -346,22 +335,22 @@ def test_custom_functions_of_the_network_work(function: Any, error: Error) -> No
     [Straight.apply, Same.apply, lambda x: checkpoint(torch.tanh, x, use_reentrant=True)],
     ids=["straight", "same", "checkpoint"],
 )
-def test_custom_functions_that_nobody_saw_coming_are_refused(apply: Any) -> None:
+def test_custom_functions_that_nobody_saw_coming_are_refused(apply):
     network, _ = made(lambda: Hiding(apply), "sparse")
     with pytest.raises(FreeTicketsError, match=r"custom autograd\.Function .* backend='masked'"):
         network(images(5))
 
 
-def test_a_sequence_may_be_called_part_by_part(error: Error) -> None:
+def test_a_sequence_may_be_called_part_by_part(error):
     """BatchNorm and ReLU are one pass in a row, and two where somebody looks between them."""
 
     class Layers(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.layers = nn.Sequential(conv(3, 8), nn.BatchNorm2d(8), nn.ReLU(), conv(8, 8))
             self.between = False
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             if not self.between:
                 return self.layers(x).mean((2, 3))
             seen = []
@@ -370,21 +359,21 @@ def test_a_sequence_may_be_called_part_by_part(error: Error) -> None:
                 seen.append(x.mean((2, 3)))
             return torch.cat(seen, 1)
 
-    def look(network: Any) -> None:
+    def look(network):
         network.between = True
 
     masked, sparse = losses(Layers, look)
     assert sparse == pytest.approx(masked, rel=1e-5)
 
 
-def test_what_a_network_returns_is_ordinary() -> None:
+def test_what_a_network_returns_is_ordinary():
     network, _ = made(lambda: nn.Sequential(conv(3, 8), nn.ReLU()), "sparse")
     assert type(network(images(3))) is Tensor
     assert type(network[0](images(3))) is Maps  # a part of it may keep its groups
 
 
-def test_second_derivatives_pass_through_maps(error: Error) -> None:
-    def work(network: Any) -> tuple[Tensor, ...]:
+def test_second_derivatives_pass_through_maps(error):
+    def work(network):
         x = images(5).requires_grad_()
         (gradient,) = torch.autograd.grad(network(x).pow(3).sum(), x, create_graph=True)
         gradient.square().sum().backward()
@@ -393,8 +382,8 @@ def test_second_derivatives_pass_through_maps(error: Error) -> None:
     assert_alike(blocks, work, error, 1e-3)
 
 
-def test_autocast_gives_half_precision(error: Error) -> None:
-    def work(network: Any) -> tuple[Tensor, ...]:
+def test_autocast_gives_half_precision(error):
+    def work(network):
         with torch.autocast("cpu"):
             y = network(images(5))
         assert y.dtype == torch.bfloat16
@@ -404,7 +393,7 @@ def test_autocast_gives_half_precision(error: Error) -> None:
     assert_alike(blocks, work, error, 5e-2)
 
 
-def test_groups_are_never_taken_for_maps() -> None:
+def test_groups_are_never_taken_for_maps():
     """A tensor of groups is larger than the maps in it, and can't be had by mistake."""
     _, _, grouped, _ = plain_and_maps(3)
     assert grouped.shape == (3, 8, 6, 6)

@@ -4,12 +4,9 @@ Run as a program, this file makes all of the calls that must be refused. The tes
 a process of its own: a check that is missing ends that one, and is named.
 """
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,17 +43,17 @@ class Case(NamedTuple):
     change: dict[str, Any]  # arguments, or numbers of structures ("maps.lanes")
     words: str  # of the refusal
 
-    def __str__(self) -> str:
+    def __str__(self):
         told = (f"{k}={'other' if isinstance(v, Tensor) else v}" for k, v in self.change.items())
         return f"{self.function} {', '.join(told)}"
 
 
-def vector() -> int:
+def vector():
     """The floats of a vector."""
     return {"baseline": 4, "avx2": 8, "avx512": 16}[library.instruction_set()]
 
 
-def layer_arguments(geometry: Geometry, maps: MapsStruct, density: float = 0.5) -> dict[str, Any]:
+def layer_arguments(geometry, maps, density=0.5):
     """All that the functions of a layer take, for maps of this size."""
     source = torch.Generator().manual_seed(1)
     mask = torch.rand(torch.Size(geometry.shape).numel(), generator=source) < density
@@ -93,7 +90,7 @@ def layer_arguments(geometry: Geometry, maps: MapsStruct, density: float = 0.5) 
     return given
 
 
-def norm_arguments(norm: NormStruct) -> dict[str, Any]:
+def norm_arguments(norm):
     """All that the functions of a BatchNorm take, for maps of this size."""
     floats = norm.groups * norm.lanes * norm.channels * norm.positions
     statistics = ("weight", "bias", "mean", "variance", "dweight", "dbias")
@@ -128,7 +125,7 @@ ARGUMENTS = {
 ARGUMENTS = {name: words.split() for name, words in ARGUMENTS.items()}
 
 
-def right(function: str) -> dict[str, Any]:
+def right(function):
     """The arguments of a call that works."""
     lanes = library.lanes()
     if function in WITH_NORM:
@@ -138,7 +135,7 @@ def right(function: str) -> dict[str, Any]:
     return layer_arguments(GEOMETRY, MapsStruct(2, lanes, *SIZE))
 
 
-def changed(structure: ctypes.Structure, **numbers: int) -> ctypes.Structure:
+def changed(structure, **numbers):
     """A copy with other numbers."""
     copy = type(structure).from_buffer_copy(structure)
     for name, number in numbers.items():
@@ -146,7 +143,7 @@ def changed(structure: ctypes.Structure, **numbers: int) -> ctypes.Structure:
     return copy
 
 
-def make(function: str, change: dict[str, Any]) -> None:
+def make(function, change):
     """Calls a function, with changed arguments."""
     arguments = right(function)
     for name, value in change.items():
@@ -161,7 +158,7 @@ def make(function: str, change: dict[str, Any]) -> None:
 # ---- the calls that must be refused
 
 
-def cases() -> Iterator[Case]:
+def cases():
     """All of them, for the instruction set that is selected."""
     for function in ("ft_plan", *WITH_LAYER, *WITH_SAMPLES):
         yield from _layers(function)
@@ -179,7 +176,7 @@ def cases() -> Iterator[Case]:
     yield from _entries()
 
 
-def _layers(function: str) -> Iterator[Case]:
+def _layers(function):
     for side in ("inputs", "outputs"):
         for number in (0, -1, 2**24 + 1, *HUGE):
             yield Case(function, {f"layer.{side}": number}, "channels must be from 1 to 2\\^24")
@@ -197,7 +194,7 @@ def _layers(function: str) -> Iterator[Case]:
         yield Case(function, {"nonzeros": number}, "0 non-zeros or more, and not more than weights")
 
 
-def _maps(function: str) -> Iterator[Case]:
+def _maps(function):
     lanes, width = library.lanes(), vector()
     yield Case(function, {"maps": None}, "there are no maps")
     for number in (-1, *HUGE, *(() if function == "ft_prepare" else (0,))):
@@ -234,7 +231,7 @@ def _maps(function: str) -> Iterator[Case]:
         yield Case(function, {"plan": plan}, "plan was made for another layer")
 
 
-def _samples(function: str) -> Iterator[Case]:
+def _samples(function):
     lanes = library.lanes()
     for number in (0, -lanes, 1, lanes - 1, lanes + 1, *HUGE[1:2]):
         yield Case(function, {"samples": number}, "samples must fill whole groups of lanes")
@@ -247,7 +244,7 @@ def _samples(function: str) -> Iterator[Case]:
         yield Case(function, change, "this is not a linear layer")
 
 
-def _norms(function: str) -> Iterator[Case]:
+def _norms(function):
     lanes, width = library.lanes(), vector()
     yield Case(function, {"norm": None}, "there are no maps")
     for number in (0, -1, lanes - 1, lanes, 2 * lanes + 1, *HUGE):
@@ -275,7 +272,7 @@ def _norms(function: str) -> Iterator[Case]:
 _OPTIONAL = (("bias", "residual", "factor", "shift"), ("bias", "dx", "dvalues", "dbias"))
 
 
-def _memory() -> Iterator[Case]:
+def _memory():
     for function, arguments in ARGUMENTS.items():
         given = right(function)
         for name in arguments:
@@ -289,7 +286,7 @@ def _memory() -> Iterator[Case]:
         yield Case("ft_forward_fused", {name: None}, "a factor needs a shift, and a shift a factor")
 
 
-def _indices() -> Iterator[Case]:
+def _indices():
     for wrong in ([-1, 0], [3, 2], [2, 2], [0, -(2**31)], [5, 4, 120]):
         change = {"indices": torch.tensor(wrong, dtype=torch.int32), "nonzeros": len(wrong)}
         yield Case("ft_plan", change, "must be ascending, from 0 on")
@@ -298,7 +295,7 @@ def _indices() -> Iterator[Case]:
         yield Case("ft_plan", change, "beyond the end of the weight")
 
 
-def _entries() -> Iterator[Case]:
+def _entries():
     """Entries that were prepared for maps of another size, or in another layout."""
     mine = right("ft_forward_fused")["entries"]
     usual, most = library.lanes(), 12 * vector()
@@ -312,7 +309,7 @@ def _entries() -> Iterator[Case]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _survived(instructions: str) -> None:
+def _survived(instructions):
     """Has a process of its own make all of these calls."""
     command = [sys.executable, __file__, instructions]
     child = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -320,7 +317,7 @@ def _survived(instructions: str) -> None:
     assert child.returncode == 0, f"{last} ended the process: {child.returncode} {child.stderr}"
 
 
-def test_wrong_numbers_are_refused_and_the_words_say_why(instructions: str) -> None:
+def test_wrong_numbers_are_refused_and_the_words_say_why(instructions):
     for case in cases():
         with pytest.raises(FreeTicketsError, match=case.words) as caught:
             make(case.function, case.change)
@@ -330,14 +327,14 @@ def test_wrong_numbers_are_refused_and_the_words_say_why(instructions: str) -> N
 
 
 @pytest.mark.parametrize("function", ARGUMENTS)
-def test_the_same_calls_with_right_numbers_work(instructions: str, function: str) -> None:
+def test_the_same_calls_with_right_numbers_work(instructions, function):
     make(function, {})
     optional = {"bias": None, "residual": None, "factor": None, "shift": None}
     if function == "ft_forward_fused":
         make(function, optional)
 
 
-def test_a_refusal_names_the_numbers() -> None:
+def test_a_refusal_names_the_numbers():
     with pytest.raises(FreeTicketsError) as caught:
         make("ft_forward", {"layer.stride_w": 9})
     assert str(caught.value) == (
@@ -347,7 +344,7 @@ def test_a_refusal_names_the_numbers() -> None:
     )
 
 
-def test_the_size_of_a_plan_that_can_not_be_is_nothing() -> None:
+def test_the_size_of_a_plan_that_can_not_be_is_nothing():
     size = library.native().ft_plan_size
     layer = library.layer_struct(GEOMETRY)
     assert size(layer, 120) > size(layer, 0) > 16
@@ -355,12 +352,12 @@ def test_the_size_of_a_plan_that_can_not_be_is_nothing() -> None:
     assert size(changed(layer, stride_h=0), 1) == size(changed(layer, inputs=2**40), 1) == 0
 
 
-def test_more_threads_than_a_machine_has_are_fine(instructions: str) -> None:
+def test_more_threads_than_a_machine_has_are_fine(instructions):
     for function in (*WITH_LAYER, *WITH_NORM):
         make(function, {"threads": 2**31 - 1})
 
 
-def test_tensors_that_can_not_be_get_no_memory() -> None:
+def test_tensors_that_can_not_be_get_no_memory():
     new = library.native().ft_new_tensor
     for shape in ([0], [5, 0, 3], [-1], [-4, -4], [2**62], [2**32, 2**32], [2**63 - 1] * 8):
         assert new((ctypes.c_int64 * len(shape))(*shape), len(shape)) is None
@@ -370,11 +367,11 @@ def test_tensors_that_can_not_be_get_no_memory() -> None:
     assert new(None, 1) is None
 
 
-def test_an_instruction_set_without_a_name_is_not_there() -> None:
+def test_an_instruction_set_without_a_name_is_not_there():
     assert library.native().ft_select(None) == 0
 
 
-def test_maps_without_samples_are_nothing_to_do(instructions: str) -> None:
+def test_maps_without_samples_are_nothing_to_do(instructions):
     for function in WITH_NORM:
         make(function, {"norm.batch": 0, "norm.groups": 0, "x": None, "y": None, "dx": None,
             "dy": None})  # fmt: skip
@@ -382,7 +379,7 @@ def test_maps_without_samples_are_nothing_to_do(instructions: str) -> None:
     make("ft_prepare", {"maps.groups": 0})  # entries suit any number of groups
 
 
-def test_a_layer_without_weights_needs_no_memory_for_them(instructions: str) -> None:
+def test_a_layer_without_weights_needs_no_memory_for_them(instructions):
     nothing = torch.empty(0, dtype=torch.int32)
     plan = ops.make_plan(nothing, GEOMETRY)
     change = {"plan": plan, "size": plan.numel(), "nonzeros": 0, "values": None, "dvalues": None,
@@ -391,7 +388,7 @@ def test_a_layer_without_weights_needs_no_memory_for_them(instructions: str) -> 
         make(function, change)
 
 
-def test_entries_of_another_instruction_set_are_refused(instructions: str) -> None:
+def test_entries_of_another_instruction_set_are_refused(instructions):
     arguments = layer_arguments(GEOMETRY, MapsStruct(1, 16, 90, 90))
     call = [arguments[name] for name in ARGUMENTS["ft_forward_fused"]]
     library.call("ft_forward_fused", *call)
@@ -410,16 +407,14 @@ def test_entries_of_another_instruction_set_are_refused(instructions: str) -> No
 # ---- every number of lanes that is not refused
 
 
-def _grouped(x: Tensor, lanes: int) -> Tensor:
+def _grouped(x, lanes):
     """(N, C, H, W) in groups, by PyTorch."""
     n, c, h, w = x.shape
     return x.view(n // lanes, lanes, c, h, w).permute(0, 2, 3, 4, 1).contiguous()
 
 
 @pytest.mark.parametrize("vectors", range(1, 13))
-def test_all_lanes_that_are_not_refused_give_pytorchs_results(
-    instructions: str, error: Callable[[Tensor, Tensor], float], vectors: int
-) -> None:
+def test_all_lanes_that_are_not_refused_give_pytorchs_results(instructions, error, vectors):
     lanes = vectors * vector()
     arguments = layer_arguments(GEOMETRY, MapsStruct(2, lanes, 11, 9), density=0.3)
     weight = ops.scatter(arguments["values"], arguments["indices"], list(GEOMETRY.shape))
@@ -449,12 +444,7 @@ def test_all_lanes_that_are_not_refused_give_pytorchs_results(
         (Geometry((3, 1 << 17, 1, 1)), (1, 1)),
     ],
 )
-def test_the_oddest_layers_that_are_not_refused_are_pytorchs(
-    instructions: str,
-    error: Callable[[Tensor, Tensor], float],
-    geometry: Geometry,
-    size: tuple[int, int],
-) -> None:
+def test_the_oddest_layers_that_are_not_refused_are_pytorchs(instructions, error, geometry, size):
     lanes = vector()
     arguments = layer_arguments(geometry, MapsStruct(1, lanes, *size), density=0.3)
     for function in ("ft_forward", "ft_input_gradient", "ft_weight_gradient"):
@@ -471,12 +461,12 @@ def test_the_oddest_layers_that_are_not_refused_are_pytorchs(
     assert abs(float(found) - inner) < 1e-5 * scale
 
 
-def _plain(x: Tensor) -> Tensor:
+def _plain(x):
     """Undoes `_grouped`, in double precision."""
     return x.permute(0, 4, 1, 2, 3).flatten(0, 1).double()
 
 
-def test_the_largest_maps_layers_and_batches_are_not_refused() -> None:
+def test_the_largest_maps_layers_and_batches_are_not_refused():
     """They pass the checks up to the last one: the plan, or the memory, that is missing."""
     layer = LayerStruct(1, 1, 1, 1, 1, 1, 0, 0)
     lanes = library.lanes()
@@ -500,9 +490,7 @@ def test_the_largest_maps_layers_and_batches_are_not_refused() -> None:
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 12, 16])
-def test_all_lanes_of_a_norm_that_are_not_refused_give_pytorchs_results(
-    instructions: str, error: Callable[[Tensor, Tensor], float], lanes: int
-) -> None:
+def test_all_lanes_of_a_norm_that_are_not_refused_give_pytorchs_results(instructions, error, lanes):
     if lanes % vector():
         pytest.skip("refused")
     x = torch.randn(2 * lanes, 3, 5, 7)
@@ -518,13 +506,13 @@ def test_all_lanes_of_a_norm_that_are_not_refused_give_pytorchs_results(
 # ---- the checks against their own rules, written down once more
 
 
-def _numbers(*usual: int) -> st.SearchStrategy[int]:
+def _numbers(*usual):
     odd = [0, -1, 2**24, 2**30, 2**31 - 1, 2**31, 2**32, 2**32 + 1, 2**63 - 1, -(2**63)]
     return st.one_of(st.integers(usual[0], usual[1]), st.sampled_from(odd))
 
 
 @st.composite
-def _layers_and_maps(draw: Callable[[Any], Any]) -> tuple[LayerStruct, MapsStruct]:
+def _layers_and_maps(draw):
     """Mostly possible ones, with a number or two that is not."""
     usual = [(1, 6), (1, 6), (1, 5), (1, 5), (1, 3), (1, 3), (0, 3), (0, 3),
         (1, 3), (1, 1), (1, 12), (1, 12)]  # fmt: skip
@@ -536,7 +524,7 @@ def _layers_and_maps(draw: Callable[[Any], Any]) -> tuple[LayerStruct, MapsStruc
     return LayerStruct(*numbers[:8]), MapsStruct(*numbers[8:])
 
 
-def _is_possible(layer: LayerStruct, maps: MapsStruct, one_lane: bool) -> bool:
+def _is_possible(layer, maps, one_lane):
     sides = (layer.kernel_h, layer.kernel_w)
     strides, padding = (layer.stride_h, layer.stride_w), (layer.pad_h, layer.pad_w)
     channels = (layer.inputs, layer.outputs)
@@ -563,8 +551,8 @@ def _is_possible(layer: LayerStruct, maps: MapsStruct, one_lane: bool) -> bool:
 @given(_layers_and_maps(), st.sampled_from(WITH_LAYER), st.integers(1, 3))
 @EXAMPLES
 def test_a_call_is_refused_if_and_only_if_its_numbers_are_not_possible(
-    instructions: str, numbers: tuple[LayerStruct, MapsStruct], function: str, threads: int
-) -> None:
+    instructions, numbers, function, threads
+):
     layer, maps = numbers
     possible = _is_possible(layer, maps, one_lane="gradient" not in function)
     if not possible:
@@ -599,8 +587,8 @@ def test_a_call_is_refused_if_and_only_if_its_numbers_are_not_possible(
 )
 @EXAMPLES
 def test_a_norm_is_refused_if_and_only_if_its_numbers_are_not_possible(
-    instructions: str, numbers: tuple[int, ...], function: str
-) -> None:
+    instructions, numbers, function
+):
     batch, groups, lanes, channels, positions = numbers
     possible = (
         (groups > 0 and groups * lanes - lanes < batch <= groups * lanes)

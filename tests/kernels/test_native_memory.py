@@ -4,20 +4,17 @@ Run as a program with the name of one of its functions, this file does that: the
 memory of the whole process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from freetickets.errors import FreeTicketsError, is_out_of_memory
 from freetickets.kernels import library, ops
@@ -37,7 +34,7 @@ pytestmark = [
 
 
 @contextlib.contextmanager
-def little_memory(more: int) -> Iterator[None]:
+def little_memory(more):
     """The kernel gives this process so many bytes more, at the most."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     size = pages * resource.getpagesize() + more
@@ -48,7 +45,7 @@ def little_memory(more: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
-def failure(work: Callable[[], object], more: int) -> Exception | None:
+def failure(work, more):
     """What is raised where there are so many bytes more."""
     with little_memory(more):
         try:
@@ -61,7 +58,7 @@ def failure(work: Callable[[], object], more: int) -> Exception | None:
 Function = Callable[[int], None]  # of the number of threads
 
 
-def calls(outputs: int, inputs: int, nonzeros: int) -> dict[str, tuple[Function, Tensor]]:
+def calls(outputs, inputs, nonzeros):
     """Calls of a wide layer, which take much memory besides their tensors, and their results."""
     geometry = Geometry((outputs, inputs, 1, 1))
     lanes, layer = library.lanes(), library.layer_struct(geometry)
@@ -76,7 +73,7 @@ def calls(outputs: int, inputs: int, nonzeros: int) -> dict[str, tuple[Function,
     rows = torch.randn(inputs, 3 * lanes), torch.randn(outputs, 3 * lanes)
     back = torch.empty_like(rows[0])
 
-    def call(name: str, *arguments: object) -> Function:
+    def call(name, *arguments):
         given = 3 * lanes if "linear" in name else maps
         return lambda threads: library.call(name, layer, given, *arguments, threads)
 
@@ -92,13 +89,13 @@ def calls(outputs: int, inputs: int, nonzeros: int) -> dict[str, tuple[Function,
     }
 
 
-def start_threads() -> None:
+def start_threads():
     """Has OpenMP start its threads: where it can't, it ends the process."""
     x, y = torch.randn(64, 64, 64), torch.empty(64, 64, 64)
     library.call("ft_to_groups", NormStruct(64, 1, 64, 64, 64), x, y, 2)
 
 
-def too_little_memory_is_an_exception(name: str, threads: str) -> None:
+def too_little_memory_is_an_exception(name, threads):
     """A call with more and more memory, until there is enough; then once more in peace."""
     start_threads()
     function, result = calls(1 << 15, 1 << 15, 1 << 20)[name]
@@ -127,12 +124,12 @@ def too_little_memory_is_an_exception(name: str, threads: str) -> None:
     print(failures)
 
 
-def a_new_thread_without_memory_gets_an_exception() -> None:
+def a_new_thread_without_memory_gets_an_exception():
     """Its very first call: not even what every thread keeps is there yet."""
     function, _ = calls(1 << 15, 1 << 15, 1 << 20)["ft_forward"]
     go, said = threading.Event(), []
 
-    def first() -> None:
+    def first():
         go.wait()
         try:
             function(1)
@@ -150,7 +147,7 @@ def a_new_thread_without_memory_gets_an_exception() -> None:
     function(1)
 
 
-def fewer_threads_do_all_of_the_work() -> None:
+def fewer_threads_do_all_of_the_work():
     """Without OpenMP, and without memory for the stack of another thread."""
     library.native().ft_use_openmp(None, None)
     norm, x, y = NormStruct(64, 1, 64, 64, 64), torch.randn(64, 64, 64), torch.empty(64, 64, 64)
@@ -161,7 +158,7 @@ def fewer_threads_do_all_of_the_work() -> None:
         assert y.equal(x.permute(1, 2, 0))
 
 
-def large_tensors_come_and_go() -> None:
+def large_tensors_come_and_go():
     """What was given back serves again while there is nothing else; too much is refused."""
     library.release_memory()
     some = [library.empty(1 << 20).fill_(number) for number in range(8)]
@@ -183,7 +180,7 @@ def large_tensors_come_and_go() -> None:
 # ---- tests
 
 
-def run(*command: str) -> str:
+def run(*command):
     """Does something in a process of its own, which must end well."""
     # What the C library has set aside would serve, too: let it ask the kernel for large pieces.
     strict = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 18)}
@@ -200,9 +197,7 @@ def run(*command: str) -> str:
     "name",
     ["ft_forward", "ft_prepare", "ft_input_gradient", "ft_weight_gradient", "ft_linear_backward"],
 )
-def test_a_call_without_memory_is_an_exception_and_works_when_there_is_some(
-    name: str, threads: str
-) -> None:
+def test_a_call_without_memory_is_an_exception_and_works_when_there_is_some(name, threads):
     assert int(run("too_little_memory_is_an_exception", name, threads)) > 0
 
 
@@ -214,14 +209,14 @@ def test_a_call_without_memory_is_an_exception_and_works_when_there_is_some(
         "large_tensors_come_and_go",
     ],
 )
-def test_in_a_process_of_its_own(what: str) -> None:
+def test_in_a_process_of_its_own(what):
     run(what)
 
 
-def test_a_failure_of_memory_is_not_taken_for_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_memory_is_not_taken_for_a_mistake(monkeypatch):
     class Library:
         @staticmethod
-        def ft_plan(*_: object) -> bytes:
+        def ft_plan(*_):
             return b"out of memory"
 
     monkeypatch.setattr(library, "native", Library)
@@ -231,7 +226,7 @@ def test_a_failure_of_memory_is_not_taken_for_a_mistake(monkeypatch: pytest.Monk
     assert is_out_of_memory(caught.value)
 
 
-def test_the_words_for_it_are_the_same_in_both_languages() -> None:
+def test_the_words_for_it_are_the_same_in_both_languages():
     header = Path(library.__file__).parent / "native" / "api.h"
     assert f'#define FT_OUT_OF_MEMORY "{library._OUT_OF_MEMORY.decode()}"' in header.read_text()
 

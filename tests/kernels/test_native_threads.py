@@ -1,7 +1,5 @@
 """Calls from several threads of Python at once: ctypes lets go of the GIL."""
 
-from __future__ import annotations
-
 import random
 import resource
 import subprocess
@@ -10,7 +8,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -25,7 +22,7 @@ THREADS = 8
 Job = Callable[[int], list[Tensor]]  # with so many threads of its own
 
 
-def convolution(draw: random.Random, lanes: int) -> Job:
+def convolution(draw, lanes):
     """A layer in all directions, fused and prepared, too."""
     kernel, stride = ([draw.randint(*limits) for _ in "hw"] for limits in ((1, 4), (1, 3)))
     padding = [draw.randint(0, 2) for _ in "hw"]
@@ -43,12 +40,12 @@ def convolution(draw: random.Random, lanes: int) -> Job:
     layer, maps = library.layer_struct(geometry), MapsStruct(groups, lanes, height, width)
     count = indices.numel()
 
-    def run(threads: int) -> list[Tensor]:
+    def run(threads):
         plan = ops.make_plan(indices, geometry)
         y, fused, dx = torch.empty_like(dy), torch.empty_like(dy), torch.empty_like(x)
         dvalues, entries = torch.empty_like(values), torch.empty(count, dtype=torch.int64)
 
-        def call(name: str, *arguments: object) -> None:
+        def call(name, *arguments):
             library.call(name, layer, maps, *arguments, threads)
 
         call("ft_forward", x, values, plan, count, None, y)
@@ -61,7 +58,7 @@ def convolution(draw: random.Random, lanes: int) -> Job:
     return run
 
 
-def norm(draw: random.Random, lanes: int) -> Job:
+def norm(draw, lanes):
     """A BatchNorm there and back, and the way into groups and out of them."""
     groups, channels, positions = draw.randint(1, 4), draw.randint(1, 30), draw.randint(1, 200)
     batch = groups * lanes - draw.randrange(lanes)
@@ -71,12 +68,12 @@ def norm(draw: random.Random, lanes: int) -> Job:
     weight, bias = weight.clone(), bias.clone()
     numbers = NormStruct(batch, groups, lanes, channels, positions)
 
-    def run(threads: int) -> list[Tensor]:
+    def run(threads):
         x, y, scaled, dx = (torch.empty(groups, channels, positions, lanes) for _ in range(4))
         mean, variance, dweight, dbias = (torch.empty(channels) for _ in range(4))
         back = torch.empty_like(samples)
 
-        def call(name: str, *arguments: object) -> None:
+        def call(name, *arguments):
             library.call(name, numbers, *arguments, threads)
 
         call("ft_to_groups", samples, x)
@@ -91,12 +88,12 @@ def norm(draw: random.Random, lanes: int) -> Job:
     return run
 
 
-def memory(draw: random.Random, lanes: int) -> Job:
+def memory(draw, lanes):
     """Large tensors, which take and give back common memory."""
     sizes = [draw.randint(1 << 19, 1 << 21) for _ in range(3)]
     number = draw.random()
 
-    def run(threads: int) -> list[Tensor]:
+    def run(threads):
         alive = [library.empty(size).fill_(number + place) for place, size in enumerate(sizes)]
         del alive[1]
         alive.append(library.empty(sizes[1]).fill_(number - 1))
@@ -107,11 +104,11 @@ def memory(draw: random.Random, lanes: int) -> Job:
     return run
 
 
-def in_threads(work: Callable[[int], Any]) -> list[Any]:
+def in_threads(work):
     """Calls a function with the number of the thread, in all of them at the same moment."""
     start = threading.Barrier(THREADS)
 
-    def wait(number: int) -> Any:
+    def wait(number):
         start.wait()
         return work(number)
 
@@ -119,19 +116,19 @@ def in_threads(work: Callable[[int], Any]) -> list[Any]:
         return list(pool.map(wait, range(THREADS)))
 
 
-def assert_same(found: list[Tensor], wanted: list[Tensor]) -> None:
+def assert_same(found, wanted):
     """Bit for bit."""
     for mine, theirs in zip(found, wanted, strict=True):
         assert torch.equal(mine, theirs)
 
 
-def test_results_are_the_same_bits_from_eight_threads_at_once(instructions: str) -> None:
+def test_results_are_the_same_bits_from_eight_threads_at_once(instructions):
     draw = random.Random(15)
     kinds = [convolution] * 24 + [norm] * 12 + [memory] * 4
     jobs = [kind(draw, library.lanes()) for kind in kinds]
     wanted = [job(1) for job in jobs]
 
-    def work(number: int) -> None:
+    def work(number):
         mine = random.Random(number)
         for place in mine.sample(range(len(jobs)), len(jobs)) * 2:
             assert_same(jobs[place](mine.choice([1, 1, 2])), wanted[place])
@@ -139,7 +136,7 @@ def test_results_are_the_same_bits_from_eight_threads_at_once(instructions: str)
     in_threads(work)
 
 
-def test_whoever_selects_an_instruction_set_disturbs_no_call(instructions: str) -> None:
+def test_whoever_selects_an_instruction_set_disturbs_no_call(instructions):
     available = []
     for name in ("baseline", "avx2", "avx512"):
         try:
@@ -154,7 +151,7 @@ def test_whoever_selects_an_instruction_set_disturbs_no_call(instructions: str) 
     layer, maps = library.layer_struct(geometry), MapsStruct(2, lanes, *size)
     plan = ops.make_plan(indices, geometry)
 
-    def forward() -> Tensor:
+    def forward():
         y = torch.empty(2, 24, *size, lanes)
         library.call("ft_forward", layer, maps, x, values, plan, indices.numel(), None, y, 1)
         return y
@@ -164,7 +161,7 @@ def test_whoever_selects_an_instruction_set_disturbs_no_call(instructions: str) 
         library.select_instruction_set(name)
         wanted.append(forward())
 
-    def work(number: int) -> None:
+    def work(number):
         for _ in range(100):
             if number == 0:
                 library.select_instruction_set(draw.choice(available))
@@ -177,18 +174,18 @@ def test_whoever_selects_an_instruction_set_disturbs_no_call(instructions: str) 
         library.select_instruction_set(instructions)
 
 
-def first_calls() -> None:
+def first_calls():
     """All threads are the first to load the library, and to call it."""
     x = torch.randn(40, 3, 5, 5)
 
-    def work(number: int) -> Tensor:
+    def work(number):
         return ops.from_groups(ops.to_groups(x, library.lanes()), 40)
 
     for found in in_threads(work):
         assert torch.equal(found, x)
 
 
-def test_all_threads_may_be_the_first() -> None:
+def test_all_threads_may_be_the_first():
     command = [sys.executable, __file__]
     child = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert child.returncode == 0, child.stderr
@@ -198,7 +195,7 @@ def test_all_threads_may_be_the_first() -> None:
     not Path("/proc/self/statm").exists(), reason="only Linux tells the memory of a process"
 )
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_thread_that_ends_leaves_nothing_behind(threads: int) -> None:
+def test_a_thread_that_ends_leaves_nothing_behind(threads):
     """Neither in the memory of the process nor in the results of the next."""
     job = convolution(random.Random(17), library.lanes())
     wanted = job(1)
@@ -213,7 +210,7 @@ def test_a_thread_that_ends_leaves_nothing_behind(threads: int) -> None:
     assert _mapped() - before < 300 << 20  # each had five pieces of 2 MB at least
 
 
-def _mapped() -> int:
+def _mapped():
     """The bytes of this process's memory, used or not."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 

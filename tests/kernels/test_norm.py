@@ -1,9 +1,6 @@
 """BatchNorm in groups against PyTorch's in double precision."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -22,7 +19,7 @@ Error = Callable[[Tensor, Tensor], float]
 EPS = 1e-5
 
 
-def maps(batch: int, channels: int, height: int, width: int, seed: int = 0) -> Tensor:
+def maps(batch, channels, height, width, seed=0):
     """Maps whose channels differ in their means and scales."""
     source = torch.Generator().manual_seed(seed)
     x = torch.randn(batch, channels, height, width, generator=source)
@@ -30,7 +27,7 @@ def maps(batch: int, channels: int, height: int, width: int, seed: int = 0) -> T
     return x * (3 * spread + 0.1) + 2 * shift - 1
 
 
-def reference(channels: int, seed: int = 0) -> nn.BatchNorm2d:
+def reference(channels, seed=0):
     source = torch.Generator().manual_seed(seed)
     found = nn.BatchNorm2d(channels, eps=EPS).double()
     for tensor in (found.weight, found.bias, found.running_mean, found.running_var):
@@ -38,7 +35,7 @@ def reference(channels: int, seed: int = 0) -> nn.BatchNorm2d:
     return found
 
 
-def grouped_norm(x: Tensor, weight: Tensor, bias: Tensor, bn: nn.BatchNorm2d, relu: bool) -> Tensor:
+def grouped_norm(x, weight, bias, bn, relu):
     groups, batch = to_groups(x, library.lanes()), len(x)
     if bn.training:
         y = batch_norm(groups, weight, bias, batch, EPS, relu)[0]
@@ -50,7 +47,7 @@ def grouped_norm(x: Tensor, weight: Tensor, bias: Tensor, bn: nn.BatchNorm2d, re
     return from_groups(y, batch)
 
 
-def directions(function: Callable[..., Tensor], *leaves: Tensor) -> list[Tensor]:
+def directions(function, *leaves):
     leaves = tuple(leaf.detach().clone().requires_grad_() for leaf in leaves)
     y = function(*leaves)
     gradient = torch.randn(y.shape, generator=torch.Generator().manual_seed(-7)).to(y.dtype)
@@ -65,13 +62,12 @@ def directions(function: Callable[..., Tensor], *leaves: Tensor) -> list[Tensor]
 )  # fmt: skip
 @settings(max_examples=40, deadline=None)
 def test_batch_norm_and_its_gradients_are_pytorchs(
-    instructions: str, memory_of_nan: None, error: Error, training: bool,
-    batch: int, channels: int, height: int, width: int, relu: bool, seed: int,
-) -> None:  # fmt: skip
+    instructions, memory_of_nan, error, training, batch, channels, height, width, relu, seed
+):
     x = maps(batch, channels, height, width, seed)
     bn = reference(channels, seed).train(training)
 
-    def theirs(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def theirs(x, weight, bias):
         leaves = {"weight": weight, "bias": bias}
         y = torch.func.functional_call(bn, leaves, x)
         # Which values count as positive is our own affair: next to zero, rounding decides.
@@ -85,7 +81,7 @@ def test_batch_norm_and_its_gradients_are_pytorchs(
         assert error(mine, other) < 1e-4
 
 
-def test_statistics_are_those_of_the_samples_alone(error: Error) -> None:
+def test_statistics_are_those_of_the_samples_alone(error):
     x = maps(11, 5, 4, 3)
     weight, bias = torch.ones(5), torch.zeros(5)
     _, mean, variance = batch_norm(to_groups(x, library.lanes()), weight, bias, 11, EPS, False)
@@ -94,7 +90,7 @@ def test_statistics_are_those_of_the_samples_alone(error: Error) -> None:
     assert error(variance, expected_variance) < 1e-5
 
 
-def test_a_far_mean_does_not_swallow_the_variance(error: Error) -> None:
+def test_a_far_mean_does_not_swallow_the_variance(error):
     """The sum of squares minus the square of the sum would have no digit left."""
     x = maps(16, 3, 8, 8) * 0.01 + 1000
     ones, zeros = torch.ones(3), torch.zeros(3)
@@ -104,19 +100,17 @@ def test_a_far_mean_does_not_swallow_the_variance(error: Error) -> None:
     assert y.isfinite().all()
 
 
-def step(bn: nn.BatchNorm2d, x: Tensor) -> list[Tensor]:
+def step(bn, x):
     """All that a BatchNorm with ReLU computes."""
     leaves = x, bn.weight.float(), bn.bias.float()
     return directions(lambda *each: grouped_norm(*each, bn, True), *leaves)
 
 
-def test_every_bit_is_the_same_for_any_number_of_threads(same_bits: Callable[..., None]) -> None:
+def test_every_bit_is_the_same_for_any_number_of_threads(same_bits):
     same_bits(lambda: step(reference(7), maps(13, 7, 9, 5)))
 
 
-def test_the_kernels_run_on_as_many_threads_as_pytorch_has(
-    threads: Callable[[int], None], noted: list[tuple[str, Any]]
-) -> None:
+def test_the_kernels_run_on_as_many_threads_as_pytorch_has(threads, noted):
     for training in (True, False):
         threads(1 + training)
         step(reference(2).train(training), maps(3, 2, 4, 4))
@@ -125,7 +119,7 @@ def test_the_kernels_run_on_as_many_threads_as_pytorch_has(
     assert asked == list(zip(names, [2, 2, 1, 1], strict=True))
 
 
-def test_a_nan_is_not_lost_in_relu(instructions: str) -> None:
+def test_a_nan_is_not_lost_in_relu(instructions):
     """Whoever watches the loss must see that something is wrong."""
     x, ones, zeros = maps(5, 3, 4, 4), torch.ones(3), torch.zeros(3)
     x[0, 1, 2, 3] = torch.nan
@@ -136,7 +130,7 @@ def test_a_nan_is_not_lost_in_relu(instructions: str) -> None:
     assert from_groups(y, 5)[:, 1].isnan().all()
 
 
-def test_maps_of_other_channels_are_refused() -> None:
+def test_maps_of_other_channels_are_refused():
     x, ones = torch.zeros(1, 4, 2, 2, 8), torch.ones(3)
     with pytest.raises(FreeTicketsError, match="BatchNorm of 3 channels can't take maps of 4"):
         batch_norm(x, ones, ones, 8, EPS, False)
@@ -144,7 +138,7 @@ def test_maps_of_other_channels_are_refused() -> None:
         scale(x, ones, ones, ones, ones, 8, EPS, False)
 
 
-def test_the_module_is_batch_norm_and_relu() -> None:
+def test_the_module_is_batch_norm_and_relu():
     torch.manual_seed(0)
     both = BatchNormReLU(4)
     apart = nn.Sequential(nn.BatchNorm2d(4), nn.ReLU())

@@ -1,7 +1,5 @@
 """The kernels against PyTorch's own in double precision, over random layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -48,12 +46,12 @@ class Layer(NamedTuple):
     settings: list[Any]  # as the operators take them
 
     @property
-    def weight(self) -> Tensor:
+    def weight(self):
         return ops.scatter(self.values, self.indices, self.settings[0])
 
 
 @st.composite
-def convolutions(draw: Callable[[Any], Any]) -> Case:
+def convolutions(draw):
     kernel, stride, padding = (
         draw(st.tuples(*(st.integers(*limits),) * 2)) for limits in [(1, 5), (1, 3), (0, 3)]
     )
@@ -67,13 +65,13 @@ def convolutions(draw: Callable[[Any], Any]) -> Case:
 
 
 @st.composite
-def matrices(draw: Callable[[Any], Any]) -> Case:
+def matrices(draw):
     shape = (draw(st.integers(1, 80)), draw(st.integers(1, 80)), 1, 1)
     # Several tiles of samples, the last one of any width; several blocks of inputs.
     return Case(draw(st.integers(1, 300)), Geometry(shape), (1, 1), *map(draw, NUMBERS))
 
 
-def make(case: Case) -> Layer:
+def make(case):
     source = torch.Generator().manual_seed(case.seed)
     geometry = case.geometry
     mask = torch.rand(torch.Size(geometry.shape).numel(), generator=source) < case.density
@@ -86,7 +84,7 @@ def make(case: Case) -> Layer:
     return Layer(x, values, indices, ops.make_plan(indices, geometry), bias, parts)
 
 
-def directions(function: Callable[..., Tensor], *leaves: Tensor | None) -> list[Tensor]:
+def directions(function, *leaves):
     """The result of a function and its gradients, for a gradient that is always the same."""
     leaves = tuple(None if t is None else t.detach().clone().requires_grad_() for t in leaves)
     y = function(*leaves)
@@ -95,8 +93,8 @@ def directions(function: Callable[..., Tensor], *leaves: Tensor | None) -> list[
     return [y.detach(), *found]
 
 
-def sparse_conv2d(layer: Layer, dense: int = SPARSE) -> Callable[..., Tensor]:
-    def run(x: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+def sparse_conv2d(layer, dense=SPARSE):
+    def run(x, values, bias):
         grouped = to_groups(x, library.lanes())
         y = ops.conv2d(grouped, values, layer.indices, layer.plan, bias, *layer.settings, dense)
         assert not y.isnan().any()  # in the empty lanes neither
@@ -105,24 +103,24 @@ def sparse_conv2d(layer: Layer, dense: int = SPARSE) -> Callable[..., Tensor]:
     return run
 
 
-def sparse_linear(layer: Layer, dense: int = SPARSE) -> Callable[..., Tensor]:
+def sparse_linear(layer, dense=SPARSE):
     shape = layer.settings[0][:2]
 
-    def run(x: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+    def run(x, values, bias):
         given = (values, layer.indices, layer.plan, bias, shape, library.lanes(), dense)
         return linear.linear(x.flatten(1), *given)
 
     return run
 
 
-def expected(layer: Layer, function: Callable[..., Tensor], x: Tensor) -> list[Tensor]:
+def expected(layer, function, x):
     """The same in double precision, by PyTorch; of the weight's gradient, the active part."""
     bias = None if layer.bias is None else layer.bias.double()
     y, dx, dweight, *rest = directions(function, x.double(), layer.weight.double(), bias)
     return [y, dx, dweight.flatten()[layer.indices.long()], *rest]
 
 
-def assert_close(error: Error, found: list[Tensor], wanted: list[Tensor]) -> None:
+def assert_close(error, found, wanted):
     for mine, theirs in zip(found, wanted, strict=True):
         assert error(mine, theirs) < 1e-4
 
@@ -132,9 +130,7 @@ def assert_close(error: Error, found: list[Tensor], wanted: list[Tensor]) -> Non
 
 @given(case=convolutions())
 @EXAMPLES
-def test_a_convolution_and_its_gradients_are_pytorchs(
-    instructions: str, memory_of_nan: None, error: Error, case: Case
-) -> None:
+def test_a_convolution_and_its_gradients_are_pytorchs(instructions, memory_of_nan, error, case):
     layer = make(case)
     found = directions(sparse_conv2d(layer), layer.x, layer.values, layer.bias)
     _, stride, padding = case.geometry
@@ -144,9 +140,7 @@ def test_a_convolution_and_its_gradients_are_pytorchs(
 
 @given(case=matrices())
 @EXAMPLES
-def test_a_linear_layer_and_its_gradients_are_pytorchs(
-    instructions: str, memory_of_nan: None, error: Error, case: Case
-) -> None:
+def test_a_linear_layer_and_its_gradients_are_pytorchs(instructions, memory_of_nan, error, case):
     layer = make(case)
     x = layer.x.flatten(1)
     found = directions(sparse_linear(layer), x, layer.values, layer.bias)
@@ -162,16 +156,8 @@ def test_a_linear_layer_and_its_gradients_are_pytorchs(
 )  # fmt: skip
 @EXAMPLES
 def test_a_fused_convolution_is_pytorchs_in_either_layout(
-    instructions: str,
-    memory_of_nan: None,
-    error: Error,
-    one_lane: bool,
-    case: Case,
-    residual: bool,
-    relu: bool,
-    prepared: bool,
-    scaled: str | None,
-) -> None:
+    instructions, memory_of_nan, error, one_lane, case, residual, relu, prepared, scaled
+):
     layer = make(case)
     lanes = 1 if one_lane else library.lanes()
     _, stride, padding = case.geometry
@@ -199,7 +185,7 @@ def test_a_fused_convolution_is_pytorchs_in_either_layout(
 
 
 @pytest.mark.parametrize("lanes", [1, None], ids=["rows", "samples"])
-def test_a_nan_is_not_lost_in_relu(instructions: str, lanes: int | None) -> None:
+def test_a_nan_is_not_lost_in_relu(instructions, lanes):
     layer = make(Case(5, Geometry((3, 2, 1, 1)), (3, 7), 1.0, False, 1))
     layer.x[2, 1, 0, 6] = torch.nan
     x = to_groups(layer.x, lanes or library.lanes())
@@ -213,7 +199,7 @@ def test_a_nan_is_not_lost_in_relu(instructions: str, lanes: int | None) -> None
 @pytest.mark.parametrize("dense", range(8))
 @given(case=convolutions())
 @settings(max_examples=5, deadline=None)
-def test_any_direction_may_run_dense(error: Error, dense: int, case: Case) -> None:
+def test_any_direction_may_run_dense(error, dense, case):
     layer = make(case)
     ways = [
         directions(sparse_conv2d(layer, way), layer.x, layer.values, layer.bias)
@@ -256,7 +242,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("case", LARGE.values(), ids=LARGE)
-def test_large_layers_are_pytorchs_too(instructions: str, error: Error, case: Case) -> None:
+def test_large_layers_are_pytorchs_too(instructions, error, case):
     layer = make(case)
     found = directions(sparse_conv2d(layer), layer.x, layer.values, layer.bias)
     _, stride, padding = case.geometry
@@ -270,9 +256,7 @@ LINEAR = Case(16, Geometry((12, 20, 1, 1)), (1, 1), 0.3, True, 7)
 CONV = Case(5, Geometry((6, 4, 3, 2), (2, 1), (1, 0)), (7, 6), 0.4, True, 8)
 
 
-def test_a_part_of_a_batch_that_lies_sample_by_sample_is_not_taken_for_the_whole(
-    error: Error,
-) -> None:
+def test_a_part_of_a_batch_that_lies_sample_by_sample_is_not_taken_for_the_whole(error):
     """Between two sparse layers samples are neighbours: a slice has the strides of the whole."""
     layer, lanes = make(LINEAR), library.lanes()
     shape = layer.settings[0][:2]
@@ -291,7 +275,7 @@ def test_a_part_of_a_batch_that_lies_sample_by_sample_is_not_taken_for_the_whole
 
 
 @pytest.mark.parametrize("batch", [1, 5, 8, 16, 17])
-def test_strides_and_alignment_of_the_input_do_not_matter(error: Error, batch: int) -> None:
+def test_strides_and_alignment_of_the_input_do_not_matter(error, batch):
     layer = make(LINEAR._replace(batch=batch))
     x = layer.x.flatten(1)
     plain = sparse_linear(layer)(x, layer.values, layer.bias)
@@ -313,7 +297,7 @@ def test_strides_and_alignment_of_the_input_do_not_matter(error: Error, batch: i
         assert torch.equal(sparse_conv2d(layer)(other, layer.values, layer.bias), plain)
 
 
-def test_a_gradient_that_was_expanded_is_read_as_it_stands(error: Error) -> None:
+def test_a_gradient_that_was_expanded_is_read_as_it_stands(error):
     for case, run in ((CONV, sparse_conv2d), (LINEAR, sparse_linear)):
         layer = make(case)
         x, values = layer.x.requires_grad_(), layer.values.requires_grad_()
@@ -328,10 +312,10 @@ def test_a_gradient_that_was_expanded_is_read_as_it_stands(error: Error) -> None
 
 
 @pytest.mark.parametrize("dense", [SPARSE, DENSE])
-def test_maps_that_do_not_fit_the_layer_are_refused(dense: int) -> None:
+def test_maps_that_do_not_fit_the_layer_are_refused(dense):
     layer = make(CONV)
 
-    def run(*shape: int) -> Tensor:
+    def run(*shape):
         x = torch.zeros(*shape)
         return sparse_conv2d(layer, dense)(x, layer.values, layer.bias)
 
@@ -348,7 +332,7 @@ def test_maps_that_do_not_fit_the_layer_are_refused(dense: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("dense", [SPARSE, DENSE])
-def test_no_samples_give_no_samples(threads: Callable[[int], None], count: int, dense: int) -> None:
+def test_no_samples_give_no_samples(threads, count, dense):
     threads(count)
     for case, run in ((CONV, sparse_conv2d), (LINEAR, sparse_linear)):
         layer = make(case._replace(batch=0))
@@ -362,7 +346,7 @@ def test_no_samples_give_no_samples(threads: Callable[[int], None], count: int, 
 
 
 @pytest.mark.parametrize("dense", [SPARSE, DENSE])
-def test_autocast_does_not_reach_into_an_operator(error: Error, dense: int) -> None:
+def test_autocast_does_not_reach_into_an_operator(error, dense):
     for case, run in ((CONV, sparse_conv2d), (LINEAR, sparse_linear)):
         layer = make(case)
         plain = directions(run(layer, dense), layer.x, layer.values, layer.bias)
@@ -377,17 +361,13 @@ def test_autocast_does_not_reach_into_an_operator(error: Error, dense: int) -> N
 
 
 @pytest.mark.parametrize("case", [CONV, LINEAR, *LARGE.values()])
-def test_every_bit_is_the_same_for_any_number_of_threads(
-    same_bits: Callable[..., None], case: Case
-) -> None:
+def test_every_bit_is_the_same_for_any_number_of_threads(same_bits, case):
     layer = make(case)
     run = sparse_linear if case is LINEAR else sparse_conv2d
     same_bits(lambda: directions(run(layer), layer.x, layer.values, layer.bias))
 
 
-def test_the_kernels_run_on_as_many_threads_as_pytorch_has(
-    threads: Callable[[int], None], noted: list[tuple[str, Any]]
-) -> None:
+def test_the_kernels_run_on_as_many_threads_as_pytorch_has(threads, noted):
     for count in (1, 2):
         threads(count)
         for case, run in ((CONV, sparse_conv2d), (LINEAR, sparse_linear)):
@@ -399,7 +379,7 @@ def test_the_kernels_run_on_as_many_threads_as_pytorch_has(
     assert found == {(f"ft_{name}", count) for name in names for count in (1, 2)}
 
 
-def test_columns_are_the_same_numbers_in_another_order() -> None:
+def test_columns_are_the_same_numbers_in_another_order():
     for batch, features in ((8, 1), (16, 37), (40, 130)):
         x = torch.randn(batch, features, requires_grad=True)
         assert not linear.lies_in_columns(x, 8) or features == 1
@@ -417,7 +397,7 @@ def test_columns_are_the_same_numbers_in_another_order() -> None:
 @pytest.mark.parametrize("width", [1, 3, 7, 8, 9, 16])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("kernel", [1, 3])
-def test_rows_of_any_width_are_convolved(width: int, stride: int, kernel: int) -> None:
+def test_rows_of_any_width_are_convolved(width, stride, kernel):
     # With one lane vectors lie along rows; narrow ones may run on kernels with shorter vectors.
     padding = kernel // 2
     geometry = Geometry((6, 5, kernel, kernel), (stride, stride), (padding, padding))

@@ -1,10 +1,8 @@
 """Networks that do more than answer are not compiled: a graph of one call would not do it again."""
 
-from __future__ import annotations
-
 import copy
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +17,7 @@ from .zoo.checks import compiled_for_good, make_sparse, sparse
 
 
 @pytest.fixture(autouse=True)
-def _choice() -> Iterator[None]:
+def _choice():
     with compiled_for_good(sparse):
         yield
 
@@ -27,7 +25,7 @@ def _choice() -> Iterator[None]:
 class Network(nn.Module):
     """Does something with the maps between two convolutions, and with what it returns."""
 
-    def __init__(self, middle: Callable[[Any, Tensor], Tensor], end: Any = None) -> None:
+    def __init__(self, middle, end=None):
         super().__init__()
         self.first, self.second = (nn.Conv2d(c, 8, 3, padding=1) for c in (3, 8))
         self.register_buffer("buffer", torch.zeros(8, 1, 1))
@@ -36,48 +34,48 @@ class Network(nn.Module):
         self.history: list[Tensor] = []
         self.middle, self.end = middle, end
 
-    def forward(self, x: Tensor) -> Any:
+    def forward(self, x):
         y = self.second(self.middle(self, F.relu(self.first(x)))).mean((2, 3))
         return y if self.end is None else self.end(self, y)
 
 
-def counts(network: Any, x: Tensor) -> Tensor:
+def counts(network, x):
     network.calls += 1
     return x * network.calls
 
 
-def writes_to_its_buffer(network: Any, x: Tensor) -> Tensor:
+def writes_to_its_buffer(network, x):
     network.buffer += 1
     return x * network.buffer
 
 
-def averages(network: Any, x: Tensor) -> Tensor:
+def averages(network, x):
     network.buffer.copy_(0.9 * network.buffer + 0.1 * x.mean((0, 2, 3))[:, None, None])
     return x - network.buffer
 
 
-def remembers(network: Any, x: Tensor) -> Tensor:
+def remembers(network, x):
     y = x + network.last
     network.last = x.mean((0, 2, 3), True)
     return y
 
 
-def collects(network: Any, x: Tensor) -> Tensor:
+def collects(network, x):
     network.history.append(x.amax((0, 2, 3), True))
     return x * len(network.history)
 
 
-def fills(network: Any, y: Tensor) -> Tensor:
+def fills(network, y):
     found = torch.zeros(y.shape[0], 10)
     found[:, :8] = y
     return found
 
 
-def numbers_rows(network: Any, y: Tensor) -> tuple[Tensor, Tensor]:
+def numbers_rows(network, y):
     return y, torch.arange(y.shape[0])
 
 
-def as_it_is(network: Any, x: Tensor) -> Tensor:
+def as_it_is(network, x):
     return x
 
 
@@ -92,7 +90,7 @@ IMPURE: dict[str, tuple[Any, ...]] = {
 }
 
 
-def twins(*parts: Any) -> tuple[CompiledNetwork, nn.Module]:
+def twins(*parts):
     """A compiled network, and a plain one that knows nothing of it."""
     torch.manual_seed(0)
     network = Network(*parts).eval()
@@ -105,7 +103,7 @@ def twins(*parts: Any) -> tuple[CompiledNetwork, nn.Module]:
 
 @pytest.mark.parametrize("parts", IMPURE.values(), ids=IMPURE)
 @torch.no_grad()
-def test_each_call_answers_as_if_nothing_were_compiled(parts: tuple[Any, ...]) -> None:
+def test_each_call_answers_as_if_nothing_were_compiled(parts):
     found, plain = twins(*parts)
     answers = []
     for samples in (2, 9, 2, 9, 9, 3, 2):
@@ -119,15 +117,15 @@ def test_each_call_answers_as_if_nothing_were_compiled(parts: tuple[Any, ...]) -
     assert [reason.split(":")[0] for reason in found.fallbacks.values()] == ["ImpureError"]
 
 
-def _listed(answer: Any) -> tuple[Tensor, ...]:
+def _listed(answer):
     return answer if isinstance(answer, tuple) else (answer,)
 
 
 @torch.no_grad()
-def test_what_one_shape_tells_holds_for_all() -> None:
+def test_what_one_shape_tells_holds_for_all():
     """A few samples only read what many write."""
 
-    def averages_many(network: Any, x: Tensor) -> Tensor:
+    def averages_many(network, x):
         return averages(network, x) if x.shape[0] > 4 else x - network.buffer
 
     found, plain = twins(averages_many)
@@ -138,8 +136,8 @@ def test_what_one_shape_tells_holds_for_all() -> None:
 
 
 @torch.no_grad()
-def test_a_cache_is_no_memory() -> None:
-    def places(network: Any, x: Tensor) -> Tensor:
+def test_a_cache_is_no_memory():
+    def places(network, x):
         size = tuple(x.shape[2:])
         if size not in network.cache:
             network.cache[size] = torch.linspace(-1, 1, size[0] * size[1]).view(1, 1, *size)
@@ -153,7 +151,7 @@ def test_a_cache_is_no_memory() -> None:
 
 
 @torch.no_grad()
-def test_hooks_are_called_each_time() -> None:
+def test_hooks_are_called_each_time():
     torch.manual_seed(0)
     network = nn.Sequential(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), nn.Flatten()).eval()
     seen: list[Any] = []
@@ -165,14 +163,14 @@ def test_hooks_are_called_each_time() -> None:
 
 
 @torch.no_grad()
-def test_what_can_not_be_copied_is_left_as_it_is() -> None:
+def test_what_can_not_be_copied_is_left_as_it_is():
     network = Network(as_it_is).eval()
     network.lock = threading.Lock()
     with pytest.warns(UserWarning, match=r"the network is not compiled: cannot pickle '_thread"):
         assert compile_network(network, make_sparse(network)) is network
 
 
-def test_a_state_is_all_that_modules_hold() -> None:
+def test_a_state_is_all_that_modules_hold():
     network = Network(as_it_is)
     changes: list[Callable[[], Any]] = [
         lambda: setattr(network, "calls", 1),

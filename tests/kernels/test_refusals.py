@@ -1,10 +1,6 @@
 """Operators refuse what they can't take, whether they compute or only say what would come out."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +15,7 @@ SHAPE, STRIDE, PADDING = [4, 3, 3, 3], [1, 1], [1, 1]
 COUNT = 30
 
 
-def valid(ways: int = 0, missing: int = 1) -> dict[str, tuple[Any, list[Any]]]:
+def valid(ways=0, missing=1):
     """Each operator with arguments that it takes, so many samples less than two groups hold."""
     width = lanes()
     indices = torch.arange(0, 2 * COUNT, 2, dtype=torch.int32)
@@ -63,7 +59,7 @@ def valid(ways: int = 0, missing: int = 1) -> dict[str, tuple[Any, list[Any]]]:
     }  # fmt: skip
 
 
-def changed(tensor: Tensor) -> Iterator[Tensor]:
+def changed(tensor):
     """The tensor with another rank, another precision, other sizes."""
     yield tensor[0]
     yield tensor[None]
@@ -96,7 +92,7 @@ NAMES = [
 DIFFERENTIABLE = ("to_groups", "from_groups", "conv2d", "columns", "linear", "batch_norm", "scale")
 
 
-def refuses(name: str, place: int, wrong: Any) -> None:
+def refuses(name, place, wrong):
     """Checks that an operator refuses an argument in one line, and its fake version as well."""
     operator, arguments = valid()[name]
     arguments[place] = wrong
@@ -110,7 +106,7 @@ def refuses(name: str, place: int, wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_operator_takes_what_it_should(name: str) -> None:
+def test_every_operator_takes_what_it_should(name):
     operator, arguments = valid()[name]
     found = operator(*arguments)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
@@ -123,7 +119,7 @@ def test_every_operator_takes_what_it_should(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_operator_refuses_tensors_that_do_not_fit(name: str) -> None:
+def test_every_operator_refuses_tensors_that_do_not_fit(name):
     for place, argument in enumerate(valid()[name][1]):
         if isinstance(argument, Tensor) and argument.dtype == torch.float32:
             for number, wrong in enumerate(changed(argument)):
@@ -150,14 +146,14 @@ def test_every_operator_refuses_tensors_that_do_not_fit(name: str) -> None:
         ("batch_norm", 3, 1000),
     ],
 )
-def test_every_operator_refuses_settings_that_do_not_fit(name: str, place: int, wrong: Any) -> None:
+def test_every_operator_refuses_settings_that_do_not_fit(name, place, wrong):
     refuses(name, place, wrong)
 
 
 @pytest.mark.parametrize("missing", [0, 3], ids=["full", "with empty lanes"])
 @pytest.mark.parametrize("ways", [0, ops.ALL], ids=["sparse", "dense"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_operator_keeps_pytorchs_rules(name: str, ways: int, missing: int) -> None:
+def test_every_operator_keeps_pytorchs_rules(name, ways, missing):
     """With the gradients of those that have some."""
     operator, arguments = valid(ways, missing)[name]
     for place, argument in enumerate(arguments):

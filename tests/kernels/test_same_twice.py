@@ -1,17 +1,12 @@
 """Equal runs have equal bits: nothing that is computed depends on the clock, nor on threads."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 import freetickets as ft
 from freetickets.kernels.inference import CompiledNetwork
@@ -32,7 +27,7 @@ for method, more in (("edst", ["--tickets", "2", "--sparsity", "0.6"]), ("dense"
 
 
 @pytest.fixture(scope="module")
-def twice(tmp_path_factory: pytest.TempPathFactory, images_npz: Path) -> list[Path]:
+def twice(tmp_path_factory, images_npz):
     """What two processes have made of the same commands."""
     home = tmp_path_factory.mktemp("twice")
     (home / "script.py").write_text(COMMANDS)
@@ -45,9 +40,7 @@ def twice(tmp_path_factory: pytest.TempPathFactory, images_npz: Path) -> list[Pa
 
 
 @pytest.mark.parametrize("method", ["edst", "dense"])
-def test_two_trainings_and_evaluations_by_the_commands_have_the_same_bits(
-    twice: list[Path], digests: Callable[[Path], dict[str, str]], method: str
-) -> None:
+def test_two_trainings_and_evaluations_by_the_commands_have_the_same_bits(twice, digests, method):
     folders = [folder / method for folder in twice]
     one, two = (
         {**digests(folder / "tickets"), **digests(folder / "predictions")} for folder in folders
@@ -62,7 +55,7 @@ def test_two_trainings_and_evaluations_by_the_commands_have_the_same_bits(
     assert first["ways"]
 
 
-def computed(sparsity: float) -> dict[str, Tensor]:
+def computed(sparsity):
     """What one step of a network makes, and its predictions."""
     torch.manual_seed(0)
     network = create_model("wrn-10-2", (3, 16, 16), 10)
@@ -80,9 +73,7 @@ def computed(sparsity: float) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("sparsity", [0.6, 0.9])
-def test_the_number_of_threads_changes_no_bit_but_of_what_pytorch_computes(
-    threads: Callable[[int], None], sparsity: float
-) -> None:
+def test_the_number_of_threads_changes_no_bit_but_of_what_pytorch_computes(threads, sparsity):
     """That is the classifier's gradient: a matrix product, which PyTorch's library shares out."""
     threads(1)
     wanted = computed(sparsity)

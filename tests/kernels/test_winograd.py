@@ -1,9 +1,7 @@
 """Winograd's way computes what a direct convolution does, within its bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -34,12 +32,12 @@ class Case(NamedTuple):
     seed: int
 
     @property
-    def geometry(self) -> Geometry:
+    def geometry(self):
         return Geometry((self.outputs, self.inputs, 3, 3), (1, 1), self.padding)
 
 
 @st.composite
-def cases(draw: Callable[[Any], Any]) -> Case:
+def cases(draw):
     padding = draw(st.tuples(st.integers(0, 2), st.integers(0, 2)))
     size = draw(st.tuples(*(st.integers(max(1, 3 - 2 * p), 14) for p in padding)))
     channels = draw(st.tuples(st.integers(1, 50), st.integers(1, 50)))
@@ -52,7 +50,7 @@ class Layer(NamedTuple):
     gradient: Tensor
 
 
-def make(case: Case) -> Layer:
+def make(case):
     source = torch.Generator().manual_seed(case.seed)
     x = torch.randn(case.batch, case.inputs, *case.size, generator=source)
     weight = torch.randn(case.geometry.shape, generator=source)
@@ -67,7 +65,7 @@ LARGE = {
 }
 
 
-def assert_close(found: Tensor, expected: Tensor, largest: Tensor) -> None:
+def assert_close(found, expected, largest):
     """Within the bound of the largest result, or of a tenth of what its terms add up to.
 
     A few numbers may cancel by chance: then any way of adding them up has a large error.
@@ -77,7 +75,7 @@ def assert_close(found: Tensor, expected: Tensor, largest: Tensor) -> None:
     assert float((found.double() - expected).abs().max()) < limit
 
 
-def check(case: Case) -> None:
+def check(case):
     x, weight, gradient = make(case)
     geometry, lanes = case.geometry, library.lanes()
     settings = {"padding": case.padding}
@@ -99,12 +97,12 @@ def check(case: Case) -> None:
 @pytest.mark.usefixtures("memory_of_nan")
 @settings(max_examples=60, deadline=None)
 @given(case=cases())
-def test_all_directions_are_pytorchs(instructions: str, case: Case) -> None:
+def test_all_directions_are_pytorchs(instructions, case):
     check(case)
 
 
 @pytest.mark.parametrize("case", LARGE.values(), ids=LARGE)
-def test_large_layers_are_pytorchs_too(instructions: str, error: Error, case: Case) -> None:
+def test_large_layers_are_pytorchs_too(instructions, error, case):
     check(case)
     x, weight, _ = make(case)
     weights = winograd.transform(weight, case.geometry)
@@ -119,8 +117,8 @@ def test_large_layers_are_pytorchs_too(instructions: str, error: Error, case: Ca
 @settings(max_examples=10, deadline=None)
 @given(case=cases())
 def test_what_is_fused_is_what_pytorch_does_step_by_step(
-    instructions: str, scaled: bool, residual: bool, relu: bool, case: Case
-) -> None:
+    instructions, scaled, residual, relu, case
+):
     x, weight, skip = make(case)
     geometry, lanes = case.geometry, library.lanes()
     source = torch.Generator().manual_seed(case.seed)
@@ -147,10 +145,8 @@ def test_what_is_fused_is_what_pytorch_does_step_by_step(
 
 
 @pytest.mark.parametrize("case", LARGE.values(), ids=LARGE)
-def test_every_bit_is_the_same_for_any_number_of_threads(
-    same_bits: Callable[..., None], case: Case
-) -> None:
-    def work() -> list[Tensor]:
+def test_every_bit_is_the_same_for_any_number_of_threads(same_bits, case):
+    def work():
         x, weight, gradient = make(case)
         grouped, dy = to_groups(x, library.lanes()), to_groups(gradient, library.lanes())
         return [
@@ -163,9 +159,7 @@ def test_every_bit_is_the_same_for_any_number_of_threads(
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
-def test_what_is_not_finite_spreads_within_its_tile_and_is_never_hidden(
-    instructions: str, wrong: float
-) -> None:
+def test_what_is_not_finite_spreads_within_its_tile_and_is_never_hidden(instructions, wrong):
     case = Case(5, 3, 4, (1, 1), (9, 10), 3)
     x, weight, _ = make(case)
     x[2, 1, 4, 5] = wrong
@@ -184,7 +178,7 @@ def test_what_is_not_finite_spreads_within_its_tile_and_is_never_hidden(
     assert not broken[2, :, 8].any()
 
 
-def test_weights_for_another_layer_are_refused() -> None:
+def test_weights_for_another_layer_are_refused():
     case = LARGE["odd"]
     _, weight, gradient = make(case)
     weights = winograd.transform(weight, case.geometry)
@@ -205,7 +199,7 @@ WAYS = [(1 << bit) << ops.WINOGRAD for bit in range(3)] + [ops.ALL << ops.WINOGR
 
 
 @pytest.mark.parametrize("ways", WAYS)
-def test_sparse_layers_keep_their_zeros(error: Error, ways: int) -> None:
+def test_sparse_layers_keep_their_zeros(error, ways):
     """The operator in Winograd's way: the same gradients, at the active places only."""
     case = Case(9, 20, 24, (1, 1), (8, 8), 4)
     x, weight, gradient = make(case)

@@ -1,7 +1,5 @@
 """Networks that nobody here had in mind: compiled and sparsely trained, they compute the same."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -26,9 +24,9 @@ from .zoo.checks import (
     mixed,
     sparse,
 )
-from .zoo.graphs import Program, programs
-from .zoo.judge import Inputs, Judge
-from .zoo.networks import ZOO, Entry, lived_in
+from .zoo.graphs import programs
+from .zoo.judge import Judge
+from .zoo.networks import ZOO, lived_in
 
 # PyTorch says this of its own accord, once.
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
@@ -41,7 +39,7 @@ ONE_OF_EACH_KIND = {entry.kind: entry for entry in ZOO.values()}
 KINDS_THAT_COMPILE = ("residual", "vgg")
 
 
-def test_there_are_enough_of_each_kind() -> None:
+def test_there_are_enough_of_each_kind():
     kinds = Counter(entry.kind for entry in ZOO.values())
     assert len(ZOO) >= 70
     assert min(kinds.values()) >= 3
@@ -49,7 +47,7 @@ def test_there_are_enough_of_each_kind() -> None:
 
 
 @EVERY
-def test_compiled_networks_predict_the_same(entry: Entry) -> None:
+def test_compiled_networks_predict_the_same(entry):
     faults, fallbacks = compare_compiled(built(entry), entry.draw)
     none_wrong(faults)
     assert not (fallbacks and entry.kind in KINDS_THAT_COMPILE)
@@ -58,7 +56,7 @@ def test_compiled_networks_predict_the_same(entry: Entry) -> None:
 
 
 @EVERY
-def test_sparse_networks_train_the_same(entry: Entry) -> None:
+def test_sparse_networks_train_the_same(entry):
     comparable = entry.trains and not entry.random
     batches = tuple(n for n in TRAINED_BATCHES if comparable and n >= entry.least)
     faults = compare_trained(lambda: built(entry), entry.draw, batches=batches)
@@ -66,7 +64,7 @@ def test_sparse_networks_train_the_same(entry: Entry) -> None:
     none_wrong(faults)
 
 
-def test_few_networks_fall_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_few_networks_fall_back(capsys):
     fallen = {}
     for entry in ZOO.values():
         _, why = compare_compiled(built(entry), entry.draw, batches=(9,), threads=False)
@@ -81,8 +79,8 @@ def test_few_networks_fall_back(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"activation": "gelu"}], ids=["relu", "gelu"])
-def test_the_fast_network_trains_the_same(options: dict[str, str]) -> None:
-    def build() -> nn.Module:
+def test_the_fast_network_trains_the_same(options):
+    def build():
         torch.manual_seed(0)
         return lived_in(create_model("fast-4-8-8", (3, 32, 32), 10, **options), images)
 
@@ -91,11 +89,11 @@ def test_the_fast_network_trains_the_same(options: dict[str, str]) -> None:
     none_wrong(faults)
 
 
-def images(samples: int, seed: int = 0) -> Inputs:
+def images(samples, seed=0):
     return (torch.randn(samples, 3, 32, 32, generator=torch.Generator().manual_seed(seed)),)
 
 
-def none_wrong(faults: list[str]) -> None:
+def none_wrong(faults):
     assert not faults, "\n" + "\n".join(faults)
 
 
@@ -107,9 +105,7 @@ def none_wrong(faults: list[str]) -> None:
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 @given(programs(), st.sampled_from(BATCHES), st.booleans(), st.integers(0, 9))
-def test_random_networks_compute_the_same(
-    program: Program, samples: int, is_mixed: bool, luck: int
-) -> None:
+def test_random_networks_compute_the_same(program, samples, is_mixed, luck):
     faults, reasons = compare_compiled(
         program.build(),
         program.draw,
@@ -136,15 +132,15 @@ def test_random_networks_compute_the_same(
 class Altered(nn.Module):
     """Something other than the network, in a way that a check must see."""
 
-    def __init__(self, network: nn.Module, change: Callable[[Tensor, Tensor], Any]) -> None:
+    def __init__(self, network, change):
         super().__init__()
         self.network, self.change = network, change
 
-    def forward(self, x: Tensor) -> Any:
+    def forward(self, x):
         return self.change(x, self.network(x))
 
 
-def _last_row_lost(x: Tensor, y: Tensor) -> Tensor:
+def _last_row_lost(x, y):
     y[16:] = 0  # as if a second group of samples had been forgotten
     return y
 
@@ -162,30 +158,28 @@ CHANGES: dict[str, Callable[[Tensor, Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_the_check_of_compiled_networks_sees(change: Callable[[Tensor, Tensor], Any]) -> None:
+def test_the_check_of_compiled_networks_sees(change):
     entry = ZOO["residual: pre_activation"]
     altered: Compiler = lambda network, topology: Altered(network, change)  # noqa: E731
     faults, _ = compare_compiled(built(entry), entry.draw, compiler=altered, batches=(17,))
     assert faults
 
 
-def _wrong_gradient(y: Tensor) -> Tensor:
+def _wrong_gradient(y):
     if y.requires_grad:
         y.register_hook(lambda gradient: gradient * 1.001)
     return y
 
 
 @pytest.mark.parametrize("change", [lambda y: y + 1e-3, _wrong_gradient], ids=["map", "gradient"])
-def test_the_check_of_training_sees(
-    monkeypatch: pytest.MonkeyPatch, change: Callable[[Tensor], Tensor]
-) -> None:
+def test_the_check_of_training_sees(monkeypatch, change):
     entry, forward = ZOO["vgg: all_convolutional"], SparseConv2d.forward
     monkeypatch.setattr(SparseConv2d, "forward", lambda self, x: change(forward(self, x)))
     assert compare_trained(lambda: built(entry), entry.draw, batches=(2,))
 
 
 @pytest.mark.parametrize("entry", ONE_OF_EACH_KIND.values(), ids=ONE_OF_EACH_KIND)
-def test_the_checks_find_nothing_wrong_with_plain_networks(entry: Entry) -> None:
+def test_the_checks_find_nothing_wrong_with_plain_networks(entry):
     same: Compiler = lambda network, topology: network  # noqa: E731
     batches = (2, 9)
     faults, _ = compare_compiled(built(entry), entry.draw, compiler=same, batches=batches)
@@ -197,7 +191,7 @@ def test_the_checks_find_nothing_wrong_with_plain_networks(entry: Entry) -> None
         none_wrong(faults)
 
 
-def test_a_wrong_gradient_is_seen() -> None:
+def test_a_wrong_gradient_is_seen():
     x = torch.randn(3, generator=torch.Generator().manual_seed(0))
     results = {"output": x, "gradient of a": 1e-3 * x, "gradient of b": x}
     judge = Judge(results, lambda tremor: results)
@@ -207,10 +201,10 @@ def test_a_wrong_gradient_is_seen() -> None:
     assert len(judge.faults({"output": x})) == 1
 
 
-def test_a_jump_is_no_mistake() -> None:
+def test_a_jump_is_no_mistake():
     """Where the network itself jumps, rounding may land on either side."""
 
-    def edge(tremor: float) -> dict[str, Tensor]:
+    def edge(tremor):
         return {"output": torch.tensor([float(tremor > 0), 1.0]), "other": torch.ones(2)}
 
     judge = Judge(edge(0.0), edge)

@@ -1,7 +1,5 @@
 """Runs side by side, beside the same runs one after the other."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

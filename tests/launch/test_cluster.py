@@ -1,7 +1,5 @@
 """A Ray cluster of two machines, of which one is lost."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Real processes: they are lost, stopped and killed, and the run ends as if they were not."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

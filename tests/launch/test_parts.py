@@ -1,7 +1,5 @@
 """A plan that is trained in parts ends like one that is not, bit for bit."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """A file of the current folder is not taken for a module, whichever process imports it."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

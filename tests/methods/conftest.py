@@ -1,8 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from freetickets.training.progress import Reporter
@@ -13,15 +8,13 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def same_if_killed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, digests: Callable[[Path], dict[str, str]]
-) -> Callable[[int, Callable[[Path], object]], bool]:
+def same_if_killed(monkeypatch, tmp_path, digests):
     """Whether a training that ends every so many steps, and starts again, has the same tickets."""
 
-    def train_to_the_end(steps: int, train: Callable[[], object]) -> int:
+    def train_to_the_end(steps, train):
         left = 0
 
-        def counted(*_: object) -> None:
+        def counted(*_):
             nonlocal left
             left -= 1
             if left == 0:
@@ -37,7 +30,7 @@ def same_if_killed(
                 pass
         raise AssertionError("the training does not come to an end")
 
-    def same(steps: int, train: Callable[[Path], object]) -> bool:
+    def same(steps, train):
         train(tmp_path / "whole")
         assert train_to_the_end(steps, lambda: train(tmp_path / "killed")) >= 4
         return digests(tmp_path / "killed" / "tickets") == digests(tmp_path / "whole" / "tickets")

@@ -1,10 +1,8 @@
 """What tests of methods train, and how: small, and the same bits each time."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from freetickets.kernels.library import available
 
@@ -22,7 +20,7 @@ SETTINGS: dict[str, Any] = {
 class Transformer(nn.Module):
     """A classifier of sequences, also of what lies in a row."""
 
-    def __init__(self, tokens: int = 3, inputs: int = 2, classes: int = 3, layers: int = 1) -> None:
+    def __init__(self, tokens=3, inputs=2, classes=3, layers=1):
         super().__init__()
         self.tokens = tokens
         self.embed = nn.Linear(inputs, 8)
@@ -30,6 +28,6 @@ class Transformer(nn.Module):
         self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.head = nn.Linear(8, classes)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         tokens = x.flatten(1).unflatten(1, (self.tokens, -1))
         return self.head(self.encoder(self.embed(tokens)).mean(1))

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.methods.members import MemberNetwork, weight_layers
+from freetickets.methods.members import weight_layers
 from freetickets.methods.networks.batch_ensemble import RankOneLayer
 from freetickets.methods.shared import BatchEnsemble
 from freetickets.models import create_model
@@ -20,14 +20,14 @@ from .small import Transformer
 class Mixed(nn.Module):
     """Groups, strides, one dimension, tokens folded into the batch, a layer used twice."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv = nn.Conv2d(4, 8, 3, stride=2, groups=2)
         self.line = nn.Conv1d(8, 6, 2)
         self.token = nn.Linear(6, 6)
         self.fc = nn.Linear(6, 4)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         x = self.line(self.conv(x).flatten(2))
         tokens = x.transpose(1, 2).flatten(0, 1)
         tokens = self.token(torch.tanh(self.token(tokens)))
@@ -44,7 +44,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-def separate_networks(plain: nn.Module, model: MemberNetwork) -> list[nn.Module]:
+def separate_networks(plain, model):
     """One network for each member, with the weights W * outer(r, s)."""
     names = {id(layer): name for name, layer in weight_layers(plain).items()}
     networks = []
@@ -66,7 +66,7 @@ def separate_networks(plain: nn.Module, model: MemberNetwork) -> list[nn.Module]
     return networks
 
 
-def made(name: str, examples: str = "tiled") -> tuple[nn.Module, MemberNetwork, Tensor]:
+def made(name, examples="tiled"):
     torch.manual_seed(0)
     build, shape = NETWORKS[name]
     plain = build()
@@ -156,11 +156,11 @@ def test_its_cost_in_training_depends_on_the_examples():
 
 def test_a_batch_that_is_not_the_first_axis_is_refused():
     class TimeFirst(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.fc = nn.Linear(8, 4)
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             return self.fc(x.transpose(0, 1)).mean(0)
 
     with pytest.raises(FreeTicketsError, match=r"5 rows for 8 samples.*batch_first=True"):

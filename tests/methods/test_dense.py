@@ -1,7 +1,5 @@
 """Methods of dense trainings against the formulas of their papers; one threshold for all layers."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -77,7 +75,7 @@ def test_one_threshold_decides_over_all_layers(features, monkeypatch):
     before = []
     prune = Session.prune
 
-    def watched(session: Session, sparsity: float, step: int) -> None:
+    def watched(session, sparsity, step):
         before.append({name: p.detach().clone() for name, p in session.network.named_parameters()})
         prune(session, sparsity, step)
 

@@ -1,11 +1,9 @@
 """Every method trains, predicts, is saved, loaded and resumed, on every kind of network."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import freetickets as ft
 from freetickets.methods import (
@@ -56,13 +54,13 @@ SMALL: dict[str, tuple[Method, int]] = {
 class Own(nn.Module):
     """A network that the project did not write."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.first = nn.Linear(6, 10)
         self.second = nn.Linear(10, 10)
         self.head = nn.Linear(10, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         x = torch.relu(self.first(x.flatten(1)))
         return self.head(x + torch.tanh(self.second(x)))
 

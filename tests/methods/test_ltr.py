@@ -1,13 +1,8 @@
 """The lottery-ticket-rewinding ensemble: one mask, several trainings from one early state."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 
-import freetickets as ft
 from freetickets.methods import LTR, Remember, Setting, Stretch, get_recipe
 from freetickets.methods.ltr import cut
 from freetickets.training.checkpoint import Checkpoints
@@ -18,7 +13,7 @@ def test_the_tickets_share_one_mask_and_differ_in_weights(features, monkeypatch)
     shelves = []
     remembered = Trainer._remembered
 
-    def watched(trainer: Trainer, name: str) -> ft.Ticket:
+    def watched(trainer, name):
         shelves.append((name, remembered(trainer, name)))
         return shelves[-1][1]
 
@@ -68,7 +63,7 @@ def test_what_is_remembered_leaves_with_the_last_run_that_starts_from_it(feature
     shelves = []
     save = Checkpoints.save
 
-    def watched(self: Checkpoints, tree: dict[str, Any]) -> None:
+    def watched(self, tree):
         shelves.append((tree["state"]["run"], sorted(tree["state"]["shelf"])))
         save(self, tree)
 

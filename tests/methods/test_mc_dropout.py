@@ -3,14 +3,14 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from freetickets.errors import FreeTicketsError
 from freetickets.methods.shared import MCDropout
 from freetickets.models import create_model
 
 
-def rates(network: nn.Module) -> list[float]:
+def rates(network):
     return [module.p for module in network.modules() if isinstance(module, nn.Dropout)]
 
 
@@ -89,12 +89,12 @@ def test_a_network_without_dropout_gets_it_before_each_layer_but_the_first():
 
 def test_attention_drops_too():
     class Attention(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.attention = nn.MultiheadAttention(4, 2, dropout=0.5, batch_first=True)
             self.unused = nn.Dropout(0.5)
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             return self.attention(x, x, x, need_weights=False)[0].mean(1)
 
     with torch.no_grad():
@@ -104,7 +104,7 @@ def test_attention_drops_too():
 
 def test_dropout_on_functions_alone_is_not_enough():
     class Functional(nn.Linear):
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             return F.dropout(super().forward(x), training=self.training)
 
     with pytest.raises(FreeTicketsError, match="no place for dropout in Functional"):

@@ -29,14 +29,14 @@ from .small import Transformer
 class Own(nn.Module):
     """A network as a user may write it: a skip, a functional ReLU, an argument with a default."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv1 = nn.Conv2d(3, 4, 3, padding=1)
         self.norm = nn.GroupNorm(2, 4)
         self.conv2 = nn.Conv2d(4, 4, 3, padding=1, groups=2)
         self.fc = nn.Linear(4, 4)
 
-    def forward(self, x: Tensor, scale: float | None = None) -> Tensor:
+    def forward(self, x, scale=None):
         x = F.relu(self.norm(self.conv1(x)))
         x = x + self.conv2(x)
         if scale is not None:
@@ -63,12 +63,12 @@ Case = tuple[Callable[[], MemberNetwork], int, Tensor, Tensor]
 
 
 @pytest.fixture(params=NETWORKS)
-def network(request: pytest.FixtureRequest) -> str:
+def network(request):
     return request.param
 
 
 @pytest.fixture(params=METHODS)
-def case(request: pytest.FixtureRequest, network: str) -> Case:
+def case(request, network):
     """A factory, its number of members, and a batch."""
     build, shape = NETWORKS[network]
     method, members = METHODS[request.param]
@@ -216,7 +216,7 @@ def test_a_layer_in_two_places_is_replaced_by_one():
 def test_modes_and_the_fast_path_are_put_back_after_an_error():
     network = nn.Sequential(nn.ReLU(), nn.Dropout().eval())
 
-    def fail() -> None:
+    def fail():
         with evaluating(network), layer_by_layer():
             assert not network.training
             assert not torch.backends.mha.get_fastpath_enabled()

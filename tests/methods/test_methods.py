@@ -158,7 +158,7 @@ def test_an_impossible_option_is_refused_by_its_name(kind):
             kind(**options)
 
 
-def test_the_ends_of_a_range_are_possible() -> None:
+def test_the_ends_of_a_range_are_possible():
     assert (EDST(escape_rate=0.0, rate=1.0, interval=1).rate, TreeNet(shared=0).shared) == (1, 0)
     assert (Dense(tickets=1), SupTickets(low=0.05).low) == (Dense(), SupTickets().high)
 

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.methods.members import MemberNetwork
 from freetickets.methods.shared import MIMO
 from freetickets.models import create_model
 from freetickets.models.prepare import prepare
 from freetickets.models.whitening import Whitening
 
 
-def inputs_of(model: MemberNetwork, *arguments: Tensor) -> tuple[Tensor, object]:
+def inputs_of(model, *arguments):
     """What the network inside is given in a call, and what comes out."""
     model(*(argument[:1] for argument in arguments))  # the first call looks at the network
     seen: list[Tensor] = []
@@ -115,20 +114,20 @@ def test_the_widened_first_layer_keeps_the_size_of_its_outputs():
 class Disordered(nn.Module):
     """Does not end with the layer that it defines last."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.body = nn.Linear(4, 4)
         self.head = nn.Linear(4, 3)
         self.other = nn.Linear(4, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.body(x))
 
 
 class Reshaping(nn.Sequential):
     """Knows how many numbers an input has."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return super().forward(x.view(-1, 4))
 
 
@@ -178,7 +177,7 @@ def test_whitening_in_front_of_a_linear_layer_sees_each_image_too():
 
 def test_a_network_that_looks_at_data_as_a_whole_is_told_why():
     class Whole(nn.Sequential):
-        def prepare_on(self, inputs: Tensor) -> None: ...
+        def prepare_on(self, inputs): ...
 
     with pytest.raises(FreeTicketsError, match="give prepare_on to a module of its own"):
         MIMO(members=2).transform(Whole(nn.Linear(4, 2)))

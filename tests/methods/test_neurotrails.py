@@ -1,7 +1,5 @@
 """A shared trunk and sparse heads that learn from the mean of their losses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from freetickets.methods import NeuroTrails
 
 
-def network() -> nn.Module:
+def network():
     layers: list[nn.Module] = []
     for _ in range(5):
         layers += [nn.Linear(4, 4), nn.ReLU()]

@@ -1,9 +1,6 @@
 """The option `structure` of the sparse methods: trained, resumed, priced, and refused in time."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +8,9 @@ import torch
 
 from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.methods import DST, EDST, LTR, Setting, Static, get_recipe
-from freetickets.methods.method import SparseMethod
 from freetickets.models import create_model
 from freetickets.sparsity.structure import parse_structure
-from freetickets.ticket import Ticket
-from freetickets.training.ledger import Ledger, price
+from freetickets.training.ledger import price
 
 from . import small
 
@@ -23,7 +18,7 @@ SETTINGS = {**small.SETTINGS, "epochs": 6}
 
 
 @pytest.fixture(scope="module")
-def images() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def images():
     """Dark pictures with one bright third."""
     labels = np.arange(60) % 3
     pixels = np.random.default_rng(0).integers(0, 60, (60, 3, 9, 9), dtype=np.uint8)
@@ -32,7 +27,7 @@ def images() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return pixels, labels
 
 
-def check_tickets(tickets: list[Ticket], structure: str, layers: set[str]) -> None:
+def check_tickets(tickets, structure, layers):
     for ticket in tickets:
         assert ticket.topology.keys() == layers
         for name, mask in ticket.topology.items():
@@ -85,7 +80,7 @@ def test_killed_again_and_again_it_ends_the_same(model, features, images, same_i
 # ---- what it costs
 
 
-def priced(method: SparseMethod) -> Ledger:
+def priced(method):
     plan = method.plan(Setting(get_recipe("cifar"), epochs=3))
     model = create_model("mlp-16-12", (6,), 3)
     return price(plan, model, (6,), train_size=60, batch_size=12, steps_per_epoch=5)

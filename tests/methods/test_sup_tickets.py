@@ -1,8 +1,5 @@
 """Merged tickets: the mean of the cycles' weights, cut back layer by layer."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,23 +14,23 @@ from freetickets.ticket import Ticket
 SETTINGS: dict[str, Any] = {"batch_size": 12, "epochs": 8, "quiet": True, "backend": "masked"}
 
 
-def data(samples: int = 60) -> tuple[Tensor, Tensor]:
+def data(samples=60):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(samples, 6, generator=generator)
     return x, (x[:, 0] > 0).long()
 
 
-def network() -> nn.Module:
+def network():
     return nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
 
 
 @pytest.fixture
-def merges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Ticket, Ticket]]:
+def merges(monkeypatch):
     """What each merge was given, and what it made."""
     seen: list[tuple[Ticket, Ticket]] = []
     happen = Merge.happen
 
-    def spy(self: Merge, stage: Any) -> str | None:
+    def spy(self, stage):
         own = stage.take()
         line = happen(self, stage)
         seen.append((own, stage.recall("merged")))
@@ -106,7 +103,7 @@ def test_estimating_the_norms_is_priced(tmp_path):
     assert costs[1] - costs[0] == pytest.approx(2 * 12 * 2 * (active + dense))
 
 
-def _flops(output: Path) -> float:
+def _flops(output):
     import json
 
     return float(json.loads((output / "ledger.json").read_text())["flops"])

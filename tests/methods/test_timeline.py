@@ -18,8 +18,6 @@ from freetickets.methods import (
     LTR,
     MIMO,
     Dense,
-    Method,
-    Plan,
     Setting,
     Static,
     Timeline,
@@ -35,14 +33,14 @@ CIFAR_STEPS = 352  # 45,000 images in batches of 128
 IMAGENET_STEPS = 1000  # a tenth of the real number: the trace is by epoch
 
 
-def cifar_edst_lr(epoch: int) -> float:
+def cifar_edst_lr(epoch):
     """1-based: 150 epochs at .1, then 50 at .01 and 50 at .001 for each ticket."""
     if epoch <= 150:
         return 0.1
     return 0.01 if (epoch - 151) % 100 < 50 else 0.001
 
 
-def imagenet_edst_lr(epoch: int) -> float:
+def imagenet_edst_lr(epoch):
     """0-based: five stairs, .1 up to 30, then 30 at .01, 30 at .001, 10 at .0001 a ticket."""
     if epoch < 5:
         return 0.1 * (epoch + 1) / 6
@@ -52,13 +50,13 @@ def imagenet_edst_lr(epoch: int) -> float:
     return 0.01 if within < 30 else 0.001 if within < 60 else 0.0001
 
 
-def edst(recipe: str, tickets: int, sparsity: float = 0.8, preset: str = "paper") -> Run:
+def edst(recipe, tickets, sparsity=0.8, preset="paper"):
     plan = EDST(tickets=tickets, sparsity=sparsity).plan(Setting(get_recipe(recipe), preset=preset))
     (run,) = plan.runs
     return run
 
 
-def ends_of(timeline: Timeline, kind: type) -> list[int]:
+def ends_of(timeline, kind):
     return [s.end for s in timeline.spans if any(isinstance(e, kind) for e in s.phase.at_end)]
 
 
@@ -202,12 +200,12 @@ def test_a_pruning_that_begins_late_in_a_short_phase_still_begins_before_it_ends
     assert [timeline.sparsity(step) for step in (1, 2, 3, 4)] == [None, None, 0.0, 0.8]
 
 
-def straight(start: float, end: float, steps: int) -> list[float]:
+def straight(start, end, steps):
     """Rates that would reach the end one step after the last."""
     return [start + (end - start) * step / steps for step in range(steps)]
 
 
-def rates(run: Run, steps_per_epoch: int) -> list[float]:
+def rates(run, steps_per_epoch):
     timeline = Timeline(run, steps_per_epoch)
     return [timeline.lr(step) for step in range(1, timeline.steps + 1)]
 
@@ -249,11 +247,11 @@ def test_rewinding_goes_back_into_the_warm_up_of_the_cycle():
 # ---- a training explores at least ten times, if it has the steps; long ones keep their interval
 
 
-def plan_of(method: Method, recipe: str = "small", **setting: object) -> Plan:
+def plan_of(method, recipe="small", **setting):
     return method.plan(Setting(get_recipe(recipe), **setting))
 
 
-def interval(suited: Plan) -> int:
+def interval(suited):
     exploration = suited.runs[0].phases[0].exploration
     assert exploration is not None
     return exploration.interval

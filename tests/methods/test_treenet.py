@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from freetickets.errors import FreeTicketsError
 from freetickets.methods import Setting, get_recipe
@@ -19,7 +19,7 @@ from freetickets.training.flops import count_macs, forward_flops
 class Residual(nn.Module):
     """A layer, a block around which its input skips, a parameter on its own, a head."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.first = nn.Linear(6, 6)
         self.inner = nn.Sequential(nn.Linear(6, 6), nn.ReLU(inplace=True), nn.Linear(6, 6))
@@ -27,7 +27,7 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(0.5)
         self.head = nn.Linear(6, 4)
 
-    def forward(self, x: Tensor, factor: float | None = None) -> Tensor:
+    def forward(self, x, factor=None):
         x = torch.relu(self.first(x))
         x = x + self.inner(x)
         if factor is not None:
@@ -35,7 +35,7 @@ class Residual(nn.Module):
         return self.head(self.dropout(x * torch.exp(self.scale)))
 
 
-def model(name: str, shape: tuple[int, ...]) -> Callable[[], nn.Module]:
+def model(name, shape):
     return lambda: create_model(name, shape, 4)
 
 
@@ -82,7 +82,7 @@ def test_without_shared_stages_it_is_the_dense_ensemble():
     networks = [copy.deepcopy(branch) for branch in tree.branches]
     start = [parameter.detach().clone() for parameter in tree.parameters()]
 
-    def optimizer(network: nn.Module) -> torch.optim.Optimizer:
+    def optimizer(network):
         return torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
 
     ours, theirs = optimizer(tree), [optimizer(network) for network in networks]
@@ -137,11 +137,11 @@ def test_the_default_costs_what_the_paper_says():
 
 def test_a_branch_may_work_in_place():
     class InPlace(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.a, self.b, self.c = (nn.Linear(4, 4) for _ in range(3))
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             x = self.a(x)
             return self.b(x.mul_(3)) + self.c(x)
 
@@ -161,12 +161,12 @@ def test_a_cut_never_separates_weights_that_are_one():
 
 
 class Recurrent(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.embed, self.lstm = nn.Linear(4, 4), nn.LSTM(4, 4, batch_first=True)
         self.head, self.skip = nn.Linear(4, 2), nn.Linear(4, 2)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         y, (h, _) = self.lstm(self.embed(x))
         return self.head(y[:, -1]) + self.skip(h[0])
 
@@ -177,17 +177,17 @@ def test_a_layer_that_returns_several_values_is_not_cut_from_its_users():
 
 
 class Branching(nn.Linear):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return super().forward(x) if x.sum() > 0 else x
 
 
 class Asking(nn.Sequential):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return F.dropout(super().forward(x), training=self.training)
 
 
 class Deciding(nn.Sequential):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return super().forward(x) if x.sum() > 0 else x
 
 

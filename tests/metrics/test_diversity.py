@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import combinations, permutations
 from typing import Any
 
@@ -26,12 +23,12 @@ Array = Any
 SHAPES = [(2, 1, 2), (3, 50, 10), (7, 300, 100), (4, 2000, 100), (5, 20, 1)]
 
 
-def draw(members: int, samples: int, classes: int, spread: float = 3.0) -> Array:
+def draw(members, samples, classes, spread=3.0):
     rng = np.random.default_rng([members, samples, classes])
     return log_softmax(spread * rng.normal(size=(members, samples, classes)), axis=-1)
 
 
-def impossible(logs: Array, share: float, seed: int = 0) -> Array:
+def impossible(logs, share, seed=0):
     """The same members, who rule some classes out."""
     rng = np.random.default_rng(seed)
     out = (rng.random(logs.shape) < share) & (logs < logs.max(-1, keepdims=True))
@@ -40,9 +37,7 @@ def impossible(logs: Array, share: float, seed: int = 0) -> Array:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_disagreement_is_the_mean_over_all_pairs_and_the_matrix_holds_each(
-    shape: tuple[int, int, int],
-) -> None:
+def test_disagreement_is_the_mean_over_all_pairs_and_the_matrix_holds_each(shape):
     logs = draw(*shape)
     found = disagreement_matrix(logs)
     choices = logs.argmax(-1)
@@ -52,7 +47,7 @@ def test_disagreement_is_the_mean_over_all_pairs_and_the_matrix_holds_each(
     assert disagreement(logs) == pytest.approx(np.mean(pairs), abs=1e-12)
 
 
-def test_disagreement_of_a_class_is_that_of_its_samples() -> None:
+def test_disagreement_of_a_class_is_that_of_its_samples():
     logs = draw(3, 200, 7)
     labels = np.arange(200) % 6  # no sample of the last class
     found = disagreement_by_class(logs, labels)
@@ -64,7 +59,7 @@ def test_disagreement_of_a_class_is_that_of_its_samples() -> None:
     np.testing.assert_allclose(hundred, hundred.round(), atol=1e-9)
 
 
-def test_members_that_are_the_same_do_not_differ() -> None:
+def test_members_that_are_the_same_do_not_differ():
     logs = np.repeat(draw(1, 400, 10), 3, axis=0)
     assert disagreement(logs) == 0
     np.testing.assert_allclose(kl_matrix(logs), 0, atol=1e-14)
@@ -72,7 +67,7 @@ def test_members_that_are_the_same_do_not_differ() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_kl_is_that_of_torchmetrics_and_scipy(shape: tuple[int, int, int]) -> None:
+def test_kl_is_that_of_torchmetrics_and_scipy(shape):
     logs = draw(*shape)
     found, probs = kl_matrix(logs), np.exp(logs)
     for i, j in permutations(range(shape[0]), 2):
@@ -82,7 +77,7 @@ def test_kl_is_that_of_torchmetrics_and_scipy(shape: tuple[int, int, int]) -> No
         assert found[i, j] == pytest.approx(expected, abs=1e-9)
 
 
-def test_kl_is_the_mean_over_ordered_pairs_or_over_those_in_order() -> None:
+def test_kl_is_the_mean_over_ordered_pairs_or_over_those_in_order():
     logs = draw(4, 30, 5)
     matrix = kl_matrix(logs)
     both = [matrix[pair] for pair in permutations(range(4), 2)]
@@ -94,8 +89,8 @@ def test_kl_is_the_mean_over_ordered_pairs_or_over_those_in_order() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 5), st.integers(1, 30), st.integers(1, 8), st.randoms())
 def test_the_order_of_members_samples_and_classes_does_not_matter(
-    members: int, samples: int, classes: int, random: Any
-) -> None:
+    members, samples, classes, random
+):
     logs = draw(members, samples, classes)
     order = [random.sample(range(size), size) for size in logs.shape]
     mixed = logs[np.ix_(*order)]
@@ -106,9 +101,7 @@ def test_the_order_of_members_samples_and_classes_does_not_matter(
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0, 1))
-def test_kl_is_infinite_just_where_a_class_is_ruled_out_and_never_nan(
-    seed: int, share: float
-) -> None:
+def test_kl_is_infinite_just_where_a_class_is_ruled_out_and_never_nan(seed, share):
     logs = impossible(draw(3, 4, 3), share, seed)
     probs = np.exp(logs)
     expected = [[rel_entr(p, q).sum(-1).mean() for q in probs] for p in probs]
@@ -116,7 +109,7 @@ def test_kl_is_infinite_just_where_a_class_is_ruled_out_and_never_nan(
     assert not np.isnan(kl(logs))
 
 
-def test_a_probability_too_small_for_a_float_is_not_impossible() -> None:
+def test_a_probability_too_small_for_a_float_is_not_impossible():
     logs = np.array([[[0.0, -1000.0]], [[0.0, -np.inf]]])
     found = kl_matrix(logs)
     assert found[0, 1] == np.inf
@@ -127,7 +120,7 @@ def test_a_probability_too_small_for_a_float_is_not_impossible() -> None:
 
 
 @pytest.mark.parametrize("score", [disagreement, disagreement_matrix, kl, kl_matrix])
-def test_one_member_has_no_pair(score: Callable[..., Any]) -> None:
+def test_one_member_has_no_pair(score):
     with pytest.raises(FreeTicketsError, match="at least 2 members"):
         score(draw(1, 3, 2))
     with pytest.raises(FreeTicketsError, match="must have the shape"):
@@ -139,7 +132,7 @@ def test_one_member_has_no_pair(score: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (3, 8, 2), (2, 16, 5, 3)], ids=str)
-def test_feature_kl_is_pytorchs_with_channels_as_classes(shape: tuple[int, ...]) -> None:
+def test_feature_kl_is_pytorchs_with_channels_as_classes(shape):
     rng = np.random.default_rng(0)
     a, b = 5 * rng.normal(size=(2, *shape))
     # KL(a || b), summed over channels and places and divided by the samples.
@@ -153,7 +146,7 @@ def test_feature_kl_is_pytorchs_with_channels_as_classes(shape: tuple[int, ...])
     assert feature_kl(a, a + 1e6) == pytest.approx(0, abs=1e-9)
 
 
-def test_feature_maps_that_do_not_fit_are_refused() -> None:
+def test_feature_maps_that_do_not_fit_are_refused():
     a = np.zeros((2, 3, 4))
     with pytest.raises(FreeTicketsError, match=r"not \(2, 3, 4\) and \(2, 4, 4\)"):
         feature_kl(a, np.zeros((2, 4, 4)))

@@ -1,7 +1,5 @@
 """What docs/metrics.md shows is run, and it leaves no metric out."""
 
-from __future__ import annotations
-
 import doctest
 from pathlib import Path
 
@@ -10,13 +8,13 @@ import freetickets as ft
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
-def test_the_examples_print_what_they_say() -> None:
+def test_the_examples_print_what_they_say():
     found = doctest.testfile(str(PAGE), module_relative=False)
     assert found.attempted > 5
     assert found.failed == 0
 
 
-def test_every_metric_is_described() -> None:
+def test_every_metric_is_described():
     text = PAGE.read_text()
     functions = {name for name in ft.metrics.__all__ if name.islower()}
     described = {name for name in functions if f"`{name}" in text}

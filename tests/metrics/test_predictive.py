@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,7 +29,7 @@ from freetickets.metrics.predictive import RULES
 Array = Any
 
 
-def draw(members: int, samples: int, classes: int, spread: float = 3.0) -> tuple[Array, Array]:
+def draw(members, samples, classes, spread=3.0):
     rng = np.random.default_rng([members, samples, classes])
     logits = spread * rng.normal(size=(members, samples, classes))
     labels = rng.integers(0, classes, samples)
@@ -43,7 +40,7 @@ SHAPES = [(1, 1, 2), (1, 50, 2), (3, 200, 10), (7, 40, 100), (2, 2000, 30)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_scores_are_those_of_scikit_learn(shape: tuple[int, int, int]) -> None:
+def test_scores_are_those_of_scikit_learn(shape):
     logs, labels = draw(*shape)
     mean = np.exp(logs).mean(0)
     assert accuracy(logs, labels) == accuracy_score(labels, mean.argmax(-1))
@@ -59,25 +56,25 @@ def test_scores_are_those_of_scikit_learn(shape: tuple[int, int, int]) -> None:
         assert brier(logs, labels) == pytest.approx(twice, abs=1e-12)
 
 
-def test_the_mean_of_probabilities_is_without_underflow() -> None:
+def test_the_mean_of_probabilities_is_without_underflow():
     logs = np.array([[[-1000.0, -1e-300]], [[-1001.0, -1e-300]]])
     found = ensemble_log_probs(logs)
     expected = -1000 + np.log((1 + np.exp(-1.0)) / 2)
     assert found[0, 0] == pytest.approx(expected, rel=1e-14)
 
 
-def test_a_truth_that_is_almost_ruled_out_has_a_finite_nll() -> None:
+def test_a_truth_that_is_almost_ruled_out_has_a_finite_nll():
     tiny = np.log(1e-45)  # below what a float32 probability can hold
     assert nll([[[tiny, 0.0]]], [0]) == pytest.approx(-tiny, rel=1e-12)
     assert nll([[[tiny, 0.0]], [[np.log(0.5)] * 2]], [0]) == pytest.approx(-np.log(0.25), rel=1e-9)
 
 
-def test_a_truth_that_all_members_rule_out_is_infinite_not_nan() -> None:
+def test_a_truth_that_all_members_rule_out_is_infinite_not_nan():
     assert nll([[[-np.inf, 0.0]], [[-np.inf, 0.0]]], [0]) == np.inf
     assert nll([[[-np.inf, 0.0]], [[-np.inf, 0.0]]], [1]) == 0
 
 
-def test_logits_are_combined_by_their_mean() -> None:
+def test_logits_are_combined_by_their_mean():
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(3, 20, 5))
     logs = logits - logsumexp(logits, -1, keepdims=True)
@@ -87,7 +84,7 @@ def test_logits_are_combined_by_their_mean() -> None:
     assert not np.allclose(ensemble_log_probs(logs), expected)
 
 
-def test_logits_of_members_that_are_certain_of_different_classes_leave_those_classes() -> None:
+def test_logits_of_members_that_are_certain_of_different_classes_leave_those_classes():
     opposed = np.array([[[-np.inf, 0.0, -np.inf]], [[0.0, -np.inf, -np.inf]]])
     for combine in RULES:
         assert np.exp(ensemble_log_probs(opposed, combine)).tolist() == [[0.5, 0.5, 0.0]]
@@ -95,9 +92,7 @@ def test_logits_of_members_that_are_certain_of_different_classes_leave_those_cla
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 5), st.floats(0, 1))
-def test_ruled_out_classes_are_the_limit_of_ever_lower_logits(
-    seed: int, members: int, classes: int, share: float
-) -> None:
+def test_ruled_out_classes_are_the_limit_of_ever_lower_logits(seed, members, classes, share):
     rng = np.random.default_rng(seed)
     logs = rng.normal(size=(members, 10, classes))
     possible = rng.integers(0, classes, (members, 10, 1))  # at least one for each member
@@ -108,7 +103,7 @@ def test_ruled_out_classes_are_the_limit_of_ever_lower_logits(
 
 
 @pytest.mark.parametrize("combine", RULES)
-def test_members_that_rule_out_everything_or_some_make_no_nan(combine: str) -> None:
+def test_members_that_rule_out_everything_or_some_make_no_nan(combine):
     nothing = np.full((2, 1, 3), -np.inf)
     assert np.exp(ensemble_log_probs(nothing[:1], combine)).sum() in (0, pytest.approx(1))
     for logs in (nothing, np.concatenate([nothing[:1], np.log([[[0.5, 0.5, 0.0001]]])])):
@@ -118,7 +113,7 @@ def test_members_that_rule_out_everything_or_some_make_no_nan(combine: str) -> N
         assert not np.isnan(Temperature((2.0,), combine=combine).apply(logs)).any()
 
 
-def test_one_member_is_its_own_ensemble_and_needs_its_axis() -> None:
+def test_one_member_is_its_own_ensemble_and_needs_its_axis():
     logs, _ = draw(1, 30, 4)
     for combine in RULES:
         np.testing.assert_allclose(ensemble_log_probs(logs, combine), logs[0], atol=1e-12)
@@ -133,8 +128,8 @@ def test_one_member_is_its_own_ensemble_and_needs_its_axis() -> None:
     st.integers(1, 5), st.integers(1, 20), st.integers(2, 8), st.floats(0.1, 30), st.randoms()
 )  # fmt: skip
 def test_the_order_of_members_and_samples_does_not_matter(
-    members: int, samples: int, classes: int, spread: float, random: Any
-) -> None:
+    members, samples, classes, spread, random
+):
     logs, labels = draw(members, samples, classes, spread)
     order, mixed = random.sample(range(samples), samples), random.sample(range(members), members)
     for score in (accuracy, nll, member_nll, brier, ece, adaptive_ece, classwise_ece):
@@ -166,24 +161,22 @@ def test_the_order_of_members_and_samples_does_not_matter(
         (np.full((1, 2, 2), np.inf), [0, 1], "must be log-probabilities"),
     ],
 )
-def test_what_is_no_prediction_is_refused(
-    score: Callable[..., float], logs: Array, labels: Array, message: str
-) -> None:
+def test_what_is_no_prediction_is_refused(score, logs, labels, message):
     with pytest.raises(FreeTicketsError, match=message):
         score(logs, labels)
 
 
-def test_a_log_probability_that_rounding_lifted_above_zero_is_accepted() -> None:
+def test_a_log_probability_that_rounding_lifted_above_zero_is_accepted():
     assert accuracy(np.array([[[1e-7, -20.0]]], np.float32), [0]) == 1
 
 
-def test_brier_of_certain_members_is_0_or_2() -> None:
+def test_brier_of_certain_members_is_0_or_2():
     certain = np.array([[[0.0, -np.inf]]])
     assert (brier(certain, [0]), brier(certain, [1])) == (0, 2)
 
 
 @pytest.mark.parametrize("shift", [-0.5, -5.0, -0.02])
-def test_logits_and_what_else_is_not_normalised_are_refused(shift: float) -> None:
+def test_logits_and_what_else_is_not_normalised_are_refused(shift):
     logs = np.log(np.full((2, 5000, 4), 0.25)) + shift
     for metric in (nll, ece, brier, accuracy):
         with pytest.raises(FreeTicketsError, match=r"add up to 0\..* subtract the log-sum-exp"):
@@ -192,13 +185,13 @@ def test_logits_and_what_else_is_not_normalised_are_refused(shift: float) -> Non
         novelty(logs)
 
 
-def test_half_precision_is_normalised_enough() -> None:
+def test_half_precision_is_normalised_enough():
     logits = np.random.default_rng(0).normal(size=(1, 200, 1000)).astype(np.float16)
     logs = (logits - np.log(np.exp(logits.astype(float)).sum(-1, keepdims=True))).astype(np.float16)
     assert 5 < nll(logs, np.zeros(200, int)) < 10
 
 
-def test_restricted_classes_are_renormalised_for_each_member() -> None:
+def test_restricted_classes_are_renormalised_for_each_member():
     logs, _ = draw(3, 40, 10)
     kept, before = [7, 0, 4], logs.copy()
     probs = np.exp(logs)[:, :, kept]
@@ -208,7 +201,7 @@ def test_restricted_classes_are_renormalised_for_each_member() -> None:
     np.testing.assert_array_equal(logs, before)
 
 
-def test_restricted_classes_keep_probabilities_that_a_float_can_not_hold() -> None:
+def test_restricted_classes_keep_probabilities_that_a_float_can_not_hold():
     logs = np.array([[[0.0, -1000.0, -1001.0], [0.0, -np.inf, -np.inf], [0.0, -np.inf, -30.0]]])
     found = np.exp(restrict_classes(logs, [1, 2]))[0]
     more = 1 / (1 + np.exp(-1.0))
@@ -225,12 +218,12 @@ def test_restricted_classes_keep_probabilities_that_a_float_can_not_hold() -> No
         ([1, 1], "must differ"),
     ],
 )
-def test_classes_that_can_not_be_kept_are_refused(classes: list[Any], message: str) -> None:
+def test_classes_that_can_not_be_kept_are_refused(classes, message):
     with pytest.raises(FreeTicketsError, match=message):
         restrict_classes(np.log(np.full((1, 2, 3), 1 / 3)), classes)
 
 
 @pytest.mark.parametrize("logs", [[[["a"]]], [[[0.0]], [[0.0, 0.0]]]])
-def test_what_is_no_array_of_numbers_is_refused(logs: Any) -> None:
+def test_what_is_no_array_of_numbers_is_refused(logs):
     with pytest.raises(FreeTicketsError, match="must be an array of numbers"):
         accuracy(logs, [0])

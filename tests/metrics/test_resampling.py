@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -28,7 +25,7 @@ from freetickets.metrics import (
 Array = Any
 
 
-def draw(samples: int, skill: float, seed: int = 0) -> tuple[Array, Array]:
+def draw(samples, skill, seed=0):
     """Members whose logits lean to the truth."""
     rng = np.random.default_rng(seed)
     labels = np.random.default_rng(samples).integers(0, 3, samples)
@@ -37,7 +34,7 @@ def draw(samples: int, skill: float, seed: int = 0) -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize("metric", [accuracy, nll, brier, ece])
-def test_the_fast_way_is_the_metric_on_the_same_draws(metric: Any) -> None:
+def test_the_fast_way_is_the_metric_on_the_same_draws(metric):
     logs, labels = draw(60, 1.0)
     fast = bootstrap(metric, logs, labels, repeats=50, seed=3)
     slow = bootstrap(lambda *drawn: metric(*drawn), logs, labels, repeats=50, seed=3)
@@ -46,7 +43,7 @@ def test_the_fast_way_is_the_metric_on_the_same_draws(metric: Any) -> None:
     assert fast.low <= fast.value <= fast.high
 
 
-def test_the_interval_is_that_of_scipy() -> None:
+def test_the_interval_is_that_of_scipy():
     logs, labels = draw(400, 1.0)
     found = bootstrap(accuracy, logs, labels, repeats=4000)
     right = np.exp(logs).mean(0).argmax(-1) == labels
@@ -56,7 +53,7 @@ def test_the_interval_is_that_of_scipy() -> None:
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.006)
 
 
-def test_any_metric_can_be_resampled() -> None:
+def test_any_metric_can_be_resampled():
     logs, labels = draw(50, 1.0)
     found = bootstrap(lambda drawn, _: disagreement(drawn), logs, labels, repeats=40)
     assert found.low < found.value == disagreement(logs) < found.high
@@ -64,7 +61,7 @@ def test_any_metric_can_be_resampled() -> None:
     assert coarse.value == pytest.approx(ece(logs, labels, bins=3))
 
 
-def test_the_level_widens_the_interval_and_the_seed_decides_it() -> None:
+def test_the_level_widens_the_interval_and_the_seed_decides_it():
     logs, labels = draw(80, 1.0)
     wide, narrow = (bootstrap(nll, logs, labels, 200, level) for level in (0.99, 0.5))
     assert wide.low < narrow.low < narrow.high < wide.high
@@ -72,7 +69,7 @@ def test_the_level_widens_the_interval_and_the_seed_decides_it() -> None:
     assert bootstrap(nll, logs, labels, 200) != bootstrap(nll, logs, labels, 200, seed=1)
 
 
-def test_an_interval_of_95_percent_holds_the_truth_about_as_often() -> None:
+def test_an_interval_of_95_percent_holds_the_truth_about_as_often():
     held = 0
     for seed in range(200):
         right = np.random.default_rng(seed).random(200) < 0.7
@@ -82,7 +79,7 @@ def test_an_interval_of_95_percent_holds_the_truth_about_as_often() -> None:
     assert 0.9 <= held / 200 <= 0.99
 
 
-def test_pairs_are_resampled_together() -> None:
+def test_pairs_are_resampled_together():
     """Two ensembles that differ on one sample in ten are surely different, if hardly apart."""
     logs, labels = draw(300, 1.0)
     better = logs.copy()
@@ -98,14 +95,14 @@ def test_pairs_are_resampled_together() -> None:
     assert turned.p == found.p
 
 
-def test_what_is_the_same_does_not_differ() -> None:
+def test_what_is_the_same_does_not_differ():
     logs, labels = draw(50, 1.0)
     found = paired_difference(ece, logs, logs[::-1], labels, repeats=100)
     assert (found.value, found.low, found.high) == pytest.approx((0, 0, 0), abs=1e-12)
     assert paired_difference(ece, logs, logs, labels, repeats=100).p == 1
 
 
-def test_ensembles_of_different_size_can_be_compared() -> None:
+def test_ensembles_of_different_size_can_be_compared():
     logs, labels = draw(50, 1.0)
     found = paired_difference(brier, logs, logs[:1], labels, repeats=100)
     assert found.value == pytest.approx(brier(logs, labels) - brier(logs[:1], labels))
@@ -113,7 +110,7 @@ def test_ensembles_of_different_size_can_be_compared() -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 5), st.integers(1, 5))
-def test_mcnemar_is_the_binomial_test(only_a: int, only_b: int, both: int, none: int) -> None:
+def test_mcnemar_is_the_binomial_test(only_a, only_b, both, none):
     right, wrong = [0.9, 0.1], [0.2, 0.8]
     a = np.log([[right] * (only_a + both) + [wrong] * (only_b + none)])
     b = np.log([[wrong] * only_a + [right] * (both + only_b) + [wrong] * none])
@@ -122,7 +119,7 @@ def test_mcnemar_is_the_binomial_test(only_a: int, only_b: int, both: int, none:
     assert mcnemar(a, b, np.zeros(a.shape[1], int)) == pytest.approx(expected, rel=1e-9)
 
 
-def test_mcnemar_of_thousands_is_exact() -> None:
+def test_mcnemar_of_thousands_is_exact():
     right, wrong = [0.9, 0.1], [0.2, 0.8]
     a = np.log([[right] * 4000 + [wrong] * 3800])
     b = np.log([[wrong] * 4000 + [right] * 3800])
@@ -138,7 +135,7 @@ def test_mcnemar_of_thousands_is_exact() -> None:
         ({"level": 0.0}, "level must lie between 0 and 1"),
     ],
 )
-def test_what_can_not_be_drawn_is_refused(options: dict[str, Any], message: str) -> None:
+def test_what_can_not_be_drawn_is_refused(options, message):
     logs, labels = draw(5, 1.0)
     with pytest.raises(FreeTicketsError, match=message):
         bootstrap(accuracy, logs, labels, **options)
@@ -146,14 +143,14 @@ def test_what_can_not_be_drawn_is_refused(options: dict[str, Any], message: str)
         paired_difference(accuracy, logs, logs, labels, **options)
 
 
-def test_predictions_of_different_samples_are_refused() -> None:
+def test_predictions_of_different_samples_are_refused():
     logs, labels = draw(5, 1.0)
     for compare in (mcnemar, partial(paired_difference, accuracy)):
         with pytest.raises(FreeTicketsError, match="4 predictions need 4 labels"):
             compare(logs, logs[:, :4], labels)
 
 
-def test_infinite_scores_have_an_interval_but_no_difference() -> None:
+def test_infinite_scores_have_an_interval_but_no_difference():
     logs, labels = draw(40, 1.0)
     ruled_out = logs.copy()
     ruled_out[:, :4, :] = np.where(np.arange(3) == labels[:4, None], -np.inf, logs[:, :4])
@@ -171,7 +168,7 @@ pairs = st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=2, 
 
 @settings(max_examples=100, deadline=None)
 @given(pairs)
-def test_they_are_those_of_scipy_with_ties(points: list[tuple[int, int]]) -> None:
+def test_they_are_those_of_scipy_with_ties(points):
     x, y = np.array(points).T
     assume(len(set(x)) > 1 and len(set(y)) > 1)
     assert pearson(x, y) == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-12)
@@ -179,7 +176,7 @@ def test_they_are_those_of_scipy_with_ties(points: list[tuple[int, int]]) -> Non
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-6, 1.0, 1e300])
-def test_neither_scale_nor_place_matters(scale: float) -> None:
+def test_neither_scale_nor_place_matters(scale):
     x = np.array([0.1, 0.5, 0.2, 0.9])
     for score in (pearson, spearman):
         assert score(x, scale * x) == pytest.approx(1, abs=1e-12)
@@ -199,8 +196,6 @@ def test_neither_scale_nor_place_matters(scale: float) -> None:
         ([1, 2], [1, np.inf], "finite"),
     ],
 )
-def test_what_has_no_correlation_is_refused(
-    score: Callable[..., float], x: Any, y: Any, message: str
-) -> None:
+def test_what_has_no_correlation_is_refused(score, x, y, message):
     with pytest.raises(FreeTicketsError, match=message):
         score(x, y)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import log_softmax
@@ -44,9 +42,7 @@ LABELS = RNG.integers(0, 4, 50)
         ("correlation.pearson", "Pearson", "0.5000", 1),
     ],
 )
-def test_how_a_column_is_shown_follows_from_its_score(
-    key: str, title: str, text: str, sign: int
-) -> None:
+def test_how_a_column_is_shown_follows_from_its_score(key, title, text, sign):
     column = column_of(key)
     assert column is not None
     assert (column.key, column.title, column.text(0.5), column.sign) == (key, title, text, sign)
@@ -59,11 +55,11 @@ def test_how_a_column_is_shown_follows_from_its_score(
 @pytest.mark.parametrize(
     "key", ["", "acc", "c_", "c_brier", "ood.svhn", "ood.svhn.nll", "attacks.cw.min", "d.kl", "x.y"]
 )
-def test_what_is_no_column_is_none(key: str) -> None:
+def test_what_is_no_column_is_none(key):
     assert column_of(key) is None
 
 
-def test_a_new_score_has_a_column_of_every_kind() -> None:
+def test_a_new_score_has_a_column_of_every_kind():
     new = Score("spread", "spread", ".1f", True, short="Sp")
     found = {kind: columns_of_kind(kind, (*MAIN_SCORES, new))[3] for kind in KINDS}
     told = {kind: (column.key, column.title) for kind, column in found.items()}
@@ -78,7 +74,7 @@ def test_a_new_score_has_a_column_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("score", [*MAIN_SCORES, *MORE_SCORES], ids=lambda score: score.key)
-def test_samples_and_draws_make_up_the_score(score: Score) -> None:
+def test_samples_and_draws_make_up_the_score(score):
     assert score.function is not None
     expected = score.function(LOGS, LABELS)
     if score.samples is not None:
@@ -91,12 +87,12 @@ def test_samples_and_draws_make_up_the_score(score: Score) -> None:
     assert by_entry == by_function
 
 
-def test_a_score_that_was_read_from_a_file_can_not_be_computed() -> None:
+def test_a_score_that_was_read_from_a_file_can_not_be_computed():
     with pytest.raises(FreeTicketsError, match="rmse has no function to compute it with"):
         Score("rmse", "RMSE").of_drawn(LOGS, LABELS)
 
 
-def test_diversity_is_the_mean_of_what_each_sample_adds_and_never_nan() -> None:
+def test_diversity_is_the_mean_of_what_each_sample_adds_and_never_nan():
     assert sample_kl(LOGS).mean() == pytest.approx(kl(LOGS), rel=1e-12)
     assert sample_disagreement(LOGS).mean() == pytest.approx(disagreement(LOGS))
     logs = np.array([[[0.0, -np.inf, -np.inf]] * 2, [[0.0, -np.inf, -np.inf]] * 2])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -25,12 +23,10 @@ Array = Any
 Sets = dict[str, list[tuple[Array, Array]]]
 
 
-def draw(
-    types: int, severities: int, seed: int = 0, samples: int = 40, spread: float = 2.0
-) -> Sets:
+def draw(types, severities, seed=0, samples=40, spread=2.0):
     rng = np.random.default_rng(seed)
 
-    def one() -> tuple[Array, Array]:
+    def one():
         logits = spread * rng.normal(size=(2, samples, 5))
         return log_softmax(logits, axis=-1), rng.integers(0, 5, samples)
 
@@ -38,13 +34,13 @@ def draw(
     return {name: [one() for _ in range(severities)] for name in names}
 
 
-def pooled(sets: Sets) -> tuple[Array, Array]:
+def pooled(sets):
     parts = [part for parts in sets.values() for part in parts]
     logs, labels = zip(*parts, strict=True)
     return np.concatenate(logs, axis=1), np.concatenate(labels)
 
 
-def test_each_set_has_its_scores() -> None:
+def test_each_set_has_its_scores():
     sets = draw(3, 5)
     found = shift_scores(sets)
     assert found.types == tuple(sets)
@@ -57,7 +53,7 @@ def test_each_set_has_its_scores() -> None:
 
 
 @pytest.mark.parametrize("bins", [15, 7, "freetickets", "tf"])
-def test_pooled_means_are_the_scores_of_all_predictions_together(bins: Any) -> None:
+def test_pooled_means_are_the_scores_of_all_predictions_together(bins):
     sets = draw(4, 3)
     found = shift_scores(sets, bins)
     for types in (None, list(sets)[1:3], list(sets)[3:]):
@@ -71,19 +67,17 @@ def test_pooled_means_are_the_scores_of_all_predictions_together(bins: Any) -> N
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 5), st.floats(0, 10))
-def test_pooled_ece_is_at_most_the_mean_ece(
-    seed: int, types: int, severities: int, spread: float
-) -> None:
+def test_pooled_ece_is_at_most_the_mean_ece(seed, types, severities, spread):
     means = shift_scores(draw(types, severities, seed, 10, spread)).mean()
     assert means["ece_pooled"] <= means["ece"] + 1e-12
 
 
-def test_one_set_has_one_calibration_error() -> None:
+def test_one_set_has_one_calibration_error():
     means = shift_scores(draw(1, 1)).mean()
     assert means["ece_pooled"] == pytest.approx(means["ece"])
 
 
-def test_sets_of_different_size_are_pooled_by_their_samples() -> None:
+def test_sets_of_different_size_are_pooled_by_their_samples():
     sets = {
         "fog": draw(1, 1, 1, 10)["gaussian_noise"],
         "frost": draw(1, 1, 2, 90)["gaussian_noise"],
@@ -91,7 +85,7 @@ def test_sets_of_different_size_are_pooled_by_their_samples() -> None:
     assert shift_scores(sets).mean()["ece_pooled"] == pytest.approx(ece(*pooled(sets)))
 
 
-def test_the_sets_of_types_are_those_of_the_literature() -> None:
+def test_the_sets_of_types_are_those_of_the_literature():
     sets = CORRUPTION_SETS
     assert [len(sets[name]) for name in ("all19", "common15", "ub")] == [19, 15, 17]
     assert sets["all19"][:15] == sets["common15"]
@@ -102,7 +96,7 @@ def test_the_sets_of_types_are_those_of_the_literature() -> None:
     assert corruption_set("all19", 100) == sets["all19"]
 
 
-def test_what_can_not_be_scored_is_refused() -> None:
+def test_what_can_not_be_scored_is_refused():
     with pytest.raises(FreeTicketsError, match="at least one corruption type"):
         shift_scores({})
     with pytest.raises(FreeTicketsError, match="as many severities of each"):
@@ -123,12 +117,12 @@ LABELS = RNG.integers(0, 4, 50)
 PARTS = list(log_softmax(2 * RNG.normal(size=(3, 3, 50, 4)), axis=-1))
 
 
-def test_the_matrix_is_the_accuracy_of_each_member_on_each_attack() -> None:
+def test_the_matrix_is_the_accuracy_of_each_member_on_each_attack():
     expected = [[accuracy_score(LABELS, member.argmax(-1)) for member in part] for part in PARTS]
     np.testing.assert_allclose(transfer_matrix(PARTS, LABELS), expected)
 
 
-def test_the_ensemble_is_scored_on_each_attack() -> None:
+def test_the_ensemble_is_scored_on_each_attack():
     found = attack_scores(PARTS, LABELS)
     expected = [accuracy(part, LABELS) for part in PARTS]
     assert found.ensemble.tolist() == expected
@@ -140,12 +134,12 @@ def test_the_ensemble_is_scored_on_each_attack() -> None:
     ]
 
 
-def test_one_member_attacked_by_itself_has_three_equal_numbers() -> None:
+def test_one_member_attacked_by_itself_has_three_equal_numbers():
     found = attack_scores([PARTS[0][:1]], LABELS)
     assert found.min == found.mean == found.max == found.transfer.item()
 
 
-def test_attacks_that_do_not_fit_are_refused() -> None:
+def test_attacks_that_do_not_fit_are_refused():
     with pytest.raises(FreeTicketsError, match="one array for each attacked member"):
         attack_scores([], LABELS)
     with pytest.raises(FreeTicketsError, match="same shape"):

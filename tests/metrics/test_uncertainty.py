@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import permutations
 from typing import Any
 
@@ -29,7 +26,7 @@ from freetickets.metrics.uncertainty import Uncertainty
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 9), st.floats(0, 50))
-def test_scores_are_their_definitions(seed: int, members: int, classes: int, spread: float) -> None:
+def test_scores_are_their_definitions(seed, members, classes, spread):
     rng = np.random.default_rng(seed)
     logs = log_softmax(spread * rng.normal(size=(members, 20, classes)), axis=-1)
     probs = np.exp(logs)
@@ -41,7 +38,7 @@ def test_scores_are_their_definitions(seed: int, members: int, classes: int, spr
     np.testing.assert_allclose(novelty(logs, "mutual_information"), total - own, **close)
 
 
-def test_they_are_those_of_the_ensembles_own_uncertainty() -> None:
+def test_they_are_those_of_the_ensembles_own_uncertainty():
     rng = np.random.default_rng(0)
     logs = log_softmax(3 * rng.normal(size=(3, 1000, 100)), axis=-1)
     expected = Uncertainty.of(logs)
@@ -49,7 +46,7 @@ def test_they_are_those_of_the_ensembles_own_uncertainty() -> None:
     np.testing.assert_allclose(novelty(logs, "mutual_information"), expected.epistemic, atol=1e-12)
 
 
-def test_classes_that_are_ruled_out_count_nothing() -> None:
+def test_classes_that_are_ruled_out_count_nothing():
     logs = np.array([[[0.0, -np.inf, -np.inf]], [[-np.inf, 0.0, -np.inf]]])
     assert novelty(logs).tolist() == [0.5]
     assert novelty(logs, "entropy") == pytest.approx(np.log(2))
@@ -57,13 +54,13 @@ def test_classes_that_are_ruled_out_count_nothing() -> None:
     assert [novelty(logs[:1], score).tolist() for score in NOVELTY_SCORES] == [[0.0]] * 3
 
 
-def test_nothing_is_below_zero_however_it_is_rounded() -> None:
+def test_nothing_is_below_zero_however_it_is_rounded():
     logs = np.full((3, 4, 2), [1e-7, -16.0], dtype=np.float32)
     assert (novelty(logs, "entropy") >= 0).all()
     assert (novelty(logs, "mutual_information") >= 0).all()
 
 
-def test_what_is_no_score_or_no_prediction_is_refused() -> None:
+def test_what_is_no_score_or_no_prediction_is_refused():
     with pytest.raises(FreeTicketsError, match="did you mean 'entropy'"):
         novelty(np.zeros((1, 1, 1)), "entrpy")
     with pytest.raises(FreeTicketsError, match="must have the shape"):
@@ -73,7 +70,7 @@ def test_what_is_no_score_or_no_prediction_is_refused() -> None:
 
 
 @pytest.mark.parametrize("score", NOVELTY_SCORES)
-def test_risk_is_the_error_of_the_most_certain(score: str) -> None:
+def test_risk_is_the_error_of_the_most_certain(score):
     rng = np.random.default_rng(0)
     logs = log_softmax(2 * rng.normal(size=(3, 60, 4)), axis=-1)
     labels = rng.integers(0, 4, 60)
@@ -88,7 +85,7 @@ def test_risk_is_the_error_of_the_most_certain(score: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(5, 7), st.booleans()), min_size=1, max_size=5))
-def test_ties_count_as_the_mean_over_all_orders(samples: list[tuple[int, bool]]) -> None:
+def test_ties_count_as_the_mean_over_all_orders(samples):
     logs = np.log([[[top / 10, 1 - top / 10] for top, _ in samples]])
     wrong = [right != (top >= 5) for top, right in samples]
     labels = [int(not right) for _, right in samples]
@@ -110,14 +107,14 @@ scores = st.one_of(
 )
 
 
-def together(inside: Array, outside: Array) -> tuple[Array, Array]:
+def together(inside, outside):
     """As scikit-learn takes them: whether a sample is from outside, and its score."""
     return np.repeat([0, 1], [len(inside), len(outside)]), np.concatenate([inside, outside])
 
 
 @settings(max_examples=80, deadline=None)
 @given(scores, scores)
-def test_areas_are_those_of_scikit_learn(inside: list[float], outside: list[float]) -> None:
+def test_areas_are_those_of_scikit_learn(inside, outside):
     pair = together(inside, outside)
     assert auroc(inside, outside) == pytest.approx(roc_auc_score(*pair), abs=1e-12)
     assert aupr(inside, outside) == pytest.approx(average_precision_score(*pair), abs=1e-12)
@@ -125,7 +122,7 @@ def test_areas_are_those_of_scikit_learn(inside: list[float], outside: list[floa
 
 @settings(max_examples=80, deadline=None)
 @given(scores, scores)
-def test_auroc_counts_pairs(inside: list[float], outside: list[float]) -> None:
+def test_auroc_counts_pairs(inside, outside):
     wins = [(y > x) + (y == x) / 2 for x in inside for y in outside]
     assert auroc(inside, outside) == pytest.approx(np.mean(wins), abs=1e-12)
     # Swapped sides and swapped signs are the same question.
@@ -134,7 +131,7 @@ def test_auroc_counts_pairs(inside: list[float], outside: list[float]) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(scores, scores)
-def test_fpr95_is_the_least_over_all_thresholds(inside: list[float], outside: list[float]) -> None:
+def test_fpr95_is_the_least_over_all_thresholds(inside, outside):
     found = [
         np.mean(np.array(inside) >= threshold)
         for threshold in [*inside, *outside]
@@ -144,7 +141,7 @@ def test_fpr95_is_the_least_over_all_thresholds(inside: list[float], outside: li
 
 
 @pytest.mark.parametrize("outside", [1, 19, 20, 21, 40, 100, 10_000, 26_032])
-def test_95_percent_is_counted_in_whole_samples(outside: int) -> None:
+def test_95_percent_is_counted_in_whole_samples(outside):
     found = np.arange(outside, dtype=float)
     missed = outside * 5 // 100
     # The threshold is the sample after those that may be missed.
@@ -154,9 +151,7 @@ def test_95_percent_is_counted_in_whole_samples(outside: int) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(scores, scores)
-def test_the_curve_is_that_of_scikit_learn_without_points_on_lines(
-    inside: list[float], outside: list[float]
-) -> None:
+def test_the_curve_is_that_of_scikit_learn_without_points_on_lines(inside, outside):
     found = roc_curve(inside, outside)
     false, true, _ = sklearn_roc_curve(*together(inside, outside), drop_intermediate=False)
     at = np.column_stack([false, true])
@@ -174,7 +169,7 @@ def test_the_curve_is_that_of_scikit_learn_without_points_on_lines(
     assert (np.abs(turns) > 1e-9).all()
 
 
-def test_equal_scores_tell_nothing() -> None:
+def test_equal_scores_tell_nothing():
     inside, outside = [0.5] * 30, [0.5] * 10
     assert auroc(inside, outside) == 0.5
     assert aupr(inside, outside) == 0.25
@@ -182,14 +177,14 @@ def test_equal_scores_tell_nothing() -> None:
     assert roc_curve(inside, outside).false_positive.tolist() == [0, 1]
 
 
-def test_one_sample_of_each_kind_is_enough() -> None:
+def test_one_sample_of_each_kind_is_enough():
     assert [auroc([x], [1.0]) for x in (0.0, 1.0, 2.0)] == [1, 0.5, 0]
     assert [aupr([x], [1.0]) for x in (0.0, 1.0, 2.0)] == [1, 0.5, 0.5]
     assert [fpr95([x], [1.0]) for x in (0.0, 1.0, 2.0)] == [0, 1, 1]
 
 
 @pytest.mark.parametrize("score", [auroc, aupr, fpr95, roc_curve])
-def test_what_does_not_tell_samples_apart_is_refused(score: Callable[..., Any]) -> None:
+def test_what_does_not_tell_samples_apart_is_refused(score):
     for bad in (np.nan, np.inf, -np.inf):
         with pytest.raises(FreeTicketsError, match="of samples inside must be finite"):
             score([0.0, bad], [1.0])

@@ -1,7 +1,5 @@
 """The architectures are those of the papers: counts, parameter names, initialisation."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -13,7 +11,7 @@ from freetickets.models import create_model
 from freetickets.models.resnet import Block
 
 
-def build(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
+def build(name, shape, classes):
     """A network without memory: shapes are all that these tests look at."""
     with torch.device("meta"):
         return create_model(name, shape, classes)
@@ -33,19 +31,17 @@ def build(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
         ("cifar-resnet-20", 32, 10, 272_474, 270_896),
     ],
 )
-def test_a_network_has_as_many_parameters_as_in_its_paper(
-    name: str, side: int, classes: int, parameters: int, weights: int
-) -> None:
+def test_a_network_has_as_many_parameters_as_in_its_paper(name, side, classes, parameters, weights):
     model = build(name, (3, side, side), classes)
     assert sum(p.numel() for p in model.parameters()) == parameters
     assert sum(p.numel() for p in model.parameters() if p.dim() > 1) == weights
 
 
-def weight_names(model: nn.Module) -> list[str]:
+def weight_names(model):
     return [name for name, p in model.named_parameters() if p.dim() > 1]
 
 
-def test_wide_resnet_names_its_weights_as_the_paper_tables_do() -> None:
+def test_wide_resnet_names_its_weights_as_the_paper_tables_do():
     expected = ["conv1"]
     for stage in (1, 2, 3):
         expected += [f"block{stage}.0.{layer}" for layer in ("conv1", "shortcut", "conv2")]
@@ -55,7 +51,7 @@ def test_wide_resnet_names_its_weights_as_the_paper_tables_do() -> None:
     assert weight_names(model) == [f"{name}.weight" for name in expected]
 
 
-def test_a_shortcut_has_weights_only_where_shapes_differ() -> None:
+def test_a_shortcut_has_weights_only_where_shapes_differ():
     names = weight_names(build("wrn-10-1", (3, 32, 32), 10))
     assert [name for name in names if "shortcut" in name] == [
         "block2.0.shortcut.weight",
@@ -63,7 +59,7 @@ def test_a_shortcut_has_weights_only_where_shapes_differ() -> None:
     ]
 
 
-def test_resnet_names_its_weights_as_torchvision_does() -> None:
+def test_resnet_names_its_weights_as_torchvision_does():
     names = weight_names(build("resnet-50", (3, 224, 224), 1000))
     assert names[:6] == [
         "conv1.weight",
@@ -77,14 +73,14 @@ def test_resnet_names_its_weights_as_torchvision_does() -> None:
     assert len(names) == 54
 
 
-def test_the_stride_of_a_bottleneck_is_on_its_3x3_convolution() -> None:
+def test_the_stride_of_a_bottleneck_is_on_its_3x3_convolution():
     block = build("resnet-50", (3, 224, 224), 1000).get_submodule("layer2.0")
     strides = {name: m.stride[0] for name, m in block.named_modules() if isinstance(m, nn.Conv2d)}
     assert strides == {"conv1": 1, "conv2": 2, "conv3": 1, "downsample.0": 2}
 
 
 @pytest.mark.parametrize(("inputs", "stride"), [(4, 1), (2, 1), (4, 2)])
-def test_a_wide_block_skips_as_pre_activation_does(inputs: int, stride: int) -> None:
+def test_a_wide_block_skips_as_pre_activation_does(inputs, stride):
     block = Block(inputs, 4, stride, dropout=0.0).double().eval()
     x = torch.randn(2, inputs, 6, 6, dtype=torch.float64)
     kept = x.clone()
@@ -99,7 +95,7 @@ def test_a_wide_block_skips_as_pre_activation_does(inputs: int, stride: int) -> 
     assert torch.equal(x, kept)
 
 
-def test_wide_resnet_starts_as_the_released_code_does() -> None:
+def test_wide_resnet_starts_as_the_released_code_does():
     torch.manual_seed(0)
     model = create_model("wrn-10-4", (3, 32, 32), 10)
     for module in model.modules():

@@ -1,11 +1,7 @@
 """Any name builds a network for any task that it takes, and refuses the others in one line."""
 
-from __future__ import annotations
-
 import importlib
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +15,7 @@ SMALL = ["wrn-10-1", "cifar-resnet-8", "resnet-18", "cnn", "cnn-4", "mlp-16-8"]
 
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("shape", [(1, 32, 32), (3, 33, 40)])
-def test_a_network_gives_one_logit_a_class_and_trains(name: str, shape: tuple[int, ...]) -> None:
+def test_a_network_gives_one_logit_a_class_and_trains(name, shape):
     model = create_model(name, shape, 7)
     assert isinstance(model, nn.Sequential)
     logits = model(torch.randn(2, *shape))
@@ -30,12 +26,12 @@ def test_a_network_gives_one_logit_a_class_and_trains(name: str, shape: tuple[in
 
 @pytest.mark.parametrize("name", ["wrn-10-1", "cifar-resnet-8", "cnn-4"])
 @pytest.mark.parametrize("side", [8, 28])
-def test_small_images_fit(name: str, side: int) -> None:
+def test_small_images_fit(name, side):
     assert create_model(name, (1, side, side), 3)(torch.zeros(2, 1, side, side)).shape == (2, 3)
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_network_is_its_children_in_order_and_the_same_of_the_same_seed(name: str) -> None:
+def test_a_network_is_its_children_in_order_and_the_same_of_the_same_seed(name):
     torch.manual_seed(3)
     model = create_model(name, (3, 32, 32), 5).eval()
     torch.manual_seed(3)
@@ -50,7 +46,7 @@ def test_a_network_is_its_children_in_order_and_the_same_of_the_same_seed(name: 
 
 
 @pytest.mark.parametrize("name", ["wrn-10-1", "cnn-4", "mlp-64"])
-def test_dropout_acts_in_training_only(name: str) -> None:
+def test_dropout_acts_in_training_only(name):
     model = create_model(name, (1, 8, 8), 3, dropout=0.5)
     x = torch.randn(4, 1, 8, 8)
     assert not torch.equal(model(x), model(x))
@@ -69,9 +65,7 @@ def test_dropout_acts_in_training_only(name: str) -> None:
         ("mlp-8", (3, 0), "positive sizes"),
     ],
 )
-def test_an_input_that_does_not_fit_is_refused(
-    name: str, shape: tuple[int, ...], advice: str
-) -> None:
+def test_an_input_that_does_not_fit_is_refused(name, shape, advice):
     with pytest.raises(FreeTicketsError, match=advice):
         create_model(name, shape, 10)
 
@@ -87,9 +81,7 @@ def test_an_input_that_does_not_fit_is_refused(
         ("fast-4-4-4", {"scale": 0}, "its scale must be above 0, not 0"),
     ],
 )
-def test_an_option_that_does_not_fit_is_refused(
-    name: str, options: dict[str, Any], advice: str
-) -> None:
+def test_an_option_that_does_not_fit_is_refused(name, options, advice):
     with pytest.raises(FreeTicketsError, match=advice):
         create_model(name, (3, 32, 32), **{"classes": 10, **options})
 
@@ -123,7 +115,7 @@ network = nn.Linear(2, 2)
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def own(tmp_path, monkeypatch):
     """A module in the current directory, which a command that was installed does not see."""
     (tmp_path / "own_nets.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
@@ -132,7 +124,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own_nets"
 
 
-def test_a_factory_is_given_what_it_asks_for(own: str) -> None:
+def test_a_factory_is_given_what_it_asks_for(own):
     assert create_model(f"{own}:takes_task", (5,), 3)(torch.zeros(1, 5)).shape == (1, 3)
     assert create_model(f"{own}:takes_nothing", (5,), 3)(torch.zeros(1, 2)).shape == (1, 2)
     assert create_model(f"{own}:Net", (4,), 3)(torch.zeros(1, 4)).shape == (1, 3)
@@ -155,21 +147,19 @@ def test_a_factory_is_given_what_it_asks_for(own: str) -> None:
         ("network.in_features", {}, "not a function"),
     ],
 )
-def test_a_factory_that_does_not_fit_is_refused(
-    own: str, function: str, options: dict[str, int], advice: str
-) -> None:
+def test_a_factory_that_does_not_fit_is_refused(own, function, options, advice):
     with pytest.raises(FreeTicketsError, match=advice) as caught:
         create_model(f"{own}:{function}", (5,), 3, **options)
     assert "\n" not in str(caught.value)
 
 
-def test_a_module_that_is_not_there_is_named(own: str) -> None:
+def test_a_module_that_is_not_there_is_named(own):
     with pytest.raises(FreeTicketsError, match="cannot import owl_nets"):
         create_model("owl_nets:build", (5,), 3)
 
 
 @pytest.fixture
-def namesake(own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def namesake(own, tmp_path, monkeypatch):
     """A module of Python, and files of the current directory that have its name."""
     for file in ("colorsys.py", "wsgiref/own.py"):
         (tmp_path / file).parent.mkdir(exist_ok=True)
@@ -179,7 +169,7 @@ def namesake(own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return own
 
 
-def test_the_current_directory_hides_no_module(namesake: str, tmp_path: Path) -> None:
+def test_the_current_directory_hides_no_module(namesake, tmp_path):
     for _ in range(2):
         create_model(f"{namesake}:takes_nothing", (5,), 3)
     assert sys.path.count(str(tmp_path)) == 1
@@ -188,7 +178,7 @@ def test_the_current_directory_hides_no_module(namesake: str, tmp_path: Path) ->
 
 @pytest.mark.usefixtures("namesake")
 @pytest.mark.parametrize("module", ["colorsys", "wsgiref.own"])
-def test_a_module_of_the_current_directory_that_is_hidden_is_named(module: str) -> None:
+def test_a_module_of_the_current_directory_that_is_hidden_is_named(module):
     package = module.partition(".")[0]
     words = f"{package} is not that of the current directory.*, but .*{package}.*: give yours "
     with pytest.raises(FreeTicketsError, match=words):
@@ -203,6 +193,6 @@ def test_a_module_of_the_current_directory_that_is_hidden_is_named(module: str) 
         ("wsgiref.utils:application_uri", "cannot import wsgiref.utils"),
     ],
 )
-def test_a_folder_that_only_has_the_name_of_a_module_is_no_reason(name: str, words: str) -> None:
+def test_a_folder_that_only_has_the_name_of_a_module_is_no_reason(name, words):
     with pytest.raises(FreeTicketsError, match=words):
         create_model(name, (5,), 3)

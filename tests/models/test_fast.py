@@ -1,7 +1,5 @@
 """The fast network: its shapes, its costs by hand, and how it begins."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
@@ -17,7 +15,7 @@ from freetickets.training.flops import count_macs, forward_flops
     ("shape", "side"),
     [((3, 32, 32), 3), ((1, 28, 28), 3), ((3, 16, 16), 1), ((3, 9, 9), 1), ((2, 20, 40), 2)],
 )
-def test_it_takes_any_small_image(shape: tuple[int, ...], side: int) -> None:
+def test_it_takes_any_small_image(shape, side):
     model = create_model("fast-4-6-5", shape, 7)
     maps = []
     model.get_submodule("pool").register_forward_pre_hook(lambda _, x: maps.append(x[0]))
@@ -25,7 +23,7 @@ def test_it_takes_any_small_image(shape: tuple[int, ...], side: int) -> None:
     assert maps[0].shape[1:3] == (5, side)
 
 
-def test_it_costs_what_is_counted_by_hand() -> None:
+def test_it_costs_what_is_counted_by_hand():
     model = create_model("fast-64-128-128", (3, 32, 32), 10)
     # Weights of a filter x filters x places: the convolution in front of a pool sees larger maps.
     macs = [
@@ -44,7 +42,7 @@ def test_it_costs_what_is_counted_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("sparsity", "share"), [(0.8, 0.367), (0.9, 0.197)])
-def test_the_share_of_its_flops_that_erk_leaves(sparsity: float, share: float) -> None:
+def test_the_share_of_its_flops_that_erk_leaves(sparsity, share):
     model = create_model("fast-64-256-256", (3, 32, 32), 10)
     costs = count_macs(model, (3, 32, 32))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -55,7 +53,7 @@ def test_the_share_of_its_flops_that_erk_leaves(sparsity: float, share: float) -
     assert "whitening.conv.weight" not in topology
 
 
-def test_convolutions_begin_near_the_identity() -> None:
+def test_convolutions_begin_near_the_identity():
     torch.manual_seed(0)
     model = create_model("fast-16-32-8", (3, 32, 32), 10)
     for name, conv in model.named_modules():
@@ -70,7 +68,7 @@ def test_convolutions_begin_near_the_identity() -> None:
             assert rest.abs().max() <= max(0.1, (9 * weight.shape[1]) ** -0.5), name
 
 
-def test_a_random_topology_leaves_no_filter_without_weights() -> None:
+def test_a_random_topology_leaves_no_filter_without_weights():
     torch.manual_seed(0)
     model = create_model("fast-64-128-128", (3, 32, 32), 10)
     Sparsifier(model, torch.optim.SGD(model.parameters(), lr=0.1), 0.9, backend="masked")
@@ -79,18 +77,18 @@ def test_a_random_topology_leaves_no_filter_without_weights() -> None:
 
 
 @pytest.mark.parametrize(("activation", "kind"), [("relu", nn.ReLU), ("gelu", nn.GELU)])
-def test_its_activation_is_an_option(activation: str, kind: type[nn.Module]) -> None:
+def test_its_activation_is_an_option(activation, kind):
     model = create_model("fast-4-4-4", (3, 16, 16), 10, activation=activation)
     assert sum(isinstance(module, kind) for module in model.modules()) == 7
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_without_a_bias_nothing_in_front_of_the_groups_is_trained(bias: bool) -> None:
+def test_without_a_bias_nothing_in_front_of_the_groups_is_trained(bias):
     model = create_model("fast-4-4-4", (3, 16, 16), 10, whitening_bias=bias)
     assert model.get_submodule("whitening")(torch.randn(2, 3, 16, 16)).requires_grad == bias
 
 
-def test_the_logits_are_divided() -> None:
+def test_the_logits_are_divided():
     model = create_model("fast-4-4-4", (3, 16, 16), 10, scale=9)
     x = torch.randn(2, 3, 16, 16)
     whole = model.eval()(x)
@@ -99,7 +97,7 @@ def test_the_logits_are_divided() -> None:
     torch.testing.assert_close(model(x), 9 * whole)
 
 
-def test_all_that_can_be_sparse_runs_on_the_sparse_kernels() -> None:
+def test_all_that_can_be_sparse_runs_on_the_sparse_kernels():
     pytest.importorskip("freetickets.kernels.library").available() or pytest.skip("no kernels")
     model = create_model("fast-64-128-128", (3, 32, 32), 10)
     Sparsifier(model, torch.optim.SGD(model.parameters(), lr=0.1), 0.8, backend="sparse")

@@ -1,33 +1,30 @@
-from __future__ import annotations
-
 import textwrap
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from freetickets.models.identity import network_identity
 
 
 class Block(nn.Module):
-    def __init__(self, act: Any = torch.relu, scale: float = 1.0) -> None:
+    def __init__(self, act=torch.relu, scale=1.0):
         super().__init__()
         self.fc, self.act, self.scale = nn.Linear(3, 3), act, scale
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.act(self.fc(x)) * self.scale
 
 
 class Skip(Block):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x + super().forward(x)
 
 
-def test_weights_don_t_count() -> None:
+def test_weights_don_t_count():
     assert network_identity(Block()) == network_identity(Block())
     assert network_identity(Block()) == network_identity(Block().to("meta").eval())
 
@@ -45,12 +42,12 @@ def test_weights_don_t_count() -> None:
     ],
     ids=lambda network: type(network).__name__,
 )
-def test_networks_of_equal_shapes_that_compute_otherwise_are_told_apart(other: nn.Module) -> None:
+def test_networks_of_equal_shapes_that_compute_otherwise_are_told_apart(other):
     assert network_identity(other) != network_identity(Block())
 
 
-def test_code_counts_but_not_its_comments_and_layout(tmp_path: Path) -> None:
-    def load(name: str, line: str) -> nn.Module:
+def test_code_counts_but_not_its_comments_and_layout(tmp_path):
+    def load(name, line):
         path = tmp_path / f"{name}.py"
         path.write_text(
             textwrap.dedent(f"""
@@ -80,15 +77,15 @@ def test_code_counts_but_not_its_comments_and_layout(tmp_path: Path) -> None:
     assert plain == noted != doubled
 
 
-def test_code_that_python_does_not_find_is_left_out() -> None:
+def test_code_that_python_does_not_find_is_left_out():
     names: dict[str, Any] = {"nn": nn, "__name__": "prompt"}
     exec("class Net(nn.Module):\n    def forward(self, x): return x", names)
     assert network_identity(names["Net"]()) == network_identity(names["Net"]())
 
 
-def test_addresses_in_what_is_printed_don_t_count() -> None:
+def test_addresses_in_what_is_printed_don_t_count():
     class Printed(nn.Module):
-        def extra_repr(self) -> str:
+        def extra_repr(self):
             return repr(object())
 
     first, second = Printed(), Printed()

@@ -1,7 +1,5 @@
 """Names are checked without torch, and a wrong one says what to type instead."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -12,7 +10,7 @@ from freetickets.models import check_name, model_names
 from freetickets.models.names import ARCHITECTURES
 
 
-def test_names_are_listed_and_checked_without_torch() -> None:
+def test_names_are_listed_and_checked_without_torch():
     code = (
         "import sys, freetickets.models as m; m.model_names(); m.check_name('wrn-28-10'); "
         "m.check_name('torch.nn:Linear'); assert 'torch' not in sys.modules"
@@ -25,7 +23,7 @@ mlp-300 mlp-300-100-50 fast-4-5-6 my_package.nets:build nets:Factory.small"""
 
 
 @pytest.mark.parametrize("name", GOOD.split())
-def test_good_names_pass(name: str) -> None:
+def test_good_names_pass(name):
     check_name(name)
 
 
@@ -43,13 +41,13 @@ def test_good_names_pass(name: str) -> None:
         ("cnn32", "cnn-32"),
     ],
 )
-def test_a_misspelt_name_is_answered_with_the_right_one(name: str, meant: str) -> None:
+def test_a_misspelt_name_is_answered_with_the_right_one(name, meant):
     with pytest.raises(UnknownNameError, match=f"did you mean '{meant}'"):
         check_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "vgg", "vgg-16", "-"])
-def test_a_strange_name_is_answered_with_all_patterns(name: str) -> None:
+def test_a_strange_name_is_answered_with_all_patterns(name):
     with pytest.raises(UnknownNameError, match=r"wrn-D-K.*package\.module:function"):
         check_name(name)
 
@@ -73,13 +71,13 @@ def test_a_strange_name_is_answered_with_all_patterns(name: str) -> None:
         ("a:b:c", "package.module:function"),
     ],
 )
-def test_a_name_with_wrong_numbers_says_what_to_type(name: str, advice: str) -> None:
+def test_a_name_with_wrong_numbers_says_what_to_type(name, advice):
     with pytest.raises(FreeTicketsError, match=advice) as caught:
         check_name(name)
     assert "\n" not in str(caught.value)
 
 
-def test_every_pattern_has_one_line() -> None:
+def test_every_pattern_has_one_line():
     names = model_names()
     assert len(names) == len(ARCHITECTURES) + 1
     assert all(pattern and text and "\n" not in text for pattern, text in names)

@@ -1,7 +1,5 @@
 """Whitening, against a computation of its own: patch by patch, in NumPy."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -9,13 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from freetickets.errors import FreeTicketsError
 from freetickets.models.whitening import Whitening, patch_covariance
 
 
-def patches(images: Tensor, kernel: int) -> np.ndarray:
+def patches(images, kernel):
     """All patches of images, one after the other."""
     height, width = images.shape[2:]
     places = itertools.product(range(height - kernel + 1), range(width - kernel + 1))
@@ -23,7 +20,7 @@ def patches(images: Tensor, kernel: int) -> np.ndarray:
     return torch.cat(found).double().numpy()
 
 
-def coloured(count: int, channels: int, seed: int = 0) -> Tensor:
+def coloured(count, channels, seed=0):
     """Images whose neighbouring pixels and channels are alike, as in photographs."""
     noise = torch.randn(count, channels, 12, 10, generator=torch.Generator().manual_seed(seed))
     smooth = noise.cumsum(2).cumsum(3) / 10
@@ -32,14 +29,14 @@ def coloured(count: int, channels: int, seed: int = 0) -> Tensor:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(2, 600), st.integers(1, 4), st.integers(1, 3))
-def test_the_covariance_is_that_of_all_patches(count: int, channels: int, kernel: int) -> None:
+def test_the_covariance_is_that_of_all_patches(count, channels, kernel):
     images = coloured(count, channels)
     expected = np.cov(patches(images, kernel), rowvar=False, bias=True)
     np.testing.assert_allclose(patch_covariance(images, kernel), np.atleast_2d(expected), atol=1e-9)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_whitened_patches_are_uncorrelated_and_of_variance_one(channels: int) -> None:
+def test_whitened_patches_are_uncorrelated_and_of_variance_one(channels):
     images = coloured(300, channels)
     whitening = Whitening(channels)
     whitening.prepare_on(images)
@@ -54,7 +51,7 @@ def test_whitened_patches_are_uncorrelated_and_of_variance_one(channels: int) ->
     np.testing.assert_allclose(np.cov(first.numpy()), expected, atol=2e-4)
 
 
-def test_the_filters_do_not_depend_on_the_way_in_which_eigenvectors_point() -> None:
+def test_the_filters_do_not_depend_on_the_way_in_which_eigenvectors_point():
     weights = []
     for sign in (1, -1):
         whitening = Whitening(3)
@@ -67,26 +64,26 @@ def test_the_filters_do_not_depend_on_the_way_in_which_eigenvectors_point() -> N
 
 
 @pytest.mark.parametrize("images", [torch.zeros(5, 3, 8, 8), torch.full((5, 3, 8, 8), 1e4)])
-def test_images_of_one_colour_make_no_infinite_filters(images: Tensor) -> None:
+def test_images_of_one_colour_make_no_infinite_filters(images):
     whitening = Whitening(3)
     whitening.prepare_on(images)
     assert whitening.conv.weight.isfinite().all()
     assert whitening.conv.weight.abs().max() <= 5e-4**-0.5
 
 
-def test_before_it_has_seen_images_it_passes_on_pixels() -> None:
+def test_before_it_has_seen_images_it_passes_on_pixels():
     x = torch.randn(2, 3, 5, 5)
     y = Whitening(3)(x)
     assert torch.equal(y[:, 0], x[:, 0, :-1, :-1])
     assert torch.equal(y[:, 12 + 7], -x[:, 1, 1:, 1:])
 
 
-def test_only_its_bias_is_trained() -> None:
+def test_only_its_bias_is_trained():
     trained = [name for name, p in Whitening(3).named_parameters() if p.requires_grad]
     assert trained == ["conv.bias"]
 
 
 @pytest.mark.parametrize("shape", [(4, 12), (4, 1, 8, 8)])
-def test_other_inputs_are_refused(shape: tuple[int, ...]) -> None:
+def test_other_inputs_are_refused(shape):
     with pytest.raises(FreeTicketsError, match="needs images with 3 channels, not inputs of shape"):
         Whitening(3).prepare_on(torch.zeros(shape))

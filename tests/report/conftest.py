@@ -1,13 +1,11 @@
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from freetickets.report import Page, RunSummary, comparison_page, read_runs
+from freetickets.report import comparison_page, read_runs
 from freetickets.seal import seal_text
 from freetickets.storage import write_json
 
@@ -17,13 +15,11 @@ PHASES = (("explore", 2, ""), ("refine 1", 1, "collect escape"), ("refine 2", 1,
 DENSE = 1000.0  # FLOPs of one dense training
 
 
-def scores(accuracy: float, nll: float = 0.5, ece: float = 0.03) -> dict[str, float]:
+def scores(accuracy, nll=0.5, ece=0.03):
     return {"accuracy": accuracy, "nll": nll, "ece": ece}
 
 
-def log_rows(
-    phases: Iterable[tuple[str, int, str]] = PHASES, runs: int = 1, **changed: Any
-) -> list[dict[str, Any]]:
+def log_rows(phases=PHASES, runs=1, **changed):
     """One row an epoch; events at the end of their phase."""
     rows = []
     for run in range(1, runs + 1):
@@ -92,16 +88,10 @@ LEDGER: dict[str, Any] = {
 WriteRun = Callable[..., Path]
 
 
-def run_writer(root: Path) -> WriteRun:
+def run_writer(root):
     """Returns what writes the folder of a finished EDST run of two tickets, with changes."""
 
-    def write(
-        name: str = "edst",
-        config: dict[str, Any] | None = None,
-        metrics: dict[str, Any] | None = None,
-        ledger: dict[str, Any] | None = None,
-        log: list[dict[str, Any]] | None = None,
-    ) -> Path:
+    def write(name="edst", config=None, metrics=None, ledger=None, log=None):
         folder = root / name
         folder.mkdir(parents=True)
         settings = yaml.safe_dump({**CONFIG, **(config or {})})
@@ -114,7 +104,7 @@ def run_writer(root: Path) -> WriteRun:
     return write
 
 
-def write_dense_run(write: WriteRun) -> Path:
+def write_dense_run(write):
     """Writes the folder of one dense network."""
     phase = {**LEDGER["phases"][0], "phase": "train", "sparsity": 0.0, "explorations": 0}
     phase |= {"flops": DENSE, "growth_flops": 0.0}
@@ -135,50 +125,50 @@ def write_dense_run(write: WriteRun) -> Path:
 
 
 @pytest.fixture
-def write_run(tmp_path: Path) -> WriteRun:
+def write_run(tmp_path):
     """Write the folder of a finished EDST run of two tickets, with changes where asked."""
     return run_writer(tmp_path)
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def folders(tmp_path_factory):
     """The folders of an EDST run and of a dense one."""
     write = run_writer(tmp_path_factory.mktemp("runs"))
     return [write(), write_dense_run(write)]
 
 
 @pytest.fixture(scope="session")
-def runs(folders: list[Path]) -> list[RunSummary]:
+def runs(folders):
     """Those two, read."""
     return read_runs(folders)
 
 
 @pytest.fixture(scope="session")
-def html(runs: list[RunSummary]) -> str:
+def html(runs):
     """Those two on a page."""
     return comparison_page(runs).html()
 
 
 @pytest.fixture(scope="session")
-def full_folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def full_folders(tmp_path_factory):
     """The folders of four runs with everything that an evaluation can write."""
     root = tmp_path_factory.mktemp("full")
     return [write_fake(root, fake) for fake in FAKES]
 
 
 @pytest.fixture(scope="session")
-def full_runs(full_folders: list[Path]) -> list[RunSummary]:
+def full_runs(full_folders):
     """Those four, read."""
     return read_runs(full_folders)
 
 
 @pytest.fixture(scope="session")
-def full_page(full_runs: list[RunSummary]) -> Page:
+def full_page(full_runs):
     """Those four on a page."""
     return comparison_page(full_runs)
 
 
 @pytest.fixture(scope="session")
-def full_html(full_page: Page) -> str:
+def full_html(full_page):
     """That page as HTML."""
     return full_page.html()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,9 +53,7 @@ FAKES = (
 )
 
 
-def write_fake(
-    root: Path, fake: Fake, samples: int = 600, classes: int = 10, *, rich: bool = True
-) -> Path:
+def write_fake(root, fake, samples=600, classes=10, *, rich=True):
     """Writes the folder of a run; `rich` ones with every set that can be evaluated."""
     folder = root / fake.name
     folder.mkdir(parents=True)
@@ -87,9 +84,7 @@ def write_fake(
     return folder
 
 
-def _predict(
-    fake: Fake, samples: int, classes: int, ease: float, known: bool = True, stream: int = 0
-) -> Predictions:
+def _predict(fake, samples, classes, ease, known=True, stream=0):
     """Predictions of members that share some of their mistakes; `ease` makes them right."""
     labels = np.random.default_rng(7).integers(classes, size=samples)
     shared = np.random.default_rng([11, stream]).normal(size=(samples, classes))
@@ -107,7 +102,7 @@ def _predict(
     return Predictions(logs.astype(np.float32), labels, info)
 
 
-def _more(predictions: Predictions) -> dict[str, Any]:
+def _more(predictions):
     ensemble, labels = predictions.ensemble(), predictions.labels
     return {
         "more": {
@@ -120,7 +115,7 @@ def _more(predictions: Predictions) -> dict[str, Any]:
     }
 
 
-def _pairs(predictions: Predictions) -> dict[str, Any]:
+def _pairs(predictions):
     members, size = predictions.members(), len(predictions.outputs)
     draw = np.random.default_rng(3)
     features = []
@@ -142,7 +137,7 @@ def _pairs(predictions: Predictions) -> dict[str, Any]:
     }
 
 
-def _evaluated(folder: Path, fake: Fake, samples: int, classes: int) -> dict[str, Any]:
+def _evaluated(folder, fake, samples, classes):
     """Corruptions, sets of no class, attacks and layers."""
     grid = [
         [
@@ -216,7 +211,7 @@ def _evaluated(folder: Path, fake: Fake, samples: int, classes: int) -> dict[str
     }
 
 
-def _detection(inside: Predictions, outside: Predictions) -> dict[str, Any]:
+def _detection(inside, outside):
     found = {}
     for score in metrics.NOVELTY_SCORES:
         sides = [metrics.novelty(each.members(), score) for each in (inside, outside)]
@@ -228,7 +223,7 @@ def _detection(inside: Predictions, outside: Predictions) -> dict[str, Any]:
     return found
 
 
-def _phases(fake: Fake) -> list[tuple[int, str, int, str]]:
+def _phases(fake):
     """Training run, name, epochs and events of each phase."""
     if fake.method != "edst":
         return [(run, "train", fake.epochs, "collect") for run in range(1, int(fake.runs) + 1)]
@@ -243,7 +238,7 @@ def _phases(fake: Fake) -> list[tuple[int, str, int, str]]:
     ]
 
 
-def _ledger(fake: Fake, phases: Sequence[tuple[int, str, int, str]]) -> dict[str, Any]:
+def _ledger(fake, phases):
     density = 1 - fake.sparsity
     return {
         "tickets": fake.members,
@@ -273,7 +268,7 @@ def _ledger(fake: Fake, phases: Sequence[tuple[int, str, int, str]]) -> dict[str
     }
 
 
-def write_log(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_log(folder, rows):
     """Writes a log that belongs to the settings in the folder."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
@@ -283,7 +278,7 @@ def write_log(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     (folder / "log.csv").write_text(sealed)
 
 
-def _log(fake: Fake, phases: Sequence[tuple[int, str, int, str]]) -> list[dict[str, Any]]:
+def _log(fake, phases):
     rows: list[dict[str, Any]] = []
     before = (0, 0)
     for run, name, epochs, events in phases:
@@ -311,7 +306,7 @@ def _log(fake: Fake, phases: Sequence[tuple[int, str, int, str]]) -> list[dict[s
     return rows
 
 
-def _write_trajectory(folder: Path, fake: Fake, classes: int, samples: int = 40) -> None:
+def _write_trajectory(folder, fake, classes, samples=40):
     """Ten checkpoints of each ticket, on the way from a shared start to an own end."""
     labels = np.random.default_rng(7).integers(classes, size=samples)
     for ticket in range(1, fake.members + 1):
@@ -336,7 +331,7 @@ def _write_trajectory(folder: Path, fake: Fake, classes: int, samples: int = 40)
             Predictions(end[None], labels, info).save(path)
 
 
-def main(root: Path) -> None:
+def main(root):
     """Writes the four runs."""
     for fake in FAKES:
         print(write_fake(root, fake, samples=2000))

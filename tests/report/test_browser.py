@@ -1,7 +1,5 @@
 """The page in a browser: nothing complains, sticks out, covers other text or is too faint."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from freetickets.report.colours import PALETTE, SERIES, css_variables

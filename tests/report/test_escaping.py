@@ -1,13 +1,10 @@
 """Pages from runs whose every name is an attack: text stays text, in HTML and in SVG."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,19 +25,19 @@ EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&]]>"
 class Found(HTMLParser):
     """The tags and attributes of a page."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, html):
         super().__init__()
         self.tags: list[str] = []
         self.attributes: list[tuple[str, str | None]] = []
         self.feed(html)
         self.close()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.attributes += attrs
 
 
-def assert_harmless(html: str, scripts: int) -> None:
+def assert_harmless(html, scripts):
     found = Found(html)
     assert found.tags.count("script") == scripts
     assert not {"img", "iframe", "object", "embed", "form", "base"} & {*found.tags}
@@ -48,7 +45,7 @@ def assert_harmless(html: str, scripts: int) -> None:
     assert not any("javascript:" in (value or "") for _, value in found.attributes)
 
 
-def poison(value: Any, names: tuple[str, ...]) -> Any:
+def poison(value, names):
     """Puts the attack into every text of a tree, and into the keys of some maps."""
     if isinstance(value, dict):
         return {
@@ -63,7 +60,7 @@ def poison(value: Any, names: tuple[str, ...]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def evil_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def evil_runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("evil")
     folders = []
     for fake in FAKES[2:]:
@@ -86,7 +83,7 @@ def evil_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_no_name_in_the_files_of_runs_becomes_markup(evil_runs: list[Path]) -> None:
+def test_no_name_in_the_files_of_runs_becomes_markup(evil_runs):
     page = comparison_page(read_runs(evil_runs))
     html = page.html()
     assert_harmless(html, scripts=1)
@@ -95,7 +92,7 @@ def test_no_name_in_the_files_of_runs_becomes_markup(evil_runs: list[Path]) -> N
     assert "alert(1)" in html  # the names are on the page, as text
 
 
-def test_no_note_or_comment_of_results_becomes_markup(tmp_path: Path) -> None:
+def test_no_note_or_comment_of_results_becomes_markup(tmp_path):
     experiments = [load("cifar10")]
     results = invent_results(experiments, lambda cell, seed: {"accuracy": 0.9}, (1,))
     for record in results.records.values():

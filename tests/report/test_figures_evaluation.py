@@ -1,7 +1,5 @@
 """The figures of the evaluation: they show the numbers that they are given, and nothing else."""
 
-from __future__ import annotations
-
 import math
 import re
 from types import SimpleNamespace

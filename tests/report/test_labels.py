@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 
 from freetickets.report.figures.labels import Box, place_labels

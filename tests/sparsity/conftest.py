@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import pytest
 
 from freetickets.kernels.library import available
 
 
 @pytest.fixture(params=["masked", "sparse", "auto"])
-def backend(request: pytest.FixtureRequest) -> str:
+def backend(request):
     """Each way to hold a weight to its topology, for promises that all must keep.
 
     A test that looks at how weights are held (a parameter with zeros, and its dense gradient) asks

@@ -3,8 +3,6 @@
 `torchrun ranks.py FOLDER BACKEND`: each rank leaves its weights and its topology in FOLDER.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from freetickets.sparsity import Exploration, Sparsifier
 
 
-def train(rank: int, world: int, backend: str) -> tuple[nn.Module, Sparsifier]:
+def train(rank, world, backend):
     """Trains on this rank's part of each batch."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(10, 30), nn.ReLU(), nn.Linear(30, 10))

@@ -4,23 +4,17 @@ Both compute in single precision, in another order, so numbers agree to a few di
 agree exactly, as long as no two weights are so close that rounding decides between them.
 """
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import freetickets as ft
 from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.kernels import choices, ops, winograd
 from freetickets.kernels.adopted import AdoptedConv2d, AdoptedLayer, AdoptedLinear
-from freetickets.kernels.choice import Costs, Work
 from freetickets.kernels.layers import SparseLayer, SparseLinear
 from freetickets.sparsity import Exploration, Sparsifier
 from freetickets.sparsity import backend as backends
@@ -32,33 +26,31 @@ MATRIX_OPTIMIZERS = ("Adafactor", "LBFGS", "Muon")
 ELEMENTWISE = [name for name in OPTIMIZERS if name not in MATRIX_OPTIMIZERS]
 
 
-def pair(fast: str, *arguments: Any, **options: Any) -> tuple[Run, Run]:
+def pair(fast, *arguments, **options):
     return Run(*arguments, backend=fast, **options), Run(*arguments, **options)
 
 
 @pytest.fixture(params=["sparse", "auto"])
-def fast(request: pytest.FixtureRequest, skipping_zeros: None) -> str:
+def fast(request, skipping_zeros):
     """Each backend that skips zeros; its layers really do."""
     return str(request.param)
 
 
-def has(model: nn.Module, *kinds: type[nn.Module]) -> bool:
+def has(model, *kinds):
     return any(isinstance(module, kinds) for module in model.modules())
 
 
 # ---- the same training
 
 
-def test_every_optimizer_that_may_be_sparse_is_tried() -> None:
+def test_every_optimizer_that_may_be_sparse_is_tried():
     assert {kind.__name__ for kind in backends._ELEMENTWISE} == set(ELEMENTWISE)
 
 
 @built
 @pytest.mark.parametrize("build", NETWORKS.values(), ids=NETWORKS)
 @pytest.mark.parametrize("optimizer", ELEMENTWISE)
-def test_sparse_and_masked_training_are_one(
-    fast: str, optimizer: str, build: Callable[..., Any]
-) -> None:
+def test_sparse_and_masked_training_are_one(fast, optimizer, build):
     sparse, masked = runs = pair(fast, build, optimizer)
     assert has(sparse.model, SparseLinear if fast == "sparse" else AdoptedLinear)
     assert_alike(sparse, masked)
@@ -78,9 +70,7 @@ def test_sparse_and_masked_training_are_one(
     ("optimizer", "backend"),
     [("LBFGS", "sparse"), *((name, "auto") for name in MATRIX_OPTIMIZERS)],
 )
-def test_optimizers_that_look_at_whole_matrices_train_alike(
-    optimizer: str, backend: str, skipping_zeros: None
-) -> None:
+def test_optimizers_that_look_at_whole_matrices_train_alike(optimizer, backend, skipping_zeros):
     if not hasattr(torch.optim, optimizer):
         pytest.skip(f"this PyTorch has no {optimizer}")
     fast, masked = runs = pair(backend, matrices, optimizer)
@@ -103,7 +93,7 @@ def test_optimizers_that_look_at_whole_matrices_train_alike(
     ],
     ids=["momentum", "mixture", "global", "function", "dense layer"],
 )
-def test_explorations_of_all_kinds_are_one(fast: str, options: dict[str, Any]) -> None:
+def test_explorations_of_all_kinds_are_one(fast, options):
     sparse, masked = runs = pair(fast, mlp, "Adam", **options)
     for run in runs:
         run.train(range(8))
@@ -111,7 +101,7 @@ def test_explorations_of_all_kinds_are_one(fast: str, options: dict[str, Any]) -
 
 
 @built
-def test_an_escape_by_hand_looks_at_the_gradient_that_was_kept(fast: str) -> None:
+def test_an_escape_by_hand_looks_at_the_gradient_that_was_kept(fast):
     sparse, masked = runs = pair(fast, mlp, "Adam", exploration=None)
     for run in runs:
         run.train(range(2))
@@ -130,13 +120,11 @@ def test_an_escape_by_hand_looks_at_the_gradient_that_was_kept(fast: str) -> Non
 
 
 @built
-def test_dense_gradients_are_computed_only_for_the_steps_that_need_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_dense_gradients_are_computed_only_for_the_steps_that_need_them(monkeypatch):
     computed = []
     dense_gradient = SparseLinear.dense_gradient
 
-    def noted(self: SparseLinear, *arguments: Any) -> Tensor:
+    def noted(self, *arguments):
         computed.append(self)
         return dense_gradient(self, *arguments)
 
@@ -154,7 +142,7 @@ def test_dense_gradients_are_computed_only_for_the_steps_that_need_them(
 
 @built
 @pytest.mark.parametrize("clip", [False, True])
-def test_rigls_step_without_an_update_is_one(fast: str, clip: bool) -> None:
+def test_rigls_step_without_an_update_is_one(fast, clip):
     sparse, masked = runs = pair(fast)
     for step in range(6):
         for run in runs:
@@ -170,7 +158,7 @@ def test_rigls_step_without_an_update_is_one(fast: str, clip: bool) -> None:
 
 
 @built
-def test_a_network_in_evaluation_and_training_computes_alike(fast: str) -> None:
+def test_a_network_in_evaluation_and_training_computes_alike(fast):
     runs = pair(fast, convnet)
     for run in runs:
         run.train(range(3))
@@ -184,10 +172,10 @@ def test_a_network_in_evaluation_and_training_computes_alike(fast: str) -> None:
 # ---- which backend
 
 
-def choose(monkeypatch: pytest.MonkeyPatch, ways: int) -> None:
+def choose(monkeypatch, ways):
     """Has all layers run in these ways; in Winograd's, those that can."""
 
-    def convolution(work: Work, costs: Costs) -> int:
+    def convolution(work, costs):
         return ways if ways <= ops.ALL or winograd.suits(work.geometry) else 0
 
     monkeypatch.setattr(choices, "convolution_ways", convolution)
@@ -195,7 +183,7 @@ def choose(monkeypatch: pytest.MonkeyPatch, ways: int) -> None:
 
 
 @built
-def test_auto_trains_as_well_whatever_it_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_trains_as_well_whatever_it_chooses(monkeypatch):
     masked = Run(convnet)
     masked.train(range(6))
     for ways in (ops.ALL, 0, ops.ALL << ops.WINOGRAD):
@@ -210,12 +198,12 @@ def test_auto_trains_as_well_whatever_it_chooses(monkeypatch: pytest.MonkeyPatch
 
 
 @built
-def test_auto_masks_where_most_weights_are_active() -> None:
+def test_auto_masks_where_most_weights_are_active():
     assert not has(Run(sparsity=0.3, backend="auto").model, SparseLayer, AdoptedLayer)
 
 
 @built
-def test_an_optimizer_of_matrices_says_so_when_its_weights_are_sparse() -> None:
+def test_an_optimizer_of_matrices_says_so_when_its_weights_are_sparse():
     if not hasattr(torch.optim, "Muon"):
         pytest.skip("this PyTorch has no Muon")
     run = Run(matrices, "Muon", backend="sparse")
@@ -224,7 +212,7 @@ def test_an_optimizer_of_matrices_says_so_when_its_weights_are_sparse() -> None:
         run.optimizer.step()
 
 
-def refusal(model: nn.Module, inside: nn.Module | None = None) -> str:
+def refusal(model, inside=None):
     optimizer = torch.optim.SGD((inside or model).parameters(), lr=0.1)
     with pytest.raises(FreeTicketsError) as caught:
         Sparsifier(model, optimizer, 0.7, distribution="uniform", backend="sparse")
@@ -238,7 +226,7 @@ def refusal(model: nn.Module, inside: nn.Module | None = None) -> str:
 
 
 @built
-def test_what_can_not_be_made_sparse_is_refused_and_auto_goes_on() -> None:
+def test_what_can_not_be_made_sparse_is_refused_and_auto_goes_on():
     model = mlp()
     assert "wrap the network" in refusal(torch.compile(model, backend="eager"), model)
     assert "wrap the network" in refusal(nn.DataParallel(model), model)
@@ -246,12 +234,12 @@ def test_what_can_not_be_made_sparse_is_refused_and_auto_goes_on() -> None:
     assert "no layer can be sparse" in refusal(mlp().double())
 
 
-def test_without_kernels_nothing_can_be_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_kernels_nothing_can_be_sparse(monkeypatch):
     monkeypatch.setattr(backends, "available", lambda: False)
     assert "install a C++ compiler" in refusal(mlp())
 
 
-def test_an_unknown_backend_offers_the_nearest() -> None:
+def test_an_unknown_backend_offers_the_nearest():
     run = Run(sparsity=None)
     with pytest.raises(UnknownNameError, match="unknown backend 'spars': did you mean 'sparse'"):
         run.sparsify(backend="spars")
@@ -262,7 +250,7 @@ def test_an_unknown_backend_offers_the_nearest() -> None:
 
 
 @built
-def test_the_weights_alone_are_refused_until_the_topology_follows() -> None:
+def test_the_weights_alone_are_refused_until_the_topology_follows():
     first, second = Run(backend="sparse"), Run(backend="sparse", seed=5)
     second.load(first.state(), "model")
     with pytest.raises(FreeTicketsError, match="load the sparsifier's state too"):
@@ -272,7 +260,7 @@ def test_the_weights_alone_are_refused_until_the_topology_follows() -> None:
 
 
 @built
-def test_what_auto_chose_is_saved_and_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_auto_chose_is_saved_and_used_again(monkeypatch):
     choose(monkeypatch, ops.ALL)
     first = Run(backend="auto")
     first.train(range(3))
@@ -292,9 +280,7 @@ def test_what_auto_chose_is_saved_and_used_again(monkeypatch: pytest.MonkeyPatch
 @built
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "ASGD"])
 @pytest.mark.parametrize("to_masked", [False, True])
-def test_a_run_of_one_backend_goes_on_with_the_other(
-    fast: str, to_masked: bool, optimizer: str
-) -> None:
+def test_a_run_of_one_backend_goes_on_with_the_other(fast, to_masked, optimizer):
     """On a machine without the kernels, say; or a checkpoint from before there were any."""
     before, after = (fast, "masked") if to_masked else ("masked", fast)
     first = Run(convnet, optimizer, backend=before)
@@ -308,7 +294,7 @@ def test_a_run_of_one_backend_goes_on_with_the_other(
 
 
 @built
-def test_a_detached_run_goes_on_with_dense_weights(fast: str) -> None:
+def test_a_detached_run_goes_on_with_dense_weights(fast):
     sparse, masked = runs = pair(fast, convnet, "Adam")
     for run in runs:
         run.train(range(3))
@@ -331,9 +317,7 @@ def test_a_detached_run_goes_on_with_dense_weights(fast: str) -> None:
 
 
 @built
-def test_a_whole_run_is_as_good_and_its_tickets_load_anywhere(
-    images_npz: Path, tmp_path: Path
-) -> None:
+def test_a_whole_run_is_as_good_and_its_tickets_load_anywhere(images_npz, tmp_path):
     data = np.load(images_npz)
     x, labels = data["x_test"][:, None], data["y_test"]
     ensembles, accuracies = {}, {}

@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 import torch
 from lightning_fabric import Fabric
@@ -159,7 +157,7 @@ def test_a_pattern_that_fits_nothing_is_refused(network, option):
 # ---- what goes wrong silently in other libraries is refused here, or just works
 
 
-def test_wrappers_do_not_change_the_names_of_weights() -> None:
+def test_wrappers_do_not_change_the_names_of_weights():
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     bare = list(select_weights(model))
@@ -169,15 +167,13 @@ def test_wrappers_do_not_change_the_names_of_weights() -> None:
     assert list(select_weights(wrapped)) == bare
 
 
-def test_a_networks_own_child_called_module_is_no_wrapper() -> None:
+def test_a_networks_own_child_called_module_is_no_wrapper():
     model = nn.Sequential()
     model.add_module("module", nn.Linear(3, 3))
     assert list(select_weights(model)) == ["module.weight"]
 
 
-def test_a_second_sparsifier_of_the_same_weights_is_refused_until_the_first_lets_go(
-    backend: Any,
-) -> None:
+def test_a_second_sparsifier_of_the_same_weights_is_refused_until_the_first_lets_go(backend):
     run = Run(sparsity=0.5, backend=backend)
     with pytest.raises(FreeTicketsError, match=r"another sparsifier holds '0\.weight'"):
         run.sparsify(0.5, backend=backend)
@@ -185,25 +181,23 @@ def test_a_second_sparsifier_of_the_same_weights_is_refused_until_the_first_lets
     run.sparsify(0.5, backend=backend, topology="given")
 
 
-def test_two_sparsifiers_may_share_an_optimizer_if_their_weights_differ(backend: Any) -> None:
+def test_two_sparsifiers_may_share_an_optimizer_if_their_weights_differ(backend):
     run = Run(sparsity=0.5, include="0", backend=backend)
     run.sparsify(0.75, include="2", backend=backend)
     assert [int((run.model[layer].weight == 0).sum()) for layer in (0, 2)] == [144, 324]
 
 
-def weight_normed(layer: nn.Module) -> nn.Module:
+def weight_normed(layer):
     with pytest.warns(FutureWarning):
         return nn.utils.weight_norm(layer)
 
 
-def pruned(layer: nn.Module) -> nn.Module:
+def pruned(layer):
     return prune.random_unstructured(layer, "weight", amount=0.5)
 
 
 @pytest.mark.parametrize("compute", [parametrizations.weight_norm, weight_normed, pruned])
-def test_a_weight_that_is_computed_from_others_is_refused_with_advice_that_works(
-    compute: Any,
-) -> None:
+def test_a_weight_that_is_computed_from_others_is_refused_with_advice_that_works(compute):
     model = nn.Sequential(compute(nn.Linear(4, 4)), nn.Linear(4, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(FreeTicketsError, match=r"or leave it dense with exclude=\['0\.weight'\]"):
@@ -212,14 +206,14 @@ def test_a_weight_that_is_computed_from_others_is_refused_with_advice_that_works
     assert [row.name for row in sparsifier.statistics()] == ["1.weight"]
 
 
-def test_a_computed_matrix_of_a_recurrent_layer_is_refused_too() -> None:
+def test_a_computed_matrix_of_a_recurrent_layer_is_refused_too():
     model = parametrizations.weight_norm(nn.LSTM(4, 4), "weight_hh_l0")
     with pytest.raises(FreeTicketsError, match=r"'weight_hh_l0' is computed from others"):
         select_weights(model)
     assert list(select_weights(model, exclude="weight_hh_l0")) == ["weight_ih_l0"]
 
 
-def test_a_network_whose_pruning_was_made_permanent_trains_on_with_its_topology() -> None:
+def test_a_network_whose_pruning_was_made_permanent_trains_on_with_its_topology():
     model = nn.Sequential(pruned(nn.Linear(8, 8)), nn.Linear(8, 4))
     with pytest.raises(FreeTicketsError, match=r"prune\.remove"):
         select_weights(model)
@@ -229,7 +223,7 @@ def test_a_network_whose_pruning_was_made_permanent_trains_on_with_its_topology(
     assert sparsifier.statistics()[0].nonzeros == 32
 
 
-def test_an_optimizer_that_is_none_is_refused() -> None:
+def test_an_optimizer_that_is_none_is_refused():
     model = mlp()
     with pytest.raises(FreeTicketsError, match=r"a Sequential is not a torch\.optim optimizer"):
         Sparsifier(model, model)

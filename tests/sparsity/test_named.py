@@ -255,6 +255,6 @@ def test_totals_hold_and_what_is_inactive_is_zero(name, seed, sparsity, rate):
         assert run.counts == allocate(run.shapes, sparsity)
 
 
-def test_the_names_that_are_known_without_torch_are_all() -> None:
+def test_the_names_that_are_known_without_torch_are_all():
     assert set(SCORE_NAMES) == SCORES.keys()
     assert set(CRITERION_NAMES) == CRITERIA.keys()

@@ -1,7 +1,6 @@
 """Topologies that a network has already are taken over, or not destroyed in silence."""
 
 import warnings
-from typing import Any
 
 import pytest
 import torch
@@ -15,31 +14,31 @@ from .training import Run, all_backends, assert_alike, built, two_backends
 ON_AND_OFF = torch.arange(200).view(20, 10) % 2 == 0
 
 
-def network() -> nn.Module:
+def network():
     return nn.Sequential(nn.Linear(10, 20), nn.ReLU(), nn.Linear(20, 10))
 
 
-def start(seed: int = 0, backend: str = "masked", **options: Any) -> Run:
+def start(seed=0, backend="masked", **options):
     options = {"exploration": Exploration(interval=5), "backend": backend, **options}
     return Run(network, "Adam", seed=seed, **options)
 
 
-def bare(seed: int = 0) -> Run:
+def bare(seed=0):
     """Without a sparsifier yet."""
     return Run(network, "Adam", None, seed=seed)
 
 
-def sparsify(run: Run, seed: int, backend: str, **options: Any) -> None:
+def sparsify(run, seed, backend, **options):
     run.sparsify(exploration=Exploration(interval=5), seed=seed, backend=backend, **options)
 
 
-def trained(steps: int = 7, backend: str = "masked") -> Run:
+def trained(steps=7, backend="masked"):
     run = start(backend=backend)
     run.train(range(steps))
     return run
 
 
-def assert_go_on_alike(run: Run, other: Run, step: int) -> None:
+def assert_go_on_alike(run, other, step):
     for each in (run, other):
         each.train(range(step, 16))
     assert_alike(run, other)
@@ -49,7 +48,7 @@ def assert_go_on_alike(run: Run, other: Run, step: int) -> None:
 
 
 @all_backends
-def test_a_sparsifier_takes_over_the_zeros_that_a_network_has(backend: str) -> None:
+def test_a_sparsifier_takes_over_the_zeros_that_a_network_has(backend):
     source, run = trained(4), bare(1)
     run.load(source.state(), "model")
     sparsify(run, 1, backend, topology="given")
@@ -60,7 +59,7 @@ def test_a_sparsifier_takes_over_the_zeros_that_a_network_has(backend: str) -> N
     assert run.counts == counts
 
 
-def test_a_weight_without_zeros_stays_dense() -> None:
+def test_a_weight_without_zeros_stays_dense():
     run = bare()
     with torch.no_grad():
         run.model[0].weight[::2] = 0
@@ -75,7 +74,7 @@ def test_a_weight_without_zeros_stays_dense() -> None:
         ("givn", "unknown topology 'givn': did you mean 'given'"),
     ],
 )
-def test_a_word_that_gives_no_topology_is_refused(topology: str, message: str) -> None:
+def test_a_word_that_gives_no_topology_is_refused(topology, message):
     with pytest.raises(FreeTicketsError, match=message):
         start(topology=topology)
 
@@ -84,7 +83,7 @@ def test_a_word_that_gives_no_topology_is_refused(topology: str, message: str) -
 
 
 @all_backends
-def test_a_new_topology_over_an_old_one_is_announced(backend: str) -> None:
+def test_a_new_topology_over_an_old_one_is_announced(backend):
     run = trained()
     run.sparsifier.detach()
     with pytest.warns(UserWarning, match="which a new random one replaces: pass topology='given'"):
@@ -92,14 +91,14 @@ def test_a_new_topology_over_an_old_one_is_announced(backend: str) -> None:
 
 
 @pytest.mark.parametrize("zeros", ["a layer that starts at zero", "a few by chance"])
-def test_zeros_that_are_no_topology_are_not_worth_a_word(zeros: str) -> None:
+def test_zeros_that_are_no_topology_are_not_worth_a_word(zeros):
     run = bare()
     with torch.no_grad():
         (run.model[0].weight[0] if zeros == "a few by chance" else run.model[2].weight).zero_()
     sparsify(run, 0, "masked")
 
 
-def test_a_topology_that_is_chosen_replaces_another_without_a_word() -> None:
+def test_a_topology_that_is_chosen_replaces_another_without_a_word():
     run, other = trained(), start(3)
     run.sparsifier.detach()
     sparsify(run, 5, "masked", topology=other.sparsifier.topology)
@@ -110,7 +109,7 @@ def test_a_topology_that_is_chosen_replaces_another_without_a_word() -> None:
 
 
 @two_backends
-def test_another_topology_keeps_what_lies_inside_and_zeroes_the_rest(backend: str) -> None:
+def test_another_topology_keeps_what_lies_inside_and_zeroes_the_rest(backend):
     run, other = trained(backend=backend), start(3)
     weight = run.model[0].weight.detach().clone()
     run.sparsifier.set_topology(other.sparsifier.topology)
@@ -122,7 +121,7 @@ def test_another_topology_keeps_what_lies_inside_and_zeroes_the_rest(backend: st
 
 
 @two_backends
-def test_another_topology_may_have_more_weights_or_all_and_is_resumed(backend: str) -> None:
+def test_another_topology_may_have_more_weights_or_all_and_is_resumed(backend):
     run = trained(backend=backend)
     whole = torch.ones(10, 20).bool()
     run.sparsifier.set_topology({"0.weight": ON_AND_OFF, "2.weight": whole})
@@ -136,7 +135,7 @@ def test_another_topology_may_have_more_weights_or_all_and_is_resumed(backend: s
     assert_go_on_alike(run, resumed, 9)
 
 
-def test_weights_loaded_a_moment_ago_are_kept() -> None:
+def test_weights_loaded_a_moment_ago_are_kept():
     source, run = trained(), trained(3)
     state = source.state()
     run.load(state, "model")
@@ -146,7 +145,7 @@ def test_weights_loaded_a_moment_ago_are_kept() -> None:
 
 
 @built
-def test_new_weights_have_no_place_in_layers_that_hold_only_active_ones() -> None:
+def test_new_weights_have_no_place_in_layers_that_hold_only_active_ones():
     """Which zeros are weights that were grown a moment ago, only the saved topology tells."""
     run, resumed = trained(5, "sparse"), bare(9)
     resumed.load(run.state(), "model", "optimizer")
@@ -156,7 +155,7 @@ def test_new_weights_have_no_place_in_layers_that_hold_only_active_ones() -> Non
 
 
 @built
-def test_layers_that_hold_only_active_weights_keep_their_number() -> None:
+def test_layers_that_hold_only_active_weights_keep_their_number():
     run, other = trained(backend="sparse"), start(3)
     run.sparsifier.set_topology(other.sparsifier.topology)
     assert run.digest == other.digest
@@ -176,7 +175,7 @@ def test_layers_that_hold_only_active_weights_keep_their_number() -> None:
         ({"0.weight": ON_AND_OFF}, {"reserve": 0.1}, "chooses its topology by"),
     ],
 )
-def test_a_topology_that_can_not_be_is_refused(topology: Any, options: Any, message: str) -> None:
+def test_a_topology_that_can_not_be_is_refused(topology, options, message):
     run = bare()
     run.sparsify(0.5, **options)
     with pytest.raises(FreeTicketsError, match=message):
@@ -195,7 +194,7 @@ killed = pytest.mark.parametrize("killed_after", [5, 7])
 
 @all_backends
 @killed
-def test_the_sparsifiers_state_may_be_loaded_first(killed_after: int, backend: str) -> None:
+def test_the_sparsifiers_state_may_be_loaded_first(killed_after, backend):
     run, resumed = trained(killed_after, backend), start(9, backend)
     resumed.load(run.state(), "sparsifier", "model", "optimizer")
     assert_go_on_alike(run, resumed, killed_after)
@@ -205,8 +204,8 @@ def test_the_sparsifiers_state_may_be_loaded_first(killed_after: int, backend: s
 @killed
 @pytest.mark.parametrize("kind", ["saved", "given"])
 def test_a_sparsifier_made_over_loaded_weights_resumes_with_the_saved_topology(
-    kind: str, killed_after: int, backend: str
-) -> None:
+    kind, killed_after, backend
+):
     run, resumed = trained(killed_after, backend), bare(9)
     state = run.state()
     resumed.load(state, "model", "optimizer")
@@ -218,9 +217,7 @@ def test_a_sparsifier_made_over_loaded_weights_resumes_with_the_saved_topology(
 
 @all_backends
 @killed
-def test_weights_that_a_fresh_topology_destroyed_are_asked_for_again(
-    killed_after: int, backend: str
-) -> None:
+def test_weights_that_a_fresh_topology_destroyed_are_asked_for_again(killed_after, backend):
     run, resumed = trained(killed_after, backend), bare(9)
     state = run.state()
     resumed.load(state, "model", "optimizer")
@@ -235,7 +232,7 @@ def test_weights_that_a_fresh_topology_destroyed_are_asked_for_again(
 
 
 @all_backends
-def test_a_fresh_topology_that_is_the_saved_one_destroys_nothing(backend: str) -> None:
+def test_a_fresh_topology_that_is_the_saved_one_destroys_nothing(backend):
     run, resumed = trained(4, backend), bare(9)
     resumed.load(run.state(), "model", "optimizer")
     with warnings.catch_warnings():
@@ -247,9 +244,7 @@ def test_a_fresh_topology_that_is_the_saved_one_destroys_nothing(backend: str) -
 
 @all_backends
 @killed
-def test_weights_of_another_topology_are_refused_at_the_next_step(
-    killed_after: int, backend: str
-) -> None:
+def test_weights_of_another_topology_are_refused_at_the_next_step(killed_after, backend):
     run, other = trained(killed_after, backend), start(9, backend)
     other.load(run.state(), "model")
     with pytest.raises(FreeTicketsError, match="another topology"):
@@ -261,7 +256,7 @@ def test_weights_of_another_topology_are_refused_at_the_next_step(
 
 
 @all_backends
-def test_weights_of_another_checkpoint_than_the_state_are_refused(backend: str) -> None:
+def test_weights_of_another_checkpoint_than_the_state_are_refused(backend):
     early, late, resumed = trained(4), trained(14), start(9, backend)
     resumed.load(early.state(), "model", "optimizer")
     with pytest.raises(FreeTicketsError, match="another topology"):
@@ -269,7 +264,7 @@ def test_weights_of_another_checkpoint_than_the_state_are_refused(backend: str) 
 
 
 @all_backends
-def test_a_few_weights_of_a_later_exploration_are_noticed(backend: str) -> None:
+def test_a_few_weights_of_a_later_exploration_are_noticed(backend):
     run = start(backend=backend, exploration=None)
     run.train(range(3))
     state = run.state()
@@ -283,7 +278,7 @@ def test_a_few_weights_of_a_later_exploration_are_noticed(backend: str) -> None:
 
 
 @all_backends
-def test_weights_of_a_denser_topology_are_refused(backend: str) -> None:
+def test_weights_of_a_denser_topology_are_refused(backend):
     run, denser = trained(4, backend), start(9)
     denser.sparsifier.set_topology({"0.weight": ON_AND_OFF})
     denser.model[0].reset_parameters()
@@ -297,7 +292,7 @@ def test_weights_of_a_denser_topology_are_refused(backend: str) -> None:
 @pytest.mark.parametrize(
     "change", ["initialise", "one layer after an exploration", "noise", "mean"]
 )
-def test_what_no_topology_explains_is_set_to_zero_outside(change: str, backend: str) -> None:
+def test_what_no_topology_explains_is_set_to_zero_outside(change, backend):
     run = trained(5 if change in ("initialise", "one layer after an exploration") else 7, backend)
     weight, old = run.model[0].weight, trained(4).model[0].weight
     with torch.no_grad():

@@ -1,15 +1,10 @@
 """Other people's trainers and wrappers: the two lines work in each, or one line says what to do."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -34,35 +29,29 @@ pytestmark = [
 ]
 
 
-def network() -> nn.Sequential:
+def network():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(10, 30), nn.ReLU(), nn.Linear(30, 10))
 
 
-def sparsify(model: nn.Module, optimizer: Any, backend: str, seed: int = 0) -> Sparsifier:
+def sparsify(model, optimizer, backend, seed=0):
     schedule = Exploration(interval=3)
     return Sparsifier(model, optimizer, 0.8, exploration=schedule, backend=backend, seed=seed)
 
 
-def batch(step: int) -> Tensor:
+def batch(step):
     return torch.randn(16, 10, generator=torch.Generator().manual_seed(step))
 
 
-def loss_of(model: nn.Module, inputs: Tensor) -> Tensor:
+def loss_of(model, inputs):
     return nn.functional.mse_loss(model(inputs), inputs.flip(1))
 
 
-def adam(model: nn.Module) -> torch.optim.Optimizer:
+def adam(model):
     return torch.optim.Adam(model.parameters(), lr=0.01)
 
 
-def train(
-    model: nn.Module,
-    optimizer: Any,
-    sparsifier: Sparsifier,
-    backward: Callable[[Tensor], None] = Tensor.backward,
-    steps: range = range(10),
-) -> None:
+def train(model, optimizer, sparsifier, backward=Tensor.backward, steps=range(10)):
     """A loop with the two lines."""
     for step in steps:
         backward(loss_of(model, batch(step)))
@@ -71,9 +60,7 @@ def train(
         sparsifier.step()
 
 
-def assert_is_the_plain_loop(
-    model: nn.Module, sparsifier: Sparsifier, backend: str, accumulate: int = 1
-) -> None:
+def assert_is_the_plain_loop(model, sparsifier, backend, accumulate=1):
     expected = network()
     optimizer = adam(expected)
     other = sparsify(expected, optimizer, backend)
@@ -87,15 +74,13 @@ def assert_is_the_plain_loop(
     assert_equal(model, sparsifier, expected, other)
 
 
-def assert_equal(
-    model: nn.Module, sparsifier: Sparsifier, expected: nn.Module, other: Sparsifier
-) -> None:
+def assert_equal(model, sparsifier, expected, other):
     assert sparsifier.digest == other.digest
     for mine, theirs in zip(model.parameters(), expected.parameters(), strict=True):
         assert torch.equal(mine, theirs)
 
 
-def load_module(path: Path) -> ModuleType:
+def load_module(path):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -108,7 +93,7 @@ def load_module(path: Path) -> ModuleType:
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_accelerate_trains_as_the_plain_loop_does(accumulate: int, backend: str) -> None:
+def test_accelerate_trains_as_the_plain_loop_does(accumulate, backend):
     model = network()
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
     wrapped, optimizer = accelerator.prepare(model, adam(model))
@@ -120,7 +105,7 @@ def test_accelerate_trains_as_the_plain_loop_does(accumulate: int, backend: str)
     assert_is_the_plain_loop(model, sparsifier, backend, accumulate)
 
 
-def test_accelerates_own_checkpoints_hold_the_sparsifier(tmp_path: Path, backend: str) -> None:
+def test_accelerates_own_checkpoints_hold_the_sparsifier(tmp_path, backend):
     for seed, steps in ((0, range(6)), (1, range(6, 10))):
         accelerator, model = Accelerator(cpu=True), network()
         model, optimizer = accelerator.prepare(model, adam(model))
@@ -134,7 +119,7 @@ def test_accelerates_own_checkpoints_hold_the_sparsifier(tmp_path: Path, backend
     assert_is_the_plain_loop(model, sparsifier, backend)
 
 
-def test_fabric_trains_as_the_plain_loop_does(backend: str) -> None:
+def test_fabric_trains_as_the_plain_loop_does(backend):
     fabric, inside = Fabric(accelerator="cpu", devices=1), network()
     model, optimizer = fabric.setup(inside, adam(inside))
     sparsifier = sparsify(model, optimizer, backend)
@@ -149,12 +134,7 @@ class KilledError(Exception):
     pass
 
 
-def assert_resumes(
-    make: Callable[[int, Path, list[Any], bool], tuple[nn.Module, Callable[[], Any], Any]],
-    kill: Any,
-    folder: Path,
-    steps: int,
-) -> nn.Module:
+def assert_resumes(make, kill, folder, steps):
     """Trains a whole run, and one that is killed and resumed; returns the latter's network.
 
     `make(seed, folder, callbacks, resumed)` returns a network, what trains it, and our callback.
@@ -176,27 +156,27 @@ def assert_resumes(
     return model
 
 
-def test_lightning_is_resumed_from_its_own_checkpoint(tmp_path: Path, backend: str) -> None:
+def test_lightning_is_resumed_from_its_own_checkpoint(tmp_path, backend):
     lightning = pytest.importorskip("pytorch_lightning")
     own = load_module(EXAMPLES / "lightning_callback.py")
 
     class Module(lightning.LightningModule):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.net = network()
 
-        def training_step(self, inputs: list[Tensor], _: int) -> Tensor:
+        def training_step(self, inputs, _):
             return loss_of(self.net, inputs[0])
 
-        def configure_optimizers(self) -> torch.optim.Optimizer:
+        def configure_optimizers(self):
             return adam(self)
 
     class Kill(lightning.Callback):
-        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        def on_train_batch_end(self, trainer, *_):
             if trainer.global_step == 8:  # two steps after the checkpoint
                 raise KilledError
 
-    def make(seed: int, folder: Path, more: list[Any], resumed: bool) -> Any:
+    def make(seed, folder, more, resumed):
         schedule = Exploration(interval=3)
         sparse = own.SparseTraining(0.8, exploration=schedule, backend=backend, seed=seed)
         keep = lightning.callbacks.ModelCheckpoint(folder, save_last=True)
@@ -219,7 +199,7 @@ def test_lightning_is_resumed_from_its_own_checkpoint(tmp_path: Path, backend: s
     assert zeros >= 480
 
 
-def test_lightnings_wrapped_optimizer_is_looked_through(backend: str) -> None:
+def test_lightnings_wrapped_optimizer_is_looked_through(backend):
     pytest.importorskip("pytorch_lightning")
     from pytorch_lightning.core.optimizer import LightningOptimizer
 
@@ -228,33 +208,31 @@ def test_lightnings_wrapped_optimizer_is_looked_through(backend: str) -> None:
     assert sparsify(model, LightningOptimizer(optimizer), backend).optimizer is optimizer
 
 
-def test_hugging_faces_trainer_is_resumed_from_its_own_checkpoint(
-    tmp_path: Path, backend: str
-) -> None:
+def test_hugging_faces_trainer_is_resumed_from_its_own_checkpoint(tmp_path, backend):
     transformers = pytest.importorskip("transformers")
     own = load_module(EXAMPLES / "hugging_face_callback.py")
 
     class Model(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.net = network()
 
-        def forward(self, inputs: Tensor) -> dict[str, Tensor]:
+        def forward(self, inputs):
             return {"loss": loss_of(self.net, inputs)}
 
     class Samples(Dataset):
-        def __len__(self) -> int:
+        def __len__(self):
             return 96
 
-        def __getitem__(self, index: int) -> dict[str, Tensor]:
+        def __getitem__(self, index):
             return {"inputs": batch(index // 16)[index % 16]}
 
     class Kill(transformers.TrainerCallback):
-        def on_step_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
+        def on_step_end(self, args, state, *_, **__):
             if state.global_step == 8:  # two steps after the checkpoint
                 raise KilledError
 
-    def make(seed: int, folder: Path, more: list[Any], resumed: bool) -> Any:
+    def make(seed, folder, more, resumed):
         schedule = Exploration(interval=3)
         sparse = own.SparseTraining(0.8, exploration=schedule, backend=backend, seed=seed)
         settings = transformers.TrainingArguments(
@@ -280,7 +258,7 @@ def test_hugging_faces_trainer_is_resumed_from_its_own_checkpoint(
 
 
 @pytest.fixture
-def process_group() -> Iterator[None]:
+def process_group():
     """A world of this process alone."""
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     yield
@@ -288,9 +266,7 @@ def process_group() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("first", ["wrap", "sparsify"])
-def test_data_parallel_training_of_one_process_is_the_plain_loop(
-    first: str, backend: str, process_group: None
-) -> None:
+def test_data_parallel_training_of_one_process_is_the_plain_loop(first, backend, process_group):
     model = network()
     optimizer = adam(model)
     if first == "wrap":
@@ -304,7 +280,7 @@ def test_data_parallel_training_of_one_process_is_the_plain_loop(
 
 
 @pytest.mark.slow
-def test_two_processes_train_one_network_with_one_topology(tmp_path: Path, backend: str) -> None:
+def test_two_processes_train_one_network_with_one_topology(tmp_path, backend):
     script = Path(__file__).with_name("ranks.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", str(script), str(tmp_path), backend]
@@ -322,7 +298,7 @@ def test_two_processes_train_one_network_with_one_topology(tmp_path: Path, backe
         assert torch.equal(first["topology"][name], mask)
 
 
-def test_sharded_weights_are_refused_in_one_line(backend: str, process_group: None) -> None:
+def test_sharded_weights_are_refused_in_one_line(backend, process_group):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 

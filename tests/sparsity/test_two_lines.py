@@ -3,11 +3,10 @@
 import copy
 import functools
 import pickle
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
 
 from freetickets.sparsity import Exploration, Sparsifier
@@ -17,7 +16,7 @@ from .training import two_backends
 pytestmark = two_backends
 
 
-def network() -> nn.Sequential:
+def network():
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
@@ -29,7 +28,7 @@ def network() -> nn.Sequential:
 class Loop:
     """A user's loop: all but the two lines was there before."""
 
-    def __init__(self, backend: str, compiled_first: bool = False, **options: Any) -> None:
+    def __init__(self, backend, compiled_first=False, **options):
         self.model = network()
         self.before = dict(self.model.named_parameters())
         self.keys = list(self.model.state_dict())
@@ -39,7 +38,7 @@ class Loop:
         options = {"exploration": Exploration(interval=3), "backend": backend, **options}
         self.sparsifier = Sparsifier(model, self.optimizer, 0.8, **options)
 
-    def backward(self, step: int, model: nn.Module | None = None) -> float:
+    def backward(self, step, model=None):
         """Four classes of images that differ in their mean colours."""
         labels = torch.arange(32) % 4
         noise = torch.randn(32, 3, 6, 6, generator=torch.Generator().manual_seed(step))
@@ -52,22 +51,22 @@ class Loop:
         self.accuracy = float((scores.argmax(1) == labels).double().mean())
         return loss.item()
 
-    def step(self) -> None:
+    def step(self):
         self.optimizer.step()
         self.sparsifier.step()
 
-    def train(self, steps: range, model: nn.Module | None = None) -> float:
+    def train(self, steps, model=None):
         loss = 0.0
         for step in steps:
             loss = self.backward(step, model)
             self.step()
         return loss
 
-    def inactive(self) -> list[tuple[nn.Parameter, Tensor]]:
+    def inactive(self):
         return [(self.before[n], ~mask) for n, mask in self.sparsifier.topology.items()]
 
 
-def assert_same_weights(model: nn.Module, other: nn.Module) -> None:
+def assert_same_weights(model, other):
     for (name, mine), theirs in zip(
         model.state_dict().items(), other.state_dict().values(), strict=True
     ):
@@ -77,7 +76,7 @@ def assert_same_weights(model: nn.Module, other: nn.Module) -> None:
 # ---- what the loop holds stays alive
 
 
-def test_parameters_names_shapes_and_keys_are_those_of_before(backend: str) -> None:
+def test_parameters_names_shapes_and_keys_are_those_of_before(backend):
     loop = Loop(backend)
     for _ in range(2):  # before and after explorations
         now = dict(loop.model.named_parameters())
@@ -91,7 +90,7 @@ def test_parameters_names_shapes_and_keys_are_those_of_before(backend: str) -> N
     assert set(loop.optimizer.state) == set(loop.before.values())
 
 
-def test_gradients_and_momentum_are_dense_in_shape_and_zero_where_inactive(backend: str) -> None:
+def test_gradients_and_momentum_are_dense_in_shape_and_zero_where_inactive(backend):
     loop = Loop(backend)
     loop.train(range(7))
     for parameter, outside in loop.inactive():
@@ -103,7 +102,7 @@ def test_gradients_and_momentum_are_dense_in_shape_and_zero_where_inactive(backe
         assert not momentum[outside].any()
 
 
-def test_a_list_of_parameters_from_before_clips_the_gradients(backend: str) -> None:
+def test_a_list_of_parameters_from_before_clips_the_gradients(backend):
     loop = Loop(backend)
     old = list(loop.before.values())
     for step in range(7):
@@ -117,9 +116,7 @@ def test_a_list_of_parameters_from_before_clips_the_gradients(backend: str) -> N
 
 
 @pytest.mark.parametrize("decay", [0.9, None])
-def test_the_average_over_explorations_is_the_average_of_the_weights(
-    backend: str, decay: float | None
-) -> None:
+def test_the_average_over_explorations_is_the_average_of_the_weights(backend, decay):
     """An exponential moving average, and SWA with its schedule."""
     loop, seen = Loop(backend), []
     how = {"multi_avg_fn": get_ema_multi_avg_fn(decay), "use_buffers": True} if decay else {}
@@ -144,7 +141,7 @@ def test_the_average_over_explorations_is_the_average_of_the_weights(
         assert loop.optimizer.param_groups[0]["lr"] == pytest.approx(0.05)
 
 
-def test_an_initialisation_afterwards_reaches_the_network(backend: str) -> None:
+def test_an_initialisation_afterwards_reaches_the_network(backend):
     loop = Loop(backend)
     loop.train(range(4))
     nn.init.constant_(loop.model[3].weight, 0.5)
@@ -156,7 +153,7 @@ def test_an_initialisation_afterwards_reaches_the_network(backend: str) -> None:
     assert torch.equal(loop.model[3].weight.detach(), 0.5 * mask)
 
 
-def test_gradient_hooks_fire(backend: str) -> None:
+def test_gradient_hooks_fire(backend):
     loop = Loop(backend)
     seen = []
     loop.model[3].weight.register_hook(lambda gradient: seen.append(gradient.shape))
@@ -165,7 +162,7 @@ def test_gradient_hooks_fire(backend: str) -> None:
     assert seen == [(16, 16, 3, 3)] * 8
 
 
-def test_a_loop_that_says_nothing_of_it_explores_after_a_hundred_steps(backend: str) -> None:
+def test_a_loop_that_says_nothing_of_it_explores_after_a_hundred_steps(backend):
     loop = Loop(backend)
     loop.sparsifier.detach()
     loop.sparsifier = Sparsifier(loop.model, loop.optimizer, topology="given", backend=backend)
@@ -177,7 +174,7 @@ def test_a_loop_that_says_nothing_of_it_explores_after_a_hundred_steps(backend: 
 # ---- copies and wrappers
 
 
-def test_a_pickled_loop_and_a_pickled_network_go_on(backend: str) -> None:
+def test_a_pickled_loop_and_a_pickled_network_go_on(backend):
     loop = Loop(backend)
     loop.train(range(4))
     twin, alone = pickle.loads(pickle.dumps((loop, copy.deepcopy(loop.model))))
@@ -191,7 +188,7 @@ def test_a_pickled_loop_and_a_pickled_network_go_on(backend: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # PyTorch's own, while it compiles
 @pytest.mark.parametrize("first", ["compile", "sparsify"])
-def test_a_compiled_network_trains_as_the_plain_one_and_is_saved(backend: str, first: str) -> None:
+def test_a_compiled_network_trains_as_the_plain_one_and_is_saved(backend, first):
     plain, loop = Loop(backend), Loop(backend, compiled_first=first == "compile")
     plain.train(range(8))
     loop.train(range(8), loop.compiled)
@@ -199,7 +196,7 @@ def test_a_compiled_network_trains_as_the_plain_one_and_is_saved(backend: str, f
     assert list(loop.compiled.state_dict()) == [f"_orig_mod.{key}" for key in loop.keys]
 
 
-def test_the_saved_network_is_loaded_by_one_that_never_was_sparse(backend: str) -> None:
+def test_the_saved_network_is_loaded_by_one_that_never_was_sparse(backend):
     loop = Loop(backend)
     loop.train(range(7))
     fresh = network()

@@ -1,10 +1,7 @@
 """The small training that most tests of this folder start from."""
 
-from __future__ import annotations
-
 import copy
 import io
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -41,28 +38,28 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 }
 
 
-def properties(examples: int) -> settings:
+def properties(examples):
     """Hypothesis with the same examples in every run."""
     return settings(deadline=None, derandomize=True, database=None, max_examples=examples)
 
 
-def generator(seed: int = 0) -> torch.Generator:
+def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def mlp(bias: bool = True) -> nn.Module:
+def mlp(bias=True):
     return nn.Sequential(
         nn.Linear(12, 24, bias), nn.Tanh(), nn.Linear(24, 18, bias), nn.Tanh(),
         nn.Linear(18, 6, bias),
     )  # fmt: skip
 
 
-def matrices() -> nn.Module:
+def matrices():
     """Without vectors, which Muon does not take."""
     return mlp(bias=False)
 
 
-def convnet() -> nn.Module:
+def convnet():
     return nn.Sequential(
         nn.Conv2d(2, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8),
         nn.Tanh(), nn.Conv2d(8, 8, 3, stride=2),
@@ -73,7 +70,7 @@ def convnet() -> nn.Module:
 class Bag(nn.Module):
     """Layers without a forward pass, for tests that set the gradients themselves."""
 
-    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, dtype=torch.float32):
         super().__init__()
         self.a = nn.Linear(10, 12, bias=False, dtype=dtype)
         self.b = nn.Conv2d(4, 6, 3, bias=False, dtype=dtype)
@@ -94,16 +91,7 @@ class Run:
 
     sparsifier: Sparsifier
 
-    def __init__(
-        self,
-        build: Callable[[], nn.Module] = mlp,
-        optimizer: str = "SGD",
-        sparsity: Any = 0.7,
-        *,
-        seed: int = 0,
-        more: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, build=mlp, optimizer="SGD", sparsity=0.7, *, seed=0, more=None, **options):
         torch.manual_seed(seed)
         self.model = build()
         settings = {**OPTIMIZERS[optimizer], **(more or {})}
@@ -111,7 +99,7 @@ class Run:
         if sparsity is not None:
             self.sparsify(sparsity, seed=seed, **options)
 
-    def sparsify(self, sparsity: Any = 0.7, *, named: str | None = None, **options: Any) -> None:
+    def sparsify(self, sparsity=0.7, *, named=None, **options):
         parts = self.model, self.optimizer, sparsity
         defaults: dict[str, Any] = {"distribution": "uniform", "backend": "masked"}
         if named is not None:
@@ -121,29 +109,29 @@ class Run:
             options = {**defaults, "exploration": Exploration(interval=2), **options}
             self.sparsifier = Sparsifier(*parts, **options)
 
-    def batch(self, step: int, size: int = 20) -> Tensor:
+    def batch(self, step, size=20):
         first = next(m for m in self.model.modules() if isinstance(m, nn.Linear | nn.Conv2d))
         shape = (first.in_channels, 7, 7) if isinstance(first, nn.Conv2d) else (first.in_features,)
         drawn = torch.randn(size, *shape, generator=generator(step))
         return drawn.to(next(self.model.parameters()).dtype)
 
-    def loss(self, inputs: Tensor, model: nn.Module | None = None) -> Tensor:
+    def loss(self, inputs, model=None):
         """To be learned: some of the inputs, in reverse order."""
         outputs = (model or self.model)(inputs).flatten(1)
         targets = inputs.flatten(1).flip(1)[:, : outputs.shape[1]]
         return nn.functional.mse_loss(outputs.to(targets.dtype), targets)
 
-    def backward(self, step: int = 0, model: nn.Module | None = None) -> Tensor:
+    def backward(self, step=0, model=None):
         self.optimizer.zero_grad()
         loss = self.loss(self.batch(step), model)
         loss.backward()
         return loss
 
-    def step(self) -> bool:
+    def step(self):
         self.optimizer.step()
         return self.sparsifier.step()
 
-    def train(self, steps: Iterable[int], model: nn.Module | None = None) -> list[bool]:
+    def train(self, steps, model=None):
         """Returns for each step whether it explored."""
         explored = []
         for step in steps:
@@ -156,24 +144,24 @@ class Run:
         return explored
 
     @property
-    def counts(self) -> dict[str, int]:
+    def counts(self):
         """The active weights of each layer, dense ones included."""
         return {row.name: row.nonzeros for row in self.sparsifier.statistics()}
 
     @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
+    def shapes(self):
         return {row.name: row.shape for row in self.sparsifier.statistics()}
 
     @property
-    def digest(self) -> str:
+    def digest(self):
         return self.sparsifier.digest
 
-    def weight(self, name: str) -> Tensor:
+    def weight(self, name):
         """A weight, zeros and all, in whichever way it is held."""
         path, _, own_name = name.rpartition(".")
         return getattr(self.model.get_submodule(path), own_name)
 
-    def set_gradients(self, seed: int | None = None) -> dict[str, Tensor]:
+    def set_gradients(self, seed=None):
         """Random gradients; returns copies, because the sparsifier masks the originals."""
         source = generator(torch.seed() if seed is None else seed)
         for parameter in self.model.parameters():
@@ -184,21 +172,21 @@ class Run:
     # ---- saving
 
     @property
-    def parts(self) -> dict[str, Any]:
+    def parts(self):
         return {name: getattr(self, name) for name in ("model", "optimizer", "sparsifier")}
 
-    def state(self) -> dict[str, Any]:
+    def state(self):
         """The three states, through a file."""
         file = io.BytesIO()
         torch.save({name: part.state_dict() for name, part in self.parts.items()}, file)
         file.seek(0)
         return torch.load(file, weights_only=True)
 
-    def load(self, state: dict[str, Any], *order: str) -> None:
+    def load(self, state, *order):
         for name in order or self.parts:
             getattr(self, name).load_state_dict(copy.deepcopy(state[name]))
 
-    def twin(self) -> Run:
+    def twin(self):
         """A copy of all three at once."""
         other = copy.copy(self)
         vars(other).update(copy.deepcopy(self.parts))
@@ -206,7 +194,7 @@ class Run:
 
     # ---- comparing
 
-    def numbers(self) -> dict[str, Tensor]:
+    def numbers(self):
         """All weights, and the optimizer's state at active places."""
         found, masks = dict(self.model.state_dict()), self.sparsifier.topology
         if isinstance(self.optimizer, torch.optim.LBFGS):
@@ -220,7 +208,7 @@ class Run:
                 found[f"{key} of {name}"] = value if whole else value[mask]
         return found
 
-    def assert_zero_outside(self) -> None:
+    def assert_zero_outside(self):
         """No weight lies outside the topology, and nothing that the optimizer knows of one."""
         for name, mask in self.sparsifier.topology.items():
             weight = self.weight(name)
@@ -230,13 +218,13 @@ class Run:
                     assert (value[~mask] == 0).all(), (key, name)
 
 
-def assert_close(found: Tensor, expected: Tensor, tolerance: float, what: str = "") -> None:
+def assert_close(found, expected, tolerance, what=""):
     assert found.shape == expected.shape, what
     scale = expected.detach().double().abs().max().clamp(min=1e-12)
     assert (found.double() - expected.double()).abs().max() <= tolerance * scale, what
 
 
-def assert_alike(run: Run, other: Run, tolerance: float = 0.0) -> None:
+def assert_alike(run, other, tolerance=0.0):
     """The same topologies and numbers, however they are held; without a tolerance to the bit."""
     assert run.sparsifier.steps == other.sparsifier.steps
     assert run.digest == other.digest
@@ -250,7 +238,7 @@ def assert_alike(run: Run, other: Run, tolerance: float = 0.0) -> None:
         assert states[0] == states[1]
 
 
-def has_structure(name: str, mask: Tensor) -> bool:
+def has_structure(name, mask):
     """The definitions of structures, entry by entry."""
     if name == "unstructured":
         return True

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -12,17 +8,17 @@ from freetickets.tasks.labels import Classes
 from freetickets.tasks.labels import as_labels as labels_of
 
 
-def as_labels(y: Any) -> Any:
+def as_labels(y):
     return labels_of(as_array(y, "y"))
 
 
 class Column:
     """A column of a data frame, as far as anyone can tell."""
 
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values):
         self._values = values
 
-    def to_numpy(self) -> np.ndarray:
+    def to_numpy(self):
         return np.array(self._values, dtype=object)
 
 
@@ -42,9 +38,7 @@ class Column:
         (np.array([0, 3], np.uint8), ("0", "1", "2", "3"), [0, 3]),  # as PyTorch numbers classes
     ],
 )
-def test_labels_become_outputs_and_keep_their_names(
-    labels: Any, names: tuple[str, ...], outputs: list[int]
-) -> None:
+def test_labels_become_outputs_and_keep_their_names(labels, names, outputs):
     read = as_labels(labels)
     classes = Classes.of(read)
     assert classes.names == names
@@ -65,19 +59,19 @@ def test_labels_become_outputs_and_keep_their_names(
         ([b"a", b"b"], "labels are integers, booleans or strings"),
     ],
 )
-def test_what_is_no_label_is_refused(labels: Any, message: str) -> None:
+def test_what_is_no_label_is_refused(labels, message):
     with pytest.raises(FreeTicketsError, match=message):
         as_labels(labels)
 
 
-def test_classes_that_can_not_be_meant_are_refused() -> None:
+def test_classes_that_can_not_be_meant_are_refused():
     with pytest.raises(FreeTicketsError, match=r"label -1: labels count from 0; .* give strings"):
         Classes.of(np.array([-1, 1]))
     with pytest.raises(FreeTicketsError, match="all labels are 'a': give samples of two"):
         Classes.of(np.array(["a", "a"]))
 
 
-def test_labels_of_other_data_are_those_of_the_same_classes() -> None:
+def test_labels_of_other_data_are_those_of_the_same_classes():
     named = Classes(("cat", "dog"), ("cat", "dog"))
     with pytest.raises(FreeTicketsError, match="label 'cow', which is not a class of the training"):
         named.encode(as_labels(["dog", "cow"]))

@@ -1,15 +1,11 @@
 """The examples of what one can add without touching the package: each in one file, outside."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,14 +23,14 @@ EXTEND = Path(__file__).parents[2] / "examples" / "extend"
 TASK = "--task regression:Regression"
 
 
-def forget(module: str) -> None:
+def forget(module):
     """As if nobody had imported a module yet."""
     sys.modules.pop(module, None)
     TASKS._known = {name: kind for name, kind in TASKS.items() if not name.startswith(module)}
 
 
 @pytest.fixture
-def regression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def regression(tmp_path, monkeypatch):
     """The module, in a current directory of its own."""
     shutil.copy(EXTEND / "regression.py", tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -46,16 +42,14 @@ def regression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.fixture
-def waves(regression: ModuleType) -> Path:
+def waves(regression):
     """Its data as a file: names, labels and all."""
     (x, y), (x_test, y_test) = regression.waves(300, 0), regression.waves(100, 1)
     np.savez("waves.npz", x_train=x, y_train=y, x_test=x_test, y_test=y_test)
     return Path("waves.npz")
 
 
-def test_the_example_learns_from_python(
-    regression: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_learns_from_python(regression, capsys):
     regression.main()
     guess, _, ensemble, variance = capsys.readouterr().out.splitlines()
     assert float(ensemble.split()[-1]) < 0.5 * float(guess.split()[-1])
@@ -64,9 +58,7 @@ def test_the_example_learns_from_python(
 
 
 @pytest.mark.usefixtures("waves")
-def test_a_task_of_ones_own_goes_all_the_way_on_the_command_line(
-    cli: Callable[..., Any], regression: ModuleType
-) -> None:
+def test_a_task_of_ones_own_goes_all_the_way_on_the_command_line(cli, regression):
     flags = f"{TASK} --dataset waves.npz --model mlp-16 --epochs 6 --output run --quiet"
     trained = cli("train", "edst", *flags.split(), "--json")
     assert (trained.code, trained.err) == (0, "")
@@ -118,9 +110,7 @@ def test_a_task_of_ones_own_goes_all_the_way_on_the_command_line(
 
 
 @pytest.mark.usefixtures("waves")
-def test_what_needs_classes_is_refused_in_one_line(
-    cli: Callable[..., Any], regression: ModuleType
-) -> None:
+def test_what_needs_classes_is_refused_in_one_line(cli, regression):
     flags = f"{TASK} --dataset waves.npz --model mlp-8 --epochs 1 --output run --quiet"
     assert cli("train", "dense", *flags.split()).code == 0
     for more, message in (
@@ -139,9 +129,7 @@ def test_what_needs_classes_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("name", ["edst", "mc-dropout", "mimo", "batch-ensemble", "treenet"])
-def test_every_kind_of_network_learns_targets_of_several_numbers(
-    regression: ModuleType, name: str
-) -> None:
+def test_every_kind_of_network_learns_targets_of_several_numbers(regression, name):
     x, y = regression.waves(128, 0)
     both = np.stack([y, -y], axis=1)
     ensemble = METHODS[name]().fit(
@@ -151,9 +139,7 @@ def test_every_kind_of_network_learns_targets_of_several_numbers(
     assert regression.rmse(ensemble.member_predictions(x), both) < 1.5 * both.std()
 
 
-def test_the_best_ticket_is_the_one_with_the_lowest_error(
-    regression: ModuleType, tmp_path: Path
-) -> None:
+def test_the_best_ticket_is_the_one_with_the_lowest_error(regression, tmp_path):
     ensemble = ft.EDST(tickets=2).fit(
         "mlp-8", regression.waves(200, 0), task=regression.Regression(), epochs=8, lr=0.1,
         preset="paper", validation=0.2, output=tmp_path / "run", quiet=True,
@@ -169,17 +155,17 @@ def test_the_best_ticket_is_the_one_with_the_lowest_error(
 class Points(Dataset[Any]):
     """Samples that are read one by one."""
 
-    def __init__(self, x: Any, y: Any) -> None:
+    def __init__(self, x, y):
         self._x, self._y = x, y
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self._x)
 
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
+    def __getitem__(self, index):
         return self._x[index], self._y[index]
 
 
-def test_numbers_of_a_dataset_are_those_of_arrays(regression: ModuleType) -> None:
+def test_numbers_of_a_dataset_are_those_of_arrays(regression):
     x, y = regression.waves(96, 0)
     options = {"task": regression.Regression(), "epochs": 2, "batch_size": 32, "quiet": True}
     one = ft.Dense().fit("mlp-8", (x, y), **options)
@@ -204,9 +190,7 @@ class Ranked(Classification):
 """
 
 
-def test_a_score_of_ones_own_stands_in_every_table(
-    cli: Callable[..., Any], images_npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_score_of_ones_own_stands_in_every_table(cli, images_npz, tmp_path, monkeypatch):
     (tmp_path / "ranked.py").write_text(RANKED)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

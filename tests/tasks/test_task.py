@@ -1,16 +1,11 @@
-from __future__ import annotations
-
 import math
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import log_loss
-from torch import Tensor
 
 import freetickets as ft
 from freetickets.errors import FreeTicketsError
@@ -40,7 +35,7 @@ def half(outputs, labels): return outputs.mean() / 2
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def own(tmp_path, monkeypatch):
     """The name of a task that only the current directory has."""
     (tmp_path / "own_task.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
@@ -50,7 +45,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own_task:Mine"
 
 
-def test_a_score_knows_which_way_is_better() -> None:
+def test_a_score_knows_which_way_is_better():
     up, down = Score("r2", "R²", higher_is_better=True), Score("rmse", "RMSE")
     assert up.is_better(0.5, 0.4)
     assert down.is_better(0.4, 0.5)
@@ -60,7 +55,7 @@ def test_a_score_knows_which_way_is_better() -> None:
 
 
 @pytest.mark.parametrize("form", [".99999f", "s", "{}", ""])
-def test_a_score_that_can_not_be_shown_is_refused(form: str) -> None:
+def test_a_score_that_can_not_be_shown_is_refused(form):
     with pytest.raises(FreeTicketsError, match="the form of rmse must be such as"):
         Score("rmse", "RMSE", form)
     for key in ('"><script>', "loss"):
@@ -68,7 +63,7 @@ def test_a_score_that_can_not_be_shown_is_refused(form: str) -> None:
             Score(key, "RMSE")
 
 
-def test_a_name_and_options_make_a_task(own: str) -> None:
+def test_a_name_and_options_make_a_task(own):
     assert make_task("classification") == Classification()
     made = make_task(own, {"strength": 2.0})
     assert (task_name(made), made.options) == (own, {"strength": 2.0})
@@ -88,12 +83,12 @@ def test_a_name_and_options_make_a_task(own: str) -> None:
     ],
 )
 @pytest.mark.usefixtures("own")
-def test_what_makes_no_task_is_one_line(name: str, options: Any, message: str) -> None:
+def test_what_makes_no_task_is_one_line(name, options, message):
     with pytest.raises(FreeTicketsError, match=message):
         make_task(name, options)
 
 
-def test_what_a_file_says_imports_nothing(own: str) -> None:
+def test_what_a_file_says_imports_nothing(own):
     with pytest.raises(FreeTicketsError, match=f"the task '{own}' is not known here"):
         stored_task({"task": own})
     told = {"task": "classification", "task_options": {"loss": "own_task:half"}}
@@ -103,7 +98,7 @@ def test_what_a_file_says_imports_nothing(own: str) -> None:
     assert found.options == {"strength": 3.0}
 
 
-def test_targets_are_numbers_unless_a_task_says_otherwise(own: str) -> None:
+def test_targets_are_numbers_unless_a_task_says_otherwise(own):
     task = make_task(own)
     assert isinstance(task, Task)
     found = task.targets(np.array([[1, 2], [3, 4]]), Classes(()))
@@ -118,7 +113,7 @@ def test_targets_are_numbers_unless_a_task_says_otherwise(own: str) -> None:
             task.targets(y, Classes(()))
 
 
-def test_saved_arrays_are_checked(own: str) -> None:
+def test_saved_arrays_are_checked(own):
     task, ones = make_task(own), np.ones((2, 3, 1), np.float32)
     task.check_saved(ones, np.ones(3))
     for outputs, targets in (
@@ -136,13 +131,13 @@ LABELS = torch.tensor([0, 0, 1, 1])
 PROBABILITIES = OUTPUTS.double().softmax(-1).numpy()
 
 
-def weighted(weights: list[float]) -> float:
+def weighted(weights):
     return float(
         log_loss(LABELS, PROBABILITIES, sample_weight=np.array(weights)[LABELS], labels=[0, 1, 2])
     )
 
 
-def test_class_weights_weigh_samples_in_training_only() -> None:
+def test_class_weights_weigh_samples_in_training_only():
     task = Classification(class_weights=(1, 5, 2))
     loss = task.batch_loss(OUTPUTS, LABELS)
     assert float(loss) == pytest.approx(weighted([1, 5, 2]))
@@ -152,7 +147,7 @@ def test_class_weights_weigh_samples_in_training_only() -> None:
     )
 
 
-def test_smoothed_labels_are_a_mixture_with_all_classes() -> None:
+def test_smoothed_labels_are_a_mixture_with_all_classes():
     mixed = 0.7 * np.eye(3)[LABELS] + 0.3 / 3
     expected = -(mixed * np.log(PROBABILITIES)).sum(-1).mean()
     task = Classification(label_smoothing=0.3)
@@ -162,12 +157,12 @@ def test_smoothed_labels_are_a_mixture_with_all_classes() -> None:
     )
 
 
-def focal(outputs: Tensor, labels: Tensor) -> Tensor:
+def focal(outputs, labels):
     right = outputs.softmax(-1).gather(1, labels[:, None])
     return (-((1 - right) ** 2) * right.log()).mean()
 
 
-def test_a_loss_of_ones_own_takes_its_place() -> None:
+def test_a_loss_of_ones_own_takes_its_place():
     task = Classification(loss=focal)
     right = PROBABILITIES[np.arange(4), LABELS]
     expected = (-((1 - right) ** 2) * np.log(right)).mean()
@@ -185,19 +180,19 @@ def test_a_loss_of_ones_own_takes_its_place() -> None:
         ({"loss": "focal"}, "loss must be a function, not 'focal'"),
     ],
 )
-def test_options_that_can_not_be_meant_are_refused(options: Any, message: str) -> None:
+def test_options_that_can_not_be_meant_are_refused(options, message):
     with pytest.raises(FreeTicketsError, match=message):
         Classification(**options)
 
 
-def test_outputs_that_do_not_fit_are_told() -> None:
+def test_outputs_that_do_not_fit_are_told():
     with pytest.raises(FreeTicketsError, match="2 class weights, and 3 classes: give one for each"):
         Classification(class_weights=(1, 2)).batch_loss(OUTPUTS, LABELS)
     with pytest.raises(FreeTicketsError, match=r"the shape \(4, 3\), for 4 labels up to 7"):
         CLASSIFICATION.batch_loss(OUTPUTS, LABELS + 6)
 
 
-def test_the_running_score_is_the_accuracy() -> None:
+def test_the_running_score_is_the_accuracy():
     right = CLASSIFICATION.sample_scores(OUTPUTS, LABELS)
     assert right.tolist() == [True, False, True, False]
     assert CLASSIFICATION.logged(float(right.double().mean())) == 0.5
@@ -207,7 +202,7 @@ def test_the_running_score_is_the_accuracy() -> None:
     assert (found["accuracy"], found["nll"]) == (0.5, pytest.approx(weighted([1, 1, 1])))
 
 
-def test_answers_are_in_the_words_of_the_labels() -> None:
+def test_answers_are_in_the_words_of_the_labels():
     classes = Classes(("1", "2"), (1, 2))
     # The third output has no class, whatever it says.
     answers = CLASSIFICATION.answers(np.log([[0.1, 0.3, 0.6], [0.4, 0.3, 0.3]]), classes)
@@ -217,10 +212,10 @@ def test_answers_are_in_the_words_of_the_labels() -> None:
     assert columns["probability"].tolist() == pytest.approx([0.3])
 
 
-def test_weights_help_the_class_that_they_weigh(features: tuple[Tensor, Tensor]) -> None:
+def test_weights_help_the_class_that_they_weigh(features):
     x, y = features
 
-    def said(task: Classification) -> int:
+    def said(task):
         fitted = ft.Dense().fit(
             "mlp-8", (x, y), task=task, epochs=2, batch_size=16, lr=0.01, quiet=True
         )
@@ -231,7 +226,7 @@ def test_weights_help_the_class_that_they_weigh(features: tuple[Tensor, Tensor])
     assert isinstance(fitted.task, Classification)
 
 
-def test_members_are_combined_as_one_asks(features: tuple[Tensor, Tensor], tmp_path: Path) -> None:
+def test_members_are_combined_as_one_asks(features, tmp_path):
     x, y = features
     method = ft.DenseEnsemble(tickets=2)
     fitted = method.fit("mlp-8", (x, y), epochs=1, combine="logits", quiet=True, output=tmp_path)
@@ -242,6 +237,6 @@ def test_members_are_combined_as_one_asks(features: tuple[Tensor, Tensor], tmp_p
         method.fit("mlp-8", (x, y), epochs=1, combine="median", quiet=True)
 
 
-def test_tasks_do_not_wait_for_torch() -> None:
+def test_tasks_do_not_wait_for_torch():
     code = "import sys, freetickets.tasks; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

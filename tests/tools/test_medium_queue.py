@@ -1,7 +1,5 @@
 """The queue copies whole records both ways, and pauses and stops all that it has started."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib.util
@@ -12,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +23,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="it
 
 
 @pytest.fixture(scope="module")
-def tool() -> Any:
+def tool():
     spec = importlib.util.spec_from_file_location("medium_queue", TOOL)
     assert spec is not None
     assert spec.loader is not None
@@ -36,11 +33,11 @@ def tool() -> Any:
 
 
 @pytest.fixture
-def queue(tool: Any, tmp_path: Path) -> Any:
+def queue(tool, tmp_path):
     return tool.Queue(tmp_path / "home", "medium", tmp_path / "kept")
 
 
-def write_record(folder: Path, cell: str, seed: int = 0, accuracy: float = 0.5) -> Path:
+def write_record(folder, cell, seed=0, accuracy=0.5):
     record = {
         "cell": cell, "seed": seed, "method": "dense", "options": {}, "ledger": {"members": 2},
         "metrics": {"ensemble": {"accuracy": accuracy}}, "first": {},
@@ -49,7 +46,7 @@ def write_record(folder: Path, cell: str, seed: int = 0, accuracy: float = 0.5) 
     return save(folder, record, Answers(rows[0], rows, np.full((2, 4), 0.5), logs))
 
 
-def test_finished_records_are_copied_with_their_answers(queue: Any) -> None:
+def test_finished_records_are_copied_with_their_answers(queue):
     runs = queue.runs / "medium"
     write_record(runs, "few-cifar10-dense")
     damaged = write_record(runs, "few-cifar10-edst")
@@ -65,7 +62,7 @@ def test_finished_records_are_copied_with_their_answers(queue: Any) -> None:
     assert kept == ["0.json", "0.npz"]
 
 
-def test_what_is_kept_is_not_trained_again_where_the_runs_have_vanished(queue: Any) -> None:
+def test_what_is_kept_is_not_trained_again_where_the_runs_have_vanished(queue):
     write_record(queue.kept, "few-cifar10-dense", 1)
     assert queue.bring_back() == 1
     assert list(Results.load(queue.runs / "medium").records) == [("few-cifar10-dense", 1)]
@@ -73,7 +70,7 @@ def test_what_is_kept_is_not_trained_again_where_the_runs_have_vanished(queue: A
     assert queue.bring_back() == 0  # what was made since is the newer
 
 
-def test_status_says_how_far_it_is_and_what_comes_next(queue: Any) -> None:
+def test_status_says_how_far_it_is_and_what_comes_next(queue):
     first, second = find_grid("medium").tasks(find_grid("medium").experiments)[:2]
     write_record(queue.kept, first.cell.name, first.seed)
     told = queue.status()
@@ -82,12 +79,12 @@ def test_status_says_how_far_it_is_and_what_comes_next(queue: Any) -> None:
     assert "nothing runs" in told
 
 
-def test_nothing_that_runs_can_not_be_stopped(queue: Any) -> None:
+def test_nothing_that_runs_can_not_be_stopped(queue):
     with pytest.raises(SystemExit, match="nothing runs"):
         queue.signal("stop")
 
 
-def until(condition: Any) -> None:
+def until(condition):
     end = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < end, "it takes too long"
@@ -95,9 +92,7 @@ def until(condition: Any) -> None:
 
 
 @pytest.mark.parametrize("stopped_while_paused", [False, True])
-def test_all_processes_are_paused_and_stopped(
-    tool: Any, queue: Any, tmp_path: Path, stopped_while_paused: bool
-) -> None:
+def test_all_processes_are_paused_and_stopped(tool, queue, tmp_path, stopped_while_paused):
     """A queue whose training is a process that has a process, as with --jobs."""
     grandchild = "import time; time.sleep(60)"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
@@ -137,14 +132,12 @@ def test_all_processes_are_paused_and_stopped(
         process.wait()
 
 
-def test_other_code_is_refused(tool: Any, tmp_path: Path) -> None:
+def test_other_code_is_refused(tool, tmp_path):
     with pytest.raises(SystemExit, match="not in"):
         tool._check_code(tmp_path, {**os.environ, "PYTHONPATH": str(tmp_path)})
 
 
-def test_later_starts_go_on_from_the_commit_of_the_first(
-    tool: Any, queue: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_later_starts_go_on_from_the_commit_of_the_first(tool, queue, monkeypatch):
     trained: list[str] = []
     monkeypatch.setattr(tool, "_git", lambda *words: words[1].removesuffix("^{commit}"))
     monkeypatch.setattr(tool, "install", lambda commit, folder: folder)
@@ -154,7 +147,7 @@ def test_later_starts_go_on_from_the_commit_of_the_first(
     assert trained == ["a1", "a1", "b2", "b2"]
 
 
-def test_trainings_yield_to_all_others(tool: Any) -> None:
+def test_trainings_yield_to_all_others(tool):
     child = subprocess.Popen(["sleep", "30"], start_new_session=True)
     file = Path(f"/proc/{child.pid}/autogroup")
     try:

@@ -1,11 +1,8 @@
 """What trainings need, against what networks, sparsifiers and the allocator really hold."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -23,7 +20,7 @@ from freetickets.training.job import Job
 ROOT = Path(__file__).parents[2]
 
 
-def load_tool() -> Any:
+def load_tool():
     spec = importlib.util.spec_from_file_location("paper_needs", ROOT / "tools" / "paper_needs.py")
     assert spec is not None
     assert spec.loader is not None
@@ -36,17 +33,17 @@ def load_tool() -> Any:
 TOOL = load_tool()
 
 
-def needs(method: str, dataset: str = "cifar10", model: str = "wrn-28-10", **options: Any) -> Any:
+def needs(method, dataset="cifar10", model="wrn-28-10", **options):
     spec = get_spec(dataset)
     config = Config(method=method, options=options, dataset=dataset, model=model)
 
-    def nothing() -> Any:
+    def nothing():
         raise AssertionError("no data is read")
 
     return TOOL.needs_of(Job(config.resolved(spec), spec, nothing))
 
 
-def test_a_step_of_the_papers_network_reduces_146_megabytes() -> None:
+def test_a_step_of_the_papers_network_reduces_146_megabytes():
     found = needs("edst", tickets=3, sparsity=0.8)
     assert found.weights == 4 * 36_479_194
     assert found.memory == 3 * found.weights + found.masks + found.activations
@@ -55,7 +52,7 @@ def test_a_step_of_the_papers_network_reduces_146_megabytes() -> None:
     assert found.active == pytest.approx(found.weights - 4 * zeros, abs=4 * 100)
 
 
-def test_masked_weights_do_the_work_of_dense_ones() -> None:
+def test_masked_weights_do_the_work_of_dense_ones():
     sparse, dense = needs("edst", tickets=3, sparsity=0.8), needs("dense")
     assert sparse.executed_flops == pytest.approx(1.8 * dense.flops)  # 450 epochs against 250
     assert sparse.flops < 0.62 * dense.flops
@@ -63,14 +60,14 @@ def test_masked_weights_do_the_work_of_dense_ones() -> None:
     assert (dense.masks, dense.active) == (0, dense.weights)
 
 
-def test_a_method_that_prunes_begins_with_all_weights() -> None:
+def test_a_method_that_prunes_begins_with_all_weights():
     for method in ("pf", "ltr"):
         found = needs(method, model="wrn-10-1")
         assert found.active == found.weights
         assert found.masks > needs("dst", model="wrn-10-1").masks  # which leaves some layers dense
 
 
-def test_masks_take_what_a_sparsifier_holds() -> None:
+def test_masks_take_what_a_sparsifier_holds():
     network = create_model("wrn-10-2", (3, 32, 32), 10)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     sparsifier = Sparsifier(network, optimizer, 0.8, backend="masked")
@@ -82,7 +79,7 @@ def test_masks_take_what_a_sparsifier_holds() -> None:
     assert needs("static", model="wrn-10-2", sparsity=0.8).masks == held > 0
 
 
-def test_kept_activations_are_those_that_a_backward_pass_uses() -> None:
+def test_kept_activations_are_those_that_a_backward_pass_uses():
     network = nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1),
         nn.BatchNorm2d(4),
@@ -102,9 +99,7 @@ def test_kept_activations_are_those_that_a_backward_pass_uses() -> None:
 @pytest.mark.parametrize(
     ("model", "size"), [("wrn-10-1", 32), ("resnet-18", 64), ("resnet-50", 64)]
 )
-def test_kept_activations_are_what_the_allocator_still_holds_after_a_forward_pass(
-    model: str, size: int
-) -> None:
+def test_kept_activations_are_what_the_allocator_still_holds_after_a_forward_pass(model, size):
     shape, samples = (3, size, size), 8
     with torch.device("meta"):
         outline = create_model(model, shape, 10)
@@ -118,7 +113,7 @@ def test_kept_activations_are_what_the_allocator_still_holds_after_a_forward_pas
     assert counted == pytest.approx(held, rel=1e-3)  # the labels were there, the loss is not kept
 
 
-def test_members_in_one_network_keep_their_own_activations() -> None:
+def test_members_in_one_network_keep_their_own_activations():
     dense = needs("dense", model="wrn-10-1").activations
     assert needs("batch-ensemble", model="wrn-10-1", members=4).activations > 4 * dense
     assert dense < needs("treenet", model="wrn-10-1", members=3).activations < 3 * dense
@@ -126,7 +121,7 @@ def test_members_in_one_network_keep_their_own_activations() -> None:
 
 
 @pytest.mark.slow
-def test_the_documentation_shows_what_the_tool_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_documentation_shows_what_the_tool_prints(capsys):
     assert TOOL.main(["cifar10", "imagenet"]) == 0
     printed = capsys.readouterr().out
     assert printed.count("\n| ") == 12 + 8 + 2

@@ -1,10 +1,7 @@
 """The page of any scale is made from its records, with or without the runs."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def tool() -> Any:
+def tool():
     path = ROOT / "tools" / "write_results.py"
     spec = importlib.util.spec_from_file_location("write_results", path)
     assert spec is not None
@@ -28,9 +25,7 @@ def tool() -> Any:
 
 
 @pytest.mark.parametrize("scale", ["medium", "search"])
-def test_the_page_of_a_grid_has_a_table_for_each_stage(
-    tool: Any, tmp_path: Path, scale: str
-) -> None:
+def test_the_page_of_a_grid_has_a_table_for_each_stage(tool, tmp_path, scale):
     grid = find_grid(scale)
     kept = tmp_path / "results" / scale
     for task in grid.tasks(grid.experiments[:1]):
@@ -44,7 +39,7 @@ def test_the_page_of_a_grid_has_a_table_for_each_stage(
     assert len(lines) == 1 + len(grid.tasks(grid.experiments[:1]))
 
 
-def test_records_are_copied_from_the_runs(tool: Any, tmp_path: Path) -> None:
+def test_records_are_copied_from_the_runs(tool, tmp_path):
     runs = tmp_path / "runs" / "medium"
     grid = find_grid("medium")
     task = grid.tasks(grid.experiments)[0]

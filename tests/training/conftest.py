@@ -1,7 +1,5 @@
 """Trainings that end before they are done, in this process."""
 
-from __future__ import annotations
-
 import itertools
 import os
 

@@ -4,15 +4,12 @@
 import, with the environment that torchrun would give them. Those of a world of N work in FOLDER/N.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +17,7 @@ from typing import Any
 
 import torch
 import torch._dynamo  # which the first optimizer would load, in each rank
-from torch import Tensor, distributed, nn
+from torch import distributed, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
@@ -44,7 +41,7 @@ OPTIMIZERS = {"sgd": 0.02, "adam": 1e-3, "adamw": 1e-3, "rmsprop": 1e-4}
 BACKENDS = ("masked", "sparse") if available() else ("masked",)
 
 
-def images(count: int = 60) -> tuple[Tensor, Tensor]:
+def images(count=60):
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(count) % 3
     inputs = torch.randn(count, 1, 8, 8, generator=generator)
@@ -52,7 +49,7 @@ def images(count: int = 60) -> tuple[Tensor, Tensor]:
     return inputs, labels
 
 
-def network(norm: bool = False) -> nn.Sequential:
+def network(norm=False):
     return nn.Sequential(
         nn.Conv2d(1, 6, 3, padding=1),
         nn.BatchNorm2d(6) if norm else nn.Identity(),
@@ -69,16 +66,16 @@ def network(norm: bool = False) -> nn.Sequential:
     )
 
 
-def whitened() -> nn.Sequential:
+def whitened():
     return nn.Sequential(Whitening(1), *network()[2:4], nn.Conv2d(8, 8, 2), *network()[8:])
 
 
-def overflowing() -> nn.Sequential:
+def overflowing():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 3))
 
 
 @contextmanager
-def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
+def patched(owner, name, value):
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -87,17 +84,12 @@ def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
         setattr(owner, name, before)
 
 
-def fit(
-    method: ft.methods.Method,
-    model: Callable[[], nn.Module] = network,
-    data: tuple[Tensor, Tensor] | None = None,
-    **settings: Any,
-) -> dict[str, Any]:
+def fit(method, model=network, data=None, **settings):
     """Trains 54 steps, a third of them with a batch that no two ranks share evenly."""
     digests: list[str] = []
     explore = Sparsifier.explore
 
-    def noted(self: Sparsifier, rate: float) -> None:
+    def noted(self, rate):
         explore(self, rate)
         digests.append(self.digest)
 
@@ -112,13 +104,13 @@ def fit(
     }
 
 
-def edst(**options: Any) -> ft.EDST:
+def edst(**options):
     # The first step of Adam moves all weights that were just grown by the same: an exploration
     # right after the escape, at step 39, would choose between them by rounding.
     return ft.EDST(tickets=2, interval=9, **options)
 
 
-def same_as_one_process(world: int) -> dict[str, Any]:
+def same_as_one_process(world):
     """All that must not depend on the number of ranks."""
     results = {}
     for optimizer in OPTIMIZERS if world == 2 else ("sgd", "adam"):
@@ -141,7 +133,7 @@ def same_as_one_process(world: int) -> dict[str, Any]:
     return results
 
 
-def normalised() -> dict[str, Any]:
+def normalised():
     """A network with BatchNorm, sparse by us, and dense by us and by PyTorch alone."""
     torch.manual_seed(0)
     compute = make_compute("cpu", amp=False)
@@ -171,13 +163,13 @@ def normalised() -> dict[str, Any]:
     }
 
 
-def troubles(folder: Path) -> dict[str, Any]:
+def troubles(folder):
     """What goes wrong on the last rank only, and what each rank makes of it."""
     last = parallel.rank() == int(os.environ["WORLD_SIZE"]) - 1
     errors = {}
     explore, step = Sparsifier.explore, Session.step
 
-    def diverging(self: Sparsifier, rate: float) -> None:
+    def diverging(self, rate):
         if last:
             self._generator.manual_seed(99)
         explore(self, rate)
@@ -188,7 +180,7 @@ def troubles(folder: Path) -> dict[str, Any]:
     inputs[7] = 1e38  # overflows in one rank's slice
     errors["nan"] = error_of(edst, model=overflowing, data=(inputs, labels), validation=0.0)
 
-    def interrupted(self: Session, number: int, *args: Any, **kwargs: Any) -> Tensor:
+    def interrupted(self, number, *args, **kwargs):
         if last and number == 8:
             os.kill(os.getpid(), signal.SIGTERM)
         return step(self, number, *args, **kwargs)
@@ -200,13 +192,13 @@ def troubles(folder: Path) -> dict[str, Any]:
     return {"errors": errors, "resumed": resumed}
 
 
-def hanging() -> dict[str, Any]:
+def hanging():
     """The last rank sleeps: the others do not wait forever."""
     distributed.destroy_process_group()
     os.environ["MASTER_PORT"] = os.environ["SECOND_PORT"]
     last, step = parallel.rank() == int(os.environ["WORLD_SIZE"]) - 1, Session.step
 
-    def asleep(self: Session, number: int, *args: Any, **kwargs: Any) -> Tensor:
+    def asleep(self, number, *args, **kwargs):
         if last and number == 5:
             time.sleep(6)
         return step(self, number, *args, **kwargs)
@@ -218,7 +210,7 @@ def hanging() -> dict[str, Any]:
         return {"error": error_of(edst)}
 
 
-def error_of(method: Callable[[], ft.methods.Method], **settings: Any) -> str:
+def error_of(method, **settings):
     try:
         fit(method(), **settings)
     except FreeTicketsError as error:
@@ -226,7 +218,7 @@ def error_of(method: Callable[[], ft.methods.Method], **settings: Any) -> str:
     return ""
 
 
-def run(folder: Path, command: list[str]) -> None:
+def run(folder, command):
     torch.set_num_threads(1)
     world = int(os.environ["WORLD_SIZE"])
     results: dict[str, Any] = {"same": same_as_one_process(world)}
@@ -240,13 +232,13 @@ def run(folder: Path, command: list[str]) -> None:
     torch.save(results, folder / f"{parallel.rank()}.pt")
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def fork(world: int, folder: Path, command: list[str]) -> None:
+def fork(world, folder, command):
     shared = {
         "TORCHELASTIC_RUN_ID": "test",
         "GROUP_RANK": "0",

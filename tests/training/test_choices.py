@@ -1,7 +1,5 @@
 """A run's folder says which ways its layers took, and a resumed run keeps them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Devices, precisions and updates, beside PyTorch's own words for them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """`Method.fit`: what it takes, and what it leaves alone."""
 
-from __future__ import annotations
-
 import inspect
 import random
 from dataclasses import replace

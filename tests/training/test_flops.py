@@ -1,7 +1,5 @@
 """Costs are pinned to the numbers of the papers, and layers to counts made by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

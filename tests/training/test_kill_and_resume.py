@@ -1,7 +1,5 @@
 """The tool that kills real processes, with few kills."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import random

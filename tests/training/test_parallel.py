@@ -1,7 +1,5 @@
 """Several processes train like one: real processes, real signals, a real torchrun."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """What a network is shown before it is trained: the same samples, always, and once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A run that was stopped, however, ends like one that was not: bit for bit."""
 
-from __future__ import annotations
-
 import csv
 import os
 import random

@@ -1,7 +1,5 @@
 """What a plan's execution promises, whichever method made the plan."""
 
-from __future__ import annotations
-
 import csv
 import subprocess
 import sys

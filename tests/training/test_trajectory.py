@@ -1,7 +1,5 @@
 """A trajectory is stored without a change to the training, and stored alike after a kill."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -7,7 +5,7 @@ from freetickets.data.corruptions.streams import Streams
 
 
 @pytest.fixture(scope="session")
-def photos() -> np.ndarray:
+def photos():
     """Twelve pictures of 32 x 32 with smooth parts, edges, texture, black, white and grey."""
     rng = np.random.default_rng(0)
     y, x = np.mgrid[:32, :32] / 31
@@ -24,6 +22,6 @@ def photos() -> np.ndarray:
 
 
 @pytest.fixture
-def streams() -> Streams:
+def streams():
     """The streams of the twelve pictures."""
     return Streams(key=5, first=0, count=12)

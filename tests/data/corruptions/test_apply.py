@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -19,9 +17,7 @@ ALL = [(name, severity) for name in CORRUPTIONS for severity in SEVERITIES]
 
 
 @pytest.mark.parametrize(("name", "severity"), ALL)
-def test_any_batch_gives_the_same_bytes_and_leaves_the_images_alone(
-    photos: np.ndarray, name: str, severity: int
-) -> None:
+def test_any_batch_gives_the_same_bytes_and_leaves_the_images_alone(photos, name, severity):
     before = photos.copy()
     together = corrupt(photos, name, severity)
     assert (together.shape, together.dtype) == (photos.shape, np.uint8)
@@ -32,7 +28,7 @@ def test_any_batch_gives_the_same_bytes_and_leaves_the_images_alone(
     assert not np.array_equal(together, photos)
 
 
-def test_the_blocks_of_a_large_set_are_not_seen() -> None:
+def test_the_blocks_of_a_large_set_are_not_seen():
     images = np.random.default_rng(0).integers(0, 256, (600, 4, 4), dtype=np.uint8)
     for name in ("gaussian_noise", "snow", "fog"):
         last = corrupt(images[499:], name, 3, first=499)
@@ -40,9 +36,7 @@ def test_the_blocks_of_a_large_set_are_not_seen() -> None:
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_a_seed_repeats_and_another_seed_differs_where_there_is_chance(
-    photos: np.ndarray, name: str
-) -> None:
+def test_a_seed_repeats_and_another_seed_differs_where_there_is_chance(photos, name):
     first, again, other = (corrupt(photos, name, 4, seed) for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     fixed = "defocus_blur zoom_blur brightness contrast pixelate jpeg_compression gaussian_blur"
@@ -50,7 +44,7 @@ def test_a_seed_repeats_and_another_seed_differs_where_there_is_chance(
 
 
 @pytest.mark.parametrize("name", [name for name in CORRUPTIONS if name not in NOT_MONOTONE])
-def test_a_higher_severity_changes_more(photos: np.ndarray, name: str) -> None:
+def test_a_higher_severity_changes_more(photos, name):
     changes = [
         np.abs(corrupt(photos, name, severity).astype(int) - photos).mean()
         for severity in SEVERITIES
@@ -60,7 +54,7 @@ def test_a_higher_severity_changes_more(photos: np.ndarray, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_grey_images_are_the_green_of_colour_ones(photos: np.ndarray, name: str) -> None:
+def test_grey_images_are_the_green_of_colour_ones(photos, name):
     grey = photos[..., 0]
     colour = np.repeat(grey[..., None], 3, axis=3)
     result = corrupt(grey, name, 5)
@@ -76,9 +70,7 @@ def test_grey_images_are_the_green_of_colour_ones(photos: np.ndarray, name: str)
     width=st.integers(1, 70),
     level=st.sampled_from([None, 0, 255]),
 )
-def test_every_size_and_flat_images_work(
-    name: str, severity: int, height: int, width: int, level: int | None
-) -> None:
+def test_every_size_and_flat_images_work(name, severity, height, width, level):
     images = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), dtype=np.uint8)
     if level is not None:
         images[:] = level
@@ -86,12 +78,12 @@ def test_every_size_and_flat_images_work(
     assert (result.shape, result.dtype) == (images.shape, np.uint8)
 
 
-def test_no_image_gives_no_image() -> None:
+def test_no_image_gives_no_image():
     assert corrupt(np.zeros((0, 8, 8, 3), np.uint8), "contrast", 1).shape == (0, 8, 8, 3)
     assert corrupt(np.zeros((0, 8, 8, 3), np.uint8), "snow", 1).shape == (0, 8, 8, 3)
 
 
-def test_mistakes_are_said_in_one_line(photos: np.ndarray) -> None:
+def test_mistakes_are_said_in_one_line(photos):
     for images, name, severity, text in [
         (photos, "gausian_noise", 1, "did you mean 'gaussian_noise'"),
         (photos, "fog", 0, "severity 0: choose it from 1 to 5"),
@@ -104,7 +96,7 @@ def test_mistakes_are_said_in_one_line(photos: np.ndarray) -> None:
         assert "\n" not in str(mistake.value)
 
 
-def test_names_and_sets_of_names() -> None:
+def test_names_and_sets_of_names():
     assert len(CORRUPTIONS) == len(set(CORRUPTIONS)) == 19
     assert CORRUPTIONS[:15] == COMMON15
     assert chosen(["all19"]) == CORRUPTIONS
@@ -113,9 +105,7 @@ def test_names_and_sets_of_names() -> None:
         chosen(["comon15"])
 
 
-def test_without_scipy_the_extra_is_named(
-    photos: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_scipy_the_extra_is_named(photos, monkeypatch):
     monkeypatch.setattr(data, "corruptions", data.corruptions)  # as it is again after this test
     for module in [name for name in sys.modules if name.startswith("freetickets.data.corruptions")]:
         monkeypatch.delitem(sys.modules, module)
@@ -127,7 +117,7 @@ def test_without_scipy_the_extra_is_named(
         fresh(photos, "fog", 1)
 
 
-def test_no_torch_is_imported() -> None:
+def test_no_torch_is_imported():
     code = (
         "import sys, numpy as np; from freetickets.data.corruptions import corrupt; "
         "corrupt(np.zeros((1, 8, 8), np.uint8), 'fog', 1); assert 'torch' not in sys.modules"

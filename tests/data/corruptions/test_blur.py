@@ -1,9 +1,6 @@
 """Against loops over pixels, and the calls that the original makes to SciPy."""
 
-from __future__ import annotations
-
 from math import ceil, cos, exp, radians, sin
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -17,7 +14,7 @@ from freetickets.data.corruptions.streams import Streams
 from freetickets.seeds import derive
 
 
-def _at_most_one_level(result: np.ndarray, expected: np.ndarray, bit: float = 1e-4) -> None:
+def _at_most_one_level(result, expected, bit=1e-4):
     """Where a sum should be whole, the last bit decides what is cut off."""
     difference = result.astype(float) - expected
     assert difference.min() > -1 - bit
@@ -25,7 +22,7 @@ def _at_most_one_level(result: np.ndarray, expected: np.ndarray, bit: float = 1e
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_gaussian_blur_is_a_sum_over_neighbours(photos: np.ndarray, severity: int) -> None:
+def test_gaussian_blur_is_a_sum_over_neighbours(photos, severity):
     sigma = (0.4, 0.6, 0.7, 0.8, 1.0)[severity - 1]
     reach = int(4 * sigma + 0.5)
     taps = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
@@ -39,7 +36,7 @@ def test_gaussian_blur_is_a_sum_over_neighbours(photos: np.ndarray, severity: in
     _at_most_one_level(corrupt(photos, "gaussian_blur", severity)[0], expected)
 
 
-def test_defocus_kernels_are_three_gaussians_a_plus_and_a_box() -> None:
+def test_defocus_kernels_are_three_gaussians_a_plus_and_a_box():
     for number, sigma in enumerate((0.4, 0.5, 0.6)):
         line = np.exp(-(np.array([-1, 0, 1]) ** 2) / (2 * sigma**2))
         kernel = np.outer(line, line)
@@ -50,7 +47,7 @@ def test_defocus_kernels_are_three_gaussians_a_plus_and_a_box() -> None:
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_defocus_mirrors_at_the_border(photos: np.ndarray, severity: int) -> None:
+def test_defocus_mirrors_at_the_border(photos, severity):
     kernel = disk(*blur._DISKS[severity - 1])
     reach = len(kernel) // 2
     padded = np.pad(
@@ -64,7 +61,7 @@ def test_defocus_mirrors_at_the_border(photos: np.ndarray, severity: int) -> Non
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_glass_blur_is_the_original_walk_over_pixels(photos: np.ndarray, severity: int) -> None:
+def test_glass_blur_is_the_original_walk_over_pixels(photos, severity):
     sigma, rounds = [(0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2)][severity - 1]
     result = corrupt(photos[:3], "glass_blur", severity, seed=9)
     streams = Streams(derive(9, "glass_blur", severity), 0, 3)
@@ -85,9 +82,7 @@ def test_glass_blur_is_the_original_walk_over_pixels(photos: np.ndarray, severit
 
 
 @pytest.mark.parametrize(("severity", "levels"), list(enumerate((7, 12, 16, 21, 26), 1)))
-def test_zoom_blur_is_the_mean_of_scipys_zooms(
-    photos: np.ndarray, severity: int, levels: int
-) -> None:
+def test_zoom_blur_is_the_mean_of_scipys_zooms(photos, severity, levels):
     factors = np.arange(1, (1.06, 1.11, 1.16, 1.21, 1.26)[severity - 1], 0.01)
     assert len(factors) == levels
     total = photos[:2].astype(float)
@@ -103,7 +98,7 @@ def test_zoom_blur_is_the_mean_of_scipys_zooms(
     _at_most_one_level(result, total / (levels + 1), 1e-3)
 
 
-def test_enlarging_keeps_the_centre_of_planes_that_are_not_square() -> None:
+def test_enlarging_keeps_the_centre_of_planes_that_are_not_square():
     y, x = np.mgrid[:20, :33]
     bump = np.exp(-((y - 9.5) ** 2 / 30 + (x - 16) ** 2 / 60))
     larger = enlarge(bump[None], 1.5)[0]
@@ -113,7 +108,7 @@ def test_enlarging_keeps_the_centre_of_planes_that_are_not_square() -> None:
 
 
 @pytest.mark.parametrize("angle", [-135.0, -90.0, -45.0, -17.3, 0.0, 30.0, 45.0])
-def test_a_stroke_is_a_weighted_walk_from_each_pixel(photos: np.ndarray, angle: float) -> None:
+def test_a_stroke_is_a_weighted_walk_from_each_pixel(photos, angle):
     radius, sigma = 4, 2.0
     weights = [exp(-(i**2) / (2 * sigma**2)) for i in range(2 * radius + 1)]
     result = stroke(photos[:1], radius, sigma, np.array([angle]))
@@ -128,7 +123,7 @@ def test_a_stroke_is_a_weighted_walk_from_each_pixel(photos: np.ndarray, angle: 
             assert (total - result[0, y, x]).min() > -0.5 / 257 - 1e-3
 
 
-def test_a_stroke_is_what_imagemagick_draws() -> None:
+def test_a_stroke_is_what_imagemagick_draws():
     """By `convert IN.png -motion-blur 6x1.5+30 OUT.png` of ImageMagick 6.9.11 (16 bits)."""
     image = (np.arange(48) ** 2 * 7 % 256).reshape(1, 6, 8).astype(np.uint8)
     assert stroke(image, 6, 1.5, np.array([30.0]))[0].tolist() == [
@@ -141,13 +136,13 @@ def test_a_stroke_is_what_imagemagick_draws() -> None:
     ]
 
 
-def test_a_flat_image_stays_as_it_is() -> None:
+def test_a_flat_image_stays_as_it_is():
     image = np.full((3, 16, 16, 3), 77, np.uint8)
     for severity in range(1, 6):
         assert np.array_equal(corrupt(image, "motion_blur", severity), image)
 
 
-def test_motion_is_within_45_degrees_of_level_and_falls_to_one_side() -> None:
+def test_motion_is_within_45_degrees_of_level_and_falls_to_one_side():
     dots = np.zeros((400, 41, 41), np.uint8)
     dots[:, 20, 20] = 255
     smeared = corrupt(dots, "motion_blur", 5).astype(float)
@@ -162,7 +157,7 @@ def test_motion_is_within_45_degrees_of_level_and_falls_to_one_side() -> None:
     assert abs(turned.mean()) < 5
 
 
-def test_each_severity_is_a_longer_stroke() -> None:
+def test_each_severity_is_a_longer_stroke():
     dot = np.zeros((200, 41, 41), np.uint8)
     dot[:, 20, 20] = 255
     peaks = [corrupt(dot, "motion_blur", severity)[:, 20, 20].mean() for severity in range(1, 6)]
@@ -188,9 +183,7 @@ SHARES = (
     width=st.integers(2, 9),
     seed=st.integers(0, 99),
 )
-def test_sampling_is_scipys_map_coordinates(
-    border: Literal["mirror", "reflect"], height: int, width: int, seed: int
-) -> None:
+def test_sampling_is_scipys_map_coordinates(border, height, width, seed):
     rng = np.random.default_rng(seed)
     images = rng.random((2, height, width, 3))
     y, x = rng.uniform(-20, 20, (2, 2, 5, 4))
@@ -204,7 +197,7 @@ def test_sampling_is_scipys_map_coordinates(
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_elastic_is_a_shear_then_a_smooth_pull(photos: np.ndarray, severity: int) -> None:
+def test_elastic_is_a_shear_then_a_smooth_pull(photos, severity):
     strength, sigma, reach = 32 * np.array(SHARES[severity - 1])
     streams = Streams(derive(0, "elastic_transform", severity), 0, 1)
     move = streams.draw(lambda rng: rng.uniform(-reach, reach, (3, 2)))[0]

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +13,10 @@ LABELS = np.arange(12) % 3
 
 
 @pytest.fixture
-def opened(photos: np.ndarray, tmp_path: Path) -> Callable[..., CorruptedSet]:
+def opened(photos, tmp_path):
     """Opens the set of the twelve photos, with other settings if asked."""
 
-    def open_it(**changes: Any) -> CorruptedSet:
+    def open_it(**changes):
         settings: dict[str, Any] = {
             "folder": tmp_path / "X-C",
             "dataset": "x",
@@ -34,9 +31,7 @@ def opened(photos: np.ndarray, tmp_path: Path) -> Callable[..., CorruptedSet]:
     return open_it
 
 
-def test_a_file_holds_severity_after_severity_and_labels_are_tiled(
-    photos: np.ndarray, opened: Callable[..., CorruptedSet]
-) -> None:
+def test_a_file_holds_severity_after_severity_and_labels_are_tiled(photos, opened):
     corrupted = opened()
     assert sum(corrupted.write("shot_noise")) == 60
     saved = np.load(corrupted.folder / "shot_noise.npy")
@@ -48,9 +43,7 @@ def test_a_file_holds_severity_after_severity_and_labels_are_tiled(
     assert np.array_equal(labels, np.tile(LABELS, 5))
 
 
-def test_processes_do_not_change_the_bytes(
-    photos: np.ndarray, opened: Callable[..., CorruptedSet], tmp_path: Path
-) -> None:
+def test_processes_do_not_change_the_bytes(photos, opened, tmp_path):
     many = np.tile(photos, (43, 1, 1, 1))  # more than one block
     labels = np.zeros(len(many), int)
     folders = [tmp_path / "one", tmp_path / "two"]
@@ -62,9 +55,7 @@ def test_processes_do_not_change_the_bytes(
     assert np.array_equal(one, two)
 
 
-def test_a_finished_file_counts_and_an_unfinished_one_does_not(
-    opened: Callable[..., CorruptedSet],
-) -> None:
+def test_a_finished_file_counts_and_an_unfinished_one_does_not(opened):
     corrupted = opened()
     work = corrupted.write("contrast")
     next(work)
@@ -87,12 +78,7 @@ def test_a_finished_file_counts_and_an_unfinished_one_does_not(
         ({"dataset": "y"}, r"\(dataset x, not y\)"),
     ],
 )
-def test_a_folder_of_other_settings_is_refused_and_left_alone(
-    opened: Callable[..., CorruptedSet],
-    digests: Callable[[Path], dict[str, str]],
-    changes: dict[str, Any],
-    text: str,
-) -> None:
+def test_a_folder_of_other_settings_is_refused_and_left_alone(opened, digests, changes, text):
     folder = opened().folder
     before = digests(folder)
     with pytest.raises(FreeTicketsError, match=text):
@@ -100,15 +86,13 @@ def test_a_folder_of_other_settings_is_refused_and_left_alone(
     assert digests(folder) == before
 
 
-def test_other_images_are_refused(photos: np.ndarray, opened: Callable[..., CorruptedSet]) -> None:
+def test_other_images_are_refused(photos, opened):
     opened()
     with pytest.raises(FreeTicketsError, match=r"other settings \(images\)"):
         opened(images=photos[::-1])
 
 
-def test_files_of_another_origin_are_refused(
-    opened: Callable[..., CorruptedSet], tmp_path: Path
-) -> None:
+def test_files_of_another_origin_are_refused(opened, tmp_path):
     (tmp_path / "X-C").mkdir()
     np.save(tmp_path / "X-C" / "fog.npy", np.zeros(3))
     with pytest.raises(FreeTicketsError, match="holds other files"):
@@ -116,15 +100,13 @@ def test_files_of_another_origin_are_refused(
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"seed": 0}'])
-def test_a_note_that_says_something_else_is_refused(
-    opened: Callable[..., CorruptedSet], content: str
-) -> None:
+def test_a_note_that_says_something_else_is_refused(opened, content):
     (opened().folder / "corruptions.json").write_text(content)
     with pytest.raises(FreeTicketsError, match="choose another --output"):
         opened()
 
 
-def test_the_note_says_how_the_set_was_made(opened: Callable[..., CorruptedSet]) -> None:
+def test_the_note_says_how_the_set_was_made(opened):
     note = json.loads((opened(seed=4).folder / "corruptions.json").read_text())
     assert (note["seed"], note["frost"], note["samples"]) == (4, "synthetic", 12)
     assert note["freetickets"]

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -14,7 +10,7 @@ SHARES = ((1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> Path:
+def pictures(tmp_path):
     """Five pictures whose colours tell file, row and column."""
     folder = tmp_path / "frost"
     folder.mkdir()
@@ -28,7 +24,7 @@ def pictures(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_crop_of_every_fifth_pixel_of_one_of_five_pictures_is_added(pictures: Path) -> None:
+def test_a_crop_of_every_fifth_pixel_of_one_of_five_pictures_is_added(pictures):
     black = np.zeros((400, 32, 32, 3), np.uint8)
     result = corrupt(black, "frost", 5, frost=pictures)
     # Cut-off multiples of more than 1 can be read back.
@@ -42,7 +38,7 @@ def test_a_crop_of_every_fifth_pixel_of_one_of_five_pictures_is_added(pictures: 
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_image_and_ice_have_their_shares(photos: np.ndarray, severity: int, pictures: Path) -> None:
+def test_image_and_ice_have_their_shares(photos, severity, pictures):
     image_share, ice_share = SHARES[severity - 1]
     black, bright = np.zeros_like(photos), photos // 4
     ice = corrupt(black, "frost", severity, frost=pictures)
@@ -51,14 +47,12 @@ def test_image_and_ice_have_their_shares(photos: np.ndarray, severity: int, pict
     assert ice.max() <= ice_share * 250
 
 
-def test_small_pictures_are_continued_for_large_images(pictures: Path) -> None:
+def test_small_pictures_are_continued_for_large_images(pictures):
     large = np.zeros((2, 90, 120, 3), np.uint8)
     assert corrupt(large, "frost", 1, frost=pictures).std() > 1
 
 
-def test_where_frost_comes_from(
-    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_frost_comes_from(pictures, tmp_path, monkeypatch):
     assert (frost_source(None), frost_source(pictures)) == ("synthetic", "files")
     assert find_frost(pictures) == pictures
     assert find_frost(None, tmp_path) == pictures
@@ -72,13 +66,13 @@ def test_where_frost_comes_from(
         corrupt(np.zeros((1, 8, 8, 3), np.uint8), "frost", 1, frost=pictures)
 
 
-def test_a_damaged_picture_is_named(pictures: Path) -> None:
+def test_a_damaged_picture_is_named(pictures):
     (pictures / FILES[1]).write_bytes(b"no picture")
     with pytest.raises(FreeTicketsError, match=r"can't read .*frost2.png"):
         load_pictures(pictures)
 
 
-def _statistics(pictures: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
+def _statistics(pictures):
     """Of crops as frost takes them."""
     rng, crops = np.random.default_rng(0), []
     for _ in range(2000):
@@ -105,23 +99,23 @@ PUBLISHED = {
 }
 
 
-def _check(found: dict[str, np.ndarray], tolerance: float) -> None:
+def _check(found, tolerance):
     for name, expected in PUBLISHED.items():
         assert found[name] == pytest.approx(expected, abs=tolerance), name
 
 
-def test_synthetic_pictures_have_the_statistics_of_the_published_ones() -> None:
+def test_synthetic_pictures_have_the_statistics_of_the_published_ones():
     _check(_statistics(load_pictures(None)), tolerance=7)
 
 
-def test_the_statistics_are_those_of_the_published_pictures() -> None:
+def test_the_statistics_are_those_of_the_published_pictures():
     folder = find_frost(None)
     if folder is None:
         pytest.skip("the published pictures are not in $FREETICKETS_DATA/frost")
     _check(_statistics(load_pictures(folder)), tolerance=2.5)
 
 
-def test_synthetic_pictures_differ_and_are_always_the_same() -> None:
+def test_synthetic_pictures_differ_and_are_always_the_same():
     pictures = load_pictures(None)
     assert len({picture.tobytes() for picture in pictures}) == 5
     assert load_pictures(None)[0] is pictures[0]

@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import colorsys
 import io
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,7 +9,7 @@ from PIL import Image
 from freetickets.data.corruptions import SEVERITIES, corrupt
 
 
-def _flat(level: int) -> np.ndarray:
+def _flat(level):
     return np.full((40, 32, 32, 3), level, np.uint8)
 
 
@@ -23,9 +20,7 @@ def _flat(level: int) -> np.ndarray:
         ("speckle_noise", (0.06, 0.1, 0.12, 0.16, 0.2)),
     ],
 )
-def test_normal_noise_has_its_deviation_and_is_cut_not_rounded(
-    name: str, deviations: tuple[float, ...]
-) -> None:
+def test_normal_noise_has_its_deviation_and_is_cut_not_rounded(name, deviations):
     for severity, deviation in zip(SEVERITIES, deviations, strict=True):
         noise = corrupt(_flat(120), name, severity).astype(float) - 120
         expected = deviation * (255 if name == "gaussian_noise" else 120)
@@ -33,12 +28,12 @@ def test_normal_noise_has_its_deviation_and_is_cut_not_rounded(
         assert noise.mean() == pytest.approx(-0.5, abs=0.5)  # half a level is cut off on average
 
 
-def test_speckle_leaves_black_black() -> None:
+def test_speckle_leaves_black_black():
     assert not corrupt(_flat(0), "speckle_noise", 5).any()
 
 
 @pytest.mark.parametrize("level", [20, 90, 150])
-def test_shot_noise_counts_photons(level: int) -> None:
+def test_shot_noise_counts_photons(level):
     for severity, photons in zip(SEVERITIES, (500, 250, 100, 75, 50), strict=True):
         values = corrupt(_flat(level), "shot_noise", severity).astype(float)
         # A count k becomes floor(255 k / photons) (at most 255), so k can be read back.
@@ -52,7 +47,7 @@ def test_shot_noise_counts_photons(level: int) -> None:
             }
 
 
-def test_impulse_noise_hits_each_channel_by_itself_half_black_half_white() -> None:
+def test_impulse_noise_hits_each_channel_by_itself_half_black_half_white():
     for severity, amount in zip(SEVERITIES, (0.01, 0.02, 0.03, 0.05, 0.07), strict=True):
         result = corrupt(_flat(99), "impulse_noise", severity)
         assert set(np.unique(result)) == {0, 99, 255}
@@ -62,7 +57,7 @@ def test_impulse_noise_hits_each_channel_by_itself_half_black_half_white() -> No
         assert together < amount**2
 
 
-def test_images_draw_different_noise() -> None:
+def test_images_draw_different_noise():
     result = corrupt(_flat(120), "gaussian_noise", 3)
     assert len({image.tobytes() for image in result}) == 40
     again = corrupt(_flat(120), "gaussian_noise", 4)
@@ -74,7 +69,7 @@ BRIGHTER = (0.05, 0.1, 0.15, 0.2, 0.3)
 SATURATION = ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2))
 
 
-def _close(result: np.ndarray, expected: np.ndarray) -> None:
+def _close(result, expected):
     """Equal, but where the last bit of a whole number decides what is cut off."""
     whole = np.floor(expected + 1e-6)
     assert np.abs(result - whole).max() <= 1
@@ -82,34 +77,32 @@ def _close(result: np.ndarray, expected: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_brightness_adds_to_v_of_hsv(photos: np.ndarray, severity: int) -> None:
+def test_brightness_adds_to_v_of_hsv(photos, severity):
     hsv = colors.rgb_to_hsv(photos / 255)
     hsv[..., 2] = np.clip(hsv[..., 2] + BRIGHTER[severity - 1], 0, 1)
     _close(corrupt(photos, "brightness", severity), 255 * colors.hsv_to_rgb(hsv))
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_saturate_changes_s_of_hsv(photos: np.ndarray, severity: int) -> None:
+def test_saturate_changes_s_of_hsv(photos, severity):
     times, plus = SATURATION[severity - 1]
     hsv = colors.rgb_to_hsv(photos / 255)
     hsv[..., 1] = np.clip(hsv[..., 1] * times + plus, 0, 1)
     _close(corrupt(photos, "saturate", severity), 255 * colors.hsv_to_rgb(hsv))
 
 
-def _brightest(h: float, s: float, v: float) -> tuple[float, float, float]:
+def _brightest(h, s, v):
     return colorsys.hsv_to_rgb(h, s, min(v + 0.3, 1))
 
 
-def _most_saturated(h: float, s: float, v: float) -> tuple[float, float, float]:
+def _most_saturated(h, s, v):
     return colorsys.hsv_to_rgb(h, min(2.5 * s + 0.2, 1), v)
 
 
 @pytest.mark.parametrize(
     ("name", "change"), [("brightness", _brightest), ("saturate", _most_saturated)]
 )
-def test_all_corners_of_the_colour_cube_agree_with_colorsys(
-    name: str, change: Callable[[float, float, float], tuple[float, float, float]]
-) -> None:
+def test_all_corners_of_the_colour_cube_agree_with_colorsys(name, change):
     levels = [0, 1, 100, 128, 254, 255]
     cube = np.array([[r, g, b] for r in levels for g in levels for b in levels], np.uint8)
     result = corrupt(cube.reshape(1, -1, 1, 3), name, 5).reshape(-1, 3)
@@ -118,7 +111,7 @@ def test_all_corners_of_the_colour_cube_agree_with_colorsys(
         assert np.abs(pixel - expected + 0.5).max() < 0.501
 
 
-def test_grey_is_tinted_red_at_high_saturation_and_stays_grey_below() -> None:
+def test_grey_is_tinted_red_at_high_saturation_and_stays_grey_below():
     grey = np.full((1, 2, 2, 3), 200, np.uint8)
     for severity in (1, 2, 3):
         assert np.array_equal(corrupt(grey, "saturate", severity), grey)
@@ -126,7 +119,7 @@ def test_grey_is_tinted_red_at_high_saturation_and_stays_grey_below() -> None:
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_contrast_is_a_pull_to_the_mean_of_each_channel(photos: np.ndarray, severity: int) -> None:
+def test_contrast_is_a_pull_to_the_mean_of_each_channel(photos, severity):
     factor = (0.75, 0.5, 0.4, 0.3, 0.15)[severity - 1]
     means = np.array([[image[..., c].astype(float).mean() for c in range(3)] for image in photos])
     expected = factor * photos + (1 - factor) * means[:, None, None]
@@ -134,7 +127,7 @@ def test_contrast_is_a_pull_to_the_mean_of_each_channel(photos: np.ndarray, seve
 
 
 @pytest.mark.parametrize(("severity", "quality"), list(enumerate((80, 65, 58, 50, 40), 1)))
-def test_jpeg_is_pillows(photos: np.ndarray, severity: int, quality: int) -> None:
+def test_jpeg_is_pillows(photos, severity, quality):
     for image, result in zip(photos, corrupt(photos, "jpeg_compression", severity), strict=True):
         file = io.BytesIO()
         Image.fromarray(image).save(file, "JPEG", quality=quality)
@@ -142,9 +135,7 @@ def test_jpeg_is_pillows(photos: np.ndarray, severity: int, quality: int) -> Non
 
 
 @pytest.mark.parametrize(("severity", "size"), list(enumerate((30, 28, 27, 24, 20), 1)))
-def test_pixelate_leaves_so_many_rows_and_columns(
-    photos: np.ndarray, severity: int, size: int
-) -> None:
+def test_pixelate_leaves_so_many_rows_and_columns(photos, severity, size):
     result = corrupt(photos, "pixelate", severity)
     for image, pixelated in zip(photos, result, strict=True):
         small = Image.fromarray(image).resize((size, size), Image.Resampling.BOX)

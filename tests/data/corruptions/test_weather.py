@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,12 +10,12 @@ from freetickets.data.corruptions.weather import edges, equalize, plasma
 from freetickets.seeds import derive
 
 
-def _plasma_by_points(noise: np.ndarray, size: int, decay: float) -> np.ndarray:
+def _plasma_by_points(noise, size, decay):
     """Diamonds and squares one point after the other, with the noise in the same order."""
     grid, numbers = np.zeros((size, size)), iter(noise)
     step, amplitude = size, 100.0
 
-    def set_points(points: list[tuple[int, int]], around: list[tuple[int, int]]) -> None:
+    def set_points(points, around):
         for y, x in points:
             corners = [grid[(y + dy) % size, (x + dx) % size] for dy, dx in around]
             grid[y, x] = sum(corners) / 4 + amplitude**2 * next(numbers)
@@ -35,16 +33,14 @@ def _plasma_by_points(noise: np.ndarray, size: int, decay: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("size", "decay"), [(2, 3.0), (8, 2.0), (32, 3.0), (32, 1.75)])
-def test_plasma_is_diamonds_and_squares_point_by_point(size: int, decay: float) -> None:
+def test_plasma_is_diamonds_and_squares_point_by_point(size, decay):
     noise = np.random.default_rng(0).uniform(-1, 1, (3, size**2 - 1))
     for clouds, numbers in zip(plasma(noise, size, decay), noise, strict=True):
         assert np.allclose(clouds, _plasma_by_points(numbers, size, decay))
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_fog_adds_plasma_and_scales_by_the_brightest_value(
-    photos: np.ndarray, severity: int
-) -> None:
+def test_fog_adds_plasma_and_scales_by_the_brightest_value(photos, severity):
     strength, decay = [(0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)][severity - 1]
     noise = Streams(derive(0, "fog", severity), 0, 1).draw(lambda rng: rng.uniform(-1, 1, 1023))
     dim = photos[:1] // 2
@@ -54,12 +50,12 @@ def test_fog_adds_plasma_and_scales_by_the_brightest_value(
     assert np.abs(corrupt(dim, "fog", severity)[0] - 255 * expected + 0.5).max() < 0.501
 
 
-def test_black_stays_black_in_fog() -> None:
+def test_black_stays_black_in_fog():
     assert not corrupt(np.zeros((2, 32, 32, 3), np.uint8), "fog", 5).any()
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_snow_only_brightens_and_bleaches_to_its_share(photos: np.ndarray, severity: int) -> None:
+def test_snow_only_brightens_and_bleaches_to_its_share(photos, severity):
     result = corrupt(photos, "snow", severity).astype(int)
     kept = weather._SNOW[severity - 1][-1]
     grey = photos @ np.array([0.299, 0.587, 0.114])
@@ -71,7 +67,7 @@ def test_snow_only_brightens_and_bleaches_to_its_share(photos: np.ndarray, sever
     assert np.ptp(layer, axis=1).max() < 1.01
 
 
-def test_snow_falls_twice_the_second_time_turned_around() -> None:
+def test_snow_falls_twice_the_second_time_turned_around():
     dark = np.zeros((50, 32, 32, 3), np.uint8)
     for severity in SEVERITIES:
         result = corrupt(dark, "snow", severity)
@@ -79,7 +75,7 @@ def test_snow_falls_twice_the_second_time_turned_around() -> None:
         assert result.std(axis=(1, 2)).min() > 1
 
 
-def test_flakes_fall_down_rather_than_sideways() -> None:
+def test_flakes_fall_down_rather_than_sideways():
     dark = np.zeros((100, 32, 32), np.uint8)
     for severity in SEVERITIES:
         flakes = corrupt(dark, "snow", severity).astype(float)
@@ -87,7 +83,7 @@ def test_flakes_fall_down_rather_than_sideways() -> None:
         assert down < 0.6 * across
 
 
-def _edges_by_pixels(image: np.ndarray, low: float, high: float) -> np.ndarray:
+def _edges_by_pixels(image, low, high):
     """Canny's edges, one pixel after the other."""
     height, width = image.shape
     padded = np.pad(image.astype(int), 1, "edge")
@@ -99,7 +95,7 @@ def _edges_by_pixels(image: np.ndarray, low: float, high: float) -> np.ndarray:
             down[y, x] = (window[2] - window[0]) @ [1, 2, 1]
     steep = np.abs(right) + np.abs(down)
 
-    def at(y: int, x: int) -> int:
+    def at(y, x):
         return int(steep[y, x]) if 0 <= y < height and 0 <= x < width else 0
 
     ridge = np.zeros((height, width), bool)
@@ -126,7 +122,7 @@ def _edges_by_pixels(image: np.ndarray, low: float, high: float) -> np.ndarray:
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 999))
-def test_edges_are_cannys(seed: int) -> None:
+def test_edges_are_cannys(seed):
     rng = np.random.default_rng(seed)
     drops = ndimage.gaussian_filter(rng.normal(0.62, 0.15, (3, 16, 14)), (0, 0.7, 0.7))
     images = (255 * np.where(drops < 0.7, 0, drops)).clip(0, 255).astype(np.uint8)
@@ -137,7 +133,7 @@ def test_edges_are_cannys(seed: int) -> None:
             assert np.array_equal(result, _edges_by_pixels(image, 50, 150))
 
 
-def test_equalized_levels_have_their_share_of_pixels() -> None:
+def test_equalized_levels_have_their_share_of_pixels():
     images = np.random.default_rng(0).binomial(20, 0.2, (4, 16, 16)).astype(np.uint8)
     for image, result in zip(images, equalize(images), strict=True):
         lowest = (image == image.min()).sum()
@@ -149,7 +145,7 @@ def test_equalized_levels_have_their_share_of_pixels() -> None:
 
 
 @pytest.mark.parametrize("severity", [4, 5])
-def test_mud_replaces_pixels_by_brown(photos: np.ndarray, severity: int) -> None:
+def test_mud_replaces_pixels_by_brown(photos, severity):
     smoothness, level = {4: (0.7, 0.69), 5: (0.5, 0.68)}[severity]
     noise = Streams(derive(0, "spatter", severity), 0, 12).draw(
         lambda rng: rng.normal(0.65, 0.1, (32, 32))
@@ -166,7 +162,7 @@ def test_mud_replaces_pixels_by_brown(photos: np.ndarray, severity: int) -> None
 
 
 @pytest.mark.parametrize("severity", [1, 2, 3])
-def test_water_only_brightens_with_pale_turquoise_of_half_strength(severity: int) -> None:
+def test_water_only_brightens_with_pale_turquoise_of_half_strength(severity):
     black = np.zeros((60, 32, 32, 3), np.uint8)
     result = corrupt(black, "spatter", severity).astype(float)
     assert result.max(axis=(1, 2)).max(axis=0).tolist() == [87, 119, 119]  # half of (175, 238, 238)
@@ -176,5 +172,5 @@ def test_water_only_brightens_with_pale_turquoise_of_half_strength(severity: int
     assert 0.001 < wet < 0.5
 
 
-def test_an_image_without_a_drop_stays_as_it_is() -> None:
+def test_an_image_without_a_drop_stays_as_it_is():
     assert not weather._water(np.zeros((2, 8, 8))).any()

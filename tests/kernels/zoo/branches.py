@@ -1,13 +1,10 @@
 """Maps that part and meet again, and convolutions with all their options."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from .classics import classifier
 from .entry import conv, layers, member, norm, one_by_one, several, unit
@@ -19,22 +16,22 @@ IMAGE = (3, 10, 10)
 
 
 class DenseLayer(nn.Module):
-    def __init__(self, inputs: int) -> None:
+    def __init__(self, inputs):
         super().__init__()
         self.norm1, self.relu1 = nn.BatchNorm2d(inputs), nn.ReLU(inplace=True)
         self.conv1 = nn.Conv2d(inputs, 8, kernel_size=1, bias=False)
         self.norm2, self.relu2, self.conv2 = norm(), nn.ReLU(inplace=True), conv(8, 4)
 
-    def forward(self, features: list[Tensor]) -> Tensor:
+    def forward(self, features):
         bottleneck = self.conv1(self.relu1(self.norm1(torch.cat(features, 1))))
         return self.conv2(self.relu2(self.norm2(bottleneck)))
 
 
 class DenseBlock(nn.ModuleDict):
-    def __init__(self, count: int, inputs: int) -> None:
+    def __init__(self, count, inputs):
         super().__init__({f"layer{i}": DenseLayer(inputs + i * 4) for i in range(count)})
 
-    def forward(self, init_features: Tensor) -> Tensor:
+    def forward(self, init_features):
         features = [init_features]
         for _, layer in self.items():
             features.append(layer(features))
@@ -42,7 +39,7 @@ class DenseBlock(nn.ModuleDict):
 
 
 @member("concatenation", IMAGE)
-def densenet() -> nn.Module:
+def densenet():
     transition = nn.BatchNorm2d(20), nn.ReLU(inplace=True), nn.Conv2d(20, 10, 1), nn.AvgPool2d(2)
     blocks = DenseBlock(3, 8), *transition, DenseBlock(2, 10)
     return classifier(conv(3), *blocks, nn.BatchNorm2d(18), channels=18)
@@ -52,7 +49,7 @@ def densenet() -> nn.Module:
     "stem", steps=several(*(partial(conv, 8 + 3 * i, 11) for i in range(3))),
     fc=lambda: nn.Linear(17, 5),
 ))  # fmt: skip
-def sums_and_cats(net: Any, x: Tensor) -> Tensor:
+def sums_and_cats(net, x):
     """Dual paths: one part of the channels is added, the other one grows."""
     summed, grown = net.stem(x), []
     for step in net.steps:
@@ -66,31 +63,31 @@ def sums_and_cats(net: Any, x: Tensor) -> Tensor:
 
 
 class Inception(nn.Module):
-    def __init__(self, inputs: int) -> None:
+    def __init__(self, inputs):
         super().__init__()
         self.branch1 = unit(inputs, 4, 1)
         self.branch3 = nn.Sequential(unit(inputs, 4, 1), unit(4, 6))
         self.branch5 = nn.Sequential(unit(inputs, 2, 1), unit(2, 3, 5))
         self.branch_pool = nn.Sequential(nn.MaxPool2d(3, 1, 1, ceil_mode=True), unit(inputs, 3, 1))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         branches = [self.branch1(x), self.branch3(x), self.branch5(x), self.branch_pool(x)]
         return torch.cat(branches, 1)
 
 
 @member("concatenation", IMAGE)
-def inception() -> nn.Module:
+def inception():
     return classifier(unit(3), Inception(8), nn.MaxPool2d(2), Inception(16), channels=16)
 
 
 class ShuffleUnit(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.branch2 = nn.Sequential(
             unit(6, 6, 1), conv(6, 6, groups=6), nn.BatchNorm2d(6), unit(6, 6, 1)
         )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         x1, x2 = x.chunk(2, dim=1)
         y = torch.cat((x1, self.branch2(x2)), dim=1)
         n, channels, height, width = y.size()
@@ -99,7 +96,7 @@ class ShuffleUnit(nn.Module):
 
 
 @member("concatenation", (3, 8, 8))
-def shufflenet() -> nn.Module:
+def shufflenet():
     return classifier(unit(3, 12), ShuffleUnit(), ShuffleUnit(), conv(12))
 
 
@@ -107,7 +104,7 @@ def shufflenet() -> nn.Module:
     "", enter=partial(unit, 3, 12), convs=several(partial(conv, 4, 4), partial(conv, 4, 4)),
     leave=partial(unit, 12, 8, 1),
 ))  # fmt: skip
-def res2(net: Any, x: Tensor) -> Tensor:
+def res2(net, x):
     """Parts of the channels, each of which adds to the next."""
     a, b, c = torch.split(net.enter(x), 4, dim=1)
     b = F.relu(net.convs[0](b))
@@ -118,7 +115,7 @@ def res2(net: Any, x: Tensor) -> Tensor:
 @member("concatenation", IMAGE, of=layers(
     "a", b=partial(conv, 16), c=partial(conv, 2), shuffle=lambda: nn.PixelShuffle(2)
 ))  # fmt: skip
-def along_all_dimensions(net: Any, x: Tensor) -> Tensor:
+def along_all_dimensions(net, x):
     """Along rows, along columns, x and -x; shuffled pixels."""
     x = net.a(x)
     x = net.b(F.relu(torch.cat([x, -x], 1)))
@@ -131,7 +128,7 @@ def along_all_dimensions(net: Any, x: Tensor) -> Tensor:
 
 
 class InvertedResidual(nn.Module):
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    def __init__(self, inputs, outputs, stride):
         super().__init__()
         hidden = 2 * inputs
         self.use_res_connect = stride == 1 and inputs == outputs
@@ -141,12 +138,12 @@ class InvertedResidual(nn.Module):
             nn.ReLU6(True), nn.Conv2d(hidden, outputs, 1, bias=False), nn.BatchNorm2d(outputs),
         )  # fmt: skip
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x + self.conv(x) if self.use_res_connect else self.conv(x)
 
 
 @member("convolutions", (3, 12, 12))
-def mobilenet() -> nn.Module:
+def mobilenet():
     blocks = [InvertedResidual(*each) for each in ((8, 8, 1), (8, 12, 2), (12, 12, 1))]
     return classifier(unit(3, stride=2), *blocks, channels=12)
 
@@ -160,7 +157,7 @@ def mobilenet() -> nn.Module:
     "image": lambda: nn.Sequential(nn.AdaptiveAvgPool2d(1), unit(8, 4, 1)),
     "project": partial(conv, 44, 3, 1),
 })  # fmt: skip
-def dilations(net: Any, x: Tensor) -> Tensor:
+def dilations(net, x):
     """ASPP: dilations and groups side by side, and the mean of the whole image spread out again."""
     x = net.stem(x)
     maps = [F.relu(branch(x)) for branch in net.branches]
@@ -169,7 +166,7 @@ def dilations(net: Any, x: Tensor) -> Tensor:
 
 
 @member("convolutions", (3, 9, 9))
-def paddings() -> nn.Module:
+def paddings():
     """By name, and borders that go around, are mirrored, are repeated."""
     same = partial(nn.Conv2d, padding="same")
     return classifier(
@@ -182,7 +179,7 @@ def paddings() -> nn.Module:
 
 
 @member("convolutions", (3, 14, 11))
-def asymmetric() -> nn.Module:
+def asymmetric():
     return nn.Sequential(
         nn.Conv2d(3, 8, (1, 7), padding=(0, 3)), nn.Conv2d(8, 8, (7, 1), padding=(3, 0)),
         nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, (3, 2), stride=(2, 1), padding=(0, 1)),
@@ -192,7 +189,7 @@ def asymmetric() -> nn.Module:
 
 
 @member("convolutions", (3, 16, 16))
-def strides() -> nn.Module:
+def strides():
     """Longer than the kernel; a border wider than the kernel; a kernel as large as the map."""
     return nn.Sequential(
         nn.Conv2d(3, 8, 1, stride=2), nn.ReLU(), nn.Conv2d(8, 8, 2, stride=3, padding=1), nn.ReLU(),
@@ -202,7 +199,7 @@ def strides() -> nn.Module:
 
 
 @member("convolutions", (3, 8, 8), of=layers("stem conv"))
-def samples_alone(net: Any, x: Tensor) -> Tensor:
+def samples_alone(net, x):
     """Samples without a batch go through a convolution, one after the other."""
     x = torch.stack([net.conv(sample) for sample in F.relu(net.stem(x))])
     return net.fc(x.relu().mean((2, 3)))
@@ -212,7 +209,7 @@ def samples_alone(net: Any, x: Tensor) -> Tensor:
     "stem plain", line=lambda: nn.Conv1d(8, 8, 3, padding=1), volume=lambda: nn.Conv3d(1, 2, 3),
     fc=lambda: nn.Linear(12, 5),
 ))  # fmt: skip
-def other_dimensions(net: Any, x: Tensor) -> Tensor:
+def other_dimensions(net, x):
     """Convolutions of one and three dimensions, and functions with weights of a module."""
     x = F.relu(net.stem(x))
     n, c, h, w = x.shape

@@ -1,15 +1,12 @@
 """Whether compiled and sparsely trained networks compute what plain ones do, and how exactly."""
 
-from __future__ import annotations
-
 import copy
 import random
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
 from unittest import mock
 
 import torch
@@ -18,12 +15,11 @@ from torch import Tensor, nn
 from freetickets import Sparsifier
 from freetickets.errors import FreeTicketsError
 from freetickets.kernels import compiler, fused, ops, winograd
-from freetickets.kernels.choice import Work
 from freetickets.kernels.inference import compile_network
 from freetickets.kernels.layers import SparseLayer
 
-from .judge import Inputs, Judge, Results, doubled, leaves, trembling
-from .networks import Entry, lived_in
+from .judge import Judge, doubled, leaves, trembling
+from .networks import lived_in
 
 Compiler = Callable[[nn.Module, dict[str, Tensor]], nn.Module]
 
@@ -37,14 +33,14 @@ _THREADED_BATCHES = (1, 4, 8, 11, 17)  # among them some that no one asked for b
 # ---- prediction
 
 
-def built(entry: Entry) -> nn.Module:
+def built(entry):
     """A network of the zoo as after some training."""
     torch.manual_seed(entry.seed)
     return lived_in(entry.build(), lambda samples: entry.draw(samples, seed=9))
 
 
 @torch.no_grad()
-def make_sparse(network: nn.Module, density: float = 0.3) -> dict[str, Tensor]:
+def make_sparse(network, density=0.3):
     """Sets most weights to zero; returns where they are not."""
     topology: dict[str, Tensor] = {}
     seen: set[int] = set()
@@ -59,15 +55,15 @@ def make_sparse(network: nn.Module, density: float = 0.3) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def predict(network: nn.Module, inputs: Inputs) -> Results:
+def predict(network, inputs):
     """What a network returns, and what it leaves of its inputs."""
     inputs = copy.deepcopy(inputs)
     output = network(*inputs)
     return {**dict(leaves(output, "output")), **dict(leaves(inputs, "input"))}
 
 
-def _judge_of_predictions(network: nn.Module, exact: nn.Module, inputs: Inputs) -> Judge:
-    def compute(tremor: float) -> Results:
+def _judge_of_predictions(network, exact, inputs):
+    def compute(tremor):
         with trembling(exact, tremor):
             return predict(exact, doubled(inputs))
 
@@ -75,20 +71,20 @@ def _judge_of_predictions(network: nn.Module, exact: nn.Module, inputs: Inputs) 
 
 
 @contextmanager
-def compiled_for_good(way: Callable[[str], str]) -> Iterator[None]:
+def compiled_for_good(way):
     """Has compiled networks run as such, their layers in the way that the function says.
 
     Otherwise networks as small as these may not be compiled at all. That one falls back is no
     mistake as such, so its warning is none here.
     """
 
-    def convolution(work: Work, rows: bool) -> tuple[int, float]:
+    def convolution(work, rows):
         chosen = way(str(work))
         if chosen == "winograd" and not rows and winograd.suits(work.geometry):
             return ops.FORWARD << ops.WINOGRAD, 1.0
         return (ops.FORWARD if chosen == "dense" else 0), 1.0
 
-    def linear(*numbers: int) -> tuple[float, float, float]:
+    def linear(*numbers):
         return (2.0 if way(str(numbers)) == "dense" else 0.5), 1.0, 0.0
 
     with (
@@ -101,22 +97,22 @@ def compiled_for_good(way: Callable[[str], str]) -> Iterator[None]:
         yield
 
 
-def sparse(key: str) -> str:
+def sparse(key):
     """Has all layers skip their zeros."""
     return "sparse"
 
 
-def mixed(key: str) -> str:
+def mixed(key):
     """Has layers run in all ways, the same ones always in the same."""
     return ("dense", "winograd", "sparse")[zlib.crc32(key.encode()) % 3]
 
 
-def compiled_network(network: nn.Module, topology: dict[str, Tensor]) -> nn.Module:
+def compiled_network(network, topology):
     """Compiles a network, for any number of samples."""
     return compile_network(network, topology)
 
 
-def fallbacks(compiled: nn.Module, network: nn.Module) -> list[str]:
+def fallbacks(compiled, network):
     """Why a compiled network uses the plain one, each reason once."""
     if compiled is network:
         return ["not compiled at all"]
@@ -124,14 +120,8 @@ def fallbacks(compiled: nn.Module, network: nn.Module) -> list[str]:
 
 
 def compare_compiled(
-    network: nn.Module,
-    draw: Callable[..., Inputs],
-    *,
-    compiler: Compiler = compiled_network,
-    batches: tuple[int, ...] = BATCHES,
-    way: Callable[[str], str] = sparse,
-    threads: bool = True,
-) -> tuple[list[str], list[str]]:
+    network, draw, *, compiler=compiled_network, batches=BATCHES, way=sparse, threads=True
+):
     """Compares a network with its compiled self.
 
     Args:
@@ -150,7 +140,7 @@ def compare_compiled(
     before = copy.deepcopy(network.state_dict())
     faults: list[str] = []
 
-    def judge(inputs: Inputs, found: Results, what: str) -> None:
+    def judge(inputs, found, what):
         judged = _judge_of_predictions(network, exact, inputs)
         faults.extend(f"{what}: {fault}" for fault in judged.faults(found))
 
@@ -180,13 +170,8 @@ def compare_compiled(
 
 
 def compare_trained(
-    build: Callable[[], nn.Module],
-    draw: Callable[..., Inputs],
-    *,
-    backend: Any = "sparse",
-    batches: tuple[int, ...] = TRAINED_BATCHES,
-    predicted: tuple[int, ...] = PREDICTED_BATCHES,
-) -> list[str] | None:
+    build, draw, *, backend="sparse", batches=TRAINED_BATCHES, predicted=PREDICTED_BATCHES
+):
     """Compares sparse training with the masked kind.
 
     Args:
@@ -227,17 +212,17 @@ def compare_trained(
     return faults
 
 
-def _judge_of_training(network: nn.Module, sparsifier: Sparsifier, inputs: Inputs) -> Judge:
+def _judge_of_training(network, sparsifier, inputs):
     before = copy.deepcopy(network)
 
-    def compute(tremor: float) -> Results:
+    def compute(tremor):
         with trembling(copy.deepcopy(before).double(), tremor) as exact:
             return step(exact, sparsifier, doubled(inputs))
 
     return Judge(step(network, sparsifier, inputs), compute)
 
 
-def _sparsified(network: nn.Module, backend: Any) -> tuple[nn.Module, Sparsifier]:
+def _sparsified(network, backend):
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     sparsifier = Sparsifier(
         network, optimizer, 0.6, distribution="uniform", exploration=None, backend=backend
@@ -245,7 +230,7 @@ def _sparsified(network: nn.Module, backend: Any) -> tuple[nn.Module, Sparsifier
     return network.train(), sparsifier
 
 
-def step(network: nn.Module, sparsifier: Sparsifier, inputs: Inputs) -> Results:
+def step(network, sparsifier, inputs):
     """One forward and backward pass in training: all that can be seen of it."""
     inputs = copy.deepcopy(inputs)
     output = network(*inputs)
@@ -264,7 +249,7 @@ def step(network: nn.Module, sparsifier: Sparsifier, inputs: Inputs) -> Results:
     return results
 
 
-def _loss(results: Results) -> Tensor:
+def _loss(results):
     """Some number that depends on all of the output, in another way on each place."""
     total = torch.zeros(())
     for name, value in results.items():
@@ -275,7 +260,7 @@ def _loss(results: Results) -> Tensor:
     return total
 
 
-def _gradients(network: nn.Module, sparsifier: Sparsifier) -> dict[str, Any]:
+def _gradients(network, sparsifier):
     """All gradients, those of sparse weights at their active places."""
     found = {}
     for module_name, module in network.named_modules():

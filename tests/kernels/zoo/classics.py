@@ -1,10 +1,7 @@
 """Networks as all the world builds them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +12,7 @@ from .entry import conv, layers, member, norm, several, unit
 IMAGE = (3, 10, 10)
 
 
-def classifier(*body: nn.Module, channels: int = 8) -> nn.Sequential:
+def classifier(*body, channels=8):
     """A body, then the mean over the map, then classes."""
     pool = nn.AdaptiveAvgPool2d(1)
     return nn.Sequential(*body, pool, nn.Flatten(), nn.Linear(channels, 5))
@@ -27,7 +24,7 @@ def classifier(*body: nn.Module, channels: int = 8) -> nn.Sequential:
 class BasicBlock(nn.Module):
     """As torchvision writes it: one ReLU for all of a block, a sum in place."""
 
-    def __init__(self, inplanes: int, planes: int, stride: int = 1) -> None:
+    def __init__(self, inplanes, planes, stride=1):
         super().__init__()
         self.conv1 = conv(inplanes, planes, stride=stride, bias=False)
         self.bn1 = nn.BatchNorm2d(planes)
@@ -40,7 +37,7 @@ class BasicBlock(nn.Module):
                 nn.Conv2d(inplanes, planes, 1, stride, bias=False), nn.BatchNorm2d(planes)
             )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         identity = x
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.bn2(self.conv2(out))
@@ -51,21 +48,21 @@ class BasicBlock(nn.Module):
 
 
 @member("residual", (3, 20, 20))
-def torchvision() -> nn.Module:
+def torchvision():
     stem = [nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True)]
     blocks = [BasicBlock(8, 8), BasicBlock(8, 8), BasicBlock(8, 16, 2), BasicBlock(16, 16)]
     return classifier(*stem, nn.MaxPool2d(3, 2, 1), *blocks, channels=16)
 
 
 class PreActBlock(nn.Module):
-    def __init__(self, in_planes: int, planes: int, stride: int = 1) -> None:
+    def __init__(self, in_planes, planes, stride=1):
         super().__init__()
         self.bn1, self.conv1 = nn.BatchNorm2d(in_planes), conv(in_planes, planes, stride=stride)
         self.bn2, self.conv2 = nn.BatchNorm2d(planes), conv(planes, planes)
         if stride != 1 or in_planes != planes:
             self.shortcut = nn.Sequential(nn.Conv2d(in_planes, planes, 1, stride, bias=False))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         out = F.relu(self.bn1(x))
         shortcut = self.shortcut(out) if hasattr(self, "shortcut") else x
         out = self.conv2(F.relu(self.bn2(self.conv1(out))))
@@ -73,7 +70,7 @@ class PreActBlock(nn.Module):
         return out
 
 
-def pre_act_blocks() -> nn.Module:
+def pre_act_blocks():
     return nn.Sequential(PreActBlock(8, 8), PreActBlock(8, 16, 2), PreActBlock(16, 16))
 
 
@@ -82,7 +79,7 @@ def pre_act_blocks() -> nn.Module:
     of=layers("stem", blocks=pre_act_blocks, bn=lambda: nn.BatchNorm2d(16),
               fc=lambda: nn.Linear(16, 5)),
 )  # fmt: skip
-def pre_activation(net: Any, x: Tensor) -> Tensor:
+def pre_activation(net, x):
     out = F.avg_pool2d(F.relu(net.bn(net.blocks(net.stem(x)))), 3)
     return net.fc(out.view(out.size(0), 16, -1).sum(-1))
 
@@ -90,7 +87,7 @@ def pre_activation(net: Any, x: Tensor) -> Tensor:
 class CifarBlock(nn.Module):
     """That of the first paper, with shortcuts that have no weights."""
 
-    def __init__(self, in_planes: int, planes: int, stride: int = 1) -> None:
+    def __init__(self, in_planes, planes, stride=1):
         super().__init__()
         self.conv1, self.bn1 = conv(in_planes, planes, stride=stride), nn.BatchNorm2d(planes)
         self.conv2, self.bn2 = conv(planes, planes), nn.BatchNorm2d(planes)
@@ -100,7 +97,7 @@ class CifarBlock(nn.Module):
             else lambda x: F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 4, 4))
         )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         out = F.relu(self.bn1(self.conv1(x)))
         out = self.bn2(self.conv2(out))
         out += self.shortcut(x)
@@ -108,12 +105,12 @@ class CifarBlock(nn.Module):
 
 
 @member("residual", (3, 12, 12))
-def functional() -> nn.Module:
+def functional():
     return classifier(unit(3), CifarBlock(8, 8), CifarBlock(8, 16, 2), channels=16)
 
 
 @member("residual", IMAGE, of=layers("stem", convs=several(conv, conv), bns=several(norm, norm)))
-def methods(net: Any, x: Tensor) -> Tensor:
+def methods(net, x):
     """Sums and ReLUs as methods of a tensor; a chain of additions."""
     x = first = net.stem(x).relu()
     for one, bn in zip(net.convs, net.bns, strict=True):
@@ -125,7 +122,7 @@ def methods(net: Any, x: Tensor) -> Tensor:
 
 
 @member("vgg", (3, 16, 16), random=True)
-def with_norms() -> nn.Module:
+def with_norms():
     pool = partial(nn.MaxPool2d, kernel_size=2, stride=2)
     return nn.Sequential(
         unit(3, 8), pool(), unit(8, 8), unit(8, 12), pool(), unit(12, 16), pool(),
@@ -138,7 +135,7 @@ def with_norms() -> nn.Module:
     "conv1": lambda: nn.Conv2d(3, 8, 3), "conv2": lambda: nn.Conv2d(8, 16, 3),
     "fc1": lambda: nn.Linear(64, 20), "fc2": lambda: nn.Linear(20, 10),
 })  # fmt: skip
-def plain(net: Any, x: Tensor) -> Tensor:
+def plain(net, x):
     """No norms, everything by functions."""
     x = F.max_pool2d(F.relu(net.conv1(x)), 2)
     x = F.max_pool2d(F.relu(net.conv2(x), inplace=True), (1, 2))
@@ -147,7 +144,7 @@ def plain(net: Any, x: Tensor) -> Tensor:
 
 
 @member("vgg", (3, 12, 12))
-def all_convolutional() -> nn.Module:
+def all_convolutional():
     return nn.Sequential(
         conv(3), nn.ReLU(), conv(stride=2), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU(),
         nn.Conv2d(16, 10, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
@@ -155,7 +152,7 @@ def all_convolutional() -> nn.Module:
 
 
 @member("vgg", (1, 14, 14))
-def lenet() -> nn.Module:
+def lenet():
     return nn.Sequential(
         conv(1, 6, 5), nn.Tanh(), nn.AvgPool2d(2, 2), nn.Conv2d(6, 12, 3), nn.Tanh(),
         nn.AvgPool2d(2), nn.Flatten(), nn.Linear(48, 30), nn.Tanh(), nn.Linear(30, 10),
@@ -164,7 +161,7 @@ def lenet() -> nn.Module:
 
 
 @member("vgg", (3, 12, 12), of=layers("conv0 conv1", norm0=norm, norm1=norm))
-def pool_then_norm(net: Any, x: Tensor) -> Tensor:
+def pool_then_norm(net, x):
     for i in range(2):
         x = F.max_pool2d(getattr(net, f"conv{i}")(x), 2, 2)
         x = getattr(net, f"norm{i}")(x).relu_()
@@ -175,12 +172,12 @@ def pool_then_norm(net: Any, x: Tensor) -> Tensor:
 
 
 class SEBlock(nn.Module):
-    def __init__(self, gate: nn.Module) -> None:
+    def __init__(self, gate):
         super().__init__()
         self.conv1, self.bn1, self.conv2, self.bn2 = conv(), norm(), conv(), norm()
         self.relu, self.se = nn.ReLU(inplace=True), gate
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.se(self.bn2(self.conv2(out)))
         out += x
@@ -188,51 +185,51 @@ class SEBlock(nn.Module):
 
 
 class LinearGate(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.avg_pool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Sequential(nn.Linear(8, 2), nn.ReLU(True), nn.Linear(2, 8), nn.Sigmoid())
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         b, c, _, _ = x.size()
         y = self.fc(self.avg_pool(x).view(b, c)).view(b, c, 1, 1)
         return x * y.expand_as(x)
 
 
 @member("squeeze and excite", IMAGE)
-def linear_gate() -> nn.Module:
+def linear_gate():
     return classifier(unit(3), SEBlock(LinearGate()), SEBlock(LinearGate()))
 
 
 class ConvGate(nn.Module):
     """As MobileNetV3 and timm have it: by 1x1 convolutions."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.fc1, self.fc2, self.scale = conv(8, 4, 1), conv(4, 8, 1), nn.Hardsigmoid()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.scale(self.fc2(F.relu(self.fc1(x.mean((2, 3), keepdim=True))))) * x
 
 
 @member("squeeze and excite", IMAGE)
-def conv_gate() -> nn.Module:
+def conv_gate():
     return classifier(conv(3), nn.Hardswish(), SEBlock(ConvGate()), conv(stride=2), ConvGate())
 
 
 class TwoGates(nn.Module):
     """The larger of two gates: one for channels (ECA: a convolution along them), one for places."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.channel, self.place = nn.Conv1d(1, 1, 3, padding=1), conv(8, 1, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         y = F.adaptive_avg_pool2d(x, 1).squeeze(-1).transpose(-1, -2)
         y = self.channel(y).transpose(-1, -2).unsqueeze(-1)
         return torch.max(x * y.sigmoid(), x.mul(torch.sigmoid(self.place(x))))
 
 
 @member("squeeze and excite", IMAGE)
-def two_gates() -> nn.Module:
+def two_gates():
     return classifier(unit(3), SEBlock(TwoGates()))

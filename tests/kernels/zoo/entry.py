@@ -1,7 +1,5 @@
 """How a network of the zoo is registered, and how it gets the look of one that was trained."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,11 +38,11 @@ class Entry:
     least: int = 1
 
     @property
-    def seed(self) -> int:
+    def seed(self):
         """A number of its own: one more network in the zoo changes nothing for the others."""
         return zlib.crc32(self.name.encode())
 
-    def draw(self, samples: int, seed: int = 0) -> tuple[Any, ...]:
+    def draw(self, samples, seed=0):
         """Returns arguments for its forward pass."""
         return self.inputs(samples, torch.Generator().manual_seed(1000 * seed + samples))
 
@@ -52,9 +50,7 @@ class Entry:
 ZOO: dict[str, Entry] = {}
 
 
-def member(
-    kind: str, *inputs: tuple[int, ...] | Draw, of: dict[str, Make] | None = None, **options: Any
-) -> Callable[[Any], Any]:
+def member(kind, *inputs, of=None, **options):
     """Registers the class or function below as a network of the zoo.
 
     Args:
@@ -65,7 +61,7 @@ def member(
     """
     draws = [each if callable(each) else normal(*each) for each in inputs]
 
-    def register(function: Any) -> Any:
+    def register(function):
         name = f"{kind}: {function.__name__}"
         assert name not in ZOO
         build = function
@@ -80,7 +76,7 @@ def member(
     return register
 
 
-def network(kind: type[nn.Module], layers: dict[str, Make]) -> nn.Module:
+def network(kind, layers):
     """A module of this class, with these layers."""
     found = kind()
     for name, make in layers.items():
@@ -88,22 +84,22 @@ def network(kind: type[nn.Module], layers: dict[str, Make]) -> nn.Module:
     return found
 
 
-def normal(*shape: int) -> Draw:
+def normal(*shape):
     """Samples of this shape."""
     return lambda samples, generator: torch.randn(samples, *shape, generator=generator)
 
 
-def integers(below: int, *shape: int) -> Draw:
+def integers(below, *shape):
     """Samples of whole numbers."""
     return lambda samples, generator: torch.randint(below, (samples, *shape), generator=generator)
 
 
-def always(value: Any) -> Draw:
+def always(value):
     """An argument that has nothing to do with samples."""
     return lambda samples, generator: value
 
 
-def lived_in(network: nn.Module, inputs: Callable[[int], tuple[Any, ...]]) -> nn.Module:
+def lived_in(network, inputs):
     """Gives norms weights, and BatchNorms statistics, as after a training."""
     with torch.no_grad():
         for module in network.modules():
@@ -121,30 +117,30 @@ def lived_in(network: nn.Module, inputs: Callable[[int], tuple[Any, ...]]) -> nn
 # ---- layers
 
 
-def conv(inputs: int = 8, outputs: int = 8, kernel: int = 3, **options: Any) -> nn.Conv2d:
+def conv(inputs=8, outputs=8, kernel=3, **options):
     """A convolution that leaves the size of maps as it is."""
     return nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, **options)
 
 
-def unit(inputs: int = 8, outputs: int = 8, kernel: int = 3, **options: Any) -> nn.Sequential:
+def unit(inputs=8, outputs=8, kernel=3, **options):
     """A convolution, BatchNorm and ReLU."""
     first = conv(inputs, outputs, kernel, bias=False, **options)
     return nn.Sequential(first, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
 
 
-def layers(convs: str, /, **others: Make) -> dict[str, Make]:
+def layers(convs, /, **others):
     """Convolutions, the first of 3 channels, all others of 8; other layers; `fc` for 5 classes."""
     names = convs.split()
     found = {name: conv if place else partial(conv, 3) for place, name in enumerate(names)}
     return {**found, "fc": partial(nn.Linear, 8, 5), **others}
 
 
-def several(*made: Make) -> Make:
+def several(*made):
     """How a list of layers is made."""
     return lambda: nn.ModuleList(make() for make in made)
 
 
-def parameter(*shape: int) -> Make:
+def parameter(*shape):
     """How a parameter is made."""
     return lambda: nn.Parameter(torch.randn(shape))
 

@@ -1,13 +1,11 @@
 """Random networks: programs that are drawn line by line, valid by construction."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import gcd
 
 from hypothesis import strategies as st
 
-from .program import Draw, Program, Value, Writer, together
+from .program import Program, Value, Writer, together
 
 __all__ = ["Program", "programs"]
 
@@ -18,32 +16,30 @@ Operation = Callable[[Writer, Value], None]
 _OPERATIONS: list[tuple[int, Callable[[Writer, Value], bool], Operation]] = []
 
 
-def operation(
-    applies: Callable[[Writer, Value], bool], weight: int = 1
-) -> Callable[[Operation], Operation]:
+def operation(applies, weight=1):
     """Registers an operation, to be drawn so often where it applies."""
 
-    def register(function: Operation) -> Operation:
+    def register(function):
         _OPERATIONS.append((weight, applies, function))
         return function
 
     return register
 
 
-def is_map(w: Writer, v: Value) -> bool:
+def is_map(w, v):
     return v.is_map
 
 
-def always(w: Writer, v: Value) -> bool:
+def always(w, v):
     return True
 
 
-def _out(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+def _out(size, kernel, stride, padding, dilation):
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
 @operation(is_map, weight=6)
-def convolve(w: Writer, v: Value) -> None:
+def convolve(w, v):
     c, h, wide = v.shape
     reach = min(h, wide)
     fitting = [
@@ -73,7 +69,7 @@ def convolve(w: Writer, v: Value) -> None:
 
 # A BatchNorm of two values makes -1 and 1 of them, and has no gradient.
 @operation(lambda w, v: v.is_map and v.shape[1] * v.shape[2] >= 4, weight=3)
-def normalize(w: Writer, v: Value) -> None:
+def normalize(w, v):
     c = v.shape[0]
     kinds = ["nn.BatchNorm2d({c})"] * 3 + [
         "nn.BatchNorm2d({c}, affine=False)",
@@ -87,7 +83,7 @@ def normalize(w: Writer, v: Value) -> None:
 
 
 @operation(always, weight=4)
-def activate(w: Writer, v: Value) -> None:
+def activate(w, v):
     forms = [
         "nn.ReLU()", "nn.SiLU()", "nn.GELU()", "nn.LeakyReLU(0.1)", "nn.Tanh()", "nn.Hardswish()",
         "F.relu({v})", "torch.relu({v})", "F.gelu({v})", "torch.sigmoid({v})", "F.leaky_relu({v})",
@@ -99,7 +95,7 @@ def activate(w: Writer, v: Value) -> None:
 
 
 @operation(always, weight=3)
-def activate_in_place(w: Writer, v: Value) -> None:
+def activate_in_place(w, v):
     forms = [
         "nn.ReLU(inplace=True)", "nn.LeakyReLU(0.2, inplace=True)", "F.relu({v}, inplace=True)",
         "{v}.relu_()", "torch.relu_({v})", "{v}.clamp_(-0.5, 0.8)", "{v}.mul_(0.5)", "{v}.add_(1)",
@@ -113,7 +109,7 @@ def activate_in_place(w: Writer, v: Value) -> None:
 
 
 @operation(lambda w, v: v.is_map and v.shape[0] > 1)
-def write_to_a_part(w: Writer, v: Value) -> None:
+def write_to_a_part(w, v):
     c, h, _ = v.shape
     k = w.draw(st.integers(1, c - 1))
     part = w.pick([f"[:, :{k}]", f"[:, {k}:]", f".narrow(1, 0, {k})", f"[:, :, :{max(1, h // 2)}]"])
@@ -121,7 +117,7 @@ def write_to_a_part(w: Writer, v: Value) -> None:
 
 
 @operation(always, weight=5)
-def combine(w: Writer, v: Value) -> None:
+def combine(w, v):
     other = w.value(w.partners(v))
     samples, shape = together(v, other) or (0, ())
     form = w.pick(
@@ -135,7 +131,7 @@ def combine(w: Writer, v: Value) -> None:
 
 
 @operation(always, weight=2)
-def combine_in_place(w: Writer, v: Value) -> None:
+def combine_in_place(w, v):
     fitting = [
         other
         for other in w.partners(v)
@@ -150,7 +146,7 @@ def combine_in_place(w: Writer, v: Value) -> None:
 
 
 @operation(is_map, weight=2)
-def combine_with_parameter(w: Writer, v: Value) -> None:
+def combine_with_parameter(w, v):
     c, h, wide = v.shape
     shape = w.pick([(1, c, 1, 1), (1, c, h, wide), (c, 1, 1), (1, 1, h, wide), (1,), (), (wide,)])
     name = w.layer(f"nn.Parameter(torch.randn({shape}))")
@@ -161,7 +157,7 @@ def combine_with_parameter(w: Writer, v: Value) -> None:
 
 
 @operation(is_map)
-def add_layer_of_parameter(w: Writer, v: Value) -> None:
+def add_layer_of_parameter(w, v):
     """A batch of one that comes from a parameter, by way of a convolution."""
     c, h, wide = v.shape
     template = w.layer(f"nn.Parameter(torch.randn(1, 2, {h}, {wide}))")
@@ -170,7 +166,7 @@ def add_layer_of_parameter(w: Writer, v: Value) -> None:
 
 
 @operation(always, weight=2)
-def combine_with_number(w: Writer, v: Value) -> None:
+def combine_with_number(w, v):
     form = w.pick(
         ["{v} + 0.5", "2 * {v}", "{v} + {v}.shape[1]", "{v}.size(-1) + {v}", "{v} / {v}.shape[1]",
          "1 - {v}", "torch.add({v}, 3)"]
@@ -179,7 +175,7 @@ def combine_with_number(w: Writer, v: Value) -> None:
 
 
 @operation(is_map, weight=2)
-def concatenate(w: Writer, v: Value) -> None:
+def concatenate(w, v):
     fitting = [
         other for other in w.values
         if other.is_map and other.samples == v.samples and other.shape[1:] == v.shape[1:]
@@ -196,7 +192,7 @@ def concatenate(w: Writer, v: Value) -> None:
 
 
 @operation(lambda w, v: v.is_map and v.shape[0] % 2 == 0)
-def split(w: Writer, v: Value) -> None:
+def split(w, v):
     half = (v.shape[0] // 2, *v.shape[1:])
     form = w.pick(["{v}.chunk(2, dim=1)[{i}]", "torch.split({v}, {half}, 1)[{i}]"])
     for i in (0, 1):
@@ -205,7 +201,7 @@ def split(w: Writer, v: Value) -> None:
 
 
 @operation(is_map)
-def cut(w: Writer, v: Value) -> None:
+def cut(w, v):
     c, h, wide = v.shape
     forms = [
         (f"[:, :{(c + 1) // 2}]", ((c + 1) // 2, h, wide)),
@@ -218,7 +214,7 @@ def cut(w: Writer, v: Value) -> None:
 
 
 @operation(is_map, weight=2)
-def pool(w: Writer, v: Value) -> None:
+def pool(w, v):
     c, h, wide = v.shape
     if min(h, wide) < 3:
         w.save(v)
@@ -244,7 +240,7 @@ def pool(w: Writer, v: Value) -> None:
 
 
 @operation(is_map)
-def reduce(w: Writer, v: Value) -> None:
+def reduce(w, v):
     c, h, wide = v.shape
     forms = [
         ("{v}.mean((2, 3), keepdim=True)", v.samples, (c, 1, 1)),
@@ -259,7 +255,7 @@ def reduce(w: Writer, v: Value) -> None:
 
 
 @operation(is_map, weight=2)
-def rearrange(w: Writer, v: Value) -> None:
+def rearrange(w, v):
     """Samples, channels and places change their roles."""
     c, h, wide = v.shape
     n = v.samples
@@ -305,7 +301,7 @@ def rearrange(w: Writer, v: Value) -> None:
 
 
 @operation(is_map)
-def enlarge(w: Writer, v: Value) -> None:
+def enlarge(w, v):
     c, h, wide = v.shape
     forms = [
         ("F.pad({v}, (1, 0, 0, 1))", (c, h + 1, wide + 1)),
@@ -321,7 +317,7 @@ def enlarge(w: Writer, v: Value) -> None:
 
 
 @operation(always)
-def do_nothing(w: Writer, v: Value) -> None:
+def do_nothing(w, v):
     """Dropout and Identity give back what they got: the same memory."""
     forms = ["nn.Identity()", "nn.Dropout(0.0)", "nn.Dropout(0.4)", "alias"]
     form = w.pick([*forms, "nn.Dropout2d(0.0)"] if v.is_map else forms)
@@ -331,7 +327,7 @@ def do_nothing(w: Writer, v: Value) -> None:
 
 
 @operation(is_map)
-def flatten(w: Writer, v: Value) -> None:
+def flatten(w, v):
     c, h, wide = v.shape
     forms = [
         ("{v}.mean((2, 3))", (c,), False),
@@ -345,7 +341,7 @@ def flatten(w: Writer, v: Value) -> None:
 
 
 @operation(lambda w, v: not v.is_map, weight=6)
-def project(w: Writer, v: Value) -> None:
+def project(w, v):
     outputs = w.draw(st.integers(4, 10))
     name = w.layer(f"nn.Linear({v.shape[0]}, {outputs}, bias={w.flag()})")
     w.save(v)
@@ -356,7 +352,7 @@ def project(w: Writer, v: Value) -> None:
 
 
 @st.composite
-def programs(draw: Draw, most: int = 14) -> Program:
+def programs(draw, most=14):
     """Programs of up to so many operations, and one or two outputs."""
     shape = (3, draw(st.integers(5, 10)), draw(st.integers(5, 10)))
     w = Writer(draw, shape)

@@ -1,9 +1,6 @@
 """How exactly results must agree: as well as float32 can do it."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +17,7 @@ _TREMOR = 1e-6
 _LAYERS = (nn.Conv2d, nn.Linear, nn.modules.batchnorm._BatchNorm)
 
 
-def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+def leaves(value, name):
     """All tensors, numbers and the like in a nested value, by name; containers with their type."""
     if dataclasses.is_dataclass(value):
         yield f"type of {name}", type(value)
@@ -45,13 +42,13 @@ class Judge:
         exact: Computes them in double precision, with a tremor of this size.
     """
 
-    def __init__(self, wanted: Results, exact: Callable[[float], Results]) -> None:
+    def __init__(self, wanted, exact):
         self._wanted, self._exact = wanted, exact
         self._computed: dict[float, Results] = {}
         gradients = [value for name, value in wanted.items() if name.startswith("gradient")]
         self._largest_gradient = max((largest(g) for g in gradients if g is not None), default=0.0)
 
-    def faults(self, found: Results) -> list[str]:
+    def faults(self, found):
         """Returns what is wrong, in words; nothing if all is well."""
         if found.keys() != self._wanted.keys():
             return [f"results {sorted(found)} instead of {sorted(self._wanted)}"]
@@ -59,7 +56,7 @@ class Judge:
             fault for name in found if (fault := self._fault(name, found[name])) is not None
         ]  # fmt: skip
 
-    def _fault(self, name: str, found: Any) -> str | None:
+    def _fault(self, name, found):
         wanted = self._wanted[name]
         if not isinstance(wanted, Tensor) or not isinstance(found, Tensor):
             return None if found == wanted else f"{name}: {found!r} instead of {wanted!r}"
@@ -74,7 +71,7 @@ class Judge:
         allowed = max(self._allowances(name, scale))
         return f"{name}: error {error:.2e}, allowed {allowed:.2e}, largest value {scale:.2e}"
 
-    def _allowances(self, name: str, scale: float) -> Iterator[float]:
+    def _allowances(self, name, scale):
         """How wrong something may be, the reasons that cost the least first."""
         is_gradient = name.startswith("gradient")
         if is_gradient:
@@ -89,23 +86,23 @@ class Judge:
         # BatchNorm makes much of it where values hardly differ.
         yield 3 * max(distance(self._at(tremor)[name], best) for tremor in (_TREMOR, -_TREMOR))
 
-    def _at(self, tremor: float) -> Results:
+    def _at(self, tremor):
         if tremor not in self._computed:
             self._computed[tremor] = self._exact(tremor)
         return self._computed[tremor]
 
 
-def distance(a: Tensor, b: Tensor) -> float:
+def distance(a, b):
     """The largest difference."""
     return largest(a.detach().double() - b.detach().double())
 
 
-def largest(value: Tensor) -> float:
+def largest(value):
     """The largest absolute value; NaN if one is in it."""
     return float(value.detach().double().abs().max()) if value.numel() else 0.0
 
 
-def doubled(value: Any) -> Any:
+def doubled(value):
     """A copy in double precision."""
     if isinstance(value, (list, tuple)):
         return type(value)(doubled(each) for each in value)
@@ -115,11 +112,11 @@ def doubled(value: Any) -> Any:
 
 
 @contextmanager
-def trembling(network: nn.Module, tremor: float) -> Iterator[nn.Module]:
+def trembling(network, tremor):
     """Adds noise to what layers return, of this size if the largest value there is one."""
     generator = torch.Generator().manual_seed(0)
 
-    def shake(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    def shake(module, inputs, output):
         noise = torch.randn(output.shape, generator=generator, dtype=output.dtype)
         return output + tremor * largest(output) * noise
 

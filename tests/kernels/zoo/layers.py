@@ -1,9 +1,6 @@
 """Layers of every kind beside convolutions: pools, norms, attention, dropout, the way up again."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +15,7 @@ IMAGE = (3, 8, 8)
 
 
 @member("pools", (3, 16, 16))
-def modules() -> nn.Module:
+def modules():
     return nn.Sequential(
         conv(3), nn.MaxPool2d(3, 2, 1), nn.ReLU(), conv(), nn.AvgPool2d(3, 1, 1), nn.ReLU(),
         conv(), nn.AdaptiveMaxPool2d((5, 3)), conv(), nn.AdaptiveAvgPool2d((None, 2)),
@@ -27,7 +24,7 @@ def modules() -> nn.Module:
 
 
 @member("pools", (3, 13, 14))
-def odd_sizes() -> nn.Module:
+def odd_sizes():
     """ceil_mode, paddings that count or not, a divisor, a dilation."""
     return nn.Sequential(
         conv(3), nn.MaxPool2d(3, 2, ceil_mode=True), conv(),
@@ -38,7 +35,7 @@ def odd_sizes() -> nn.Module:
 
 
 @member("pools", IMAGE, of=layers("conv second", pool=lambda: nn.MaxPool2d(2, return_indices=True)))
-def with_indices(net: Any, x: Tensor) -> Tensor:
+def with_indices(net, x):
     """A pool that also says where the largest value was; here nobody asks."""
     x, _ = net.pool(net.conv(x))
     return net.fc(net.second(x.relu()).mean((2, 3)))
@@ -48,7 +45,7 @@ def with_indices(net: Any, x: Tensor) -> Tensor:
     "down1": partial(unit, 3), "down2": unit, "up2": unit, "up1": partial(conv, 8, 4),
     "pool": lambda: nn.MaxPool2d(2, 2, return_indices=True), "unpool": lambda: nn.MaxUnpool2d(2, 2),
 })  # fmt: skip
-def unpooled(net: Any, x: Tensor) -> Tensor:
+def unpooled(net, x):
     """SegNet: values go back to where they came from."""
     x1 = net.down1(x)
     p1, i1 = net.pool(x1)
@@ -61,7 +58,7 @@ def unpooled(net: Any, x: Tensor) -> Tensor:
 @member("pools", (3, 9, 9), of=layers(
     "first body", p=parameter(), fc=lambda: nn.Linear(8 * 5 + 8 * 13, 5)
 ))  # fmt: skip
-def everything(net: Any, x: Tensor) -> Tensor:
+def everything(net, x):
     """Means, maxima and generalized means over a whole map, and bins of several sizes, joined."""
     x = net.body(F.relu(net.first(x)))
     p = 3 + 0.1 * net.p
@@ -73,7 +70,7 @@ def everything(net: Any, x: Tensor) -> Tensor:
     return net.fc(torch.cat([*parts, *bins], dim=1))
 
 
-def blur() -> nn.Module:
+def blur():
     """A kernel that is not trained."""
     row = torch.tensor([1.0, 2.0, 1.0]) / 4
     found = nn.Module()
@@ -84,7 +81,7 @@ def blur() -> nn.Module:
 @member(
     "pools", (3, 12, 12), of=layers("conv second", blur=blur, pad=lambda: nn.ReflectionPad2d(1))
 )
-def blurred(net: Any, x: Tensor) -> Tensor:
+def blurred(net, x):
     """A fixed kernel over a reflected border; max and average pools added."""
     x = F.relu(net.conv(x))
     x = net.second(F.conv2d(net.pad(x), net.blur.kernel, stride=2, groups=x.shape[1]))
@@ -101,10 +98,10 @@ def blurred(net: Any, x: Tensor) -> Tensor:
     "up2": lambda: nn.ConvTranspose2d(8, 6, 2, stride=2), "conv2": partial(unit, 12, 6),
     "outc": partial(conv, 6, 2, 1),
 })  # fmt: skip
-def transposed_up(net: Any, x: Tensor) -> Tensor:
+def transposed_up(net, x):
     """The one on everyone's disk: transposed convolutions, padded to fit."""
 
-    def up(x1: Tensor, x2: Tensor) -> Tensor:
+    def up(x1, x2):
         dy, dx = x2.size()[2] - x1.size()[2], x2.size()[3] - x1.size()[3]
         x1 = F.pad(x1, [dx // 2, dx - dx // 2, dy // 2, dy - dy // 2])
         return torch.cat([x2, x1], dim=1)
@@ -120,7 +117,7 @@ def transposed_up(net: Any, x: Tensor) -> Tensor:
     "encoder": several(partial(unit, 3), unit, unit), "decoder": several(unit, unit),
     "last": partial(conv, 8, 1, 1),
 })  # fmt: skip
-def interpolated(net: Any, x: Tensor) -> Tensor:
+def interpolated(net, x):
     """Bilinear, sums instead of joins, sigmoid at the end."""
     skips: list[Tensor] = []
     for i, stage in enumerate(net.encoder):
@@ -135,7 +132,7 @@ def interpolated(net: Any, x: Tensor) -> Tensor:
 
 
 @member("u-net", (3, 9, 9))
-def autoencoder() -> nn.Module:
+def autoencoder():
     return nn.Sequential(
         conv(3, stride=2), nn.LeakyReLU(0.2, inplace=True), conv(8, 12, stride=2),
         nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(108, 6), nn.ReLU(), nn.Linear(6, 108),
@@ -151,7 +148,7 @@ def autoencoder() -> nn.Module:
     "stem last", attention=lambda: nn.MultiheadAttention(8, 2, batch_first=True),
     norm=lambda: nn.LayerNorm(8), layer=lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0),
 ))  # fmt: skip
-def pytorchs_own(net: Any, x: Tensor) -> Tensor:
+def pytorchs_own(net, x):
     """Between the places of a map, samples first; then a transformer's layer, places first."""
     x = F.relu(net.stem(x))[:, :, ::2, ::2]
     n, c, h, w = x.shape
@@ -164,7 +161,7 @@ def pytorchs_own(net: Any, x: Tensor) -> Tensor:
 @member("attention", IMAGE, of=layers(
     "stem", to_qkv=partial(conv, 8, 24, 1, bias=False), to_out=one_by_one
 ))  # fmt: skip
-def by_hand(net: Any, x: Tensor) -> Tensor:
+def by_hand(net, x):
     """Queries, keys and values from one layer; einsum."""
     x = F.relu(net.stem(x))
     b, c, h, w = x.shape
@@ -178,7 +175,7 @@ def by_hand(net: Any, x: Tensor) -> Tensor:
     "a b", mlp=lambda: nn.Sequential(conv(8, 4, 1), nn.ReLU(), conv(4, 8, 1)),
     place=partial(conv, 2, 1, 5, bias=False),
 ))  # fmt: skip
-def cbam(net: Any, x: Tensor) -> Tensor:
+def cbam(net, x):
     x = F.relu(net.a(x))
     gate = net.mlp(F.adaptive_avg_pool2d(x, 1)) + net.mlp(F.adaptive_max_pool2d(x, 1))
     y = x * torch.sigmoid(gate)
@@ -191,7 +188,7 @@ def cbam(net: Any, x: Tensor) -> Tensor:
 
 
 @member("norms", IMAGE)
-def instances() -> nn.Module:
+def instances():
     return nn.Sequential(
         conv(3), nn.InstanceNorm2d(8, affine=True), nn.ReLU(True), conv(),
         nn.InstanceNorm2d(8, track_running_stats=True), nn.ReLU(True), conv(),
@@ -201,7 +198,7 @@ def instances() -> nn.Module:
 
 
 @member("norms", IMAGE, least=3)  # of two vectors BatchNorm makes -1 and 1: no gradient is left
-def batches() -> nn.Module:
+def batches():
     """BatchNorm without weights, without statistics, and for vectors."""
     return nn.Sequential(
         conv(3), nn.BatchNorm2d(8, affine=False), nn.ReLU(), conv(),
@@ -214,7 +211,7 @@ def batches() -> nn.Module:
 @member("norms", IMAGE, of=layers(
     "conv second third", weight=parameter(8), bias=parameter(8), frozen=partial(nn.BatchNorm2d, 8)
 ))  # fmt: skip
-def by_functions(net: Any, x: Tensor) -> Tensor:
+def by_functions(net, x):
     """Norms by functions and by hand, with parameters of its own or another's statistics."""
     x = net.conv(x)
     mean, var = net.frozen.running_mean, net.frozen.running_var
@@ -229,7 +226,7 @@ def by_functions(net: Any, x: Tensor) -> Tensor:
 # ---- dropout
 
 
-def dropouts(rate: float) -> nn.Module:
+def dropouts(rate):
     return nn.Sequential(
         conv(3), nn.Dropout2d(rate), nn.ReLU(), nn.Dropout(rate, inplace=True), conv(),
         nn.Dropout(rate), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Dropout1d(rate),
@@ -240,11 +237,11 @@ def dropouts(rate: float) -> nn.Module:
 class DropPath(nn.Module):
     """timm's: whole samples of a residual are left out; and dropout by functions."""
 
-    def __init__(self, drop_prob: float) -> None:
+    def __init__(self, drop_prob):
         super().__init__()
         self.drop_prob = drop_prob
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         x = F.dropout(F.relu(x), p=self.drop_prob, training=self.training)
         x = F.dropout(F.dropout2d(x, self.drop_prob, self.training), 0.0)
         if self.drop_prob == 0.0 or not self.training:
@@ -254,9 +251,9 @@ class DropPath(nn.Module):
         return x * mask.div_(keep)
 
 
-def stochastic(rate: float) -> nn.Module:
+def stochastic(rate):
     class Residual(nn.Sequential):
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             return x + super().forward(x)
 
     blocks = (Residual(unit(), DropPath(rate)) for _ in range(2))
@@ -264,20 +261,20 @@ def stochastic(rate: float) -> nn.Module:
 
 
 @member("dropout", IMAGE, random=True)
-def dropout_modules() -> nn.Module:
+def dropout_modules():
     return dropouts(0.2)
 
 
 @member("dropout", IMAGE)
-def dropout_modules_of_rate_zero() -> nn.Module:
+def dropout_modules_of_rate_zero():
     return dropouts(0.0)
 
 
 @member("dropout", IMAGE, random=True)
-def stochastic_depth() -> nn.Module:
+def stochastic_depth():
     return stochastic(0.3)
 
 
 @member("dropout", IMAGE)
-def stochastic_depth_of_rate_zero() -> nn.Module:
+def stochastic_depth_of_rate_zero():
     return stochastic(0.0)

@@ -1,7 +1,5 @@
 """The zoo: small networks as people write them, each with something that may go wrong."""
 
-from __future__ import annotations
-
 from . import branches, classics, code, layers, maps
 from .entry import ZOO, Entry, lived_in
 

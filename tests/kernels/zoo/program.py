@@ -3,8 +3,6 @@
 Since a program is the source of a class, one that fails can be read, copied and run.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,10 +35,10 @@ class Value:
     base: int
 
     @property
-    def is_map(self) -> bool:
+    def is_map(self):
         return len(self.shape) == 3
 
-    def __str__(self) -> str:
+    def __str__(self):
         samples = {0: "1", 1: "N"}.get(self.samples, f"{self.samples}N")
         return f"({samples}, {', '.join(map(str, self.shape))})"
 
@@ -56,13 +54,13 @@ class Program:
         random: Whether it does something else each time in training.
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape):
         self.shape = shape
         self.layers: list[str] = []
         self.lines: list[str] = []
         self.trains, self.random = True, False
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         indented = [
             "class Network(nn.Module):",
             "    def __init__(self):",
@@ -74,14 +72,14 @@ class Program:
         ]
         return "\n" + "\n".join(indented) + "\n"
 
-    def build(self) -> nn.Module:
+    def build(self):
         """Makes the network, the same each time."""
         names: dict[str, Any] = {"torch": torch, "nn": nn, "F": F}
         exec(repr(self), names)
         torch.manual_seed(zlib.crc32(repr(self).encode()))
         return lived_in(names["Network"](), lambda samples: self.draw(samples, 9))
 
-    def draw(self, samples: int, seed: int) -> tuple[Any, ...]:
+    def draw(self, samples, seed):
         """Makes arguments for its forward pass."""
         generator = Generator().manual_seed(1000 * seed + samples)
         return (torch.randn(samples, *self.shape, generator=generator),)
@@ -90,7 +88,7 @@ class Program:
 class Writer:
     """Writes a program, and keeps account of what its values are."""
 
-    def __init__(self, draw: Draw, shape: tuple[int, int, int]) -> None:
+    def __init__(self, draw, shape):
         self.draw = draw
         self.program = Program(shape)
         self.values = [Value("x", 1, shape, 0)]
@@ -98,10 +96,10 @@ class Writer:
         self.saved: set[int] = set()  # bases that a backward pass will read
         self.shared: list[tuple[str, dict[str, Any]]] = []  # convolutions, with their settings
 
-    def pick(self, choices: Any) -> Any:
+    def pick(self, choices):
         return self.draw(st.sampled_from(list(choices)))
 
-    def value(self, choices: list[Value] | None = None) -> Value:
+    def value(self, choices=None):
         """Draws a value to read, the more likely if nobody has read it yet."""
         choices = self.values if choices is None else choices
         unread = [value for value in choices if value.name not in self.read]
@@ -109,18 +107,16 @@ class Writer:
         self.read.add(value.name)
         return value
 
-    def flag(self) -> bool:
+    def flag(self):
         return self.draw(st.booleans())
 
-    def layer(self, text: str) -> str:
+    def layer(self, text):
         """Adds a layer or a parameter; returns its name."""
         name = f"self.m{len(self.program.layers)}"
         self.program.layers.append(f"{name} = {text}")
         return name
 
-    def new(
-        self, text: str, samples: int, shape: tuple[int, ...], *, like: Value | None = None
-    ) -> Value:
+    def new(self, text, samples, shape, *, like=None):
         """Writes a line that gives a new value, which may be a view of `like`."""
         base = len(self.program.lines) + 1 if like is None else like.base
         value = Value(f"v{len(self.values)}", samples, tuple(shape), base)
@@ -128,15 +124,15 @@ class Writer:
         self.program.lines.append(f"{value.name} = {text}  # {value}")
         return value
 
-    def same(self, text: str, like: Value) -> Value:
+    def same(self, text, like):
         """Writes a line that gives a new value of the same shape."""
         return self.new(text, like.samples, like.shape)
 
-    def save(self, *values: Value) -> None:
+    def save(self, *values):
         """Notes that a backward pass will read these."""
         self.saved |= {value.base for value in values}
 
-    def write(self, text: str, value: Value, *, named: bool = False) -> None:
+    def write(self, text, value, *, named=False):
         """Writes a line that overwrites a value, or a part of it, and may give it one more name."""
         if value.base in self.saved:
             self.program.trains = False
@@ -145,12 +141,12 @@ class Writer:
         else:
             self.program.lines.append(text)
 
-    def partners(self, value: Value) -> list[Value]:
+    def partners(self, value):
         """The values that can be added to a value: the result has the shape of the larger."""
         return [other for other in self.values if together(value, other) is not None]
 
 
-def together(a: Value, b: Value) -> tuple[int, tuple[int, ...]] | None:
+def together(a, b):
     """The samples and the shape of a sum; None if there is none."""
     if len(a.shape) != len(b.shape) or (a.samples != b.samples and 0 not in (a.samples, b.samples)):
         return None
