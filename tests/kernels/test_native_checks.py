@@ -75,6 +75,7 @@ def layer_arguments(geometry, maps, density=0.5):
         "x": x,
         "y": y,
         "dy": torch.randn(y.shape, generator=source),
+        "result": torch.randn(y.shape, generator=source),
         "dx": torch.empty_like(x),
         "dvalues": torch.empty(indices.numel()),
         "dbias": torch.empty(outputs),
@@ -113,8 +114,8 @@ ARGUMENTS = {
     "threads",
     "ft_input_gradient": "layer maps dy values plan nonzeros dx threads",
     "ft_weight_gradient": "layer maps x dy plan nonzeros dvalues threads",
-    "ft_linear": "layer samples x values plan nonzeros bias y threads",
-    "ft_linear_backward": "layer samples x dy values plan nonzeros dx dvalues dbias threads",
+    "ft_linear": "layer samples x values plan nonzeros bias relu y threads",
+    "ft_linear_backward": "layer samples x result dy values plan nonzeros dx dvalues dbias threads",
     "ft_normalize": "norm x weight bias eps relu y mean variance threads",
     "ft_scale": "norm x weight bias mean variance eps relu y threads",
     "ft_normalize_backward": "norm x dy weight bias mean variance eps relu training dx dweight "
@@ -269,7 +270,7 @@ def _norms(function):
 
 
 # For layers, and for linear ones: gradients that have no memory are not computed.
-_OPTIONAL = (("bias", "residual", "factor", "shift"), ("bias", "dx", "dvalues", "dbias"))
+_OPTIONAL = (("bias", "residual", "factor", "shift"), ("bias", "result", "dx", "dvalues", "dbias"))
 
 
 def _memory():

@@ -83,10 +83,13 @@ def calls(outputs, inputs, nonzeros):
         "ft_input_gradient": (call("ft_input_gradient", dy, values, plan, nonzeros, dx), dx),
         "ft_weight_gradient": (call("ft_weight_gradient", x, dy, plan, nonzeros, dvalues), dvalues),
         "ft_linear_backward": (
-            call("ft_linear_backward", *rows, values, plan, nonzeros, back, None, None),
+            call(
+                "ft_linear_backward", rows[0], rows[1], rows[1], values, plan, nonzeros, back,
+                None, None,
+            ),
             back,
         ),
-    }
+    }  # fmt: skip
 
 
 def start_threads():

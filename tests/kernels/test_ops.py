@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
@@ -103,11 +103,11 @@ def sparse_conv2d(layer, dense=SPARSE):
     return run
 
 
-def sparse_linear(layer, dense=SPARSE):
+def sparse_linear(layer, dense=SPARSE, relu=False):
     shape = layer.settings[0][:2]
 
     def run(x, values, bias):
-        given = (values, layer.indices, layer.plan, bias, shape, library.lanes(), dense)
+        given = (values, layer.indices, layer.plan, bias, shape, library.lanes(), dense, relu)
         return linear.linear(x.flatten(1), *given)
 
     return run
@@ -138,15 +138,33 @@ def test_a_convolution_and_its_gradients_are_pytorchs(instructions, memory_of_na
     assert_close(error, found, wanted)
 
 
-@given(case=matrices())
+@given(case=matrices(), relu=st.booleans(), dense=st.integers(0, 7))
 @EXAMPLES
-def test_a_linear_layer_and_its_gradients_are_pytorchs(instructions, memory_of_nan, error, case):
+def test_a_linear_layer_and_its_gradients_are_pytorchs(
+    instructions, memory_of_nan, error, case, relu, dense
+):
     layer = make(case)
-    x = layer.x.flatten(1)
-    found = directions(sparse_linear(layer), x, layer.values, layer.bias)
-    shape = layer.settings[0][:2]
-    wanted = expected(layer, lambda x, w, b: F.linear(x, w.view(shape), b), x)
+    shape, x = layer.settings[0][:2], layer.x.flatten(1)
+
+    def theirs(x, weight, bias):
+        y = F.linear(x, weight.view(shape), bias)
+        # Where rounding decides on which side of zero a sum is, both sides are right.
+        assume(not relu or not ((y != 0) & (y.abs() < 1e-5)).any())
+        return F.relu(y) if relu else y
+
+    wanted = expected(layer, theirs, x)
+    found = directions(sparse_linear(layer, dense, relu), x, layer.values, layer.bias)
     assert_close(error, found, wanted)
+
+
+def test_relu_of_a_linear_layer_passes_on_what_is_no_number(instructions):
+    layer = make(LINEAR)
+    x = torch.full((library.lanes(), 20), torch.nan, requires_grad=True)
+    y = sparse_linear(layer, relu=True)(x, layer.values, layer.bias)
+    used = layer.weight.view(12, 20).any(1)
+    assert y.isnan().equal(used.expand_as(y)), "as PyTorch's does"
+    y.sum().backward()
+    assert x.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("one_lane", [True, False], ids=["rows", "samples"])
@@ -264,13 +282,13 @@ def test_a_part_of_a_batch_that_lies_sample_by_sample_is_not_taken_for_the_whole
     x = torch.randn(20, lanes).t()[:part]
     gradient = torch.randn(12, lanes).t()[:part]
     assert x.stride() == (1, lanes)
-    dvalues = linear.linear_weight_gradient(
-        x, gradient, layer.indices, layer.plan, shape, lanes, SPARSE
-    )
+    given = (layer.values, layer.indices, layer.plan)
+    wanted = ([False, True, False], shape, lanes, SPARSE)
+    _, dvalues, _ = linear.linear_backward(x, None, gradient, *given, *wanted)
     wanted = (gradient.double().t() @ x.double()).flatten()[layer.indices.long()]
     assert error(dvalues, wanted) < 1e-4
     edge = torch.empty_strided((part, 20), (1, lanes)).fill_(1)  # the memory ends with the slice
-    y = linear.linear(edge, layer.values, layer.indices, layer.plan, None, shape, lanes, SPARSE)
+    y = linear.linear(edge, *given, None, shape, lanes, SPARSE, False)
     assert error(y, edge @ layer.weight.view(shape).t()) < 1e-4
 
 

@@ -24,7 +24,7 @@ def valid(ways=0, missing=1):
     flat_plan = ops.make_plan(flat_indices, Geometry((4, 3, 1, 1)))
     x, gradient = torch.randn(2, 3, 6, 6, width), torch.randn(2, 4, 6, 6, width)
     values, flat_values = torch.randn(COUNT), torch.randn(12)
-    settings, flat_settings = [SHAPE, STRIDE, PADDING, ways], [[4, 3], width, ways]
+    settings, flat_settings = [SHAPE, STRIDE, PADDING, ways], [[4, 3], width, ways, False]
     channels = [torch.ones(3) for _ in range(4)]
     batch = 2 * width - missing
     features, flat_gradient = torch.randn(batch, 3), torch.randn(batch, 4)
@@ -43,13 +43,12 @@ def valid(ways=0, missing=1):
             linear.linear,
             [features, flat_values, flat_indices, flat_plan, torch.ones(4), *flat_settings],
         ),
-        "linear_input_gradient": (
-            linear.linear_input_gradient,
-            [flat_gradient, flat_values, flat_indices, flat_plan, *flat_settings],
-        ),
-        "linear_weight_gradient": (
-            linear.linear_weight_gradient,
-            [features, flat_gradient, flat_indices, flat_plan, *flat_settings],
+        "linear_backward": (
+            linear.linear_backward,
+            [
+                features, flat_gradient, flat_gradient, flat_values, flat_indices, flat_plan,
+                [True] * 3, *flat_settings[:3],
+            ],
         ),
         "batch_norm": (norm.batch_norm, [x, *channels[:2], batch, 1e-5, False]),
         "scale": (norm.scale, [x, *channels, batch, 1e-5, False]),
@@ -76,7 +75,6 @@ FREE = {
     ("conv2d_input_gradient", 0): (0,),
     ("columns", 0): (0, 1),
     ("linear", 0): (0,),
-    ("linear_input_gradient", 0): (0,),
     ("batch_norm", 0): (2, 3),
     ("scale", 0): (2, 3),
 }
@@ -84,8 +82,7 @@ FREE = {
 
 NAMES = [
     "to_groups", "from_groups", "conv2d", "conv2d_input_gradient", "conv2d_weight_gradient",
-    "columns", "linear", "linear_input_gradient", "linear_weight_gradient", "batch_norm", "scale",
-    "batch_norm_backward",
+    "columns", "linear", "linear_backward", "batch_norm", "scale", "batch_norm_backward",
 ]  # fmt: skip
 
 

@@ -321,17 +321,17 @@ class LinearNetwork:
         maps, found = self._forward(), []
         gradient = run(linear_ops.columns, self._gradient, lanes())
         for number in reversed(range(len(self._layers))):
-            values, *pattern = self._layers[number]
-            layer = (*pattern, list(self.weights[number].shape), lanes(), 0)
-            found.append(run(linear_ops.linear_weight_gradient, maps[number], gradient, *layer))
-            gradient = run(linear_ops.linear_input_gradient, gradient, values, *layer)
+            settings = ([True, True, False], list(self.weights[number].shape), lanes(), 0)
+            given = (maps[number], None, gradient, *self._layers[number], *settings)
+            gradient, weight_gradient, _ = run(linear_ops.linear_backward, *given)
+            found.append(weight_gradient)
         return [gradient, *found]
 
     def _forward(self) -> list[Tensor]:
         maps = [run(linear_ops.columns, self._x, lanes())]
         for weight, layer in zip(self.weights, self._layers, strict=True):
             shape = list(weight.shape)
-            maps.append(run(linear_ops.linear, maps[-1], *layer, None, shape, lanes(), 0))
+            maps.append(run(linear_ops.linear, maps[-1], *layer, None, shape, lanes(), 0, False))
         return maps
 
     def train_dense(self) -> list[Tensor]:

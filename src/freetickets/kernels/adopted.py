@@ -131,12 +131,20 @@ class AdoptedLinear(AdoptedLayer, nn.Linear):  # type: ignore[misc]
         """Maps (..., in_features) to (..., out_features)."""
         if torch.compiler.is_compiling():
             return super().forward(x)
+        return self._forward(x, relu=False)
+
+    def rectified(self, x: Tensor) -> Tensor:
+        """ReLU of what the layer makes of x, in one pass if it can be."""
+        return self._forward(x, relu=True)
+
+    def _forward(self, x: Tensor, relu: bool) -> Tensor:
         fits = x.dim() > 0 and x.shape[-1] == self.in_features and kernels_take(x, self.weight)
         active = self.active() if fits else None
         if active is None:
-            return super().forward(x)
+            y = super().forward(x)
+            return y.relu_() if relu else y
         choose = partial(self._choices.linear, self._path, self._geometry, active.values.numel())
-        return as_autocast(linear_layer(x, active, self.bias, self._geometry, choose)[0])
+        return as_autocast(linear_layer(x, active, self.bias, self._geometry, choose, relu)[0])
 
 
 _PYTORCHS: dict[type, type[nn.Module]] = {AdoptedConv2d: nn.Conv2d, AdoptedLinear: nn.Linear}

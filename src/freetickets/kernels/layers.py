@@ -188,13 +188,22 @@ class SparseLinear(SparseLayer, nn.Linear):  # type: ignore[override]
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps (..., in_features) to (..., out_features)."""
+        return self._forward(x, relu=False)
+
+    def rectified(self, x: Tensor) -> Tensor:
+        """ReLU of what the layer makes of x, in one pass if it can be."""
+        # Growth looks at the gradient in front of ReLU.
+        return self.forward(x).relu_() if self.keep_gradient else self._forward(x, relu=True)
+
+    def _forward(self, x: Tensor, relu: bool) -> Tensor:
         self.check_ready()
         fits = x.dim() > 0 and x.shape[-1] == self.in_features
         if not fits or not kernels_take(x, self.values):
-            return F.linear(x, self.dense_weight(), self.bias)
+            y = F.linear(x, self.dense_weight(), self.bias)
+            return y.relu_() if relu else y
         weights = (self.values, self.indices, self.plan)
         choose = partial(self.choices.linear, self.path, self.geometry, self.values.numel())
-        y, flat = linear_layer(x, weights, self.bias, self.geometry, choose)
+        y, flat = linear_layer(x, weights, self.bias, self.geometry, choose, relu)
         self.record(flat, y)
         return as_autocast(y)
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from . import ops
-from .adopted import AdoptedConv2d
+from .adopted import AdoptedConv2d, AdoptedLinear
 from .choice import Costs, Work, convolution_ways
 from .choices import Choices
-from .layers import SparseConv2d, can_be_sparse, geometry_of, has_hooks
+from .layers import SparseConv2d, SparseLinear, can_be_sparse, geometry_of, has_hooks
 from .maps import Maps, leave, rectified_norm
 
 
@@ -39,16 +39,18 @@ class GroupedLayout:
         self._sparse = [m for m in self._modules if isinstance(m, (SparseConv2d, AdoptedConv2d))]
         self._dense: list[AdoptedConv2d] = []
         self._hooks: list[Any] = []
+        has_linear = any(isinstance(m, (SparseLinear, AdoptedLinear)) for m in self._modules)
         costs = self.choices.costs
-        if not self._sparse and not any(_pays(module, costs) for module in self._modules):
-            return
-        if _uses_custom_functions(model):
+        groups = self._sparse or any(_pays(module, costs) for module in self._modules)
+        groups = groups and not _uses_custom_functions(model)
+        for module in self._modules if groups or has_linear else ():
+            if type(module) is nn.Sequential and any(_is_pair(*p) for p in pairwise(module)):
+                module.__class__ = _FusingSequential
+        if not groups:
             return
         for path, module in model.named_modules():
             if type(module) is nn.Conv2d and can_be_sparse(module):
                 self._dense.append(AdoptedConv2d.adopt(module, self.choices, path))
-            elif type(module) is nn.Sequential and any(_is_pair(*p) for p in pairwise(module)):
-                module.__class__ = _FusingSequential
         self._hooks = [
             model.register_forward_pre_hook(self._decide),
             model.register_forward_hook(_leave),
@@ -115,7 +117,7 @@ class BatchNormReLU(nn.BatchNorm2d):
 
 
 class _FusingSequential(nn.Sequential):
-    """Computes BatchNorm and the ReLU behind it in one pass."""
+    """Computes BatchNorm, or a sparse linear layer, and the ReLU behind it in one pass."""
 
     def _get_name(self) -> str:
         return "Sequential"  # a printed network looks as before
@@ -124,7 +126,12 @@ class _FusingSequential(nn.Sequential):
         modules = list(self)
         while modules:
             module = modules.pop(0)
-            if type(x) is Maps and modules and _is_pair(module, modules[0]):
+            if not modules or not _is_pair(module, modules[0]) or torch.compiler.is_compiling():
+                x = module(x)
+            elif isinstance(module, (SparseLinear, AdoptedLinear)):
+                x = module.rectified(x)
+                modules.pop(0)
+            elif type(x) is Maps:
                 x = rectified_norm(cast(nn.BatchNorm2d, module), x)
                 modules.pop(0)
             else:
@@ -134,8 +141,8 @@ class _FusingSequential(nn.Sequential):
 
 def _is_pair(first: nn.Module, second: nn.Module) -> bool:
     return (
-        type(first) is nn.BatchNorm2d
-        and type(second) is nn.ReLU
+        type(second) is nn.ReLU
+        and type(first) in (nn.BatchNorm2d, SparseLinear, AdoptedLinear)
         and not has_hooks(first)
         and not has_hooks(second)
     )

@@ -22,8 +22,6 @@ from .operator import again, differentiate, form, operator, run
 
 _Ints = list[int]
 
-GRADIENTS = ops.INPUT_GRADIENT | ops.WEIGHT_GRADIENT
-
 
 # ---- layout
 
@@ -75,6 +73,7 @@ def linear_layer(
     bias: Tensor | None,
     geometry: Geometry,
     choose: Callable[[Tensor], int],
+    relu: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """What a layer makes of any samples (..., inputs), and these as it has read them: (N, inputs).
 
@@ -84,13 +83,14 @@ def linear_layer(
         bias: One for each output.
         geometry: The layer.
         choose: Says which directions run dense, for samples (N, inputs).
+        relu: Whether ReLU follows.
     """
     outputs, inputs = geometry.shape[:2]
     flat = x.float() if x.dim() == 2 else x.float().reshape(-1, inputs)
     ways = choose(flat)
     if ways != ops.ALL and not lies_in_columns(flat, lanes()):
         flat = run(columns, flat, lanes())  # once, for the forward pass and the gradient
-    y: Tensor = run(linear, flat, *weights, bias, [outputs, inputs], lanes(), ways)
+    y: Tensor = run(linear, flat, *weights, bias, [outputs, inputs], lanes(), ways, relu)
     y = y if x.dim() == 2 else y.reshape(*x.shape[:-1], outputs)
     return y, flat
 
@@ -105,8 +105,9 @@ def linear(
     shape: _Ints,
     lanes: int,
     ways: int,
+    relu: bool,
 ) -> Tensor:
-    """A linear layer whose weight of `shape` is `values` at `indices` and zero elsewhere.
+    """A linear layer, and ReLU if it follows, whose weight is `values` at `indices`, else zero.
 
     The result lies in memory feature by feature, which is how the next sparse layer wants it.
     """
@@ -114,108 +115,118 @@ def linear(
     ops.check_weights(values, indices, bias, shape)
     if ops.is_dense(ways, ops.FORWARD, x):
         with ops.full_precision():
-            return F.linear(x, ops.scatter(values, indices, shape), bias)
+            y = F.linear(x, ops.scatter(values, indices, shape), bias)
+            return y.relu_() if relu else y
     read = _rows(x, lanes)
     y, target = _new_columns(x, read, shape[0])
-    _compute("ft_linear", shape, read, (read, ready(values), plan, values.numel(), bias, target))
+    given = (read, ready(values), plan, values.numel(), bias, relu, target)
+    _compute("ft_linear", shape, read, given)
     return _filled(y, target)
 
 
 @operator
-def linear_input_gradient(
+def linear_backward(
+    x: Tensor,
+    y: Tensor | None,
     gradient: Tensor,
     values: Tensor,
     indices: Tensor,
     plan: Tensor,
+    wanted: list[bool],
     shape: _Ints,
     lanes: int,
     ways: int,
-) -> Tensor:
-    """The gradient of `linear` for its inputs."""
-    _check(gradient, shape[0], lanes, "outputs")
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of `linear` for x, values and bias; those that are not wanted are empty.
+
+    It takes the result y if ReLU was a part of it.
+    """
+    _check_backward(x, y, gradient, shape, lanes)
     ops.check_weights(values, indices, None, shape)
-    if ops.is_dense(ways, ops.INPUT_GRADIENT, gradient):
+    directions = (ops.INPUT_GRADIENT, ops.WEIGHT_GRADIENT)
+    ours = [w and not ops.is_dense(ways, d, x) for w, d in zip(wanted[:2], directions, strict=True)]
+    ours.append(wanted[2] and any(ours))
+    theirs = [w and not our for w, our in zip(wanted, ours, strict=True)]
+    dx, dvalues, dbias = (x.new_empty(0) for _ in wanted)
+    if any(theirs):
+        if y is not None:
+            gradient, y = gradient.masked_fill(y <= 0, 0), None
         with ops.full_precision():
-            return gradient @ ops.scatter(values, indices, shape)
-    read = _rows(gradient, lanes)
-    result, target = _new_columns(gradient, read, shape[1])
-    given = (None, read, ready(values), plan, values.numel(), target, None, None)
-    _compute("ft_linear_backward", shape, read, given)
-    return _filled(result, target)
-
-
-@operator
-def linear_weight_gradient(
-    x: Tensor,
-    gradient: Tensor,
-    indices: Tensor,
-    plan: Tensor,
-    shape: _Ints,
-    lanes: int,
-    ways: int,
-) -> Tensor:
-    """The gradient of `linear` for its values."""
-    _check_gradient(x, gradient, shape, lanes)
-    if ops.is_dense(ways, ops.WEIGHT_GRADIENT, x):
-        with ops.full_precision():
-            return (gradient.t() @ x).flatten().index_select(0, indices)
-    inputs, outputs = _rows(x, lanes), _rows(gradient, lanes)
-    result = x.new_empty(indices.numel())
-    given = (inputs, outputs, None, plan, indices.numel(), None, result, None)
-    _compute("ft_linear_backward", shape, inputs, given)
-    return result
+            if theirs[0]:
+                dx = gradient @ ops.scatter(values, indices, shape)
+            if theirs[1]:
+                dvalues = (gradient.t() @ x).flatten().index_select(0, indices)
+            if theirs[2]:
+                dbias = gradient.sum(0)
+    if any(ours):
+        inputs = _rows(x, lanes) if ours[1] else None
+        result, read = None if y is None else _rows(y, lanes), _rows(gradient, lanes)
+        memory: list[Tensor | None] = [None] * 3
+        if ours[0]:
+            dx, memory[0] = _new_columns(gradient, read, shape[1])
+        if ours[1]:
+            dvalues = memory[1] = values.new_empty(values.shape)
+        if ours[2]:
+            dbias = memory[2] = values.new_empty(shape[0])
+        given = (inputs, result, read, ready(values), plan, values.numel(), *memory)
+        _compute("ft_linear_backward", shape, read, given)
+        dx = dx if memory[0] is None else _filled(dx, memory[0])
+    return dx, dvalues, dbias
 
 
 @linear.register_fake
 def _(
     x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None, *settings: Any
 ) -> Tensor:
-    shape, lanes, ways = settings
+    shape, lanes, ways, _ = settings
     _check(x, shape[1], lanes, "inputs")
     ops.check_weights(values, indices, bias, shape)
     return _fake_rows(x, shape[0], lanes, bool(ways & ops.FORWARD))
 
 
-@linear_input_gradient.register_fake
-def _(gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor, *settings: Any) -> Tensor:
-    shape, lanes, ways = settings
-    _check(gradient, shape[0], lanes, "outputs")
+@linear_backward.register_fake
+def _(
+    x: Tensor, y: Tensor | None, gradient: Tensor, values: Tensor, indices: Tensor, *settings: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    _, wanted, shape, lanes, ways = settings
+    _check_backward(x, y, gradient, shape, lanes)
     ops.check_weights(values, indices, None, shape)
-    return _fake_rows(gradient, shape[1], lanes, bool(ways & ops.INPUT_GRADIENT))
+    dx = _fake_rows(gradient, shape[1], lanes, bool(ways & ops.INPUT_GRADIENT))
+    found = (dx, values.new_empty(values.shape), values.new_empty(shape[0]))
+    return tuple(t if w else x.new_empty(0) for t, w in zip(found, wanted, strict=True))  # type: ignore[return-value]
 
 
-@linear_weight_gradient.register_fake
-def _(x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor, *settings: Any) -> Tensor:
-    _check_gradient(x, gradient, *settings[:2])
-    return x.new_empty(indices.numel())
+def _keep_linear(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, values, indices, plan, bias, *ctx.settings = inputs
+    ctx.save_for_backward(x, values, indices, plan, bias, output if inputs[-1] else None)
 
 
 def _linear_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-    x, values, indices, plan = ctx.saved_tensors
+    x, values, indices, plan, bias, y = ctx.saved_tensors
     for_x, for_values, _, _, for_bias = ctx.needs_input_grad[:5]
-    _, lanes, ways = ctx.settings
-    dx = dvalues = dbias = None
+    *settings, relu = ctx.settings
+    wanted = [for_x, for_values, for_bias]
     if torch.is_grad_enabled():
-        reference = partial(_linear_reference, indices, ctx.settings[0])
-        dx, dvalues = again(reference, (x, values), (for_x, for_values), gradient)
-        for_x = for_values = False
-    elif ways & GRADIENTS != GRADIENTS and not lies_in_columns(gradient, lanes):
-        gradient = form(ctx, columns)(gradient, lanes)
-    if for_x:
-        dx = form(ctx, linear_input_gradient)(gradient, values, indices, plan, *ctx.settings)
-    if for_values:
-        dvalues = form(ctx, linear_weight_gradient)(x, gradient, indices, plan, *ctx.settings)
-    if for_bias:
-        dbias = gradient.sum(0)
-    return dx, dvalues, None, None, dbias, None, None, None
+        reference = partial(_linear_reference, indices, settings[0], relu)
+        given = (x, values) if bias is None else (x, values, bias)
+        found = again(reference, given, wanted[: len(given)], gradient)
+        dx, dvalues, dbias = (*found, None) if bias is None else found
+    else:
+        backward = form(ctx, linear_backward)
+        found = backward(x, y, gradient, values, indices, plan, wanted, *settings)
+        dx, dvalues, dbias = (g if w else None for g, w in zip(found, wanted, strict=True))
+    return dx, dvalues, None, None, dbias, None, None, None, None
 
 
-def _linear_reference(indices: Tensor, shape: _Ints, x: Tensor, values: Tensor) -> Tensor:
-    """The layer, without its bias, by PyTorch's own operations."""
-    return F.linear(x, ops.scatter(values, indices, shape))
+def _linear_reference(
+    indices: Tensor, shape: _Ints, relu: bool, x: Tensor, values: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """The layer by PyTorch's own operations."""
+    y = F.linear(x, ops.scatter(values, indices, shape), bias)
+    return F.relu(y) if relu else y
 
 
-differentiate(linear, ops.keep_inputs, _linear_backward)
+differentiate(linear, _keep_linear, _linear_backward)
 
 
 # ---- what is refused
@@ -229,11 +240,14 @@ def _check(x: Tensor, features: int, lanes: int, what: str) -> None:
         raise FreeTicketsError(f"groups have at least one lane, not {lanes}")
 
 
-def _check_gradient(x: Tensor, gradient: Tensor, shape: _Ints, lanes: int) -> None:
+def _check_backward(
+    x: Tensor, y: Tensor | None, gradient: Tensor, shape: _Ints, lanes: int
+) -> None:
     _check(x, shape[1], lanes, "inputs")
-    _check(gradient, shape[0], lanes, "outputs")
-    if x.shape[0] != gradient.shape[0]:
-        raise FreeTicketsError(f"{x.shape[0]} samples can't have gradients of {gradient.shape[0]}")
+    for of_outputs in (gradient, gradient if y is None else y):
+        _check(of_outputs, shape[0], lanes, "outputs")
+        if x.shape[0] != (count := of_outputs.shape[0]):
+            raise FreeTicketsError(f"{x.shape[0]} samples can't have gradients of {count}")
 
 
 # ---- forms of a tensor

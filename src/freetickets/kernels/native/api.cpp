@@ -82,7 +82,7 @@ int place_bytes() { return 4 * kernels().lanes; }
 
 using namespace freetickets;
 
-int ft_interface() { return 5; }
+int ft_interface() { return 6; }
 
 const char* ft_instruction_set() { return kernels().name; }
 int ft_lanes() { return kernels().lanes; }
@@ -125,31 +125,30 @@ static Reason check_linear(const Kernels& k, const GivenLayer* layer, int64_t sa
 }
 
 const char* ft_linear(const GivenLayer* layer, int64_t samples, const float* x, const float* values,
-                      const int32_t* plan, int64_t nonzeros, const float* bias, float* y, int threads) {
+                      const int32_t* plan, int64_t nonzeros, const float* bias, int relu, float* y, int threads) {
   const Kernels& k = kernels();
   Call c;
   FT_TRY(check_linear(k, layer, samples, plan, nonzeros, threads, c));
   FT_TRY(check_maps(k.lanes, x));
   FT_TRY(check_maps(k.lanes, y));
   FT_TRY(check_numbers(nonzeros, values));
-  return k.linear(c.layer, samples, x, values, plan, nonzeros, bias, y, c.threads);
+  return k.linear(c.layer, samples, x, values, plan, nonzeros, bias, relu, y, c.threads);
 }
 
-const char* ft_linear_backward(const GivenLayer* layer, int64_t samples, const float* x, const float* dy,
-                               const float* values, const int32_t* plan, int64_t nonzeros, float* dx, float* dvalues,
-                               float* dbias, int threads) {
+const char* ft_linear_backward(const GivenLayer* layer, int64_t samples, const float* x, const float* y,
+                               const float* dy, const float* values, const int32_t* plan, int64_t nonzeros, float* dx,
+                               float* dvalues, float* dbias, int threads) {
   const Kernels& k = kernels();
   Call c;
   FT_TRY(check_linear(k, layer, samples, plan, nonzeros, threads, c));
   FT_TRY(check_maps(k.lanes, dy));
+  if (y != nullptr) FT_TRY(check_maps(k.lanes, y));
   if (dx != nullptr) {
     FT_TRY(check_maps(k.lanes, dx));
     FT_TRY(check_numbers(nonzeros, values));
-    FT_TRY(k.linear_input_gradient(c.layer, samples, dy, values, plan, nonzeros, dx, c.threads));
   }
-  if (dvalues == nullptr && dbias == nullptr) return nullptr;
   if (dvalues != nullptr) FT_TRY(check_maps(k.lanes, x));
-  return k.linear_weight_gradient(c.layer, samples, x, dy, plan, nonzeros, dvalues, dbias, c.threads);
+  return k.linear_backward(c.layer, samples, x, y, dy, values, plan, nonzeros, dx, dvalues, dbias, c.threads);
 }
 
 const char* ft_prepare(const GivenLayer* layer, const GivenMaps* maps, const float* values,

@@ -68,13 +68,14 @@ FT_API const char* ft_weight_gradient(const freetickets::GivenLayer* layer,
                                       const int32_t* plan, int64_t nonzeros, float* dvalues, int threads);
 
 // Linear layers, one call a direction, for `samples` that fill whole groups of lanes and lie side by side: a feature
-// is a row of them, aligned to 64 bytes. Of the gradients, those are computed that have memory.
+// is a row of them, aligned to 64 bytes. y = relu?(layer); a gradient is computed if there is memory for it, and
+// takes the result y if ReLU was part of it.
 FT_API const char* ft_linear(const freetickets::GivenLayer* layer, int64_t samples, const float* x,
-                             const float* values, const int32_t* plan, int64_t nonzeros, const float* bias, float* y,
-                             int threads);
+                             const float* values, const int32_t* plan, int64_t nonzeros, const float* bias, int relu,
+                             float* y, int threads);
 FT_API const char* ft_linear_backward(const freetickets::GivenLayer* layer, int64_t samples, const float* x,
-                                      const float* dy, const float* values, const int32_t* plan, int64_t nonzeros,
-                                      float* dx, float* dvalues, float* dbias, int threads);
+                                      const float* y, const float* dy, const float* values, const int32_t* plan,
+                                      int64_t nonzeros, float* dx, float* dvalues, float* dbias, int threads);
 
 // The forward pass in two steps, for weights that no longer change: their entries (8 bytes each) suit
 // maps of one size, for any number of groups. Then y = relu?(convolution + bias + residual), where the

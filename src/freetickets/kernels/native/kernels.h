@@ -19,11 +19,10 @@ struct Kernels {
                             const int32_t* plan, int64_t nonzeros, float* dvalues, int threads);
   // Linear layers, whose samples lie side by side: see linear.h.
   Reason (*linear)(const Layer& layer, int64_t samples, const float* x, const float* values, const int32_t* plan,
-                   int64_t nonzeros, const float* bias, float* y, int threads);
-  Reason (*linear_input_gradient)(const Layer& layer, int64_t samples, const float* dy, const float* values,
-                                  const int32_t* plan, int64_t nonzeros, float* dx, int threads);
-  Reason (*linear_weight_gradient)(const Layer& layer, int64_t samples, const float* x, const float* dy,
-                                   const int32_t* plan, int64_t nonzeros, float* dvalues, float* dbias, int threads);
+                   int64_t nonzeros, const float* bias, int relu, float* y, int threads);
+  Reason (*linear_backward)(const Layer& layer, int64_t samples, const float* x, const float* y, const float* dy,
+                            const float* values, const int32_t* plan, int64_t nonzeros, float* dx, float* dvalues,
+                            float* dbias, int threads);
   // Winograd's way, for 3x3 and stride 1: see winograd.h.
   int64_t (*winograd_size)(const Layer& layer, bool transposed);
   void (*winograd_weights)(const Layer& layer, const float* weight, bool transposed, float* weights, int threads);

@@ -46,9 +46,9 @@ FT_INLINE void add_weights(const Visit& v, const float* values, Vector* acc, std
   }
 }
 
-// sums = start or sums, plus what the weights of the visit add.
+// sums = start or sums, plus what the weights of the visit add; then rectified, if no other visit adds to them.
 template <int V, size_t... I>
-FT_INLINE void visit_sums(const Visit& v, const float* values, const float* start, float* sums,
+FT_INLINE void visit_sums(const Visit& v, const float* values, const float* start, bool relu, float* sums,
                           std::index_sequence<I...> all) {
   Vector acc[V];
   if (start != nullptr)
@@ -56,6 +56,7 @@ FT_INLINE void visit_sums(const Visit& v, const float* values, const float* star
   else
     ((acc[I] = load(sums + I * LANES)), ...);
   add_weights(v, values, acc, all);
+  if (relu) ((acc[I] = positive(acc[I])), ...);
   ((store(sums + I * LANES, acc[I])), ...);
 }
 
@@ -106,21 +107,22 @@ struct Work {
 
 // values: those of the layer for the forward pass; in the order of the plan (`sorted`) for the input gradient.
 template <int V>
-void sums_of_tile(const Work& w, int64_t tile, const float* values, bool sorted, const float* bias, float* packed,
-                  float* results) {
+void sums_of_tile(const Work& w, int64_t tile, const float* values, bool sorted, const float* bias, bool relu,
+                  float* packed, float* results) {
   static const float zero = 0.0f;
   for (int b = 0; b < w.order.blocks(); ++b) {
     const int first = b * w.order.block, count = std::min(w.order.sources - first, w.order.block);
     pack(w.sources + w.samples * first + tile, w.samples, count, V * LANES, packed);
     const int32_t* rows = w.order.row(b, 0);
+    const bool rectified = relu && b == w.order.blocks() - 1;
     for (int o = w.first; o < w.last; ++o) {
       const int begin = rows[o];
       const Visit visit{w.order.taps + begin, rows[o + 1] - begin, reinterpret_cast<const char*>(packed),
                         V * VECTOR_BYTES};
-      if (visit.count == 0 && b > 0) continue;
+      if (visit.count == 0 && b > 0 && !rectified) continue;
       const float* mine = visit.count == 0 ? values : values + (sorted ? begin : w.order.permutation[begin]);
       const float* start = b > 0 ? nullptr : bias != nullptr ? bias + o : &zero;
-      visit_sums<V>(visit, mine, start, results + w.samples * o + tile, std::make_index_sequence<V>{});
+      visit_sums<V>(visit, mine, start, rectified, results + w.samples * o + tile, std::make_index_sequence<V>{});
     }
   }
 }
@@ -181,19 +183,19 @@ FT_INLINE void for_tiles(int64_t samples, Body&& body) {
                        [&](auto vectors) { body(tile, vectors); });
 }
 
-// results[o] = bias[o] + the sum over its weights of value * source.
+// results[o] = relu?(bias[o] + the sum over its weights of value * source).
 inline Reason sums(const Order& order, int64_t samples, const float* sources, const float* values, bool sorted,
-                   const float* bias, float* results, int threads) {
+                   const float* bias, bool relu, float* results, int threads) {
   return for_results<SUMS>(order, samples, sources, threads, [&](const Work& work, float* packed) {
     for_tiles<SUMS>(samples, [&](int64_t tile, auto vectors) {
-      sums_of_tile<vectors()>(work, tile, values, sorted, bias, packed, results);
+      sums_of_tile<vectors()>(work, tile, values, sorted, bias, relu, packed, results);
     });
   });
 }
 
 inline Reason forward(const Layer& layer, int64_t samples, const float* x, const float* values, const int32_t* plan,
-                      int64_t nonzeros, const float* bias, float* y, int threads) {
-  return sums(forward_order(layer, nonzeros, plan), samples, x, values, false, bias, y, threads);
+                      int64_t nonzeros, const float* bias, int relu, float* y, int threads) {
+  return sums(forward_order(layer, nonzeros, plan), samples, x, values, false, bias, relu != 0, y, threads);
 }
 
 inline Reason input_gradient(const Layer& layer, int64_t samples, const float* dy, const float* values,
@@ -204,31 +206,62 @@ inline Reason input_gradient(const Layer& layer, int64_t samples, const float* d
   parallel(nonzeros, 1 << 15, threads, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) mine[i] = values[order.permutation[i]];
   });
-  return sums(order, samples, dy, mine, true, nullptr, dx, threads);
+  return sums(order, samples, dy, mine, true, nullptr, false, dx, threads);
 }
 
 inline Reason weight_gradient(const Layer& layer, int64_t samples, const float* x, const float* dy,
-                              const int32_t* plan, int64_t nonzeros, float* dvalues, float* dbias, int threads) {
+                              const int32_t* plan, int64_t nonzeros, float* dvalues, int threads) {
   const Order order = forward_order(layer, nonzeros, plan);
   return for_results<PRODUCTS>(order, samples, x, threads, [&](const Work& work, float* packed) {
-    if (dvalues != nullptr) {
-      for (int b = 0; b < order.blocks(); ++b) {
-        const int32_t* rows = order.row(b, 0);
-        for (int o = work.first; o < work.last; ++o)
-          if (rows[o] < rows[o + 1])
-            std::fill_n(dvalues + order.permutation[rows[o]], rows[o + 1] - rows[o], 0.0f);
-      }
-      for_tiles<PRODUCTS>(samples, [&](int64_t tile, auto vectors) {
-        products_of_tile<vectors()>(work, tile, dy, packed, dvalues);
-      });
+    for (int b = 0; b < order.blocks(); ++b) {
+      const int32_t* rows = order.row(b, 0);
+      for (int o = work.first; o < work.last; ++o)
+        if (rows[o] < rows[o + 1]) std::fill_n(dvalues + order.permutation[rows[o]], rows[o + 1] - rows[o], 0.0f);
     }
-    for (int o = work.first; dbias != nullptr && o < work.last; ++o) {
+    for_tiles<PRODUCTS>(samples, [&](int64_t tile, auto vectors) {
+      products_of_tile<vectors()>(work, tile, dy, packed, dvalues);
+    });
+  });
+}
+
+// masked = dy where ReLU let the result y pass (without y: not written), dbias = its sums over the samples.
+inline void rectify(int64_t samples, int results, const float* dy, const float* y, float* masked, float* dbias,
+                    int threads) {
+  const int64_t grain = std::max<int64_t>(1, (1 << 14) / samples);
+  parallel(results, grain, threads, [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) {
       Vector sum{};
-      for (int64_t s = 0; s < samples; s += LANES) sum += load(dy + samples * o + s);
+      for (int64_t i = samples * o; i < samples * (o + 1); i += LANES) {
+        Vector g = load(dy + i);
+        if (y != nullptr) {
+          g = load(y + i) <= 0.0f ? Vector{} : g;
+          store(masked + i, g);
+        }
+        sum += g;
+      }
+      if (dbias == nullptr) continue;
       dbias[o] = 0;
       for (int lane = 0; lane < LANES; ++lane) dbias[o] += sum[lane];
     }
   });
+}
+
+// The gradients of relu?(layer); those that are nullptr are not wanted. y: the result, if ReLU is a part of it.
+inline Reason backward(const Layer& layer, int64_t samples, const float* x, const float* y, const float* dy,
+                       const float* values, const int32_t* plan, int64_t nonzeros, float* dx, float* dvalues,
+                       float* dbias, int threads) {
+  if (y != nullptr || dbias != nullptr) {
+    float* masked = nullptr;
+    if (y != nullptr) {
+      masked = scratch(freetickets::slots::SUMS, size_t(samples) * size_t(layer.outputs));
+      FT_NEED(masked != nullptr, FT_OUT_OF_MEMORY);
+    }
+    rectify(samples, layer.outputs, dy, y, masked, dbias, threads);
+    if (y != nullptr) dy = masked;
+  }
+  if (dx != nullptr) FT_TRY(input_gradient(layer, samples, dy, values, plan, nonzeros, dx, threads));
+  if (dvalues != nullptr) FT_TRY(weight_gradient(layer, samples, x, dy, plan, nonzeros, dvalues, threads));
+  return nullptr;
 }
 
 }  // namespace linear
