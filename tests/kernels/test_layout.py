@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from freetickets.kernels import choices, layout, maps, ops, winograd
+from freetickets.kernels import adopted, choices, layers, layout, linear, maps, ops, winograd
 from freetickets.kernels.maps import Maps
 from freetickets.models import create_model
 from freetickets.sparsity import Sparsifier
@@ -331,3 +331,45 @@ def test_a_dense_network_that_gains_nothing_is_left_alone():
     layout.GroupedLayout(network)
     assert [type(m) for m in network] == [nn.Conv2d, nn.Flatten, nn.Linear]
     assert hooks_of(network) == []
+
+
+@pytest.mark.parametrize("backend", ["sparse", "auto"])
+def test_relu_behind_a_linear_layer_is_part_of_it_unless_somebody_watches(
+    monkeypatch, error, backend
+):
+    """Growth watches too: it looks at the gradient in front of ReLU."""
+    fused = []
+    real = linear.linear_layer
+    for module in (layers, adopted):
+        monkeypatch.setattr(
+            module, "linear_layer", lambda *given: fused.append(given[5]) or real(*given)
+        )
+
+    def build():
+        return nn.Sequential(nn.Linear(20, 24), nn.ReLU(), nn.Linear(24, 32), nn.ReLU(inplace=True))
+
+    x = torch.randn(16, 20, generator=torch.Generator().manual_seed(1))
+    found = {}
+    for side in ("masked", backend):
+        network, sparsifier = prepared(build, side)
+        network(x).square().mean().backward()
+        plain = gradients(network, sparsifier)
+        network.zero_grad()
+        sparsifier.keep_gradients()
+        network(x).square().mean().backward()
+        sparsifier.optimizer.step()
+        sparsifier.explore(0.5)
+        found[side] = plain | {
+            f"{name} grown": m.float() for name, m in sparsifier.topology.items()
+        }
+        assert type(network) is nn.Sequential or repr(network).startswith("Sequential(")
+    growing = [False, False] if backend == "sparse" else []
+    assert fused == [True, True, *growing]
+    for name, theirs in found["masked"].items():
+        assert error(found[backend][name], theirs) < 1e-4
+    seen = []
+    network[1].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].min()))
+    network(x)
+    assert seen[0] < 0
+    sparsifier.detach()
+    assert type(network) is nn.Sequential
