@@ -14,6 +14,7 @@ NAMES = {
         "medium",
         "memory",
     ),
+    "profile": ("bound", "steps", "layers", "operators"),
     "infer": ("ensemble", "members", "latency"),
     "metrics": ("scores", "ood", "saved"),
     "side-by-side": ("members",),

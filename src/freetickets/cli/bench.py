@@ -125,8 +125,8 @@ def _measurements(parsed: argparse.Namespace) -> list[str]:
             raise FreeTicketsError(f"--{flag.replace('_', '-')} must be at least 1, not {value}")
     if parsed.model is not None:
         check_name(parsed.model)
-        if parsed.what not in ("train", "infer"):
-            raise FreeTicketsError("--model is for bench train and bench infer")
+        if parsed.what not in ("train", "profile", "infer"):
+            raise FreeTicketsError("--model is for bench train, bench profile and bench infer")
     for name in parsed.only or ():
         if name not in known:
             raise UnknownNameError(f"measurement of bench {parsed.what}", name, known)

@@ -232,4 +232,4 @@ class FusedLinear(nn.Module):
         if x.dim() != 2 or self._dense.get(x.shape[0], True):
             return cast(Tensor, self._layer(x))
         given = (self._values, self._indices, self._plan, self._layer.bias)
-        return cast(Tensor, run(linear, x, *given, self._shape, lanes(), 0))
+        return cast(Tensor, run(linear, x, *given, self._shape, lanes(), 0, False))

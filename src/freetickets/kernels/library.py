@@ -105,6 +105,7 @@ _SIGNATURES = {
     "ft_input_gradient": (
         c_char_p, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_int),
     ),
+    "ft_bound": (c_int64, (c_int, c_int64, c_int)),
     "ft_linear": (
         c_char_p, (_LAYER, c_int64, *(c_void_p,) * 3, c_int64, c_void_p, c_int, c_void_p, c_int),
     ),
@@ -134,7 +135,7 @@ _SIGNATURES = {
     "ft_put": (c_char_p, (c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int)),
 }  # fmt: skip
 
-_INTERFACE = 6  # what `ft_interface` must return: see api.h
+_INTERFACE = 7  # what `ft_interface` must return: see api.h
 _OUT_OF_MEMORY = b"out of memory"
 
 # Weights and maps; plans and places; prepared entries.

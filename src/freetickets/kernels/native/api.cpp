@@ -82,10 +82,18 @@ int place_bytes() { return 4 * kernels().lanes; }
 
 using namespace freetickets;
 
-int ft_interface() { return 6; }
+int ft_interface() { return 7; }
 
 const char* ft_instruction_set() { return kernels().name; }
 int ft_lanes() { return kernels().lanes; }
+
+int64_t ft_bound(int from_cache, int64_t rounds, int threads) {
+  std::atomic<int64_t> operations{0};
+  parallel(threads, 1, threads, [&](int64_t begin, int64_t end) {
+    for (; begin < end; ++begin) operations += kernels().bound(from_cache != 0, rounds);
+  });
+  return operations;
+}
 
 int ft_select(const char* name) {
   if (name == nullptr) return 0;

@@ -49,6 +49,10 @@ FT_API const char* ft_instruction_set();
 FT_API int ft_select(const char* name);
 FT_API int ft_lanes();
 
+// Multiplies and adds on each thread, in registers or from the first-level cache: what kernels are measured by.
+// Returns the operations of all threads.
+FT_API int64_t ft_bound(int from_cache, int64_t rounds, int threads);
+
 // A new float tensor of memory that is used again and again, as a DLManagedTensor (DLPack): null if
 // there is no memory. `ft_release_memory` gives back to the system what is not in use.
 FT_API void* ft_new_tensor(const int64_t* shape, int dimensions);

@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "geometry.h"
+#include "bound.h"
 #include "linear.h"
 #include "pointwise.h"
 #include "winograd.h"
@@ -378,7 +379,7 @@ static Reason weight_gradient(const Layer& layer, const Maps& maps, const float*
 #define FT_NAME_AGAIN(name) #name
 
 const freetickets::Kernels KERNELS = {
-    FT_NAME_OF(FT_NAMESPACE), LANES, LANES < 8 ? 8 : LANES, prepare, forward, input_gradient, weight_gradient,
+    FT_NAME_OF(FT_NAMESPACE), LANES, LANES < 8 ? 8 : LANES, bound, prepare, forward, input_gradient, weight_gradient,
     linear::forward, linear::backward,
     winograd::weights_size, winograd::transform_weights, winograd::forward, winograd::weight_gradient, normalize, scale, normalize_backward,
 };

@@ -9,6 +9,7 @@ struct Kernels {
   const char* name;
   int vector;  // the floats of one
   int lanes;
+  int64_t (*bound)(bool from_cache, int64_t rounds);  // see bound.h
   Reason (*prepare)(const Layer& layer, const Maps& maps, const float* values, const int32_t* plan,
                     int64_t nonzeros, Entry* entries, int threads);
   Reason (*forward)(const Layer& layer, const Maps& maps, const float* x, const Entry* entries,
