@@ -117,3 +117,28 @@ def test_steps_are_those_of_a_plain_loop_with_two_groups(nesterov):
         optimizer.step()
     for name, value in ours.state_dict().items():
         torch.testing.assert_close(value, theirs.state_dict()[name], msg=name)
+
+
+def test_a_step_is_one_call_for_all_parameters_where_it_can_be():
+    """Embeddings with sparse gradients and other devices take PyTorch's ordinary step."""
+    assert make_optimizer(nn.Linear(2, 2), OptimizerOptions()).defaults["fused"]
+    for network in (nn.EmbeddingBag(3, 2, sparse=True), nn.Linear(2, 2, device="meta")):
+        optimizer = make_optimizer(network, OptimizerOptions())
+        assert not optimizer.defaults["fused"]
+    assert "fused" not in make_optimizer(nn.Linear(2, 2), OptimizerOptions("rmsprop")).defaults
+
+
+def test_a_fused_step_is_the_ordinary_one_up_to_rounding():
+    found = []
+    for fused in (True, None):
+        torch.manual_seed(0)
+        network = nn.Linear(37, 19)
+        optimizer = make_optimizer(network, OptimizerOptions(nesterov=True))
+        for group in optimizer.param_groups:
+            group["fused"] = fused
+        for _ in range(5):
+            optimizer.zero_grad()
+            network(torch.randn(8, 37)).square().mean().backward()
+            optimizer.step()
+        found.append(network.weight.detach())
+    torch.testing.assert_close(*found, rtol=0, atol=1e-6)

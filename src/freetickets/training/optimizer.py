@@ -113,10 +113,19 @@ def make_optimizer(model: nn.Module, options: OptimizerOptions) -> Optimizer:
     kind: Callable[..., Optimizer] = OPTIMIZERS.find(options.name)
     taken = inspect.signature(kind).parameters
     given = {"lr": 0.1, "momentum": options.momentum, "nesterov": options.nesterov}
+    if can_be_fused(model):
+        given["fused"] = True
     try:
         return kind(groups, **{name: value for name, value in given.items() if name in taken})
     except (TypeError, ValueError) as error:  # Muon, say, takes matrices only
         raise FreeTicketsError(f"{options.name} can't train this network: {error}") from error
+
+
+def can_be_fused(model: nn.Module) -> bool:
+    """Whether a step may be one call for all parameters: floats on the CPU, gradients dense."""
+    return all(p.is_floating_point() and p.device.type == "cpu" for p in model.parameters()) and (
+        not any(getattr(m, "sparse", False) for m in model.modules())  # embeddings may be
+    )
 
 
 def _factors(
