@@ -17,10 +17,7 @@ _NUMBERS = (bool, int, float, np.bool_, np.number)
 
 
 def as_array(x: Any, name: str = "x") -> npt.NDArray[Any]:
-    """Return an array, a tensor, a data frame or nested lists as NumPy has them.
-
-    Nothing is copied that need not be. A data frame is whatever has a method `to_numpy`.
-    """
+    """Return an array, a tensor, a data frame (it has `to_numpy`) or nested lists as an array."""
     if isinstance(x, torch.Tensor):
         x = x.detach().cpu()
         # NumPy has no bfloat16.
@@ -34,16 +31,7 @@ def as_array(x: Any, name: str = "x") -> npt.NDArray[Any]:
 
 
 def as_inputs(x: Any) -> torch.Tensor:
-    """Return inputs as a network takes them, after checking them.
-
-    Args:
-        x: uint8 images (N, H, W), (N, C, H, W) or (N, H, W, C); numbers (N, ...); or a data frame.
-
-    Returns:
-        uint8 images (N, C, H, W), float32, or int64 if they are integers: see `as_numbers`.
-
-    Raises:
-        FreeTicketsError: They are none of these, or not finite.
+    """Return inputs as a network takes them, after checking them: uint8 images, floats, integers.
 
     Example:
         >>> as_inputs(np.zeros((8, 32, 32, 3), np.uint8)).shape
@@ -76,11 +64,7 @@ def as_inputs(x: Any) -> torch.Tensor:
 
 
 def as_numbers(inputs: torch.Tensor) -> torch.Tensor:
-    """Return inputs for a network without an embedding: the integers of a table are numbers.
-
-    Raises:
-        FreeTicketsError: They are integers of another shape, which may be images or token ids.
-    """
+    """Return inputs for a network without an embedding: the integers of a table are numbers."""
     if inputs.dtype != torch.int64:
         return inputs
     if inputs.ndim != 2:
