@@ -47,8 +47,7 @@ def corrupt(
         uint8, of the same shape.
 
     Raises:
-        FreeTicketsError: The images, the name or the severity can't be.
-        MissingExtraError: SciPy is not installed.
+        FreeTicketsError: The images, name or severity can't be, or SciPy is not installed.
 
     Example:
         >>> grey = np.full((2, 8, 8), 100, np.uint8)
@@ -56,8 +55,7 @@ def corrupt(
         138
     """
     check_corruption(name, severity)
-    colour = _as_colour(np.asarray(images))
-    change = _function(name, frost)
+    colour, change = _as_colour(np.asarray(images)), _function(name, frost)
     key = derive(seed, name, severity)
     result = np.empty_like(colour)
     for start in range(0, len(colour), _BLOCK):
