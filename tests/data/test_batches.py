@@ -191,24 +191,19 @@ def test_the_split_and_the_global_random_state_are_left_alone():
         ({"workers": -1}, "negative"),
     ],
 )
-def test_nonsense_is_refused(options, message):
-    with pytest.raises(FreeTicketsError, match=message):
-        Batches(images(20), 8, **options)
+def test_nonsense_is_refused(refused, options, message):
+    refused(message, Batches, images(20), 8, **options)
 
 
-def test_features_take_no_augmentation_or_normalisation():
+def test_features_take_no_augmentation_or_normalisation(refused):
     split = Split(torch.zeros(4, 2), torch.arange(4))
-    with pytest.raises(FreeTicketsError, match="not for features"):
-        Batches(split, 2, augmentation="pad-crop-flip")
-    with pytest.raises(FreeTicketsError, match="no mean"):
-        Batches(split, 2, mean=(0.5,), std=(0.5,))
+    refused("not for features", Batches, split, 2, augmentation="pad-crop-flip")
+    refused("no mean", Batches, split, 2, mean=(0.5,), std=(0.5,))
 
 
-def test_a_start_beyond_the_end_and_too_few_samples_are_refused():
-    with pytest.raises(FreeTicketsError, match="there are 3 batches"):
-        Batches(images(20), 8).epoch(0, start=4)
-    with pytest.raises(FreeTicketsError, match="make no batch"):
-        Batches(images(1), 8)
+def test_a_start_beyond_the_end_and_too_few_samples_are_refused(refused):
+    refused("there are 3 batches", Batches(images(20), 8).epoch, 0, start=4)
+    refused("make no batch", Batches, images(1), 8)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 from freetickets.data import Batches, DatasetSplit
 from freetickets.data.dataset import plain_tensors
 from freetickets.data.given import training_data
-from freetickets.errors import FreeTicketsError
 
 
 class Jittered(Dataset[Any]):
@@ -132,19 +131,16 @@ def test_pillow_images_are_images():
         ([], "the dataset is empty"),
     ],
 )
-def test_samples_that_are_no_pairs_of_input_and_label_are_one_line(samples, message):
-    with pytest.raises(FreeTicketsError, match=message) as error:
-        training_data(Given(*samples))
-    assert "\n" not in str(error.value)
+def test_samples_that_are_no_pairs_of_input_and_label_are_one_line(refused, samples, message):
+    refused(message, training_data, Given(*samples))
 
 
-def test_an_error_in_a_worker_is_one_line_as_well():
+def test_an_error_in_a_worker_is_one_line_as_well(refused):
     dataset = Given(*[(np.zeros(3), 0)] * 5, (np.zeros(3), 0, 0))
-    with pytest.raises(FreeTicketsError, match=r"^sample 5 of the dataset is a tuple of 3"):
-        training_data(dataset, workers=1)
+    refused(r"^sample 5 of the dataset is a tuple of 3", training_data, dataset, workers=1)
 
 
-def test_a_dataset_with_a_generator_of_its_own_is_refused_unless_it_is_seeded():
+def test_a_dataset_with_a_generator_of_its_own_is_refused_unless_it_is_seeded(refused):
     class Own(Dataset[Any]):
         def __init__(self, seeded):
             self._seeded, self._rng = seeded, np.random.default_rng(0)
@@ -157,20 +153,18 @@ def test_a_dataset_with_a_generator_of_its_own_is_refused_unless_it_is_seeded():
                 self._rng = np.random.default_rng(torch.initial_seed())
             return self._rng.random(2), index % 2
 
-    with pytest.raises(FreeTicketsError, match=r"gives other samples .* torch\.initial_seed\(\)"):
-        training_data(Own(seeded=False))
+    refused(r"gives other samples .* torch\.initial_seed\(\)", training_data, Own(seeded=False))
     batches = Batches(read(Own(seeded=True)), 6, shuffle=False)
     first, again, other = (next(batches.epoch(epoch))[0] for epoch in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
 
-def test_datasets_that_are_plain_tensors_are_found():
+def test_datasets_that_are_plain_tensors_are_found(refused):
     x, y = torch.arange(10.0)[:, None], torch.arange(10) % 2
     inner = Subset(TensorDataset(x, y), range(9, 0, -1))
     tensors = plain_tensors(Subset(inner, [0, 3]))
     assert tensors is not None
     assert [tensor.flatten().tolist() for tensor in tensors] == [[9, 6], [1, 0]]
     assert plain_tensors(Subset(Jittered(), [0])) is None
-    with pytest.raises(FreeTicketsError, match="train_data has 3 tensors: it must have two"):
-        training_data(TensorDataset(x, x, y))
+    refused("train_data has 3 tensors: it must have two", training_data, TensorDataset(x, x, y))

@@ -167,13 +167,7 @@ def test_each_severity_is_a_longer_stroke():
     assert peaks == pytest.approx(np.floor(expected), abs=0.01)
 
 
-SHARES = (
-    (0, 0, 0.08),
-    (0.05, 0.2, 0.07),
-    (0.08, 0.06, 0.06),
-    (0.1, 0.04, 0.05),
-    (0.1, 0.03, 0.03),
-)
+SHARES = ((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03))
 
 
 @settings(max_examples=40, deadline=None)
