@@ -76,7 +76,7 @@ class Batches:
             )
         if self.seed < 0 or self.workers < 0:
             raise FreeTicketsError(
-                f"seed {self.seed}, workers {self.workers}: neither may be negative"
+                f"seed {self.seed}, workers {self.workers}: none may be negative"
             )
         _check_augmentation(self.split, self.augmentation)
         self._scale, self._shift = _normalisation(self.split, self.mean, self.std)

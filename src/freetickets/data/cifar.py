@@ -100,8 +100,7 @@ def _unpack(layout: CifarFiles, root: Path, download: bool) -> Path:
         fetch(layout.archive.url, archive, layout.archive.md5)
     else:
         raise FreeTicketsError(
-            f"{folder} is missing or not complete: name the folder that holds it with --data-dir, "
-            "or allow the download"
+            f"{folder} is missing or not complete: name its --data-dir, or allow the download"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -190,8 +189,7 @@ class _DataUnpickler(pickle.Unpickler):
             return _STAND_INS[module, name]
         except KeyError:
             raise FreeTicketsError(
-                f"{self._path} wants to run {module}.{name}, which no file of CIFAR does: "
-                "it was not opened"
+                f"{self._path} wants to run {module}.{name}, as no file of CIFAR does: not opened"
             ) from None
 
 

@@ -162,7 +162,7 @@ def _check_same(what: str, values: Sequence[Any]) -> None:
     for value in values[1:]:
         if value != values[0]:
             raise FreeTicketsError(
-                f"some inputs of the dataset {what} {values[0]}, others {value}: make them alike"
+                f"some inputs {what} {values[0]}, others {value}: make them alike"
             )
 
 
@@ -175,8 +175,7 @@ def _pair(sample: Any, index: int, labelled: bool) -> tuple[Any, Any]:
         if isinstance(sample, (tuple, list)):
             kind += f" of {len(sample)} ({', '.join(type(part).__name__ for part in sample)})"
         raise FreeTicketsError(
-            f"sample {index} of the dataset is a {kind}: it must be a pair (input, label); give a "
-            "Dataset that returns these two only"
+            f"sample {index} of the dataset is a {kind}: it must be a pair (input, label) only"
         )
     inputs, label = sample
     return inputs, label.item() if np.ndim(label) == 0 and hasattr(label, "item") else label

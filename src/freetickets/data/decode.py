@@ -139,13 +139,11 @@ def match_shape(images: Images, shape: tuple[int, ...], what: str, resize: bool)
     found, wanted = (" x ".join(map(str, sides)) for sides in (images.shape[1:], shape))
     if not resize:
         raise FreeTicketsError(
-            f"the images of {what} are {found} (channels, height, width) and the ensemble takes "
-            f"{wanted}: convert them with --resize"
+            f"the images of {what} are {found}, the ensemble takes {wanted}: convert by --resize"
         )
     if len(shape) != 3 or shape[0] not in (1, 3) or images.shape[1] not in (1, 3):
         raise FreeTicketsError(
-            f"the images of {what} ({found}) can't be made {wanted}: only grey and colour can be "
-            "converted"
+            f"the images of {what} ({found}) can't be made {wanted}: only grey and colour can"
         )
     converted = np.empty((len(images), *shape), np.uint8)
     for row, image in zip(converted, images, strict=True):

@@ -49,7 +49,7 @@ def find_or_fetch(
             return path
     if not download:
         raise FreeTicketsError(
-            f"{root / places[0]} is not there: give its folder as --data-dir, or allow the download"
+            f"{root / places[0]} is not there: give its --data-dir, or allow the download"
         )
     return fetch(remote.url, root / target, remote.md5)
 
@@ -70,9 +70,7 @@ def fetch(url: str, target: Path, md5: str) -> Path:
             _compare(digest.hexdigest(), md5, target.name)
     except urllib.error.HTTPError as error:
         error.close()
-        raise FreeTicketsError(
-            f"cannot download {url}: the server says {error.code} {error.reason}"
-        ) from error
+        raise FreeTicketsError(f"cannot download {url}: {error.code} {error.reason}") from error
     except _NETWORK as error:
         reason = getattr(error, "reason", None) or str(error) or type(error).__name__
         raise FreeTicketsError(
@@ -112,8 +110,7 @@ def check_md5(path: Path, expected: str) -> None:
 def _compare(found: str, expected: str, what: str) -> None:
     if found != expected:
         raise FreeTicketsError(
-            f"{what} has the wrong checksum (md5 {found}, expected {expected}): "
-            "it is damaged or another file, get it again"
+            f"{what} has the wrong checksum (md5 {found}, not {expected}): get it again"
         )
 
 

@@ -121,9 +121,7 @@ def _examine(
     """Read all of it once: its classes, the mean of its images, and a digest."""
     if isinstance(data, Dataset) and (tensors := plain_tensors(data)) is not None:
         if len(tensors) != 2:
-            raise FreeTicketsError(
-                f"{what} has {len(tensors)} tensors: it must have two, inputs and labels"
-            )
+            raise FreeTicketsError(f"{what} has {len(tensors)} tensors: it must have two")
         data = tensors
     content = _Content()
     if isinstance(data, Split):

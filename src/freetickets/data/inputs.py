@@ -43,9 +43,7 @@ def as_inputs(x: Any) -> torch.Tensor:
     array = as_array(x)
     if array.dtype == object:  # a data frame whose columns are of several types
         if not all(isinstance(value, _NUMBERS) for value in array.flat):
-            raise FreeTicketsError(
-                "x has text or missing values in it: encode or fill them, so that it is all numbers"
-            )
+            raise FreeTicketsError("x has text or missing values in it: encode or fill them")
         array = array.astype(np.float64)
     if array.dtype == np.uint8:
         array = channels_first(array)
@@ -69,8 +67,8 @@ def as_numbers(inputs: torch.Tensor) -> torch.Tensor:
         return inputs
     if inputs.ndim != 2:
         raise FreeTicketsError(
-            f"x is integers of shape {tuple(inputs.shape)}: give uint8 images or floats; token "
-            "ids are for networks with an nn.Embedding"
+            f"x is integers of shape {tuple(inputs.shape)}: give uint8 images or floats "
+            "(token ids are for an nn.Embedding)"
         )
     return inputs.float()
 

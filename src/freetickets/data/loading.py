@@ -56,7 +56,7 @@ def load(
     data = _read(spec, split, data_root(data_dir), download)
     if spec.task.has_classes and (highest := int(data.labels.max())) >= len(spec.classes):
         raise FreeTicketsError(
-            f"{spec.name} has the label {highest}, but only {len(spec.classes)} classes (from 0)"
+            f"{spec.name} has the label {highest}, but only {len(spec.classes)} classes"
         )
     return data
 
@@ -96,8 +96,7 @@ def _read(spec: DatasetSpec, split: SplitName, root: Path, download: bool) -> Sp
             if (tree := find_imagenet(root)) is None:
                 raise FreeTicketsError(
                     f"ImageNet is not in {root / 'imagenet'}: get it from image-net.org and put "
-                    "its images into train/<wnid>/ and val/<wnid>/ there, or name the folder with "
-                    "--data-dir"
+                    "its images into train/<wnid>/ and val/<wnid>/ there, or name its --data-dir"
                 )
             return _load_tree(tree, spec, split)
     if spec.name in DATASETS:

@@ -145,8 +145,7 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
         packed = info.file_size if info.compress_type == zipfile.ZIP_STORED else info.compress_size
         if packed > path.stat().st_size or info.file_size > max(_BOMB_BYTES, _BOMB_RATIO * packed):
             raise FreeTicketsError(
-                f"{path}: {info.filename} would unpack to {info.file_size:,} bytes, which can't be "
-                "meant: it was not opened"
+                f"{path}: {info.filename} would unpack to {info.file_size:,} bytes: not opened"
             )
 
 

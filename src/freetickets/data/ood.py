@@ -90,8 +90,8 @@ def refuse_known(name: str, images: torch.Tensor, known: set[bytes]) -> None:
     same = sum(print_ in known for print_ in _each_print(images))
     if same > _SAME * len(images):
         raise FreeTicketsError(
-            f"{same:,} of the {len(images):,} images of {name} are in the data set that the "
-            "ensemble was trained on: they are not out of distribution"
+            f"{same:,} of the {len(images):,} images of {name} are in the data set of the "
+            "ensemble: they are not out of distribution"
         )
 
 

@@ -52,8 +52,8 @@ class CorruptedArrays:
             )
         if samples > self._count:
             raise FreeTicketsError(
-                f"{folder} holds {self._count:,} of the {samples:,} test images: evaluate these "
-                f"with --samples {self._count}"
+                f"{folder} holds {self._count:,} of the {samples:,} test images: give --samples "
+                f"{self._count}"
             )
         self._samples = samples
 
@@ -63,8 +63,7 @@ class CorruptedArrays:
         path = next((path for path in known if path.exists()), None)
         if path is None:
             raise FreeTicketsError(
-                f"{self.folder} lacks {name}.npy: get it, or name the types that are there with "
-                "--corruptions"
+                f"{self.folder} lacks {name}.npy: get it, or name the types by --corruptions"
             )
         images = open_npy(path)
         channels, height, width = self._inside.inputs.shape[1:]
@@ -92,8 +91,7 @@ def corrupted_photos(
     place = next((place for place in known if place.is_dir()), None)
     if place is None:
         raise FreeTicketsError(
-            f"{folder / name / str(severity)} is missing: get it, or name the types that are there "
-            "with --corruptions"
+            f"{folder / name / str(severity)} is missing: get it, or name types by --corruptions"
         )
     return _photos(place, classes, shape, cropped=True)
 
@@ -113,10 +111,7 @@ def _photos(
 ) -> LazySplit:
     labels, names = {name: label for label, name in enumerate(classes)}, class_folders(folder)
     if strangers := [name for name in names if name not in labels]:
-        raise FreeTicketsError(
-            f"{folder / strangers[0]}: the ensemble has no class of that name; was it trained on "
-            "folders with other names?"
-        )
+        raise FreeTicketsError(f"{folder / strangers[0]}: the ensemble has no class of that name")
     files = [(path, labels[name]) for name in names for path in image_files(folder / name)]
     if not files:
         raise FreeTicketsError(f"{folder} holds no images by class")

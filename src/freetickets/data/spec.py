@@ -159,9 +159,7 @@ _REGISTRY = {spec.name: spec for spec in _SPECS}
 
 def _check_dataset(thing: object) -> None:
     if not isinstance(thing, OwnDataset):
-        raise FreeTicketsError(
-            f"a data set must be an OwnDataset of a spec and a function, not {thing!r}"
-        )
+        raise FreeTicketsError(f"a data set must be an OwnDataset, not {thing!r}")
 
 
 DATASETS: Registry[OwnDataset] = Registry("dataset", "datasets", check=_check_dataset)
@@ -212,8 +210,7 @@ def get_spec(
     path = None if spec or name in DATASETS or is_reference(name) else _find_path(name, data_dir)
     if image_size and not (name == "imagenet" or (path and path.is_dir())):
         raise FreeTicketsError(
-            f"the images of {name} have a fixed size: leave the image size out "
-            "(it is for imagenet and folders of images)"
+            f"{name} has a fixed size: an image size is for imagenet and folders of images"
         )
     # Imported here: NumPy and Pillow have no part in printing a list of names.
     if path and path.is_file():

@@ -119,8 +119,7 @@ def hold_out(split: AnySplit, fraction: float) -> tuple[AnySplit, AnySplit | Non
         return split, None
     held = _share(split, fraction)
     if not held.any() or held.all():
-        words = f"hold-out fraction {fraction} of {len(held)} samples leaves one side empty"
-        raise FreeTicketsError(words)
+        raise FreeTicketsError(f"hold-out fraction {fraction} of {len(held)} leaves a side empty")
     kept, taken = (torch.from_numpy(np.flatnonzero(mask)) for mask in (~held, held))
     return split.subset(kept), split.subset(taken)
 
@@ -181,9 +180,7 @@ def arrays(x: Any, y: Any) -> Split:
     """
     inputs, labels = as_numbers(as_inputs(x)), as_array(y, "y")
     if labels.dtype.kind not in "iu" or labels.ndim != 1:
-        raise FreeTicketsError(
-            f"y is {labels.dtype} of shape {labels.shape}: labels are integers of shape (N,)"
-        )
+        raise FreeTicketsError(f"y is {labels.dtype} {labels.shape}: labels are integers (N,)")
     if len(labels) == 0:
         raise FreeTicketsError("x and y are empty")
     if labels.min() < 0:

@@ -32,9 +32,7 @@ class ImageTree:
         train = folder / "train"
         test = folder / "test" if (folder / "test").is_dir() else folder / "val"
         if not train.is_dir() or not test.is_dir():
-            raise FreeTicketsError(
-                f"{folder} is not a data set: it needs train/<class>/ and test/<class>/ (or val/)"
-            )
+            raise FreeTicketsError(f"{folder} needs train/<class>/ and test/<class>/ (or val/)")
         classes = class_folders(train)
         if len(classes) < 2:
             raise FreeTicketsError(f"{train} needs a folder of images for each class, two or more")

@@ -72,8 +72,7 @@ def _as_colour(images: Floats) -> Bytes:
     fits = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
     if images.dtype != np.uint8 or not fits or 0 in shape[1:]:
         raise FreeTicketsError(
-            f"{images.dtype} of shape {shape}: corruptions are of uint8 images (N, H, W, 3), "
-            "or grey (N, H, W)"
+            f"{images.dtype} of shape {shape}: corruptions take uint8 (N, H, W, 3) or (N, H, W)"
         )
     if len(shape) == 3:
         images = images[..., None]

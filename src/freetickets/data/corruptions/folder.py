@@ -74,8 +74,7 @@ class CorruptedSet:
                 if found.get(name) != value:
                     what = f"{name} {found.get(name)}, not {value}" if name != "images" else name
                     raise FreeTicketsError(
-                        f"{self.folder} was made with other settings ({what}): "
-                        "choose another --output"
+                        f"{self.folder} has other settings ({what}): choose another --output"
                     )
             return
         if self.folder.exists() and any(self.folder.glob("*.npy")):

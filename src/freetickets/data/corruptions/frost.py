@@ -63,8 +63,7 @@ def find_frost(frost: str | Path | None, data_dir: str | Path | None = None) -> 
         folder = Path(frost).expanduser()
         if missing := [name for name in FILES if not (folder / name).is_file()]:
             raise FreeTicketsError(
-                f"no {missing[0]} in {folder}: give the folder of the frost pictures "
-                "(frost1.png to frost5.jpg), or leave it out to have them made"
+                f"no {missing[0]} in {folder}: give the folder of frost1.png to frost5.jpg, or none"
             )
         return folder
     folder = data_root(data_dir) / "frost"
@@ -86,9 +85,7 @@ def _read(folder: Path) -> tuple[Bytes, ...]:
             with Image.open(folder / name) as image:
                 picture = np.asarray(image.convert("RGB"))
         except (OSError, ValueError) as error:
-            raise FreeTicketsError(
-                f"can't read {folder / name} ({error}): get the picture again"
-            ) from error
+            raise FreeTicketsError(f"can't read {folder / name}: {error}") from error
         # What linear interpolation to a fifth comes to: no mean is taken, each fifth pixel is.
         pictures.append(np.ascontiguousarray(picture[2::5, 2::5]))
     return tuple(pictures)

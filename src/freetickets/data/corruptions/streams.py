@@ -28,11 +28,7 @@ class Streams:
         images = range(self.first, self.first + self.count)
         return [np.random.default_rng([self.key, image]) for image in images]
 
-    def draw(self, draw: Callable[[np.random.Generator], npt.ArrayLike]) -> Floats:
-        """Draw one array for each image and stack them; the next call draws further numbers."""
-        return np.stack([np.asarray(draw(generator)) for generator in self._generators])
-
-    def draw_for(self, images: Floats, draw: Callable[[np.random.Generator, Any], Any]) -> Floats:
-        """Draw as `draw` does, from a distribution that depends on the image."""
-        pairs = zip(self._generators, images, strict=True)
-        return np.stack([np.asarray(draw(generator, image)) for generator, image in pairs])
+    def draw(self, draw: Callable[..., npt.ArrayLike], *images: Floats) -> Floats:
+        """Draw one array for each image, of which it may depend, and stack them; then go on."""
+        each = zip(self._generators, *images, strict=True)
+        return np.stack([np.asarray(draw(*given)) for given in each])
