@@ -63,18 +63,12 @@ def test_grey_images_are_the_green_of_colour_ones(photos, name):
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    name=st.sampled_from(CORRUPTIONS),
-    severity=st.sampled_from(SEVERITIES),
-    height=st.integers(1, 70),
-    width=st.integers(1, 70),
-    level=st.sampled_from([None, 0, 255]),
-)
-def test_every_size_and_flat_images_work(name, severity, height, width, level):
+@given(st.sampled_from(ALL), *[st.integers(1, 70)] * 2, st.sampled_from([None, 0, 255]))
+def test_every_size_and_flat_images_work(case, height, width, level):
     images = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), dtype=np.uint8)
     if level is not None:
         images[:] = level
-    result = corrupt(images, name, severity)
+    result = corrupt(images, *case)
     assert (result.shape, result.dtype) == (images.shape, np.uint8)
 
 
