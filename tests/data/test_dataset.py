@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 from freetickets.data import Batches, DatasetSplit
@@ -73,10 +74,13 @@ def test_a_sample_is_a_function_of_seed_epoch_and_index_alone():
 
 
 def test_the_generators_of_the_process_are_left_alone():
-    states = [random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()]  # noqa: NPY002
+    def states():
+        numpys = np.random.get_state()[1].tolist()  # noqa: NPY002
+        return random.getstate(), numpys, torch.get_rng_state().tolist()
+
+    before = states()
     list(Batches(read(Jittered()), 4).epoch(0))
-    after = [random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()]  # noqa: NPY002
-    assert states == after
+    assert states() == before
 
 
 def test_labels_are_those_of_the_samples_as_they_are_read():
@@ -108,13 +112,8 @@ def test_images_in_any_layout_are_read_as_arrays_are(workers):
     inputs, labels = next(Batches(load(), 6, shuffle=False, workers=workers).epoch(0))
     torch.testing.assert_close(inputs * 255, torch.from_numpy(images).permute(0, 3, 1, 2).float())
     assert labels.tolist() == [0, 1] * 3
-
-
-def test_pillow_images_are_images():
-    from PIL import Image
-
-    dataset = Given(*((Image.new("RGB", (5, 4), (i, 2, 3)), i % 2) for i in range(4)))
-    assert training_data(dataset)[0].shape == (3, 4, 5)
+    pillow = Given(*((Image.new("RGB", (5, 4), (i, 2, 3)), i % 2) for i in range(4)))
+    assert training_data(pillow, workers=workers)[0].shape == (3, 4, 5)
 
 
 @pytest.mark.parametrize(

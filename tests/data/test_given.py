@@ -141,20 +141,19 @@ def test_names_tell_samples_labels_and_classes_apart():
     assert training_data((x, labels[0]))[0].name == "arrays-de6fff97"  # as in older runs
 
 
-@pytest.mark.parametrize("data", [3, torch.zeros(4, 2), (1, 2, 3), Frame([1.0], [2.0])])
+class Stream(IterableDataset[Any]):
+    def __iter__(self):
+        return iter(())
+
+    def __len__(self):
+        return 3
+
+
+@pytest.mark.parametrize("data", [3, torch.zeros(4, 2), (1, 2, 3), Frame([1.0], [2.0]), Stream()])
 def test_what_is_no_data_is_one_line(refused, data):
-    refused(r"^train_data must be a data set's name, a pair", training_data, data)
-
-
-def test_a_stream_without_a_length_is_one_line(refused):
-    class Stream(IterableDataset[Any]):
-        def __iter__(self):
-            return iter(())
-
-        def __len__(self):
-            return 3
-
-    refused("a torch Dataset with a length, not a Stream", training_data, Stream())
+    kind = type(data).__name__
+    words = rf"^train_data must be a data set's name, a pair .* with a length, not a {kind}$"
+    refused(words, training_data, data)
 
 
 def test_the_page_about_data_prints_what_it_says():

@@ -60,14 +60,10 @@ def test_grey_images_may_have_no_axis_of_channels(tmp_path):
     assert torch.equal(arrays.split(arrays.open("fog"), 3).inputs, inside.inputs)
 
 
-def test_a_missing_type_is_named(inside, tmp_path):
-    write(tmp_path, inside)
-    with pytest.raises(FreeTicketsError, match=r"lacks snow.npy: get it, or name the types"):
-        CorruptedArrays(tmp_path, inside, 6).open("snow")
-
-
 def test_wrong_labels_shapes_and_files_are_one_line_each(refused, inside, tmp_path):
     stack = write(tmp_path, inside)
+    missing = r"lacks snow.npy: get it, or name the types"
+    refused(missing, CorruptedArrays(tmp_path, inside, 6).open, "snow")
     for wrong in (stack[:-1], stack.astype(np.float32), stack.transpose(0, 3, 1, 2)):
         np.save(tmp_path / "snow.npy", wrong)
         with pytest.raises(FreeTicketsError, match=r"snow.npy holds .*, not uint8 \(30, 4, 5, 3\)"):
