@@ -276,14 +276,7 @@ class CropFlip(NamedTuple):
 
 
 def crop_flip(images: npt.NDArray[Any], draws: CropFlip, border: Border) -> npt.NDArray[Any]:
-    """Pad images (N, C, H, W), crop them back to H x W, and mirror some.
-
-    Example:
-        >>> image = np.arange(1, 10).reshape(1, 1, 3, 3)
-        >>> up_and_left = CropFlip(1, np.array([0]), np.array([0]), np.array([False]))
-        >>> crop_flip(image, up_and_left, "constant")[0, 0].tolist()
-        [[0, 0, 0], [0, 1, 2], [0, 4, 5]]
-    """
+    """Pad images (N, C, H, W), crop them back to H x W, and mirror some."""
     height, width = images.shape[2:]
     padded = np.pad(images, [(0, 0)] * 2 + [(draws.pad, draws.pad)] * 2, mode=border)
     # All crops of all images as a view; indexing copies only the drawn ones.

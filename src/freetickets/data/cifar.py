@@ -150,7 +150,9 @@ def read_pickle(path: Path) -> dict[str, Any]:
                 _look_through(data)
             except DeprecationWarning as error:  # a text with an escape that is none
                 raise pickle.UnpicklingError(str(error)) from error
-        content = _DataUnpickler(io.BytesIO(data), path).load()
+        unpickler = _DataUnpickler(io.BytesIO(data), encoding="bytes")
+        unpickler.path = path
+        content = unpickler.load()
         if isinstance(content, dict):  # an array that was never filled is none
             return {
                 _text(key): getattr(value, "array", None) if isinstance(value, _Ndarray) else value
@@ -180,16 +182,14 @@ def _look_through(data: bytes) -> None:
 
 
 class _DataUnpickler(pickle.Unpickler):
-    def __init__(self, file: Any, path: Path) -> None:
-        super().__init__(file, encoding="bytes")
-        self._path = path
+    path: Path
 
     def find_class(self, module: str, name: str) -> Any:
         try:
             return _STAND_INS[module, name]
         except KeyError:
             raise FreeTicketsError(
-                f"{self._path} wants to run {module}.{name}, as no file of CIFAR does: not opened"
+                f"{self.path} wants to run {module}.{name}, as no file of CIFAR does: not opened"
             ) from None
 
 

@@ -90,12 +90,7 @@ def random_crop(image: Image.Image, height: int, width: int, rng: Generator) -> 
 
 
 def pixels(image: Image.Image) -> npt.NDArray[np.uint8]:
-    """Return the pixels of a grey or RGB image as uint8 (C, H, W).
-
-    Example:
-        >>> pixels(Image.new("RGB", (4, 2), "red"))[:, 0, 0].tolist()
-        [255, 0, 0]
-    """
+    """Return the pixels of a grey or RGB image as uint8 (C, H, W)."""
     array = np.asarray(image)
     return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
@@ -128,11 +123,6 @@ def match_shape(images: Images, shape: tuple[int, ...], what: str, resize: bool)
 
     Only if they may be resized: grey becomes colour by repeating it; colour becomes grey by its
     luma (ITU-R 601); another size is resized bicubically and its centre cropped.
-
-    Example:
-        >>> grey = np.full((5, 1, 28, 28), 200, np.uint8)
-        >>> match_shape(grey, (3, 32, 32), "digits", resize=True).shape
-        (5, 3, 32, 32)
     """
     if images.shape[1:] == tuple(shape):
         return images

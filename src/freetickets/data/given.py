@@ -62,13 +62,9 @@ def validation_data(
 
 
 def unlabelled(x: Any, shape: tuple[int, ...], integers: bool, at_once: int) -> Iterator[AnySplit]:
-    """Give samples to predict, whatever their labels are.
+    """Give samples to predict, whatever their labels are: all that training takes.
 
-    Args:
-        x: Inputs that training takes: an array, a tensor, a data frame, a Dataset or a split.
-        shape: Of one sample.
-        integers: Whether they are token ids.
-        at_once: How many samples of an array to hold at a time.
+    Of an array, only `at_once` samples are held at a time.
     """
     splits: Iterable[AnySplit]
     if isinstance(x, AnySplit):

@@ -61,14 +61,9 @@ def read_inputs(
 ) -> Iterator[tuple[list[str], Split]]:
     """Read what is to be predicted, batch by batch: memory holds no more than that.
 
-    Args:
-        files: Image files, .npy or .npz arrays. Arrays hold uint8 images, or numbers as they are.
-        shape: What the network takes: channels, height and width; colours are converted to it.
-        resize: Resize and crop images of another size, instead of refusing them.
-        at_once: Samples of a batch.
-
-    Returns:
-        Batches of a name for each sample (a row of an array is "file.npy[3]"), and the samples.
+    Files are images, whose colours are converted, or .npy or .npz arrays of uint8 images or of
+    numbers. Images of another size are resized and cropped if that is allowed. A batch has a name
+    for each sample (a row of an array is "file.npy[3]").
     """
     samples = _read_samples(files, shape, resize, at_once)
     found = False

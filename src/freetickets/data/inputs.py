@@ -31,15 +31,7 @@ def as_array(x: Any, name: str = "x") -> npt.NDArray[Any]:
 
 
 def as_inputs(x: Any) -> torch.Tensor:
-    """Return inputs as a network takes them, after checking them: uint8 images, floats, integers.
-
-    Example:
-        >>> as_inputs(np.zeros((8, 32, 32, 3), np.uint8)).shape
-        torch.Size([8, 3, 32, 32])
-        >>> as_inputs([[1.5, True], [2, False]])
-        tensor([[1.5000, 1.0000],
-                [2.0000, 0.0000]])
-    """
+    """Return uint8 images, floats (N, ...) or integers as a network takes them, after checks."""
     array = as_array(x)
     if array.dtype == object:  # a data frame whose columns are of several types
         if not all(isinstance(value, _NUMBERS) for value in array.flat):

@@ -30,19 +30,13 @@ def load(
     data_dir: str | Path | None = None,
     download: bool = True,
 ) -> Split | LazySplit:
-    """Read the samples of a data set, and check them.
+    """Read the samples of a data set, in memory or (photos) on disk, and check them.
 
     Args:
         spec_or_name: A spec, or what `get_spec` takes: a name or a path.
         split: "train" or "test".
         data_dir: The data root, see `data_root`.
         download: Whether what is missing may be downloaded.
-
-    Returns:
-        Samples whose inputs have the spec's shape, in memory or (photos) on disk.
-
-    Raises:
-        FreeTicketsError: The data is missing, damaged, or not what the spec says.
 
     Example:
         >>> load("fashion-mini", "test").inputs.shape
@@ -66,10 +60,7 @@ def load_validation(
 ) -> Split | LazySplit:
     """Read validation data of one's own, of the training data's shape and classes.
 
-    Args:
-        path: A folder `<class>/*` of images, or an .npz with x and y; also relative to the root.
-        spec: The training data.
-        data_dir: The data root, see `data_root`.
+    The path, also relative to the data root, is a folder `<class>/*` or an .npz with x and y.
     """
     places = (Path(path).expanduser(), data_root(data_dir) / path)
     found = next((place for place in places if place.exists()), None)

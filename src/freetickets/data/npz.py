@@ -225,12 +225,7 @@ def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def channels_first(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return images of any accepted layout as (N, C, H, W).
-
-    Example:
-        >>> channels_first(np.zeros((100, 32, 32, 3), np.uint8)).shape
-        (100, 3, 32, 32)
-    """
+    """Return images of any accepted layout as (N, C, H, W)."""
     wanted = image_shape(images.shape)
     if images.ndim == 4 and wanted != images.shape[1:]:
         return np.ascontiguousarray(images.transpose(0, 3, 1, 2))

@@ -49,23 +49,11 @@ def load_ood(
     download: bool = True,
     samples: int | None = None,
 ) -> Split:
-    """Reads or makes samples of no class; their labels are -1.
+    """Reads or makes samples of no class, of this shape; their labels are -1.
 
-    Args:
-        name: One of `OOD_NAMES`; or the path of a folder of images (flat or by class), an image,
-            an .npy or an .npz.
-        inside: The test set that the ensemble knows; "additive-noise" is that with noise on it.
-        shape: Channels, height and width that the ensemble takes.
-        data_dir: The data root.
-        resize: Whether images of another shape are converted, see `match_shape`.
-        download: Whether a data set that is missing may be downloaded.
-        samples: How many, the first; None for all.
-
-    Example:
-        >>> from freetickets.data import load
-        >>> known = load("fashion-mini", "test")
-        >>> load_ood("gaussian-noise", known, (1, 28, 28), samples=7).inputs.shape
-        torch.Size([7, 1, 28, 28])
+    The name is one of `OOD_NAMES`, or the path of a folder of images (flat or by class), an image,
+    an .npy or an .npz. "additive-noise" is `inside`, the test set, with noise on it. `samples` are
+    the first ones; `resize` says whether images of another shape are converted.
     """
     if not is_name(name):
         inputs = _read_path(Path(name).expanduser(), shape, resize)

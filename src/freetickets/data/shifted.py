@@ -60,8 +60,7 @@ class CorruptedArrays:
     def open(self, name: str) -> npt.NDArray[np.uint8]:
         """Maps the images of a type, and checks their shape."""
         known = (self.folder / f"{each}.npy" for each in (name, ALIASES.get(name, name)))
-        path = next((path for path in known if path.exists()), None)
-        if path is None:
+        if (path := next((path for path in known if path.exists()), None)) is None:
             raise FreeTicketsError(
                 f"{self.folder} lacks {name}.npy: get it, or name the types by --corruptions"
             )
@@ -88,8 +87,7 @@ def corrupted_photos(
 ) -> LazySplit:
     """Lists the photos of `<type>/<severity>/<class>/*`, which are cropped already."""
     known = (folder / each / str(severity) for each in (name, ALIASES.get(name, name)))
-    place = next((place for place in known if place.is_dir()), None)
-    if place is None:
+    if (place := next((place for place in known if place.is_dir()), None)) is None:
         raise FreeTicketsError(
             f"{folder / name / str(severity)} is missing: get it, or name types by --corruptions"
         )

@@ -136,6 +136,4 @@ def _check_known(folder: Path, classes: Sequence[str], where: str) -> None:
 
 def class_folders(folder: Path) -> list[str]:
     """The names of the classes that a folder has a folder of, sorted."""
-    return sorted(
-        entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."
-    )
+    return sorted(each.name for each in folder.iterdir() if each.is_dir() and each.name[0] != ".")

@@ -28,7 +28,7 @@ def corrupt(
     frost: str | Path | None = None,
     first: int = 0,
 ) -> Bytes:
-    """Return corrupted images.
+    """Return corrupted images, of the same shape.
 
     What becomes of an image depends on the seed, the corruption, the severity and the number of the
     image, but not on the images beside it: any batch gives the same bytes.
@@ -42,9 +42,6 @@ def corrupt(
         seed: Another seed draws other noise.
         frost: The folder of the frost pictures; without it, they are made (see `find_frost`).
         first: The number of the first image, if these are a part of a data set.
-
-    Returns:
-        uint8, of the same shape.
 
     Raises:
         FreeTicketsError: The images, name or severity can't be, or SciPy is not installed.

@@ -28,14 +28,7 @@ def check_corruption(name: str, severity: int) -> None:
 
 
 def chosen(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the corruptions that names of them and of sets mean, each once, in their own order.
-
-    Example:
-        >>> chosen(["fog", "snow"])
-        ('snow', 'fog')
-        >>> len(chosen(["common15", "saturate"]))
-        16
-    """
+    """Return the corruptions that names of them and of sets mean, each once, in their own order."""
     wanted: set[str] = set()
     for name in names:
         if name not in _SETS and name not in CORRUPTIONS:
