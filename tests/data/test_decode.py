@@ -41,12 +41,10 @@ def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
     assert image_size_and_channels(tmp_path / "a.png")[1] == 1
 
 
-def test_thirty_two_bits_and_odd_channels_are_refused(tmp_path):
+def test_thirty_two_bits_and_odd_channels_are_refused(refused, tmp_path):
     Image.new("F", (2, 2)).save(tmp_path / "a.tif")
-    with pytest.raises(FreeTicketsError, match="32 bits"):
-        open_image(tmp_path / "a.tif", 1)
-    with pytest.raises(FreeTicketsError, match="1 or 3 channels"):
-        open_image(tmp_path / "a.tif", 4)
+    refused("32 bits", open_image, tmp_path / "a.tif", 1)
+    refused("1 or 3 channels", open_image, tmp_path / "a.tif", 4)
 
 
 def test_a_palette_with_alpha_gives_no_warning(tmp_path):
@@ -55,12 +53,11 @@ def test_a_palette_with_alpha_gives_no_warning(tmp_path):
     assert pixels(open_image(tmp_path / "a.png", 3)).shape == (3, 2, 2)
 
 
-def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch):
+def test_a_decompression_bomb_is_refused(refused, tmp_path, monkeypatch):
     Image.new("L", (40, 40)).save(tmp_path / "a.png")
     for limit in (1000, 100):  # Pillow warns above the limit, and raises above twice the limit
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
-        with pytest.raises(FreeTicketsError, match="too many pixels"):
-            open_image(tmp_path / "a.png", 1)
+        refused("too many pixels", open_image, tmp_path / "a.png", 1)
 
 
 def test_fit_leaves_the_right_size_alone_and_keeps_proportions():

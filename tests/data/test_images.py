@@ -4,7 +4,6 @@ import torch
 from PIL import Image
 
 from freetickets.data.images import list_images, read_images
-from freetickets.errors import FreeTicketsError
 
 SHAPE = (3, 8, 6)
 
@@ -37,10 +36,9 @@ def test_the_order_is_that_of_the_list(tmp_path):
     assert read_images(tmp_path, (1, 8, 6))[:, 0, 0, 0].tolist() == [97, 98, 99]
 
 
-def test_another_size_is_refused_unless_resizing_is_asked_for(tmp_path):
+def test_another_size_is_refused_unless_resizing_is_asked_for(refused, tmp_path):
     Image.new("RGB", (20, 30), "red").save(tmp_path / "big.png")
-    with pytest.raises(FreeTicketsError, match=r"big\.png is 20 x 30 .* 6 x 8: .*--resize"):
-        read_images(tmp_path / "big.png", SHAPE)
+    refused(r"big\.png is 20 x 30 .* 6 x 8: .*--resize", read_images, tmp_path / "big.png", SHAPE)
     resized = read_images(tmp_path / "big.png", SHAPE, resize=True)
     assert resized.shape == (1, *SHAPE)
     assert resized[0, :, 0, 0].tolist() == [255, 0, 0]
@@ -54,13 +52,12 @@ def test_another_size_is_refused_unless_resizing_is_asked_for(tmp_path):
         (np.zeros((3,), np.uint8), "images are"),
     ],
 )
-def test_arrays_of_something_else_are_refused(tmp_path, array, message):
+def test_arrays_of_something_else_are_refused(refused, tmp_path, array, message):
     np.save(tmp_path / "a.npy", array)
-    with pytest.raises(FreeTicketsError, match=message):
-        read_images(tmp_path / "a.npy", SHAPE)
+    refused(message, read_images, tmp_path / "a.npy", SHAPE)
 
 
-def test_damaged_missing_and_empty_are_one_line_each(tmp_path, picture):
+def test_damaged_missing_and_empty_are_one_line_each(refused, tmp_path, picture):
     path, expected = picture
     np.save(tmp_path / "a.npy", expected.numpy()[None])
     np.savez(tmp_path / "b.npz", p=np.zeros(1), q=np.zeros(1))
@@ -76,16 +73,13 @@ def test_damaged_missing_and_empty_are_one_line_each(tmp_path, picture):
         ("empty", "holds no images"),
         ("nowhere", "no such file"),
     ):
-        with pytest.raises(FreeTicketsError, match=message):
-            read_images(tmp_path / name, SHAPE)
-    with pytest.raises(FreeTicketsError, match="no images were given"):
-        read_images([], SHAPE)
+        refused(message, read_images, tmp_path / name, SHAPE)
+    refused("no images were given", read_images, [], SHAPE)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
-def test_values_that_are_no_finite_numbers_are_counted(tmp_path, value):
+def test_values_that_are_no_finite_numbers_are_counted(refused, tmp_path, value):
     features = np.zeros((3, 4))
     features[0, :2] = value
     np.save(tmp_path / "a.npy", features)
-    with pytest.raises(FreeTicketsError, match=r"a\.npy has 2 values that are not finite"):
-        read_images(tmp_path / "a.npy", (4, 1, 1))
+    refused(r"a\.npy has 2 values that are not finite", read_images, tmp_path / "a.npy", (4, 1, 1))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from freetickets.data import dataset_names, get_spec
-from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.errors import UnknownNameError
 
 
 @pytest.mark.parametrize("name", dataset_names())
@@ -31,24 +31,20 @@ def test_an_unknown_name_offers_the_nearest(no_data):
         get_spec("")
 
 
-def test_a_missing_path_is_called_missing(no_data):
+def test_a_missing_path_is_called_missing(refused, no_data):
     for name in ("./nowhere", "mine.npz"):
-        with pytest.raises(FreeTicketsError, match="no such folder or file"):
-            get_spec(name)
+        refused("no such folder or file", get_spec, name)
 
 
-def test_a_file_that_is_no_data_set_is_refused(no_data):
+def test_a_file_that_is_no_data_set_is_refused(refused, no_data):
     Path("notes.txt").write_text("hello")
-    with pytest.raises(FreeTicketsError, match="is not a data set"):
-        get_spec("notes.txt")
+    refused("is not a data set", get_spec, "notes.txt")
 
 
-def test_only_images_of_no_fixed_size_take_an_image_size(no_data):
+def test_only_images_of_no_fixed_size_take_an_image_size(refused, no_data):
     assert get_spec("imagenet", image_size=64).shape == (3, 64, 64)
-    with pytest.raises(FreeTicketsError, match="fixed size"):
-        get_spec("cifar10", image_size=64)
-    with pytest.raises(FreeTicketsError, match="1 or more"):
-        get_spec("imagenet", image_size=0)
+    refused("fixed size", get_spec, "cifar10", image_size=64)
+    refused("1 or more", get_spec, "imagenet", image_size=0)
 
 
 def test_names_and_specs_do_not_import_torch():

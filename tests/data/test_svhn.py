@@ -4,7 +4,6 @@ import torch
 
 from freetickets.data import load
 from freetickets.data.svhn import read_mat
-from freetickets.errors import FreeTicketsError
 
 io = pytest.importorskip("scipy.io")
 
@@ -29,10 +28,9 @@ def test_images_are_turned_and_ten_is_zero(tmp_path, rng):
         ({"y": [[1]]}, "does not hold images"),
     ],
 )
-def test_wrong_contents_are_refused(tmp_path, content, message):
+def test_wrong_contents_are_refused(refused, tmp_path, content, message):
     io.savemat(tmp_path / "test_32x32.mat", content)
-    with pytest.raises(FreeTicketsError, match=message):
-        load("svhn", "test", tmp_path)
+    refused(message, load, "svhn", "test", tmp_path)
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -6,9 +6,9 @@ import pytest
 
 from freetickets.config import Config
 from freetickets.data import get_spec
-from freetickets.data.class_names import CIFAR100
 from freetickets.data.corruptions import CORRUPTIONS
 from freetickets.data.ood import OOD_NAMES
+from freetickets.data.spec import CIFAR100
 from freetickets.experiments import (
     PARTS,
     Cell,

@@ -2,9 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +17,6 @@ from freetickets.data.split import LazySplit
 from freetickets.errors import FreeTicketsError
 from freetickets.report import read_run
 from freetickets.training.checkpoint import Checkpoints
-
-Cli = Callable[..., Any]
 
 
 @pytest.fixture

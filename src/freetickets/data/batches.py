@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL.Image import Image
 from torch.utils.data import Dataset
 
 from ..errors import FreeTicketsError
@@ -22,11 +22,13 @@ from .split import LazySplit, Split
 
 AnySplit = Split | LazySplit | DatasetSplit
 Batch = tuple[torch.Tensor, torch.Tensor]
+Border = Literal["constant", "reflect"]
 
 # What a random number is for, so that no two uses share a stream.
 _ORDER, _CROP_FLIP, _DECODE, _SIDE = range(4)
 
 
+@dataclass(eq=False, repr=False)
 class Batches:
     """The batches of a split: shuffled, augmented, normalised to float32.
 
@@ -54,39 +56,32 @@ class Batches:
         [44]
     """
 
-    def __init__(
-        self,
-        split: AnySplit,
-        batch_size: int,
-        *,
-        mean: Sequence[float] = (),
-        std: Sequence[float] = (),
-        augmentation: str = "none",
-        seed: int = 0,
-        shuffle: bool = True,
-        workers: int = 0,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        if not 0 <= rank < world <= batch_size:
+    split: AnySplit
+    batch_size: int
+    _: KW_ONLY
+    mean: Sequence[float] = ()
+    std: Sequence[float] = ()
+    augmentation: str = "none"
+    seed: int = 0
+    shuffle: bool = True
+    workers: int = 0
+    rank: int = 0
+    world: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.world <= self.batch_size:
             raise FreeTicketsError(
-                f"rank {rank} of {world}, batch size {batch_size}: "
-                "a batch needs a sample for each rank"
+                f"rank {self.rank} of {self.world}, batch size {self.batch_size}: a batch needs a "
+                "sample for each rank"
             )
-        if seed < 0 or workers < 0:
-            raise FreeTicketsError(f"seed {seed}, workers {workers}: neither may be negative")
-        _check_augmentation(split, augmentation)
-        self.split = split
-        self.batch_size = batch_size
-        self.augmentation = augmentation
-        self.seed = seed
-        self.shuffle = shuffle
-        self.workers = workers
-        self.rank = rank
-        self.world = world
-        self._scale, self._shift = _normalisation(split, mean, std)
+        if self.seed < 0 or self.workers < 0:
+            raise FreeTicketsError(
+                f"seed {self.seed}, workers {self.workers}: none may be negative"
+            )
+        _check_augmentation(self.split, self.augmentation)
+        self._scale, self._shift = _normalisation(self.split, self.mean, self.std)
         if len(self) == 0:
-            raise FreeTicketsError(f"{len(split)} samples make no batch: give more")
+            raise FreeTicketsError(f"{len(self.split)} samples make no batch: give more")
 
     def __len__(self) -> int:
         full, rest = divmod(len(self.split), self.batch_size)
@@ -98,37 +93,28 @@ class Batches:
         return min(self.batch_size, len(self.split) - batch * self.batch_size)
 
     def factor(self, batch: int) -> float:
-        """What this rank's mean over a batch counts, where the mean over all ranks is taken.
-
-        With it that is the mean over the batch of all ranks, however unevenly they share it.
+        """What this rank's mean counts, so that the ranks' mean is that of the whole batch.
 
         Example:
             >>> split = Split(torch.zeros(5, 2), torch.arange(5))
             >>> [Batches(split, 5, rank=rank, world=2).factor(0) for rank in (0, 1)]
             [0.8, 1.2]
         """
+        if self._is_shared(batch):
+            return 1.0
         part = self._slice(batch)
-        return (
-            1.0
-            if self._is_shared(batch)
-            else self.world * (part.stop - part.start) / self.size(batch)
-        )
+        return self.world * (part.stop - part.start) / self.size(batch)
 
     def whole(self) -> Batches:
         """The same batches, not divided over ranks."""
-        batches = copy.copy(self)
-        batches.rank, batches.world = 0, 1
-        return batches
+        return replace(self, rank=0, world=1)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Give the batches of an epoch, from batch number `start` on.
+        """Give the batches of an epoch: (inputs float32, or int64 for token ids; labels int64).
 
         Args:
-            epoch: Number of the epoch; it decides order and augmentation.
+            epoch: Decides order and augmentation.
             start: First batch to give; those before it are skipped at no cost.
-
-        Returns:
-            An iterator over (inputs float32, or int64 for token ids; labels int64).
         """
         if epoch < 0 or not 0 <= start <= len(self):
             raise FreeTicketsError(f"epoch {epoch}, batch {start}: there are {len(self)} batches")
@@ -136,12 +122,15 @@ class Batches:
 
     def _prepare(self, epoch: int, start: int) -> Iterator[Batch]:
         """Augment images and normalise them."""
-        order, augmentation = self._order(epoch), AUGMENTATIONS.get(self.augmentation)
-        mirrored = np.zeros(len(self.split), bool)
+        count, augmentation = len(self.split), AUGMENTATIONS.get(self.augmentation)
+        order = np.arange(count)
+        if self.shuffle:
+            order = np.random.default_rng([self.seed, epoch, _ORDER]).permutation(count)
+        mirrored = np.zeros(count, bool)
         if augmentation is not None and augmentation.flip == "alternate":
             # Each image begins on a side of its own, and changes it from epoch to epoch.
             rng = np.random.default_rng([self.seed, 0, _SIDE])
-            mirrored = rng.integers(0, 2, size=len(self.split)) != epoch % 2
+            mirrored = rng.integers(0, 2, size=count) != epoch % 2
         for batch, (inputs, labels) in enumerate(self._read(order, epoch, start), start):
             if augmentation is not None:
                 mine, first = self._slice(batch), batch * self.batch_size
@@ -150,9 +139,11 @@ class Batches:
                 draws = CropFlip.draw(rng, self.size(batch), pad)
                 draws = draws.part(mine.start - first, mine.stop - first)
                 if augmentation.flip != "random":
-                    draws = replace(draws, mirrored=mirrored[order[mine]])
+                    draws = draws._replace(mirrored=mirrored[order[mine]])
                 inputs = torch.from_numpy(crop_flip(inputs.numpy(), draws, augmentation.border))
-            yield self._normalise(inputs), labels
+            if inputs.dtype == torch.uint8:
+                inputs = inputs.float().mul_(self._scale).add_(self._shift)
+            yield inputs, labels
 
     def _read(self, order: npt.NDArray[np.int64], epoch: int, start: int) -> Iterator[Batch]:
         """Give this rank's samples of each batch, as they are."""
@@ -172,28 +163,17 @@ class Batches:
         images = read_parts(_Decoder(split, key), places, self.workers)
         yield from zip(images, (split.labels[part] for part in places), strict=True)
 
-    def _order(self, epoch: int) -> npt.NDArray[np.int64]:
-        if not self.shuffle:
-            return np.arange(len(self.split))
-        return np.random.default_rng([self.seed, epoch, _ORDER]).permutation(len(self.split))
-
     def _slice(self, batch: int) -> slice:
         """Return where this rank's part of a batch lies in the order."""
         first, size = batch * self.batch_size, self.size(batch)
         if self._is_shared(batch):
             return slice(first, first + size)
-        return slice(
-            first + size * self.rank // self.world, first + size * (self.rank + 1) // self.world
-        )
+        ends = (first + size * rank // self.world for rank in (self.rank, self.rank + 1))
+        return slice(*ends)
 
     def _is_shared(self, batch: int) -> bool:
         """Whether all ranks get the whole batch: a rest too small for two samples for each."""
         return self.shuffle and self.size(batch) < min(self.batch_size, 2 * self.world)
-
-    def _normalise(self, inputs: torch.Tensor) -> torch.Tensor:
-        if inputs.dtype != torch.uint8:
-            return inputs
-        return inputs.float().mul_(self._scale).add_(self._shift)
 
 
 class _Decoder(Dataset[torch.Tensor]):
@@ -203,28 +183,24 @@ class _Decoder(Dataset[torch.Tensor]):
     """
 
     def __init__(self, split: LazySplit, key: tuple[int, int] | None) -> None:
-        self._paths = split.paths
-        self._channels, self._height, self._width = split.shape
-        self._key = key
-        self._crop = fit if split.cropped else centre_crop
+        self._split, self._key = split, key
 
     def __getitems__(self, indices: list[int]) -> torch.Tensor | FreeTicketsError:
-        batch = torch.empty(
-            (len(indices), self._channels, self._height, self._width), dtype=torch.uint8
-        )
+        batch = torch.empty((len(indices), *self._split.shape), dtype=torch.uint8)
         try:
             for row, index in zip(batch.numpy(), indices, strict=True):
-                row[...] = self._decode(index)
+                row[...] = pixels(self._cropped(index))
         except FreeTicketsError as error:
             return error
         return batch
 
-    def _decode(self, index: int) -> npt.NDArray[np.uint8]:
-        image = open_image(self._paths[index], self._channels)
+    def _cropped(self, index: int) -> Image:
+        channels, height, width = self._split.shape
+        image = open_image(self._split.paths[index], channels)
         if self._key is None:
-            return pixels(self._crop(image, self._height, self._width))
+            return (fit if self._split.cropped else centre_crop)(image, height, width)
         rng = np.random.default_rng([*self._key, _DECODE, index])
-        return pixels(random_crop(image, self._height, self._width, rng))
+        return random_crop(image, height, width, rng)
 
 
 def _check_augmentation(split: AnySplit, augmentation: str) -> None:
@@ -258,30 +234,15 @@ def _normalisation(
     return (1 / (255 * std_)).float(), (-mean_ / std_).float()
 
 
-@dataclass(frozen=True)
-class Augmentation:
-    """How images in memory are moved and mirrored.
+class Augmentation(NamedTuple):
+    """How images in memory are moved and mirrored."""
 
-    Attributes:
-        border: How NumPy fills what an image leaves free.
-        part: The images move by up to this part of a side: 8 for an eighth.
-        flip: "random", "never", or "alternate": in every second epoch an image is mirrored if it
-            was not in the one before, so that two epochs show it both ways.
-    """
-
-    border: Literal["constant", "reflect"]
-    part: int
-    flip: Literal["random", "alternate", "never"]
+    border: Border  # how NumPy fills what an image leaves free
+    part: int  # images move by up to this part of a side: 8 for an eighth
+    flip: Literal["random", "alternate", "never"]  # "alternate": two epochs show it both ways
 
     def padding(self, height: int, width: int) -> int:
-        """Return how many pixels an image may move by; at least one, if it has two.
-
-        Example:
-            >>> [AUGMENTATIONS["pad-crop-flip"].padding(side, side) for side in (32, 28, 16)]
-            [4, 4, 2]
-            >>> [AUGMENTATIONS["translate"].padding(side, side) for side in (32, 28, 1)]
-            [2, 2, 0]
-        """
+        """Return how many pixels an image may move by; at least one, if it has two."""
         side = min(height, width)
         return min(side - 1, max(1, round(side / self.part)))
 
@@ -294,19 +255,11 @@ AUGMENTATIONS = {
 }
 
 
-@dataclass(frozen=True)
-class CropFlip:
-    """Where each image of a batch is cropped, and whether it is mirrored.
+class CropFlip(NamedTuple):
+    """Where each image of a batch is cropped, and whether it is mirrored."""
 
-    Attributes:
-        pad: How many pixels the images are padded by on each side.
-        top: int (N,), row of the crop in the padded image, 0 to 2 * pad.
-        left: int (N,), its column.
-        mirrored: bool (N,).
-    """
-
-    pad: int
-    top: npt.NDArray[np.int64]
+    pad: int  # pixels on each side
+    top: npt.NDArray[np.int64]  # (N,), row of the crop in the padded image, 0 to 2 * pad
     left: npt.NDArray[np.int64]
     mirrored: npt.NDArray[np.bool_]
 
@@ -322,20 +275,10 @@ class CropFlip:
         return CropFlip(self.pad, self.top[which], self.left[which], self.mirrored[which])
 
 
-def crop_flip(
-    images: npt.NDArray[Any], draws: CropFlip, border: Literal["constant", "reflect"]
-) -> npt.NDArray[Any]:
-    """Pad images (N, C, H, W), crop them back to H x W, and mirror some.
-
-    Example:
-        >>> image = np.arange(1, 10).reshape(1, 1, 3, 3)
-        >>> up_and_left = CropFlip(1, np.array([0]), np.array([0]), np.array([False]))
-        >>> crop_flip(image, up_and_left, "constant")[0, 0].tolist()
-        [[0, 0, 0], [0, 1, 2], [0, 4, 5]]
-    """
+def crop_flip(images: npt.NDArray[Any], draws: CropFlip, border: Border) -> npt.NDArray[Any]:
+    """Pad images (N, C, H, W), crop them back to H x W, and mirror some."""
     height, width = images.shape[2:]
-    sides = ((0, 0), (0, 0), (draws.pad, draws.pad), (draws.pad, draws.pad))
-    padded = np.pad(images, sides, mode=border)
+    padded = np.pad(images, [(0, 0)] * 2 + [(draws.pad, draws.pad)] * 2, mode=border)
     # All crops of all images as a view; indexing copies only the drawn ones.
     crops = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
     chosen: npt.NDArray[Any] = crops[np.arange(len(images)), :, draws.top, draws.left]
@@ -346,28 +289,16 @@ def crop_flip(
 def digest_split(split: AnySplit) -> str:
     """A digest of samples, their labels and their order.
 
-    Photos on disk are not read for it, which could take hours: their names, sizes and labels
-    stand for them.
-
-    Example:
-        >>> one = Split(torch.zeros(2, 3), torch.tensor([0, 1]))
-        >>> other = Split(torch.zeros(2, 3), torch.tensor([1, 0]))
-        >>> digest_split(one) == digest_split(other)
-        False
+    Photos are not read for it, which could take hours: names, sizes and labels stand for them.
     """
     if isinstance(split, DatasetSplit):
         return split.digest
     content = hashlib.sha256()
-    _add(content, split.labels)
-    if isinstance(split, Split):
-        _add(content, split.inputs)
-    else:
-        for path in split.paths:  # the folder above may move, as data roots do
-            content.update(f"{path.parent.name}/{path.name}|{os.stat(path).st_size}|".encode())
+    for tensor in (split.labels, split.inputs) if isinstance(split, Split) else (split.labels,):
+        array: npt.NDArray[Any] = np.ascontiguousarray(tensor.numpy())
+        content.update(f"{array.dtype}{array.shape}".encode())
+        content.update(array.reshape(-1).view(np.uint8).data)
+    for path in split.paths if isinstance(split, LazySplit) else ():
+        # The folder above may move, as data roots do.
+        content.update(f"{path.parent.name}/{path.name}|{os.stat(path).st_size}|".encode())
     return content.hexdigest()[:16]
-
-
-def _add(content: hashlib._Hash, tensor: torch.Tensor) -> None:
-    array: npt.NDArray = np.ascontiguousarray(tensor.numpy())
-    content.update(f"{array.dtype}{array.shape}".encode())
-    content.update(array.reshape(-1).view(np.uint8).data)

@@ -1,9 +1,7 @@
 """CIFAR-10 and CIFAR-100 as their author publishes them for Python: pickles.
 
-A pickle may name any function to be called. Those of CIFAR name three, all of NumPy, to rebuild
-one array of bytes. Here these names stand for harmless stand-ins, and every other is refused.
-Before that the instructions are looked through: only those that CIFAR's files need are carried out,
-and none that asks for more memory than the file has bytes.
+A pickle may name any function to be called. The three of NumPy that CIFAR's name have harmless
+stand-ins here; every other is refused, and so are instructions that those files don't need.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import io
 import math
 import pickle
 import pickletools
+import shutil
 import tarfile
 import warnings
 import zlib
@@ -31,39 +30,25 @@ from .split import Split
 
 @dataclass(frozen=True)
 class CifarFiles:
-    """Where the parts of one of the two data sets are.
+    """Where the parts of one of the two data sets are."""
 
-    Attributes:
-        folder: Folder of the files, the same in the archive and below the data root.
-        files: The files of each split, in order.
-        labels: Name of the labels in a file.
-        classes: How many of them there are.
-        images: Number of images in each file, by split.
-        archive: The file to download.
-    """
-
-    folder: str
-    files: dict[str, tuple[str, ...]]
-    labels: str
+    folder: str  # the same in the archive and below the data root
+    files: dict[str, tuple[str, ...]]  # of each split, in order
+    labels: str  # the labels' name in a file
     classes: int
-    images: dict[str, int]
+    images: dict[str, int]  # in each file, by split
     archive: Remote
 
 
+_ADDRESS = "https://www.cs.toronto.edu/~kriz"
 LAYOUTS = {
     "cifar10": CifarFiles(
         folder="cifar-10-batches-py",
-        files={
-            "train": tuple(f"data_batch_{part}" for part in range(1, 6)),
-            "test": ("test_batch",),
-        },
+        files={"train": tuple(f"data_batch_{n}" for n in range(1, 6)), "test": ("test_batch",)},
         labels="labels",
         classes=10,
         images={"train": 10_000, "test": 10_000},
-        archive=Remote(
-            "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-            "c58f30108f718f92721af3b95e74349a",
-        ),
+        archive=Remote(f"{_ADDRESS}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
     ),
     "cifar100": CifarFiles(
         folder="cifar-100-python",
@@ -71,47 +56,39 @@ LAYOUTS = {
         labels="fine_labels",
         classes=100,
         images={"train": 50_000, "test": 10_000},
-        archive=Remote(
-            "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-            "eb9058c3a382ffc7106e4002c42a8d85",
-        ),
+        archive=Remote(f"{_ADDRESS}/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
     ),
 }
 
 
 def load_cifar(name: str, split: Literal["train", "test"], root: Path, download: bool) -> Split:
-    """Read a split of "cifar10" or "cifar100"; download the archive if its files are missing.
-
-    Raises:
-        FreeTicketsError: The files are missing or not those of CIFAR.
-    """
+    """Read a split of "cifar10" or "cifar100"; download the archive if its files are missing."""
     layout = LAYOUTS[name]
-    wanted = layout.files[split]
+    wanted, count = layout.files[split], layout.images[split]
     # The data root may be given as the folder itself.
-    folders = [root / layout.folder, root]
-    complete = (f for f in folders if all((f / file).is_file() for file in wanted))
-    folder = next(complete, None) or _unpack(layout, root, download)
-    parts = [_read(folder / file, layout, layout.images[split]) for file in wanted]
-    return Split(
-        torch.from_numpy(np.concatenate([images for images, _ in parts])),
-        torch.tensor([label for _, labels in parts for label in labels], dtype=torch.int64),
-    )
-
-
-def _read(path: Path, layout: CifarFiles, count: int) -> tuple[np.ndarray, list[int]]:
-    content = read_pickle(path)
-    data, labels = content.get("data"), content.get(layout.labels)
-    if not isinstance(data, np.ndarray) or data.shape != (count, 3072):
-        raise FreeTicketsError(f"{path} does not hold {count:,} images of 32 x 32 x 3 bytes")
-    if (
-        not isinstance(labels, list)
-        or len(labels) != count
-        or not all(type(x) is int and 0 <= x < layout.classes for x in labels)
-    ):
-        raise FreeTicketsError(
-            f"{path} does not hold {count:,} {layout.labels} from 0 to {layout.classes - 1}"
-        )
-    return data.reshape(count, 3, 32, 32), labels
+    for folder in (root / layout.folder, root):
+        if all((folder / file).is_file() for file in wanted):
+            break
+    else:
+        folder = _unpack(layout, root, download)
+    images: list[npt.NDArray[np.uint8]] = []
+    labels: list[int] = []
+    for path in (folder / file for file in wanted):
+        content = read_pickle(path)
+        data, told = content.get("data"), content.get(layout.labels)
+        if not isinstance(data, np.ndarray) or data.shape != (count, 3072):
+            raise FreeTicketsError(f"{path} does not hold {count:,} images of 32 x 32 x 3 bytes")
+        if (
+            not isinstance(told, list)
+            or len(told) != count
+            or not all(type(label) is int and 0 <= label < layout.classes for label in told)
+        ):
+            raise FreeTicketsError(
+                f"{path} does not hold {count:,} {layout.labels} from 0 to {layout.classes - 1}"
+            )
+        images.append(data.reshape(count, 3, 32, 32))
+        labels += told
+    return Split(torch.from_numpy(np.concatenate(images)), torch.tensor(labels, dtype=torch.int64))
 
 
 def _unpack(layout: CifarFiles, root: Path, download: bool) -> Path:
@@ -123,8 +100,7 @@ def _unpack(layout: CifarFiles, root: Path, download: bool) -> Path:
         fetch(layout.archive.url, archive, layout.archive.md5)
     else:
         raise FreeTicketsError(
-            f"{folder} is missing or not complete: name the folder that holds it with --data-dir, "
-            "or allow the download"
+            f"{folder} is missing or not complete: name its --data-dir, or allow the download"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -135,8 +111,7 @@ def _unpack(layout: CifarFiles, root: Path, download: bool) -> Path:
                 if member is None:  # a link, a folder, a device
                     raise FreeTicketsError(f"{archive}: {file} is not a file")
                 with member, write_whole(folder / file) as target:
-                    while chunk := member.read(1 << 20):
-                        target.write(chunk)
+                    shutil.copyfileobj(member, target)
     except (KeyError, tarfile.TarError, EOFError, zlib.error, OSError) as error:
         raise FreeTicketsError(f"cannot unpack {archive}: {error}") from error
     return folder
@@ -158,12 +133,9 @@ _ALLOWED = _PUTS | _GETS | _RECALLABLE | _OTHERS
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
-    """Return the dictionary in a pickle: lists, numbers, strings and arrays of bytes.
+    """Return the dictionary in a pickle: lists, numbers, strings and arrays of bytes, no more.
 
     Strings of Python 2 come as `bytes`, but as `str` if they are keys.
-
-    Raises:
-        FreeTicketsError: The file is damaged, or asks for anything else.
     """
     try:
         if path.stat().st_size > _LARGEST:
@@ -178,16 +150,20 @@ def read_pickle(path: Path) -> dict[str, Any]:
                 _look_through(data)
             except DeprecationWarning as error:  # a text with an escape that is none
                 raise pickle.UnpicklingError(str(error)) from error
-        content = _DataUnpickler(io.BytesIO(data), path).load()
-        if isinstance(content, dict):
-            return {_text(key): _plain(value) for key, value in content.items()}
+        unpickler = _DataUnpickler(io.BytesIO(data), encoding="bytes")
+        unpickler.path = path
+        content = unpickler.load()
+        if isinstance(content, dict):  # an array that was never filled is none
+            return {
+                _text(key): getattr(value, "array", None) if isinstance(value, _Ndarray) else value
+                for key, value in content.items()
+            }
     raise FreeTicketsError(f"{path} holds no dictionary: it is not a CIFAR file")
 
 
 def _look_through(data: bytes) -> None:
     """Refuses instructions by which a small pickle takes endless memory or time."""
-    before = ""
-    puts = 0
+    before, puts = "", 0
     recallable: set[int] = set()
     for code, argument, _ in pickletools.genops(data):  # this checks that texts are in the file
         if code.name not in _ALLOWED:
@@ -198,27 +174,22 @@ def _look_through(data: bytes) -> None:
                 raise pickle.UnpicklingError("a memory that is larger than the file")
             puts += 1
             # Lists of lists, each recalled twice, would double at every step.
-            if before in _RECALLABLE:
-                recallable.add(place)
-            else:
-                recallable.discard(place)
-        elif code.name in _GETS and argument not in recallable:
+            (recallable.add if before in _RECALLABLE else recallable.discard)(place)
+            continue
+        if code.name in _GETS and argument not in recallable:
             raise pickle.UnpicklingError("it recalls more than texts")
-        before = code.name if code.name not in _PUTS else before
+        before = code.name
 
 
 class _DataUnpickler(pickle.Unpickler):
-    def __init__(self, file: Any, path: Path) -> None:
-        super().__init__(file, encoding="bytes")
-        self._path = path
+    path: Path
 
     def find_class(self, module: str, name: str) -> Any:
         try:
             return _STAND_INS[module, name]
         except KeyError:
             raise FreeTicketsError(
-                f"{self._path} wants to run {module}.{name}, which no file of CIFAR does: "
-                "it was not opened"
+                f"{self.path} wants to run {module}.{name}, as no file of CIFAR does: not opened"
             ) from None
 
 
@@ -257,11 +228,6 @@ _STAND_INS = {
     ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy._core.multiarray", "_reconstruct"): _reconstruct,  # files written by NumPy 2
 }
-
-
-def _plain(value: Any) -> npt.NDArray[np.uint8] | Any:
-    # An array that was never filled is none.
-    return getattr(value, "array", None) if isinstance(value, _Ndarray) else value
 
 
 def _text(value: Any) -> str:

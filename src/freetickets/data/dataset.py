@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +32,7 @@ class DatasetSplit:
         dataset: Gives pairs (input, label), all inputs of one shape.
         indices: Which of its samples, int64 (N,).
         labels: As networks learn them, (N, ...), when the dataset was first read.
-        shape: The shape of one input; empty before that is known.
+        shape: Of one input; empty before that is known.
         dtype: uint8 for images, float32, or int64 for token ids; None before that is known.
         classes: Those that its labels name; None if labels are not looked at.
         task: What its labels are for.
@@ -51,12 +50,7 @@ class DatasetSplit:
 
     @classmethod
     def open(cls, dataset: Dataset[Any], *, labelled: bool) -> DatasetSplit:
-        """Return all samples of a Dataset; the first is read.
-
-        Args:
-            dataset: Has a length.
-            labelled: Whether it must give pairs; if not, inputs alone will do, too.
-        """
+        """All samples of a Dataset, of which the first is read; if not labelled, inputs will do."""
         indices = torch.arange(len(dataset))  # type: ignore[arg-type]
         if not len(indices):
             raise FreeTicketsError("the dataset is empty")
@@ -102,13 +96,7 @@ def plain_tensors(dataset: Dataset[Any]) -> tuple[torch.Tensor, ...] | None:
 
 
 class SeededReader(Dataset[Any]):
-    """Reads samples of a Dataset, each with the generators seeded by its place.
-
-    Args:
-        split: The samples.
-        seed: Of the run.
-        epoch: In which they are used.
-    """
+    """Reads samples of a Dataset, each with the generators seeded by seed, epoch and its place."""
 
     def __init__(self, split: DatasetSplit, seed: int = 0, epoch: int = 0) -> None:
         self._split, self._key = split, (seed, epoch)
@@ -124,30 +112,34 @@ class SeededReader(Dataset[Any]):
         split, samples = self._split, []
         if not places:  # of a batch smaller than the number of ranks
             return torch.empty((0, *split.shape), dtype=split.dtype), []
-        with _generators_restored():
+        # The generators of the process are the user's: they are left as they were.
+        kept = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+        try:
             for index in split.indices[places].tolist():
-                _seed_generators(derive(*self._key, "sample", index))
+                seed = derive(*self._key, "sample", index)
+                random.seed(seed)
+                np.random.seed(seed % 2**32)  # noqa: NPY002
+                torch.default_generator.manual_seed(seed)
                 samples.append(_pair(split.dataset[index], index, split.classes is not None))
+        finally:
+            random.setstate(kept[0])
+            np.random.set_state(kept[1])  # noqa: NPY002
+            torch.set_rng_state(kept[2])
+        labels = [label for _, label in samples]
         arrays = [as_array(each) for each, _ in samples]
         _check_same("have the shape", [array.shape for array in arrays])
         inputs = as_inputs(np.stack(arrays))
         if split.dtype is None:
-            return inputs, [label for _, label in samples]
+            return inputs, labels
         _check_same("have the shape", [split.shape, tuple(inputs.shape[1:])])
         if split.dtype == torch.float32:
             inputs = as_numbers(inputs)
         _check_same("are", [split.dtype, inputs.dtype])
-        return inputs, [label for _, label in samples]
+        return inputs, labels
 
 
 def read_parts(reader: Dataset[Any], parts: list[list[int]], workers: int) -> Iterator[Any]:
-    """Give what a reader makes of each list of places, in order.
-
-    Args:
-        reader: Has `__getitems__`, which returns an error that is to be raised here.
-        parts: The places of each batch.
-        workers: Processes that read; 0 for this one.
-    """
+    """Give what a reader makes of each list of places, in order, and raise an error among it."""
     loader: DataLoader[Any] = DataLoader(
         reader,
         batch_sampler=parts,
@@ -170,7 +162,7 @@ def _check_same(what: str, values: Sequence[Any]) -> None:
     for value in values[1:]:
         if value != values[0]:
             raise FreeTicketsError(
-                f"some inputs of the dataset {what} {values[0]}, others {value}: make them alike"
+                f"some inputs {what} {values[0]}, others {value}: make them alike"
             )
 
 
@@ -183,26 +175,7 @@ def _pair(sample: Any, index: int, labelled: bool) -> tuple[Any, Any]:
         if isinstance(sample, (tuple, list)):
             kind += f" of {len(sample)} ({', '.join(type(part).__name__ for part in sample)})"
         raise FreeTicketsError(
-            f"sample {index} of the dataset is a {kind}: it must be a pair (input, label); give a "
-            "Dataset that returns these two only"
+            f"sample {index} of the dataset is a {kind}: it must be a pair (input, label) only"
         )
     inputs, label = sample
     return inputs, label.item() if np.ndim(label) == 0 and hasattr(label, "item") else label
-
-
-@contextmanager
-def _generators_restored() -> Iterator[None]:
-    """Leaves the generators of the process as they were, because they are the user's."""
-    kept = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    try:
-        yield
-    finally:
-        random.setstate(kept[0])
-        np.random.set_state(kept[1])  # noqa: NPY002
-        torch.set_rng_state(kept[2])
-
-
-def _seed_generators(seed: int) -> None:
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    torch.default_generator.manual_seed(seed)

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import Generator
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ..errors import FreeTicketsError
 
 _MARGIN = 256 / 224  # ImageNet's evaluation: shorter side to 256, then the centre 224 x 224
-_AREA = (0.08, 1.0)
-_RATIO = (3 / 4, 4 / 3)
-_TRIES = 10
+_AREA, _RATIO, _TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 _MODES = {1: "L", 3: "RGB"}
 _GREY = ("1", "L", "LA", "I;16")
 # Pillow knows more, some of which start other programs (EPS) or fetch other files.
@@ -32,23 +31,18 @@ def image_size_and_channels(path: Path) -> tuple[tuple[int, int], int]:
 
 
 def open_image(path: Path, channels: int) -> Image.Image:
-    """Decode an image as grey (1 channel) or RGB (3 channels).
-
-    Raises:
-        FreeTicketsError: The file is damaged, no image, or a decompression bomb.
-    """
+    """Decode an image as grey (1 channel) or RGB (3 channels); nothing bad gets through."""
     if channels not in _MODES:
         raise FreeTicketsError(f"image files have 1 or 3 channels, not {channels}: use an array")
-    with _one_line(path), _open(path) as image:
-        image.load()
+    with _one_line(path), _open(path) as opened:
+        opened.load()
+        image: Image.Image = opened
         if image.mode.startswith("I;16"):  # Pillow would clip, not scale, 16 bits to 8
-            return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert(
-                _MODES[channels]
-            )
+            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         if image.mode in ("I", "F"):
             raise FreeTicketsError(f"{path} has 32 bits per pixel: save it with 8 or 16")
         if "transparency" in image.info:  # a palette with alpha converts without loss by RGBA only
-            return image.convert("RGBA").convert(_MODES[channels])
+            image = image.convert("RGBA")
         return image.convert(_MODES[channels])
 
 
@@ -75,13 +69,8 @@ def centre_crop(image: Image.Image, height: int, width: int) -> Image.Image:
     return image.crop((left, top, left + width, top + height))
 
 
-def random_crop(
-    image: Image.Image, height: int, width: int, rng: np.random.Generator
-) -> Image.Image:
-    """Crop as ImageNet's training does: 8 to 100 % of the area, ratio 3/4 to 4/3, mirrored or not.
-
-    Each image has a generator of its own, so its crop does not depend on what was decoded before.
-    """
+def random_crop(image: Image.Image, height: int, width: int, rng: Generator) -> Image.Image:
+    """Crop as ImageNet's training: 8 to 100 % of the area, ratio 3/4 to 4/3, or its mirror."""
     areas = rng.uniform(*_AREA, size=_TRIES) * image.width * image.height
     ratios = np.exp(rng.uniform(math.log(_RATIO[0]), math.log(_RATIO[1]), size=_TRIES))
     corner = rng.random(2)
@@ -90,8 +79,7 @@ def random_crop(
     fits = np.flatnonzero((wide <= image.width) & (high <= image.height) & (wide * high > 0))
     if len(fits):
         w, h = int(wide[fits[0]]), int(high[fits[0]])
-        left = int(corner[0] * (image.width - w + 1))
-        top = int(corner[1] * (image.height - h + 1))
+        left, top = int(corner[0] * (image.width - w + 1)), int(corner[1] * (image.height - h + 1))
     else:  # a very long image: the largest centred box of an allowed ratio
         w = max(1, min(image.width, int(image.height * _RATIO[1])))
         h = max(1, min(image.height, int(image.width / _RATIO[0])))
@@ -102,12 +90,7 @@ def random_crop(
 
 
 def pixels(image: Image.Image) -> npt.NDArray[np.uint8]:
-    """Return the pixels of a grey or RGB image as uint8 (C, H, W).
-
-    Example:
-        >>> pixels(Image.new("RGB", (4, 2), "red"))[:, 0, 0].tolist()
-        [255, 0, 0]
-    """
+    """Return the pixels of a grey or RGB image as uint8 (C, H, W)."""
     array = np.asarray(image)
     return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
@@ -138,40 +121,22 @@ Images = npt.NDArray[np.uint8]
 def match_shape(images: Images, shape: tuple[int, ...], what: str, resize: bool) -> Images:
     """Returns images (N, C, H, W) in the shape (C, H, W) that a network takes.
 
-    Grey becomes colour by repeating it; colour becomes grey by its luma (ITU-R 601, as Pillow has
-    it); another size is resized bicubically and its centre cropped, so that proportions stay.
-
-    Args:
-        images: uint8, 1 or 3 channels.
-        shape: The wanted shape.
-        what: What the images are, for the message.
-        resize: Whether to do so; if not, images of another shape are refused.
-
-    Raises:
-        FreeTicketsError: The shapes differ, and that may not or can't be mended.
-
-    Example:
-        >>> grey = np.full((5, 1, 28, 28), 200, np.uint8)
-        >>> match_shape(grey, (3, 32, 32), "digits", resize=True).shape
-        (5, 3, 32, 32)
+    Only if they may be resized: grey becomes colour by repeating it; colour becomes grey by its
+    luma (ITU-R 601); another size is resized bicubically and its centre cropped.
     """
     if images.shape[1:] == tuple(shape):
         return images
-    found = " x ".join(map(str, images.shape[1:]))
-    wanted = " x ".join(map(str, shape))
+    found, wanted = (" x ".join(map(str, sides)) for sides in (images.shape[1:], shape))
     if not resize:
         raise FreeTicketsError(
-            f"the images of {what} are {found} (channels, height, width) and the ensemble takes "
-            f"{wanted}: convert them with --resize"
+            f"the images of {what} are {found}, the ensemble takes {wanted}: convert by --resize"
         )
     if len(shape) != 3 or shape[0] not in (1, 3) or images.shape[1] not in (1, 3):
         raise FreeTicketsError(
-            f"the images of {what} ({found}) can't be made {wanted}: only grey and colour can be "
-            "converted"
+            f"the images of {what} ({found}) can't be made {wanted}: only grey and colour can"
         )
-    channels, height, width = shape
-    converted = np.empty((len(images), channels, height, width), np.uint8)
+    converted = np.empty((len(images), *shape), np.uint8)
     for row, image in zip(converted, images, strict=True):
         picture = Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
-        row[...] = pixels(fit(picture.convert("L" if channels == 1 else "RGB"), height, width))
+        row[...] = pixels(fit(picture.convert(_MODES[shape[0]]), shape[1], shape[2]))
     return converted

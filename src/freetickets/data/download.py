@@ -13,9 +13,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from ..errors import FreeTicketsError
 
@@ -24,17 +23,12 @@ _CHUNK = 1 << 18
 _TIMEOUT = 30.0  # seconds without a byte
 _LARGEST = 1 << 30  # bytes; the largest file that is fetched has 182 MB
 _NETWORK = (
-    urllib.error.URLError,
-    http.client.HTTPException,
-    ConnectionError,
-    TimeoutError,
-    ssl.SSLError,
-    ValueError,  # an address that is none
+    *(urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError),
+    *(ssl.SSLError, ValueError),  # an address that is none
 )
 
 
-@dataclass(frozen=True)
-class Remote:
+class Remote(NamedTuple):
     """A file that its publisher offers, with the MD5 sum of its contents."""
 
     url: str
@@ -49,41 +43,24 @@ class Remote:
 def find_or_fetch(
     root: Path, places: Sequence[str], target: str, remote: Remote, download: bool
 ) -> Path:
-    """Return the first of the places below the root that exists; else download to the target.
-
-    Raises:
-        FreeTicketsError: It is not there, and may not or cannot be downloaded.
-    """
+    """Return the first of the places below the root that exists; else download to the target."""
     for path in (root / place for place in places):
         if path.exists():
             return path
     if not download:
         raise FreeTicketsError(
-            f"{root / places[0]} is not there: give its folder as --data-dir, or allow the download"
+            f"{root / places[0]} is not there: give its --data-dir, or allow the download"
         )
     return fetch(remote.url, root / target, remote.md5)
 
 
 def fetch(url: str, target: Path, md5: str) -> Path:
-    """Download a file, check it, and only then give it its name.
+    """Download a file, check it, and only then give it its name; a failure leaves nothing behind.
 
     If `$FREETICKETS_MIRROR` is set, the file is looked for in that folder of the internet instead
     of its publisher's; the checksum holds all the same.
-
-    Args:
-        url: Where the file is.
-        target: Where it shall be; its folder is made.
-        md5: Expected MD5 sum.
-
-    Returns:
-        The target.
-
-    Raises:
-        FreeTicketsError: No network, no such file, a broken transfer, a wrong checksum, a full
-            disk. Nothing is left behind.
     """
-    mirror = os.environ.get("FREETICKETS_MIRROR")
-    if mirror:
+    if mirror := os.environ.get("FREETICKETS_MIRROR"):
         url = f"{mirror.rstrip('/')}/{url.rsplit('/', 1)[-1]}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -93,9 +70,7 @@ def fetch(url: str, target: Path, md5: str) -> Path:
             _compare(digest.hexdigest(), md5, target.name)
     except urllib.error.HTTPError as error:
         error.close()
-        raise FreeTicketsError(
-            f"cannot download {url}: the server says {error.code} {error.reason}"
-        ) from error
+        raise FreeTicketsError(f"cannot download {url}: {error.code} {error.reason}") from error
     except _NETWORK as error:
         reason = getattr(error, "reason", None) or str(error) or type(error).__name__
         raise FreeTicketsError(
@@ -112,9 +87,7 @@ def write_whole(target: Path) -> Iterator[IO[bytes]]:
     """Open a temporary file that becomes the target if all goes well, and goes away if not."""
     # Beside the target, so that the renaming is atomic; of its own name, so that two processes
     # that download at once do not write into one file.
-    descriptor, name = tempfile.mkstemp(
-        dir=target.parent, prefix=f".{target.name}.", suffix=".part"
-    )
+    descriptor, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
     temporary = Path(name)
     try:
         with open(descriptor, "wb") as file:
@@ -126,11 +99,7 @@ def write_whole(target: Path) -> Iterator[IO[bytes]]:
 
 
 def check_md5(path: Path, expected: str) -> None:
-    """Check a file on disk.
-
-    Raises:
-        FreeTicketsError: It is another file than the expected one.
-    """
+    """Refuses a file on disk that is another than the expected one."""
     digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -141,8 +110,7 @@ def check_md5(path: Path, expected: str) -> None:
 def _compare(found: str, expected: str, what: str) -> None:
     if found != expected:
         raise FreeTicketsError(
-            f"{what} has the wrong checksum (md5 {found}, expected {expected}): "
-            "it is damaged or another file, get it again"
+            f"{what} has the wrong checksum (md5 {found}, not {expected}): get it again"
         )
 
 
@@ -167,14 +135,9 @@ _LINES = 4  # of a log, for the whole transfer
 
 @contextmanager
 def transfer_progress(url: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a transfer on the standard error stream while the block runs.
+    """Show a transfer on standard error while the block runs, which says how many bytes came.
 
-    Args:
-        url: What is transferred.
-        total: Its bytes, 0 if the server does not say.
-
-    Yields:
-        A function to call with the number of bytes that have just come.
+    The total is 0 if the server does not say.
     """
     if not sys.stderr.isatty():
         yield _plain_lines(url, total)

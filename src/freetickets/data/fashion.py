@@ -52,27 +52,20 @@ MNIST = IdxFiles(
         "t10k-labels-idx1-ubyte": "ec29112dd5afa0611ce80d1b7f02629c",
     },
 )
+
+
 _COUNTS = {"train": 60_000, "test": 10_000}
 
 
 def load_mini(split: Literal["train", "test"]) -> Split:
-    """Read a split of the embedded data set.
-
-    Example:
-        >>> len(load_mini("train")), len(load_mini("test"))
-        (10000, 2000)
-    """
+    """Read a split of the embedded data set."""
     file = resources.files("freetickets.data").joinpath("embedded/fashion_mini.npz")
     with file.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
         return arrays(content[f"x_{split}"], content[f"y_{split}"])
 
 
 def load_fashion(split: Literal["train", "test"], root: Path, download: bool) -> Split:
-    """Read a split of the whole data set; download the two files if they are missing.
-
-    Raises:
-        FreeTicketsError: The files are missing or not those of Fashion-MNIST.
-    """
+    """Read a split of the whole data set; download the two files if they are missing."""
     stem, count = ("train" if split == "train" else "t10k"), _COUNTS[split]
     images = FASHION.obtain(f"{stem}-images-idx3-ubyte", root, download)
     labels = FASHION.obtain(f"{stem}-labels-idx1-ubyte", root, download)
@@ -80,25 +73,13 @@ def load_fashion(split: Literal["train", "test"], root: Path, download: bool) ->
 
 
 def load_mnist(root: Path, download: bool) -> Split:
-    """Read the 10,000 test digits; download the two files if they are missing.
-
-    Raises:
-        FreeTicketsError: The files are missing or not those of MNIST.
-    """
+    """Read the 10,000 test digits; download the two files if they are missing."""
     images, labels = (MNIST.obtain(name, root, download) for name in MNIST.md5)
     return arrays(read_idx(images, (10_000, 28, 28)), read_idx(labels, (10_000,)))
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-    """Read an array of bytes in MNIST's format, compressed or not.
-
-    Args:
-        path: The file; compressed if its name ends in .gz.
-        shape: The shape that it must have.
-
-    Raises:
-        FreeTicketsError: It is damaged, or has another shape.
-    """
+    """Read an array of bytes in MNIST's format, of this shape; a .gz is unpacked."""
     # Magic number: two zeros, the type (8 is bytes), the number of axes; then their lengths.
     header = bytes((0, 0, 8, len(shape))) + np.array(shape, dtype=">i4").tobytes()
     length = len(header) + math.prod(shape)

@@ -32,13 +32,8 @@ def training_data(
 ) -> tuple[DatasetSpec, Callable[[], AnySplit]]:
     """Return what is known of training data, and what reads it.
 
-    Args:
-        data: The name of a data set; a pair (inputs, labels) of arrays, tensors or data frames; a
-            `Split`; or a torch Dataset of such pairs.
-        data_dir: Where data sets lie.
-        image_size: Side of the images of a folder.
-        workers: Processes that read a Dataset.
-        task: What its labels are for; None for classification.
+    Data is the name of a data set; a pair (inputs, labels) of arrays, tensors or data frames; a
+    `Split`; or a torch Dataset of such pairs.
 
     Example:
         >>> spec, load = training_data((torch.zeros(4, 2), ["b", "a", "b", "a"]))
@@ -57,11 +52,7 @@ def validation_data(
 ) -> tuple[str, Callable[[], AnySplit]]:
     """Return a name for validation data, and what reads it; its classes are the training data's.
 
-    Args:
-        data: What `training_data` takes, but for a string: see `load_validation`.
-        spec: The training data.
-        data_dir: Where data sets lie.
-        workers: Processes that read a Dataset.
+    It is what `training_data` takes; a string is a path, see `load_validation`.
     """
     if isinstance(data, str):
         return data, lambda: load_validation(data, spec, data_dir)
@@ -71,16 +62,9 @@ def validation_data(
 
 
 def unlabelled(x: Any, shape: tuple[int, ...], integers: bool, at_once: int) -> Iterator[AnySplit]:
-    """Give samples to predict, whatever their labels are.
+    """Give samples to predict, whatever their labels are: all that training takes.
 
-    Args:
-        x: Inputs that training takes: an array, a tensor, a data frame, a Dataset or a split.
-        shape: Of one sample.
-        integers: Whether they are token ids.
-        at_once: How many samples of an array to hold at a time.
-
-    Raises:
-        FreeTicketsError: They are of another shape or kind, or not finite.
+    Of an array, only `at_once` samples are held at a time.
     """
     splits: Iterable[AnySplit]
     if isinstance(x, AnySplit):
@@ -133,9 +117,7 @@ def _examine(
     """Read all of it once: its classes, the mean of its images, and a digest."""
     if isinstance(data, Dataset) and (tensors := plain_tensors(data)) is not None:
         if len(tensors) != 2:
-            raise FreeTicketsError(
-                f"{what} has {len(tensors)} tensors: it must have two, inputs and labels"
-            )
+            raise FreeTicketsError(f"{what} has {len(tensors)} tensors: it must have two")
         data = tensors
     content = _Content()
     if isinstance(data, Split):
@@ -152,11 +134,8 @@ def _examine(
         split = Split(inputs, as_tensor(task.targets(raw, classes)))
         content.add(inputs)
         return content.describe("arrays", split, classes, task), split
-    if (
-        not isinstance(data, Dataset)
-        or isinstance(data, IterableDataset)
-        or not hasattr(data, "__len__")
-    ):
+    listed = isinstance(data, Dataset) and not isinstance(data, IterableDataset)
+    if not listed or not hasattr(data, "__len__"):
         raise FreeTicketsError(
             f"{what} must be a data set's name, a pair of arrays (inputs, labels), or a torch "
             f"Dataset with a length, not a {type(data).__name__}"
@@ -202,7 +181,13 @@ class _Content:
         self._digest.update(split.labels.contiguous().numpy().data)
         if classes.values:
             self._digest.update(repr(classes.values).encode())
-        channels = [_mean_and_deviation(counts) for counts in self._counts]
+        # How often each of the 256 values occurs gives mean and deviation.
+        values, means, deviations = torch.arange(256, dtype=torch.float64) / 255, [], []
+        for counts in (each.double() for each in self._counts):
+            mean = float((counts * values).sum() / counts.sum())
+            spread = float((counts * (values - mean) ** 2).sum() / (counts.sum() - 1))
+            means.append(mean)
+            deviations.append(max(spread**0.5, 1e-3))
         return DatasetSpec(
             # After what it holds: a run must not be resumed with other samples.
             name=f"{kind}-{self.digest[:8]}",
@@ -211,8 +196,8 @@ class _Content:
             shape=split.shape,  # type: ignore[arg-type]
             train_size=len(split),
             test_size=0,
-            mean=tuple(mean for mean, _ in channels),
-            std=tuple(max(deviation, 1e-3) for _, deviation in channels),
+            mean=tuple(means),
+            std=tuple(deviations),
             augmentation="none",
             recipe="small",
             source="given in Python",
@@ -221,10 +206,3 @@ class _Content:
             target_shape=tuple(split.labels.shape[1:]),
             task=task,
         )
-
-
-def _mean_and_deviation(counts: torch.Tensor) -> tuple[float, float]:
-    """Those of pixels, as shares of 255, given how often each of the 256 values occurs."""
-    values, counts = torch.arange(256, dtype=torch.float64) / 255, counts.double()
-    mean = float((counts * values).sum() / counts.sum())
-    return mean, float((counts * (values - mean) ** 2).sum() / (counts.sum() - 1)) ** 0.5

@@ -12,17 +12,8 @@ import numpy.typing as npt
 import torch
 
 from ..errors import FreeTicketsError
+from . import npz
 from .decode import fit, open_image, pixels
-from .npz import (
-    Header,
-    channels_first,
-    check_finite,
-    image_shape,
-    open_npy,
-    read_arrays,
-    read_headers,
-    read_rows,
-)
 from .split import Split
 from .tree import image_files
 
@@ -31,17 +22,12 @@ _NPZ_KEYS = ("x", "x_test", "images")
 
 
 def list_images(paths: str | Path | Iterable[str | Path]) -> list[Path]:
-    """Return the files that the paths stand for: folders are replaced by the images in them.
-
-    Raises:
-        FreeTicketsError: A path does not exist, or a folder holds no images.
-    """
+    """Return the files that the paths stand for: folders are replaced by the images in them."""
     files: list[Path] = []
     for path in map(Path, [paths] if isinstance(paths, str | Path) else paths):
         if path.is_dir():
             folders = sorted(folder for folder in (path, *path.rglob("*")) if folder.is_dir())
-            found = [file for folder in folders for file in image_files(folder)]
-            if not found:
+            if not (found := [file for folder in folders for file in image_files(folder)]):
                 raise FreeTicketsError(f"{path} holds no images")
             files += found
         elif path.is_file():
@@ -61,7 +47,13 @@ def read_images(
 
 def count_inputs(files: Sequence[Path]) -> int:
     """Return how many samples files hold; of arrays only the headers are read."""
-    return sum(_header(file).shape[0] if file.suffix in _ARRAYS else 1 for file in files)
+    return sum(_count_rows(file) if file.suffix in _ARRAYS else 1 for file in files)
+
+
+def _count_rows(path: Path) -> int:
+    if path.suffix == ".npz":
+        return npz.read_headers(path)[_npz_key(path)].shape[0]
+    return len(npz.open_npy(path))
 
 
 def read_inputs(
@@ -69,18 +61,9 @@ def read_inputs(
 ) -> Iterator[tuple[list[str], Split]]:
     """Read what is to be predicted, batch by batch: memory holds no more than that.
 
-    Args:
-        files: Image files, .npy or .npz arrays. Arrays hold uint8 images, or numbers as they are.
-        shape: What the network takes: channels, height and width of images, whose colours are
-            converted.
-        resize: Resize and crop images of another size, instead of refusing them.
-        at_once: Samples of a batch.
-
-    Returns:
-        Batches of a name for each sample (a row of an array is "file.npy[3]"), and the samples.
-
-    Raises:
-        FreeTicketsError: A file is damaged, or does not hold what the network takes.
+    Files are images, whose colours are converted, or .npy or .npz arrays of uint8 images or of
+    numbers. Images of another size are resized and cropped if that is allowed. A batch has a name
+    for each sample (a row of an array is "file.npy[3]").
     """
     samples = _read_samples(files, shape, resize, at_once)
     found = False
@@ -101,33 +84,26 @@ def _read_samples(
         if path.suffix not in _ARRAYS:
             if len(shape) != 3:
                 raise FreeTicketsError(f"{path}: the network takes arrays of shape {shape}")
-            yield str(path), _read_file(path, (shape[0], shape[1], shape[2]), resize)
+            channels, height, width = shape
+            image = open_image(path, channels)
+            if (image.height, image.width) != (height, width):
+                if not resize:
+                    raise FreeTicketsError(
+                        f"{path} is {image.width} x {image.height} pixels, the network takes "
+                        f"{width} x {height}: resize it, or allow it with --resize"
+                    )
+                image = fit(image, height, width)
+            yield str(path), pixels(image)
             continue
-        is_images = _header(path).dtype == np.uint8
         number = itertools.count()
         for rows in _read_rows(path, at_once):
-            block = _as_images(path, rows, shape) if is_images else _as_numbers(path, rows, shape)
+            if rows.dtype != np.uint8:
+                block = _as_numbers(path, rows, shape)
+            elif (found := npz.image_shape(rows.shape)) == shape:
+                block = npz.channels_first(rows)
+            else:
+                raise FreeTicketsError(f"{path} holds images of (C, H, W) = {found}, not {shape}")
             yield from ((f"{path}[{next(number)}]", sample) for sample in block)
-
-
-def _read_file(path: Path, shape: tuple[int, int, int], resize: bool) -> npt.NDArray[np.uint8]:
-    channels, height, width = shape
-    image = open_image(path, channels)
-    if (image.height, image.width) != (height, width):
-        if not resize:
-            raise FreeTicketsError(
-                f"{path} is {image.width} x {image.height} pixels, the network takes "
-                f"{width} x {height}: resize it, or allow it with --resize"
-            )
-        image = fit(image, height, width)
-    return pixels(image)
-
-
-def _as_images(path: Path, rows: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-    found = image_shape(rows.shape)
-    if found != shape:
-        raise FreeTicketsError(f"{path} holds images of (C, H, W) = {found}, not {shape}")
-    return channels_first(rows)
 
 
 def _as_numbers(path: Path, rows: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -137,23 +113,16 @@ def _as_numbers(path: Path, rows: npt.NDArray[Any], shape: tuple[int, ...]) -> n
         rows = rows[:, :, None, None]
     if rows.shape[1:] != shape:
         raise FreeTicketsError(f"{path} holds samples of {rows.shape[1:]}, not {shape}")
-    check_finite(rows, str(path))
+    npz.check_finite(rows, str(path))
     return rows.astype(np.float32 if rows.dtype.kind == "f" else np.int64)
-
-
-def _header(path: Path) -> Header:
-    if path.suffix == ".npz":
-        return read_headers(path)[_npz_key(path)]
-    array = open_npy(path)
-    return Header(array.shape, array.dtype)
 
 
 def _read_rows(path: Path, at_once: int) -> Iterator[npt.NDArray[Any]]:
     """Give this many rows of an array at a time."""
     if path.suffix == ".npz":
-        yield from read_rows(path, _npz_key(path), at_once)
+        yield from npz.read_rows(path, _npz_key(path), at_once)
         return
-    array = open_npy(path)
+    array = npz.open_npy(path)
     for at in range(0, len(array), at_once):
         yield np.array(array[at : at + at_once])
 
@@ -161,12 +130,12 @@ def _read_rows(path: Path, at_once: int) -> Iterator[npt.NDArray[Any]]:
 def open_array(path: Path) -> npt.NDArray[Any]:
     """Return the array of an .npy, mapped, or the array of images of an .npz; see `_NPZ_KEYS`."""
     if path.suffix == ".npz":
-        return read_arrays(path, _npz_key(path))[0]
-    return open_npy(path)
+        return npz.read_arrays(path, _npz_key(path))[0]
+    return npz.open_npy(path)
 
 
 def _npz_key(path: Path) -> str:
-    keys: Sequence[str] = list(read_headers(path))
+    keys: Sequence[str] = list(npz.read_headers(path))
     if len(keys) > 1:
         keys = [key for key in _NPZ_KEYS if key in keys]
     if not keys:

@@ -17,10 +17,7 @@ _NUMBERS = (bool, int, float, np.bool_, np.number)
 
 
 def as_array(x: Any, name: str = "x") -> npt.NDArray[Any]:
-    """Return an array, a tensor, a data frame or nested lists as NumPy has them.
-
-    Nothing is copied that need not be. A data frame is whatever has a method `to_numpy`.
-    """
+    """Return an array, a tensor, a data frame (it has `to_numpy`) or nested lists as an array."""
     if isinstance(x, torch.Tensor):
         x = x.detach().cpu()
         # NumPy has no bfloat16.
@@ -34,30 +31,11 @@ def as_array(x: Any, name: str = "x") -> npt.NDArray[Any]:
 
 
 def as_inputs(x: Any) -> torch.Tensor:
-    """Return inputs as a network takes them, after checking them.
-
-    Args:
-        x: uint8 images (N, H, W), (N, C, H, W) or (N, H, W, C); numbers (N, ...); or a data frame.
-
-    Returns:
-        uint8 images (N, C, H, W), float32, or int64 if they are integers: see `as_numbers`.
-
-    Raises:
-        FreeTicketsError: They are none of these, or not finite.
-
-    Example:
-        >>> as_inputs(np.zeros((8, 32, 32, 3), np.uint8)).shape
-        torch.Size([8, 3, 32, 32])
-        >>> as_inputs([[1.5, True], [2, False]])
-        tensor([[1.5000, 1.0000],
-                [2.0000, 0.0000]])
-    """
+    """Return uint8 images, floats (N, ...) or integers as a network takes them, after checks."""
     array = as_array(x)
     if array.dtype == object:  # a data frame whose columns are of several types
         if not all(isinstance(value, _NUMBERS) for value in array.flat):
-            raise FreeTicketsError(
-                "x has text or missing values in it: encode or fill them, so that it is all numbers"
-            )
+            raise FreeTicketsError("x has text or missing values in it: encode or fill them")
         array = array.astype(np.float64)
     if array.dtype == np.uint8:
         array = channels_first(array)
@@ -76,17 +54,13 @@ def as_inputs(x: Any) -> torch.Tensor:
 
 
 def as_numbers(inputs: torch.Tensor) -> torch.Tensor:
-    """Return inputs for a network without an embedding: the integers of a table are numbers.
-
-    Raises:
-        FreeTicketsError: They are integers of another shape, which may be images or token ids.
-    """
+    """Return inputs for a network without an embedding: the integers of a table are numbers."""
     if inputs.dtype != torch.int64:
         return inputs
     if inputs.ndim != 2:
         raise FreeTicketsError(
-            f"x is integers of shape {tuple(inputs.shape)}: give uint8 images or floats; token "
-            "ids are for networks with an nn.Embedding"
+            f"x is integers of shape {tuple(inputs.shape)}: give uint8 images or floats "
+            "(token ids are for an nn.Embedding)"
         )
     return inputs.float()
 

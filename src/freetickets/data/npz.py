@@ -9,9 +9,8 @@ import tokenize
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +21,13 @@ from ..tasks import Task
 from .spec import DatasetSpec
 
 # zlib packs nothing tighter than 1 : 1032, and no data that anyone would train on beyond 1 : 200.
-_BOMB_RATIO = 200
-_BOMB_BYTES = 1 << 28
+_BOMB_RATIO, _BOMB_BYTES = 200, 1 << 28
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 # NumPy's headers are Python's words.
 _DAMAGE = (*DAMAGE, OSError, MemoryError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile)
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     """Shape and type of one array of an .npz file."""
 
     shape: tuple[int, ...]
@@ -38,15 +35,11 @@ class Header:
 
 
 def read_headers(path: Path) -> dict[str, Header]:
-    """Return the header of each array in the file, without reading the arrays.
-
-    Raises:
-        FreeTicketsError: The file is no .npz, is damaged, or holds Python objects.
-    """
+    """Return the header of each array, none of which is read; what can't be read is one line."""
     with _one_line(path), zipfile.ZipFile(path) as archive:
         _check_members(archive, path)
         return {
-            info.filename[: -len(".npy")]: _read_header(archive, info, path)
+            info.filename.removesuffix(".npy"): _read_header(archive, info, path)
             for info in archive.infolist()
         }
 
@@ -77,11 +70,7 @@ def read_rows(path: Path, key: str, at_once: int) -> Iterator[npt.NDArray[Any]]:
 
 
 def open_npy(path: Path) -> npt.NDArray[Any]:
-    """Return the array of an .npy, mapped, so that its header is checked before memory is taken.
-
-    Raises:
-        FreeTicketsError: The file is missing, damaged, or holds a single value.
-    """
+    """Return the array of an .npy, mapped, so that its header is checked before memory is taken."""
     try:
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError as error:
@@ -94,15 +83,7 @@ def open_npy(path: Path) -> npt.NDArray[Any]:
 
 
 def check_finite(array: npt.NDArray[Any], what: str) -> None:
-    """Refuses NaN and infinity, and says how many there are.
-
-    Example:
-        >>> check_finite(np.array([1.0, np.nan]), "mine.npz: x_train")
-        Traceback (most recent call last):
-        ...
-        freetickets.errors.FreeTicketsError: mine.npz: x_train has 1 value that is not a finite \
-number: remove or replace it
-    """
+    """Refuses NaN and infinity, and says how many there are."""
     if array.dtype.kind != "f":
         return
     with np.errstate(over="ignore"):  # what float32 can't hold is infinite there
@@ -117,8 +98,7 @@ number: remove or replace it
 def npz_spec(path: Path, task: Task) -> DatasetSpec:
     """Return the spec of a data set in an .npz; only headers, class names and labels are read."""
     headers = read_headers(path)
-    missing = [key for key in _KEYS if key not in headers]
-    if missing:
+    if missing := [key for key in _KEYS if key not in headers]:
         raise FreeTicketsError(f"{path} lacks {', '.join(missing)}: it needs {', '.join(_KEYS)}")
     shape = _input_shape(path, headers["x_train"])
     if _input_shape(path, headers["x_test"]) != shape:
@@ -147,10 +127,12 @@ def npz_spec(path: Path, task: Task) -> DatasetSpec:
 
 def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
     """Refuses an archive that would unpack to far more than it is, before anything is unpacked."""
-    held = path.stat().st_size
+    with path.open("rb") as file:  # its last record gives the number of members
+        file.seek(-22 - len(archive.comment), os.SEEK_END)
+        (promised,) = struct.unpack_from("<H", file.read(22), 10)
     names = archive.namelist()
     # An entry that says it is longer than it is swallows the next one, and zipfile does not mind.
-    if len(names) != _promised_members(archive, path):
+    if len(names) != promised:
         raise FreeTicketsError(f"{path} is damaged: it does not hold as many arrays as it says")
     if len(set(names)) < len(names):
         raise FreeTicketsError(f"{path} is damaged: it holds two arrays of one name")
@@ -161,19 +143,10 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FreeTicketsError(f"{path}: {info.filename} is not packed as NumPy packs arrays")
         packed = info.file_size if info.compress_type == zipfile.ZIP_STORED else info.compress_size
-        if packed > held or info.file_size > max(_BOMB_BYTES, _BOMB_RATIO * packed):
+        if packed > path.stat().st_size or info.file_size > max(_BOMB_BYTES, _BOMB_RATIO * packed):
             raise FreeTicketsError(
-                f"{path}: {info.filename} would unpack to {info.file_size:,} bytes, which can't be "
-                "meant: it was not opened"
+                f"{path}: {info.filename} would unpack to {info.file_size:,} bytes: not opened"
             )
-
-
-def _promised_members(archive: zipfile.ZipFile, path: Path) -> int:
-    """The number of members that the last record of an archive gives."""
-    with path.open("rb") as file:
-        file.seek(-22 - len(archive.comment), os.SEEK_END)
-        (count,) = struct.unpack_from("<H", file.read(22), 10)
-    return int(count)
 
 
 def _read_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Header:
@@ -204,7 +177,7 @@ def _input_shape(path: Path, header: Header) -> tuple[int, int, int]:
     if len(header.shape) == 2:
         return (header.shape[1], 1, 1)
     if len(header.shape) == 4:
-        return (header.shape[1], header.shape[2], header.shape[3])
+        return header.shape[1], header.shape[2], header.shape[3]
     raise FreeTicketsError(f"{path}: float inputs are (N, F) or (N, C, H, W), not {header.shape}")
 
 
@@ -231,9 +204,6 @@ def _one_line(path: Path) -> Iterator[None]:
         raise FreeTicketsError(f"{path} is not a readable .npz file: {error}") from error
 
 
-_COLOURS = (1, 3)
-
-
 def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return channels, height and width of images in an array of the given shape.
 
@@ -250,23 +220,13 @@ def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
             f"uint8 array of shape {shape}: images are (N, H, W), (N, C, H, W) or (N, H, W, C), "
             "other features float32"
         )
-    if _is_channels_last(shape):
-        return (shape[3], shape[1], shape[2])
-    return (shape[1], shape[2], shape[3])
+    last = shape[3] in (1, 3) and shape[1] not in (1, 3)
+    return (shape[3], shape[1], shape[2]) if last else (shape[1], shape[2], shape[3])
 
 
 def channels_first(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return images of any accepted layout as (N, C, H, W).
-
-    Example:
-        >>> channels_first(np.zeros((100, 32, 32, 3), np.uint8)).shape
-        (100, 3, 32, 32)
-    """
+    """Return images of any accepted layout as (N, C, H, W)."""
     wanted = image_shape(images.shape)
-    if images.ndim == 4 and _is_channels_last(images.shape):
+    if images.ndim == 4 and wanted != images.shape[1:]:
         return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
     return images.reshape(len(images), *wanted)
-
-
-def _is_channels_last(shape: tuple[int, ...]) -> bool:
-    return shape[3] in _COLOURS and shape[1] not in _COLOURS

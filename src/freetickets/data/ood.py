@@ -29,11 +29,7 @@ _SAME = 0.01  # the share of known images above which a set is not new to an ens
 
 
 def is_name(name: str) -> bool:
-    """Whether it is one of `OOD_NAMES`; if not, it must be a path.
-
-    Raises:
-        UnknownNameError: It is neither.
-    """
+    """Whether it is one of `OOD_NAMES`; if not, it must be a path."""
     if name in OOD_NAMES:
         return True
     if not Path(name).expanduser().exists():
@@ -53,34 +49,21 @@ def load_ood(
     download: bool = True,
     samples: int | None = None,
 ) -> Split:
-    """Reads or makes samples of no class; their labels are -1.
+    """Reads or makes samples of no class, of this shape; their labels are -1.
 
-    Args:
-        name: One of `OOD_NAMES`; or the path of a folder of images (flat or by class), an image,
-            an .npy or an .npz.
-        inside: The test set that the ensemble knows; "additive-noise" is that with noise on it.
-        shape: Channels, height and width that the ensemble takes.
-        data_dir: The data root.
-        resize: Whether images of another shape are converted, see `match_shape`.
-        download: Whether a data set that is missing may be downloaded.
-        samples: How many, the first; None for all.
-
-    Example:
-        >>> from freetickets.data import load
-        >>> known = load("fashion-mini", "test")
-        >>> load_ood("gaussian-noise", known, (1, 28, 28), samples=7).inputs.shape
-        torch.Size([7, 1, 28, 28])
+    The name is one of `OOD_NAMES`, or the path of a folder of images (flat or by class), an image,
+    an .npy or an .npz. "additive-noise" is `inside`, the test set, with noise on it. `samples` are
+    the first ones; `resize` says whether images of another shape are converted.
     """
     if not is_name(name):
         inputs = _read_path(Path(name).expanduser(), shape, resize)
     elif name in _NOISE:
         inputs = torch.from_numpy(_noise(name, inside, shape, samples))
     else:
-        split = (
-            load_mnist(data_root(data_dir), download)
-            if name == "mnist"
-            else load(name, "test", data_dir, download)
-        )
+        if name == "mnist":
+            split: Split | LazySplit = load_mnist(data_root(data_dir), download)
+        else:
+            split = load(name, "test", data_dir, download)
         assert isinstance(split, Split)  # none of these is read from disk image by image
         images = split.inputs[:samples].numpy()
         inputs = torch.from_numpy(match_shape(images, shape, name, resize))
@@ -91,32 +74,19 @@ def load_ood(
 
 
 def refuse_known(name: str, images: torch.Tensor, known: set[bytes]) -> None:
-    """Checks that images are not those that an ensemble was trained or tested on.
-
-    Args:
-        name: What the images are.
-        images: Samples, one a row.
-        known: What `fingerprints` gave for the ensemble's own.
-
-    Raises:
-        FreeTicketsError: More than 1 % of them are.
-    """
+    """Refuses images of which more than 1 % have the `fingerprints` of an ensemble's own."""
     same = sum(print_ in known for print_ in _each_print(images))
     if same > _SAME * len(images):
         raise FreeTicketsError(
-            f"{same:,} of the {len(images):,} images of {name} are in the data set that the "
-            "ensemble was trained on: they are not out of distribution"
+            f"{same:,} of the {len(images):,} images of {name} are in the data set of the "
+            "ensemble: they are not out of distribution"
         )
 
 
 def fingerprints(splits: Iterable[Split | LazySplit]) -> set[bytes]:
     """A fingerprint of each sample in memory; those on disk are passed over."""
-    return {
-        print_
-        for split in splits
-        if isinstance(split, Split)
-        for print_ in _each_print(split.inputs)
-    }
+    inputs = (split.inputs for split in splits if isinstance(split, Split))
+    return {print_ for each in inputs for print_ in _each_print(each)}
 
 
 def digest(inputs: torch.Tensor) -> str:
@@ -135,29 +105,25 @@ def _read_path(path: Path, shape: tuple[int, ...], resize: bool) -> torch.Tensor
     if path.suffix in _ARRAYS:
         array = open_array(path)
         if array.dtype == np.uint8 and array.ndim in (3, 4):
-            return torch.from_numpy(
-                np.array(match_shape(channels_first(array), shape, str(path), resize))
-            )
+            images = match_shape(channels_first(array), shape, str(path), resize)
+            return torch.from_numpy(np.array(images))
     return read_images(path, shape, resize)
 
 
 def _noise(
     name: str, inside: Split | LazySplit, shape: tuple[int, ...], samples: int | None
 ) -> npt.NDArray[np.uint8]:
-    """Images of noise, or noisy images.
+    """Images of noise, or noisy images: N(0, 0.5) cut to [-1, 1] and halved, as the authors do.
 
-    The noise is that of the paper's authors: N(0, 0.5) cut to [-1, 1], halved. Pure noise is laid
-    on middle grey, and makes 10,000 images; either is rounded to 8 bits, as all images here are.
+    Pure noise is laid on middle grey, 10,000 times; either is rounded to 8 bits.
     """
     if isinstance(inside, Split) and inside.inputs.dtype != torch.uint8:
         raise FreeTicketsError(f"{name} is for images: this ensemble takes floats")
-    base: npt.NDArray[np.float64] | None = None
-    count = _NOISE_IMAGES
+    base, count = None, _NOISE_IMAGES
     if name == "additive-noise":
         if isinstance(inside, LazySplit):
             raise FreeTicketsError("additive-noise is for images in memory, not for photos on disk")
-        base = inside.inputs.numpy()
-        count = len(base)
+        base, count = inside.inputs.numpy(), len(inside)
     count = min(count, samples or count)
     rng = np.random.default_rng(derive("ood", name))
     images = np.empty((count, *shape), np.uint8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +14,14 @@ from ..reading import read_json
 from .corruptions.names import SEVERITIES, set_name
 from .npz import channels_first, open_npy
 from .split import LazySplit, Split
-from .tree import image_files
+from .tree import class_folders, image_files
 
 # Names that others give to types: those of TensorFlow Datasets.
 ALIASES = {"glass_blur": "frosted_glass_blur", "elastic_transform": "elastic"}
 
 
 def shifted_folder(dataset: str, root: Path) -> Path:
-    """Where the corrupted images of a data set lie, if they do.
-
-    Example:
-        >>> shifted_folder("cifar10", Path("data")).as_posix()
-        'data/CIFAR-10-C'
-    """
+    """Where the corrupted images of a data set lie, if they do."""
     return root / set_name(dataset)
 
 
@@ -40,13 +35,8 @@ def frost_of(folder: Path) -> str | None:
 class CorruptedArrays:
     """The `<type>.npy` files of a folder, mapped into memory: all severities, one behind the other.
 
-    Args:
-        folder: The folder, which holds `labels.npy` too.
-        inside: The test set that was corrupted.
-        samples: How many of its samples are asked for, the first.
-
-    Raises:
-        FreeTicketsError: The labels are not those of the test set, or of too few samples.
+    Its `labels.npy` must be those of the test set that was corrupted, of which the first samples
+    are asked for.
     """
 
     def __init__(self, folder: Path, inside: Split, samples: int) -> None:
@@ -62,30 +52,22 @@ class CorruptedArrays:
             )
         if samples > self._count:
             raise FreeTicketsError(
-                f"{folder} holds {self._count:,} of the {samples:,} test images: evaluate these "
-                f"with --samples {self._count}"
+                f"{folder} holds {self._count:,} of the {samples:,} test images: give --samples "
+                f"{self._count}"
             )
         self._samples = samples
 
     def open(self, name: str) -> npt.NDArray[np.uint8]:
-        """Maps the images of a type, and checks their shape.
-
-        Raises:
-            FreeTicketsError: The file is missing or of another shape.
-        """
+        """Maps the images of a type, and checks their shape."""
         known = (self.folder / f"{each}.npy" for each in (name, ALIASES.get(name, name)))
-        path = next((path for path in known if path.exists()), None)
-        if path is None:
+        if (path := next((path for path in known if path.exists()), None)) is None:
             raise FreeTicketsError(
-                f"{self.folder} lacks {name}.npy: get it, or name the types that are there with "
-                "--corruptions"
+                f"{self.folder} lacks {name}.npy: get it, or name the types by --corruptions"
             )
         images = open_npy(path)
         channels, height, width = self._inside.inputs.shape[1:]
         count = len(SEVERITIES) * self._count
-        wanted: list[tuple[int, ...]] = [(count, height, width, channels)]
-        if channels == 1:
-            wanted.append((count, height, width))
+        wanted = [(count, height, width, channels), (count, height, width)][: 1 + (channels == 1)]
         if images.dtype != np.uint8 or images.shape not in wanted:
             raise FreeTicketsError(
                 f"{path} holds {images.dtype} {images.shape}, not uint8 {wanted[-1]}: five "
@@ -103,17 +85,11 @@ class CorruptedArrays:
 def corrupted_photos(
     folder: Path, name: str, severity: int, classes: Sequence[str], shape: tuple[int, int, int]
 ) -> LazySplit:
-    """Lists the photos of `<type>/<severity>/<class>/*`, which are cropped already.
-
-    Raises:
-        FreeTicketsError: The folder is missing, or has a class that the ensemble does not know.
-    """
+    """Lists the photos of `<type>/<severity>/<class>/*`, which are cropped already."""
     known = (folder / each / str(severity) for each in (name, ALIASES.get(name, name)))
-    place = next((place for place in known if place.is_dir()), None)
-    if place is None:
+    if (place := next((place for place in known if place.is_dir()), None)) is None:
         raise FreeTicketsError(
-            f"{folder / name / str(severity)} is missing: get it, or name the types that are there "
-            "with --corruptions"
+            f"{folder / name / str(severity)} is missing: get it, or name types by --corruptions"
         )
     return _photos(place, classes, shape, cropped=True)
 
@@ -121,11 +97,7 @@ def corrupted_photos(
 def natural_photos(
     folder: Path, classes: Sequence[str], shape: tuple[int, int, int]
 ) -> tuple[LazySplit, list[int]]:
-    """Lists the photos of `<class>/*`, and which of the ensemble's classes they are of.
-
-    Raises:
-        FreeTicketsError: There are none, or of a class that the ensemble does not know.
-    """
+    """Lists the photos of `<class>/*`, and which of the ensemble's classes they are of."""
     if not folder.is_dir():
         raise FreeTicketsError(f"{folder} is not a folder: ImageNet-A is <wnid>/*.jpg")
     photos = _photos(folder, classes, shape, cropped=False)
@@ -135,14 +107,9 @@ def natural_photos(
 def _photos(
     folder: Path, classes: Sequence[str], shape: tuple[int, int, int], cropped: bool
 ) -> LazySplit:
-    labels: Mapping[str, int] = {name: label for label, name in enumerate(classes)}
-    names = sorted(each.name for each in folder.iterdir() if each.is_dir() and each.name[0] != ".")
-    strangers = [name for name in names if name not in labels]
-    if strangers:
-        raise FreeTicketsError(
-            f"{folder / strangers[0]}: the ensemble has no class of that name; was it trained on "
-            "folders with other names?"
-        )
+    labels, names = {name: label for label, name in enumerate(classes)}, class_folders(folder)
+    if strangers := [name for name in names if name not in labels]:
+        raise FreeTicketsError(f"{folder / strangers[0]}: the ensemble has no class of that name")
     files = [(path, labels[name]) for name in names for path in image_files(folder / name)]
     if not files:
         raise FreeTicketsError(f"{folder} holds no images by class")

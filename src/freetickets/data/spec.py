@@ -11,10 +11,22 @@ from typing import Any
 from ..errors import FreeTicketsError, UnknownNameError
 from ..registry import Registry, is_reference
 from ..tasks import CLASSIFICATION, Task, task_name
-from . import class_names
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+_FASHION = "T-shirt/top|Trouser|Pullover|Dress|Coat|Sandal|Shirt|Sneaker|Bag|Ankle boot"
+_CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
+_CIFAR100_CLASSES = """
+apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
+camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup
+dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower
+leopard lion lizard lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid
+otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray
+road rocket rose sea seal shark shrew skunk skyscraper snail snake spider squirrel streetcar
+sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle
+wardrobe whale willow_tree wolf woman worm
+"""
+CIFAR100 = tuple(_CIFAR100_CLASSES.split())
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ class DatasetSpec:
 _FASHION_MINI = DatasetSpec(
     name="fashion-mini",
     description="12,000 of Fashion-MNIST's images; comes with FreeTickets, nothing to download",
-    classes=class_names.FASHION,
+    classes=tuple(_FASHION.split("|")),
     shape=(1, 28, 28),
     train_size=10_000,
     test_size=2_000,
@@ -72,7 +84,7 @@ _FASHION_MINI = DatasetSpec(
 _CIFAR10 = DatasetSpec(
     name="cifar10",
     description="colour photos of 10 kinds of things, 32 x 32",
-    classes=class_names.CIFAR10,
+    classes=tuple(_CIFAR10_CLASSES.split()),
     shape=(3, 32, 32),
     train_size=50_000,
     test_size=10_000,
@@ -96,7 +108,7 @@ _SPECS = (
         _CIFAR10,
         name="cifar100",
         description="colour photos of 100 kinds of things, 32 x 32",
-        classes=class_names.CIFAR100,
+        classes=CIFAR100,
         mean=(0.50708, 0.48655, 0.44092),
         std=(0.26733, 0.25644, 0.27615),
         augmentation="pad-crop-flip",
@@ -105,7 +117,7 @@ _SPECS = (
         _CIFAR10,
         name="svhn",
         description="digits of house numbers, 32 x 32",
-        classes=class_names.DIGITS,
+        classes=tuple("0123456789"),
         train_size=73_257,
         test_size=26_032,
         mean=(0.4377, 0.4438, 0.4728),
@@ -142,24 +154,19 @@ class OwnDataset:
     read: Callable[[str], tuple[Any, Any]]
 
 
+_REGISTRY = {spec.name: spec for spec in _SPECS}
+
+
 def _check_dataset(thing: object) -> None:
     if not isinstance(thing, OwnDataset):
-        raise FreeTicketsError(
-            f"a data set must be an OwnDataset of a spec and a function, not {thing!r}"
-        )
+        raise FreeTicketsError(f"a data set must be an OwnDataset, not {thing!r}")
 
 
-_REGISTRY = {spec.name: spec for spec in _SPECS}
 DATASETS: Registry[OwnDataset] = Registry("dataset", "datasets", check=_check_dataset)
 
 
 def data_root(data_dir: str | Path | None = None) -> Path:
-    """Return the folder of all data sets: the argument, else `$FREETICKETS_DATA`, else `./data`.
-
-    Example:
-        >>> data_root("/mnt/sets").as_posix()
-        '/mnt/sets'
-    """
+    """Return the folder of all data sets: the argument, else `$FREETICKETS_DATA`, else `./data`."""
     return Path(data_dir or os.environ.get("FREETICKETS_DATA") or "data").expanduser()
 
 
@@ -199,24 +206,28 @@ def get_spec(
     name, task = os.fspath(name), task or CLASSIFICATION
     if image_size is not None and image_size < 1:
         raise FreeTicketsError(f"image size {image_size}: give a number of pixels, 1 or more")
-    if name in _REGISTRY:
-        return _of_classes(_registered(_REGISTRY[name], data_dir, image_size), task)
-    if name in DATASETS or is_reference(name):
-        _refuse_size(name, image_size)
-        return replace(DATASETS.find(name).spec, name=name, task=task)
-    path = _find_path(name, data_dir)
+    spec: DatasetSpec | None = _REGISTRY.get(name)
+    path = None if spec or name in DATASETS or is_reference(name) else _find_path(name, data_dir)
+    if image_size and not (name == "imagenet" or (path and path.is_dir())):
+        raise FreeTicketsError(
+            f"{name} has a fixed size: an image size is for imagenet and folders of images"
+        )
     # Imported here: NumPy and Pillow have no part in printing a list of names.
-    if path.is_dir():
+    if path and path.is_file():
+        from .npz import npz_spec
+
+        return npz_spec(path, task)
+    if path:
         from .tree import folder_spec
 
-        return _of_classes(folder_spec(path, image_size), task)
-    from .npz import npz_spec
+        spec = folder_spec(path, image_size)
+    elif spec is None:
+        return replace(DATASETS.find(name).spec, name=name, task=task)
+    elif name == "imagenet":
+        from .tree import imagenet_classes
 
-    _refuse_size(name, image_size)
-    return npz_spec(path, task)
-
-
-def _of_classes(spec: DatasetSpec, task: Task) -> DatasetSpec:
+        size, classes = image_size or spec.shape[1], imagenet_classes(data_root(data_dir))
+        spec = replace(spec, shape=(3, size, size), classes=classes or spec.classes)
     if not task.has_classes:
         raise FreeTicketsError(
             f"{spec.name} has classes, and the task {task_name(task)} takes numbers: give an .npz"
@@ -224,32 +235,11 @@ def _of_classes(spec: DatasetSpec, task: Task) -> DatasetSpec:
     return replace(spec, task=task)
 
 
-def _registered(
-    spec: DatasetSpec, data_dir: str | Path | None, image_size: int | None
-) -> DatasetSpec:
-    if spec.name != "imagenet":
-        _refuse_size(spec.name, image_size)
-        return spec
-    from .tree import imagenet_classes
-
-    size = image_size or spec.shape[1]
-    classes = imagenet_classes(data_root(data_dir)) or spec.classes
-    return replace(spec, shape=(3, size, size), classes=classes)
-
-
-def _refuse_size(name: str, image_size: int | None) -> None:
-    if image_size is not None:
-        raise FreeTicketsError(
-            f"the images of {name} have a fixed size: leave the image size out "
-            "(it is for imagenet and folders of images)"
-        )
-
-
 def _find_path(name: str, data_dir: str | Path | None) -> Path:
-    for path in (Path(name).expanduser(), data_root(data_dir) / name):
-        if name and (path.is_dir() or (path.is_file() and path.suffix == ".npz")):
+    for path in (Path(name).expanduser(), data_root(data_dir) / name) if name else ():
+        if path.is_dir() or (path.is_file() and path.suffix == ".npz"):
             return path.resolve()
-        if name and path.is_file():
+        if path.is_file():
             raise FreeTicketsError(f"{name} is not a data set: give a folder of images or an .npz")
     if os.sep in name or name.endswith(".npz"):
         raise FreeTicketsError(f"no data set at {name}: there is no such folder or file")

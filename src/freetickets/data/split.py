@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -52,7 +52,7 @@ class Split:
     def subset(self, indices: torch.Tensor | Sequence[int]) -> Split:
         """Return the samples at the indices, in their order."""
         chosen = torch.as_tensor(indices, dtype=torch.int64)
-        return Split(self.inputs.index_select(0, chosen), self.labels.index_select(0, chosen))
+        return Split(self.inputs[chosen], self.labels[chosen])
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class LazySplit:
         """Return the samples at the indices, in their order."""
         chosen = torch.as_tensor(indices, dtype=torch.int64)
         paths = tuple(self.paths[i] for i in chosen.tolist())
-        return LazySplit(paths, self.labels.index_select(0, chosen), self.shape, self.cropped)
+        return replace(self, paths=paths, labels=self.labels[chosen])
 
 
 class _Samples(Protocol):
@@ -119,9 +119,7 @@ def hold_out(split: AnySplit, fraction: float) -> tuple[AnySplit, AnySplit | Non
         return split, None
     held = _share(split, fraction)
     if not held.any() or held.all():
-        raise FreeTicketsError(
-            f"hold-out fraction {fraction} of {len(held)} samples leaves one side empty"
-        )
+        raise FreeTicketsError(f"hold-out fraction {fraction} of {len(held)} leaves a side empty")
     kept, taken = (torch.from_numpy(np.flatnonzero(mask)) for mask in (~held, held))
     return split.subset(kept), split.subset(taken)
 
@@ -132,9 +130,6 @@ def take(split: AnySplit, samples: int | None) -> AnySplit:
     Args:
         split: All samples.
         samples: How many, up to rounding within classes; None for all.
-
-    Raises:
-        FreeTicketsError: There are not as many, or so few that a class has none.
 
     Example:
         >>> data = arrays(np.zeros((50, 2), np.float32), np.arange(50) % 5)
@@ -148,8 +143,7 @@ def take(split: AnySplit, samples: int | None) -> AnySplit:
             f"train_samples is {samples:,}, but there are {len(split):,} to train on: choose fewer"
         )
     taken = split.subset(torch.from_numpy(np.flatnonzero(_share(split, samples / len(split)))))
-    missing = len(np.unique(_strata(split))) - len(np.unique(_strata(taken)))
-    if missing:
+    if missing := len(np.unique(_strata(split))) - len(np.unique(_strata(taken))):
         raise FreeTicketsError(
             f"{samples:,} training samples leave {missing} classes without one: choose more"
         )
@@ -177,11 +171,8 @@ def arrays(x: Any, y: Any) -> Split:
     """Make a split of anyone's arrays or tensors, after checking them.
 
     Args:
-        x: Images or numbers, as `as_inputs` takes them.
+        x: uint8 images (N, H, W), (N, C, H, W) or (N, H, W, C); or numbers (N, ...).
         y: Integer labels (N,), from 0.
-
-    Raises:
-        FreeTicketsError: Says which of these does not hold.
 
     Example:
         >>> arrays(np.zeros((8, 32, 32, 3), np.uint8), np.arange(8)).inputs.shape
@@ -189,9 +180,7 @@ def arrays(x: Any, y: Any) -> Split:
     """
     inputs, labels = as_numbers(as_inputs(x)), as_array(y, "y")
     if labels.dtype.kind not in "iu" or labels.ndim != 1:
-        raise FreeTicketsError(
-            f"y is {labels.dtype} of shape {labels.shape}: labels are integers of shape (N,)"
-        )
+        raise FreeTicketsError(f"y is {labels.dtype} {labels.shape}: labels are integers (N,)")
     if len(labels) == 0:
         raise FreeTicketsError("x and y are empty")
     if labels.min() < 0:

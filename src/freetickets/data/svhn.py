@@ -17,24 +17,17 @@ from ..reading import damaged
 from .download import GET_AGAIN, Remote, find_or_fetch
 from .split import Split, arrays
 
+_ADDRESS = "http://ufldl.stanford.edu/housenumbers"
 REMOTES = {
-    "train": Remote(
-        "http://ufldl.stanford.edu/housenumbers/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"
-    ),
-    "test": Remote(
-        "http://ufldl.stanford.edu/housenumbers/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"
-    ),
+    "train": Remote(f"{_ADDRESS}/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
+    "test": Remote(f"{_ADDRESS}/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
 }
 
 
 def load_svhn(split: Literal["train", "test"], root: Path, download: bool) -> Split:
     """Read a split; download its file if it is missing.
 
-    A file with fewer images than the published one is accepted: the set mostly serves as a test of
-    what a network does with strange images, and extracts of it are common.
-
-    Raises:
-        FreeTicketsError: The file is missing or not one of SVHN.
+    A file with fewer images than the published one is accepted: extracts of it are common.
     """
     remote = REMOTES[split]
     places = [f"{folder}{remote.filename}" for folder in ("", "svhn/", "SVHN/")]
@@ -60,11 +53,7 @@ _CLASSES |= {14: "i8", 15: "u8"}
 
 
 def read_mat(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Returns the arrays of numbers in a file by their names; texts, cells and others are left out.
-
-    Raises:
-        FreeTicketsError: It is damaged, or no such file.
-    """
+    """Returns the arrays of numbers in a file by their names; texts, cells, ... are left out."""
     found: dict[str, npt.NDArray[Any]] = {}
     with damaged(path, GET_AGAIN):
         data = memoryview(path.read_bytes())
@@ -73,13 +62,11 @@ def read_mat(path: Path) -> dict[str, npt.NDArray[Any]]:
         for kind, content in _elements(data[_HEADER:], padded=False):
             if kind == _COMPRESSED:
                 ((kind, content),) = _elements(_unpack(content))
-            named = _read_array(content) if kind == _MATRIX else None
-            if named is None:
-                continue
-            name, array = named
-            if name in found:
-                raise ValueError(f"two arrays {name!r}")
-            found[name] = array
+            if kind == _MATRIX and (named := _read_array(content)) is not None:
+                name, array = named
+                if name in found:
+                    raise ValueError(f"two arrays {name!r}")
+                found[name] = array
     return found
 
 

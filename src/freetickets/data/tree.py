@@ -28,18 +28,12 @@ class ImageTree:
 
     @classmethod
     def open(cls, folder: Path) -> ImageTree:
-        """Look at the folder's class names.
-
-        Raises:
-            FreeTicketsError: It has no training or test images by class.
-        """
+        """Look at the folder's class names, for training and for test images."""
         train = folder / "train"
         test = folder / "test" if (folder / "test").is_dir() else folder / "val"
         if not train.is_dir() or not test.is_dir():
-            raise FreeTicketsError(
-                f"{folder} is not a data set: it needs train/<class>/ and test/<class>/ (or val/)"
-            )
-        classes = _class_names(train)
+            raise FreeTicketsError(f"{folder} needs train/<class>/ and test/<class>/ (or val/)")
+        classes = class_folders(train)
         if len(classes) < 2:
             raise FreeTicketsError(f"{train} needs a folder of images for each class, two or more")
         _check_known(test, classes, f"in {train}")
@@ -47,20 +41,12 @@ class ImageTree:
 
     @classmethod
     def of_classes(cls, folder: Path, classes: Sequence[str]) -> ImageTree:
-        """Take a folder `<class>/*` for the test images of known classes.
-
-        Raises:
-            FreeTicketsError: It has another class.
-        """
+        """Take a folder `<class>/*` for the test images of known classes."""
         _check_known(folder, classes, "in the training data")
         return cls(folder, folder, tuple(classes))
 
     def files(self, split: Literal["train", "test"]) -> list[tuple[Path, int]]:
-        """Return each image with its label, class by class and sorted, the same on any machine.
-
-        Raises:
-            FreeTicketsError: A training class, or the whole test set, has no image.
-        """
+        """Return each image with its label, class by class and sorted, the same on any machine."""
         folder = self.train if split == "train" else self.test
         found: list[tuple[Path, int]] = []
         for label, name in enumerate(self.classes):
@@ -97,13 +83,9 @@ def folder_spec(folder: Path, image_size: int | None = None) -> DatasetSpec:
 
     tree = ImageTree.open(folder)
     train = tree.files("train")
-    size, channels = image_size_and_channels(train[0][0])
-    if image_size is not None:
-        height = width = image_size
-    elif max(size) <= _LARGEST_IN_MEMORY:
-        height, width = size
-    else:
-        height = width = _PHOTO_SIZE
+    (height, width), channels = image_size_and_channels(train[0][0])
+    if image_size is not None or max(height, width) > _LARGEST_IN_MEMORY:
+        height = width = image_size or _PHOTO_SIZE
     photos = max(height, width) > _LARGEST_IN_MEMORY
     return DatasetSpec(
         name=str(folder),
@@ -121,11 +103,7 @@ def folder_spec(folder: Path, image_size: int | None = None) -> DatasetSpec:
 
 
 def find_imagenet(root: Path) -> ImageTree | None:
-    """Return the ImageNet folders below a data root, or None if they are not there.
-
-    Raises:
-        FreeTicketsError: Folders are there, but not those of the 1,000 classes.
-    """
+    """Return the ImageNet folders below a data root, or None if they are not there."""
     places = (root / "imagenet", root / "ILSVRC2012", root)
     folder = next((place for place in places if (place / "train").is_dir()), None)
     if folder is None:
@@ -152,12 +130,10 @@ def imagenet_classes(root: Path) -> tuple[str, ...]:
 
 
 def _check_known(folder: Path, classes: Sequence[str], where: str) -> None:
-    strangers = sorted(set(_class_names(folder)) - set(classes))
-    if strangers:
+    if strangers := sorted(set(class_folders(folder)) - set(classes)):
         raise FreeTicketsError(f"{folder / strangers[0]}: there is no such class {where}")
 
 
-def _class_names(folder: Path) -> list[str]:
-    return sorted(
-        entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."
-    )
+def class_folders(folder: Path) -> list[str]:
+    """The names of the classes that a folder has a folder of, sorted."""
+    return sorted(each.name for each in folder.iterdir() if each.is_dir() and each.name[0] != ".")

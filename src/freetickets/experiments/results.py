@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..data.class_names import CIFAR100
+from ..data.spec import CIFAR100
 from ..errors import FreeTicketsError, NewerFileError
 from ..metrics import pearson, spearman
 from ..reading import Allow, Count, Natural, read, read_json

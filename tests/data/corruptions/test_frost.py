@@ -4,7 +4,6 @@ from PIL import Image
 
 from freetickets.data.corruptions import SEVERITIES, corrupt, find_frost, frost_source
 from freetickets.data.corruptions.frost import FILES, load_pictures
-from freetickets.errors import FreeTicketsError
 
 SHARES = ((1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))
 
@@ -52,7 +51,7 @@ def test_small_pictures_are_continued_for_large_images(pictures):
     assert corrupt(large, "frost", 1, frost=pictures).std() > 1
 
 
-def test_where_frost_comes_from(pictures, tmp_path, monkeypatch):
+def test_where_frost_comes_from(refused, pictures, tmp_path, monkeypatch):
     assert (frost_source(None), frost_source(pictures)) == ("synthetic", "files")
     assert find_frost(pictures) == pictures
     assert find_frost(None, tmp_path) == pictures
@@ -60,16 +59,13 @@ def test_where_frost_comes_from(pictures, tmp_path, monkeypatch):
     assert find_frost(None) == pictures
     (pictures / FILES[3]).unlink()
     assert find_frost(None) is None
-    with pytest.raises(FreeTicketsError, match=r"no frost4.jpg in .*: give the folder"):
-        find_frost(pictures)
-    with pytest.raises(FreeTicketsError, match=r"no frost4.jpg"):
-        corrupt(np.zeros((1, 8, 8, 3), np.uint8), "frost", 1, frost=pictures)
+    refused(r"no frost4.jpg in .*: give the folder", find_frost, pictures)
+    refused(r"no frost4.jpg", corrupt, np.zeros((1, 8, 8, 3), np.uint8), "frost", 1, frost=pictures)
 
 
-def test_a_damaged_picture_is_named(pictures):
+def test_a_damaged_picture_is_named(refused, pictures):
     (pictures / FILES[1]).write_bytes(b"no picture")
-    with pytest.raises(FreeTicketsError, match=r"can't read .*frost2.png"):
-        load_pictures(pictures)
+    refused(r"can't read .*frost2.png", load_pictures, pictures)
 
 
 def _statistics(pictures):

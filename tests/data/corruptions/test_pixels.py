@@ -65,7 +65,7 @@ def test_images_draw_different_noise():
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.02  # and severities are not scaled copies
 
 
-BRIGHTER = (0.05, 0.1, 0.15, 0.2, 0.3)
+BRIGHTER = ((1, 0.05), (1, 0.1), (1, 0.15), (1, 0.2), (1, 0.3))
 SATURATION = ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2))
 
 
@@ -77,30 +77,22 @@ def _close(result, expected):
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_brightness_adds_to_v_of_hsv(photos, severity):
+@pytest.mark.parametrize(
+    ("name", "axis", "changes"), [("brightness", 2, BRIGHTER), ("saturate", 1, SATURATION)]
+)
+def test_brightness_changes_v_of_hsv_and_saturate_s(photos, severity, name, axis, changes):
+    times, plus = changes[severity - 1]
     hsv = colors.rgb_to_hsv(photos / 255)
-    hsv[..., 2] = np.clip(hsv[..., 2] + BRIGHTER[severity - 1], 0, 1)
-    _close(corrupt(photos, "brightness", severity), 255 * colors.hsv_to_rgb(hsv))
-
-
-@pytest.mark.parametrize("severity", SEVERITIES)
-def test_saturate_changes_s_of_hsv(photos, severity):
-    times, plus = SATURATION[severity - 1]
-    hsv = colors.rgb_to_hsv(photos / 255)
-    hsv[..., 1] = np.clip(hsv[..., 1] * times + plus, 0, 1)
-    _close(corrupt(photos, "saturate", severity), 255 * colors.hsv_to_rgb(hsv))
-
-
-def _brightest(h, s, v):
-    return colorsys.hsv_to_rgb(h, s, min(v + 0.3, 1))
-
-
-def _most_saturated(h, s, v):
-    return colorsys.hsv_to_rgb(h, min(2.5 * s + 0.2, 1), v)
+    hsv[..., axis] = np.clip(hsv[..., axis] * times + plus, 0, 1)
+    _close(corrupt(photos, name, severity), 255 * colors.hsv_to_rgb(hsv))
 
 
 @pytest.mark.parametrize(
-    ("name", "change"), [("brightness", _brightest), ("saturate", _most_saturated)]
+    ("name", "change"),
+    [
+        ("brightness", lambda h, s, v: colorsys.hsv_to_rgb(h, s, min(v + 0.3, 1))),
+        ("saturate", lambda h, s, v: colorsys.hsv_to_rgb(h, min(2.5 * s + 0.2, 1), v)),
+    ],
 )
 def test_all_corners_of_the_colour_cube_agree_with_colorsys(name, change):
     levels = [0, 1, 100, 128, 254, 255]

@@ -88,30 +88,26 @@ def _edges_by_pixels(image, low, high):
     height, width = image.shape
     padded = np.pad(image.astype(int), 1, "edge")
     right, down = np.zeros((2, height, width), int)
-    for y in range(height):
-        for x in range(width):
-            window = padded[y : y + 3, x : x + 3]
-            right[y, x] = (window[:, 2] - window[:, 0]) @ [1, 2, 1]
-            down[y, x] = (window[2] - window[0]) @ [1, 2, 1]
+    for y, x in np.ndindex(height, width):
+        window = padded[y : y + 3, x : x + 3]
+        right[y, x] = (window[:, 2] - window[:, 0]) @ [1, 2, 1]
+        down[y, x] = (window[2] - window[0]) @ [1, 2, 1]
     steep = np.abs(right) + np.abs(down)
 
     def at(y, x):
         return int(steep[y, x]) if 0 <= y < height and 0 <= x < width else 0
 
     ridge = np.zeros((height, width), bool)
-    for y in range(height):
-        for x in range(width):
-            here = at(y, x)
-            angle = np.degrees(np.arctan2(abs(down[y, x]), abs(right[y, x])))
-            if here <= low:
-                continue
-            if angle < 22.5:
-                ridge[y, x] = here > at(y, x - 1) and here >= at(y, x + 1)
-            elif angle > 67.5:
-                ridge[y, x] = here > at(y - 1, x) and here >= at(y + 1, x)
-            else:
-                side = 1 if (right[y, x] < 0) == (down[y, x] < 0) else -1
-                ridge[y, x] = here > at(y - 1, x - side) and here > at(y + 1, x + side)
+    for y, x in np.argwhere(steep > low):
+        here = at(y, x)
+        angle = np.degrees(np.arctan2(abs(down[y, x]), abs(right[y, x])))
+        if angle < 22.5:
+            ridge[y, x] = here > at(y, x - 1) and here >= at(y, x + 1)
+        elif angle > 67.5:
+            ridge[y, x] = here > at(y - 1, x) and here >= at(y + 1, x)
+        else:
+            side = 1 if (right[y, x] < 0) == (down[y, x] < 0) else -1
+            ridge[y, x] = here > at(y - 1, x - side) and here > at(y + 1, x + side)
     found = ridge & (steep > high)
     while True:  # weak edges that touch a found one are found
         touched = ridge & ndimage.binary_dilation(found, np.ones((3, 3)))

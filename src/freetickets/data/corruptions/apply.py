@@ -28,7 +28,7 @@ def corrupt(
     frost: str | Path | None = None,
     first: int = 0,
 ) -> Bytes:
-    """Return corrupted images.
+    """Return corrupted images, of the same shape.
 
     What becomes of an image depends on the seed, the corruption, the severity and the number of the
     image, but not on the images beside it: any batch gives the same bytes.
@@ -43,12 +43,8 @@ def corrupt(
         frost: The folder of the frost pictures; without it, they are made (see `find_frost`).
         first: The number of the first image, if these are a part of a data set.
 
-    Returns:
-        uint8, of the same shape.
-
     Raises:
-        FreeTicketsError: The images, the name or the severity can't be.
-        MissingExtraError: SciPy is not installed.
+        FreeTicketsError: The images, name or severity can't be, or SciPy is not installed.
 
     Example:
         >>> grey = np.full((2, 8, 8), 100, np.uint8)
@@ -56,8 +52,7 @@ def corrupt(
         138
     """
     check_corruption(name, severity)
-    colour = _as_colour(np.asarray(images))
-    change = _function(name, frost)
+    colour, change = _as_colour(np.asarray(images)), _function(name, frost)
     key = derive(seed, name, severity)
     result = np.empty_like(colour)
     for start in range(0, len(colour), _BLOCK):
@@ -74,8 +69,7 @@ def _as_colour(images: Floats) -> Bytes:
     fits = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
     if images.dtype != np.uint8 or not fits or 0 in shape[1:]:
         raise FreeTicketsError(
-            f"{images.dtype} of shape {shape}: corruptions are of uint8 images (N, H, W, 3), "
-            "or grey (N, H, W)"
+            f"{images.dtype} of shape {shape}: corruptions take uint8 (N, H, W, 3) or (N, H, W)"
         )
     if len(shape) == 3:
         images = images[..., None]

@@ -19,11 +19,8 @@ _ZOOM_ENDS = (1.06, 1.11, 1.16, 1.21, 1.26)
 _STROKES = ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5))  # radius, sigma
 # Of the image's size: strength and smoothness of the pull, reach of the shear.
 _ELASTIC = (
-    (0, 0, 0.08),
-    (0.05, 0.2, 0.07),
-    (0.08, 0.06, 0.06),
-    (0.1, 0.04, 0.05),
-    (0.1, 0.03, 0.03),
+    *((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06)),
+    *((0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
 )
 
 
@@ -48,14 +45,7 @@ def defocus_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
 def disk(radius: float, smoothing: float) -> Floats:
     """Return the kernel of a disk whose edge was smoothed by a Gaussian of three taps.
 
-    At CIFAR's radii it holds 1, 1, 1, 5 and 9 pixels, so that severities 1 to 3 are little
-    Gaussians.
-
-    Example:
-        >>> disk(1.5, 0.1).round(3)
-        array([[0.111, 0.111, 0.111],
-               [0.111, 0.111, 0.111],
-               [0.111, 0.111, 0.111]])
+    At CIFAR's radii it holds 1, 1, 1, 5 and 9 pixels: severities 1 to 3 are little Gaussians.
     """
     reach = np.arange(-3, 4)
     inside = (reach**2 + reach[:, None] ** 2 <= radius**2).astype(float)
@@ -101,8 +91,8 @@ def zoom_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
 
 def enlarge(planes: Floats, factor: float) -> Floats:
     """Zoom into the centre of planes (..., H, W), which keep their size."""
-    rows = _zoom_matrix(planes.shape[-2], factor).astype(planes.dtype)
-    columns = _zoom_matrix(planes.shape[-1], factor).astype(planes.dtype)
+    sizes = planes.shape[-2:]
+    rows, columns = (_zoom_matrix(size, factor).astype(planes.dtype) for size in sizes)
     result: Floats = rows @ planes @ columns.T
     return result
 
@@ -126,22 +116,10 @@ def motion_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
 
 
 def stroke(images: Bytes, radius: int, sigma: float, angles: Floats) -> Bytes:
-    """Blur (N, H, W, ...) along one line a picture: half a Gaussian, which starts at the pixel.
+    """Blur (N, H, W, ...) along one line of 2 * radius + 1 pixels: half a Gaussian, from the pixel.
 
     To the bit what ImageMagick makes of it: sums are rounded to 16 bits and then cut off to 8.
-    Outside the image its border goes on.
-
-    Args:
-        images: The pictures.
-        radius: The line has 2 * radius + 1 pixels.
-        sigma: Of the Gaussian.
-        angles: (N,) in degrees; the line goes to the right, and down for positive angles.
-
-    Example:
-        >>> dot = np.zeros((1, 1, 5), np.uint8)
-        >>> dot[0, 0, 3] = 255
-        >>> stroke(dot, 1, 1.0, np.array([0.0])).tolist()
-        [[[0, 19, 88, 146, 0]]]
+    Angles (N,) are in degrees: to the right, and down if positive. Outside, the border goes on.
     """
     steps = np.arange(2 * radius + 1)
     weights = np.exp(-(steps**2) / (2 * sigma**2))
@@ -188,20 +166,10 @@ def _shears(height: int, width: int, moves: Floats) -> Floats:
     return maps
 
 
-def sample(
-    images: Floats,
-    y: Floats,
-    x: Floats,
-    border: Literal["mirror", "reflect"],
-) -> Floats:
-    """Read images (N, H, W, C) between their pixels, at (N, H', W') places, by bilinear weights.
+def sample(images: Floats, y: Floats, x: Floats, border: Literal["mirror", "reflect"]) -> Floats:
+    """Read images (N, H, W, C) between their pixels, at any (N, H', W') places, bilinearly.
 
-    Args:
-        images: What to read.
-        y: Rows, counted in pixels; anything is allowed.
-        x: Columns.
-        border: What is outside, in SciPy's words: the image turned over, with its first pixel once
-            ("mirror") or twice ("reflect").
+    Outside is the image turned over, its first pixel once ("mirror") or twice ("reflect").
     """
     count, height, width, channels = images.shape
     flat = images.reshape(-1, channels)

@@ -32,19 +32,9 @@ _REVISION = 2  # goes up with every change of the corruptions that changes bytes
 
 
 class CorruptedSet:
-    """A folder that is filled corruption by corruption.
+    """A folder that is filled corruption by corruption, with images (N, H, W, 3) or (N, H, W).
 
-    Args:
-        folder: Where; it is made if it is missing.
-        dataset: Name of the clean set.
-        images: uint8 (N, H, W, 3) or (N, H, W).
-        labels: (N,).
-        severities: Which to make.
-        seed: Of all that is random.
-        frost: The folder of the frost pictures, or None to have them made.
-
-    Raises:
-        FreeTicketsError: The folder can't be written, or holds something else.
+    It is made if it is missing, and refused if it holds something else.
     """
 
     def __init__(
@@ -57,9 +47,9 @@ class CorruptedSet:
         seed: int,
         frost: Path | None,
     ) -> None:
-        self.folder = folder
-        self._images, self._seed, self._frost = images, seed, frost
-        self._severities = tuple(severities)
+        self.folder, self._severities = folder, tuple(severities)
+        self._images, self._shared = images, (images, seed, frost)
+        self._shape = (len(self._severities) * len(images), *images.shape[1:])
         # What the bytes of the set depend on.
         self.settings = {
             "dataset": dataset,
@@ -84,8 +74,7 @@ class CorruptedSet:
                 if found.get(name) != value:
                     what = f"{name} {found.get(name)}, not {value}" if name != "images" else name
                     raise FreeTicketsError(
-                        f"{self.folder} was made with other settings ({what}): "
-                        "choose another --output"
+                        f"{self.folder} has other settings ({what}): choose another --output"
                     )
             return
         if self.folder.exists() and any(self.folder.glob("*.npy")):
@@ -96,33 +85,20 @@ class CorruptedSet:
 
     def has(self, name: str) -> bool:
         """Whether a corruption is finished."""
-        path = self.folder / f"{name}.npy"
         try:
-            found = np.load(path, mmap_mode="r")
+            found = np.load(self.folder / f"{name}.npy", mmap_mode="r")
         except (OSError, ValueError, EOFError):
             return False
         return bool(found.shape == self._shape and found.dtype == np.uint8)
 
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        return (len(self._severities) * len(self._images), *self._images.shape[1:])
-
     def write(self, name: str, workers: ProcessPoolExecutor | None = None) -> Iterator[int]:
-        """Make one corruption; its file appears when all of it is done.
-
-        Yields:
-            How many images have just been corrupted.
-        """
+        """Make one corruption; its file appears when it is done. Gives counts of new images."""
         result = np.empty(self._shape, np.uint8)
         starts = range(0, len(self._images), _BLOCK)
         tasks = [(name, severity, start) for severity in self._severities for start in starts]
         done = 0
-        shared = self._images, self._seed, self._frost
-        parts = (
-            (_corrupt_block(*shared, task) for task in tasks)
-            if workers is None
-            else workers.map(_work, tasks)
-        )
+        here = (_corrupt_block(*self._shared, task) for task in tasks)
+        parts = here if workers is None else workers.map(_work, tasks)
         try:
             for part in parts:
                 result[done : done + len(part)] = part
@@ -139,9 +115,7 @@ class CorruptedSet:
             yield None
             return
         # Not forked: this process may have threads, of torch for example.
-        pool = ProcessPoolExecutor(
-            count, get_context("spawn"), _start, (self._images, self._seed, self._frost)
-        )
+        pool = ProcessPoolExecutor(count, get_context("spawn"), _start, self._shared)
         try:
             yield pool
         finally:

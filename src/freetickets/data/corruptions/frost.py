@@ -19,9 +19,7 @@ from .streams import Bytes, Floats, Streams
 _SHARES = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # of image, of ice
 # A sixth is published, but the original draws only among the first five.
 FILES = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")
-_SEED = 2022
-_SIZE = 128
-_NEEDLES = 500
+_SEED, _SIZE, _NEEDLES = 2022, 128, 500
 _SLOPE = 0.9  # the clouds' amplitude falls with the frequency to this power
 # Mean and deviation of red, green and blue of the five published pictures.
 _COLOURS = (
@@ -55,28 +53,17 @@ def _at_least(picture: Bytes, height: int, width: int) -> Bytes:
 
 
 def frost_source(frost: str | Path | None) -> Literal["files", "synthetic"]:
-    """Say what `corrupt` takes for frost: the pictures of a folder, or those that are made here.
-
-    Example:
-        >>> frost_source(None)
-        'synthetic'
-    """
+    """Say what `corrupt` takes for frost: the pictures of a folder, or those that are made here."""
     return "synthetic" if frost is None else "files"
 
 
 def find_frost(frost: str | Path | None, data_dir: str | Path | None = None) -> Path | None:
-    """Return the folder of the pictures: the given one, else `frost` in the data root, else None.
-
-    Raises:
-        FreeTicketsError: The given folder lacks pictures.
-    """
+    """The folder of the pictures: the given one, else `frost` in the data root, else None."""
     if frost is not None:
         folder = Path(frost).expanduser()
-        missing = [name for name in FILES if not (folder / name).is_file()]
-        if missing:
+        if missing := [name for name in FILES if not (folder / name).is_file()]:
             raise FreeTicketsError(
-                f"no {missing[0]} in {folder}: give the folder of the frost pictures "
-                "(frost1.png to frost5.jpg), or leave it out to have them made"
+                f"no {missing[0]} in {folder}: give the folder of frost1.png to frost5.jpg, or none"
             )
         return folder
     folder = data_root(data_dir) / "frost"
@@ -85,9 +72,7 @@ def find_frost(frost: str | Path | None, data_dir: str | Path | None = None) -> 
 
 def load_pictures(frost: str | Path | None) -> tuple[Bytes, ...]:
     """Return the pictures of a folder, a fifth of their size, or those that are made here."""
-    if frost is None:
-        return synthetic_pictures()
-    return _read(Path(find_frost(frost) or frost))
+    return synthetic_pictures() if frost is None else _read(Path(find_frost(frost) or frost))
 
 
 @lru_cache(maxsize=2)
@@ -100,9 +85,7 @@ def _read(folder: Path) -> tuple[Bytes, ...]:
             with Image.open(folder / name) as image:
                 picture = np.asarray(image.convert("RGB"))
         except (OSError, ValueError) as error:
-            raise FreeTicketsError(
-                f"can't read {folder / name} ({error}): get the picture again"
-            ) from error
+            raise FreeTicketsError(f"can't read {folder / name}: {error}") from error
         # What linear interpolation to a fifth comes to: no mean is taken, each fifth pixel is.
         pictures.append(np.ascontiguousarray(picture[2::5, 2::5]))
     return tuple(pictures)
@@ -111,14 +94,13 @@ def _read(folder: Path) -> tuple[Bytes, ...]:
 @lru_cache(maxsize=1)
 def synthetic_pictures() -> tuple[Bytes, ...]:
     """Return five pictures, always the same."""
-    return tuple(_picture(number, *colours) for number, colours in enumerate(_COLOURS))
-
-
-def _picture(number: int, mean: tuple[int, int, int], deviation: tuple[int, int, int]) -> Bytes:
-    rng = np.random.default_rng([_SEED, number])
-    ice = 0.75 * _standard(_clouds(rng)) + 0.66 * _standard(_needles(rng))
-    picture = np.array(mean) + np.array(deviation) * _standard(ice)[..., None]
-    return picture.clip(0, 255).astype(np.uint8)
+    pictures = []
+    for number, (mean, deviation) in enumerate(_COLOURS):
+        rng = np.random.default_rng([_SEED, number])
+        ice = _standard(0.75 * _standard(_clouds(rng)) + 0.66 * _standard(_needles(rng)))
+        picture = np.array(mean) + np.array(deviation) * ice[..., None]
+        pictures.append(picture.clip(0, 255).astype(np.uint8))
+    return tuple(pictures)
 
 
 def _clouds(rng: np.random.Generator) -> Floats:

@@ -9,21 +9,10 @@ from ...errors import FreeTicketsError, UnknownNameError
 
 # In the order of the published sets: these 15, then four that were meant for validation.
 COMMON15 = (
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
+    *("gaussian_noise", "shot_noise", "impulse_noise"),
+    *("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    *("snow", "frost", "fog", "brightness"),
+    *("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
 )
 CORRUPTIONS = (*COMMON15, "speckle_noise", "gaussian_blur", "spatter", "saturate")
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -31,11 +20,7 @@ _SETS = {"all19": CORRUPTIONS, "common15": COMMON15}
 
 
 def check_corruption(name: str, severity: int) -> None:
-    """Refuse a name or a severity that does not exist.
-
-    Raises:
-        FreeTicketsError: Says which there are.
-    """
+    """Refuse a name or a severity that does not exist, and say which there are."""
     if name not in CORRUPTIONS:
         raise UnknownNameError("corruption", name, CORRUPTIONS)
     if severity not in SEVERITIES:
@@ -43,14 +28,7 @@ def check_corruption(name: str, severity: int) -> None:
 
 
 def chosen(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the corruptions that names of them and of sets mean, each once, in their own order.
-
-    Example:
-        >>> chosen(["fog", "snow"])
-        ('snow', 'fog')
-        >>> len(chosen(["common15", "saturate"]))
-        16
-    """
+    """Return the corruptions that names of them and of sets mean, each once, in their own order."""
     wanted: set[str] = set()
     for name in names:
         if name not in _SETS and name not in CORRUPTIONS:
@@ -60,11 +38,6 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def set_name(dataset: str) -> str:
-    """Return the name of a data set's corrupted twin: the published one, or the data set's with -C.
-
-    Example:
-        >>> set_name("cifar100"), set_name("photos/birds.npz")
-        ('CIFAR-100-C', 'birds-C')
-    """
+    """The name of a data set's corrupted twin: the published one, or the data set's with -C."""
     published = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C", "imagenet": "ImageNet-C"}
     return published.get(dataset) or f"{Path(dataset).stem}-C"

@@ -34,7 +34,7 @@ def gaussian_noise(images: Bytes, severity: int, streams: Streams) -> Floats:
 def shot_noise(images: Bytes, severity: int, streams: Streams) -> Floats:
     """Count photons: a Poisson number, whose mean is the value times the photons of white."""
     photons = _PHOTONS[severity - 1]
-    counts = streams.draw_for(images / 255 * photons, lambda rng, mean: rng.poisson(mean))
+    counts = streams.draw(lambda rng, mean: rng.poisson(mean), images / 255 * photons)
     return 255 * np.clip(counts / photons, 0, 1)
 
 

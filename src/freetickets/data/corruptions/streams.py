@@ -16,16 +16,10 @@ Floats = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Streams:
-    """The random streams of some images in a row.
+    """The random streams of some images in a row."""
 
-    Attributes:
-        key: What the streams of all images have in common.
-        first: The number of the first image, counted over the whole data set.
-        count: How many images there are.
-    """
-
-    key: int
-    first: int
+    key: int  # what the streams of all images have in common
+    first: int  # the number of the first image, counted over the whole data set
     count: int
 
     @cached_property
@@ -34,19 +28,7 @@ class Streams:
         images = range(self.first, self.first + self.count)
         return [np.random.default_rng([self.key, image]) for image in images]
 
-    def draw(self, draw: Callable[[np.random.Generator], npt.ArrayLike]) -> Floats:
-        """Draw one array for each image and stack them; the next call draws further numbers.
-
-        Example:
-            >>> alone, all_ = Streams(7, first=2, count=1), Streams(7, first=0, count=3)
-            >>> bool(alone.draw(lambda rng: rng.random()) == all_.draw(lambda rng: rng.random())[2])
-            True
-        """
-        return np.stack([np.asarray(draw(generator)) for generator in self._generators])
-
-    def draw_for(
-        self, images: Floats, draw: Callable[[np.random.Generator, Any], npt.ArrayLike]
-    ) -> Floats:
-        """Draw as `draw` does, from a distribution that depends on the image."""
-        pairs = zip(self._generators, images, strict=True)
-        return np.stack([np.asarray(draw(generator, image)) for generator, image in pairs])
+    def draw(self, draw: Callable[..., npt.ArrayLike], *images: Floats) -> Floats:
+        """Draw one array for each image, of which it may depend, and stack them; then go on."""
+        each = zip(self._generators, *images, strict=True)
+        return np.stack([np.asarray(draw(*given)) for given in each])

@@ -29,12 +29,9 @@ _LIQUID = (
     (0.65, 0.1, 0.5, 0.68, 0.6),
 )
 _FIRST_MUD = 4
-_PALE_TURQUOISE = np.array([175, 238, 238]) / 255
-_BROWN = np.array([63, 42, 20]) / 255
-_CANNY = 50, 150
-_FARTHEST = 20
-# Lights the drops from one side.
-_RELIEF = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
+_PALE_TURQUOISE, _BROWN = np.array([175, 238, 238]) / 255, np.array([63, 42, 20]) / 255
+_CANNY, _FARTHEST = (50, 150), 20
+_RELIEF = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])  # lights the drops from one side
 
 
 def snow(images: Bytes, severity: int, streams: Streams) -> Floats:
@@ -67,11 +64,8 @@ def fog(images: Bytes, severity: int, streams: Streams) -> Floats:
 def plasma(noise: Floats, size: int, decay: float) -> Floats:
     """Return clouds (N, size, size) from 0 to 1, by diamonds and squares on a torus.
 
-    Args:
-        noise: Uniform numbers from -1 to 1, (N, size**2 - 1).
-        size: A power of two.
-        decay: By how much the amplitude falls when the grid gets twice as fine; squared, since the
-            original multiplies its amplitude in twice.
+    The noise is (N, size**2 - 1), uniform from -1 to 1; the size a power of two. The amplitude
+    falls by the square of the decay when the grid gets twice as fine: the original has it twice.
     """
     clouds = np.zeros((len(noise), size, size))
     used, step, amplitude = 0, size, 100.0
@@ -182,12 +176,7 @@ def _sobel(pixels: Floats, axis: int) -> Floats:
 
 
 def equalize(images: Bytes) -> Bytes:
-    """Spread the levels of each image over 0 to 255, so that each has its share of the pixels.
-
-    Example:
-        >>> equalize(np.array([[[3, 3, 4, 9]]], np.uint8)).tolist()
-        [[[0, 0, 128, 255]]]
-    """
+    """Spread the levels of each image over 0 to 255, so that each has its share of the pixels."""
     count = len(images)
     flat = images.reshape(count, -1).astype(np.intp)
     levels = flat + 256 * np.arange(count)[:, None]
