@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from freetickets.errors import MissingExtraError
 from freetickets.report import read_runs
-from freetickets.report.figures.cost import cost_against_quality, pareto_front
-from freetickets.report.figures.strips import members_and_ensembles
+from freetickets.report.figures.points import cost_against_quality, pareto_front
+from freetickets.report.figures.scores import members_and_ensembles
 from freetickets.report.figures.training import learning_rates, phase_spans, training_curves
 
 from .conftest import log_rows, scores

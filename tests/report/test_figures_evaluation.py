@@ -15,7 +15,7 @@ from freetickets.report.figures.breakdowns import (
     feature_curves,
     layer_densities,
 )
-from freetickets.report.figures.curves import (
+from freetickets.report.figures.scores import (
     EnsembleCurve,
     severity_curves,
     size_curves,
@@ -26,8 +26,8 @@ from freetickets.report.figures.heatmaps import (
     disagreement_heatmaps,
     transfer_heatmaps,
 )
-from freetickets.report.figures.strips import attack_bars
-from freetickets.report.figures.trajectories import trajectories
+from freetickets.report.figures.scores import attack_bars
+from freetickets.report.figures.points import trajectories
 from freetickets.report.figures.uncertainty import (
     novelty_histograms,
     reliability_diagrams,

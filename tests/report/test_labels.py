@@ -1,19 +1,19 @@
 import itertools
 
-from freetickets.report.figures.labels import Box, place_labels
+from freetickets.report.figures.points import Box, place_labels
 
 FRAME = Box(0, 0, 200, 200)
 
 
 def test_a_label_stands_left_of_its_point_where_the_right_has_no_room():
-    (place,) = place_labels([(190, 100)], [40], 10, FRAME)
+    (place,) = place_labels([(190, 100)], [40], 10, FRAME, [])
     assert place.right < 190
     assert place.excess(FRAME) == 0
 
 
 def test_labels_of_near_points_do_not_cover_each_other():
     points = [(50.0, 100.0), (50.0, 101.0), (52.0, 103.0), (51.0, 99.0)]
-    places = place_labels(points, [60, 50, 40, 60], 10, FRAME)
+    places = place_labels(points, [60, 50, 40, 60], 10, FRAME, [])
     for one, other in itertools.combinations(places, 2):
         assert one.overlap(other) == 0
 

@@ -19,7 +19,7 @@ from ..metrics.score import MAIN_SCORES, Score
 from ..predictions import REMAKE
 from ..reading import damaged, printable
 from .figures.breakdowns import ClassScores
-from .figures.curves import EnsembleCurve
+from .figures.scores import EnsembleCurve
 from .run import RunSummary
 
 Array = npt.NDArray[np.float64]

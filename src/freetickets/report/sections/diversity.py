@@ -12,7 +12,7 @@ from ..analysis import class_names
 from ..comparison import Comparison
 from ..figures.breakdowns import class_breakdown, feature_curves
 from ..figures.heatmaps import disagreement_heatmaps
-from ..figures.trajectories import trajectories
+from ..figures.points import trajectories
 from ..parts import Figure, Section, Table, TableCell
 
 _ACCURACY = CLASSIFICATION.scores[0]

@@ -10,7 +10,7 @@ from ...evaluation.results import TaskFacts, choose_corruptions
 from ...metrics.score import MAIN_SCORES, p_text
 from ..analysis import LEVEL, REPEATS, differences
 from ..comparison import Comparison, flops_text
-from ..figures.cost import cost_against_quality
+from ..figures.points import cost_against_quality
 from ..parts import Figure, Section, Table, TableCell
 from ..run import RunSummary
 from ..tables import main_columns, main_table, make_rows, more_columns

@@ -11,8 +11,7 @@ import numpy as np
 from ...config import Config
 from ...metrics import pearson, spearman
 from ..comparison import Comparison
-from ..figures.curves import EnsembleCurve, size_curves, sparsity_curves
-from ..figures.strips import members_and_ensembles
+from ..figures.scores import EnsembleCurve, members_and_ensembles, size_curves, sparsity_curves
 from ..parts import Figure, Section, Table, TableCell, score_cells
 from ..run import RunSummary
 

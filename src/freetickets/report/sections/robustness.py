@@ -9,9 +9,8 @@ from dataclasses import replace
 from ...evaluation.results import Attack, Shift
 from ...tasks import CLASSIFICATION
 from ..comparison import Comparison
-from ..figures.curves import severity_curves
 from ..figures.heatmaps import corruption_heatmaps, transfer_heatmaps
-from ..figures.strips import attack_bars
+from ..figures.scores import attack_bars, severity_curves
 from ..parts import ABSENT, Figure, Folded, Section, Table, TableCell, score_cells
 from ..tables import shift_columns
 
