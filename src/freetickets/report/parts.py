@@ -79,6 +79,18 @@ class TableCell:
         return f'<td class="number" data-value="{value}">{text}</td>'
 
 
+def row(*entries: str | TableCell | tuple[float | None, str]) -> list[TableCell]:
+    """Cells of words, of numbers with their format, and such as they are."""
+    return [
+        TableCell(it)
+        if isinstance(it, str)
+        else it
+        if isinstance(it, TableCell)
+        else TableCell.of(*it)
+        for it in entries
+    ]
+
+
 def score_cells(values: Mapping[str, float], scores: Sequence[Column]) -> list[TableCell]:
     """The values of scores, each in its format."""
     return [TableCell.of(values.get(score.key), score.form) for score in scores]
