@@ -17,9 +17,17 @@ _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    "↑": r"($\uparrow$)", "↓": r"($\downarrow$)", "–": "--", "…": r"\dots{}", "±": r"$\pm$",
-    "×": r"$\times$", "Δ": r"$\Delta$", "ε": r"$\varepsilon$", "\N{MINUS SIGN}": "$-$",
-    "<": r"\textless{}", ">": r"\textgreater{}",
+    "↑": r"($\uparrow$)",
+    "↓": r"($\downarrow$)",
+    "–": "--",
+    "…": r"\dots{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "Δ": r"$\Delta$",
+    "ε": r"$\varepsilon$",
+    "\N{MINUS SIGN}": "$-$",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
     # After the end of a row these would be taken for its options.
     "[": "{[}",
     "*": "{*}",
@@ -27,7 +35,7 @@ _LATEX = {
 
 
 def write_tables(page: Page, folder: Path) -> list[Path]:
-    """Writes every table of a page as .csv, .md and .tex, named by its section; returns the files."""
+    """Writes every table of a page as .csv, .md and .tex, named by its section."""
     written = []
     for section in page.sections:
         table = section.body.body if isinstance(section.body, Folded) else section.body

@@ -149,7 +149,7 @@ class Folded:
 
 @dataclass(frozen=True)
 class Figure:
-    """SVG panels side by side, or below one another; the name is that of files they are saved as."""
+    """SVG panels side by side, or below one another; files are called by the name."""
 
     panels: Sequence[str]
     name: str = "figure"

@@ -34,7 +34,13 @@ def corruptions(comparison: Comparison) -> Iterator[Section]:
         for name, shift in _shifts(comparison).items()
         for of, means in shift.means.items()
     ]
-    header = ["run", "set", "samples from", "samples", *(it.heading for it in shift_columns())]
+    header = [
+        "run",
+        "set",
+        "samples from",
+        "samples",
+        *(f"{it.title} {it.arrow}" for it in shift_columns()),
+    ]
     caption = (
         "Means over all types of a set and all severities. all19: every type of CIFAR-10-C and its "
         "like; common15: without the four extra types; ub: what Uncertainty Baselines average "
