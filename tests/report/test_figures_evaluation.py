@@ -15,19 +15,19 @@ from freetickets.report.figures.breakdowns import (
     feature_curves,
     layer_densities,
 )
-from freetickets.report.figures.scores import (
-    EnsembleCurve,
-    severity_curves,
-    size_curves,
-    sparsity_curves,
-)
 from freetickets.report.figures.heatmaps import (
     corruption_heatmaps,
     disagreement_heatmaps,
     transfer_heatmaps,
 )
-from freetickets.report.figures.scores import attack_bars
 from freetickets.report.figures.points import trajectories
+from freetickets.report.figures.scores import (
+    EnsembleCurve,
+    attack_bars,
+    severity_curves,
+    size_curves,
+    sparsity_curves,
+)
 from freetickets.report.figures.uncertainty import (
     novelty_histograms,
     reliability_diagrams,
