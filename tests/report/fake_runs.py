@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -242,6 +242,19 @@ def _write_trajectory(folder, fake, classes, samples=40):
             info["samples"] = list(range(samples))
             path = folder / "trajectory" / f"{run}-{391 * number:06}.npz"
             Predictions(end[None], labels, info).save(path)
+
+
+def with_results(run, **changed):
+    """A run that was read, with some results changed."""
+    return replace(run, results=replace(run.results, **changed))
+
+
+def shift_of(run, types=19, severities=5, **changed):
+    """The corruptions of a run that was read, cut to the first ones."""
+    shift = run.results.shift["cifar10-c"]
+    cut = {key: values[:types, :severities] for key, values in shift.scores.items()}
+    size = {"types": shift.types[:types], "severities": shift.severities[:severities]}
+    return {"cifar10-c": replace(shift, scores=cut, **size, **changed)}
 
 
 def main(root):
