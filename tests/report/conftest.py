@@ -1,7 +1,3 @@
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 import yaml
 
@@ -25,40 +21,27 @@ def log_rows(phases=PHASES, runs=1, **changed):
     for run in range(1, runs + 1):
         epoch = 0
         for name, epochs, events in phases:
-            for last in [False] * (epochs - 1) + [True]:
+            for told in [""] * (epochs - 1) + [events]:
                 epoch += 1
-                row = {
-                    "run": run,
-                    "phase": name,
-                    "epoch": float(epoch),
-                    "step": 10 * epoch,
-                    "lr": 0.1 / epoch,
-                    "train_loss": 1 / epoch,
-                    "train_accuracy": 1 - 0.5 / epoch,
-                    "validation_loss": 1.1 / epoch,
-                    "validation_accuracy": 1 - 0.6 / epoch,
-                    "itop_rate": 0.1 * epoch,
-                    "events": events if last else "",
-                    "seconds": 2.0 * epoch,
-                }
-                rows.append({**row, **changed})
+                row = {"run": run, "phase": name, "epoch": float(epoch), "step": 10 * epoch}
+                row |= {"lr": 0.1 / epoch, "train_loss": 1 / epoch}
+                row |= {"train_accuracy": 1 - 0.5 / epoch, "validation_loss": 1.1 / epoch}
+                row |= {"validation_accuracy": 1 - 0.6 / epoch, "itop_rate": 0.1 * epoch}
+                rows.append({**row, "events": told, "seconds": 2.0 * epoch, **changed})
     return rows
 
 
-CONFIG: dict[str, Any] = {
-    "method": "edst",
-    "options": {"tickets": 2, "sparsity": 0.8},
-    "dataset": "tiny",
-    "model": "mlp-30",
-}
-METRICS: dict[str, Any] = {
+CONFIG = {"method": "edst", "options": {"tickets": 2, "sparsity": 0.8}}
+CONFIG |= {"dataset": "tiny", "model": "mlp-30"}
+METRICS = {
     "dataset": "tiny",
     "samples": 1234,
     "members": [scores(0.70, 0.60), scores(0.80, 0.50)],
     "member_mean": scores(0.75, 0.55),
     "ensemble": scores(0.85, 0.45, 0.02),
 }
-LEDGER: dict[str, Any] = {
+PHASE = {"run": 1, "sparsity": 0.8, "explorations": 7, "growth_flops": 1.0}
+LEDGER = {
     "tickets": 2,
     "members": 2,
     "runs": 1,
@@ -70,22 +53,11 @@ LEDGER: dict[str, Any] = {
     "ticket_parameters": 20,
     "ticket_bytes": 2_500_000,
     "phases": [
-        {
-            "run": 1,
-            "phase": name,
-            "epochs": float(epochs),
-            "steps": 1500 * epochs,
-            "sparsity": 0.8,
-            "explorations": 7,
-            "flops": 100.0 * epochs,
-            "growth_flops": 1.0,
-            "seconds": 3.0 * epochs,
-        }
+        {**PHASE, "phase": name, "epochs": float(epochs), "steps": 1500 * epochs}
+        | {"flops": 100.0 * epochs, "seconds": 3.0 * epochs}
         for name, epochs, _ in PHASES
     ],
 }
-
-WriteRun = Callable[..., Path]
 
 
 def run_writer(root):
@@ -113,13 +85,8 @@ def write_dense_run(write):
         "dense",
         config={"method": "dense", "options": {"tickets": 1}},
         metrics={"members": [alone], "member_mean": alone, "ensemble": alone},
-        ledger={
-            "tickets": 1,
-            "members": 1,
-            "test_flops": 10.0,
-            "ticket_bytes": 4_000_000,
-            "phases": [phase],
-        },
+        ledger=dict.fromkeys(("tickets", "members"), 1)
+        | {"test_flops": 10.0, "ticket_bytes": 4_000_000, "phases": [phase]},
         log=log_rows([("train", 4, "collect")], itop_rate=None),
     )
 

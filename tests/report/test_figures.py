@@ -1,4 +1,3 @@
-import re
 import sys
 from xml.etree import ElementTree
 
@@ -8,91 +7,41 @@ from hypothesis import strategies as st
 
 from freetickets.errors import MissingExtraError
 from freetickets.report import read_runs
-from freetickets.report.figures.cost import cost_against_quality, pareto_front
-from freetickets.report.figures.strips import members_and_ensembles
+from freetickets.report.figures.points import cost_against_quality, pareto_front
+from freetickets.report.figures.scores import members_and_ensembles
 from freetickets.report.figures.training import learning_rates, phase_spans, training_curves
 
 from .conftest import log_rows, scores
-
-SVG = "{http://www.w3.org/2000/svg}"
+from .svg import assert_sound, texts
 
 
 @pytest.fixture(scope="module")
 def panels(runs):
-    return [
-        *cost_against_quality(runs),
-        *members_and_ensembles(runs),
-        *training_curves(runs[0], number=0),
-        *training_curves(runs[1], number=1),
-    ]
+    training = [training_curves(run, number) for number, run in enumerate(runs)]
+    return [*cost_against_quality(runs), *members_and_ensembles(runs), *training[0], *training[1]]
 
 
-def texts(svg):
-    return [element.text for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+def test_panels_are_sound(panels):
+    assert_sound(panels)
 
 
-def test_panels_are_valid_and_described(panels):
-    for panel in panels:
-        root = ElementTree.fromstring(panel)
-        assert root.tag == f"{SVG}svg"
-        assert root.get("role") == "img"
-        assert root.get("aria-label")
-
-
-def test_panels_hold_no_style_sheet_metadata_or_fixed_size(panels):
-    for panel in panels:
-        root = ElementTree.fromstring(panel)
-        assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
-            *("svg", "g", "path", "text", "use", "defs", "clipPath", "rect")
-        }
-        assert root.get("width") is None
-
-
-def test_all_colours_follow_the_theme(panels):
-    for panel in panels:
-        without_fallbacks = re.sub(r"var\(--\w+, #[0-9a-f]{6}\)", "", panel)
-        assert re.findall("#[0-9a-f]{6}(?![0-9a-f])", without_fallbacks) == []
-        assert all("fill" in style for style in re.findall('<text style="([^"]*)"', panel))
-
-
-def test_names_inside_panels_never_clash_and_all_references_resolve(panels):
-    page = "".join(panels)
-    names = re.findall(' id="([^"]*)"', page)
-    assert len(set(names)) == len(names)
-    assert set(re.findall(r'(?:href="|url\()#([^")]*)', page)) <= set(names)
-
-
-def test_equal_runs_give_equal_bytes(runs, panels):
-    assert cost_against_quality(runs) == panels[:2]
-    assert training_curves(runs[0], 0) == panels[4:6]
-
-
-def test_the_users_own_matplotlib_settings_do_not_show(runs, panels):
+def test_equal_runs_give_equal_bytes_whatever_the_users_own_settings_are(runs, panels):
     import matplotlib
 
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "path"}):
         assert cost_against_quality(runs) == panels[:2]
-
-
-def test_drawing_leaves_no_global_state(panels):
-    import matplotlib
-
-    assert panels
-    assert matplotlib.rcParams["svg.hashsalt"] is None
+    assert training_curves(runs[0], 0) == panels[4:6]
+    assert matplotlib.rcParams["svg.hashsalt"] is None  # drawing leaves no global state
     assert matplotlib.rcParams["text.parse_math"]
 
 
-def test_the_phases_tickets_and_escapes_of_a_run_are_named(panels):
+def test_the_phases_tickets_escapes_and_explored_share_of_a_run_are_named(panels):
     for panel in panels[4:6]:
         assert {"explore", "refine 1", "refine 2", "ticket", "escape"} <= set(texts(panel))
     for panel in panels[6:8]:
         assert "train" in texts(panel)
         assert "escape" not in texts(panel)
-
-
-def test_the_explored_share_is_drawn_for_runs_that_explore(panels):
-    assert "explored" in texts(panels[5])
-    assert "explored" not in texts(panels[7])
+    assert ["explored" in texts(panel) for panel in (panels[5], panels[7])] == [True, False]
 
 
 def test_a_run_without_validation_shows_its_training(write_run):
@@ -103,21 +52,14 @@ def test_a_run_without_validation_shows_its_training(write_run):
         assert "validation" not in texts(panel)
 
 
-def test_several_trainings_follow_one_another(write_run):
+def test_several_trainings_follow_one_another_and_number_their_phases(write_run):
     (run,) = read_runs([write_run(log=log_rows([("train", 3, "collect")], runs=2))])
     spans = phase_spans(run.log)
-    assert [(span.label, span.start, span.end) for span in spans] == [
-        ("run 1", 0, 3),
-        ("run 2", 3, 6),
-    ]
+    assert [span[:3] for span in spans] == [("run 1", 0, 3), ("run 2", 3, 6)]
     assert spans[1].epochs == (4, 5, 6)
-
-
-def test_phases_of_several_trainings_carry_the_number_of_theirs(write_run):
-    (run,) = read_runs([write_run(log=log_rows(runs=2))])
+    (run,) = read_runs([write_run("phases", log=log_rows(runs=2))])
     labels = [span.label for span in phase_spans(run.log)]
-    assert labels[0] == "1: explore"
-    assert labels[-1] == "2: refine 2"
+    assert (labels[0], labels[-1]) == ("1: explore", "2: refine 2")
 
 
 def write_cycles(write_run, **settings):
@@ -184,10 +126,7 @@ def test_scores_that_are_not_finite_are_left_out(write_run):
     assert cost_against_quality(runs[:1])
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12),
-    st.booleans(),
-)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12), st.booleans())
 def test_none_beats_those_on_the_pareto_front_and_all_others_are_beaten(runs, rising):
     sign = 1 if rising else -1
 
@@ -202,16 +141,13 @@ def test_none_beats_those_on_the_pareto_front_and_all_others_are_beaten(runs, ri
     assert [runs[number][0] for number in front] == sorted(runs[number][0] for number in front)
 
 
-def test_the_front_is_drawn_where_there_is_something_to_compare(runs):
-    assert "Pareto front" in texts(cost_against_quality(runs)[0])
-    assert "Pareto front" not in texts(cost_against_quality(runs[:1])[0])
-
-
 def test_many_runs_are_numbered_in_the_cost_figure_and_named_below(write_run):
     runs = read_runs([write_run(f"run-{letter}") for letter in "abcdefgh"])
     shown = texts(cost_against_quality(runs)[0])
     assert {"1", "8", "1 run-a", "8 run-h"} <= set(shown)
     assert "run-a" not in shown
+    assert "Pareto front" in shown
+    assert "Pareto front" not in texts(cost_against_quality(runs[:1])[0])
 
 
 def test_without_matplotlib_the_extra_is_named(runs, monkeypatch):

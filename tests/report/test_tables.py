@@ -15,6 +15,8 @@ from freetickets.report import (
 )
 from freetickets.tasks import CLASSIFICATION
 
+from .fake_runs import shift_of, with_results
+
 COLUMNS = main_columns(CLASSIFICATION.scores)
 MORE_COLUMNS = more_columns(CLASSIFICATION.scores)
 
@@ -41,30 +43,15 @@ def test_a_row_has_the_numbers_of_its_run(rows):
     row.pop("folder")
     assert row == pytest.approx(
         {
-            "run": "edst",
-            "method": "edst",
-            "description": "edst (M=2, S=0.8)",
-            "kind": "one-pass",
-            "model": "mlp-30",
-            "dataset": "tiny",
-            "samples": 1234,
-            "tickets": 2,
-            "sparsity": 0.8,
-            "member_accuracy": 0.75,
-            "member_nll": 0.55,
-            "member_ece": 0.03,
-            "accuracy": 0.85,
-            "nll": 0.45,
-            "ece": 0.02,
-            "corruptions": None,
+            "run": "edst", "method": "edst", "description": "edst (M=2, S=0.8)",
+            "kind": "one-pass", "model": "mlp-30", "dataset": "tiny", "samples": 1234,
+            "tickets": 2, "sparsity": 0.8, "corruptions": None,
+            "member_accuracy": 0.75, "member_nll": 0.55, "member_ece": 0.03,
+            "accuracy": 0.85, "nll": 0.45, "ece": 0.02,
             **dict.fromkeys(("c_accuracy", "c_nll", "c_ece", "c_ece_pooled")),
             **dict.fromkeys(("a_accuracy", "a_nll", "a_ece")),
-            "train_flops": 0.4,
-            "growth_flops": 0.003,
-            "test_flops": 0.4,
-            "training_runs": 1,
-            "seconds": 12.0,
-            "ticket_mb": 2.5,
+            "train_flops": 0.4, "growth_flops": 0.003, "test_flops": 0.4,
+            "training_runs": 1, "seconds": 12.0, "ticket_mb": 2.5,
         }
     )
 
@@ -87,39 +74,31 @@ def test_columns_that_no_run_has_numbers_for_are_left_out(rows, full_runs):
 def test_the_best_is_the_highest_accuracy_and_the_lowest_of_all_else(rows):
     shown = columns_of(rows, [*COLUMNS, *MORE_COLUMNS])
     assert {each.key: each.best(rows) for each in shown} == {
-        "accuracy": "85.00%",
-        "nll": "0.4500",
-        "ece": "0.0200",
-        "train_flops": "0.400",
-        "test_flops": "0.400",
-        "training_runs": None,
-        "seconds": "6",
-        "member_accuracy": "82.00%",
-        "member_nll": "0.4800",
-        "member_ece": None,
-        "growth_flops": "0.0000",
-        "ticket_mb": "2.50",
+        "accuracy": "85.00%", "nll": "0.4500", "ece": "0.0200",
+        "train_flops": "0.400", "test_flops": "0.400", "training_runs": None, "seconds": "6",
+        "member_accuracy": "82.00%", "member_nll": "0.4800", "member_ece": None,
+        "growth_flops": "0.0000", "ticket_mb": "2.50",
     }
 
 
-def test_nothing_is_best_among_what_looks_alike(rows):
-    alike = [rows[0], with_numbers(rows[0], accuracy=0.850001)]
-    assert column("accuracy").best(alike) is None
-    assert column("accuracy").best(rows[:1]) is None
+@pytest.mark.parametrize(
+    ("key", "values", "best"),
+    [
+        ("accuracy", (0.85, 0.850001), None),  # they look alike
+        ("accuracy", (0.85,), None),
+        ("nll", (math.nan, 2.0), "2.0000"),
+        ("nll", (math.nan, math.inf), None),
+        ("c_nll", (None, 2.0, 3.0), "2.0000"),
+        ("c_nll", (None, 2.0), None),
+    ],
+)
+def test_the_best_is_finite_measured_and_differs(rows, key, values, best):
+    assert column(key).best([with_numbers(rows[0], **{key: it}) for it in values]) == best
 
 
-def test_what_is_not_finite_is_not_best(rows):
-    one, other = (
-        with_numbers(row, nll=nll) for row, nll in zip(rows, (math.nan, 2.0), strict=True)
-    )
-    assert column("nll").best([one, other]) == "2.0000"
-    assert column("nll").best([one, with_numbers(other, nll=math.inf)]) is None
-
-
-def test_what_was_not_measured_is_not_best(rows):
-    three = [with_numbers(rows[0], c_nll=nll) for nll in (None, 2.0, 3.0)]
-    assert column("c_nll").best(three) == "2.0000"
-    assert column("c_nll").cell(three[0]).text == "–"
+def test_what_is_no_number_is_a_dash(rows):
+    for value in (None, math.nan):
+        assert column("nll").cell(with_numbers(rows[0], nll=value)).text == "–"
 
 
 def test_only_runs_of_one_kind_compete(rows):
@@ -163,10 +142,8 @@ def test_corruptions_are_those_of_the_set_that_most_runs_have(full_runs):
 
 def test_corrupted_columns_hold_the_means(full_runs):
     edst = next(row for row in make_rows(full_runs) if row.run == "edst")
-    shift = full_runs[3].results.shift["cifar10-c"]
-    assert edst.numbers["c_accuracy"] == pytest.approx(shift.scores["accuracy"].mean())
-    assert edst.numbers["c_nll"] == pytest.approx(shift.scores["nll"].mean())
-    assert edst.numbers["c_ece"] == pytest.approx(shift.scores["ece"].mean())
+    for key, values in full_runs[3].results.shift["cifar10-c"].scores.items():
+        assert edst.numbers[f"c_{key}"] == pytest.approx(values.mean())
 
 
 def test_a_table_has_a_cell_for_each_column_and_a_row_for_each_run(full_runs):
@@ -179,21 +156,13 @@ def test_a_table_has_a_cell_for_each_column_and_a_row_for_each_run(full_runs):
 def _with_sets(run, names):
     shift = run.results.shift["cifar10-c"]
     kept = replace(shift, means={name: shift.means[name] for name in names})
-    return replace(run, results=replace(run.results, shift={"cifar10-c": kept}))
+    return with_results(run, shift={"cifar10-c": kept})
 
 
 def _with_types(run, count, severities=5):
     """The run as if it had been tested on other corruptions, in no set that has a name."""
-    shift = run.results.shift["cifar10-c"]
-    cut = {key: values[:count, :severities] for key, values in shift.scores.items()}
-    given = replace(
-        shift,
-        types=shift.types[:count],
-        severities=shift.severities[:severities],
-        means={"given": shift.means["all19"]},
-        scores=cut,
-    )
-    return replace(run, results=replace(run.results, shift={"cifar10-c": given}))
+    means = {"given": run.results.shift["cifar10-c"].means["all19"]}
+    return with_results(run, shift=shift_of(run, count, severities, means=means))
 
 
 def test_means_over_different_corruptions_are_in_no_column_together(full_runs):
@@ -208,7 +177,7 @@ def test_corruptions_are_those_of_the_runs_own_test_set(full_runs):
     run = full_runs[0]
     own = run.results.shift["cifar10-c"]
     other = replace(own, means={})
-    both = replace(run, results=replace(run.results, shift={"c-c": other, "cifar10-c": own}))
+    both = with_results(run, shift={"c-c": other, "cifar10-c": own})
     assert make_rows([both])[0].numbers["c_accuracy"] == own.means["all19"]["accuracy"]
 
 
@@ -218,7 +187,3 @@ def test_where_one_run_only_was_measured_none_is_the_best(full_runs):
     assert sorted(mark_of(row, accuracy, rows) for row in rows) == ["", "best"]
     pair = [rows[0], with_numbers(rows[1], c_accuracy=None)]
     assert [mark_of(row, accuracy, pair) for row in pair] == ["", ""]
-
-
-def test_a_score_that_is_no_number_is_a_dash(rows):
-    assert column("nll").cell(with_numbers(rows[0], nll=math.nan)).text == "–"

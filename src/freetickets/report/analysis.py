@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,16 +16,15 @@ from ..data import get_spec
 from ..errors import FreeTicketsError
 from ..evaluation import Predictions
 from ..metrics import Difference
-from ..metrics.score import MAIN_SCORES, Score
+from ..metrics.score import MAIN_SCORES
 from ..predictions import REMAKE
 from ..reading import damaged, printable
 from .figures.breakdowns import ClassScores
-from .figures.curves import EnsembleCurve
+from .figures.scores import EnsembleCurve
 from .run import RunSummary
 
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
-
 REPEATS: int = inspect.signature(metrics.bootstrap).parameters["repeats"].default
 LEVEL: float = inspect.signature(metrics.bootstrap).parameters["level"].default
 
@@ -43,15 +43,9 @@ class Unfamiliar:
 class Analysis:
     """All that figures and intervals need of a run's predictions; those of members are not kept.
 
-    Attributes:
-        ensemble: Its log-probabilities, (1, N, C).
-        labels: The truth, (N,).
-        reliability: Accuracy by confidence.
-        risk: Risk by coverage.
-        classes: Scores by true class.
-        sizes: Scores of the first m members; None for a single network.
-        inside: How novel each test sample seems, (N,).
-        unfamiliar: The same of sets of no class.
+    The ensemble's log-probabilities are (1, N, C). `sizes` are scores of the first m members, None
+    for a single network; `inside` is how novel each test sample seems, (N,), `unfamiliar` the same
+    of sets of no class.
     """
 
     ensemble: Array
@@ -80,7 +74,7 @@ def analyse(run: RunSummary) -> Analysis | None:
             _class_scores(members, ensemble, labels),
             _size_curve(predictions, members) if len(members) > 1 else None,
             inside,
-            {name: _unfamiliar(run, name, inside) for name in _unknown_sets(run)},
+            dict(_unfamiliar(run, inside)),
         )
 
 
@@ -108,48 +102,35 @@ def _size_curve(predictions: Predictions, members: Array) -> EnsembleCurve:
     labels, combine = predictions.labels, predictions.info["combine"]
     kl = metrics.kl_matrix(members)
     sizes = np.arange(1, len(members) + 1)
-    accuracy, nll, divergence = [], [], []
-    for size in sizes:
-        joint = metrics.ensemble_log_probs(members[:size], combine)[None]
-        accuracy.append(metrics.accuracy(joint, labels))
-        nll.append(metrics.nll(joint, labels))
-        # The diagonal is 0, so the sum is that of the ordered pairs.
-        pairs = size * (size - 1)
-        divergence.append(kl[:size, :size].sum() / pairs if pairs else np.nan)
-    alone = [metrics.accuracy(member[None], labels) for member in members]
+    joint = [metrics.ensemble_log_probs(members[:size], combine)[None] for size in sizes]
+    # The diagonal is 0, so the sum is that of the ordered pairs.
+    divergence = [kl[:size, :size].sum() / (size * (size - 1)) for size in sizes[1:]]
     return EnsembleCurve(
         sizes,
-        np.array(accuracy),
-        np.cumsum(alone) / sizes,
-        np.array(nll),
-        np.array(divergence),
+        np.array([metrics.accuracy(it, labels) for it in joint]),
+        np.cumsum([metrics.accuracy(member[None], labels) for member in members]) / sizes,
+        np.array([metrics.nll(it, labels) for it in joint]),
+        np.array([np.nan, *divergence]),
     )
 
 
-def _unknown_sets(run: RunSummary) -> list[str]:
-    folder = run.folder / "predictions" / "ood"
-    return [name for name in run.results.ood if (folder / f"{name}.npz").is_file()]
-
-
-def _unfamiliar(run: RunSummary, name: str, inside: Array) -> Unfamiliar:
-    path = run.folder / "predictions" / "ood" / f"{name}.npz"
-    with damaged(path, REMAKE):
-        predictions = Predictions.load(path)
-        outside = metrics.novelty(predictions.ensemble())
-        # Where only the first samples of a set were predicted, evaluate compares as many.
-        inside = inside[: predictions.info.get("samples")]
-        roc, area = metrics.roc_curve(inside, outside), metrics.auroc(inside, outside)
-        return Unfamiliar(inside, outside, roc, area)
+def _unfamiliar(run: RunSummary, inside: Array) -> Iterator[tuple[str, Unfamiliar]]:
+    """What was predicted of each set of no class, as far as it is saved."""
+    for name in run.results.ood:
+        path = run.folder / "predictions" / "ood" / f"{name}.npz"
+        if path.is_file():
+            with damaged(path, REMAKE):
+                predictions = Predictions.load(path)
+                outside = metrics.novelty(predictions.ensemble())
+                # Where only the first samples of a set were predicted, evaluate compares as many.
+                known = inside[: predictions.info.get("samples")]
+                roc, area = metrics.roc_curve(known, outside), metrics.auroc(known, outside)
+            yield name, Unfamiliar(known, outside, roc, area)
 
 
 @dataclass(frozen=True)
 class Differences:
-    """How the scores of one run differ from those of another on the same samples.
-
-    Attributes:
-        scores: By the name of the score: the difference, its interval, and its p-value.
-        mcnemar: The exact p-value of the difference in accuracy.
-    """
+    """How scores, by key, differ between two runs on the same samples; McNemar's p of accuracy."""
 
     scores: dict[str, Difference]
     mcnemar: float
@@ -164,14 +145,10 @@ def differences(log_probs: Array, reference: Array, labels: Labels) -> Differenc
         >>> found.scores["accuracy"].value, found.mcnemar
         (1.0, 0.03125)
     """
-    return Differences(
-        {it.key: _difference(it, log_probs, reference, labels) for it in MAIN_SCORES},
-        metrics.mcnemar(log_probs, reference, labels),
-    )
-
-
-def _difference(score: Score, log_probs: Array, reference: Array, labels: Labels) -> Difference:
-    try:
-        return metrics.paired_difference(score, log_probs, reference, labels)
-    except FreeTicketsError:  # both are infinitely wrong: no number says by how much more
-        return Difference(math.nan, math.nan, math.nan, math.nan)
+    found = {}
+    for score in MAIN_SCORES:
+        # Where both are infinitely wrong, no number says by how much more.
+        found[score.key] = Difference(math.nan, math.nan, math.nan, math.nan)
+        with contextlib.suppress(FreeTicketsError):
+            found[score.key] = metrics.paired_difference(score, log_probs, reference, labels)
+    return Differences(found, metrics.mcnemar(log_probs, reference, labels))

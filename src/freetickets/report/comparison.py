@@ -15,13 +15,7 @@ from .tables import kind_of
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs side by side.
-
-    Attributes:
-        runs: In the order in which they are shown.
-        reference: The run that the others are compared with.
-        analyses: By the name of the run; of those whose predictions are saved.
-    """
+    """Runs side by side, with the analyses of those whose predictions are saved, by name."""
 
     runs: Sequence[RunSummary]
     reference: RunSummary
@@ -53,9 +47,6 @@ def find_reference(runs: Sequence[RunSummary], wanted: str | None = None) -> Run
     """The run that others are compared with: the one that is wanted, by its name or its folder.
 
     By default it is the first single dense model, or the first run.
-
-    Raises:
-        FreeTicketsError: It is not among the runs.
     """
     if wanted is None:
         return next((run for run in runs if kind_of(run) == "dense"), runs[0])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..storage import write_atomic
@@ -16,17 +17,17 @@ _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    "×": r"$\times$",
     "↑": r"($\uparrow$)",
     "↓": r"($\downarrow$)",
     "–": "--",
     "…": r"\dots{}",
     "±": r"$\pm$",
+    "×": r"$\times$",
+    "Δ": r"$\Delta$",
+    "ε": r"$\varepsilon$",
     "\N{MINUS SIGN}": "$-$",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
-    "Δ": r"$\Delta$",
-    "ε": r"$\varepsilon$",
     # After the end of a row these would be taken for its options.
     "[": "{[}",
     "*": "{*}",
@@ -34,25 +35,17 @@ _LATEX = {
 
 
 def write_tables(page: Page, folder: Path) -> list[Path]:
-    """Writes every table of a page as .csv, .md and .tex, named by its section.
-
-    Returns:
-        The files that were written.
-    """
+    """Writes every table of a page as .csv, .md and .tex, named by its section."""
     written = []
     for section in page.sections:
         table = section.body.body if isinstance(section.body, Folded) else section.body
         if not isinstance(table, Table):
             continue
-        texts = {
-            "csv": as_csv(table),
-            "md": as_markdown(table),
-            "tex": as_latex(table, f"{section.title}. {section.caption}"),
-        }
+        latex_text = as_latex(table, f"{section.title}. {section.caption}")
+        texts = {"csv": as_csv(table), "md": as_markdown(table), "tex": latex_text}
         for form, text in texts.items():
-            path = folder / f"{section.key}.{form}"
-            write_atomic(path, text.encode())
-            written.append(path)
+            written.append(folder / f"{section.key}.{form}")
+            write_atomic(written[-1], text.encode())
     return written
 
 
@@ -71,9 +64,7 @@ def as_csv(table: Table) -> str:
     titles = [title.rstrip(" ↑↓") for title in _flat_header(table)]
     writer.writerow(["group"] * named + titles)
     for title, rows in table.parts():
-        for row in rows:
-            numbers = [_plain(cell) for cell in row]
-            writer.writerow([title] * named + numbers)
+        writer.writerows([title] * named + list(map(_plain, row)) for row in rows)
     return file.getvalue()
 
 
@@ -87,17 +78,18 @@ def as_markdown(table: Table) -> str:
         |---|---:|
         | a\|b | **50%** |
     """
-    lines = [_markdown_line(_flat_header(table))]
-    lines.append(
-        "|" + "|".join("---:" if table.is_numeric(i) else "---" for i in range(len(table.header)))
-        + "|"
-    )  # fmt: skip
+    count = len(table.header)
+    rules = "|".join("---:" if table.is_numeric(i) else "---" for i in range(count))
+    lines = [list(map(_markdown, _flat_header(table)))]
     for title, rows in table.parts():
         if title:
-            lines.append(_markdown_line([f"*{title}*"] + [""] * (len(table.header) - 1), False))
+            lines.append([f"*{title}*"] + [""] * (count - 1))
         for row in rows:
-            lines.append(_markdown_line(_emphasised(row), False))
-    return "\n".join(lines) + "\n"
+            texts = [_markdown(cell.text) for cell in row]
+            marks = ["**" if cell.mark else "" for cell in row]
+            lines.append([f"{it}{text}{it}" for it, text in zip(marks, texts, strict=True)])
+    header, *rest = (f"| {' | '.join(cells)} |" for cells in lines)
+    return "\n".join([header, f"|{rules}|", *rest]) + "\n"
 
 
 def as_latex(table: Table, caption: str = "") -> str:
@@ -136,12 +128,7 @@ def as_latex(table: Table, caption: str = "") -> str:
 
 
 def latex(text: str) -> str:
-    r"""A text as LaTeX shows it.
-
-    Example:
-        >>> latex("S=0.8 & 50%")
-        'S=0.8 \\& 50\\%'
-    """
+    """A text as LaTeX shows it."""
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
@@ -158,14 +145,12 @@ def _latex_line(cells: Iterable[str]) -> str:
 
 def _flat_header(table: Table) -> list[str]:
     """One line of titles; where a title stands twice, its group tells which it is."""
+    titles = list(table.header)
     groups = [title for title, span in table.groups for _ in range(span)]
     if not groups:
-        return list(table.header)
-    twice = {title for title in table.header if list(table.header).count(title) > 1}
-    return [
-        f"{group} {title}" if title in twice else title
-        for group, title in zip(groups, table.header, strict=True)
-    ]
+        return titles
+    pairs = zip(groups, titles, strict=True)
+    return [f"{group} {title}" if titles.count(title) > 1 else title for group, title in pairs]
 
 
 def _plain(cell: TableCell) -> str:
@@ -176,15 +161,5 @@ def _plain(cell: TableCell) -> str:
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
-def _emphasised(row: Sequence[TableCell]) -> list[str]:
-    return [f"**{_markdown(cell.text)}**" if cell.mark else _markdown(cell.text) for cell in row]
-
-
 def _markdown(text: str) -> str:
-    for sign in "\\|*_<`[&~$":
-        text = text.replace(sign, f"\\{sign}")
-    return text.replace("\n", "<br>")
-
-
-def _markdown_line(cells: Iterable[str], escape: bool = True) -> str:
-    return f"| {' | '.join(_markdown(cell) if escape else cell for cell in cells)} |"
+    return re.sub(r"([\\|*_<`[&~$])", r"\\\1", text).replace("\n", "<br>")

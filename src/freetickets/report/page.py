@@ -19,13 +19,7 @@ from .sections import make_all
 
 @dataclass(frozen=True)
 class Page:
-    """A self-contained page.
-
-    Attributes:
-        title: What it is about.
-        lead: The same in a sentence or two.
-        sections: What it shows, in this order.
-    """
+    """A self-contained page; its lead says in a sentence or two what it is about."""
 
     title: str
     lead: str
@@ -33,34 +27,37 @@ class Page:
 
     def html(self) -> str:
         """The page as HTML; equal content gives equal text."""
-        script = _read("page.js")
-        light, dark = css_variables(dark=False), css_variables(dark=True)
-        # Never dark in print: paper is white.
-        style = (
-            f":root {{ {light} }}\n"
-            f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
-            f"{_read('page.css')}"
+        css, script = (
+            (resources.files(__package__) / name).read_text(encoding="utf-8")
+            for name in ("page.css", "page.js")
         )
+        # Never dark in print: paper is white.
+        light, dark = css_variables(dark=False), css_variables(dark=True)
+        # Lets the browser load nothing from anywhere, and run this script only.
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+        policy += f"; script-src 'sha256-{digest}'"
         sections = "\n".join(section.html() for section in self.sections)
-        contents = _contents(self.sections)
         return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{escape(self.title)}</title>
 <link rel="icon" href="data:,">
 <style>
-{style}</style>
+:root {{ {light} }}
+@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}
+{css}</style>
 </head>
 <body>
 <header>
 <h1>{escape(self.title)}</h1>
 <p>{escape(self.lead)}</p>
 </header>
-{contents}<main>
+{_contents(self.sections)}<main>
 {sections}
 </main>
 <script>{script}</script>
@@ -76,38 +73,17 @@ def _contents(sections: Sequence[Section]) -> str:
         if section.key:
             link = f'<li><a href="#{escape(section.key)}">{escape(section.title)}</a></li>'
             chapters.setdefault(section.chapter, []).append(link)
-    if not chapters:
-        return ""
     lists = "\n".join(
         f"<div>{f'<h3>{escape(name)}</h3>' if name else ''}<ul>{''.join(links)}</ul></div>"
         for name, links in chapters.items()
     )
-    return f'<nav aria-label="contents">\n{lists}\n</nav>\n'
-
-
-def _policy(script: str) -> str:
-    """Lets the browser load nothing from anywhere, and run this script only."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-        f"script-src 'sha256-{digest}'"
-    )
-
-
-def _read(name: str) -> str:
-    return (resources.files(__package__) / name).read_text(encoding="utf-8")
+    return f'<nav aria-label="contents">\n{lists}\n</nav>\n' if lists else ""
 
 
 def comparison_page(runs: Sequence[RunSummary], reference: str | None = None) -> Page:
     """A page that shows runs side by side: what `freetickets report` writes.
 
-    Args:
-        runs: As `read_runs` returns them.
-        reference: The name or folder of the run that the others are compared with; by default the
-            first single dense model, or the first run.
-
-    Raises:
-        MissingExtraError: Figures can't be drawn, for matplotlib is not installed.
+    The reference is the run that others are compared with, as `find_reference` finds it.
     """
     comparison = Comparison.of(runs, reference)
     first = runs[0].results

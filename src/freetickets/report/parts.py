@@ -1,7 +1,4 @@
-"""The parts of a page: sections, and the tables, figures and details that they show.
-
-Every part makes its own HTML; whatever text it is given, it escapes.
-"""
+"""The parts of a page: sections and what they show. Each makes its HTML, and escapes all text."""
 
 from __future__ import annotations
 
@@ -27,13 +24,10 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class TableCell:
-    """One entry of a table.
+    """One entry of a table: a text, and the number behind it, by which its column is sorted.
 
-    Attributes:
-        text: What is shown.
-        value: The number behind it, by which its column is sorted; None for words.
-        mark: "best" is bold, "second" bold and blue: the best of another group, as the paper does.
-        below: The end of the text, where a page shows it on a line of its own, small and grey.
+    Marked "best" it is bold, "second" bold and blue: the best of another group, as the paper does.
+    `below` is the end of the text, where a page shows it on a line of its own, small and grey.
     """
 
     text: str
@@ -79,6 +73,12 @@ class TableCell:
         return f'<td class="number" data-value="{value}">{text}</td>'
 
 
+def row(*entries: str | TableCell | tuple[float | None, str]) -> list[TableCell]:
+    """Cells of words, of numbers with their formats, and such as are cells already."""
+    made = [TableCell(it) if isinstance(it, str) else it for it in entries]
+    return [it if isinstance(it, TableCell) else TableCell.of(*it) for it in made]
+
+
 def score_cells(values: Mapping[str, float], scores: Sequence[Column]) -> list[TableCell]:
     """The values of scores, each in its format."""
     return [TableCell.of(values.get(score.key), score.form) for score in scores]
@@ -88,11 +88,7 @@ def score_cells(values: Mapping[str, float], scores: Sequence[Column]) -> list[T
 class Table:
     """Rows and columns; the first column names the rows, and stays in view.
 
-    Attributes:
-        header: The title of each column.
-        rows: One cell for each title.
-        groups: Titles above several columns, each with how many it spans.
-        row_groups: Titles above several rows, each with how many it is of.
+    Groups are titles above several columns, or rows, each with how many it spans.
     """
 
     header: Sequence[str]
@@ -102,25 +98,28 @@ class Table:
 
     def html(self) -> str:
         """The table in a box of its own, in which it scrolls if it is too wide."""
-        head = ""
-        if self.groups:
-            cells = (
-                f'<th colspan="{span}" scope="colgroup">{escape(title)}</th>'
-                if title
-                else f'<td colspan="{span}"></td>'
-                for title, span in self.groups
-            )
-            head = f'<tr class="groups">{"".join(cells)}</tr>\n'
+        head = "".join(
+            f'<th colspan="{span}" scope="colgroup">{escape(title)}</th>'
+            if title
+            else f'<td colspan="{span}"></td>'
+            for title, span in self.groups
+        )
+        head = f'<tr class="groups">{head}</tr>\n' if head else ""
         titles = "".join(
             f'<th scope="col"{" class=number" if self.is_numeric(i) else ""}>{escape(title)}</th>'
             for i, title in enumerate(self.header)
         )
-        bodies = "\n".join(self._body(title, rows) for title, rows in self.parts())
+        bodies = ""
+        for title, rows in self.parts():
+            above = f'<tr class="part"><th scope="rowgroup">{escape(title)}</th>'
+            above += f'<td colspan="{len(self.header) - 1}"></td></tr>'
+            lines = [f"<tr>{''.join(cell.html() for cell in row)}</tr>" for row in rows]
+            bodies += "\n".join(["<tbody>", *([above] if title else ()), *lines, "</tbody>\n"])
         wordy = any(len(row[0].text) > _SENTENCE for row in self.rows)
         kind = ' class="statements"' if wordy else ""
         return (
             f'<div class="scroll" tabindex="0"><table{kind}>\n'
-            f"<thead>\n{head}<tr>{titles}</tr>\n</thead>\n{bodies}\n</table></div>"
+            f"<thead>\n{head}<tr>{titles}</tr>\n</thead>\n{bodies}</table></div>"
         )
 
     def parts(self) -> list[tuple[str, Sequence[Sequence[TableCell]]]]:
@@ -133,29 +132,12 @@ class Table:
 
     def is_numeric(self, column: int) -> bool:
         """Whether a column holds numbers, but for those that were not measured."""
-        cells = [row[column] for row in self.rows]
-        return all(cell.value is not None or cell.is_absent for cell in cells)
-
-    def _body(self, title: str, rows: Sequence[Sequence[TableCell]]) -> str:
-        lines = [f"<tr>{''.join(cell.html() for cell in row)}</tr>" for row in rows]
-        if title:
-            span = len(self.header) - 1
-            lines.insert(
-                0,
-                f'<tr class="part"><th scope="rowgroup">{escape(title)}</th>'
-                f'<td colspan="{span}"></td></tr>',
-            )
-        return "\n".join(["<tbody>", *lines, "</tbody>"])
+        return all(row[column].value is not None or row[column].is_absent for row in self.rows)
 
 
 @dataclass(frozen=True)
 class Folded:
-    """A long part, a table or a list, that opens on demand.
-
-    Attributes:
-        title: What stands there while it is closed.
-        body: What opens.
-    """
+    """A long part that opens on demand; while it is closed, its title stands there."""
 
     title: str
     body: Part
@@ -167,12 +149,7 @@ class Folded:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels side by side, or below one another where the page is narrow.
-
-    Attributes:
-        panels: SVG, as `freetickets.report.figures` draws it.
-        name: What a panel is called when it is saved as a file.
-    """
+    """SVG panels side by side, or below one another; files are called by the name."""
 
     panels: Sequence[str]
     name: str = "figure"
@@ -188,11 +165,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Details:
-    """Long texts that open on demand.
-
-    Attributes:
-        items: The title and the text of each.
-    """
+    """Long texts that open on demand, each with its title."""
 
     items: Sequence[tuple[str, str]]
 
@@ -206,14 +179,9 @@ class Details:
 
 @dataclass(frozen=True)
 class Section:
-    """A result, with how it was computed.
+    """A result, with how it was computed and how to read it.
 
-    Attributes:
-        title: What it shows.
-        caption: How it was computed, and how to read it.
-        body: What is shown.
-        key: Its name in addresses and files: letters, digits and hyphens.
-        chapter: What it and its neighbours are about.
+    Its key is its name in addresses and files: letters, digits and hyphens.
     """
 
     title: str

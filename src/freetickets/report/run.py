@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,20 +23,14 @@ from ..reading import Allow, damaged, printable, read, read_json
 from ..training.ledger import Ledger
 from ..training.log import LogRow, read_log
 
+_MEND = "run the run's train command again to rewrite it"
+
 
 @dataclass(frozen=True)
 class RunSummary:
-    """All that a report says of one run.
+    """All that a report says of one run; of its predictions, where they are if there are any.
 
-    Attributes:
-        name: What the report calls it: the name of its folder.
-        folder: Where it lies.
-        description: Its method and main options, in a few words.
-        config: Its settings.
-        ledger: What it cost.
-        log: What was measured during training, epoch by epoch.
-        results: What was measured of it, on which data, and what was learned.
-        predictions_path: Where its predictions of the test set are; there need not be any.
+    The name is that of its folder; the description says method and main options in a few words.
     """
 
     name: str
@@ -63,22 +58,19 @@ class RunSummary:
 
 
 def read_run(folder: str | Path) -> RunSummary:
-    """Reads a finished run.
-
-    Raises:
-        FreeTicketsError: It is not the folder of a run, the run is not finished, or a file of it
-            is damaged; the message says what to do.
-    """
+    """Reads a finished run; what is damaged or missing is an error that says what to do."""
     folder = Path(folder)
     _check_finished(folder)
-    config, description = _read_settings(folder / "config.yaml")
-    with _mendable(folder / "ledger.json") as path:
-        ledger = _read_ledger(path, config)
-    with _mendable(folder / "metrics.json") as path:
-        results = Evaluation.load(path)
+    with damaged(folder / "config.yaml", "restore it, or leave this run out"):
+        config = read_run_config(folder)
+        description = printable(describe_run(asdict(config)))
+    with damaged(folder / "ledger.json", _MEND):
+        ledger = _read_ledger(folder / "ledger.json", config)
+    with damaged(folder / "metrics.json", _MEND):
+        results = Evaluation.load(folder / "metrics.json")
         _check_owner(results.settings, config)
-    with _mendable(folder / "log.csv") as path:
-        log = read_log(path, config.identity)
+    with damaged(folder / "log.csv", _MEND):
+        log = read_log(folder / "log.csv", config.identity)
     return RunSummary(
         printable(folder.resolve().name),
         folder,
@@ -92,46 +84,41 @@ def read_run(folder: str | Path) -> RunSummary:
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[RunSummary]:
-    """Reads runs that are to be compared; a folder given twice counts once.
+    """Reads runs that are to be compared, which must be tested on the same data.
 
-    Runs whose folders have the same name are told apart by the folders above.
-
-    Raises:
-        FreeTicketsError: A run can't be read, or not all were tested on the same data.
+    A folder given twice counts once; folders of the same name are told apart by those above.
     """
-    distinct = list({Path(folder).resolve(): Path(folder) for folder in folders}.values())
-    runs = [read_run(folder) for folder in distinct]
-    first = runs[0]
+    distinct = {Path(folder).resolve(): Path(folder) for folder in folders}
+    runs = [read_run(folder) for folder in distinct.values()]
+    first, one = runs[0], runs[0].results
     for run in runs:
-        one, other = first.results, run.results
+        other = run.results
         if (other.dataset, other.samples) != (one.dataset, one.samples):
-            raise FreeTicketsError(
-                f"these runs have different test sets: {first.name} {one.dataset} "
-                f"({one.samples:,} samples), {run.name} {other.dataset} ({other.samples:,}); "
-                "report them separately"
-            )
+            size = f"{one.dataset} ({one.samples:,} samples)"
+            raise _different("test sets", first, size, run, f"{other.dataset} ({other.samples:,})")
         if other.task != one.task:
-            raise FreeTicketsError(
-                f"these runs have different tasks: {first.name} {one.task.name}, {run.name} "
-                f"{other.task.name}; report them separately"
-            )
+            raise _different("tasks", first, one.task.name, run, other.task.name)
     check_predictions_alike(runs)
     names = short_names([run.folder.resolve() for run in runs])
     return [replace(run, name=printable(name)) for run, name in zip(runs, names, strict=True)]
 
 
+def _different(
+    what: str, first: RunSummary, one: str, run: RunSummary, other: str
+) -> FreeTicketsError:
+    return FreeTicketsError(
+        f"these runs have different {what}: {first.name} {one}, {run.name} {other}; report them "
+        "separately"
+    )
+
+
 def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
-    """Raises if saved predictions are not of the same samples and classes.
+    """Raises if saved predictions are not of the same samples and classes, or not of metrics.json.
 
     Only labels and headers are read.
-
-    Raises:
-        FreeTicketsError: They are not, or those of a run are not what its metrics.json is of.
     """
     first: tuple[RunSummary, tuple[int, ...], npt.NDArray[Any]] | None = None
-    for run in runs:
-        if not run.has_predictions:
-            continue
+    for run in (run for run in runs if run.has_predictions):
         path = run.predictions_path
         (labels,) = read_arrays(path, "labels")
         header = read_headers(path).get("log_probs" if run.results.task.has_classes else "outputs")
@@ -147,19 +134,13 @@ def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
         if first is None:
             first = run, shape[2:], labels
         elif shape[2:] != first[1]:
-            raise FreeTicketsError(
-                f"these runs have different classes: {first[0].name} {_count(first[1])}, "
-                f"{run.name} {_count(shape[2:])}; report them separately"
-            )
+            one, other = (" x ".join(map(str, it)) or "1" for it in (first[1], shape[2:]))
+            raise _different("classes", first[0], one, run, other)
         elif not np.array_equal(labels, first[2]):
             raise FreeTicketsError(
                 f"the labels of {run.name} differ from those of {first[0].name}, so these are not "
                 "the same test samples: report them separately"
             )
-
-
-def _count(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape)) or "1"
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
@@ -171,12 +152,8 @@ def short_names(folders: Sequence[Path]) -> list[str]:
         >>> short_names([Path("/a/edst"), Path("/b/edst")])
         ['a/edst', 'b/edst']
     """
-    depth = 1
-    while True:
-        names = ["/".join(folder.parts[-depth:]) for folder in folders]
-        if len(set(names)) == len(set(folders)):
-            return names
-        depth += 1
+    found = (["/".join(it.parts[-depth:]) for it in folders] for depth in itertools.count(1))
+    return next(names for names in found if len(set(names)) == len(set(folders)))
 
 
 def _check_finished(folder: Path) -> None:
@@ -189,7 +166,10 @@ def _check_finished(folder: Path) -> None:
         )
     if (folder / "metrics.json").exists():
         return
-    if _is_trained(folder):
+    wanted = None
+    with contextlib.suppress(FreeTicketsError, KeyError, TypeError):
+        wanted = read_json(folder / "ledger.json")["tickets"]
+    if len(list((folder / "tickets").glob("[0-9]*.safetensors"))) == wanted:
         raise FreeTicketsError(
             f"{folder} is trained but not scored: run 'freetickets evaluate {folder}' first"
         )
@@ -197,21 +177,6 @@ def _check_finished(folder: Path) -> None:
         f"{folder} is not finished: wait for its training, or run its train command again if it "
         "was stopped"
     )
-
-
-def _is_trained(folder: Path) -> bool:
-    try:
-        wanted = read_json(folder / "ledger.json")["tickets"]
-    except (FreeTicketsError, KeyError, TypeError):
-        return False
-    return len(list((folder / "tickets").glob("[0-9]*.safetensors"))) == wanted
-
-
-def _read_settings(path: Path) -> tuple[Config, str]:
-    """The settings of a run, and the same in a few words."""
-    with damaged(path, "restore it, or leave this run out"):
-        config = read_run_config(path.parent)
-        return config, printable(describe_run(asdict(config)))
 
 
 def _check_owner(settings: str | None, config: Config) -> None:
@@ -228,10 +193,3 @@ def _read_ledger(path: Path, config: Config) -> Ledger:
     if not (math.isfinite(ledger.relative_flops) and math.isfinite(ledger.relative_test_flops)):
         raise ValueError("costs that are not numbers")
     return ledger
-
-
-@contextmanager
-def _mendable(path: Path) -> Iterator[Path]:
-    """Turns what can go wrong with a file that training writes into what mends it."""
-    with damaged(path, "run the run's train command again to rewrite it"):
-        yield path

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..evaluation.results import CorruptionSet, choose_corruptions
 from ..metrics.score import COSTS, KINDS, POOLED, Column, Score, columns_of_kind
-from .parts import Mark, Table, TableCell
+from .parts import Mark, Table, TableCell, row
 from .run import RunSummary
 
 # The groups of rows, in the paper's order, and how the best of a group is marked there.
-GROUPS = {
-    "dense": "single dense model",
-    "one-pass": "one-pass",
-    "multi-pass": "multi-pass",
-    "dense-ensemble": "dense ensemble",
-}
+GROUPS = {"dense": "single dense model", "one-pass": "one-pass", "multi-pass": "multi-pass"}
+GROUPS["dense-ensemble"] = "dense ensemble"
 _MARKS: dict[str, Mark] = {"one-pass": "best", "multi-pass": "second"}
 
 
@@ -28,16 +24,7 @@ class RunRow:
     """One run in numbers; names of fields and columns are the keys of `report --json`.
 
     Attributes:
-        run: The name of the run.
-        folder: Where it lies.
-        method: The name of its method.
-        description: The method with its main options.
         kind: The group of rows that it belongs to, a key of `GROUPS`.
-        model: The network.
-        dataset: What it was tested on.
-        samples: The size of that test.
-        tickets: How many members it has (M).
-        sparsity: Of each member (S).
         corruptions: The set of corruptions that columns with c_ are means over; None without.
         numbers: What columns show, by key: scores of the ensemble, the mean of its members'
             ("member_accuracy"), those on corrupted samples ("c_nll") and on ImageNet-A among its
@@ -66,22 +53,15 @@ class RunRow:
 
 @dataclass(frozen=True)
 class TableColumn(Column):
-    """How a number of each row is shown.
+    """How a number of each row is shown, in a group with its neighbours.
 
-    Attributes:
-        group: What this column and its neighbours are about.
-        short: The title where there is room for the main columns only; None leaves it out there.
-        weight: The higher, the sooner it is left out where there is no room.
+    `short` is the title where there is room for the main columns only; None leaves it out there.
+    The higher the weight, the sooner it is left out where there is no room.
     """
 
     group: str = ""
     short: str | None = None
     weight: int = 0
-
-    @property
-    def heading(self) -> str:
-        """The title, with the direction in which it gets better."""
-        return f"{self.title} {self.arrow}"
 
     def cell(self, row: RunRow, mark: Mark = "") -> TableCell:
         """The number that a row has in this column."""
@@ -111,20 +91,17 @@ _COST_TITLES: dict[str, tuple[str, str, str | None, int]] = {
 def main_columns(scores: Sequence[Score]) -> list[TableColumn]:
     """The columns of the paper's table, where ensembles have these scores."""
     own = [_column(score, score.short, "ensemble", score.short) for score in scores]
-    natural = [
-        _column(it, it.title, KINDS["a"][1], it.title, 3 if number else 1)
-        for number, it in enumerate(columns_of_kind("a"))
-    ]
+    natural = [_column(it, it.title, KINDS["a"][1], it.title, 3) for it in columns_of_kind("a")]
+    natural[0] = replace(natural[0], weight=1)
     costs = _costs("train_flops", "test_flops", "training_runs", "seconds")
     return [*own, *shift_columns(), *natural, *costs]
 
 
 def more_columns(scores: Sequence[Score]) -> list[TableColumn]:
     """What the paper's table does not have; of the members' scores the first is a main one."""
-    members: list[TableColumn] = []
-    for column, score in zip(columns_of_kind("member", scores), scores, strict=True):
-        short = None if members else f"member\n{score.short}"
-        members.append(_column(column, score.short, KINDS["member"][1], short, 2))
+    pairs = zip(columns_of_kind("member", scores), scores, strict=True)
+    members = [_column(it, score.short, KINDS["member"][1], None, 2) for it, score in pairs]
+    members[0] = replace(members[0], short=f"member\n{scores[0].short}")
     return [*members, *_costs("growth_flops", "ticket_mb")]
 
 
@@ -145,8 +122,8 @@ def _costs(*keys: str) -> list[TableColumn]:
 def _column(
     column: Column, title: str, group: str, short: str | None = None, weight: int = 0
 ) -> TableColumn:
-    form, better = column.form, column.higher_is_better
-    return TableColumn(column.key, title, form, better, group, short, weight)
+    key, form, better = column.key, column.form, column.higher_is_better
+    return TableColumn(key, title, form, better, group, short, weight)
 
 
 def columns_of(rows: Sequence[RunRow], columns: Sequence[TableColumn]) -> list[TableColumn]:
@@ -157,31 +134,22 @@ def columns_of(rows: Sequence[RunRow], columns: Sequence[TableColumn]) -> list[T
 def make_rows(runs: Sequence[RunSummary]) -> list[RunRow]:
     """The rows of the main table, by kind as the paper has them, else in the order of the runs."""
     corruptions = choose_corruptions(run.results for run in runs)
-    kinds = list(GROUPS)
     rows = [_row(run, corruptions) for run in runs]
-    return sorted(rows, key=lambda row: kinds.index(row.kind))
+    return sorted(rows, key=lambda row: list(GROUPS).index(row.kind))
 
 
 def main_table(rows: Sequence[RunRow], columns: Sequence[TableColumn]) -> Table:
     """A table of runs in the paper's form: the main columns, or others."""
     columns = columns_of(rows, columns)
     cells = [
-        [
-            TableCell(row.run),
-            TableCell(row.description),
-            *(column.cell(row, mark_of(row, column, rows)) for column in columns),
-        ]
-        for row in rows
+        row(it.run, it.description, *(each.cell(it, mark_of(it, each, rows)) for each in columns))
+        for it in rows
     ]
-    groups = _lengths(column.group for column in columns)
-    kinds = [(GROUPS[kind], count) for kind, count in _lengths(row.kind for row in rows)]
-    header = ["run", "method", *(column.heading for column in columns)]
-    return Table(header, cells, [("", 2), *groups], kinds)
-
-
-def _lengths(names: Iterable[str]) -> list[tuple[str, int]]:
-    """How often each name follows itself."""
-    return [(name, len(list(alike))) for name, alike in itertools.groupby(names)]
+    header = ["run", "method", *(f"{column.title} {column.arrow}" for column in columns)]
+    groups = itertools.groupby(column.group for column in columns)
+    kinds = itertools.groupby(GROUPS[row.kind] for row in rows)
+    above = [("", 2), *((name, len(list(alike))) for name, alike in groups)]
+    return Table(header, cells, above, [(name, len(list(alike))) for name, alike in kinds])
 
 
 def mark_of(row: RunRow, column: TableColumn, rows: Sequence[RunRow]) -> Mark:
@@ -206,10 +174,17 @@ def _row(run: RunSummary, corruptions: CorruptionSet | None) -> RunRow:
     keys = [score.key for score in results.task.scores]
     numbers: dict[str, float | None] = {f"member_{key}": results.member_mean[key] for key in keys}
     numbers |= {key: results.ensemble[key] for key in keys}
-    for column in columns_of_kind("c"):
-        numbers[column.key] = results.value(column.key, corruptions) if is_shown else None
-    for column in columns_of_kind("a"):
-        numbers[column.key] = results.value(column.key)
+    for it in columns_of_kind("c"):
+        numbers[it.key] = results.value(it.key, corruptions) if is_shown else None
+    numbers |= {it.key: results.value(it.key) for it in columns_of_kind("a")}
+    numbers |= {
+        "train_flops": ledger.relative_flops,
+        "growth_flops": ledger.relative_growth_flops,
+        "test_flops": ledger.relative_test_flops,
+        "training_runs": ledger.runs,
+        "seconds": ledger.seconds,
+        "ticket_mb": ledger.ticket_bytes / 1e6,
+    }
     return RunRow(
         run=run.name,
         folder=str(run.folder),
@@ -222,13 +197,5 @@ def _row(run: RunSummary, corruptions: CorruptionSet | None) -> RunRow:
         tickets=ledger.members,
         sparsity=ledger.phases[-1].sparsity,
         corruptions=corruptions.name if corruptions and is_shown else None,
-        numbers={
-            **numbers,
-            "train_flops": ledger.relative_flops,
-            "growth_flops": ledger.relative_growth_flops,
-            "test_flops": ledger.relative_test_flops,
-            "training_runs": ledger.runs,
-            "seconds": ledger.seconds,
-            "ticket_mb": ledger.ticket_bytes / 1e6,
-        },
+        numbers=numbers,
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,18 +14,17 @@ from numpy.typing import ArrayLike, NDArray
 from ...metrics.score import Score
 from ...reading import printable
 from ..colours import SERIES, colour, series_colour
-from .drawing import FONT_SIZE, WIDTH, shorten_all, shorten_inside, text_width
+from .drawing import FONT_SIZE, SMALL, WIDTH, shorten, shorten_all, text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 Floats = NDArray[np.float64]
+Style = Mapping[str, Any]
 
 DASHED = (0, (4, 3))
-SMALL = FONT_SIZE - 1
 MOST_POINTS = 300
 _MARKERS = ("o", "s", "^", "v", "P", "X", "<", ">")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
@@ -33,40 +32,25 @@ _LINE = 1.5 * SMALL  # points from one entry of a legend to the next
 _HANDLE = 3.6 * SMALL  # points of a handle and the gaps around it
 
 
-@dataclass(frozen=True)
-class Series:
-    """How a run is drawn, the same in every figure of a page.
-
-    Attributes:
-        label: Its name, short enough for a figure.
-        shade: Its colour.
-        marker: Its mark, for curves of few points.
-        dash: Its line, for curves of many.
-    """
+class Series(NamedTuple):
+    """How a run is drawn in every figure of a page: curves of few points have marks, not dashes."""
 
     label: str
     shade: str
     marker: str
     dash: Any
 
-    def handle(self, marker: bool = True) -> Line2D:
-        """What stands for it in a legend."""
-        from matplotlib.lines import Line2D
-
+    def handle(self, marker: bool = True) -> dict[str, Any]:
+        """The line that stands for it in a legend."""
         if marker:
-            return Line2D([], [], color=self.shade, marker=self.marker, markersize=4.5)
-        return Line2D([], [], color=self.shade, linestyle=self.dash, linewidth=1.6)
+            return {"color": self.shade, "marker": self.marker, "markersize": 4.5}
+        return {"color": self.shade, "linestyle": self.dash, "linewidth": 1.6}
 
 
 def series(names: Iterable[str], runs: Sequence[str] = (), length: int = 24) -> dict[str, Series]:
-    """The look of each run of a figure.
+    """The look of each run of a figure; among all `runs` of the page it keeps its colour.
 
     Colours come first; when they are used up, they come again with another mark and line.
-
-    Args:
-        names: The runs that the figure shows.
-        runs: All runs of the page; one keeps its colour where others are missing.
-        length: Of the labels, in characters.
 
     Example:
         >>> [look.shade for look in series(["b"], runs=["a", "b"]).values()]
@@ -82,11 +66,15 @@ def series(names: Iterable[str], runs: Sequence[str] = (), length: int = 24) -> 
     return {name: looks[name] for name in names}
 
 
-def add_legend(figure: Figure, entries: Sequence[tuple[Any, str]]) -> None:
-    """Writes handles and labels below all axes, in as many columns as fit.
+def add_legend(figure: Figure, entries: Sequence[tuple[Style, str]]) -> None:
+    """Writes styles and labels below all axes, in as many columns as fit.
 
-    The figure grows by the height of the legend, so that nothing is covered.
+    A style with a facecolor is a patch, any other a line. The figure grows by the height of the
+    legend, so that nothing is covered.
     """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
     labels = [label for _, label in entries]
     widths = [text_width(label, SMALL) + _HANDLE for label in labels]
     columns = len(labels)
@@ -95,64 +83,40 @@ def add_legend(figure: Figure, entries: Sequence[tuple[Any, str]]) -> None:
         columns -= 1
     height = (math.ceil(len(labels) / max(1, columns)) * _LINE + 6) / 72
     figure.set_figheight(figure.get_figheight() + height)
-    figure.legend(
-        handles=[handle for handle, _ in entries],
-        labels=labels,
-        loc="outside lower left",
-        ncols=columns,
-        borderaxespad=0,
-        handlelength=2,
-        handletextpad=0.5,
-        columnspacing=1.1,
-        labelspacing=0.3,
-    )
-
-
-def name_runs(figure: Figure, looks: Mapping[str, Series], marker: bool = True) -> None:
-    """Writes a legend of the runs of a figure."""
-    add_legend(figure, [(look.handle(marker), look.label) for look in looks.values()])
+    handles = [
+        (Patch if "facecolor" in style else partial(Line2D, [], []))(**style)
+        for style, _ in entries
+    ]
+    style: dict[str, Any] = {"borderaxespad": 0, "handlelength": 2, "handletextpad": 0.5}
+    style |= {"columnspacing": 1.1, "labelspacing": 0.3, "ncols": columns}
+    figure.legend(handles=handles, labels=labels, loc="outside lower left", **style)
 
 
 def add_title(axes: Axes, title: str) -> None:
     """Writes above axes which run or data set they show, flush with their left."""
-    axes.set_title(
-        shorten_inside(printable(title), 40),
-        loc="left",
-        fontsize=FONT_SIZE,
-        fontweight="bold",
-        pad=5,
-    )
+    text = shorten(printable(title), 40, tail=19)
+    axes.set_title(text, loc="left", fontsize=FONT_SIZE, fontweight="bold", pad=5)
 
 
 def write_above(axes: Axes, line: float, text: str) -> None:
     """Writes what a line of axes shows above it, at their left."""
-    axes.text(
-        0,
-        line,
-        text,
-        transform=axes.get_yaxis_transform(),
-        color=colour("muted"),
-        fontsize=SMALL,
-        va="center",
-        bbox={"facecolor": colour("page"), "edgecolor": "none", "pad": 1},
-    )
-
-
-def label_of(score: Score) -> str:
-    """A score along an axis."""
-    return f"{score.title} ({'higher' if score.higher_is_better else 'lower'} is better)"
+    box = {"facecolor": colour("page"), "edgecolor": "none", "pad": 1}
+    style: dict[str, Any] = {"color": colour("muted"), "fontsize": SMALL, "va": "center"}
+    axes.text(0, line, text, transform=axes.get_yaxis_transform(), bbox=box, **style)
 
 
 def write_score(axis: Axis, score: Score) -> None:
     """Names the axis of a score, and writes it in its unit."""
-    axis.set_label_text(label_of(score))
+    better = "higher" if score.higher_is_better else "lower"
+    axis.set_label_text(f"{score.title} ({better} is better)")
     if score.is_share:
         write_percent(axis)
 
 
-def write_percent(axis: Axis) -> None:
+def write_percent(*axes: Axis) -> None:
     """Writes the shares along an axis in per cent."""
-    axis.set_major_formatter(lambda share, _: f"{round(100 * share, 6):g}%")
+    for axis in axes:
+        axis.set_major_formatter(lambda share, _: f"{round(100 * share, 6):g}%")
 
 
 def write_powers(axes: Axes) -> None:
@@ -163,22 +127,16 @@ def write_powers(axes: Axes) -> None:
 
 
 def finite(values: ArrayLike) -> Floats:
-    """Values as floats, NaN where they are not finite: what drawing leaves out.
-
-    Example:
-        >>> finite([1, float("inf")])
-        array([ 1., nan])
-    """
+    """Values as floats, NaN where they are not finite: what drawing leaves out."""
     array = np.asarray(values, dtype=np.float64)
     return np.where(np.isfinite(array), array, np.nan)
 
 
 def thin(x: ArrayLike, y: ArrayLike, most: int = MOST_POINTS) -> tuple[Floats, Floats]:
-    """The points of a curve that matter most, first and last included: it looks the same.
+    """The finite points of a curve that matter most, ends included: it looks the same.
 
     The point that lies furthest from the curve drawn so far is added next (after Ramer, Douglas
-    and Peucker), both axes counted in shares of their range. Points that are not finite are left
-    out.
+    and Peucker), both axes counted in shares of their range.
 
     Example:
         >>> x, y = thin([0, 1, 2, 3], [0, 0, 0, 1])

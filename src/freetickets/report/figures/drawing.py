@@ -18,45 +18,30 @@ if TYPE_CHECKING:
 
 WIDTH = 4.6  # inches; two panels fill a wide page, one a phone, with text of a size in both
 FONT_SIZE = 9.0  # points
+SMALL = FONT_SIZE - 1
 
 STYLE = {
-    "font.size": FONT_SIZE,
-    "font.sans-serif": ["DejaVu Sans"],
-    "text.color": colour("text"),
-    "text.parse_math": False,  # a run may be named "$x$"
+    **dict.fromkeys(("font.size", "axes.labelsize"), FONT_SIZE),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), SMALL),
+    **dict.fromkeys(("text.color", "axes.labelcolor"), colour("text")),
+    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), colour("muted")),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
     "axes.facecolor": "none",
-    "axes.edgecolor": colour("muted"),
-    "axes.labelcolor": colour("text"),
-    "axes.labelsize": FONT_SIZE,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
     "grid.color": colour("line"),
     "grid.linewidth": 0.6,
-    "xtick.color": colour("muted"),
-    "ytick.color": colour("muted"),
-    "xtick.labelsize": FONT_SIZE - 1,
-    "ytick.labelsize": FONT_SIZE - 1,
-    "legend.frameon": False,
-    "legend.fontsize": FONT_SIZE - 1,
+    "text.parse_math": False,  # a run may be named "$x$"
     # Text stays text: small, searchable, and in the page's own font. DejaVu, in which it is laid
     # out, is wider than what browsers use, so what fits here fits there.
+    "font.sans-serif": ["DejaVu Sans"],
     "svg.fonttype": "none",
 }
 
 
 def draw(name: str, description: str, height: float, paint: Callable[[Figure], None]) -> str:
-    """Draws a panel; equal input gives equal bytes.
+    """Draws a panel of a height in inches; equal input gives equal bytes.
 
-    Args:
-        name: Tells the panels of a page apart, together with the description.
-        description: What it shows, for those who can't see it.
-        height: In inches.
-        paint: Draws on an empty figure.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
+    Name and description tell the panels of a page apart; the latter is for those who can't see it.
     """
     try:
         import matplotlib.style
@@ -85,14 +70,16 @@ def text_width(text: str, size: float = FONT_SIZE) -> float:
     return 0.62 * size * len(text)
 
 
-def shorten(name: str, length: int = 24) -> str:
-    """A name cut to what a figure has room for.
+def shorten(name: str, length: int = 24, tail: int = 0) -> str:
+    """A name cut to what a figure has room for; of its end so many signs are kept.
 
     Example:
-        >>> shorten("edst-cifar100-wrn-28-10-seed-0")
-        'edst-cifar100-wrn-28-10…'
+        >>> shorten("edst-cifar100-seed-0", 12), shorten("edst-cifar100-seed-0", 12, tail=5)
+        ('edst-cifar1…', 'edst-c…eed-0')
     """
-    return name if len(name) <= length else name[: length - 1] + "…"
+    if len(name) <= length:
+        return name
+    return f"{name[: length - 1 - tail]}…{name[len(name) - tail :]}"
 
 
 def shorten_all(names: Sequence[str], length: int = 24) -> list[str]:
@@ -103,32 +90,11 @@ def shorten_all(names: Sequence[str], length: int = 24) -> list[str]:
         ['edst-c…eed-0', 'edst-c…eed-1']
     """
     clean = [printable(name) for name in names]
-    for cut in (shorten, shorten_inside, shorten_front):
-        short = [cut(name, length) for name in clean]
+    for tail in (0, (length - 1) // 2, length - 1):
+        short = [shorten(name, length, tail) for name in clean]
         if len(set(short)) == len(set(names)):
             return short
     return [f"{number} {shorten(name, length - 4)}" for number, name in enumerate(clean, start=1)]
-
-
-def shorten_inside(name: str, length: int = 24) -> str:
-    """A name of which the middle is cut.
-
-    Example:
-        >>> shorten_inside("edst-cifar100-seed-0", 12)
-        'edst-c…eed-0'
-    """
-    tail = (length - 1) // 2
-    return name if len(name) <= length else name[: length - 1 - tail] + "…" + name[-tail:]
-
-
-def shorten_front(name: str, length: int = 24) -> str:
-    """A name of which the beginning is cut: what is left of a path, or of a layer's name.
-
-    Example:
-        >>> shorten_front("stages.3.blocks.2.conv2", 16)
-        '….blocks.2.conv2'
-    """
-    return name if len(name) <= length else "…" + name[-(length - 1) :]
 
 
 def _inline(svg: bytes, description: str) -> str:
@@ -146,36 +112,22 @@ def _inline(svg: bytes, description: str) -> str:
             element.attrib.pop("id", None)
         if "style" in element.attrib:
             element.set("style", themed(element.attrib["style"]))
-        for key in ("d", "x", "y", "width", "height", "transform"):
-            if key in element.attrib:
-                element.set(key, _rounded(" ".join(element.attrib[key].split())))
+        for key in {"d", "x", "y", "width", "height", "transform"} & element.attrib.keys():
+            # To a hundredth of a point, which nobody sees.
+            text = " ".join(element.attrib[key].split())
+            rounded = re.sub(r"-?\d+\.\d{3,}", lambda it: f"{round(float(it[0]), 2):g}", text)
+            element.set(key, rounded)
         if element.tag != "text":
             element.text = None
         element.tail = None
     for group in root.iter("g"):
-        _share_style(group)
+        # Says once how the marks of a curve look; each inherits it.
+        styles = {mark.get("style") for mark in group}
+        if len(group) > 1 and all(mark.tag == "use" for mark in group) and len(styles) == 1:
+            for mark in group:
+                group.set("style", mark.attrib.pop("style"))
     box = root.attrib["viewBox"]
     root.attrib.clear()
-    root.attrib.update(
-        {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": box,
-            "role": "img",
-            "aria-label": description,
-            "stroke-linejoin": "round",
-        }
-    )
+    root.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "viewBox": box, "role": "img"}
+    root.attrib |= {"aria-label": description, "stroke-linejoin": "round"}
     return ElementTree.tostring(root, encoding="unicode")
-
-
-def _share_style(group: ElementTree.Element) -> None:
-    """Says once how the marks of a curve look; each inherits it."""
-    styles = {mark.get("style") for mark in group}
-    if len(group) > 1 and all(mark.tag == "use" for mark in group) and len(styles) == 1:
-        for mark in group:
-            group.set("style", mark.attrib.pop("style"))
-
-
-def _rounded(numbers: str) -> str:
-    """Numbers to a hundredth of a point, which nobody sees."""
-    return re.sub(r"-?\d+\.\d{3,}", lambda found: f"{round(float(found[0]), 2):g}", numbers)

@@ -6,16 +6,15 @@ Opacity lets the page's background through, so one drawing is right on light and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ...metrics.score import Score
 from ..colours import colour
-from .axes import SMALL, Floats, add_title, finite
-from .drawing import WIDTH, draw, shorten, shorten_all, text_width
+from .axes import Floats, add_title, finite
+from .drawing import SMALL, WIDTH, draw, shorten, shorten_all, text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,34 +25,29 @@ _FEW = 5  # members; maps of so few stand two in a panel
 # Numbers in the text's colour have a contrast of 4.5:1 against this much blue, light and dark.
 _NUMBERED, _PLAIN = 0.5, 0.95
 
-_Writer = Callable[[float], str]
 
-
-@dataclass(frozen=True)
-class ColourScale:
-    """From which value to which the colour goes."""
+class _Scale(NamedTuple):
+    """From which value to which the colour goes, and how values are written."""
 
     low: float
     high: float
+    write: Callable[[float], str]
 
-    @classmethod
-    def of(cls, arrays: Iterable[Floats], low: float | None = None) -> ColourScale:
-        """The range of all finite values, or from `low` to the highest of them."""
-        values = np.concatenate([array[np.isfinite(array)] for array in arrays] or [np.zeros(0)])
-        if values.size == 0:
-            return cls(0.0, 1.0)
-        return cls(float(values.min()) if low is None else low, float(values.max()))
+    def shade(self, value: float, strongest: float) -> tuple[str, float]:
+        """The colour of a value; halfway where all values are equal."""
+        span = self.high - self.low
+        share = min(1.0, max(0.0, (value - self.low) / span)) if span > 0 else 0.5
+        return colour("blue"), 0.04 + (strongest - 0.04) * share
 
-    def share(self, value: float) -> float:
-        """Where a value lies, from 0 to 1.
 
-        Example:
-            >>> ColourScale(2, 4).share(2.5)
-            0.25
-        """
-        if self.high <= self.low:
-            return 0.5
-        return min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
+def _scale(
+    arrays: Iterable[Floats], write: Callable[[float], str], low: float | None = None
+) -> _Scale:
+    """The range of all finite values, or from `low` to the highest of them."""
+    values = np.concatenate([array[np.isfinite(array)] for array in arrays] or [np.zeros(0)])
+    if values.size == 0:
+        return _Scale(0.0, 1.0, write)
+    return _Scale(float(values.min()) if low is None else low, float(values.max()), write)
 
 
 def write_decimals(value: float) -> str:
@@ -83,82 +77,55 @@ def corruption_heatmaps(
 ) -> list[str]:
     """One panel a run: a line a type of corruption, a column a severity, the score in each cell.
 
-    Args:
-        maps: Of each run, the types, the severities and the scores, (T, S).
-        score: Which score. Colours have one scale for all runs.
+    Given are types, severities and scores, (T, S). Colours have one scale for all runs.
     """
-    arrays = {name: finite(values) for name, (_, _, values) in maps.items()}
-    scale = ColourScale.of(arrays.values())
+    write = write_share if score.is_share else write_decimals
+    scale = _scale([finite(values) for _, _, values in maps.values()], write)
+
+    def panel(name: str, types: Sequence[str], severities: Sequence[int], values: Floats) -> str:
+        def paint(figure: Figure) -> None:
+            axes = figure.add_subplot()
+            rows = [shorten(kind.replace("_", " "), 18) for kind in types]
+            width = (72 * WIDTH - 95) / max(1, len(severities))
+            _paint_cells(axes, values, rows, list(map(str, severities)), scale, width)
+            axes.set_xlabel(f"severity; cells: {score.name}{' (%)' if score.is_share else ''}")
+            add_title(axes, name)
+
+        what = f"{score.name} of {name} by type of corruption and severity"
+        return draw("corruptions", what, 0.85 + 0.21 * len(types), paint)
+
     return [
-        _corruptions(name, types, severities, arrays[name], score, scale)
-        for name, (types, severities, _) in maps.items()
+        panel(name, types, severities, finite(values))
+        for name, (types, severities, values) in maps.items()
     ]
-
-
-def _corruptions(
-    name: str,
-    types: Sequence[str],
-    severities: Sequence[int],
-    values: Floats,
-    score: Score,
-    scale: ColourScale,
-) -> str:
-    def paint(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        rows = [shorten(kind.replace("_", " "), 18) for kind in types]
-        width = (72 * WIDTH - 95) / max(1, len(severities))
-        write = write_share if score.is_share else write_decimals
-        _paint_cells(axes, values, rows, list(map(str, severities)), scale, write, width)
-        axes.set_xlabel(f"severity; cells: {score.name}{' (%)' if score.is_share else ''}")
-        add_title(axes, name)
-
-    what = f"{score.name} of {name} by type of corruption and severity"
-    return draw("corruptions", what, 0.85 + 0.21 * len(types), paint)
 
 
 def disagreement_heatmaps(
     matrices: Mapping[str, ArrayLike], what: str = "prediction disagreement"
 ) -> list[str]:
-    """A map a run of how much its members differ, on one colour scale from 0.
+    """A map a run of how much member i (row) differs from j (column), on one colour scale from 0.
 
-    Args:
-        matrices: Of each run, the difference of member i (row) from member j (column), (M, M).
-            Runs of one member are left out.
-        what: The difference that it is.
-
-    Returns:
-        The panels; runs of few members come first, two in a panel.
+    Runs of one member are left out; runs of few members come first, two in a panel.
     """
     arrays = {name: finite(matrix) for name, matrix in matrices.items()}
     arrays = {name: array for name, array in arrays.items() if len(array) > 1}
-    scale = ColourScale.of(arrays.values(), low=0.0)
-    return _pairs(arrays, what, scale, write_decimals, "member", "member")
+    scale = _scale(arrays.values(), write_decimals, low=0.0)
+    return _pairs(arrays, what, scale, "member", "member")
 
 
 def transfer_heatmaps(matrices: Mapping[str, ArrayLike], what: str) -> list[str]:
     """A map a run of the accuracy that is left under attack, in per cent, on one colour scale.
 
-    Args:
-        matrices: Of each run, the accuracy of member m (column) on the samples that were crafted
-            on member k (row), (M, M).
-        what: The attack.
-
-    Returns:
-        The panels; runs of few members come first, two in a panel.
+    Given is that of member m (column) on samples crafted on member k (row), (M, M). Runs of few
+    members come first, two in a panel.
     """
     arrays = {name: finite(matrix) for name, matrix in matrices.items()}
-    scale = ColourScale.of(arrays.values())
-    what = f"accuracy (%) under {what}"
-    return _pairs(arrays, what, scale, write_share, "crafted on member", "tested on member")
+    scale, what = _scale(arrays.values(), write_share), f"accuracy (%) under {what}"
+    return _pairs(arrays, what, scale, "crafted on member", "tested on member")
 
 
 def _pairs(
-    arrays: Mapping[str, Floats],
-    what: str,
-    scale: ColourScale,
-    write: _Writer,
-    rows: str,
-    columns: str,
+    arrays: Mapping[str, Floats], what: str, scale: _Scale, rows: str, columns: str
 ) -> list[str]:
     """Maps of member against member."""
     labels = dict(zip(arrays, shorten_all(list(arrays)), strict=True))
@@ -176,14 +143,14 @@ def _pairs(
                 size = len(arrays[name])
                 members = [str(number + 1) for number in range(size)]
                 width = (72 * WIDTH - 36 * abreast) / abreast / size
-                _paint_cells(axes, arrays[name], members, members, scale, write, width)
+                _paint_cells(axes, arrays[name], members, members, scale, width)
                 axes.set_aspect("equal")
                 axes.set_anchor("NW")
                 axes.set_title(labels[name], loc="left", fontsize=SMALL, fontweight="bold")
                 axes.set_xlabel(columns, fontsize=SMALL)
                 axes.set_ylabel(rows, fontsize=SMALL)
             if keyed:
-                _paint_key(grid[1, 0], scale, write)
+                _paint_key(grid[1, 0], scale)
 
         height = WIDTH / abreast + (0.85 if keyed else 0.5)
         return draw("pairs", f"{what} between members of {' and '.join(names)}", height, paint)
@@ -198,8 +165,7 @@ def _paint_cells(
     values: Floats,
     rows: Sequence[str],
     columns: Sequence[str],
-    scale: ColourScale,
-    write: _Writer,
+    scale: _Scale,
     width: float,
 ) -> None:
     """Fills axes with the cells of a matrix; what is not finite stays empty.
@@ -208,27 +174,28 @@ def _paint_cells(
     """
     from matplotlib.patches import Rectangle
 
-    known = np.isfinite(values)
     size = SMALL if width >= 24 else SMALL - 1
-    numbers = _fitting([write(value) for value in values[known]], len(columns), width, size)
+    known = np.isfinite(values)
+    numbers = None
+    if len(columns) <= _MOST_NUMBERED:
+        texts = [scale.write(value) for value in values[known]]
+        # Where there is little room, without the zero before the point.
+        for candidate in (texts, [text.removeprefix("0") or "0" for text in texts]):
+            if max((text_width(text, size) for text in candidate), default=0.0) <= width - 2:
+                numbers = iter(candidate)
+                break
     strongest = _PLAIN if numbers is None else _NUMBERED
-    texts = iter(numbers or ())
     for (row, column), value in np.ndenumerate(values):
         is_known = bool(known[row, column])
-        opacity = 0.04 + (strongest - 0.04) * scale.share(float(value)) if is_known else 0.0
-        cell = Rectangle(
-            (column - 0.5, row - 0.5),
-            1,
-            1,
-            facecolor=(colour("blue"), opacity),
-            edgecolor=colour("page") if is_known else colour("line"),
-            linewidth=0.8 if width > 8 else 0.2,
-            clip_on=False,
-        )
+        style: dict[str, Any] = {"facecolor": (colour("blue"), 0.0), "edgecolor": colour("line")}
+        if is_known:
+            style = {"facecolor": scale.shade(value, strongest), "edgecolor": colour("page")}
+        style |= {"linewidth": 0.8 if width > 8 else 0.2, "clip_on": False}
+        cell = Rectangle((column - 0.5, row - 0.5), 1, 1, **style)
         # The axes' own extent is known; measuring each cell would take most of the time.
         axes.add_patch(cell).set_in_layout(False)
-        text = next(texts, "") if is_known else "–" if numbers is not None else ""
-        if text:
+        if numbers is not None:
+            text = next(numbers) if is_known else "–"
             number = axes.text(column, row, text, ha="center", va="center_baseline", size=size)
             number.set_in_layout(False)
     axes.set_xlim(-0.5, len(columns) - 0.5)
@@ -238,7 +205,7 @@ def _paint_cells(
     _clear(axes)
 
 
-def _paint_key(axes: Axes, scale: ColourScale, write: _Writer) -> None:
+def _paint_key(axes: Axes, scale: _Scale) -> None:
     """Says what the colours of a map without numbers mean."""
     from matplotlib.patches import Rectangle
 
@@ -247,18 +214,8 @@ def _paint_key(axes: Axes, scale: ColourScale, write: _Writer) -> None:
         opacity = 0.04 + (_PLAIN - 0.04) * step / (steps - 1)
         axes.add_patch(Rectangle((step, 0), 1, 1, facecolor=(colour("blue"), opacity), lw=0))
     axes.set(xlim=(0, steps), ylim=(0, 1), yticks=[])
-    axes.set_xticks([0, steps], [write(scale.low), write(scale.high)])
+    axes.set_xticks([0, steps], [scale.write(scale.low), scale.write(scale.high)])
     _clear(axes)
-
-
-def _fitting(texts: list[str], columns: int, width: float, size: float) -> list[str] | None:
-    """The numbers, without the zero before the point where there is little room, or None."""
-    if columns > _MOST_NUMBERED:
-        return None
-    for candidate in (texts, [text.removeprefix("0") or "0" for text in texts]):
-        if max((text_width(text, size) for text in candidate), default=0.0) <= width - 2:
-            return candidate
-    return None
 
 
 def _clear(axes: Axes) -> None:

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import FreeTicketsError
 from ...methods import Timeline
-from ...metrics.score import Score
 from ...training.log import LogRow
 from ..colours import colour
 from ..run import RunSummary
-from .axes import SMALL, write_percent, write_powers
-from .drawing import WIDTH, draw, text_width
+from .axes import write_percent, write_powers
+from .drawing import SMALL, WIDTH, draw, text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_Value = Callable[[LogRow], float | None]
 
-
-@dataclass(frozen=True)
-class PhaseSpan:
+class PhaseSpan(NamedTuple):
     """A phase along the axis of epochs, on which training runs follow one another."""
 
     label: str
@@ -58,28 +53,54 @@ def phase_spans(log: Sequence[LogRow]) -> list[PhaseSpan]:
 def training_curves(run: RunSummary, number: int = 0) -> list[str]:
     """Two panels: loss with the learning rate below, the score with the explored share below.
 
-    Args:
-        run: What is drawn.
-        number: Tells the runs of a page apart.
+    A number tells the runs of a page apart.
     """
     spans = phase_spans(run.log)
     length = f"over {spans[-1].end:g} epochs of {run.name}"
     explored = any(row.itop_rate is not None for row in run.log)
     score = run.results.task.running
+
+    def paint_loss(figure: Figure) -> None:
+        main, small = figure.subplots(2, sharex=True, height_ratios=[4, 1])
+        _plot_scores(figure, main, spans, "train_loss", "validation_loss")
+        main.set_ylabel("loss")
+        if rates := learning_rates(run):
+            small.plot(*zip(*rates, strict=True), color=colour("muted"), linewidth=1)
+            small.set_ylim(bottom=0)
+        else:
+            lrs = [row.lr for row in run.log]
+            epochs = [0.0, *(epoch for span in spans for epoch in span.epochs)]
+            # A row says what its epoch was trained with.
+            small.step(epochs, [lrs[0], *lrs], where="pre", color=colour("muted"), linewidth=1)
+            if min(lrs) > 0 and max(lrs) >= 10 * min(lrs):
+                write_powers(small)
+        small.set_ylabel("lr")
+        small.margins(y=0.15)
+        _shade([main, small], spans)
+        figure.align_ylabels()
+
+    def paint_score(figure: Figure) -> None:
+        heights = [4, 1][: 1 + explored]
+        main, *rest = panels = figure.subplots(
+            1 + explored, sharex=True, squeeze=False, height_ratios=heights
+        )[:, 0]
+        _plot_scores(figure, main, spans, "train_score", "validation_score")
+        main.set_ylabel(score.title)
+        if score.is_share:
+            write_percent(main.yaxis)
+        for small in rest:
+            _plot_line(small, spans, "itop_rate", color=colour("green"), linewidth=1.2)
+            small.set_ylabel("explored")
+            small.set_ylim(0, 1.05)
+            write_percent(small.yaxis)
+        _shade(list(panels), spans)
+        figure.align_ylabels()
+
     shown = score.title[:1].upper() + score.title[1:]
+    what = f"{shown} {'and share of explored weights ' if explored else ''}{length}"
     return [
-        draw(
-            f"training-{number}-loss",
-            f"Loss and learning rate {length}",
-            3.6,
-            lambda figure: _paint_loss(figure, spans, learning_rates(run)),
-        ),
-        draw(
-            f"training-{number}-{score.key}",
-            f"{shown} {'and share of explored weights ' if explored else ''}{length}",
-            3.6,
-            lambda figure: _paint_score(figure, spans, explored, score),
-        ),
+        draw(f"training-{number}-loss", f"Loss and learning rate {length}", 3.6, paint_loss),
+        draw(f"training-{number}-{score.key}", what, 3.6, paint_score),
     ]
 
 
@@ -116,108 +137,38 @@ def learning_rates(run: RunSummary) -> list[tuple[float, float]]:
     return curve
 
 
-def _paint_loss(
-    figure: Figure, spans: Sequence[PhaseSpan], rates: Sequence[tuple[float, float]]
+def _value(row: LogRow, key: str) -> float:
+    value = getattr(row, key)
+    return math.nan if value is None else value
+
+
+def _plot_scores(
+    figure: Figure, axes: Axes, spans: Sequence[PhaseSpan], train: str, validation: str
 ) -> None:
-    main, small = figure.subplots(2, sharex=True, height_ratios=[4, 1])
-    _plot_scores(main, spans, lambda row: row.train_loss, lambda row: row.validation_loss)
-    main.set_ylabel("loss")
-    _add_legend(figure, main)
-    if rates:
-        small.plot(*zip(*rates, strict=True), color=colour("muted"), linewidth=1)
-        small.set_ylim(bottom=0)
-    else:
-        _plot_steps(small, spans)
-    small.set_ylabel("lr")
-    small.margins(y=0.15)
-    _shade([main, small], spans)
-    figure.align_ylabels()
+    """Both curves, the tickets where they were collected, and a legend.
 
-
-def _paint_score(figure: Figure, spans: Sequence[PhaseSpan], explored: bool, score: Score) -> None:
-    panels = figure.subplots(
-        1 + explored, sharex=True, squeeze=False, height_ratios=[4, 1][: 1 + explored]
-    )
-    main = panels[0, 0]
-    _plot_scores(main, spans, lambda row: row.train_score, lambda row: row.validation_score)
-    main.set_ylabel(score.title)
-    _add_legend(figure, main)
-    if score.is_share:
-        write_percent(main.yaxis)
-    if explored:
-        small = panels[1, 0]
-        _plot_line(small, spans, lambda row: row.itop_rate, color=colour("green"), linewidth=1.2)
-        small.set_ylabel("explored")
-        small.set_ylim(0, 1.05)
-        write_percent(small.yaxis)
-    _shade(list(panels[:, 0]), spans)
-    figure.align_ylabels()
-
-
-def _plot_scores(axes: Axes, spans: Sequence[PhaseSpan], train: _Value, validation: _Value) -> None:
-    """Both curves, and the tickets where they were collected."""
+    It stands above the panels, for curves of several networks fill every corner.
+    """
     _plot_line(axes, spans, train, color=colour("ochre"), linewidth=1, label="training")
-    measured = any(validation(row) is not None for span in spans for row in span.rows)
+    measured = any(getattr(row, validation) is not None for span in spans for row in span.rows)
     shown = validation if measured else train
     if measured:
         _plot_line(axes, spans, validation, color=colour("blue"), linewidth=1.6, label="validation")
-    tickets = [
-        (epoch, shown(row))
-        for span in spans
-        for epoch, row in zip(span.epochs, span.rows, strict=True)
-        if row.has("collect")
-    ]
-    axes.plot(
-        [epoch for epoch, _ in tickets],
-        [math.nan if value is None else value for _, value in tickets],
-        "D",
-        color=colour("blue"),
-        markersize=6,
-        markeredgecolor=colour("page"),
-        label="ticket",
-        clip_on=False,
-        zorder=3,
-    )
+    pairs = [pair for span in spans for pair in zip(span.epochs, span.rows, strict=True)]
+    tickets = [(epoch, _value(row, shown)) for epoch, row in pairs if row.has("collect")]
+    style: dict[str, Any] = {"color": colour("blue"), "markeredgecolor": colour("page")}
+    style |= {"markersize": 6, "clip_on": False, "zorder": 3}
+    axes.plot([it[0] for it in tickets], [it[1] for it in tickets], "D", label="ticket", **style)
     escapes = [span.end for span in spans if span.rows[-1].has("escape")]
+    style = {"color": colour("vermillion"), "linewidth": 1.1, "linestyle": (0, (3, 2))}
     for number, epoch in enumerate(escapes):
-        axes.axvline(
-            epoch,
-            color=colour("vermillion"),
-            linewidth=1.1,
-            linestyle=(0, (3, 2)),
-            label="escape" if number == 0 else None,
-        )
-
-
-def _add_legend(figure: Figure, axes: Axes) -> None:
-    """A legend above the panels, for curves of several networks fill every corner."""
+        axes.axvline(epoch, label="escape" if number == 0 else None, **style)
     handles, _ = axes.get_legend_handles_labels()
-    figure.legend(
-        handles=handles,
-        loc="outside upper right",
-        ncols=len(handles),
-        borderaxespad=0,
-        handlelength=1.6,
-        handletextpad=0.5,
-        columnspacing=1.4,
-    )
+    style = {"borderaxespad": 0, "handlelength": 1.6, "handletextpad": 0.5, "columnspacing": 1.4}
+    figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), **style)
 
 
-def _plot_steps(axes: Axes, spans: Sequence[PhaseSpan]) -> None:
-    rates = [row.lr for span in spans for row in span.rows]
-    axes.step(
-        [0.0, *(epoch for span in spans for epoch in span.epochs)],
-        [rates[0], *rates],
-        # A row says what its epoch was trained with.
-        where="pre",
-        color=colour("muted"),
-        linewidth=1,
-    )
-    if min(rates) > 0 and max(rates) >= 10 * min(rates):
-        write_powers(axes)
-
-
-def _plot_line(axes: Axes, spans: Sequence[PhaseSpan], value: _Value, **style: Any) -> None:
+def _plot_line(axes: Axes, spans: Sequence[PhaseSpan], key: str, **style: Any) -> None:
     """One curve, broken where another network begins."""
     epochs: list[float] = []
     values: list[float] = []
@@ -226,7 +177,7 @@ def _plot_line(axes: Axes, spans: Sequence[PhaseSpan], value: _Value, **style: A
             epochs.append(span.start)
             values.append(math.nan)
         epochs += span.epochs
-        values += [math.nan if (it := value(row)) is None else it for row in span.rows]
+        values += [_value(row, key) for row in span.rows]
     axes.plot(epochs, values, **style)
 
 
@@ -245,15 +196,8 @@ def _shade(panels: Sequence[Axes], spans: Sequence[PhaseSpan]) -> None:
     # Upright names need their height only; of phases still shorter, some go without.
     shortest = points * min(span.end - span.start for span in spans)
     every = 1 if fits else math.ceil(1.2 * SMALL / shortest)
+    style: dict[str, Any] = {"rotation": 0 if fits else 90, "ha": "center", "va": "bottom"}
+    style |= {"color": colour("muted"), "fontsize": SMALL}
     for span in spans[::every]:
-        panels[0].text(
-            (span.start + span.end) / 2,
-            1.02,
-            span.label,
-            transform=panels[0].get_xaxis_transform(),
-            rotation=0 if fits else 90,
-            color=colour("muted"),
-            fontsize=SMALL,
-            ha="center",
-            va="bottom",
-        )
+        middle, above = (span.start + span.end) / 2, panels[0].get_xaxis_transform()
+        panels[0].text(middle, 1.02, span.label, transform=above, **style)

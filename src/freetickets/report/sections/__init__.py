@@ -1,66 +1,46 @@
-"""The sections of a comparison, one subject a file, in the order of the page.
+"""The sections of a comparison, in the order of the page.
 
-Every maker takes a `Comparison` and yields its sections; those without data are left out.
+Every maker takes a `Comparison` and yields its sections; those without data are left out. A section
+without a key has that of its maker: `member_scores` makes "member-scores".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from ..comparison import Comparison
 from ..parts import Figure, Folded, Section, Table
-from . import diversity, main, members, robustness, training, uncertainty
+from . import main, members, robustness
 
 Maker = Callable[[Comparison], Iterable[Section]]
 
+_MAKERS: dict[str, tuple[Maker, ...]] = {
+    "Results": (main.main, main.cost, main.differences, main.intervals, main.more),
+    "Members and ensemble": (
+        *(members.members, members.member_scores, members.ensemble_size),
+        *(members.sparsity, members.correlations),
+    ),
+    "Diversity": (
+        *(members.diversity, members.disagreement, members.classes),
+        *(members.features, members.trajectories),
+    ),
+    "Robustness": (
+        *(robustness.corruptions, robustness.severity, robustness.corruption_types),
+        *(robustness.corruption_scores, robustness.natural),
+        *(robustness.attacks, robustness.attack, robustness.transfer),
+    ),
+    "Uncertainty": (
+        *(robustness.scores, robustness.reliability, robustness.risk_coverage),
+        *(robustness.ood, robustness.roc, robustness.novelty),
+    ),
+    "Training": (main.training, main.layers, main.phases, main.settings),
+}
+
 # By chapter, and by the key of the section, or what keys of several begin with.
 SECTIONS: dict[str, dict[str, Maker]] = {
-    "Results": {
-        "main": main.main_section,
-        "cost": main.cost_section,
-        "differences": main.differences_section,
-        "intervals": main.intervals_section,
-        "more": main.more_section,
-    },
-    "Members and ensemble": {
-        "members": members.members_section,
-        "member-scores": members.member_scores_section,
-        "ensemble-size": members.sizes_section,
-        "sparsity": members.sparsity_section,
-        "correlations": members.correlation_section,
-    },
-    "Diversity": {
-        "diversity": diversity.diversity_section,
-        "disagreement": diversity.heatmaps_section,
-        "classes": diversity.classes_section,
-        "features": diversity.features_section,
-        "trajectories": diversity.trajectories_section,
-    },
-    "Robustness": {
-        "corruptions": robustness.corruptions_section,
-        "severity": robustness.severity_section,
-        "corruption-types": robustness.types_section,
-        "corruption-scores": robustness.corruption_scores_section,
-        "natural": robustness.natural_section,
-        "attacks": robustness.attacks_section,
-        "attack": robustness.attack_bars_sections,
-        "transfer": robustness.transfer_sections,
-    },
-    "Uncertainty": {
-        "scores": uncertainty.more_section,
-        "reliability": uncertainty.reliability_section,
-        "risk-coverage": uncertainty.risk_section,
-        "ood": uncertainty.unknown_section,
-        "roc": uncertainty.roc_section,
-        "novelty": uncertainty.histograms_section,
-    },
-    "Training": {
-        "training": training.training_sections,
-        "layers": training.layers_section,
-        "phases": training.phases_section,
-        "settings": training.settings_section,
-    },
+    chapter: {maker.__name__.replace("_", "-"): maker for maker in makers}
+    for chapter, makers in _MAKERS.items()
 }
 
 
@@ -69,9 +49,8 @@ def make_all(comparison: Comparison) -> list[Section]:
     return [
         replace(section, chapter=chapter)
         for chapter, makers in SECTIONS.items()
-        for maker in makers.values()
-        for section in maker(comparison)
-        if _has_content(section)
+        for key, maker in makers.items()
+        for section in _made(comparison, key, maker)
     ]
 
 
@@ -82,13 +61,19 @@ def make(comparison: Comparison, key: str) -> Section | None:
         KeyError: No section has such a key.
     """
     makers = {name: maker for chapter in SECTIONS.values() for name, maker in chapter.items()}
-    maker = makers[key if key in makers else key.partition("-")[0]]
-    found = (section for section in maker(comparison) if section.key == key)
-    return next(filter(_has_content, found), None)
+    of = key if key in makers else key.partition("-")[0]
+    return next((it for it in _made(comparison, of, makers[of]) if it.key == key), None)
 
 
-def _has_content(section: Section) -> bool:
-    body = section.body.body if isinstance(section.body, Folded) else section.body
-    if isinstance(body, Table):
-        return bool(body.rows)
-    return bool(body.panels) if isinstance(body, Figure) else True
+def _made(comparison: Comparison, name: str, maker: Maker) -> Iterator[Section]:
+    """The sections of a maker that have content, with their keys, by which figures are saved."""
+    for section in maker(comparison):
+        key, body = section.key or name, section.body
+        shown = body.body if isinstance(body, Folded) else body
+        if isinstance(shown, Table) and not shown.rows:
+            continue
+        if isinstance(body, Figure):
+            if not body.panels:
+                continue
+            body = replace(body, name=key)
+        yield replace(section, key=key, body=body)

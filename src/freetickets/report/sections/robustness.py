@@ -1,4 +1,4 @@
-"""What becomes of the scores where samples are corrupted, or made to deceive."""
+"""What becomes of scores where samples are corrupted, made to deceive, or of no class at all."""
 
 from __future__ import annotations
 
@@ -7,42 +7,50 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...evaluation.results import Attack, Shift
+from ...metrics.calibration import DEFAULT_BINS
+from ...metrics.score import MORE_SCORES, column_of
 from ...tasks import CLASSIFICATION
+from ..analysis import Unfamiliar
 from ..comparison import Comparison
-from ..figures.curves import severity_curves
+from ..figures import uncertainty
 from ..figures.heatmaps import corruption_heatmaps, transfer_heatmaps
-from ..figures.strips import attack_bars
-from ..parts import ABSENT, Figure, Folded, Section, Table, TableCell, score_cells
+from ..figures.scores import attack_bars, severity_curves
+from ..parts import ABSENT, Figure, Folded, Section, Table, TableCell, row, score_cells
 from ..tables import shift_columns
 
 _SCORES = CLASSIFICATION.scores
+_NOVELTY = {
+    "max_probability": "1 − highest probability",
+    "entropy": "entropy",
+    "mutual_information": "mutual information",
+}
 
 
-def corruptions_section(comparison: Comparison) -> Iterator[Section]:
+def corruptions(comparison: Comparison) -> Iterator[Section]:
     """The means over sets of corruptions."""
     shown = [*_SCORES, replace(_SCORES[-1], key="ece_pooled")]
     rows = [
-        [
-            TableCell(name),
-            TableCell(of),
-            TableCell(shift.origin),
-            TableCell.of(shift.samples, ",d"),
-            *score_cells(means, shown),
-        ]
+        row(name, of, shift.origin, (shift.samples, ",d"), *score_cells(means, shown))
         for name, shift in _shifts(comparison).items()
         for of, means in shift.means.items()
     ]
-    header = ["run", "set", "samples from", "samples", *(it.heading for it in shift_columns())]
+    header = [
+        "run",
+        "set",
+        "samples from",
+        "samples",
+        *(f"{it.title} {it.arrow}" for it in shift_columns()),
+    ]
     caption = (
         "Means over all types of a set and all severities. all19: every type of CIFAR-10-C and its "
         "like; common15: without the four extra types; ub: what Uncertainty Baselines average "
         "over; given: the types that were asked for. cECE is the mean of the sets' own, pooled "
         "that of all samples together. Samples is the size of each set."
     )
-    yield Section("Corruptions", caption, Table(header, rows), "corruptions")
+    yield Section("Corruptions", caption, Table(header, rows))
 
 
-def severity_section(comparison: Comparison) -> Iterator[Section]:
+def severity(comparison: Comparison) -> Iterator[Section]:
     """Scores by severity."""
     shifts = _shifts(comparison)
     found = [shift.severities for shift in shifts.values()]
@@ -61,11 +69,14 @@ def severity_section(comparison: Comparison) -> Iterator[Section]:
     )
     if others:
         caption += f" Left out, because they were tested at other severities: {', '.join(others)}."
-    figure = Figure(severity_curves(severities, curves, comparison.names), "severity")
-    yield Section("Corruptions by severity", caption, figure, "severity")
+    yield Section(
+        "Corruptions by severity",
+        caption,
+        Figure(severity_curves(severities, curves, comparison.names)),
+    )
 
 
-def types_section(comparison: Comparison) -> Iterator[Section]:
+def corruption_types(comparison: Comparison) -> Iterator[Section]:
     """Accuracy by type and severity."""
     shifts = _shifts(comparison)
     score = _SCORES[0]
@@ -76,17 +87,14 @@ def types_section(comparison: Comparison) -> Iterator[Section]:
     )
     if any(shift.frost == "synthetic" for shift in shifts.values()):
         caption += " Frost was generated from synthetic textures, not from the original pictures."
-    figure = Figure(corruption_heatmaps(maps, score), "corruption-types")
-    yield Section("Corruptions by type", caption, figure, "corruption-types")
+    yield Section("Corruptions by type", caption, Figure(corruption_heatmaps(maps, score)))
 
 
-def corruption_scores_section(comparison: Comparison) -> Iterator[Section]:
+def corruption_scores(comparison: Comparison) -> Iterator[Section]:
     """The same in numbers, all scores."""
     rows = [
         [
-            TableCell(name),
-            TableCell(kind),
-            TableCell.of(severity, "d"),
+            *row(name, kind, (severity, "d")),
             *score_cells({key: float(it[i, j]) for key, it in shift.scores.items()}, _SCORES),
         ]
         for name, shift in _shifts(comparison).items()
@@ -96,13 +104,13 @@ def corruption_scores_section(comparison: Comparison) -> Iterator[Section]:
     header = ["run", "type", "severity", *(score.title for score in _SCORES)]
     caption = "What the ensembles score on every set; the report command saves the same as a file."
     table = Folded(f"{len(rows):,} rows", Table(header, rows))
-    yield Section("Every corrupted set", caption, table, "corruption-scores")
+    yield Section("Every corrupted set", caption, table)
 
 
-def natural_section(comparison: Comparison) -> Iterator[Section]:
+def natural(comparison: Comparison) -> Iterator[Section]:
     """Natural shifts, such as ImageNet-A."""
     rows = [
-        [TableCell(run.name), TableCell(name), TableCell(way), *score_cells(scores, _SCORES)]
+        row(run.name, name, way, *score_cells(scores, _SCORES))
         for run in comparison.runs
         for name, ways in run.results.natural.items()
         for way, scores in ways.items()
@@ -112,19 +120,18 @@ def natural_section(comparison: Comparison) -> Iterator[Section]:
         "member's probabilities restricted to the 200 classes that the set has, then averaged."
     )
     header = ["run", "set", "classes", *(f"{score.short} {score.arrow}" for score in _SCORES)]
-    yield Section("Natural shifts", caption, Table(header, rows), "natural")
+    yield Section("Natural shifts", caption, Table(header, rows))
 
 
-def attacks_section(comparison: Comparison) -> Iterator[Section]:
+def attacks(comparison: Comparison) -> Iterator[Section]:
     """Accuracy under attack: the table."""
     rows = [
         [
-            TableCell(run.name),
-            TableCell(kind),
-            replace(TableCell.of(it.epsilon, "g"), text=_over_255(it.epsilon)),
-            TableCell.of(it.steps, "d"),
-            TableCell.of(it.samples, ",d"),
-            *(TableCell.of(each, _SCORES[0].form) for each in (it.clean, it.min, it.mean, it.max)),
+            *row(
+                run.name, kind, replace(TableCell.of(it.epsilon, "g"), text=_over_255(it.epsilon))
+            ),
+            *row((it.steps, "d"), (it.samples, ",d")),
+            *row(*((each, _SCORES[0].form) for each in (it.clean, it.min, it.mean, it.max))),
         ]
         for run in comparison.runs
         for kind, it in run.results.attacks.items()
@@ -135,24 +142,23 @@ def attacks_section(comparison: Comparison) -> Iterator[Section]:
         "a pixel; lowest, mean and highest over the members that they were made for. Clean: on the "
         "same samples untouched."
     )
-    yield Section("Attacks", caption, Table(header, rows), "attacks")
+    yield Section("Attacks", caption, Table(header, rows))
 
 
-def attack_bars_sections(comparison: Comparison) -> Iterator[Section]:
+def attack(comparison: Comparison) -> Iterator[Section]:
     """Accuracy under each kind of attack: the bars."""
     for kind, settings in _attacks(comparison).items():
-        panels = []
-        for what, attacks in settings.items():
-            panels += attack_bars(attacks, what, comparison.names)
+        names, bars = comparison.names, attack_bars
+        panels = [it for what, found in settings.items() for it in bars(found, what, names)]
         caption = (
             f"{kind.upper()}: accuracy of the ensemble on untouched samples, and its mean over the "
             "attacks made for each member, with whiskers from the lowest to the highest."
         )
-        key = f"attack-{_slug(kind)}"
-        yield Section(f"Accuracy under {kind.upper()}", caption, Figure(panels, key), key)
+        title, key = f"Accuracy under {kind.upper()}", f"attack-{_slug(kind)}"
+        yield Section(title, caption, Figure(panels), key)
 
 
-def transfer_sections(comparison: Comparison) -> Iterator[Section]:
+def transfer(comparison: Comparison) -> Iterator[Section]:
     """Whether what deceives one member deceives the others."""
     for kind, settings in _attacks(comparison).items():
         panels = []
@@ -163,14 +169,109 @@ def transfer_sections(comparison: Comparison) -> Iterator[Section]:
             f"{kind.upper()}: accuracy of each member (columns) on the samples that were made to "
             "deceive another (rows); on the diagonal, itself."
         )
-        key = f"transfer-{_slug(kind)}"
-        title = f"Transfer of {kind.upper()} between members"
-        yield Section(title, caption, Figure(panels, key), key)
+        title, key = f"Transfer of {kind.upper()} between members", f"transfer-{_slug(kind)}"
+        yield Section(title, caption, Figure(panels), key)
+
+
+def scores(comparison: Comparison) -> Iterator[Section]:
+    """Further scores of the ensembles."""
+    measured = [run for run in comparison.runs if run.results.more]
+    shown = [it for it in MORE_SCORES if any(it.key in run.results.more for run in measured)]
+    rows = [row(run.name, *score_cells(run.results.more, shown)) for run in measured if shown]
+    texts = (f"{it.title[:1].upper()}{it.title[1:]}: {it.caption}." for it in shown)
+    table = Table(["run", *(f"{it.title} {it.arrow}" for it in shown)], rows)
+    yield Section("More scores", " ".join(texts), table)
+
+
+def reliability(comparison: Comparison) -> Iterator[Section]:
+    """Accuracy by confidence."""
+    caption = (
+        f"Accuracy of the ensemble against its confidence, in {DEFAULT_BINS} equal bins of "
+        "confidence, and how many test samples fall into each. On the diagonal it is right as "
+        "often as it says; the ECE is the mean distance from it, weighted by the samples."
+    )
+    panels = uncertainty.reliability_diagrams(comparison.each("reliability"), comparison.names)
+    yield Section("Reliability", caption, Figure(panels))
+
+
+def risk_coverage(comparison: Comparison) -> Iterator[Section]:
+    """Risk by coverage."""
+    caption = (
+        "If an ensemble answers only the share of test samples that it is most confident of "
+        "(coverage), this share of its answers is wrong (risk). Lower is better; "
+        "behind the name: the area under the curve (AURC)."
+    )
+    panels = uncertainty.risk_curves(comparison.each("risk"), comparison.names)
+    yield Section("Risk and coverage", caption, Figure(panels))
+
+
+def ood(comparison: Comparison) -> Iterator[Section]:
+    """Telling samples of no class: the table."""
+    found = [
+        (name, run, run.results.ood[name])
+        for name in _sets(comparison)
+        for run in comparison.runs
+        if name in run.results.ood
+    ]
+    keys = ("auroc", "aupr", "fpr95")
+    scores = [score for score in _NOVELTY if any(score in it.scores for _, _, it in found)]
+    rows = []
+    for name, run, unknown in found if scores else ():
+        cells = row(name, run.name, (unknown.samples, ",d"))
+        for score in scores:
+            # Of one network the mutual information is 0, whatever it sees.
+            told = score != "mutual_information" or len(run.results.members) > 1
+            detection = unknown.scores.get(score) if told else None
+            cells += row(*((getattr(detection, key, None), ".4f") for key in keys))
+        rows.append(cells)
+    columns = {key: column_of(f"ood.x.{key}") for key in keys}
+    titles = [f"{key.upper()} {column.arrow}" for key, column in columns.items() if column]
+    groups = [("", 3), *((_NOVELTY[score], 3) for score in scores)]
+    caption = (
+        "How well a score of the ensemble tells the samples of a set that holds none of its "
+        "classes from test samples; those of the set count as positive. AUROC is exact, ties count "
+        "half; AUPR is the average precision, and depends on the sizes of both sets; FPR95 is the "
+        "share of test samples flagged where 95% of the set are. Where only the first samples of a "
+        "set were predicted, they are told from as many of the first test samples."
+    )
+    table = Table(["set", "run", "samples", *(titles * len(scores))], rows, groups)
+    yield Section("Out-of-distribution detection", caption, table)
+
+
+def roc(comparison: Comparison) -> Iterator[Section]:
+    """Telling samples of no class: the curves."""
+    curves = {
+        name: {run: (each.roc, each.auroc) for run, each in runs.items()}
+        for name, runs in _unfamiliar(comparison).items()
+    }
+    caption = (
+        "The share of the set that is flagged against the share of test samples that is, for every "
+        "threshold of 1 − the highest probability of the ensemble; behind the name: "
+        "the area (AUROC)."
+    )
+    yield Section("ROC curves", caption, Figure(uncertainty.roc_curves(curves, comparison.names)))
+
+
+def novelty(comparison: Comparison) -> Iterator[Section]:
+    """How novel samples seem."""
+    scores = {
+        name: {run: (each.inside, each.outside) for run, each in runs.items()}
+        for name, runs in _unfamiliar(comparison).items()
+    }
+    caption = (
+        "How 1 − the highest probability of the ensemble is distributed, over the test samples and "
+        "over those of the set; the curves above compare the same samples. Heights are square "
+        "roots of shares, without which the many certain samples would hide the rest."
+    )
+    yield Section(
+        "Novelty of known and unknown samples",
+        caption,
+        Figure(uncertainty.novelty_histograms(scores, comparison.names)),
+    )
 
 
 def _shifts(comparison: Comparison) -> dict[str, Shift]:
-    found = {run.name: run.results.corrupted for run in comparison.runs}
-    return {name: shift for name, shift in found.items() if shift is not None}
+    return {run.name: it for run in comparison.runs if (it := run.results.corrupted) is not None}
 
 
 def _attacks(comparison: Comparison) -> dict[str, dict[str, dict[str, Attack]]]:
@@ -201,3 +302,15 @@ def _over_255(epsilon: float) -> str:
         return ABSENT
     steps = 255 * epsilon
     return f"{steps:.0f}/255" if math.isclose(steps, round(steps)) else f"{epsilon:.3g}"
+
+
+def _sets(comparison: Comparison) -> list[str]:
+    return list(dict.fromkeys(name for run in comparison.runs for name in run.results.ood))
+
+
+def _unfamiliar(comparison: Comparison) -> dict[str, dict[str, Unfamiliar]]:
+    """What was found of each set, by run."""
+    found = comparison.each("unfamiliar").items()
+    return {
+        name: {run: sets[name] for run, sets in found if name in sets} for name in _sets(comparison)
+    }
