@@ -4,6 +4,7 @@ import csv
 import io
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,11 +21,11 @@ from .invented import invent, invent_results
 
 
 def edst(**options):
-    return Row("EDST", "cifar10", "wrn-28-10", EDST(), **options)
+    return Row(label="EDST", dataset="cifar10", model="wrn-28-10", method=EDST(), **options)
 
 
 def dst7(members):
-    return Row("DST", "cifar10", "wrn-28-10", DST(tickets=7), members=members)
+    return replace(edst(), label="DST", method=DST(tickets=7), members=members)
 
 
 def results_of(row, seeds=(1,), **numbers):
