@@ -12,13 +12,12 @@ import yaml
 from freetickets import data
 from freetickets.errors import FreeTicketsError
 from freetickets.evaluation import Predictions
-from freetickets.experiments import cells, experiment_names, load, needed
+from freetickets.experiments import experiment_names, load, needed
 from freetickets.experiments.grid import (
     find_grid,
     grid_names,
     make_tasks,
     parse_grid,
-    with_trajectory,
 )
 from freetickets.experiments.progress import CellProgress
 from freetickets.experiments.results import Results, read_answers
@@ -293,7 +292,3 @@ def test_seeds_and_methods_can_be_chosen():
     tasks = make_tasks([load("fgsm")], SCALES["smoke"], seeds=4, only=["edst", "dst"])
     assert {task.cell.method.name for task in tasks} == {"edst", "dst"}
     assert sorted({task.seed for task in tasks}) == [0, 1, 2, 3]
-
-
-def test_trajectories_are_those_of_their_figure():
-    assert with_trajectory() == set(cells(load("trajectories")))
