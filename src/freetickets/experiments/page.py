@@ -56,8 +56,8 @@ def write(
 ) -> list[Path]:
     """Writes `results.md` with `images/`, `results.html` and `cells.csv`.
 
-    Figures are drawn where the folders of the runs are there: those of `figures`, keys of `PARTS`, or
-    all that the tables have. `comments` are said besides, by experiment; "" for the whole.
+    Figures are drawn where the runs' folders are there: those of `figures`, keys of `PARTS`, or all
+    that the tables have. `comments` are said besides, by experiment; "" for the whole.
     """
     page = make_page(experiments, results, comments or {}, figures)
     drawn = (section.body for section in page.sections if isinstance(section.body, Figure))
@@ -170,7 +170,8 @@ def make_page(
     hours = total_hours(results.records.values())
     price = (
         f"{len(results.records)} runs in {math.fsum(hours):.2f} hours of machine time "
-        f"({hours[0]:.2f} of training, {hours[1]:.2f} of evaluation). Made by FreeTickets {__version__}."
+        f"({hours[0]:.2f} of training, {hours[1]:.2f} of evaluation). "
+        f"Made by FreeTickets {__version__}."
     )
     lead = " ".join([*purposes, price])
     return Page(title, "\n\n".join(filter(None, [lead, comments.get("")])), sections)
