@@ -18,14 +18,13 @@ from ..report.export import as_markdown
 from ..report.page import Page
 from ..report.parts import Figure, Folded, Part, Section, Table
 from ..storage import write_atomic
+from . import tables
 from .claims import Verdict, judge
 from .evidence import marked, tally
 from .experiment import Experiment
 from .figures import Gallery, standalone
 from .results import Results, as_csv
 from .scales import SCALES
-from .tables import footnotes, measured_table, substitute_notes, substitutes_table
-from .tables import total_hours, verdict_table
 
 CELLS = (
     "Each cell is one training of a table, shared by all tables that have it; runs are cells times "
@@ -145,8 +144,9 @@ def make_page(
     verdicts = [(each, verdict) for each in experiments for verdict in judge(each, results)]
     counts = tally(verdict.outcome for _, verdict in verdicts)
     checks = f"Of {len(verdicts)} checks: {counts}." if verdicts else "No claim was checked."
-    stands = Stack([substitutes_table(experiments, results), _items(substitute_notes(results))])
-    judged = Stack([Paragraph(checks, "strong"), verdict_table(verdicts)])
+    notes = _items(tables.substitute_notes(results))
+    stands = Stack([tables.substitutes_table(experiments, results), notes])
+    judged = Stack([Paragraph(checks, "strong"), tables.verdict_table(verdicts)])
     sections = [
         Section("What stood for the paper's data and networks", CELLS, stands, "stands", "Summary"),
         Section("Verdicts on the paper's claims", RULE, judged, "verdicts", "Summary"),
@@ -155,19 +155,19 @@ def make_page(
         own = [verdict for each, verdict in verdicts if each is experiment]
         words = [Paragraph(f"freetickets reproduce {experiment.name}{flag}", "code")]
         words += [Paragraph(comments[experiment.name])] if experiment.name in comments else []
-        parts: list[Part] = [*words, measured_table(experiment, results)]
+        parts: list[Part] = [*words, tables.measured_table(experiment, results)]
         if own:
-            told = tally(verdict.outcome for verdict in own)
-            parts.append(Folded(f"Claims: {told}", Items([_claim(each) for each in own])))
-        if notes := footnotes(experiment, results):
-            parts.append(Folded("Notes", _items(notes)))
+            counts = tally(verdict.outcome for verdict in own)
+            parts.append(Folded(f"Claims: {counts}", Items([_claim(each) for each in own])))
+        if told := tables.footnotes(experiment, results):
+            parts.append(Folded("Notes", _items(told)))
         kind = "Figures" if experiment.paper.startswith("Figure") else "Tables"
         title, key = f"{experiment.paper}: {experiment.title}", f"result-{experiment.name}"
         sections.append(Section(title, READING, Stack(parts), key, kind))
         sections += gallery.sections(experiment)
     title = f"The paper's tables, measured at the scale {' and '.join(scales) or 'none'}"
     purposes = [f"Scale {name}: {SCALES[name].summary}." for name in scales if name in SCALES]
-    hours = total_hours(results.records.values())
+    hours = tables.total_hours(results.records.values())
     price = (
         f"{len(results.records)} runs in {math.fsum(hours):.2f} hours of machine time "
         f"({hours[0]:.2f} of training, {hours[1]:.2f} of evaluation). "
