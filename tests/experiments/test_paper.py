@@ -22,7 +22,7 @@ from freetickets.training.job import Job
 ALL = {name: load(name) for name in experiment_names()}
 
 
-# Where each stands and its rows, as in the paper: those of a table with two data sets count for each.
+# Where each stands, and its rows: those of a table with two data sets count for each.
 PLACES = {
     "cifar10": ("Table 1", 12),
     "cifar100": ("Table 2", 12),

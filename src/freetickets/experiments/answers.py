@@ -33,7 +33,7 @@ _STEPS = 65535  # of a confidence: 1/15, the width of a bin, is a whole number o
 
 @dataclass(frozen=True)
 class Shifted:
-    """Sums over the changed versions of each image, corruptions or attacks; rows as in `Answers`."""
+    """Sums over the changed versions of each image, corruptions or attacks; see `Answers`."""
 
     versions: int
     correct: Classes  # how many versions were answered right, (M + 1, N)

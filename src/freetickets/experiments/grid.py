@@ -1,7 +1,7 @@
 """Grids: what is trained at each scale, each piece once. No torch here.
 
-A scale trains the paper's experiments, or stages of its own, each in `grids/` a YAML file: all
-seeds of a stage before the next, so that whatever is finished when the work is stopped is worth having.
+A scale trains the paper's experiments, or stages of its own, a YAML file in `grids/`: all seeds
+of a stage before the next, so that whatever is finished when the work is stopped is worth having.
 """
 
 from __future__ import annotations
