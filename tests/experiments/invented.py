@@ -1,11 +1,8 @@
 """Invented results: numbers for a cell and a seed, as if it had been trained and evaluated."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import itertools
 
-from freetickets.experiments import Cell, Results, cells
-
-Numbers = Callable[[Cell, int], Mapping[str, Any]]
+from freetickets.experiments import Results, cells
 
 
 def members_of(cell):
@@ -26,20 +23,17 @@ def invent(cell, seed=1, **numbers):
     shifted = {key: given.get(f"c_{key}", value) for key, value in scores.items()}
     kl = given.get("diversity.kl", 0.07)
     differing = given.get("diversity.disagreement", 0.03)
+    found = {"auroc": 0.9, "aupr": 0.8, "fpr95": 0.4}
     detection = {
         name: {
             "samples": 50,
-            "max_probability": {
-                "auroc": given.get(f"ood.{name}.auroc", 0.9),
-                "aupr": 0.8,
-                "fpr95": 0.4,
-            },
-            "entropy": {"auroc": 0.9, "aupr": 0.8, "fpr95": 0.4},
+            "max_probability": {**found, "auroc": given.get(f"ood.{name}.auroc", 0.9)},
+            "entropy": found,
         }
         for name in ("svhn", "cifar100", "cifar10", "gaussian-noise")
     }
     attack = {key: given.get(f"attacks.fgsm.{key}", 0.4) for key in ("min", "mean", "max")}
-    metrics: dict[str, Any] = {
+    metrics = {
         "dataset": cell.dataset,
         "samples": 100,
         "members": [member] * size,
@@ -82,15 +76,10 @@ def invent(cell, seed=1, **numbers):
             "member_accuracy": member["accuracy"],
             **({"disagreement": differing, "kl": kl} if k > 1 else {}),
             "ood": {
-                name: {
-                    **found,
-                    "max_probability": {"auroc": given.get(f"first.{k}.auroc", 0.85)},
-                }
-                for name, found in detection.items()
+                name: {**told, "max_probability": {"auroc": given.get(f"first.{k}.auroc", 0.85)}}
+                for name, told in detection.items()
             },
-            "attacks": {
-                "fgsm": {key: given.get(f"first.{k}.fgsm", 0.35) for key in ("min", "mean", "max")}
-            },
+            "attacks": {"fgsm": dict.fromkeys(attack, given.get(f"first.{k}.fgsm", 0.35))},
         }
         for k in range(1, size + 1)
     }
@@ -123,12 +112,6 @@ def invent(cell, seed=1, **numbers):
 
 def invent_results(experiments, numbers, seeds=(1,)):
     """Results of all cells of some experiments; `numbers` tells those of a cell and a seed."""
-    seeds = list(seeds)
     every = {cell for experiment in experiments for cell in cells(experiment)}
-    return Results(
-        {
-            (cell.name, seed): invent(cell, seed, **numbers(cell, seed))
-            for cell in every
-            for seed in seeds
-        }
-    )
+    pairs = itertools.product(every, seeds)
+    return Results({(c.name, seed): invent(c, seed, **numbers(c, seed)) for c, seed in pairs})

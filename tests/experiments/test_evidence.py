@@ -16,18 +16,23 @@ from freetickets.storage import write_json
 
 from .invented import invent
 
+DENSE, EDST = load("cifar10").rows[0], load("cifar10").rows[3]
 
-def test_the_difference_and_its_error_are_those_over_seeds():
-    table = load("cifar10")
-    dense, edst = table.rows[0], table.rows[3]
-    mine, theirs = [0.95, 0.96, 0.94], [0.93, 0.92, 0.93]
-    records = {}
-    for row, values in ((edst, mine), (dense, theirs)):
-        for seed, value in enumerate(values):
-            records[row.cells[0].name, seed] = invent(row.cells[0], seed, accuracy=value)
-    records[edst.cells[0].name, 7] = invent(edst.cells[0], 7, accuracy=0.1)  # dense has no seed 7
-    finding = compare(Results(records), edst, dense, "accuracy")
-    differences = np.subtract(mine, theirs)
+
+def compared(column, mine, theirs):
+    """EDST against dense, of which each has these numbers of its first seeds."""
+    records = {
+        (row.cells[0].name, seed): invent(row.cells[0], seed, **{column: value})
+        for row, values in ((EDST, mine), (DENSE, theirs))
+        for seed, value in enumerate(values)
+    }
+    return compare(Results(records), EDST, DENSE, column)
+
+
+def test_the_difference_and_its_error_are_those_over_shared_seeds():
+    mine, theirs = [0.95, 0.96, 0.94, 0.1], [0.93, 0.92, 0.93]
+    finding = compared("accuracy", mine, theirs)
+    differences = np.subtract(mine[:3], theirs)
     assert finding.value == pytest.approx(differences.mean())
     assert finding.error == pytest.approx(differences.std(ddof=1) / math.sqrt(3))
     assert finding.text == (
@@ -36,31 +41,19 @@ def test_the_difference_and_its_error_are_those_over_seeds():
     assert finding.outcome == "supported"
 
 
-def compared(column, mine, theirs):
-    """EDST against dense in worlds of two seeds, which give each the same numbers but for noise."""
-    table = load("cifar10")
-    dense, edst = table.rows[0], table.rows[3]
-    records = [
-        invent(row.cells[0], seed, **{column: value + seed / 1000})
-        for row, value in ((edst, mine), (dense, theirs))
-        for seed in (1, 2)
-    ]
-    results = Results({(each["cell"], each["seed"]): each for each in records})
-    return compare(results, edst, dense, column)
-
-
 @pytest.mark.parametrize("column", ["nll", "c_ece"])
 def test_a_lower_loss_is_below_zero_and_supports(column):
-    finding = compared(column, 0.2, 0.5)
+    finding = compared(column, [0.2, 0.201], [0.5, 0.501])
     assert finding.value == pytest.approx(-0.3)
     assert finding.outcome == "supported"
     assert f"{column_of(column).title} -0.3000 ± 0.0000 (2 seeds)" in finding.text
-    assert compared(column, 0.5, 0.2).outcome == "contradicted"
+    assert compared(column, [0.5, 0.501], [0.2, 0.201]).outcome == "contradicted"
 
 
 @pytest.mark.parametrize("column", ["train_flops", "seconds"])
 def test_costs_are_compared_by_their_ratio(column):
-    cheap, dear = compared(column, 0.2, 0.5), compared(column, 0.5, 0.2)
+    sides = [0.201, 0.202], [0.501, 0.502]
+    cheap, dear = compared(column, *sides), compared(column, *reversed(sides))
     assert cheap.value == pytest.approx((0.201 / 0.501 + 0.202 / 0.502) / 2)
     assert (cheap.outcome, dear.outcome) == ("supported", "contradicted")
     assert " 0.40" in cheap.text
@@ -68,15 +61,8 @@ def test_costs_are_compared_by_their_ratio(column):
 
 
 def test_a_ratio_has_the_error_of_ratios_over_seeds():
-    table = load("cifar10")
-    dense, edst = table.rows[0], table.rows[3]
     mine, theirs = [30.0, 45.0, 80.0], [20.0, 30.0, 50.0]  # a slow machine is slow for both
-    records = {
-        (row.cells[0].name, seed): invent(row.cells[0], seed, seconds=value)
-        for row, values in ((edst, mine), (dense, theirs))
-        for seed, value in enumerate(values)
-    }
-    finding = compare(Results(records), edst, dense, "seconds")
+    finding = compared("seconds", mine, theirs)
     ratios = np.divide(mine, theirs)
     assert finding.value == pytest.approx(ratios.mean())
     assert finding.error == pytest.approx(ratios.std(ddof=1) / math.sqrt(3))
@@ -85,13 +71,7 @@ def test_a_ratio_has_the_error_of_ratios_over_seeds():
 
 
 def test_a_cost_of_nothing_has_no_ratio():
-    table = load("cifar10")
-    dense, edst = table.rows[0], table.rows[3]
-    records = {
-        (row.cells[0].name, 1): invent(row.cells[0], 1, train_flops=value)
-        for row, value in ((edst, 0.5), (dense, 0.0))
-    }
-    assert compare(Results(records), edst, dense, "train_flops").outcome == "not measured"
+    assert compared("train_flops", [0.5], [0.0]).outcome == "not measured"
 
 
 def test_the_tally_counts_every_outcome_and_names_none_that_is_not_there():
@@ -117,18 +97,13 @@ def test_the_tally_counts_every_outcome_and_names_none_that_is_not_there():
 )
 def test_two_standard_errors_decide(difference, claimed, outcome):
     assert decide(difference, 0.01, claimed, margin=0.005) == outcome
-
-
-def test_alike_needs_both_ends_within_the_margin():
-    margin = MARGINS["accuracy"]
-    assert decide(0.001, 0.001, "alike", margin) == "supported"
+    assert decide(0.001, 0.001, "alike", MARGINS["accuracy"]) == "supported"
 
 
 @pytest.fixture
 def two_runs(tmp_path):
     """One seed of two methods with saved predictions of the same 400 samples."""
-    table = load("cifar10")
-    rows = table.rows[10], table.rows[8]  # DST, static
+    rows = load("cifar10").rows[10], load("cifar10").rows[8]  # DST, static
     draw = np.random.default_rng(1)
     labels = draw.integers(5, size=400)
     saved = []
@@ -178,16 +153,12 @@ def test_one_seed_is_decided_over_test_samples_as_the_bootstrap_does(two_runs, c
     assert "error over test samples" in finding.text
 
 
-def test_predictions_of_other_tickets_decide_nothing(two_runs):
+def test_calibration_errors_and_predictions_of_other_tickets_decide_nothing(two_runs):
     folder, (one, other), (_, theirs) = two_runs
+    assert compare(Results.load(folder), one, other, "ece").outcome == "undecided"
     theirs.save(run_folder(folder, one.cells[0], 1) / "predictions" / "cifar10.npz")
     finding = compare(Results.load(folder), one, other, "accuracy")
     assert (finding.error, finding.outcome) == (None, "undecided")
-
-
-def test_a_calibration_error_of_one_seed_is_undecided(two_runs):
-    folder, (one, other), _ = two_runs
-    assert compare(Results.load(folder), one, other, "ece").outcome == "undecided"
 
 
 def test_a_weak_correlation_of_six_runs_is_undecided():

@@ -25,10 +25,8 @@ def test_without_run_folders_there_are_no_figures():
 
 
 def test_names_are_short_enough_for_a_legend():
-    assert list(run_names(load("cifar10"), "cifar10"))[3:9:5] == [
-        "EDST (M=3, S=0.8)",
-        "Static (M=3, S=0.8)",
-    ]
+    names = list(run_names(load("cifar10"), "cifar10"))
+    assert names[3:9:5] == ["EDST (M=3, S=0.8)", "Static (M=3, S=0.8)"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])

@@ -12,14 +12,8 @@ import yaml
 from freetickets import data
 from freetickets.errors import FreeTicketsError
 from freetickets.evaluation import Predictions
-from freetickets.experiments import cells, experiment_names, load, needed
-from freetickets.experiments.grid import (
-    find_grid,
-    grid_names,
-    make_tasks,
-    parse_grid,
-    with_trajectory,
-)
+from freetickets.experiments import experiment_names, load, needed
+from freetickets.experiments.grid import find_grid, grid_names, make_tasks, parse_grid
 from freetickets.experiments.progress import CellProgress
 from freetickets.experiments.results import Results, read_answers
 from freetickets.experiments.runner import Runner
@@ -71,9 +65,8 @@ def test_stages_are_trained_in_order_and_seed_by_seed(tiny):
         "both, seed 0", "static, seed 0", "static, seed 1",
     ]  # fmt: skip
     assert len(tiny.tasks(tiny.choose(["t1"]), seeds=1)) == 2
-    assert [task.cell.name for task in tiny.tasks(tiny.experiments, None, ["static"])] == [
-        "static", "static",
-    ]  # fmt: skip
+    only = tiny.tasks(tiny.experiments, None, ["static"])
+    assert [task.cell.name for task in only] == ["static", "static"]
 
 
 def test_a_cell_has_its_own_settings_and_is_priced_against_the_dense_one(tiny, tmp_path):
@@ -124,26 +117,19 @@ def test_each_kind_of_set_has_its_own_number_of_images(tiny, tmp_path):
     assert set(metrics["ood"]) == {"gaussian-noise"}  # neither its own images nor a stand-in
     assert record["notes"] == ["left out: svhn, which is not in the data folder"]
     unknown = read_answers(runner.folder, Results.load(runner.folder).records["dense", 0]).unknown
-    assert {name: len(each["entropy"]) for name, each in unknown.items()} == {
-        "test": 2000, "gaussian-noise": 20,
-    }  # fmt: skip
+    counts = {name: len(each["entropy"]) for name, each in unknown.items()}
+    assert counts == {"test": 2000, "gaussian-noise": 20}
 
 
 def test_the_images_are_the_first_of_each_class(tmp_path):
     part = DataPart("fashion-mini", per_class=6, held_out=4)
     path = SubstituteFiles(tmp_path / "data").dataset(part)
-    whole, train, held = (
-        data.load("fashion-mini", "train"),
-        data.load(path, "train"),
-        data.load(path, "test"),
-    )
-    labels = whole.labels.tolist()
-    counts: Counter[int] = Counter()
-    expected = []
+    whole = data.load("fashion-mini", "train")
+    train, held = data.load(path, "train"), data.load(path, "test")
+    labels, counts, expected = whole.labels.tolist(), Counter(), []
     for number, label in enumerate(labels):
         counts[label] += 1
-        if counts[label] <= 6:
-            expected.append(number)
+        expected += [number] if counts[label] <= 6 else []
     assert train.labels.tolist() == [labels[number] for number in expected]
     assert np.array_equal(train.inputs.numpy(), whole.inputs[expected].numpy())
     assert Counter(held.labels.tolist()) == dict.fromkeys(range(10), 4)
@@ -160,9 +146,7 @@ def test_other_images_than_those_of_the_list_are_refused(tmp_path):
     with pytest.raises(FreeTicketsError, match="not the images of the list"):
         SubstituteFiles(tmp_path / "wrong").dataset(replace(part, digest="0" * 16))
     with pytest.raises(FreeTicketsError, match="some images would be in both"):
-        SubstituteFiles(tmp_path / "both").dataset(
-            DataPart("fashion-mini", per_class=900, held_out=900)
-        )
+        SubstituteFiles(tmp_path).dataset(DataPart("fashion-mini", per_class=900, held_out=900))
     with pytest.raises(FreeTicketsError, match="fewer than 5,000 images"):
         of_each_class(labels, 5000)
 
@@ -198,14 +182,11 @@ def test_medium_is_the_plan_of_its_issue():
     counts = {each.name: len(medium.tasks([each])) for each in medium.experiments}
     # 2 data sets x 2 methods x 3 seeds; the same and 2 ensembles; 3 x 3 + 3; 5 x 3; 8.
     assert counts == {"t1": 12, "t2": 14, "t3": 12, "t4": 15, "t5": 8}
-    for task in medium.tasks(medium.experiments):
-        assert task.needs.corruptions == ("all19",)
-        assert task.needs.ood
-    first = [task.name for task in medium.tasks(medium.experiments)[:4]]
-    assert [name.partition("-")[2] for name in first] == [
-        "cifar10-dense, seed 0", "cifar10-edst, seed 0",
-        "cifar100-dense, seed 0", "cifar100-edst, seed 0",
-    ]  # fmt: skip
+    tasks = medium.tasks(medium.experiments)
+    assert all(each.needs.corruptions == ("all19",) and each.needs.ood for each in tasks)
+    cells = ("cifar10-dense", "cifar10-edst", "cifar100-dense", "cifar100-edst")
+    first = [task.name.partition("-")[2] for task in tasks[:4]]
+    assert first == [f"{cell}, seed 0" for cell in cells]
 
 
 def test_a_search_never_sees_a_test_image():
@@ -221,9 +202,8 @@ def test_search_and_medium_are_of_the_same_network_and_images():
     assert replace(searched.data, held_out=None) == few.data
     assert searched.recipe == few.recipe
     assert searched.dense_epochs == few.dense_epochs
-    assert {row.model for row in search.experiments[0].rows} == {
-        row.model for row in medium.experiments[0].rows
-    }
+    models, others = ({row.model for row in g.experiments[0].rows} for g in (search, medium))
+    assert models == others
 
 
 @pytest.mark.parametrize("name", grid_names())
@@ -234,9 +214,8 @@ def test_every_task_can_be_priced(name, tmp_path):
     assert all(price.flops > 0 for price in costs.values())
     if name == "medium":
         for cell in ("few-cifar10-edst", "few-cifar100-edst", "many-cifar10-edst"):
-            assert sum(p.epochs for p in costs[cell].phases) == pytest.approx(
-                1.8 * costs[cell].dense_epochs
-            )
+            epochs = sum(phase.epochs for phase in costs[cell].phases)
+            assert epochs == pytest.approx(1.8 * costs[cell].dense_epochs)
 
 
 def test_lengths_that_are_not_measured_are_those_of_provisional_stages():
@@ -262,17 +241,12 @@ def test_the_lists_of_medium_are_those_of_the_published_files():
 ALL = [load(name) for name in experiment_names()]
 
 
-def test_all_experiments_share_their_cells():
-    tasks = make_tasks(ALL, SCALES["paper"])
+def test_cells_are_shared_and_first_seeds_come_first_with_all_needs():
+    tasks, wanted = make_tasks(ALL, SCALES["paper"]), needed(ALL)
     assert len({(task.cell, task.seed) for task in tasks}) == len(tasks) == 71 + 2 * 32
-    assert {task.cell for task in tasks} == set(needed(ALL))
-
-
-def test_first_seeds_come_first_and_have_all_needs():
-    tasks = make_tasks(ALL, SCALES["paper"])
+    assert {task.cell for task in tasks} == set(wanted)
     seeds = [task.seed for task in tasks]
     assert seeds == sorted(seeds)
-    wanted = needed(ALL)
     for task in tasks:
         if task.seed == 0:
             assert task.needs == wanted[task.cell]
@@ -293,7 +267,3 @@ def test_seeds_and_methods_can_be_chosen():
     tasks = make_tasks([load("fgsm")], SCALES["smoke"], seeds=4, only=["edst", "dst"])
     assert {task.cell.method.name for task in tasks} == {"edst", "dst"}
     assert sorted({task.seed for task in tasks}) == [0, 1, 2, 3]
-
-
-def test_trajectories_are_those_of_their_figure():
-    assert with_trajectory() == set(cells(load("trajectories")))

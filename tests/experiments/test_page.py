@@ -25,9 +25,8 @@ from .invented import invent_results, members_of
 
 ALL = [load(name) for name in experiment_names()]
 SOME = [load(name) for name in ("cifar10", "diversity", "ood-cifar10", "fgsm", "escape-rate")]
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def numbers(cell, seed):
@@ -52,37 +51,36 @@ def illustrated(tmp_path_factory):
         save(root, record)
     for row in (SOME[0].rows[0], SOME[0].rows[3]):
         cell = row.cells[0]
-        fake = Fake(
-            str(run_folder(root, cell, 2)), cell.method.name, members_of(cell), 1, 0.5, 4, 4.0
-        )
+        folder = str(run_folder(root, cell, 2))
+        fake = Fake(folder, cell.method.name, members_of(cell), 1, 0.5, 4, 4.0)
         write_fake(root, fake, samples=200)
     folder = tmp_path_factory.mktemp("page")
     return folder, write(SOME, Results.load(root), folder)
 
 
-def test_the_files_are_written(written):
-    _, files = written
+def test_every_table_note_and_claim_is_in_both_pages(written):
+    folder, files = written
     assert [file.name for file in files] == ["results.md", "results.html", "cells.csv"]
     lines = list(csv.DictReader(io.StringIO(files[-1].read_text())))
     assert len(lines) == 3 * len(needed(ALL))
-
-
-def test_every_table_note_and_claim_is_in_both_pages(written):
-    folder, _ = written
     markdown, html = ((folder / f"results.{form}").read_text() for form in ("md", "html"))
     for experiment in ALL:
         assert f"## {experiment.paper}: {experiment.title}" in markdown
         assert f'id="result-{experiment.name}"' in html
         assert f"freetickets reproduce {experiment.name} --scale smoke" in markdown
-        for note in experiment.notes:
-            assert escape(note) in html
+        assert all(escape(note) in html for note in experiment.notes)
     for text in (markdown, html):
         assert "All of it is invented." in text
         assert text.count("cifar10: turned images stand for svhn") == 1
         assert "supported" in text
         assert "contradicted" in text
+        assert 0 < text.index(SCALES["smoke"].summary) < text.index("What stood for")
     assert "This &lt;too&gt;." in html
     assert "This \\<too>." in markdown
+    top = re.search(r"\*\*Of .* checks: .*", markdown)[0]
+    checks, *counts = map(int, re.findall(r"\d+", top))
+    assert sum(counts) == checks
+    assert checks == len(re.findall(r"^- \*\*\\?. \w.*\*\*", markdown, re.MULTILINE))
 
 
 def test_findings_and_notes_are_folded_below_their_table(written):
@@ -96,18 +94,6 @@ def test_findings_and_notes_are_folded_below_their_table(written):
             *["Notes"] * ("Notes" in section),
         ]
         assert section.index("</table>") < section.index("<details>")
-
-
-def test_the_top_says_what_the_scale_is_for(written):
-    for form in ("md", "html"):
-        text = (written[0] / f"results.{form}").read_text()
-        assert 0 < text.index(SCALES["smoke"].summary) < text.index("What stood for")
-
-
-def test_every_check_is_counted_on_top(written):
-    text = (written[0] / "results.md").read_text()
-    checks, *counts = map(int, re.findall(r"\d+", re.search(r"\*\*Of .* checks: .*", text)[0]))
-    assert sum(counts) == checks == len(re.findall(r"^- \*\*\\?. \w.*\*\*", text, re.MULTILINE))
 
 
 def test_figures_are_drawn_of_the_runs_that_are_there(illustrated):
@@ -131,9 +117,8 @@ def test_figures_are_drawn_of_the_runs_that_are_there(illustrated):
 
 
 def test_only_the_figures_that_are_wanted_are_drawn(illustrated, tmp_path):
-    _, files = illustrated
-    root = illustrated[0].parent / "scale0"
-    results = Results.load(root)
+    folder, files = illustrated
+    results = Results.load(folder.parent / "scale0")
     kept = write(SOME, results, tmp_path, figures=["cost", "roc"])
     names = {file.name for file in kept if file.suffix == ".svg"}
     assert names == {"cifar10-cost.svg", "ood-cifar10-roc.svg"}
@@ -145,10 +130,7 @@ def test_only_the_figures_that_are_wanted_are_drawn(illustrated, tmp_path):
 def test_equal_results_give_equal_bytes(tmp_path):
     results = invent_results(SOME, numbers, (1, 2))
     backwards = Results(dict(reversed(results.records.items())))
-    pages = [
-        write(SOME, each, tmp_path / str(number))
-        for number, each in enumerate((results, backwards))
-    ]
+    pages = [write(SOME, results, tmp_path / "1"), write(SOME, backwards, tmp_path / "2")]
     for one, other in zip(*pages, strict=True):
         assert one.read_bytes() == other.read_bytes()
 
@@ -161,13 +143,11 @@ def test_a_page_of_nothing_can_be_written(tmp_path):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the PATH")
 def test_the_page_fits_phones_and_desks_and_nothing_complains(written, illustrated, tmp_path):
-    content = escape((written[0] / "results.html").read_text())
     frames = "".join(
-        f'<iframe style="border:0;width:{width}px;height:900px" srcdoc="{content}"></iframe>'
-        for width in (390, 1440)
+        f'<iframe style="border:0;width:{width}px;height:900px" '
+        f'srcdoc="{escape((folder / "results.html").read_text())}"></iframe>'
+        for width, folder in ((390, written[0]), (1440, written[0]), (390, illustrated[0]))
     )
-    content = escape((illustrated[0] / "results.html").read_text())
-    frames += f'<iframe style="border:0;width:390px;height:900px" srcdoc="{content}"></iframe>'
     script = """addEventListener("load", () => {
       console.log("ready");
       document.querySelector("pre").textContent = JSON.stringify(
@@ -225,14 +205,18 @@ def tokens(page):
 
 def parts_of(page, kind):
     """The parts of a kind, in all sections."""
-    return [
-        part for section in page.sections for part in section.body.parts if isinstance(part, kind)
-    ]
+    parts = (part for section in page.sections for part in section.body.parts)
+    return [part for part in parts if isinstance(part, kind)]
 
 
 def words(token):
     """The text that a reader sees."""
     return "".join(part.content for part in token.children if part.type in ("text", "text_special"))
+
+
+def inline(tokens):
+    """The parts of all texts."""
+    return [part for token in tokens if token.type == "inline" for part in token.children]
 
 
 def following(tokens, kind):
@@ -247,13 +231,7 @@ def test_every_link_of_the_contents_leads_to_a_heading(tokens):
         "".join(sign for sign in title.lower() if sign.isalnum() or sign in " -_").replace(" ", "-")
         for title in headings
     }
-    links = [
-        part.attrs["href"]
-        for token in tokens
-        if token.type == "inline"
-        for part in token.children
-        if part.type == "link_open"
-    ]
+    links = [part.attrs["href"] for part in inline(tokens) if part.type == "link_open"]
     assert len(links) == len(set(links)) == len(ALL) + 2
     assert {link.removeprefix("#") for link in links} <= anchors
     assert len(anchors) == len(headings)
@@ -281,28 +259,16 @@ def test_every_finding_and_note_is_in_a_fold_that_is_closed_again(page, tokens):
         depth += token.content.count("<details>") - token.content.count("</details>")
         if token.type == "list_item_open" and depth:
             items.append(words(after))
-    lines = [
-        found
-        for fold in parts_of(page, Folded)
-        for line in fold.body.items
-        for found in (line, *line.below)
-    ]
+    tops = [line for fold in parts_of(page, Folded) for line in fold.body.items]
+    lines = [found for line in tops for found in (line, *line.below)]
     assert sorted(items) == sorted(f"{line.bold} {line.text}".strip() for line in lines)
 
 
 def test_nothing_is_struck_out_and_no_text_is_taken_for_html(tokens):
-    kinds = {part.type for token in tokens if token.type == "inline" for part in token.children} | {
-        token.type for token in tokens
-    }
+    kinds = {each.type for each in (*tokens, *inline(tokens))}
     assert not any(kind.startswith("s_") for kind in kinds)
-    inline = [
-        part.content
-        for token in tokens
-        if token.type == "inline"
-        for part in token.children
-        if part.type == "html_inline"
-    ]
-    assert set(inline) == {"<br>"}
+    html = [part.content for part in inline(tokens) if part.type == "html_inline"]
+    assert set(html) == {"<br>"}
     texts = [words(token) for token in tokens if token.type == "inline"]
     assert "<b>*all*</b>" in texts
     assert not any(re.search(r"\\[*_<~]", text) for text in texts)

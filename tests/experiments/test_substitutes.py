@@ -1,5 +1,6 @@
 """Substitute-ins hold the images that they say."""
 
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -32,25 +33,15 @@ def test_pooling_is_the_mean_of_squares():
 
 def test_a_part_is_the_first_images_pooled(substitutes):
     path = substitutes.dataset(PART)
-    spec = data.get_spec(path)
-    told = outline(PART)
-    assert (spec.shape, spec.train_size, spec.test_size, spec.classes) == (
-        told.shape,
-        told.train_size,
-        told.test_size,
-        told.classes,
-    )
+    told = attrgetter("shape", "train_size", "test_size", "classes")
+    assert told(data.get_spec(path)) == told(outline(PART))
     whole = data.load("fashion-mini", "train")
     part = data.load(path, "train")
     assert part.labels.tolist() == whole.labels[:30].tolist()
     assert np.array_equal(part.inputs.numpy(), pool(whole.inputs[:30].numpy(), 2))
-
-
-def test_a_part_is_made_once(substitutes):
-    path = Path(substitutes.dataset(PART))
-    before = path.stat().st_mtime_ns
-    assert substitutes.dataset(PART) == str(path)
-    assert path.stat().st_mtime_ns == before
+    before = Path(path).stat().st_mtime_ns
+    assert substitutes.dataset(PART) == path
+    assert Path(path).stat().st_mtime_ns == before  # made once
 
 
 def test_whole_data_need_no_file(substitutes):

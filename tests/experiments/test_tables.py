@@ -26,29 +26,23 @@ def nothing(cell, seed):
 
 
 def test_a_cell_shows_mean_deviation_and_the_papers_number():
-    table = MAIN
-    row = table.rows[3]
-    values = [0.961, 0.964, 0.959]
+    row, values = MAIN.rows[3], [0.961, 0.964, 0.959]
     records = {
         (row.cells[0].name, seed): invent(row.cells[0], seed, accuracy=value)
         for seed, value in enumerate(values)
     }
-    shown = measured_table(table, Results(records)).rows[3]
+    shown = measured_table(MAIN, Results(records)).rows[3]
     assert shown[1].text == "3"
     percent = [100 * value for value in values]
     mean, deviation = statistics.fmean(percent), statistics.stdev(percent)
     assert shown[2].text.split() == [f"{mean:.2f}", "±", f"{deviation:.2f}", "[96.3]"]
     assert shown[2].value == pytest.approx(statistics.fmean(values))
     assert shown[2].html().endswith(f"{deviation:.2f}<small>[96.3]</small></td>")
-
-
-def test_one_seed_has_no_deviation_and_none_a_dash():
-    table, row = MAIN, MAIN.rows[3]
-    records = {(row.cells[0].name, 1): invent(row.cells[0], 1, accuracy=0.9)}
-    shown = measured_table(table, Results(records))
-    assert shown.rows[3][2].text == "90.00 [96.3]"
-    assert shown.rows[0][2].text == "– [96.0]"
-    assert shown.rows[0][1].text == "–"
+    # One seed has no deviation, and none a dash.
+    cell, record = list(records.items())[0]
+    shown = measured_table(MAIN, Results({cell: record}))
+    assert shown.rows[3][2].text == "96.10 [96.3]"
+    assert [cell.text for cell in shown.rows[0][1:3]] == ["–", "– [96.0]"]
     assert shown.is_numeric(2)  # a number of the paper makes no words of a dash
 
 
@@ -57,12 +51,10 @@ def test_corrections_and_underivable_numbers_are_marked_and_explained():
     texts = [cell.text for row in measured_table(escape_rate, Results()).rows for cell in row]
     assert "– [0.223†]" in texts
     assert any("printed 2.223, taken 0.223" in note for note in footnotes(escape_rate, Results()))
-    assert "– [1.10‡]" in [
-        cell.text for row in measured_table(MAIN, Results()).rows for cell in row
-    ]
-    assert any(
-        note.startswith("‡") and "BatchEnsemble" in note for note in footnotes(MAIN, Results())
-    )
+    texts = [cell.text for row in measured_table(MAIN, Results()).rows for cell in row]
+    assert "– [1.10‡]" in texts
+    (ours,) = (note for note in footnotes(MAIN, Results()) if "BatchEnsemble" in note)
+    assert ours.startswith("‡")
     (headings,) = (note for note in footnotes(load("classes"), Results()) if note.startswith("†"))
     assert 'aquarium fish (printed "Aquarium")' in headings
 
@@ -70,12 +62,8 @@ def test_corrections_and_underivable_numbers_are_marked_and_explained():
 def test_the_stands_say_what_was_really_used_and_what_it_took():
     results = invent_results(SOME, nothing, (1, 2))
     rows = substitutes_table(SOME, results).rows
-    assert [cell.text for cell in rows[0][:4]] == [
-        "cifar10",
-        "wrn-28-10",
-        "fashion-mini",
-        "mlp-16",
-    ]
+    texts = [cell.text for cell in rows[0][:4]]
+    assert texts == ["cifar10", "wrn-28-10", "fashion-mini", "mlp-16"]
     runs = [record for record in results.records.values() if record["dataset"] == "cifar10"]
     assert rows[0][5].value == len(runs)
     assert rows[0][6].value == pytest.approx(10 * len(runs) / 3600)
@@ -118,10 +106,8 @@ def test_every_verdict_stands_in_the_row_of_its_claim_and_the_column_of_its_data
     found = [(table, verdict) for table in tables for verdict in judge(table, results)]
     shown = verdict_table(found)
     assert [row[0].text for row in shown.rows] == list(CLAIMS.values())
-    lines = [
-        line for row in shown.rows for cell in row[1:] for line in cell.text.split("\n") if line
-    ]
-    assert len(lines) == len(found)
+    lines = [cell.text.split("\n") for row in shown.rows for cell in row[1:] if cell.text]
+    assert sum(map(len, lines)) == len(found)
     for table, verdict in found:
         row = shown.rows[list(CLAIMS).index(verdict.claim)]
         cell = row[list(shown.header).index(verdict.dataset)]

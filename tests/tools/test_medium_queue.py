@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import os
 import signal
@@ -18,23 +17,15 @@ from freetickets.experiments.answers import Answers
 from freetickets.experiments.grid import find_grid
 from freetickets.experiments.results import Results, save
 
-TOOL = Path(__file__).parents[2] / "tools" / "medium_queue.py"
+from .loading import load_tool
+
+TOOL = load_tool("medium_queue")
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="it reads /proc")
 
 
-@pytest.fixture(scope="module")
-def tool():
-    spec = importlib.util.spec_from_file_location("medium_queue", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
-def queue(tool, tmp_path):
-    return tool.Queue(tmp_path / "home", "medium", tmp_path / "kept")
+def queue(tmp_path):
+    return TOOL.Queue(tmp_path / "home", "medium", tmp_path / "kept")
 
 
 def write_record(folder, cell, seed=0, accuracy=0.5):
@@ -77,9 +68,6 @@ def test_status_says_how_far_it_is_and_what_comes_next(queue):
     assert told.startswith("1 of 61 cells are recorded")
     assert f"next: {second.name};" in told
     assert "nothing runs" in told
-
-
-def test_nothing_that_runs_can_not_be_stopped(queue):
     with pytest.raises(SystemExit, match="nothing runs"):
         queue.signal("stop")
 
@@ -92,11 +80,11 @@ def until(condition):
 
 
 @pytest.mark.parametrize("stopped_while_paused", [False, True])
-def test_all_processes_are_paused_and_stopped(tool, queue, tmp_path, stopped_while_paused):
+def test_all_processes_are_paused_and_stopped(queue, tmp_path, stopped_while_paused):
     """A queue whose training is a process that has a process, as with --jobs."""
     grandchild = "import time; time.sleep(60)"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
-    script = tmp_path / TOOL.name  # a process is known by its name
+    script = tmp_path / Path(TOOL.__file__).name  # a process is known by its name
     script.write_text(
         "import os, signal, subprocess, sys\n"
         f"words = [sys.executable, '-c', {child!r}]\n"
@@ -111,49 +99,49 @@ def test_all_processes_are_paused_and_stopped(tool, queue, tmp_path, stopped_whi
         queue.home.mkdir(parents=True)
         state = {"pid": process.pid, "commit": "0" * 40, "command": []}
         queue._state.write_text(json.dumps(state))
-        until(lambda: len(list(tool.descendants(process.pid))) == 3)
-        tree = list(tool.descendants(process.pid))
+        until(lambda: len(list(TOOL.descendants(process.pid))) == 3)
+        tree = list(TOOL.descendants(process.pid))
         queue.signal("pause")
-        until(lambda: {tool._stat(pid)[0] for pid in tree} == {"T"})
+        until(lambda: {TOOL._stat(pid)[0] for pid in tree} == {"T"})
         assert "paused" in queue.status()
         if not stopped_while_paused:
             queue.signal("resume")
-            until(lambda: "T" not in {tool._stat(pid)[0] for pid in tree})
+            until(lambda: "T" not in {TOOL._stat(pid)[0] for pid in tree})
             assert "runs, from commit 000000000000" in queue.status()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tool.time, "sleep", lambda _: process.poll())
+            patch.setattr(TOOL.time, "sleep", lambda _: process.poll())
             queue.signal("stop")
         assert queue.pid is None
     finally:
-        for pid in tool.descendants(process.pid):
+        for pid in TOOL.descendants(process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         process.kill()
         process.wait()
 
 
-def test_other_code_is_refused(tool, tmp_path):
+def test_other_code_is_refused(tmp_path):
     with pytest.raises(SystemExit, match="not in"):
-        tool._check_code(tmp_path, {**os.environ, "PYTHONPATH": str(tmp_path)})
+        TOOL._check_code(tmp_path, {**os.environ, "PYTHONPATH": str(tmp_path)})
 
 
-def test_later_starts_go_on_from_the_commit_of_the_first(tool, queue, monkeypatch):
+def test_later_starts_go_on_from_the_commit_of_the_first(queue, monkeypatch):
     trained: list[str] = []
-    monkeypatch.setattr(tool, "_git", lambda *words: words[1].removesuffix("^{commit}"))
-    monkeypatch.setattr(tool, "install", lambda commit, folder: folder)
+    monkeypatch.setattr(TOOL, "_git", lambda *words: words[1].removesuffix("^{commit}"))
+    monkeypatch.setattr(TOOL, "install", lambda commit, folder: folder)
     monkeypatch.setattr(queue, "run", lambda commit, code, parsed: trained.append(commit))
     for commit in ("a1", None, "b2", None):
         queue.begin(argparse.Namespace(command="run", commit=commit))
     assert trained == ["a1", "a1", "b2", "b2"]
 
 
-def test_trainings_yield_to_all_others(tool):
+def test_trainings_yield_to_all_others():
     child = subprocess.Popen(["sleep", "30"], start_new_session=True)
     file = Path(f"/proc/{child.pid}/autogroup")
     try:
         if not file.exists():
             pytest.skip("this Linux has no groups by session")
-        tool.yield_to_others(child.pid)
+        TOOL.yield_to_others(child.pid)
         assert file.read_text().strip().endswith("nice 19")
     finally:
         child.kill()

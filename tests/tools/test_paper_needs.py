@@ -1,9 +1,5 @@
 """What trainings need, against what networks, sparsifiers and the allocator really hold."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
@@ -17,30 +13,15 @@ from freetickets.sparsity import Sparsifier
 from freetickets.sparsity.weight import MaskedWeight
 from freetickets.training.job import Job
 
-ROOT = Path(__file__).parents[2]
+from .loading import ROOT, load_tool
 
-
-def load_tool():
-    spec = importlib.util.spec_from_file_location("paper_needs", ROOT / "tools" / "paper_needs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its data class looks its annotations up there
-    spec.loader.exec_module(module)
-    return module
-
-
-TOOL = load_tool()
+TOOL = load_tool("paper_needs")
 
 
 def needs(method, dataset="cifar10", model="wrn-28-10", **options):
     spec = get_spec(dataset)
     config = Config(method=method, options=options, dataset=dataset, model=model)
-
-    def nothing():
-        raise AssertionError("no data is read")
-
-    return TOOL.needs_of(Job(config.resolved(spec), spec, nothing))
+    return TOOL.needs_of(Job(config.resolved(spec), spec, None))  # no data is read
 
 
 def test_a_step_of_the_papers_network_reduces_146_megabytes():
@@ -80,13 +61,8 @@ def test_masks_take_what_a_sparsifier_holds():
 
 
 def test_kept_activations_are_those_that_a_backward_pass_uses():
-    network = nn.Sequential(
-        nn.Conv2d(3, 4, 3, padding=1),
-        nn.BatchNorm2d(4),
-        nn.ReLU(inplace=True),
-        nn.Flatten(),
-        nn.Linear(4 * 8 * 8, 5),
-    )
+    convolution = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True)
+    network = nn.Sequential(*convolution, nn.Flatten(), nn.Linear(4 * 8 * 8, 5))
     samples = 6
     floats = samples * (3 * 64 + 4 * 64)  # what the convolution takes, and returns to BatchNorm
     floats += 2 * 4  # the mean and the deviation of each channel

@@ -1,8 +1,7 @@
 """What is kept of a run's predictions: its scores, and the answers to each test image.
 
 Answers lie beside a cell's record, so that any statistic over images, members or seeds can be made
-later, without the runs. Whole distributions would be too large. Here are, for each image, the class
-that was chosen, how sure of it the network was, and the log-likelihood of the true class.
+later, without the runs; whole distributions would be too large.
 """
 
 from __future__ import annotations
@@ -34,40 +33,24 @@ _STEPS = 65535  # of a confidence: 1/15, the width of a bin, is a whole number o
 
 @dataclass(frozen=True)
 class Shifted:
-    """Sums over the changed versions of each image: corruptions, or attacks.
-
-    Attributes:
-        versions: How many versions each image has.
-        correct: How many of them each member and, in the last row, the ensemble got right,
-            (M + 1, N).
-        log_likelihood: The sum over them of the log-likelihood of the true class, (M + 1, N).
-    """
+    """Sums over the changed versions of each image, corruptions or attacks; see `Answers`."""
 
     versions: int
-    correct: Classes
-    log_likelihood: Array
+    correct: Classes  # how many versions were answered right, (M + 1, N)
+    log_likelihood: Array  # the sum over them, of the true class, (M + 1, N)
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What was said of each image. Rows are the members, in order, and last the ensemble.
+    """What was said of each image. Rows are the members, in order, and last the ensemble."""
 
-    Attributes:
-        labels: The true classes of the test images, (N,).
-        predicted: The most probable class, (M + 1, N).
-        confidence: Its probability, (M + 1, N).
-        log_likelihood: The logarithm of the true class's probability, (M + 1, N).
-        unknown: How unknown each image is to the ensemble: by the name of an OoD set, and "test",
-            by the name of a score (see `freetickets.metrics.novelty`), (K,).
-        shifted: By the name of a set of changed test images, as "corruptions" or "fgsm"; these are
-            the first of the test images.
-    """
-
-    labels: Classes
-    predicted: Classes
-    confidence: Array
-    log_likelihood: Array
+    labels: Classes  # of the test images, (N,)
+    predicted: Classes  # the most probable class, (M + 1, N)
+    confidence: Array  # its probability, (M + 1, N)
+    log_likelihood: Array  # of the true class, (M + 1, N)
+    # How unknown each image is to the ensemble: by OoD set, and "test", by score of novelty, (K,).
     unknown: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
+    # By the name of a set of changed images, the first of the test set: "corruptions", "fgsm".
     shifted: Mapping[str, Shifted] = field(default_factory=dict)
 
     @property
@@ -82,24 +65,19 @@ class Answers:
 
     def scores(self) -> list[dict[str, float]]:
         """Accuracy, NLL and ECE of each member and, last, of the ensemble."""
-        return [
-            {
-                "accuracy": float(correct.mean()),
-                "nll": float(-logs.mean()),
-                "ece": _ece(confidence, correct),
-            }
-            for correct, logs, confidence in zip(
-                self.correct, self.log_likelihood, self.confidence, strict=True
+        found = []
+        rows = zip(self.correct, self.log_likelihood, self.confidence, strict=True)
+        for correct, logs, confidence in rows:
+            _, sure, right = bin_sums(confidence, correct)
+            ece = float(np.abs(sure - right).sum() / len(confidence))
+            found.append(
+                {"accuracy": float(correct.mean()), "nll": float(-logs.mean()), "ece": ece}
             )
-        ]
+        return found
 
     @classmethod
     def collect(cls, folder: Path) -> Answers:
-        """Takes them from the saved predictions of a run.
-
-        Raises:
-            FreeTicketsError: There are none of a test set, or some are damaged.
-        """
+        """Takes them from the saved predictions of a run."""
         from ..evaluation.summary import novelties, saved_sets, saved_test
 
         test = saved_test(folder)
@@ -130,7 +108,8 @@ class Answers:
             "log_likelihood": _rounded(self.log_likelihood),
         }
         for name, scores in self.unknown.items():
-            arrays |= {f"unknown/{name}/{score}": _half(each) for score, each in scores.items()}
+            for score, each in scores.items():  # between 0 and the log of the classes
+                arrays[f"unknown/{name}/{score}"] = each.astype(np.float16)
         for name, shifted in self.shifted.items():
             arrays[f"shifted/{name}/versions"] = np.array(shifted.versions)
             arrays[f"shifted/{name}/correct"] = shifted.correct.astype(_smallest(shifted.versions))
@@ -142,23 +121,14 @@ class Answers:
 
     @classmethod
     def load(cls, path: Path, digest: str | None = None) -> Answers:
-        """Reads what `save` wrote.
-
-        Args:
-            path: The file.
-            digest: What `save` returned; None to take any file that is whole.
-
-        Raises:
-            FreeTicketsError: The file is not there, not whole, or not the one that was saved.
-        """
+        """Reads what `save` wrote; `digest` is what it returned, None to take any whole file."""
         if not path.exists():
             raise FreeTicketsError(f"{path} is missing: it holds the answers to each test image")
         if digest is not None and digest_file(path) != digest:
             raise DamagedFileError(f"{path} is damaged, or of another training than its record")
         with damaged(path):
             names = list(read_headers(path))
-            found = dict(zip(names, read_arrays(path, *names), strict=True))
-            return cls._unpack(found)
+            return cls._unpack(dict(zip(names, read_arrays(path, *names), strict=True)))
 
     @classmethod
     def _unpack(cls, found: Mapping[str, npt.NDArray[Any]]) -> Answers:
@@ -170,29 +140,23 @@ class Answers:
                 unknown.setdefault(words[0], {})[words[1]] = values.astype(np.float64)
             elif part == "shifted":
                 sums.setdefault(words[0], {})[words[1]] = values
-        return cls(
-            found["labels"].astype(np.int64),
-            found["predicted"].astype(np.int64),
-            found["confidence"] / _STEPS,
-            found["log_likelihood"].astype(np.float64),
-            unknown,
-            {
-                name: Shifted(
-                    int(each["versions"]),
-                    each["correct"].astype(np.int64),
-                    each["log_likelihood"].astype(np.float64),
-                )
-                for name, each in sums.items()
-            },
-        )
+        shifted = {
+            name: Shifted(
+                int(each["versions"]),
+                each["correct"].astype(np.int64),
+                each["log_likelihood"].astype(np.float64),
+            )
+            for name, each in sums.items()
+        }
+        labels, predicted = (found[key].astype(np.int64) for key in ("labels", "predicted"))
+        logs = found["log_likelihood"].astype(np.float64)
+        return cls(labels, predicted, found["confidence"] / _STEPS, logs, unknown, shifted)
 
 
 def measure(folder: str | Path, row_members: Iterable[int | None] = ()) -> dict[str, Any]:
     """The parts "metrics" and "first" of a file of results; no network is needed.
 
-    Args:
-        folder: The run's, evaluated.
-        row_members: For which numbers of first members the other sets are scored too.
+    `row_members`: for which numbers of first members the other sets are scored too.
     """
     from ..evaluation.summary import evaluation_of_first, summarise
 
@@ -236,11 +200,6 @@ def _summed(parts: list[Predictions]) -> Shifted:
     return Shifted(len(parts), np.asarray(correct), np.asarray(logs))
 
 
-def _ece(confidence: Array, correct: npt.NDArray[np.bool_]) -> float:
-    _, sure, right = bin_sums(confidence, correct)
-    return float(np.abs(sure - right).sum() / len(confidence))
-
-
 def _smallest(largest: int) -> npt.DTypeLike:
     return np.uint8 if largest < 256 else np.uint16
 
@@ -250,7 +209,3 @@ def _rounded(values: Array) -> npt.NDArray[np.float32]:
     limit = float(np.finfo(np.float32).max) / 2
     bits = values.clip(-limit, limit).astype(np.float32).view(np.uint32)
     return ((bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)).view(np.float32)
-
-
-def _half(values: Array) -> npt.NDArray[np.float16]:
-    return values.astype(np.float16)  # scores of novelty lie between 0 and the log of the classes

@@ -18,18 +18,11 @@ DIVERSITY = ("diversity.disagreement", "diversity.kl")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the measurements of a table bear out a claim on one data set.
+    """Whether the measurements of a table bear out a claim on one data set."""
 
-    Attributes:
-        claim: A key of `CLAIMS`.
-        dataset: The key of the data set.
-        outcome: Supported, if every finding is; contradicted, if any is.
-        findings: The differences that it rests on.
-    """
-
-    claim: str
-    dataset: str
-    outcome: Outcome
+    claim: str  # a key of `CLAIMS`
+    dataset: str  # its key
+    outcome: Outcome  # supported, if every finding is; contradicted, if any is
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -40,26 +33,22 @@ class Verdict:
 
 def judge(experiment: Experiment, results: Results) -> list[Verdict]:
     """Checks the claims of a table or figure, each data set for itself."""
-    datasets = dict.fromkeys(row.dataset for row in experiment.rows)
-    return [
-        _verdict(claim, dataset, _CLAIMS[claim][1](results, rows))
-        for claim in experiment.claims
-        for dataset in datasets
-        if (rows := [row for row in experiment.rows if row.dataset == dataset])
-    ]
-
-
-def _verdict(claim: str, dataset: str, findings: Iterable[Finding]) -> Verdict:
-    found = tuple(findings)
-    outcomes = {finding.outcome for finding in found}
-    overall: Outcome = "undecided"
-    if "contradicted" in outcomes:
-        overall = "contradicted"
-    elif outcomes == {"supported"}:
-        overall = "supported"
-    elif outcomes <= {"not measured"}:
-        overall = "not measured"
-    return Verdict(claim, dataset, overall, found)
+    verdicts = []
+    for claim, dataset in itertools.product(
+        experiment.claims, dict.fromkeys(row.dataset for row in experiment.rows)
+    ):
+        rows = [row for row in experiment.rows if row.dataset == dataset]
+        findings = tuple(_CLAIMS[claim][1](results, rows))
+        outcomes = {finding.outcome for finding in findings}
+        overall: Outcome = "undecided"
+        if "contradicted" in outcomes:
+            overall = "contradicted"
+        elif outcomes == {"supported"}:
+            overall = "supported"
+        elif outcomes <= {"not measured"}:
+            overall = "not measured"
+        verdicts.append(Verdict(claim, dataset, overall, findings))
+    return verdicts
 
 
 def _of(rows: Rows, *methods: str) -> list[Row]:
@@ -72,11 +61,7 @@ def _option(row: Row, name: str) -> float:
 
 
 def _against(
-    results: Results,
-    ones: Rows,
-    others: Rows,
-    columns: Iterable[str],
-    claimed: Claimed = "more",
+    results: Results, ones: Rows, others: Rows, columns: Iterable[str], claimed: Claimed = "more"
 ) -> Iterator[Finding]:
     for one, other, column in itertools.product(ones, others, columns):
         yield compare(results, one, other, column, claimed)
@@ -128,18 +113,15 @@ def _members_and_ensemble_correlate(results: Results, rows: Rows) -> Iterator[Fi
         if points[0].over:
             yield from (correlates(results, row) for row in points)
         else:
-            sparsities = tuple(_option(row, "sparsity") for row in points)
+            over = {"sparsity": tuple(_option(row, "sparsity") for row in points)}
             label = points[0].label.partition(" ")[0]
-            over = {"sparsity": sparsities}
             yield correlates(results, replace(points[0], label=label, over=over))
 
 
 def _size_helps_dst(results: Results, rows: Rows) -> Iterator[Finding]:
-    sizes = sorted(
-        (row for row in rows if row.method.name == "dst"), key=lambda row: row.members or 0
-    )
-    steps = [sizes[0], sizes[len(sizes) // 2], sizes[-1]]
-    for smaller, larger in itertools.pairwise(steps):
+    dst = (row for row in rows if row.method.name == "dst")
+    sizes = sorted(dst, key=lambda row: row.members or 0)
+    for smaller, larger in itertools.pairwise((sizes[0], sizes[len(sizes) // 2], sizes[-1])):
         yield compare(results, larger, smaller, "accuracy")
 
 
@@ -150,10 +132,9 @@ def _size_costs_edst_members(results: Results, rows: Rows) -> Iterator[Finding]:
 
 
 def _sparse_test_is_cheap(results: Results, rows: Rows) -> Iterator[Finding]:
-    for one in _of(rows, "edst", "dst"):
-        for other in _of(rows, "snapshot", "fge"):
-            yield compare(results, one, other, "test_flops")
-            yield compare(results, one, other, "accuracy", "not less")
+    for one, other in itertools.product(_of(rows, "edst", "dst"), _of(rows, "snapshot", "fge")):
+        yield compare(results, one, other, "test_flops")
+        yield compare(results, one, other, "accuracy", "not less")
 
 
 def _escape_rate_raises_diversity(results: Results, rows: Rows) -> Iterator[Finding]:
@@ -168,11 +149,10 @@ def _growth_matters_little(results: Results, rows: Rows) -> Iterator[Finding]:
     edst = _of(rows, "edst")
     random = [row for row in edst if row.cells[0].options["grow"] == "random"]
     gradient = [row for row in edst if row not in random]
-    for one in random:
-        for other in gradient:
-            yield compare(results, one, other, "accuracy", "alike")
-            if one.dataset == "cifar100":
-                yield from _against(results, [one], [other], ["accuracy"])
+    for one, other in itertools.product(random, gradient):
+        yield compare(results, one, other, "accuracy", "alike")
+        if one.dataset == "cifar100":
+            yield compare(results, one, other, "accuracy")
 
 
 # What each claim says, and what checks it.
@@ -189,10 +169,7 @@ _CLAIMS: dict[str, tuple[str, Check]] = {
         "DST beats static sparse training, member by member and as an ensemble",
         _methods(("dst",), ("static",), ("member_accuracy", "accuracy")),
     ),
-    "diversity-order": (
-        "diversity: DST > static > EDST > LTR",
-        _diversity_order,
-    ),
+    "diversity-order": ("diversity: DST > static > EDST > LTR", _diversity_order),
     "exploration-raises-diversity": (
         "without exploration, EDST and DST are less diverse and less accurate",
         _exploration_raises_diversity,
@@ -218,10 +195,7 @@ _CLAIMS: dict[str, tuple[str, Check]] = {
         "the accuracies of members and ensemble correlate over sparsities",
         _members_and_ensemble_correlate,
     ),
-    "size-helps-dst": (
-        "the accuracy of the DST ensemble grows with its size",
-        _size_helps_dst,
-    ),
+    "size-helps-dst": ("the accuracy of the DST ensemble grows with its size", _size_helps_dst),
     "size-costs-edst-members": (
         "in the same time, more tickets make worse members of EDST, and an ensemble that still "
         "beats the single dense model",

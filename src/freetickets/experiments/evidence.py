@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -28,12 +28,7 @@ Outcome = Literal["supported", "undecided", "contradicted", "not measured"]
 Claimed = Literal["more", "not less", "alike"]
 Form = Literal["difference", "points", "ratio", "coefficient"]
 
-SIGNS: dict[Outcome, str] = {
-    "supported": "✓",
-    "undecided": "~",
-    "contradicted": "✗",
-    "not measured": "–",
-}
+SIGNS: dict[Outcome, str] = dict(zip(get_args(Outcome), "✓~✗–", strict=True))
 # What a value is multiplied by, its sign, its digits and its unit.
 _FORMS: dict[Form, tuple[int, str, int, str]] = {
     "difference": (1, "+", 4, ""),
@@ -54,24 +49,16 @@ _RATIOS = {column.key for column in COSTS} - {"ticket_mb"}  # compared by their 
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison that bears on a claim.
+    """One comparison that bears on a claim."""
 
-    Attributes:
-        what: What is compared, and in which number.
-        outcome: What it decides.
-        value: The difference with its natural sign (below 0: the first number is the smaller one),
-            the ratio or the coefficient; its mean over seeds. None if it was not measured.
-        error: Its standard error; None if it is not known.
-        noise: What the error is over, in words.
-        form: How the value is written: "points" are shares in per cent.
-    """
-
-    what: str
+    what: str  # what is compared, and in which number
     outcome: Outcome
+    # The mean over seeds of the difference (below 0: the first number is the smaller one), the
+    # ratio or the coefficient; None if it was not measured.
     value: float | None = None
-    error: float | None = None
-    noise: str = ""
-    form: Form = "difference"
+    error: float | None = None  # its standard error, if that is known
+    noise: str = ""  # what the error is over
+    form: Form = "difference"  # how the value is written: "points" are shares in per cent
 
     @property
     def text(self) -> str:
@@ -138,11 +125,7 @@ def decide(
 
 
 def compare(
-    results: Results,
-    one: Row,
-    other: Row,
-    column: str | Sequence[str],
-    claimed: Claimed = "more",
+    results: Results, one: Row, other: Row, column: str | Sequence[str], claimed: Claimed = "more"
 ) -> Finding:
     """Compares two rows in a column, or in the mean of several.
 
@@ -151,7 +134,8 @@ def compare(
     columns = [column] if isinstance(column, str) else list(column)
     shown = column_of(columns[0])
     assert shown is not None, f"experiments have no column {columns[0]}"
-    name = shown.title if len(columns) == 1 else _mean_name(columns)
+    mean = f"mean {columns[0].rpartition('.')[2].upper()} of {len(columns)} sets"
+    name = shown.title if len(columns) == 1 else mean
     what = f"{_label(one)} against {_label(other)}: {name}"
     mine, theirs = (_by_seed(results, row, columns) for row in (one, other))
     shared = sorted(set(mine) & set(theirs))
@@ -163,12 +147,10 @@ def compare(
         each = [mine[seed] / theirs[seed] for seed in shared if theirs[seed]]
     if not each:
         return Finding(what, "not measured")
-    value = statistics.fmean(each)
+    value, error = statistics.fmean(each), _error(each)
     if columns[0] in _COUNTED:
-        error: float | None = None
-        noise = "counted"
-    elif len(each) > 1:
-        error = statistics.stdev(each) / math.sqrt(len(each))
+        error, noise = None, "counted"
+    elif error is not None:
         noise = f"{len(each)} seeds"
     else:
         error = _error_over_samples(results, one, other, columns, shared[0])
@@ -190,8 +172,7 @@ def correlates(results: Results, row: Row) -> Finding:
     if not values:
         return Finding(what, "not measured")
     mean = statistics.fmean(values)
-    if len(values) > 1:
-        error = statistics.stdev(values) / math.sqrt(len(values))
+    if (error := _error(values)) is not None:
         noise = f"{len(values)} seeds"
         return Finding(what, decide(mean, error), mean, error, noise, "coefficient")
     freedom = len(row.cells) - 3
@@ -202,8 +183,9 @@ def correlates(results: Results, row: Row) -> Finding:
     return Finding(what, outcome, mean, None, f"one seed; Fisher's z = {z:.2f}", "coefficient")
 
 
-def _mean_name(columns: Sequence[str]) -> str:
-    return f"mean {columns[0].rpartition('.')[2].upper()} of {len(columns)} sets"
+def _error(values: Sequence[float]) -> float | None:
+    """The standard error of a mean; None of one value."""
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
 def _label(row: Row) -> str:

@@ -5,30 +5,34 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ..methods import Method
+from ..reading import Count
+
+Kind = TypeVar("Kind")
+
+
+def joined(one: Kind, other: Kind) -> Kind:
+    """Two of one data class as one: all that their tuples hold; else the first that says so."""
+    both: dict[str, Any] = {}
+    for each in fields(one):  # type: ignore[arg-type]
+        mine, theirs = getattr(one, each.name), getattr(other, each.name)
+        several = isinstance(mine, tuple)
+        both[each.name] = tuple(dict.fromkeys(mine + theirs)) if several else mine or theirs
+    return replace(one, **both)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What has to be measured of each cell beside its scores on the test set.
+    """What has to be measured of each cell beside its scores on the test set."""
 
-    Attributes:
-        corruptions: Types of corruption, or names of sets of them.
-        ood: OoD sets.
-        attacks: Kinds of attack.
-        imagenet_a: Whether ImageNet-A is predicted.
-        features: Whether the members' feature maps are compared.
-        trajectory: Whether the course of the training is recorded.
-    """
-
-    corruptions: tuple[str, ...] = ()
+    corruptions: tuple[str, ...] = ()  # types, or names of sets of them
     ood: tuple[str, ...] = ()
     attacks: tuple[str, ...] = ()
     imagenet_a: bool = False
-    features: bool = False
-    trajectory: bool = False
+    features: bool = False  # whether the members' feature maps are compared
+    trajectory: bool = False  # whether the course of the training is recorded
 
     def __or__(self, other: Needs) -> Needs:
         """What two experiments need together.
@@ -38,27 +42,12 @@ class Needs:
             >>> both.ood, both.features
             (('svhn', 'cifar100'), True)
         """
-        merged: dict[str, Any] = {}
-        for each in fields(self):
-            mine, theirs = getattr(self, each.name), getattr(other, each.name)
-            if isinstance(mine, tuple):
-                merged[each.name] = tuple(dict.fromkeys(mine + theirs))
-            else:
-                merged[each.name] = mine or theirs
-        return Needs(**merged)
+        return joined(self, other)
 
 
 @dataclass(frozen=True)
 class Cell:
     """One training, but for its seed; two rows that need the same one have equal cells.
-
-    Attributes:
-        dataset: The key of the data set; a scale says which data stand for it.
-        model: The paper's network; a scale says which one stands for it.
-        method: The method with all its options, defaults filled in.
-        settings: Of the training, as `Config` calls them, where the cell has its own.
-        label: What it is called; empty for a name made of the above.
-        of: The cell whose first trainings are the members, where nothing is trained for this one.
 
     Example:
         >>> from freetickets.methods import EDST
@@ -69,12 +58,12 @@ class Cell:
         'cifar10-wrn-28-10-edst-tickets=7-sparsity=0.9'
     """
 
-    dataset: str
-    model: str
-    method: Method
-    settings: tuple[tuple[str, Any], ...] = ()
-    label: str = ""
-    of: Cell | None = None
+    dataset: str  # a key; a scale says which data stand for it
+    model: str  # the paper's; a scale says which one stands for it
+    method: Method  # with all its options, defaults filled in
+    settings: tuple[tuple[str, Any], ...] = ()  # as `Config` calls them, where it has its own
+    label: str = ""  # what it is called; empty for a name made of the above
+    of: Cell | None = None  # whose first trainings are the members: nothing is trained for this one
 
     @property
     def options(self) -> dict[str, Any]:
@@ -86,121 +75,86 @@ class Cell:
         """A name for people and folders, different for each cell: options that are not default."""
         if self.label:
             return self.label
-        chosen = {
-            each.name: getattr(self.method, each.name)
-            for each in fields(self.method)
-            if getattr(self.method, each.name) != each.default
-        } | dict(self.settings)
-        words = [f"{name}={_text(value)}" for name, value in chosen.items()]
+        told = [(each.name, getattr(self.method, each.name), each) for each in fields(self.method)]
+        chosen = {name: value for name, value, each in told if value != each.default}
+        words = [
+            f"{name}={f'{value:g}' if isinstance(value, float) else value}"
+            for name, value in (chosen | dict(self.settings)).items()
+        ]
         return "-".join([self.dataset, self.model, self.method.name, *words])
 
 
 @dataclass(frozen=True)
 class Correction:
-    """A misprint of the paper.
-
-    Attributes:
-        column: Where it is.
-        printed: What the paper says: a number, or the heading of the column.
-        used: What is taken instead.
-        why: How that is known.
-    """
+    """A misprint of the paper: a number, or the heading of a column."""
 
     column: str
     printed: float | str
-    used: float | str
-    why: str
+    used: float | str  # what is taken instead
+    why: str  # how that is known
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of a table, or a curve or a point of a figure.
+@dataclass(frozen=True, kw_only=True)
+class RowText:
+    """What a row is in its file already; `settings` are as `Config` calls them."""
 
-    Attributes:
-        label: What the paper calls it.
-        dataset: The key of the data set: cifar10, cifar100 or imagenet.
-        model: The paper's network.
-        method: The method with its options.
-        members: How many members are scored, the first; None for all. Attacks are those made for
-            each member, scored or not.
-        over: Options that the row takes several values of, for numbers over several cells.
-        paper: The paper's numbers by column, corrected; accuracies in per cent.
-        dense_flops: What the paper prints in place of a multiple: the FLOPs of one dense training.
-        starred: Whether the paper took the numbers from another publication.
-        corrections: Which of the numbers are misprints.
-        underivable: By column, why our own count can't equal the paper's.
-        settings: Of the training, as `Config` calls them, where the row has its own.
-        cell: What its cell is called, if not by what it is.
-        of: The cell whose first trainings are the members, where nothing is trained for this row.
-        seeds: How often its cells are trained at most; None for as often as the experiment says.
-    """
-
-    label: str
-    dataset: str
-    model: str
-    method: Method
-    members: int | None = None
-    over: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    paper: Mapping[str, float] = field(default_factory=dict)
-    dense_flops: float | None = None
-    starred: bool = False
-    corrections: tuple[Correction, ...] = ()
-    underivable: Mapping[str, str] = field(default_factory=dict)
+    label: str  # as in the paper
+    dataset: str  # its key: cifar10, cifar100 or imagenet
+    model: str  # the paper's
+    members: Count | None = (
+        None  # scored, the first; attacks are those made for each, scored or not
+    )
+    over: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # options with several values
+    paper: Mapping[str, float] = field(default_factory=dict)  # by column, corrected; per cent
+    dense_flops: float | None = None  # of one dense training, printed in place of a multiple
+    starred: bool = False  # the paper took the numbers from another publication
+    underivable: Mapping[str, str] = field(default_factory=dict)  # why our count can't equal theirs
     settings: Mapping[str, Any] = field(default_factory=dict)
-    cell: str = ""
-    of: Cell | None = None
-    seeds: int | None = None
+    cell: str = ""  # what its cell is called, if not by what it is
+    seeds: Count | None = None  # trainings at most; None for as many as the experiment says
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(RowText):
+    """A row of a table, or a curve or a point of a figure."""
+
+    method: Method
+    corrections: tuple[Correction, ...] = ()  # which of the numbers are misprints
+    of: Cell | None = None  # whose first trainings are the members: nothing is trained for this row
 
     @property
     def cells(self) -> tuple[Cell, ...]:
         """What has to be trained for this row: one cell, or one for each value of `over`."""
-        choices = itertools.product(*self.over.values())
-        return tuple(
-            Cell(
-                self.dataset,
-                self.model,
-                replace(self.method, **dict(zip(self.over, chosen, strict=True))),
-                tuple(self.settings.items()),
-                self.cell,
-                self.of,
-            )
-            for chosen in choices
-        )
+        settings, found = tuple(self.settings.items()), []
+        for values in itertools.product(*self.over.values()):
+            method = replace(self.method, **dict(zip(self.over, values, strict=True)))
+            found.append(Cell(self.dataset, self.model, method, settings, self.cell, self.of))
+        return tuple(found)
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """One table or figure of the paper.
+@dataclass(frozen=True, kw_only=True)
+class ExperimentText:
+    """What an experiment is in its file already."""
 
-    Attributes:
-        name: What `freetickets reproduce` calls it.
-        title: What it is about.
-        paper: Where it stands: "Table 1".
-        latex: Its label in the paper's source.
-        rows: What it compares, in the paper's order.
-        columns: The numbers that it shows.
-        needs: What has to be measured of its cells.
-        figures: The parts of a report that show it, keys of `PARTS`.
-        claims: What the paper concludes from it, keys of `CLAIMS`.
-        seeds: How often each cell is trained at a scale that can't pay for more.
-        corrections: Headings of columns that are misprints.
-        notes: Where the paper is silent or contradicts itself, and what was decided.
-        provisional: Why it can't be trained yet; empty if it can.
-    """
-
-    name: str
+    name: str  # as `freetickets reproduce` calls it
     title: str
-    paper: str
-    latex: str
-    rows: tuple[Row, ...]
+    paper: str  # where it stands: "Table 1"
+    latex: str  # its label in the paper's source
     columns: tuple[str, ...]
     needs: Needs = Needs()
-    figures: tuple[str, ...] = ()
-    claims: tuple[str, ...] = ()
-    seeds: int = 1
-    corrections: tuple[Correction, ...] = ()
-    notes: tuple[str, ...] = ()
-    provisional: str = ""
+    figures: tuple[str, ...] = ()  # the parts of a report that show it, keys of `PARTS`
+    claims: tuple[str, ...] = ()  # what the paper concludes from it, keys of `CLAIMS`
+    seeds: Count = 1  # trainings of each cell, at a scale that can't pay for more
+    notes: tuple[str, ...] = ()  # where the paper is silent or contradicts itself; what was decided
+    provisional: str = ""  # why it can't be trained yet; empty if it can
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(ExperimentText):
+    """One table or figure of the paper; its rows are in the paper's order."""
+
+    rows: tuple[Row, ...]
+    corrections: tuple[Correction, ...] = ()  # headings of columns that are misprints
 
 
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
@@ -228,7 +182,3 @@ def needed(experiments: Iterable[Experiment]) -> dict[Cell, Needs]:
         for cell in cells(experiment):
             found[cell] = found.get(cell, Needs()) | experiment.needs
     return found
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -5,39 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import cache
 
 from ..errors import UnknownNameError
-from ..report.analysis import Analysis, analyse
+from ..report.analysis import analyse
 from ..report.colours import colour
 from ..report.comparison import Comparison, find_reference
 from ..report.parts import Figure, Section
-from ..report.run import RunSummary, check_predictions_alike, read_run
+from ..report.run import check_predictions_alike, read_run
 from ..report.sections import make
 from .experiment import Cell, Experiment
 from .results import Results
 
 # Which parts of a report are figures; what is in the others stands in the table already.
 _FIGURES = (
-    "cost",
-    "members",
-    "ensemble-size",
-    "sparsity",
-    "disagreement",
-    "classes",
-    "features",
-    "trajectories",
-    "reliability",
-    "risk-coverage",
-    "roc",
-    "novelty",
-    "severity",
-    "corruption-types",
-    "attack-fgsm",
-    "transfer-fgsm",
-    "layers",
-)
-
+    "cost", "members", "ensemble-size", "sparsity", "disagreement", "classes", "features",
+    "trajectories", "reliability", "risk-coverage", "roc", "novelty", "severity",
+    "corruption-types", "attack-fgsm", "transfer-fgsm", "layers",
+)  # fmt: skip
 # How the panels of a figure stand in its file.
 _ABREAST, _GAP = 2, 18
 
@@ -45,12 +30,7 @@ _ABREAST, _GAP = 2, 18
 class Gallery:
     """Draws the figures of tables; a run that several of them show is read and analysed once.
 
-    Args:
-        results: The runs.
-        wanted: Which figures are drawn, by their keys; None for all.
-
-    Raises:
-        UnknownNameError: There is no such figure.
+    `wanted` are the keys of the figures that are drawn; None for all.
     """
 
     def __init__(self, results: Results, wanted: Collection[str] | None = None) -> None:
@@ -59,56 +39,40 @@ class Gallery:
             if key not in _FIGURES:
                 raise UnknownNameError("figure", key, _FIGURES)
         self._wanted = _FIGURES if wanted is None else wanted
-        self._runs: dict[Path, RunSummary] = {}
-        self._analyses: dict[Path, Analysis | None] = {}
+        self._read = cache(read_run)
+        self._analyse = cache(lambda folder: analyse(self._read(folder)))
 
     def sections(self, experiment: Experiment) -> list[Section]:
         """The figures of a table, each data set for itself; of the first seed that is there."""
         datasets = list(dict.fromkeys(row.dataset for row in experiment.rows))
+        keys = [key for key in experiment.figures if key in _FIGURES and key in self._wanted]
         found = []
         for dataset in datasets:
-            comparison = self._compare(experiment, dataset)
-            if comparison is None:
+            if (comparison := self._compare(experiment, dataset)) is None:
                 continue
             where = [dataset] if len(datasets) > 1 else []
             place = ", ".join([experiment.paper, *where])
-            for key in experiment.figures:
-                section = make(comparison, key) if self._draws(key) else None
+            for key in keys:
+                section = make(comparison, key)
                 if section is not None and isinstance(section.body, Figure):
                     figure = replace(section.body, name="-".join([experiment.name, *where, key]))
                     title = f"{section.title} ({place})"
                     found.append(replace(section, title=title, body=figure, key=""))
         return found
 
-    def _draws(self, key: str) -> bool:
-        return key in _FIGURES and key in self._wanted
-
     def _compare(self, experiment: Experiment, dataset: str) -> Comparison | None:
         runs = []
         for name, cell in run_names(experiment, dataset).items():
-            folder = self._folder(cell)
-            if folder is not None:
+            folders = (self._results.run_folder(cell, seed) for seed in self._results.seeds(cell))
+            if (folder := next(filter(None, folders), None)) is not None:
                 # The name says all that a description would.
                 runs.append(replace(self._read(folder), name=name, description=""))
         if not runs:
             return None
         check_predictions_alike(runs)
-        analyses = {run.name: found for run in runs if (found := self._analyse(run)) is not None}
+        found = {run.name: self._analyse(run.folder) for run in runs}
+        analyses = {name: each for name, each in found.items() if each is not None}
         return Comparison(runs, find_reference(runs), analyses)
-
-    def _folder(self, cell: Cell) -> Path | None:
-        folders = (self._results.run_folder(cell, seed) for seed in self._results.seeds(cell))
-        return next((folder for folder in folders if folder is not None), None)
-
-    def _read(self, folder: Path) -> RunSummary:
-        if folder not in self._runs:
-            self._runs[folder] = read_run(folder)
-        return self._runs[folder]
-
-    def _analyse(self, run: RunSummary) -> Analysis | None:
-        if run.folder not in self._analyses:
-            self._analyses[run.folder] = analyse(run)
-        return self._analyses[run.folder]
 
 
 def run_names(experiment: Experiment, dataset: str) -> dict[str, Cell]:

@@ -1,8 +1,7 @@
 """Grids: what is trained at each scale, each piece once. No torch here.
 
-A scale trains the paper's experiments, or stages of its own: one YAML file a grid lies in `grids/`,
-with what it trains on. A stage is an experiment; all its seeds are trained before the next stage
-begins, so that whatever is finished when the work is stopped is worth having.
+A scale trains the paper's experiments, or stages of its own, a YAML file in `grids/`: all seeds
+of a stage before the next, so that whatever is finished when the work is stopped is worth having.
 """
 
 from __future__ import annotations
@@ -14,26 +13,19 @@ from typing import Any
 
 from ..errors import FreeTicketsError, UnknownNameError
 from ..reading import parse_yaml, read
-from .experiment import Cell, Experiment, Needs, cells, needed
+from .experiment import Cell, Experiment, Needs
 from .reading import experiment_names, load, read_experiment
 from .scales import SCALES, Scale, Substitute
 
 
 @dataclass(frozen=True)
 class CellTask:
-    """One training of one cell, and what is measured of it.
-
-    Attributes:
-        cell: What is trained.
-        seed: Counts the trainings of the cell, from 0.
-        needs: What is measured beside the test set.
-        members: How many members rows score, the first, where they are not all.
-    """
+    """One training of one cell, and what is measured of it beside the test set."""
 
     cell: Cell
-    seed: int
+    seed: int  # counts the trainings of the cell, from 0
     needs: Needs = field(default_factory=Needs)
-    members: tuple[int, ...] = ()
+    members: tuple[int, ...] = ()  # how many members rows score, the first, where they are not all
 
     @property
     def name(self) -> str:
@@ -55,13 +47,8 @@ def make_tasks(
 ) -> list[CellTask]:
     """What has to be trained for experiments; a cell that several share is there once a seed.
 
-    All first seeds come first, so that every table has numbers early.
-
-    Args:
-        experiments: The tables and figures.
-        scale: Says how often a cell is trained.
-        seeds: How often instead.
-        only: Methods; none for all.
+    All first seeds come first, so that every table has numbers early. `seeds` is how often each is
+    trained, if not as the scale says; `only` are methods.
 
     Example:
         >>> from freetickets.experiments.scales import SCALES
@@ -71,41 +58,18 @@ def make_tasks(
     """
     found: dict[tuple[int, Cell], CellTask] = {}
     for experiment in experiments:
-        members, fewer = _row_members(experiment), _row_seeds(experiment)
+        rows = [(row, cell) for row in experiment.rows for cell in row.cells]
+        fewer = {cell: row.seeds for row, cell in rows if row.seeds is not None}
         for seed in range(seeds or scale.seeds(experiment)):
-            for cell in cells(experiment):
+            for row, cell in rows:
                 if (only and cell.method.name not in only) or seed >= fewer.get(cell, seed + 1):
                     continue
                 task = found.setdefault((seed, cell), CellTask(cell, seed))
+                members = {*task.members, *([row.members] if row.members is not None else [])}
                 found[seed, cell] = replace(
-                    task,
-                    needs=task.needs | experiment.needs,
-                    members=tuple(sorted({*task.members, *members.get(cell, ())})),
+                    task, needs=task.needs | experiment.needs, members=tuple(sorted(members))
                 )
-    order = {seed: place for place, seed in enumerate(sorted({seed for seed, _ in found}))}
-    return sorted(found.values(), key=lambda task: order[task.seed])
-
-
-def with_trajectory() -> set[Cell]:
-    """The cells whose training is recorded, whichever experiment trains them first."""
-    return {
-        cell for cell, needs in needed(map(load, experiment_names())).items() if needs.trajectory
-    }
-
-
-def _row_members(experiment: Experiment) -> dict[Cell, set[int]]:
-    found: dict[Cell, set[int]] = {}
-    for row in experiment.rows:
-        for cell in row.cells:
-            if row.members is not None:
-                found.setdefault(cell, set()).add(row.members)
-    return found
-
-
-def _row_seeds(experiment: Experiment) -> dict[Cell, int]:
-    return {
-        cell: row.seeds for row in experiment.rows for cell in row.cells if row.seeds is not None
-    }
+    return sorted(found.values(), key=lambda task: task.seed)
 
 
 @dataclass(frozen=True)
@@ -121,23 +85,14 @@ class _Grid:
 
 @dataclass(frozen=True)
 class Grid:
-    """A scale and what is trained at it.
-
-    Attributes:
-        scale: How large.
-        experiments: What is trained: the paper's tables and figures, or stages.
-        staged: Whether all seeds of one are trained before the next begins.
-    """
+    """A scale and what is trained at it: the paper's tables and figures, or stages."""
 
     scale: Scale
     experiments: tuple[Experiment, ...]
-    staged: bool = False
+    staged: bool = False  # whether all seeds of one are trained before the next begins
 
     def choose(self, names: Sequence[str]) -> list[Experiment]:
         """The experiments of these names, in the grid's order; all, if one of them is "all".
-
-        Raises:
-            UnknownNameError: There is none of a name.
 
         Example:
             >>> [each.name for each in find_grid("medium").choose(["t2", "t1"])]
@@ -155,11 +110,8 @@ class Grid:
         self, experiments: Sequence[Experiment], seeds: int | None = None, only: Sequence[str] = ()
     ) -> list[CellTask]:
         """What has to be trained for experiments, in order."""
-        if not self.staged:
-            return make_tasks(experiments, self.scale, seeds, only)
-        return [
-            task for each in experiments for task in make_tasks([each], self.scale, seeds, only)
-        ]
+        groups = [[each] for each in experiments] if self.staged else [experiments]
+        return [task for own in groups for task in make_tasks(own, self.scale, seeds, only)]
 
 
 def grid_names() -> list[str]:
@@ -176,9 +128,6 @@ def grid_names() -> list[str]:
 def find_grid(scale: str) -> Grid:
     """Looks a scale up by its name, with what is trained at it.
 
-    Raises:
-        UnknownNameError: There is none of this name.
-
     Example:
         >>> len(find_grid("paper").experiments), find_grid("medium").experiments[0].name
         (20, 't1')
@@ -192,11 +141,7 @@ def find_grid(scale: str) -> Grid:
 
 
 def parse_grid(text: str, name: str) -> Grid:
-    """Reads a grid from YAML.
-
-    Raises:
-        FreeTicketsError: It is no YAML, or something in it is unknown or of the wrong type.
-    """
+    """Reads a grid from YAML; `name` is what it and errors call it."""
     values = parse_yaml(text, name, aliases=True)
     try:
         told: _Grid = read(_Grid, values)
@@ -204,10 +149,9 @@ def parse_grid(text: str, name: str) -> Grid:
         known: dict[str, Cell] = {}
         for each in told.stages:
             shared = {"paper": str(each.get("name", "")).upper(), "latex": ""}
-            stages.append(
-                read_experiment({**shared, **told.shared, **each}, told.substitutes, known)
-            )
-            own = [cell for row in stages[-1].rows for cell in row.cells]
+            stage = read_experiment({**shared, **told.shared, **each}, told.substitutes, known)
+            stages.append(stage)
+            own = [cell for row in stage.rows for cell in row.cells]
             for cell in own:
                 if known.setdefault(cell.name, cell) != cell or own.count(cell) > 1:
                     raise FreeTicketsError(f"two cells are called {cell.name}")

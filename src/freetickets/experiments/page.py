@@ -18,21 +18,18 @@ from ..report.export import as_markdown
 from ..report.page import Page
 from ..report.parts import Figure, Folded, Part, Section, Table
 from ..storage import write_atomic
+from . import tables
 from .claims import Verdict, judge
 from .evidence import marked, tally
 from .experiment import Experiment
 from .figures import Gallery, standalone
 from .results import Results, as_csv
 from .scales import SCALES
-from .tables import (
-    footnotes,
-    measured_table,
-    substitute_notes,
-    substitutes_table,
-    total_hours,
-    verdict_table,
-)
 
+CELLS = (
+    "Each cell is one training of a table, shared by all tables that have it; runs are cells times "
+    "seeds."
+)
 READING = (
     "Mean ± standard deviation over seeds; in brackets the paper's number. Accuracies are in per "
     "cent; FLOPs are multiples of one dense training, or of one dense network's prediction."
@@ -58,30 +55,14 @@ def write(
 ) -> list[Path]:
     """Writes `results.md` with `images/`, `results.html` and `cells.csv`.
 
-    Args:
-        experiments: What is shown, in this order.
-        results: What was measured; figures are drawn where the folders of its runs are there.
-        folder: Where to write.
-        comments: What is to be said besides, by the name of the experiment; "" for the whole.
-        figures: Which figures are drawn, keys of `PARTS`; None for all that the tables have.
-
-    Returns:
-        The files that were written.
-
-    Raises:
-        MissingExtraError: Figures can't be drawn, for matplotlib is not installed.
+    Figures are drawn where the runs' folders are there: those of `figures`, keys of `PARTS`, or all
+    that the tables have. `comments` are said besides, by experiment; "" for the whole.
     """
     page = make_page(experiments, results, comments or {}, figures)
-    texts = {
-        "results.md": markdown(page),
-        "results.html": page.html(),
-        **{
-            _image_path(section.body): standalone(section.body.panels)
-            for section in page.sections
-            if isinstance(section.body, Figure)
-        },
-        "cells.csv": as_csv(results),
-    }
+    drawn = (section.body for section in page.sections if isinstance(section.body, Figure))
+    images = {_image_path(figure): standalone(figure.panels) for figure in drawn}
+    texts = {"results.md": markdown(page), "results.html": page.html(), **images}
+    texts["cells.csv"] = as_csv(results)
     for name, text in texts.items():
         write_atomic(Path(folder) / name, text.encode())
     return [Path(folder) / name for name in texts]
@@ -122,11 +103,6 @@ class Item:
     bold: str = ""
     below: Sequence[Item] = ()
 
-    def html(self) -> str:
-        """The item as HTML."""
-        bold = f"<strong>{escape(self.bold)}</strong> " if self.bold else ""
-        return f"<li>{bold}{escape(self.text)}{Items(self.below).html()}</li>"
-
 
 @dataclass(frozen=True)
 class Items:
@@ -136,7 +112,20 @@ class Items:
 
     def html(self) -> str:
         """The list as HTML."""
-        return f"<ul>{''.join(item.html() for item in self.items)}</ul>" if self.items else ""
+        lines = []
+        for item in self.items:
+            bold = f"<strong>{escape(item.bold)}</strong> " if item.bold else ""
+            lines.append(f"<li>{bold}{escape(item.text)}{Items(item.below).html()}</li>")
+        return f"<ul>{''.join(lines)}</ul>" if lines else ""
+
+    def markdown(self, indent: str = "") -> list[str]:
+        """The list as lines of Markdown."""
+        lines = []
+        for item in self.items:
+            bold = f"**{_plain(item.bold)}** " if item.bold else ""
+            below = Items(item.below).markdown(f"{indent}  ")
+            lines += [f"{indent}- {bold}{_plain(item.text)}", *below]
+        return lines
 
 
 # --- what the page shows
@@ -155,41 +144,36 @@ def make_page(
     verdicts = [(each, verdict) for each in experiments for verdict in judge(each, results)]
     counts = tally(verdict.outcome for _, verdict in verdicts)
     checks = f"Of {len(verdicts)} checks: {counts}." if verdicts else "No claim was checked."
+    notes = _items(tables.substitute_notes(results))
+    stands = Stack([tables.substitutes_table(experiments, results), notes])
+    judged = Stack([Paragraph(checks, "strong"), tables.verdict_table(verdicts)])
     sections = [
-        Section(
-            "What stood for the paper's data and networks",
-            "Each cell is one training of a table, shared by all tables that have it; runs are "
-            "cells times seeds.",
-            Stack([substitutes_table(experiments, results), _items(substitute_notes(results))]),
-            "stands",
-            "Summary",
-        ),
-        Section(
-            "Verdicts on the paper's claims",
-            RULE,
-            Stack([Paragraph(checks, "strong"), verdict_table(verdicts)]),
-            "verdicts",
-            "Summary",
-        ),
+        Section("What stood for the paper's data and networks", CELLS, stands, "stands", "Summary"),
+        Section("Verdicts on the paper's claims", RULE, judged, "verdicts", "Summary"),
     ]
     for experiment in experiments:
         own = [verdict for each, verdict in verdicts if each is experiment]
         words = [Paragraph(f"freetickets reproduce {experiment.name}{flag}", "code")]
         words += [Paragraph(comments[experiment.name])] if experiment.name in comments else []
-        parts: list[Part] = [*words, measured_table(experiment, results)]
+        parts: list[Part] = [*words, tables.measured_table(experiment, results)]
         if own:
-            told = tally(verdict.outcome for verdict in own)
-            parts.append(Folded(f"Claims: {told}", Items([_claim(verdict) for verdict in own])))
-        if notes := footnotes(experiment, results):
-            parts.append(Folded("Notes", _items(notes)))
+            counts = tally(verdict.outcome for verdict in own)
+            parts.append(Folded(f"Claims: {counts}", Items([_claim(each) for each in own])))
+        if told := tables.footnotes(experiment, results):
+            parts.append(Folded("Notes", _items(told)))
         kind = "Figures" if experiment.paper.startswith("Figure") else "Tables"
-        title = f"{experiment.paper}: {experiment.title}"
-        key = f"result-{experiment.name}"
+        title, key = f"{experiment.paper}: {experiment.title}", f"result-{experiment.name}"
         sections.append(Section(title, READING, Stack(parts), key, kind))
         sections += gallery.sections(experiment)
     title = f"The paper's tables, measured at the scale {' and '.join(scales) or 'none'}"
     purposes = [f"Scale {name}: {SCALES[name].summary}." for name in scales if name in SCALES]
-    lead = " ".join([*purposes, _price(results)])
+    hours = tables.total_hours(results.records.values())
+    price = (
+        f"{len(results.records)} runs in {math.fsum(hours):.2f} hours of machine time "
+        f"({hours[0]:.2f} of training, {hours[1]:.2f} of evaluation). "
+        f"Made by FreeTickets {__version__}."
+    )
+    lead = " ".join([*purposes, price])
     return Page(title, "\n\n".join(filter(None, [lead, comments.get("")])), sections)
 
 
@@ -201,15 +185,6 @@ def _claim(verdict: Verdict) -> Item:
 
 def _items(texts: Iterable[str]) -> Items:
     return Items([Item(text) for text in texts])
-
-
-def _price(results: Results) -> str:
-    training, evaluation = total_hours(results.records.values())
-    return (
-        f"{len(results.records)} runs in {math.fsum((training, evaluation)):.2f} hours of machine "
-        f"time ({training:.2f} of training, {evaluation:.2f} of evaluation). Made by FreeTickets "
-        f"{__version__}."
-    )
 
 
 # --- the page as Markdown, as GitHub shows it
@@ -254,16 +229,8 @@ def _blocks(part: Part) -> list[str]:
             # Blank lines around it: without them GitHub takes the list for HTML.
             return [f"<details><summary>{title}</summary>", *_blocks(body), "</details>"]
         case Items(items):
-            return ["\n".join(_lines(items))] if items else []
+            return ["\n".join(part.markdown())] if items else []
     raise AssertionError(f"{type(part).__name__} can't be written as Markdown")
-
-
-def _lines(items: Iterable[Item], indent: str = "") -> list[str]:
-    found = []
-    for item in items:
-        bold = f"**{_plain(item.bold)}** " if item.bold else ""
-        found += [f"{indent}- {bold}{_plain(item.text)}", *_lines(item.below, f"{indent}  ")]
-    return found
 
 
 def _image_path(figure: Figure) -> str:

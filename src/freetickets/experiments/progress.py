@@ -14,15 +14,11 @@ if TYPE_CHECKING:
 
 
 class CellProgress(Display):
-    """Counts cells; the time left is guessed by what cells cost, as they differ a lot.
-
-    Attributes:
-        finished: How many cells were trained, not counting those that were done before.
-    """
+    """Counts cells; the time left is guessed by what cells cost, as they differ a lot."""
 
     def __init__(self, quiet: bool = False) -> None:
         super().__init__(quiet)
-        self.finished = 0
+        self.finished = 0  # not counting those that were done before
         self._place = self._total = 0
         self._weights: list[float] = []
         self._spent = self._began = 0.0
@@ -50,7 +46,9 @@ class CellProgress(Display):
         """Says that a cell is finished, and what came out."""
         self.finished += 1
         self._next()
-        self.line(f"[{self._place}/{self._total}] {name}: {news}, {self._left} left")
+        rate = (time.monotonic() - self._began) / self._spent if self._spent else 0.0
+        left = duration(rate * sum(self._weights))
+        self.line(f"[{self._place}/{self._total}] {name}: {news}, {left} left")
 
     def fail(self, name: str, reason: str) -> None:
         """Says that a cell could not be finished, even when quiet."""
@@ -72,11 +70,5 @@ class CellProgress(Display):
         return Inside(quiet=True)
 
     def _next(self) -> None:
-        self._spent += self._weights[0]
-        self._weights = self._weights[1:]
+        self._spent += self._weights.pop(0)
         self._place += 1
-
-    @property
-    def _left(self) -> str:
-        rate = (time.monotonic() - self._began) / self._spent if self._spent else 0.0
-        return duration(rate * sum(self._weights))

@@ -39,8 +39,8 @@ def chosen(value: Any) -> Any:
         [{'tickets': 7}, {}]
     """
     if is_dataclass(value):
-        told = {each.name: (getattr(value, each.name), _default(each)) for each in fields(value)}
-        return {name: chosen(own) for name, (own, default) in told.items() if own != default}
+        told = {each: getattr(value, each.name) for each in fields(value)}
+        return {each.name: chosen(own) for each, own in told.items() if own != _default(each)}
     if isinstance(value, Mapping):
         return {str(key): chosen(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -53,20 +53,12 @@ def _default(each: Field[Any]) -> Any:
 
 
 def origin(folder: Path) -> dict[str, Any]:
-    """All that tells how the numbers of a run were made.
-
-    Args:
-        folder: The run's.
-    """
+    """All that tells how the numbers of the run in a folder were made."""
     from ..bench.timing import machine
     from ..training.folder import read_choices
 
-    return {
-        "version": __version__,
-        "commit": commit(),
-        **machine(),
-        "choices": {k: v for k, v in read_choices(folder).items() if k != "settings"},
-    }
+    choices = {k: v for k, v in read_choices(folder).items() if k != "settings"}
+    return {"version": __version__, "commit": commit(), **machine(), "choices": choices}
 
 
 @cache

@@ -89,9 +89,8 @@ class _Record:
 class Results:
     """What was measured at one scale.
 
-    Attributes:
-        records: What each file of results says, by the name of the cell and the seed.
-        folder: Where the results and the folders of the runs lie; None for results in memory.
+    `records` are what each file of results says, by the name of the cell and the seed; `folder` is
+    where results and runs lie, None for results in memory.
     """
 
     records: Mapping[tuple[str, int], Record] = field(default_factory=dict)
@@ -102,25 +101,22 @@ class Results:
 
     @classmethod
     def load(cls, folder: str | Path) -> Results:
-        """Reads all results of a scale from its folder, `<output>/<scale>`.
-
-        Raises:
-            FreeTicketsError: A file is damaged.
-        """
+        """Reads all results of a scale from its folder, `<output>/<scale>`."""
         folder = Path(folder)
         records = {}
         for path in sorted((folder / "results").glob("*/*.json")):
-            record = read_record(path)
+            record, again = (
+                read_record(path),
+                "remove it, and 'freetickets reproduce' makes it again",
+            )
             if record is None:
+                raise FreeTicketsError(f"{path} is damaged: {again}")
+            cell, seed = record["cell"], record["seed"]
+            if path != record_path(folder, cell, seed):
                 raise FreeTicketsError(
-                    f"{path} is damaged: remove it, and 'freetickets reproduce' makes it again"
+                    f"{path} is the result of another cell or seed ({cell}, {seed}): {again}"
                 )
-            if path != record_path(folder, record["cell"], record["seed"]):
-                raise FreeTicketsError(
-                    f"{path} is the result of another cell or seed ({record['cell']}, "
-                    f"{record['seed']}): remove it, and 'freetickets reproduce' makes it again"
-                )
-            records[record["cell"], record["seed"]] = record
+            records[cell, seed] = record
         return cls(records, folder)
 
     def get(self, cell: Cell, seed: int) -> Record | None:
@@ -147,10 +143,9 @@ class Results:
     def _value(
         self, cell: Cell, column: str, seed: int, members: int | None = None
     ) -> float | None:
-        record, key = self.get(cell, seed), (cell.name, seed)
-        if record is None:
+        if (record := self.get(cell, seed)) is None:
             return None
-        if key not in self._evaluations:
+        if (key := (cell.name, seed)) not in self._evaluations:
             self._evaluations[key] = evaluation_of(record)
         return value_of(record, column, members, self._evaluations[key])
 
@@ -170,38 +165,27 @@ class Results:
             [value for each in cells if (value := self._value(each, score, seed)) is not None]
             for score in ("member_accuracy", "accuracy")
         )
-        if not len(members) == len(ensembles) == len(cells) >= 3:
-            return None
-        if len({*members}) < 2 or len({*ensembles}) < 2:
+        whole = len(members) == len(ensembles) == len(cells) >= 3
+        if not whole or len({*members}) < 2 or len({*ensembles}) < 2:
             return None
         correlate = {"pearson": pearson, "spearman": spearman}[column.partition(".")[2]]
         return correlate(members, ensembles)
 
 
 def evaluation_of(record: Record) -> Evaluation:
-    """The scores of a record.
-
-    Raises:
-        FreeTicketsError: One is missing, not of its type, or not in its range.
-    """
+    """The scores of a record; an error where one is missing, not of its type or its range."""
     from ..evaluation.results import Evaluation  # which needs torch
 
     return Evaluation.of(record["metrics"])
 
 
 def value_of(
-    record: Record,
-    column: str,
-    members: int | None = None,
-    evaluation: Evaluation | None = None,
+    record: Record, column: str, members: int | None = None, evaluation: Evaluation | None = None
 ) -> float | None:
     """A number of one run, or of its first members; None where it was not measured.
 
-    Args:
-        record: What was measured of the run.
-        column: See `freetickets.metrics.score.column_of`.
-        members: How many members, the first; None for all.
-        evaluation: The record's, where it was read before.
+    For columns see `freetickets.metrics.score.column_of`; `members` is how many, the first, None
+    for all; `evaluation` is the record's, where it was read before.
 
     Example:
         >>> scores = {"accuracy": 0.9, "nll": 0.3, "ece": 0.01}
@@ -237,16 +221,13 @@ def value_of(
 
 
 def _cost(record: Record, column: str, members: int | None) -> float | None:
-    ledger = record["ledger"]
-    value = _number(ledger.get(_LEDGER_KEYS[column]))
-    if value is None:
-        return None
-    if column == "ticket_mb":
+    value = _number(record["ledger"].get(_LEDGER_KEYS[column]))
+    if value is not None and column == "ticket_mb":
         value /= 1e6
-    if members is None:
+    if value is None or members is None:
         return value
     divisible = column in ("test_flops", "ticket_mb") or record["method"] in _INDEPENDENT
-    return value * members / int(ledger["members"]) if divisible else None
+    return value * members / int(record["ledger"]["members"]) if divisible else None
 
 
 def _number(value: Any) -> float | None:
@@ -270,13 +251,7 @@ def answers_path(path: Path) -> Path:
 
 
 def save(folder: str | Path, record: Record, answers: Answers | None = None) -> Path:
-    """Writes what was measured of a cell, whole or not at all; returns where.
-
-    Args:
-        folder: Of the scale.
-        record: All but the answers.
-        answers: To each image; None if there are none to be kept.
-    """
+    """Writes what was measured of a cell and its answers, whole or not at all; returns where."""
     from ..storage import write_atomic  # which needs torch
 
     path = record_path(folder, str(record["cell"]), int(record["seed"]))
@@ -303,11 +278,7 @@ def read_record(path: Path) -> dict[str, Any] | None:
 
 
 def read_answers(folder: str | Path, record: Record) -> Answers:
-    """The answers to each image that belong to a record.
-
-    Raises:
-        FreeTicketsError: They are missing, damaged, or the record was made without any.
-    """
+    """The answers to each image that belong to a record; an error if it was made without any."""
     from .answers import Answers
 
     path = record_path(folder, str(record["cell"]), int(record["seed"]))
@@ -325,10 +296,8 @@ def as_csv(results: Results) -> str:
     for (cell, seed), record in sorted(results.records.items()):
         seconds, evaluation = record.get("seconds", {}), evaluation_of(record)
         columns = ("tickets", "sparsity", *_CSV_COLUMNS)
-        numbers = [
-            *(value_of(record, column, None, evaluation) for column in columns),
-            *(seconds.get(part) for part in ("training", "evaluation")),
-        ]
+        numbers = [value_of(record, column, None, evaluation) for column in columns]
+        numbers += [seconds.get(part) for part in ("training", "evaluation")]
         words = [cell, seed, record.get("data"), record.get("model"), record["method"]]
         writer.writerow([*words, *("" if each is None else f"{each:.6g}" for each in numbers)])
     return file.getvalue()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,13 +17,14 @@ from ..launch.assignment import WAIT, Assignment, Launcher
 from ..lock import hold
 from ..reading import Allow, read, read_json
 from .answers import Answers, measure
-from .experiment import Needs
-from .grid import CellTask, with_trajectory
+from .experiment import Cell, Needs, joined, needed
+from .grid import CellTask
 from .progress import CellProgress
 from .provenance import chosen, fingerprint, origin
+from .reading import experiment_names, load
 from .results import read_record, record_path, run_folder, save
 from .scales import MEASURED_BY, Scale, Substitute
-from .substitutes import SubstituteFiles, joined, outline, requests_for, settle
+from .substitutes import SubstituteFiles, outline, requests_for, settle
 
 if TYPE_CHECKING:
     from ..data import LazySplit, Split
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from ..ticket import Ticket
     from ..training.job import Job
     from ..training.ledger import Ledger
-    from .experiment import Cell
 
 # Where and how a run is made: no result depends on it.
 _FREE = ("dataset", "data_dir", "device", "workers", "output", "checkpoint_seconds", "trajectory")
@@ -45,15 +45,7 @@ _DATA_WAIT = 3600.0  # seconds; the longest download or corruption of a data set
 
 
 class Runner:
-    """Trains and measures the tasks of one scale, below one folder.
-
-    Args:
-        scale: How large.
-        output: Results go to `<output>/<scale>`.
-        data_dir: Where data sets lie.
-        device: Where to train and predict.
-        workers: Processes that decode image files.
-    """
+    """Trains and measures the tasks of one scale, below `<output>/<scale>`."""
 
     def __init__(
         self,
@@ -65,8 +57,7 @@ class Runner:
     ) -> None:
         self.scale, self.missing_data = settle(scale, data_dir)
         self.folder = Path(output) / scale.name
-        self._data_dir = data_dir
-        self._device, self._workers = device, workers
+        self._free = {"data_dir": data_dir, "device": device, "workers": workers}
         self._substitutes = SubstituteFiles(self.folder / "data", data_dir)
 
     # ---- before anything is trained
@@ -77,22 +68,20 @@ class Runner:
 
     def config(self, task: CellTask) -> Config:
         """The settings of a task, but for the file of its data."""
-        return self._given(task).resolved(outline(self.substitute(task).data, self._data_dir))
+        config = self._given(task)
+        return config.resolved(outline(self.substitute(task).data, config.data_dir))
 
     def _given(self, task: CellTask) -> Config:
         """The settings as the scale gives them: what it leaves to the recipe is None."""
-        config = self.scale.config(
-            task.cell,
-            task.seed,
-            run_folder(self.folder, task.cell, task.seed),
-            data_dir=self._data_dir,
-            trajectory=task.seed == 0 and task.cell in self._recorded,
-        )
-        return replace(config, device=self._device, workers=self._workers)
+        recorded = task.seed == 0 and task.cell in self._recorded
+        output = str(run_folder(self.folder, task.cell, task.seed))
+        return self.scale.config(task.cell, task.seed, recorded, output=output, **self._free)
 
     @cached_property
-    def _recorded(self) -> set[Any]:
-        return with_trajectory()
+    def _recorded(self) -> set[Cell]:
+        """The cells whose training is recorded, whichever experiment trains them first."""
+        paper = needed(map(load, experiment_names()))
+        return {cell for cell, needs in paper.items() if needs.trajectory}
 
     def price(self, task: CellTask) -> Ledger:
         """What a task will cost; the data is not read."""
@@ -101,9 +90,9 @@ class Runner:
         def nothing() -> Any:
             raise AssertionError("a price needs no data")
 
-        return Job(
-            self.config(task), outline(self.substitute(task).data, self._data_dir), nothing
-        ).price()
+        config = self.config(task)
+        spec = outline(self.substitute(task).data, config.data_dir)
+        return Job(config, spec, nothing).price()
 
     def fingerprint(self, task: CellTask) -> str:
         """A digest of all that the results of a task depend on, but for what is measured."""
@@ -123,17 +112,12 @@ class Runner:
     def result(self, task: CellTask) -> dict[str, Any] | None:
         """What was measured before, if that is all that the task asks for; None if not."""
         found = self._earlier(task)
-        return (
-            found
-            if found is not None and _with_earlier(task, found) == _asked(found, task)
-            else None
-        )
+        return found if found and _with_earlier(task, found) == _asked(found, task) else None
 
     def _earlier(self, task: CellTask) -> dict[str, Any] | None:
         """What was measured before, by the same settings."""
         found = read_record(record_path(self.folder, task.cell, task.seed))
-        fits = found is not None and found.get("fingerprint") == self.fingerprint(task)
-        return found if fits else None
+        return found if found and found.get("fingerprint") == self.fingerprint(task) else None
 
     # ---- training and measuring
 
@@ -151,15 +135,12 @@ class Runner:
             progress: Where progress is shown.
             launch: Does tasks side by side; None for one after the other, in this process.
             command: The arguments of `freetickets` that, with a task's name behind them, run it.
-
-        Raises:
-            StoppedError: It was interrupted; the same call goes on.
         """
         tasks = list(tasks)
         costs = {task.cell: self._cost(task) for task in tasks if task.seed == 0}
         weights = [costs.get(task.cell) or self._cost(task) for task in tasks]
         done = [self.result(task) is not None for task in tasks]
-        left = [task for task, is_done in zip(tasks, done, strict=True) if not is_done]
+        left = [task for task, was in zip(tasks, done, strict=True) if not was]
         with progress.over(weights, done):
             try:
                 if launch is None:
@@ -174,29 +155,30 @@ class Runner:
     def _one_by_one(self, tasks: Iterable[CellTask], progress: CellProgress) -> dict[str, str]:
         failed: dict[str, str] = {}
         for task in tasks:
-            progress.begin(task.name)
+            progress.begin(name := task.name)
             try:
                 record = self.run(task, progress)
             except StoppedError:
                 raise
             except Exception as error:  # whatever it is: the other cells are worth having
-                failed[task.name] = reason(error)
-                progress.fail(task.name, failed[task.name])
+                failed[name] = reason(error)
+                progress.fail(name, failed[name])
             else:
-                progress.end(task.name, _summary(record))
+                progress.end(name, _summary(record))
         return failed
 
     def _side_by_side(
         self,
-        tasks: list[CellTask],
+        tasks: Iterable[CellTask],
         progress: CellProgress,
         launch: Launcher,
         command: Sequence[str],
     ) -> dict[str, str]:
         failed: dict[str, str] = {}
-        by_name = {task.name: task for task in tasks}
+        by_name, logs = {task.name: task for task in tasks}, self.folder / _LOGS
         assignments = [
-            Assignment(name, (*command, name), self._log(by_name[name])) for name in by_name
+            Assignment(name, (*command, name), logs / f"{task.cell.name}-{task.seed}.txt")
+            for name, task in by_name.items()
         ]
         with contextlib.closing(launch(assignments)) as told:
             for news in told:
@@ -214,11 +196,8 @@ class Runner:
                 else:
                     progress.line(f"{name}: {news.text}")
         with contextlib.suppress(OSError):
-            (self.folder / _LOGS).rmdir()
+            logs.rmdir()
         return failed
-
-    def _log(self, task: CellTask) -> Path:
-        return self.folder / _LOGS / f"{task.cell.name}-{task.seed}.txt"
 
     def _cost(self, task: CellTask) -> float:
         try:
@@ -232,38 +211,39 @@ class Runner:
         earlier = self._earlier(task)
         if earlier is not None:
             task = _with_earlier(task, earlier)
-        config = self._config_with_data(task)
-        folder = Path(str(config.output))
-        self._set_aside(folder, config, progress)
+        job = self._job(task)
+        folder = Path(str(job.config.output))
+        try:
+            job.config.check_same(folder)
+        except FreeTicketsError:  # the scale has changed since
+            numbers = itertools.count(1)
+            aside = next(p for n in numbers if not (p := folder.with_name(f"old-{n}")).exists())
+            folder.rename(aside)
+            progress.warn(f"a run with other settings was moved to {aside}; it is trained again")
         with hold(folder, progress.line, WAIT):
-            return self._train(task, config, earlier, progress)
+            record = self._train(task, job, folder, progress)
+            if earlier is not None:
+                record["seconds"]["evaluation"] += earlier["seconds"]["evaluation"]
+            save(self.folder, record, Answers.collect(folder))
+        return record
 
     def _train(
-        self,
-        task: CellTask,
-        config: Config,
-        earlier: Mapping[str, Any] | None,
-        progress: CellProgress,
+        self, task: CellTask, job: Job, folder: Path, progress: CellProgress
     ) -> dict[str, Any]:
-        from ..training.job import Job
+        from ..ensemble import Ensemble
 
-        substitute, folder = self.substitute(task), Path(str(config.output))
-        job = self._job(Job, config)
+        config, substitute = job.config, self.substitute(task)
         if task.cell.of is None:
             tickets = job.train(progress.inside())
             ledger = read_json(folder / "ledger.json")
         else:
             tickets, ledger = self._join(task, task.cell.of, progress)
-        from ..ensemble import Ensemble
-
         began = time.monotonic()
         ensemble = Ensemble(tickets, job.build, device=config.device, method=job.method)
         notes = self._evaluate(folder, ensemble, task)
         parts = measure(folder, task.members)
         spent = time.monotonic() - began
-        if earlier is not None:
-            spent += earlier["seconds"]["evaluation"]
-        record = {
+        return {
             "scale": self.scale.name,
             "cell": task.cell.name,
             "seed": task.seed,
@@ -282,55 +262,38 @@ class Runner:
             "seconds": {"training": ledger["seconds"], "evaluation": spent},
             **parts,
         }
-        save(self.folder, record, Answers.collect(folder))
-        return record
 
     def _join(
         self, task: CellTask, of: Cell, progress: CellProgress
     ) -> tuple[list[Ticket], dict[str, Any]]:
         """The tickets of the first trainings of another cell, which are done if they are not."""
-        from ..training.job import Job
-
         price, tickets, seconds = self.price(task), [], 0.0
         for seed in range(price.tickets):
-            config = self._config_with_data(CellTask(of, seed))
-            folder = Path(str(config.output))
+            job = self._job(CellTask(of, seed))
+            folder = Path(str(job.config.output))
             with hold(folder, progress.line, WAIT):
-                tickets += self._job(Job, config).train(progress.inside())
+                tickets += job.train(progress.inside())
                 seconds += read_json(folder / "ledger.json")["seconds"]
         return tickets, {**price.as_dict(), "seconds": seconds}
 
-    def _config_with_data(self, task: CellTask) -> Config:
+    def _job(self, task: CellTask) -> Job:
+        from .. import data
+        from ..training.job import Job
+
         with self._data_to_itself():
             dataset = self._substitutes.dataset(self.substitute(task).data)
-        return replace(self.config(task), dataset=dataset)
-
-    def _job(self, kind: type[Job], config: Config) -> Job:
-        from .. import data
-
+        config = replace(self.config(task), dataset=dataset)
         spec = data.get_spec(config.dataset, config.data_dir)
 
         def read() -> Split | LazySplit:
             with self._data_to_itself():  # it may have to be downloaded
                 return data.load(spec, "train", config.data_dir)
 
-        return kind(config, spec, read)
+        return Job(config, spec, read)
 
-    @contextlib.contextmanager
-    def _data_to_itself(self) -> Iterator[None]:
+    def _data_to_itself(self) -> contextlib.AbstractContextManager[Any]:
         """Waits for others that make or fetch data for the cells of this folder."""
-        with hold(self._substitutes.folder, wait=_DATA_WAIT):
-            yield
-
-    def _set_aside(self, folder: Path, config: Config, progress: CellProgress) -> None:
-        """Moves a run with other settings out of the way: the scale has changed since."""
-        try:
-            config.check_same(folder)
-        except FreeTicketsError:
-            numbers = itertools.count(1)
-            aside = next(p for n in numbers if not (p := folder.with_name(f"old-{n}")).exists())
-            folder.rename(aside)
-            progress.warn(f"a run with other settings was moved to {aside}; it is trained again")
+        return hold(self._substitutes.folder, wait=_DATA_WAIT)
 
     def _evaluate(self, folder: Path, ensemble: Ensemble, task: CellTask) -> list[str]:
         """Predicts all that is needed; returns a line for each set that is not the paper's."""
@@ -342,8 +305,11 @@ class Runner:
             requests, notes = requests_for(substitute, task.needs, len(ensemble), self._substitutes)
         if not requests or substitute.samples is not None:
             evaluate_run(folder, ensemble, root)  # the whole test set
+        together: dict[int | None, Any] = {}  # one request for all that ask for as many samples
+        for request in requests:
+            together[request.samples] = joined(together.get(request.samples, request), request)
         try:
-            for request in joined(requests):
+            for request in together.values():
                 evaluate_run(folder, ensemble, root, request=request)
         except StoppedError:
             raise

@@ -1,4 +1,4 @@
-"""Substitute-ins on disk: the images that a scale takes for the paper's, made once, then kept.
+"""Substitutes on disk: the images that a scale takes for the paper's, made once, then kept.
 
 They lie in one folder, laid out as a data root: the data set as an .npz, its corrupted twin, and
 the sets that are out of distribution, each called what it stands for.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +28,10 @@ from .experiment import Needs
 from .scales import DataPart, Scale, Substitute
 
 Images = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
 
 _NOISE = "gaussian-noise"  # an OoD set that is made, not read
+_EMBEDDED = "fashion-mini"  # stands for OoD sets that are missing
 
 
 def settle(scale: Scale, data_dir: str | None) -> tuple[Scale, list[str]]:
@@ -48,10 +49,10 @@ def settle(scale: Scale, data_dir: str | None) -> tuple[Scale, list[str]]:
 
 
 @lru_cache
-def is_here(name: str, data_dir: str | None, split: str = "test") -> bool:
+def is_here(name: str, data_dir: str | None) -> bool:
     """Whether a data set can be read without a download."""
     try:
-        data.load(name, split, data_dir, download=False)  # type: ignore[arg-type]
+        data.load(name, "test", data_dir, download=False)
     except FreeTicketsError:
         return False
     return True
@@ -77,16 +78,10 @@ def outline(part: DataPart, data_dir: str | None = None) -> DatasetSpec:
 
 
 class SubstituteFiles:
-    """The files of substitutes that a scale has.
-
-    Args:
-        folder: Where they are kept.
-        data_dir: Where data sets lie.
-    """
+    """The files of substitutes that a scale has in a folder; data sets lie in `data_dir`."""
 
     def __init__(self, folder: Path, data_dir: str | None = None) -> None:
-        self.folder = Path(folder)
-        self._data_dir = data_dir
+        self.folder, self._data_dir = Path(folder), data_dir
 
     def dataset(self, part: DataPart) -> str:
         """The name or the file of the data that a cell is trained on."""
@@ -94,17 +89,11 @@ class SubstituteFiles:
             return part.source
         path = self.folder / f"{part.file}.npz"
         if not path.exists():
-            names = np.array(get_spec(part.source, self._data_dir).classes)
-            x_train, y_train = self._part(part, "train")
+            x, y = self._part(part, "train")
             x_test, y_test = self._part(part, "held out" if part.held_out else "test")
-            _save(
-                path,
-                x_train=x_train,
-                y_train=y_train,
-                x_test=x_test,
-                y_test=y_test,
-                classes=names,
-            )
+            arrays = {"x_train": x, "y_train": y, "x_test": x_test, "y_test": y_test}
+            arrays["classes"] = np.array(get_spec(part.source, self._data_dir).classes)
+            _write(path, partial(np.savez_compressed, **arrays))  # type: ignore[arg-type]
         return str(path)
 
     def root(self, part: DataPart) -> str | None:
@@ -140,11 +129,8 @@ class SubstituteFiles:
         A set of its own images is left out, and what is missing if nothing may stand for it.
         """
         if substitute.real:
-            names = [
-                name for name in names
-                if name != substitute.data.source
-                and (name == _NOISE or is_here(name, self._data_dir))
-            ]  # fmt: skip
+            others = (name for name in names if name != substitute.data.source)
+            names = [name for name in others if name == _NOISE or is_here(name, self._data_dir)]
         if substitute.data.is_whole:
             return {name: (name, name) for name in names}
         return {name: self._unknown(substitute, name) for name in names}
@@ -156,43 +142,41 @@ class SubstituteFiles:
             return path if path.is_dir() else None
         if not substitute.natural:
             return None
+        from PIL import Image
+
         folder = self.folder / f"{substitute.data.file}-turned" / "imagenet-a"
         classes = get_spec(self.dataset(substitute.data)).classes
         inside = self._inside(substitute)
         # Some of the classes, as ImageNet-A has; a folder can't be called T-shirt/top.
         few = [label for label, name in enumerate(classes) if "/" not in name][::2]
-        for number, (image, label) in enumerate(zip(inside.inputs, inside.labels, strict=True)):
+        for number, (pixels, label) in enumerate(zip(inside.inputs, inside.labels, strict=True)):
             path = folder / classes[int(label)] / f"{number}.png"
             if int(label) in few and not path.exists():
-                _save_png(path, np.rot90(image.numpy(), axes=(1, 2)))
+                turned = np.rot90(pixels.numpy(), axes=(1, 2))
+                turned = turned[0] if len(turned) == 1 else turned.transpose(1, 2, 0)
+                image = Image.fromarray(np.ascontiguousarray(turned))
+                _write(path, partial(image.save, format="PNG"))
         return folder
 
     def _unknown(self, substitute: Substitute, name: str) -> tuple[str, str]:
+        """The real set where it is here, else embedded images, changed if they are known."""
         if name == _NOISE:
             return name, name
-        source, change = self._choose(substitute, name)
-        inside = self._inside(substitute)
-        shape = tuple(inside.inputs.shape[1:])
-        words = source if change == "plain" else f"{change} of {source}"
+        known, source, change = substitute.data.source, _EMBEDDED, "shuffled tiles"
+        if name != known and is_here(name, self._data_dir):
+            source, change = name, "plain"
+        elif name == "svhn":
+            change = "negatives" if known == _EMBEDDED else "plain"
         path = self.folder / f"{substitute.data.file}-ood" / change / source / f"{name}.npy"
         if not path.exists():
+            inside = self._inside(substitute)
             split = data.load(source, "test", self._data_dir, download=False)
             assert isinstance(split, Split)
             count = substitute.unknown or substitute.samples or len(inside)
             images = _CHANGES[change](split.inputs[:count].numpy())
-            buffer = io.BytesIO()
-            np.save(buffer, match_shape(images, shape, source, resize=True).transpose(0, 2, 3, 1))
-            write_atomic(path, buffer.getvalue())
-        return str(path), words
-
-    def _choose(self, substitute: Substitute, name: str) -> tuple[str, str]:
-        """The real set where it is here, else embedded images, changed if they are known."""
-        known = substitute.data.source
-        if name != known and is_here(name, self._data_dir):
-            return name, "plain"
-        if known != "fashion-mini" and name == "svhn":
-            return "fashion-mini", "plain"
-        return "fashion-mini", "negatives" if name == "svhn" else "shuffled tiles"
+            images = match_shape(images, tuple(inside.inputs.shape[1:]), source, resize=True)
+            _write(path, lambda file: np.save(file, images.transpose(0, 2, 3, 1)))
+        return str(path), source if change == "plain" else f"{change} of {source}"
 
     def _inside(self, substitute: Substitute) -> Split:
         split = data.load(self.dataset(substitute.data), "test", self._data_dir)
@@ -200,7 +184,7 @@ class SubstituteFiles:
         count = substitute.samples or len(split)
         return Split(split.inputs[:count], split.labels[:count])
 
-    def _part(self, part: DataPart, which: str) -> tuple[Images, npt.NDArray[np.int64]]:
+    def _part(self, part: DataPart, which: str) -> tuple[Images, Numbers]:
         whole = data.load(part.source, "test" if which == "test" else "train", self._data_dir)
         assert isinstance(whole, Split)
         labels = whole.labels.numpy()
@@ -223,59 +207,32 @@ class SubstituteFiles:
 def requests_for(
     substitute: Substitute, needs: Needs, members: int, substitutes: SubstituteFiles
 ) -> tuple[list[Request], list[str]]:
-    """What evaluation is asked for, set by set, and what is said of it.
-
-    Args:
-        substitute: What stands for the data.
-        needs: What is to be measured.
-        members: Of the ensemble.
-        substitutes: Makes the sets that are not there yet.
-    """
+    """What evaluation is asked for, set by set, and what is said of it; missing sets are made."""
     limited = Request(samples=substitute.samples, resize=True)
+    unknown = replace(limited, samples=substitute.unknown or substitute.samples)
     requests, notes = [], []
     if needs.corruptions:
         substitutes.corrupt(substitute, needs.corruptions)
         requests.append(replace(limited, corruptions=needs.corruptions))
     found = substitutes.ood(substitute, needs.ood)
-    for name, (source, words) in found.items():
-        requests.append(
-            replace(limited, ood=(source,), samples=substitute.unknown or substitute.samples)
-        )
-        if words != name:
-            notes.append(f"{words} stands for {name}")
-    for name in needs.ood:
-        if name not in found and name != substitute.data.source:
-            notes.append(f"left out: {name}, which is not in the data folder")
+    requests += [replace(unknown, ood=(source,)) for source, _ in found.values()]
+    notes += [f"{words} stands for {name}" for name, (_, words) in found.items() if words != name]
+    missing = [n for n in needs.ood if n not in found and n != substitute.data.source]
     if needs.attacks:
         requests.append(replace(limited, attacks=needs.attacks))
     if needs.features and members > 1:
         requests.append(replace(limited, features=True))
     if needs.imagenet_a:
-        folder = substitutes.natural(substitute)
-        if folder is None:
-            notes.append("left out: imagenet-a, which is not in the data folder")
+        if (folder := substitutes.natural(substitute)) is None:
+            missing.append("imagenet-a")
         else:
             requests.append(replace(limited, imagenet_a=str(folder)))
             if not substitute.data.is_whole:
                 notes.append("turned test images of some classes stand for imagenet-a")
-    return requests, notes
+    return requests, notes + [f"left out: {n}, which is not in the data folder" for n in missing]
 
 
-def joined(requests: list[Request]) -> list[Request]:
-    """One request for all that ask for as many samples."""
-    found: dict[int | None, Request] = {}
-    for request in requests:
-        before = found.get(request.samples, request)
-        both: dict[str, Any] = {}
-        for each in fields(request):
-            one, other = getattr(before, each.name), getattr(request, each.name)
-            several = isinstance(one, tuple)
-            both[each.name] = tuple(dict.fromkeys(one + other)) if several else one or other
-        found[request.samples] = replace(request, **both)
-    return list(found.values())
-
-
-def of_each_class(labels: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+def of_each_class(labels: Numbers, count: int) -> Numbers:
     """The numbers of the first images of each class, or the last if the count is negative.
 
     Example:
@@ -291,7 +248,7 @@ def of_each_class(labels: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.i
     return np.sort(np.concatenate(found))
 
 
-def digest_of(numbers: npt.NDArray[np.int64]) -> str:
+def digest_of(numbers: Numbers) -> str:
     """A digest of the numbers of images.
 
     Example:
@@ -318,14 +275,6 @@ def pool(images: Images, side: int) -> Images:
     return means
 
 
-def _plain(images: Images) -> Images:
-    return images
-
-
-def _negatives(images: Images) -> Images:
-    return 255 - images
-
-
 def _tiles(images: Images) -> Images:
     """Quarters of images in another order: the same pixels, and nothing that one could wear."""
     top, bottom = np.split(images, 2, axis=2)
@@ -336,22 +285,13 @@ def _tiles(images: Images) -> Images:
 
 
 _CHANGES: Mapping[str, Callable[[Images], Images]] = {
-    "plain": _plain,
-    "negatives": _negatives,
+    "plain": lambda images: images,
+    "negatives": lambda images: 255 - images,
     "shuffled tiles": _tiles,
 }
 
 
-def _save(path: Path, **arrays: npt.NDArray[np.generic]) -> None:
+def _write(path: Path, save: Callable[[io.BytesIO], None]) -> None:
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    write_atomic(path, buffer.getvalue())
-
-
-def _save_png(path: Path, image: Images) -> None:
-    from PIL import Image
-
-    pixels = np.ascontiguousarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
+    save(buffer)
     write_atomic(path, buffer.getvalue())

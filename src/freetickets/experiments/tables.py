@@ -38,12 +38,10 @@ def measured_table(experiment: Experiment, results: Results) -> Table:
         column.title + ("" if column.key in ("tickets", "sparsity") else _JOINED + column.arrow)
         for column in columns
     ]
-    datasets = [
-        (name, len(list(alike)))
-        for name, alike in itertools.groupby(row.dataset for row in experiment.rows)
-    ]
-    several = len(datasets) > 1
-    return Table(["method", "seeds", *titles], rows, row_groups=datasets if several else ())
+    groups = itertools.groupby(row.dataset for row in experiment.rows)
+    datasets = [(name, len(list(alike))) for name, alike in groups]
+    row_groups = datasets if len(datasets) > 1 else ()
+    return Table(["method", "seeds", *titles], rows, row_groups=row_groups)
 
 
 def footnotes(experiment: Experiment, results: Results) -> list[str]:
@@ -51,27 +49,22 @@ def footnotes(experiment: Experiment, results: Results) -> list[str]:
     lines = _class_notes(experiment, results)
     if any(row.starred for row in experiment.rows):
         lines.append(f"{STARRED} The paper took these numbers from another publication.")
-    reasons: dict[str, list[str]] = {}
-    for correction in experiment.corrections:
-        words = f'{_column(correction.column).title} (printed "{correction.printed}")'
-        reasons.setdefault(correction.why, []).append(words)
+    wrong: dict[str, list[str]] = {}  # by the reason, where
+    ours: dict[str, list[str]] = {}
+    for each in experiment.corrections:
+        words = f'{_column(each.column).title} (printed "{each.printed}")'
+        wrong.setdefault(each.why, []).append(words)
     for row in experiment.rows:
-        for correction in row.corrections:
-            words = (
-                f"{row.label} on {row.dataset}, {_column(correction.column).title} "
-                f"(printed {correction.printed}, taken {correction.used})"
-            )
-            reasons.setdefault(correction.why, []).append(words)
-    lines += [
-        f"{CORRECTED} Corrected: {', '.join(where)}: {why}." for why, where in reasons.items()
-    ]
-    reasons = {}
-    for row in experiment.rows:
+        for each in row.corrections:
+            words = f"{row.label} on {row.dataset}, {_column(each.column).title} "
+            words += f"(printed {each.printed}, taken {each.used})"
+            wrong.setdefault(each.why, []).append(words)
         for column, why in row.underivable.items():
-            reasons.setdefault(why, []).append(f"{row.label}, {_column(column).title}")
+            ours.setdefault(why, []).append(f"{row.label}, {_column(column).title}")
+    lines += [f"{CORRECTED} Corrected: {', '.join(where)}: {why}." for why, where in wrong.items()]
     lines += [
         f"{UNDERIVABLE} Not to be had by our own count: {', '.join(where)}: {why}."
-        for why, where in reasons.items()
+        for why, where in ours.items()
     ]
     return [*lines, *experiment.notes]
 
@@ -86,20 +79,11 @@ def substitutes_table(experiments: Sequence[Experiment], results: Results) -> Ta
             kinds.setdefault(key, []).append(record)
     rows = []
     for (dataset, data, model), records in sorted(kinds.items()):
-        training, evaluation = total_hours(records)
-        count = len({record["cell"] for record in records})
-        rows.append(
-            [
-                TableCell(dataset),
-                TableCell(models[dataset]),
-                TableCell(data, below=data.partition(": ")[2]),
-                TableCell(model),
-                TableCell(str(count), count),
-                TableCell(str(len(records)), len(records)),
-                TableCell.of(training, ".2f"),
-                TableCell.of(evaluation, ".2f"),
-            ]
-        )
+        images = TableCell(data, below=data.partition(": ")[2])
+        counts = (len({record["cell"] for record in records}), len(records))
+        cells = [TableCell(dataset), TableCell(models[dataset]), images, TableCell(model)]
+        cells += [TableCell(str(count), count) for count in counts]
+        rows.append([*cells, *(TableCell.of(hours, ".2f") for hours in total_hours(records))])
     header = ["paper's data", "paper's network", "data", "network", "cells", "runs"]
     return Table([*header, "training h", "evaluation h"], rows)
 
@@ -116,13 +100,8 @@ def total_hours(records: Iterable[Record]) -> tuple[float, float]:
 
 def substitute_notes(results: Results) -> list[str]:
     """What runs say of sets that stood for others, or were left out, each once."""
-    records = sorted(results.records.items())
-    notes = dict.fromkeys(
-        f"{record.get('dataset')}: {note}"
-        for _, record in records
-        for note in record.get("notes", ())
-    )
-    return sorted(notes)
+    told = ((each.get("dataset"), each.get("notes", ())) for each in results.records.values())
+    return sorted({f"{dataset}: {note}" for dataset, notes in told for note in notes})
 
 
 def verdict_table(verdicts: Iterable[tuple[Experiment, Verdict]]) -> Table:
@@ -133,21 +112,16 @@ def verdict_table(verdicts: Iterable[tuple[Experiment, Verdict]]) -> Table:
     for experiment, verdict in sorted(found, key=lambda each: list(CLAIMS).index(each[1].claim)):
         line = f"{experiment.paper}: {marked(verdict.outcome)}".replace(" ", _JOINED)
         lines.setdefault(verdict.statement, {}).setdefault(verdict.dataset, []).append(line)
-    rows = [
-        [
-            TableCell(statement),
-            *(TableCell("\n".join(where.get(dataset, ()))) for dataset in datasets),
-        ]
+    texts = [
+        [statement, *("\n".join(where.get(dataset, ())) for dataset in datasets)]
         for statement, where in lines.items()
     ]
-    return Table(["claim", *datasets], rows)
+    return Table(["claim", *datasets], [[TableCell(text) for text in row] for row in texts])
 
 
 def _class_notes(experiment: Experiment, results: Results) -> list[str]:
     """Of which classes the numbers are, where other data stand for those of the columns."""
-    if not any(
-        column.startswith("diversity.disagreement_by_class.") for column in experiment.columns
-    ):
+    if "diversity.disagreement_by_class." not in " ".join(experiment.columns):
         return []
     found = {
         (row.dataset, str(record.get("data")))
