@@ -284,7 +284,8 @@ class Ensemble:
         folder = Path(folder)
         calibration = folder / _CALIBRATION
         # First, and the new one last: no tickets may ever lie beside a temperature of others.
-        calibration.unlink(missing_ok=True)
+        if calibration.exists():
+            calibration.unlink()
         for number, ticket in enumerate(self.tickets, start=1):
             info = {**ticket.info, "number": number, "tickets": len(self.tickets)}
             info.pop("settings", None)  # members of several runs may be brought together
