@@ -143,10 +143,8 @@ class Config:
         filled = {name: getattr(recipe, name) for name in missing}
         if self.validation_data is not None:
             if self.validation:
-                raise FreeTicketsError(
-                    "with validation data of your own nothing is held out: leave out either "
-                    "validation_data or validation"
-                )
+                own = "with validation data of your own nothing is held out"
+                raise FreeTicketsError(f"{own}: leave out either validation_data or validation")
             filled["validation"] = 0.0
         # Not what is off: these came later, and the runs of before stay the same.
         if self.nesterov is None and recipe.nesterov:
@@ -198,8 +196,7 @@ class Config:
 
     def as_yaml(self) -> str:
         """The settings as a file that `--config` reads."""
-        plain = {k: _plain(v) for k, v in asdict(self).items()}
-        text: str = yaml.safe_dump(plain, sort_keys=False)
+        text: str = yaml.safe_dump(_plain(asdict(self)), sort_keys=False)
         return text
 
     @property
