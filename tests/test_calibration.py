@@ -1,5 +1,4 @@
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +8,10 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from freetickets.calibration import HIGHEST, Temperature, fit_temperature
-from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.errors import FreeTicketsError
 from freetickets.metrics import accuracy, ece, ensemble_log_probs, nll
 from freetickets.metrics.predictive import RULES
 
-Array = Any
 GRID = np.exp(np.linspace(-np.log(HIGHEST), np.log(HIGHEST), 3001))
 
 
@@ -77,13 +75,12 @@ def test_no_other_optimizer_finds_better_temperatures_from_there(combine, seed):
     logs = log_softmax(logs * rng.uniform(0.1, 4, size=(members, 1, 1)), axis=-1)
     found = fit_temperature(logs, labels, scope="members", combine=combine)
     bound = np.log(HIGHEST)
-    other = minimize(
-        lambda at: by_hand(logs, labels, np.exp(at), "members", combine),
-        np.log(found.values),
-        method="L-BFGS-B",
-        bounds=[(-bound, bound)] * members,
-        options={"ftol": 1e-14, "gtol": 1e-9},
-    )
+
+    def loss(at):
+        return by_hand(logs, labels, np.exp(at), "members", combine)
+
+    options = {"method": "L-BFGS-B", "options": {"ftol": 1e-14, "gtol": 1e-9}}
+    other = minimize(loss, np.log(found.values), bounds=[(-bound, bound)] * members, **options)
     assert scaled_nll(found, logs, labels) <= other.fun + 1e-7
 
 
@@ -149,6 +146,8 @@ def test_where_one_member_rules_out_the_truth_the_others_are_still_fitted():
     logs = np.array([[np.log([0.9, 0.1])], [[0.0, -np.inf]]])
     found = fit_temperature(logs, [1], scope="members")
     assert found.values == pytest.approx([HIGHEST, 1.0])
+    no_preference = np.full((2, 5, 4), -np.log(4))
+    assert fit_temperature(no_preference, [0, 1, 2, 3, 0]).values == (1.0,)
 
 
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
@@ -162,10 +161,6 @@ def test_labels_that_are_always_or_never_right_lead_to_the_bounds(scope, combine
     assert scaled_nll(sure, logs, [0]) < 1e-3
 
 
-def test_predictions_without_any_preference_are_left_alone():
-    assert fit_temperature(np.full((2, 5, 4), -np.log(4)), [0, 1, 2, 3, 0]).values == (1.0,)
-
-
 def test_it_mends_calibration_and_leaves_the_classes_as_they_are():
     logs, labels = draw(3, 2000, 10, spread=6)
     fit, rest = slice(0, 1000), slice(1000, 2000)
@@ -176,31 +171,19 @@ def test_it_mends_calibration_and_leaves_the_classes_as_they_are():
 
 
 @pytest.mark.parametrize("combine", RULES)
-def test_what_is_applied_are_log_probabilities(combine):
+@pytest.mark.parametrize(("values", "scope"), [((0.5, 1.0, 2.0), "members"), ((2.0,), "ensemble")])
+def test_what_is_applied_is_the_members_share_and_then_the_ensembles(combine, values, scope):
     logs, _ = draw(3, 20, 4)
     logs[0, 0] = [0.0, -np.inf, -np.inf, -np.inf]
-    members = Temperature((0.5, 1.0, 2.0), "members", combine).apply(logs)
-    ensemble = Temperature((2.0,), "ensemble", combine).apply(logs)
-    assert members.shape == (3, 20, 4)
-    assert ensemble.shape == (1, 20, 4)
-    for scaled in (members, ensemble):
-        np.testing.assert_allclose(np.exp(scaled).sum(-1), 1, atol=1e-12)
+    temperature = Temperature(values, scope, combine)
+    applied, members = temperature.apply(logs), temperature.scale_members(logs)
+    assert applied.shape == (len(values), 20, 4)
+    np.testing.assert_allclose(np.exp(applied).sum(-1), 1, atol=1e-12)
+    found = temperature.scale_ensemble(ensemble_log_probs(members, combine))
+    np.testing.assert_allclose(found, ensemble_log_probs(applied, combine), atol=1e-12)
+    assert np.array_equal(members, logs) == (scope == "ensemble")
     np.testing.assert_array_equal(members[0, 0], logs[0, 0])
     np.testing.assert_allclose(members[1], logs[1], atol=1e-12)
-
-
-@pytest.mark.parametrize("combine", RULES)
-def test_what_is_applied_is_the_members_share_and_then_the_ensembles(combine):
-    logs, _ = draw(3, 20, 4)
-    for temperature in (
-        Temperature((0.5, 1.0, 2.0), "members", combine),
-        Temperature((2.0,), "ensemble", combine),
-    ):
-        expected = ensemble_log_probs(temperature.apply(logs), combine)
-        members = temperature.scale_members(logs)
-        found = temperature.scale_ensemble(ensemble_log_probs(members, combine))
-        np.testing.assert_allclose(found, expected, atol=1e-12)
-        assert np.array_equal(members, logs) == (temperature.scope == "ensemble")
 
 
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
@@ -209,33 +192,25 @@ def test_it_survives_a_file(scope):
     assert Temperature.from_dict(json.loads(json.dumps(found.as_dict()))) == found
 
 
-@pytest.mark.parametrize(
-    "saved",
-    [
-        {},
-        {"values": 1.0, "scope": "ensemble", "combine": "logits"},
-        {"values": ["1.0"], "scope": "ensemble", "combine": "logits"},
-        {"values": [True], "scope": "ensemble", "combine": "logits"},
-        {"values": [10**400], "scope": "ensemble", "combine": "logits"},
-        {"values": [1.0], "scope": "ensemble", "combine": "logits", "unit": "kelvin"},
-        {"values": ["warm"], "scope": "ensemble", "combine": "logits"},
-        [1.0],
-    ],
-)
-def test_a_file_that_holds_no_temperature_is_refused(saved):
+@pytest.mark.parametrize("values", [1.0, ["1.0"], [True], [10**400], ["warm"], None, "kelvin"])
+def test_a_file_that_holds_no_temperature_is_refused(values):
+    saved = {"values": values, "scope": "ensemble", "combine": "logits"}
+    if values == "kelvin":
+        saved |= {"values": [1.0], "unit": values}
     with pytest.raises(FreeTicketsError, match=r"not a temperature \(.*fit it again") as caught:
-        Temperature.from_dict(saved)
+        Temperature.from_dict(saved if values else [1.0])
     assert len(str(caught.value)) < 300
 
 
 def test_wrong_names_and_numbers_say_what_to_do():
     logs, labels = draw(2, 5, 3)
-    with pytest.raises(UnknownNameError, match="did you mean 'members'"):
-        fit_temperature(logs, labels, scope="member")
-    with pytest.raises(UnknownNameError, match="did you mean 'logits'"):
-        fit_temperature(logs, labels, combine="logit")
-    with pytest.raises(FreeTicketsError, match="5 predictions need 5 labels"):
-        fit_temperature(logs, labels[:-1])
+    for wrong, message in (
+        ({"scope": "member"}, "did you mean 'members'"),
+        ({"combine": "logit"}, "did you mean 'logits'"),
+        ({"labels": labels[:-1]}, "5 predictions need 5 labels"),
+    ):
+        with pytest.raises(FreeTicketsError, match=message):
+            fit_temperature(logs, **{"labels": labels, **wrong})
     for values in ((), (0.0,), (-1.0,), (np.nan,), (np.inf,)):
         with pytest.raises(FreeTicketsError, match="temperatures must be positive"):
             Temperature(values)

@@ -115,14 +115,14 @@ def test_without_locks_of_the_file_system_a_live_process_still_counts(tmp_path):
 
 
 def test_on_another_machine_signs_of_life_decide(tmp_path):
-    write_holder(tmp_path, process=7, host="elsewhere", start="")
-    with pytest.raises(FolderInUseError, match=r"7 on elsewhere.*try again"), hold(tmp_path):
+    write_holder(tmp_path, process=7, host="else\x1b\nwhere", start="")  # as a terminal can bear
+    with pytest.raises(FolderInUseError, match=r"7 on else��where.*try again"), hold(tmp_path):
         pass
     old = time.time() - STALE - 5
     os.utime(tmp_path / NAME, (old, old))
     told: list[str] = []
     with hold(tmp_path, told.append):
-        assert "process 7 on elsewhere died" in told[0]
+        assert "process 7 on else��where died" in told[0]
 
 
 def test_the_holder_gives_signs_of_life(tmp_path, monkeypatch):
@@ -134,12 +134,6 @@ def test_the_holder_gives_signs_of_life(tmp_path, monkeypatch):
                 return
             time.sleep(0.01)
     raise AssertionError("no sign of life")
-
-
-def test_the_text_of_a_record_does_not_reach_the_terminal_as_it_is(tmp_path):
-    write_holder(tmp_path, process=7, host="else\x1b[31m\nwhere", start="")
-    with pytest.raises(FolderInUseError, match="7 on else�\\[31m�where"), hold(tmp_path):
-        pass
 
 
 def test_processes_that_wait_never_meet(tmp_path):
@@ -167,10 +161,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     "text",
     [
         '{"process": 1',
-        '{"process": "7", "host": "elsewhere", "start": ""}',
-        '{"process": 7.5, "host": "elsewhere", "start": ""}',
-        '{"process": -1, "host": "elsewhere", "start": ""}',
-        '{"process": 100000000000000000000, "host": "elsewhere", "start": ""}',
+        *(f'{{"process": {n}, "host": "a", "start": ""}}' for n in ('"7"', 7.5, -1, 10**20)),
         '{"process": 7, "host": ["elsewhere"], "start": ""}',
         '{"process": 7, "host": "elsewhere"}',
         '{"process": 7, "host": "elsewhere", "start": "", "more": 1}',

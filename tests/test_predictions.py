@@ -1,7 +1,7 @@
 """Files of predictions."""
 
 import random
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -55,9 +55,7 @@ def test_scores_are_those_of_the_metrics(predictions):
 
 
 def test_the_ensembles_scores_follow_the_rule_to_combine(predictions):
-    by_logits = Predictions(
-        predictions.outputs, predictions.labels, {**predictions.info, "combine": "logits"}
-    )
+    by_logits = replace(predictions, info={**predictions.info, "combine": "logits"})
     mean = ft.metrics.ensemble_log_probs(predictions.outputs, "logits")[None]
     expected = ft.metrics.nll(mean, predictions.labels)
     assert by_logits.scores()["ensemble"]["nll"] == pytest.approx(expected)
@@ -99,7 +97,7 @@ def test_damaged_predictions_are_named_and_never_read_as_others(predictions, tmp
         for content in (bytes(flipped), data[:place]):
             (tmp_path / "bad.npz").write_bytes(content)
             try:
-                found: Any = Predictions.load(tmp_path / "bad.npz")
+                found = Predictions.load(tmp_path / "bad.npz")
             except FreeTicketsError:
                 continue
             assert np.array_equal(found.outputs, predictions.outputs)  # a date in the zip, say
@@ -108,21 +106,20 @@ def test_damaged_predictions_are_named_and_never_read_as_others(predictions, tmp
 
 
 @pytest.mark.parametrize(
-    ("logs", "labels", "info"),
+    ("logs", "labels", "more"),
     [
-        (LOGS[0], LABELS, INFO),
-        (LOGS, LABELS[1:], INFO),
-        (LOGS, LABELS, {**INFO, "parts": ["1", "2", "3", "4"]}),
-        (LOGS, LABELS, {**INFO, "parts": []}),
-        (LOGS, LABELS + 5, INFO),
-        (LOGS, LABELS, {**INFO, "combine": 3}),
-        (LOGS, LABELS, {**INFO, "samples": [3]}),
-        (LOGS, LABELS, {**INFO, "kind": "attack", "parts": ["1"]}),
-        (LOGS, LABELS, {**INFO, "kind": "shift", "parts": ["much"]}),
+        (LOGS[0], LABELS, {}),
+        (LOGS, LABELS[1:], {}),
+        (LOGS, LABELS + 5, {}),
+        *((LOGS, LABELS, {"parts": parts}) for parts in (["1", "2", "3", "4"], [])),
+        (LOGS, LABELS, {"combine": 3}),
+        (LOGS, LABELS, {"samples": [3]}),
+        (LOGS, LABELS, {"kind": "attack", "parts": ["1"]}),
+        (LOGS, LABELS, {"kind": "shift", "parts": ["much"]}),
     ],
 )
-def test_a_file_that_does_not_fit_together_is_damaged(tmp_path, logs, labels, info):
-    Predictions(logs, labels, info).save(tmp_path / "toy.npz")
+def test_a_file_that_does_not_fit_together_is_damaged(tmp_path, logs, labels, more):
+    Predictions(logs, labels, {**INFO, **more}).save(tmp_path / "toy.npz")
     with pytest.raises(DamagedFileError, match=r"toy.npz is damaged .*: remove it"):
         Predictions.load(tmp_path / "toy.npz")
 

@@ -8,42 +8,24 @@ from hypothesis import strategies as st
 
 from freetickets import seal
 from freetickets.errors import NewerFileError
-from freetickets.seal import (
-    BrokenSealError,
-    open_table,
-    open_text,
-    open_values,
-    seal_table,
-    seal_text,
-    seal_values,
-)
+from freetickets.seal import BrokenSealError, open_table, open_text, open_values, seal_values
 
-VALUES = st.dictionaries(
-    st.text(max_size=5),
-    st.recursive(
-        st.none()
-        | st.booleans()
-        | st.integers(-(2**63), 2**63 - 1)
-        | st.floats(allow_nan=False, allow_infinity=False)
-        | st.text(max_size=5),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
-        max_leaves=5,
-    ),
-    min_size=1,
-    max_size=4,
+PLAIN = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=5)
+PLAIN |= st.floats(allow_nan=False, allow_infinity=False)
+TREES = st.recursive(
+    PLAIN,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
 )
+VALUES = st.dictionaries(st.text(max_size=5), TREES, min_size=1, max_size=4)
 CELLS = st.text(string.ascii_letters + string.digits + " .-", max_size=5)
 ROWS = st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=2, max_size=5)
-
-
-@given(VALUES)
-def test_values_come_back_without_their_seal(values):
-    assert open_values(json.dumps(seal_values(values), indent=2)) == values
 
 
 @given(VALUES, st.data())
 def test_no_value_can_be_lost_added_or_changed(values, data):
     sealed = seal_values(values)
+    assert open_values(json.dumps(sealed, indent=2)) == values
     key = data.draw(st.sampled_from(list(values)))
     changed = [
         {name: value for name, value in sealed.items() if name != key},
@@ -88,9 +70,8 @@ def test_a_later_format_is_refused_and_names_who_reads_it(monkeypatch):
     text = json.dumps(seal_values({"accuracy": 0.5}))
     assert open_values(text) == {"accuracy": 0.5}
     monkeypatch.setattr(seal, "FORMAT", 1)
-    with pytest.raises(
-        NewerFileError, match=r"^is of format 2.*the version that wrote it \(7\.0\)"
-    ):
+    told = r"^is of format 2.*the version that wrote it \(7\.0\)"
+    with pytest.raises(NewerFileError, match=told):
         open_values(text)
 
 
@@ -112,7 +93,7 @@ def test_tuples_and_numbers_as_keys_are_sealed_as_json_has_them():
 
 @given(st.text(string.printable, min_size=1), st.data())
 def test_a_sealed_text_has_no_part_that_could_change(text, data):
-    sealed = seal_text(text)
+    sealed = seal.seal_text(text)
     assert open_text(sealed) == text
     place = data.draw(st.integers(0, len(sealed) - 1))
     for changed in (sealed[:place], f"{sealed[:place]}~{sealed[place:]}"):
@@ -123,7 +104,7 @@ def test_a_sealed_text_has_no_part_that_could_change(text, data):
 @given(ROWS, st.data())
 def test_a_sealed_table_loses_gains_and_moves_no_row(rows, data):
     text = "".join(f"{','.join(row)}\n" for row in rows)
-    sealed = seal_table(text, "mine")
+    sealed = seal.seal_table(text, "mine")
     assert open_table(sealed, "mine") == text
     lines = sealed.splitlines(keepends=True)
     place = data.draw(st.integers(1, len(lines) - 1))

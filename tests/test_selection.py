@@ -1,5 +1,4 @@
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -7,12 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax
 
-from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.errors import FreeTicketsError
 from freetickets.metrics import ensemble_log_probs, nll
 from freetickets.metrics.predictive import RULES
 from freetickets.selection import select_members
-
-Array = Any
 
 
 def draw(members, samples, classes, spread=1.5, seed=0):
@@ -105,11 +102,11 @@ def test_among_infinitely_wrong_members_the_least_often_wrong_is_chosen(combine)
 
 def test_wrong_names_and_numbers_say_what_to_do():
     logs, labels = draw(3, 5, 3)
-    with pytest.raises(FreeTicketsError, match="at least 1 member, not 0"):
-        select_members(logs, labels, 0)
-    with pytest.raises(FreeTicketsError, match="can't choose 4 members from a pool of 3"):
-        select_members(logs, labels, 4)
-    with pytest.raises(UnknownNameError, match="did you mean 'logits'"):
-        select_members(logs, labels, 2, combine="logit")
-    with pytest.raises(FreeTicketsError, match="predictions need 5 labels"):
-        select_members(logs, labels[:-1], 2)
+    for wrong, message in (
+        ({"size": 0}, "at least 1 member, not 0"),
+        ({"size": 4}, "can't choose 4 members from a pool of 3"),
+        ({"combine": "logit"}, "did you mean 'logits'"),
+        ({"labels": labels[:-1]}, "predictions need 5 labels"),
+    ):
+        with pytest.raises(FreeTicketsError, match=message):
+            select_members(logs, **{"labels": labels, "size": 2, **wrong})

@@ -10,12 +10,7 @@ from collections.abc import Callable, Mapping
 def attach(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Returns `__getattr__`, `__dir__` and `__all__` for a package of lazy names.
-
-    Args:
-        package: Its name.
-        homes: The submodule that each name lives in.
-    """
+    """`__getattr__`, `__dir__` and `__all__` for a package, by the submodule of each name."""
 
     def __getattr__(name: str) -> object:  # noqa: N807
         if name not in homes:

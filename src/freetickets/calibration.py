@@ -50,18 +50,11 @@ class Temperature:
         if not self.values or not all(0 < value < math.inf for value in self.values):
             raise FreeTicketsError(f"temperatures must be positive numbers, not {self.values}")
         if self.scope == "ensemble" and len(self.values) != 1:
-            raise FreeTicketsError(
-                f"an ensemble has one temperature, not {len(self.values)}: did you mean the scope "
-                "'members'?"
-            )
+            one = f"an ensemble has one temperature, not {len(self.values)}"
+            raise FreeTicketsError(f"{one}: did you mean the scope 'members'?")
 
     def apply(self, log_probs: npt.ArrayLike) -> Array:
-        """Scales member log-probabilities (M, N, C).
-
-        Returns:
-            Log-probabilities to combine as before: those of the members, (M, N, C), or the
-            ensemble as its only member, (1, N, C).
-        """
+        """Scales log-probabilities (M, N, C); an ensemble becomes its only member, (1, N, C)."""
         logs = np.asarray(log_probs, dtype=np.float64)
         if self.scope == "members":
             return self.scale_members(logs)
@@ -81,18 +74,13 @@ class Temperature:
     def check_members(self, count: int) -> None:
         """Raises if it was fitted to another number of members."""
         if self.scope == "members" and count != len(self.values):
-            raise FreeTicketsError(
-                f"there are temperatures for {len(self.values)} members, not for {count}: fit "
-                "them again"
-            )
+            fitted = f"there are temperatures for {len(self.values)} members"
+            raise FreeTicketsError(f"{fitted}, not for {count}: fit them again")
 
     def as_dict(self) -> dict[str, Any]:
         """Returns it as plain data, for a file."""
-        return {
-            "values": list(map(float, self.values)),
-            "scope": self.scope,
-            "combine": self.combine,
-        }
+        values = list(map(float, self.values))
+        return {"values": values, "scope": self.scope, "combine": self.combine}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Temperature:
@@ -100,9 +88,8 @@ class Temperature:
         try:
             found: Temperature = read(cls, saved)
         except FreeTicketsError as error:
-            raise FreeTicketsError(
-                f"not a temperature ({error}): fit it again on the validation data"
-            ) from error
+            hint = "fit it again on the validation data"
+            raise FreeTicketsError(f"not a temperature ({error}): {hint}") from error
         return found
 
 
@@ -147,8 +134,7 @@ def fit_temperature(
     kept = possible.any(axis=0) if combine == "probabilities" else possible.all(axis=0)
     if not kept.any():
         return start
-    logs, truth = logs[:, kept], truth[kept]
-    logs = np.maximum(logs, RULED_OUT)
+    logs, truth = np.maximum(logs[:, kept], RULED_OUT), truth[kept]
     found = _minimise(lambda at: _loss_and_slope(at, logs, truth, combine), len(logs))
     return Temperature(tuple(np.exp(found).tolist()), scope, combine)
 
@@ -197,8 +183,7 @@ def _minimise(loss_and_slope: Callable[[Array], tuple[float, Array]], count: int
             break  # what is left to gain drowns in rounding
         moved, turned = there - at, new_slope - slope
         at, loss, slope = there, new_loss, new_slope
-        curvature = moved @ turned
-        if curvature > 0:
+        if (curvature := moved @ turned) > 0:
             rest = np.eye(count) - np.outer(moved, turned) / curvature
             inverse = rest @ inverse @ rest.T + np.outer(moved, moved) / curvature
     return at

@@ -137,22 +137,14 @@ class Config:
             object.__setattr__(self, name, value)
 
     def resolved(self, spec: DatasetSpec, method: Method | None = None) -> Config:
-        """Returns the same run with every None of the recipe and the data set filled in.
-
-        Args:
-            spec: The data set.
-            method: The method, if it is given as an object.
-        """
+        """The same run with every None of the recipe and the data set filled in."""
         recipe = get_recipe(self.recipe or spec.recipe)
-        filled = {
-            name: getattr(recipe, name) for name in _OF_THE_RECIPE if getattr(self, name) is None
-        }
+        missing = (name for name in _OF_THE_RECIPE if getattr(self, name) is None)
+        filled = {name: getattr(recipe, name) for name in missing}
         if self.validation_data is not None:
             if self.validation:
-                raise FreeTicketsError(
-                    "with validation data of your own nothing is held out: leave out either "
-                    "validation_data or validation"
-                )
+                own = "with validation data of your own nothing is held out"
+                raise FreeTicketsError(f"{own}: leave out either validation_data or validation")
             filled["validation"] = 0.0
         # Not what is off: these came later, and the runs of before stay the same.
         if self.nesterov is None and recipe.nesterov:
@@ -204,8 +196,7 @@ class Config:
 
     def as_yaml(self) -> str:
         """The settings as a file that `--config` reads."""
-        plain = {k: _plain(v) for k, v in asdict(self).items()}
-        text: str = yaml.safe_dump(plain, sort_keys=False)
+        text: str = yaml.safe_dump(_plain(asdict(self)), sort_keys=False)
         return text
 
     @property
@@ -233,8 +224,7 @@ class Config:
         file = folder / "config.yaml"
         if not file.exists() or not any((folder / "checkpoint").glob("*.safetensors")):
             return  # nothing to resume: a mistake that was noticed at once may be mended
-        changed = read_run_config(folder).differences(self)
-        if changed:
+        if changed := read_run_config(folder).differences(self):
             raise FreeTicketsError(
                 f"{folder} holds a run with other settings ({'; '.join(changed)}): use the same "
                 "settings to resume it, or another --output"
@@ -249,21 +239,12 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """Reads a YAML file of settings; unknown names are refused.
-
-    Raises:
-        FreeTicketsError: The file can't be read, or is not a map of known settings, each of its
-            own type.
-    """
+    """Reads a YAML file of settings; unknown names are refused."""
     return _parse(_read(path), path)
 
 
 def read_run_config(folder: Path) -> Config:
-    """Reads the settings that a run saved in its folder, and checks that nobody changed them.
-
-    Raises:
-        FreeTicketsError: They are damaged, were edited since, or are those of a later version.
-    """
+    """Reads the settings that a run saved in its folder, and checks that nobody changed them."""
     path = folder / "config.yaml"
     try:
         return Config(**_parse(open_text(_read(path)), path))

@@ -8,15 +8,7 @@ from .errors import FreeTicketsError
 
 
 def find_device(name: str) -> torch.device:
-    """Returns a device that is there, by PyTorch's name for it, or "auto".
-
-    Raises:
-        FreeTicketsError: It is not there.
-
-    Example:
-        >>> find_device("cpu")
-        device(type='cpu')
-    """
+    """A device that is there, by PyTorch's name for it, or "auto"."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -33,6 +33,8 @@ from .ticket import Ticket, ticket_path
 
 Array = npt.NDArray[np.float64]
 
+_CALIBRATION = "calibration.json"
+
 
 class Ensemble:
     """The members of a method, in one object.
@@ -40,7 +42,8 @@ class Ensemble:
     Inputs are what training takes: arrays, tensors or data frames, or a torch Dataset, whose labels
     are not looked at. Images are normalised as they were in training, numbers go to the networks as
     they are. An array is read bit by bit, so one on the disk (`numpy.memmap`) may be larger than
-    memory. What it says are NumPy arrays in float64, in the terms of its task.
+    memory. What it says are NumPy arrays in float64, in the terms of its `task`, at the
+    `temperature` that `calibrate` fitted, if any.
 
     Args:
         tickets: The members; a ticket of MIMO and the like holds several.
@@ -49,10 +52,6 @@ class Ensemble:
         device: Where to predict.
         method: The method that made the tickets, if FreeTickets does not know it by name.
         task: What the outputs are for; None for a task that FreeTickets knows by name.
-
-    Attributes:
-        task: What the outputs are for.
-        temperature: What `calibrate` fitted; None before.
     """
 
     temperature: Temperature | None = None
@@ -71,25 +70,19 @@ class Ensemble:
         self.tickets = list(tickets)
         self.task = stored_task(self.info, task)
         self._device = find_device(device)
-        self._networks = [
-            _member(ticket, build, method).to(self._device).eval() for ticket in tickets
-        ]
-        if len(set(self._networks)) < len(tickets):
+        made = [_member(ticket, build, method).to(self._device).eval() for ticket in tickets]
+        if len(set(made)) < len(tickets):
             raise FreeTicketsError("the factory must return a new network each time it is called")
-        self._members = sum(
-            network.members if isinstance(network, MemberNetwork) else 1
-            for network in self._networks
-        )
-        self._predictors = self._networks  # or what was compiled of them
+        self._members = sum(net.members if isinstance(net, MemberNetwork) else 1 for net in made)
+        self._networks = self._predictors = made  # the latter may become what is compiled of them
 
     def __len__(self) -> int:
         return self._members
 
     def __repr__(self) -> str:
         told = [f"{len(self)} member" + "s" * (len(self) != 1)]
-        told += [
-            str(self.info[key]) for key in ("method", "model", "dataset") if self.info.get(key)
-        ]
+        made_of = (self.info.get(key) for key in ("method", "model", "dataset"))
+        told += [str(each) for each in made_of if each]
         if self.tickets[0].topology:
             told.append(f"sparsity {self.info.get('sparsity', 0.0):.3g}")
         if self.temperature is not None:
@@ -99,11 +92,11 @@ class Ensemble:
     def compile(self) -> Ensemble:
         """Returns the same ensemble, made to predict fast on the CPU.
 
-        The zeros of sparse members are skipped, BatchNorm is folded into the convolutions, ReLU and
-        additions are fused, and each layer runs sparse or dense, whichever is faster here. A
-        member is compiled when it first meets inputs of a new shape, and compared with the plain
-        network on them; where the two differ, the plain one is used, and a warning says so. On
-        other devices, and where the kernels are not built, the ensemble stays as it is.
+        Zeros are skipped, BatchNorm is folded, ReLU and additions are fused, and each layer runs
+        sparse or dense, whichever is faster here. A member is compiled when it first meets inputs
+        of a new shape, and compared with the plain network on them; where the two differ, the plain
+        one is used, and a warning says so. On other devices, and where the kernels are not built,
+        the ensemble stays as it is.
         """
         if self._device.type != "cpu":
             return self
@@ -122,10 +115,7 @@ class Ensemble:
     def calibrate(
         self, x: Any, y: npt.ArrayLike, scope: str = "ensemble", batch_size: int = 256
     ) -> Ensemble:
-        """Returns the same ensemble, as sure as it is right.
-
-        Its predictions get the temperature that suits this data best, in place of any that
-        they had; see `freetickets.calibration`.
+        """Returns the same ensemble, at the temperature that suits this data best.
 
         Args:
             x: Inputs that were not used for training and will not be used for testing.
@@ -136,11 +126,9 @@ class Ensemble:
         """
         check_scope(scope)
         self._need_classes("a temperature is fitted to")
-        log_probs = self.with_temperature(None).member_log_proba(x, batch_size)
-        fitted = fit_temperature(
-            log_probs, self._targets(y), scope=scope, combine=self.info["combine"]
-        )
-        return self.with_temperature(fitted)
+        logs, truth = self._held_out(x, y, batch_size)
+        combine = self.info["combine"]
+        return self.with_temperature(fit_temperature(logs, truth, scope=scope, combine=combine))
 
     def with_temperature(self, temperature: Temperature | None) -> Ensemble:
         """Returns the same ensemble at a given temperature; None removes it."""
@@ -160,8 +148,8 @@ class Ensemble:
     ) -> Ensemble:
         """Returns the ensemble of those members that are best together, in the order of choice.
 
-        They are chosen greedily by NLL, see `freetickets.selection`. A temperature is not kept, as
-        it was fitted to all of them: calibrate what was chosen.
+        They are chosen greedily by NLL. A temperature is not kept, as it was fitted to all of them:
+        calibrate what was chosen.
 
         Args:
             x: Inputs that were not used for training and will not be used for testing.
@@ -176,8 +164,8 @@ class Ensemble:
             )
         check_size(size, len(self))
         self._need_classes("members are chosen by")
-        log_probs = self.with_temperature(None).member_log_proba(x, batch_size)
-        chosen = select_members(log_probs, self._targets(y), size, combine=self.info["combine"])
+        logs, truth = self._held_out(x, y, batch_size)
+        chosen = select_members(logs, truth, size, combine=self.info["combine"])
         selected = self.with_temperature(None)
         selected.tickets = [self.tickets[i] for i in chosen]
         selected._networks = [self._networks[i] for i in chosen]
@@ -223,8 +211,7 @@ class Ensemble:
 
     def _prediction(self, x: Any, batch_size: int) -> Array:
         """What the members say together, (N, ...)."""
-        parts = self._member_predictions(x, batch_size)
-        return np.concatenate([self.combine(members) for members in parts])
+        return np.concatenate([*map(self.combine, self._member_predictions(x, batch_size))])
 
     @torch.no_grad()
     def _member_predictions(self, x: Any, batch_size: int) -> Iterator[Array]:
@@ -257,9 +244,10 @@ class Ensemble:
         """The classes, and what the labels of the training called them."""
         return Classes(self.classes, tuple(self.info.get("labels", ())))
 
-    def _targets(self, y: Any) -> npt.NDArray[Any]:
-        """Labels as the networks have learned them."""
-        return self.task.targets(as_array(y, "y"), self.labels)
+    def _held_out(self, x: Any, y: Any, batch_size: int) -> tuple[Array, npt.NDArray[Any]]:
+        """What the members say at no temperature, and labels as the networks have learned them."""
+        said = self.with_temperature(None).member_log_proba(x, batch_size)
+        return said, self.task.targets(as_array(y, "y"), self.labels)
 
     def _need_classes(self, what: str) -> None:
         if not self.task.has_classes:
@@ -267,10 +255,8 @@ class Ensemble:
 
     def uncertainty(self, x: Any, batch_size: int = 256) -> Any:
         """How unsure the ensemble is of each sample, and why: for classes an `Uncertainty`."""
-        parts = [
-            self.task.uncertainty(members, self.combine(members))
-            for members in self._member_predictions(x, batch_size)
-        ]
+        said = self._member_predictions(x, batch_size)
+        parts = [self.task.uncertainty(members, self.combine(members)) for members in said]
         names = [field.name for field in fields(parts[0])]
         return type(parts[0])(*(np.concatenate([getattr(p, n) for p in parts]) for n in names))
 
@@ -279,11 +265,7 @@ class Ensemble:
     ) -> Iterator[torch.Tensor]:
         """Inputs as the networks take them, in order, on their device.
 
-        Args:
-            x: Anything that `predict` takes.
-            batch_size: Samples of a batch.
-            normalised: Whether images are normalised as in training; if not, they are pixels in
-                [0, 1].
+        Images are normalised as in training, or else pixels in [0, 1].
         """
         shape, integers = tuple(self.info["input_shape"]), bool(self.info.get("integers"))
         for split in unlabelled(x, shape, integers, batch_size):
@@ -298,12 +280,9 @@ class Ensemble:
                 yield batch.to(self._device)
 
     def save(self, folder: str | Path) -> None:
-        """Writes a folder that `load` reads, in place of an ensemble that was there.
-
-        That is the tickets, and the temperature if there is one.
-        """
+        """Writes tickets and temperature for `load`, in place of an ensemble that was there."""
         folder = Path(folder)
-        calibration = _calibration_file(folder)
+        calibration = folder / _CALIBRATION
         # First, and the new one last: no tickets may ever lie beside a temperature of others.
         if calibration.exists():
             calibration.unlink()
@@ -353,25 +332,18 @@ def load(
         if number is not None and file != ticket_path(folder, number):
             raise FreeTicketsError(f"{file} is ticket {number}: give it its own name again")
     if len({ticket.info.get("settings") for ticket in tickets}) > 1:
-        raise FreeTicketsError(
-            f"the tickets in {folder} belong to different runs: load each run from "
-            "a folder of its own"
-        )
+        belong = f"the tickets in {folder} belong to different runs"
+        raise FreeTicketsError(f"{belong}: load each run from a folder of its own")
     build = bind(_create, {**info, "model": model}) if isinstance(model, str) else model
     ensemble = Ensemble(tickets, build, device, task=task, method=method)
-    calibration = _calibration_file(folder)
+    calibration = folder / _CALIBRATION
     if not calibration.exists():
         return ensemble
     try:
         return ensemble.with_temperature(Temperature.from_dict(read_json(calibration)))
     except FreeTicketsError as error:
-        raise DamagedFileError(
-            f"{calibration} can't be used ({error}): remove it, and calibrate the ensemble again"
-        ) from error
-
-
-def _calibration_file(folder: Path) -> Path:
-    return folder / "calibration.json"
+        hint = "remove it, and calibrate the ensemble again"
+        raise DamagedFileError(f"{calibration} can't be used ({error}): {hint}") from error
 
 
 def _ticket_files(folder: Path) -> list[Path]:
@@ -390,23 +362,20 @@ def _member(
             )
         build = bind(_create, ticket.info)
     with torch.random.fork_rng(devices=[]):  # the new network's values are replaced at once
-        model = _transformed(build(), ticket, method)
+        model = build()
+        # A ticket made by hand may say no method: then nothing has transformed its network.
+        name = ticket.info.get("method", "dense")
+        # Else, whatever the options are, which may name parts of somebody's own, they don't count.
+        if method is None and get_method(name).transform is not Method.transform:
+            method = Config(method=name, options=ticket.info.get("options", {})).make_method()
+        if method is not None:
+            model = method.transform(model)
     try:
         model.load_state_dict(ticket.state)
     except RuntimeError as error:
         reason = str(error).replace("\n", " ").replace("\t", "")[:200]
         raise FreeTicketsError(f"the network does not fit the ticket: {reason}") from error
     return model
-
-
-def _transformed(network: nn.Module, ticket: Ticket, method: Method | None) -> nn.Module:
-    if method is not None:
-        return method.transform(network)
-    # A ticket made by hand may say no method: then nothing has transformed its network.
-    name, options = ticket.info.get("method", "dense"), ticket.info.get("options", {})
-    if get_method(name).transform is Method.transform:
-        return network  # whatever its options are, which may name parts of somebody's own
-    return Config(method=name, options=options).make_method().transform(network)
 
 
 def _create(info: Mapping[str, Any]) -> nn.Module:

@@ -64,9 +64,6 @@ def is_out_of_memory(error: BaseException) -> bool:
         >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
         True
     """
-    if isinstance(error, MemoryError):
-        return True
-    said = str(error).lower()
-    return isinstance(error, (OSError, RuntimeError)) and any(
-        words in said for words in _WORDS_OF_SHORTAGE
-    )
+    if isinstance(error, (OSError, RuntimeError)):
+        return any(words in str(error).lower() for words in _WORDS_OF_SHORTAGE)
+    return isinstance(error, MemoryError)

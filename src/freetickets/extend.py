@@ -33,18 +33,14 @@ def register_method(kind: type[Method]) -> type[Method]:
         >>> METHODS.find("patient-edst")().refinement
         2.0
     """
-    return METHODS.register(
-        vars(kind).get("name") or f"{kind.__module__}:{kind.__qualname__}", kind
-    )
+    own = vars(kind).get("name") or f"{kind.__module__}:{kind.__qualname__}"
+    return METHODS.register(own, kind)
 
 
 def register_model(name: str, factory: Callable[..., Any]) -> Callable[..., Any]:
     """Makes a network known by a name.
 
-    Args:
-        name: Its name.
-        factory: Returns a new network; it is given `input_shape` and `classes` if it has
-            parameters of these names.
+    The factory is given `input_shape` and `classes` if it has parameters of these names.
     """
     return MODELS.register(name, factory)
 
@@ -52,9 +48,7 @@ def register_model(name: str, factory: Callable[..., Any]) -> Callable[..., Any]
 def register_dataset(spec: DatasetSpec, read: Callable[[str], tuple[Any, Any]]) -> OwnDataset:
     """Makes a data set known by its spec's name.
 
-    Args:
-        spec: What is known of it before it is read.
-        read: Returns the inputs and labels of "train" or "test", as arrays or tensors.
+    `read` returns the inputs and labels of "train" or "test", as arrays or tensors.
     """
     return DATASETS.register(spec.name, OwnDataset(spec, read))
 

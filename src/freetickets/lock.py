@@ -47,10 +47,9 @@ class Holder:
     host: Text
     start: str
 
-    @classmethod
-    def this(cls) -> Holder:
-        """This process."""
-        return cls(os.getpid(), socket.gethostname(), process_start(os.getpid()) or "")
+
+def _this_process() -> Holder:
+    return Holder(os.getpid(), socket.gethostname(), process_start(os.getpid()) or "")
 
 
 @contextlib.contextmanager
@@ -59,13 +58,7 @@ def hold(
 ) -> Iterator[None]:
     """Keeps other processes out of a folder, which is made if it is not there.
 
-    Args:
-        folder: What is held.
-        tell: Told, in one line, when the folder of a process that died is taken over.
-        wait: Seconds to wait for another process to leave.
-
-    Raises:
-        FolderInUseError: Another process holds it.
+    Waits so many seconds for another to leave; tells when the folder of a dead one is taken over.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as folder, hold(folder):
@@ -77,7 +70,9 @@ def hold(
         True
     """
     folder = Path(folder)
-    made = _make(folder)
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     key, path = folder.resolve(), folder / NAME
     deadline = time.monotonic() + wait
     try:
@@ -95,7 +90,13 @@ def hold(
             yield
         finally:
             over.set()
-            _leave(key, path, descriptor)
+            with _guard, contextlib.suppress(OSError):
+                _held.discard(key)
+                try:
+                    if _is_at(descriptor, path):
+                        path.unlink()  # still locked: who waits for this file sees that it is gone
+                finally:
+                    os.close(descriptor)
     finally:
         with contextlib.suppress(OSError):
             for each in made:  # where nothing was written
@@ -123,14 +124,6 @@ def process_start(process: int) -> str | None:
     return start.strip() if state and state[0] not in "ZX" else None
 
 
-def _make(folder: Path) -> list[Path]:
-    """Makes a folder, and returns what had to be made, innermost first."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    return missing
-
-
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
     try:
@@ -143,7 +136,7 @@ def _take(key: Path, path: Path, tell: Callable[[str], None]) -> int:
     """Takes the lock; returns the open file that holds it."""
     with _guard:
         if key in _held:
-            raise _in_use(path, Holder.this())
+            raise _in_use(path, _this_process())
         while True:
             with _writing(path):
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -156,10 +149,8 @@ def _take(key: Path, path: Path, tell: Callable[[str], None]) -> int:
                 if not locked or (holder is not None and _lives(holder, descriptor, path.parent)):
                     raise _in_use(path, holder)
                 if holder is not None:
-                    tell(
-                        f"process {holder.process} on {holder.host} died while it worked in "
-                        f"{path.parent}: its lock is taken over"
-                    )
+                    dead = f"process {holder.process} on {holder.host} died"
+                    tell(f"{dead} while it worked in {path.parent}: its lock is taken over")
                 _sign(descriptor, path)
             except BaseException:
                 os.close(descriptor)
@@ -173,27 +164,15 @@ def _sign(descriptor: int, path: Path) -> None:
     with _writing(path):
         try:
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(asdict(Holder.this())).encode(), 0)
+            os.pwrite(descriptor, json.dumps(asdict(_this_process())).encode(), 0)
         except OSError:
             path.unlink(missing_ok=True)
             raise
 
 
-def _leave(key: Path, path: Path, descriptor: int) -> None:
-    with _guard, contextlib.suppress(OSError):
-        _held.discard(key)
-        try:
-            if _is_at(descriptor, path):
-                path.unlink()  # still locked: who waits for this file sees that it is gone
-        finally:
-            os.close(descriptor)
-
-
 def _lock(descriptor: int) -> bool:
-    """Asks the operating system for the lock; True also where the file system has none to give.
-
-    A record lock, not flock: data loaders fork, and what they inherit must not outlive the process.
-    """
+    """Asks the operating system for the lock; True also where the file system has none to give."""
+    # Not flock: data loaders fork, and what they inherit must not outlive the process.
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -233,10 +212,8 @@ def _in_use(path: Path, holder: Holder | None) -> FolderInUseError:
         return FolderInUseError(f"{path.parent} is in use by another process: wait until it ends")
     elsewhere = f"; if it is dead, try again in {STALE:.0f} s"
     hint = ", or stop it" if holder.host == socket.gethostname() else elsewhere
-    return FolderInUseError(
-        f"{path.parent} is in use by process {holder.process} on {holder.host}: wait until it ends"
-        + hint
-    )
+    who = f"process {holder.process} on {holder.host}"
+    return FolderInUseError(f"{path.parent} is in use by {who}: wait until it ends{hint}")
 
 
 def _beat(descriptor: int, over: threading.Event) -> None:

@@ -100,11 +100,9 @@ class Predictions:
     def save(self, path: Path) -> None:
         """Writes them as a compressed .npz."""
         buffer = io.BytesIO()
-        arrays: dict[str, Any] = {
-            _array_name(self.task): self.outputs,
-            "labels": self.labels,
-            "info": np.array(json.dumps(stamp(self.info))),
-        }
+        info = np.array(json.dumps(stamp(self.info)))
+        arrays: dict[str, Any]
+        arrays = {_array_name(self.task): self.outputs, "labels": self.labels, "info": info}
         np.savez_compressed(buffer, **arrays)
         write_atomic(path, buffer.getvalue())
 
@@ -114,7 +112,7 @@ class Predictions:
 
         Args:
             path: The file.
-            task: What the predictions are for, if it is a task of the user's own.
+            task: A task of the user's own.
         """
         if not path.exists():
             raise FreeTicketsError(f"no predictions at {path}: run evaluate first")
@@ -147,16 +145,13 @@ class Predictions:
 
     def members(self) -> npt.NDArray[np.float64]:
         """What the members say, (M, N, ...), at their temperatures if they have some."""
-        outputs = self.outputs.astype(np.float64)
-        temperature = self._temperature
-        return outputs if temperature is None else temperature.scale_members(outputs)
+        outputs, found = self.outputs.astype(np.float64), self._temperature
+        return outputs if found is None else found.scale_members(outputs)
 
     def ensemble(self) -> npt.NDArray[np.float64]:
         """What the ensemble says, as if it were one member, (1, N, ...)."""
-        combined = self.task.joined(self.members(), self.info["combine"])
-        temperature = self._temperature
-        scaled = combined if temperature is None else temperature.scale_ensemble(combined)
-        return scaled[None]
+        said, found = self.task.joined(self.members(), self.info["combine"]), self._temperature
+        return (said if found is None else found.scale_ensemble(said))[None]
 
     @property
     def _temperature(self) -> Temperature | None:
@@ -179,11 +174,7 @@ class Predictions:
         return scores if saved is None else {**scores, "temperature": saved}
 
     def samples(self, column: str) -> npt.NDArray[np.float64] | None:
-        """What each sample adds to a number of a run, (N,), if that is the mean of such.
-
-        Args:
-            column: "accuracy" of the ensemble, "member_accuracy", "diversity.kl" and the like.
-        """
+        """What each sample adds to a column of a run ("member_nll"), (N,), if that is a mean."""
         kind, _, key = column.partition(".")
         if kind == "diversity":
             measure = SAMPLE_DIVERSITY.get(key)

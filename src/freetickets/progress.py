@@ -14,8 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 class Display:
     """Lines of news on the standard error stream and, on a terminal, a bar below them.
 
-    Args:
-        quiet: Show nothing but warnings.
+    Quiet, it shows nothing but warnings.
     """
 
     def __init__(self, quiet: bool = False) -> None:
@@ -70,12 +69,7 @@ _SILENCE = 30.0  # seconds after which a log hears how far a piece of work is
 
 
 class WorkProgress(Display):
-    """Shows how far several pieces of work are, by what all of them together count.
-
-    Args:
-        unit: What is counted.
-        quiet: Show nothing but warnings.
-    """
+    """Shows how far several pieces of work are, by the units that all of them together count."""
 
     def __init__(self, unit: str = "samples", quiet: bool = False) -> None:
         super().__init__(quiet)
@@ -111,9 +105,9 @@ class WorkProgress(Display):
         """Says how far the work is, now that a piece is done and saved."""
         self._told = time.monotonic()
         if self._bar is None and self._done:
-            left = (self._total - self._done) / self._rate
+            left = duration((self._total - self._done) / self._rate)
             share = self._done / max(1, self._total)
-            self.line(f"[{share:4.0%}] {name}  {self._rate_text}  {duration(left)} left")
+            self.line(f"[{share:4.0%}] {name}  {self._rate_text}  {left} left")
 
     @property
     def _rate(self) -> float:

@@ -1,9 +1,8 @@
 """The one strict reader: files as plain values, and data classes made of those.
 
-Settings, experiments and all records of a run are read here: each value must be of the type of its
-field and in its range, and what is wrong is one line that names the file and the field. A type is
-a plain one, a data class, a map or a list of such, or any of these with checks of its own:
-`Annotated[int, must("be at least 1", lambda count: count >= 1)]`. No torch here.
+Each value must be of the type of its field and in its range, and what is wrong is one line that
+names the file and the field. A type is a plain one, a data class, a map or a list of such, or any
+of these with checks: `Annotated[int, must("be at least 1", lambda count: count >= 1)]`.
 """
 
 from __future__ import annotations
@@ -40,14 +39,8 @@ DAMAGE = (
 )
 
 _DEEPEST = 20  # maps and lists within one another
-_KINDS = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    dict: "a map",
-    tuple: "a list",
-}
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_KINDS |= {dict: "a map", tuple: "a list"}
 _FORMS = (dict, Mapping, tuple, list, typing.Union, types.UnionType, Annotated)
 
 
@@ -79,9 +72,8 @@ def printable(text: Any) -> str:
         >>> printable("refine\0 1")
         'refine� 1'
     """
-    return "".join(
-        sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in str(text)
-    )
+    instead = "\N{REPLACEMENT CHARACTER}"
+    return "".join(sign if sign.isprintable() else instead for sign in str(text))
 
 
 Count = Annotated[int, must("be at least 1", lambda count: count >= 1)]
@@ -92,16 +84,7 @@ Text = Annotated[str, printable]  # for people to see
 
 
 def read(kind: Any, value: Any, where: str = "", allow: Allow = Allow.NOTHING) -> Any:
-    """Makes a value of a type out of plain values.
-
-    Args:
-        kind: The type.
-        value: What the file says.
-        where: What errors call the value; empty for a whole file.
-        allow: Where the file may differ from the type.
-
-    Raises:
-        FreeTicketsError: The value is not of the type, or not in its range.
+    """Makes a value of a type out of plain values; `where` is what errors call it.
 
     Example:
         >>> from dataclasses import dataclass
@@ -126,13 +109,10 @@ def read(kind: Any, value: Any, where: str = "", allow: Allow = Allow.NOTHING) -
     if is_dataclass(form):
         return _made(form, value, where, allow)
     if form in (dict, Mapping):
-        name, each = inner
-        return {
-            read(name, key, f"a key of {where or 'it'}", allow): read(
-                each, item, _join(where, key), allow
-            )
-            for key, item in _plain(dict, value, where).items()
-        }
+        given = _plain(dict, value, where)
+        keys = [read(inner[0], key, f"a key of {where or 'it'}", allow) for key in given]
+        found = [read(inner[1], item, _join(where, key), allow) for key, item in given.items()]
+        return dict(zip(keys, found, strict=True))
     if form in (tuple, list):
         items = list(_plain(tuple, value, where))
         kinds = inner if form is tuple and Ellipsis not in inner else inner[:1] * len(items)
@@ -151,21 +131,9 @@ def read(kind: Any, value: Any, where: str = "", allow: Allow = Allow.NOTHING) -
 
 
 def read_fields(
-    kind: Any,
-    values: Any,
-    where: str = "",
-    allow: Allow = Allow.NOTHING,
-    noun: str = "key",
+    kind: Any, values: Any, where: str = "", allow: Allow = Allow.NOTHING, noun: str = "key"
 ) -> dict[str, Any]:
-    """The values of those fields of a data class that a mapping has, each of its type.
-
-    Args:
-        kind: The data class.
-        values: What the file says.
-        where: What errors call it; empty for a whole file.
-        allow: Where the file may differ from the data class.
-        noun: What errors call a field that the data class does not have.
-    """
+    """The values of those fields of a data class that a mapping has, each of its type."""
     hints = _hints(kind)
     for name in _plain(dict, values, where):
         if name not in hints and Allow.UNKNOWN not in allow:
@@ -181,13 +149,7 @@ def read_fields(
 def damaged(
     path: Path | str, remedy: str = "", but: type[Exception] | tuple[()] = ()
 ) -> Iterator[None]:
-    """Turns whatever a damaged file raises into one line that names it, and what to do.
-
-    Args:
-        path: The file.
-        remedy: What to do.
-        but: Errors that say more than this line would.
-    """
+    """Turns whatever a damaged file raises, `but` these, into a line with its name and a remedy."""
     try:
         yield
     except but:
@@ -224,13 +186,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, source: str | Path, aliases: bool = False) -> Any:
-    """What a YAML text says: plain values only.
+    """What a YAML text says: plain values, and only in files of our own with aliases.
 
-    Args:
-        text: The text.
-        source: What errors call it.
-        aliases: Whether it may repeat itself by aliases, by which a small file says more than
-            memory holds: for files of our own.
+    By these a small file says more than memory holds.
     """
     import yaml
 
@@ -262,12 +220,8 @@ def _hints(kind: Any) -> dict[str, Any]:
 def _made(kind: Any, values: Any, where: str, allow: Allow) -> Any:
     """A data class, with its own checks."""
     found = read_fields(kind, values, where, allow)
-    missing = [
-        each.name
-        for each in fields(kind)
-        if each.init and each.name not in found and each.default is each.default_factory is MISSING
-    ]
-    if missing:
+    needed = (f for f in fields(kind) if f.init and f.default is f.default_factory is MISSING)
+    if missing := [each.name for each in needed if each.name not in found]:
         raise FreeTicketsError(f"{where or 'it'} lacks {', '.join(missing)}")
     try:
         return kind(**found)
@@ -289,16 +243,13 @@ def _checked(inner: tuple[Any, ...], value: Any, where: str, allow: Allow) -> An
 
 def _either(choices: tuple[Any, ...], value: Any, where: str, allow: Allow) -> Any:
     """The first of several types that a value is of."""
-    if types.NoneType in choices:
-        if value is None or (value == "" and Allow.TEXTS in allow):
-            return None
-        choices = tuple(choice for choice in choices if choice is not types.NoneType)
-    for choice in choices[:-1]:
-        try:
+    if types.NoneType in choices and (value is None or (value == "" and Allow.TEXTS in allow)):
+        return None
+    *others, last = (choice for choice in choices if choice is not types.NoneType)
+    for choice in others:
+        with suppress(FreeTicketsError):
             return read(choice, value, where, allow)
-        except FreeTicketsError:
-            continue
-    return read(choices[-1], value, where, allow)
+    return read(last, value, where, allow)
 
 
 def _plain(kind: Any, value: Any, where: str) -> Any:

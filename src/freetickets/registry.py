@@ -24,16 +24,10 @@ _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Things of one kind by their names.
+    """Things of one kind by their names, each checked to be of this kind.
 
     Installed packages add theirs as entry points of the group `freetickets.<group>`; they are
     imported when they are asked for.
-
-    Args:
-        kind: What a thing is called in errors, such as "method".
-        group: The last part of the entry points' group, such as "methods".
-        known: What comes with FreeTickets.
-        check: Raises if something is not of this kind.
 
     Example:
         >>> shapes: Registry[int] = Registry("shape", "shapes", {"triangle": 3})
@@ -57,44 +51,25 @@ class Registry(Mapping[str, T], Generic[T]):
         self._installed: dict[str, importlib.metadata.EntryPoint] | None = None
 
     def register(self, name: str, thing: T) -> T:
-        """Adds a thing under a name of its own; the same thing may be added again.
-
-        Raises:
-            FreeTicketsError: Something else has the name, or it is not a thing of this kind.
-        """
+        """Adds a thing under a name of its own; the same thing may be added again."""
         if self._check is not None:
             self._check(thing)
         if self._known.get(name, thing) is not thing:
-            raise FreeTicketsError(
-                f"there is a {self.kind} named {name!r} already: give yours another name"
-            )
+            there = f"there is a {self.kind} named {name!r} already"
+            raise FreeTicketsError(f"{there}: give yours another name")
         self._known[name] = thing
         return thing
 
     def find(self, name: str) -> T:
-        """Looks a name up.
-
-        Raises:
-            UnknownNameError: Nothing has it; the message offers the nearest one.
-        """
+        """Looks a name up; nothing that is not known is imported."""
         if name in self._known:
             return self._known[name]
         if name in self._entry_points:
             return self.register(name, self._entry_points[name].load())
-        if is_reference(name):
-            return self._imported(name)
-        raise UnknownNameError(self.kind, name, self)
-
-    def load(self, name: str) -> T:
-        """Looks up a name that the user has typed, which may be "module:name" to import."""
-        if name in self or not is_reference(name):
-            return self.find(name)
-        return self.register(name, import_reference(self.kind, name))
-
-    def _imported(self, name: str) -> T:
-        """What "module:name" stands for, if the user has imported that module already."""
+        if not is_reference(name):
+            raise UnknownNameError(self.kind, name, self)
         module_name, _, path = name.partition(":")
-        found: Any = sys.modules.get(module_name)
+        found: Any = sys.modules.get(module_name)  # if the user has imported it already
         for part in path.split("."):
             found = getattr(found, part, None)
         # Without a check, a file could name any function of any module to be called.
@@ -104,6 +79,12 @@ class Registry(Mapping[str, T], Generic[T]):
                 f"{module_name} on the command line"
             )
         return self.register(name, found)
+
+    def load(self, name: str) -> T:
+        """Looks up a name that the user has typed, which may be "module:name" to import."""
+        if name in self or not is_reference(name):
+            return self.find(name)
+        return self.register(name, import_reference(self.kind, name))
 
     def name_of(self, thing: object) -> str | None:
         """The name under which a thing is registered; None if it is not."""
@@ -141,11 +122,6 @@ def import_module(kind: str, module_name: str, name: str = "") -> Any:
 
     An installed command, unlike `python -m`, does not look there. It comes last: first, a file
     there would be taken for any module that is imported from now on.
-
-    Args:
-        kind: What it is for, for errors.
-        module_name: Its name.
-        name: What of it is wanted, for errors.
     """
     name = name or module_name
     if os.getcwd() not in sys.path:
@@ -158,21 +134,14 @@ def import_module(kind: str, module_name: str, name: str = "") -> Any:
 
 
 def import_reference(kind: str, name: str) -> Any:
-    """Imports "package.module:name".
-
-    Args:
-        kind: What it is for, for errors.
-        name: Where it is.
-
-    Raises:
-        FreeTicketsError: There is no such module, or no such name in it.
-    """
+    """Imports "package.module:name", which errors call a `kind`."""
     module_name, _, path = name.partition(":")
     found = import_module(kind, module_name, name)
     for part in path.split("."):
         if not hasattr(found, part):
             _check_not_hidden(kind, name, module_name)
-            raise UnknownNameError(f"name in {module_name}", part, _public(found))
+            names = (n for n in dir(found) if n[0] != "_" and callable(getattr(found, n)))
+            raise UnknownNameError(f"name in {module_name}", part, names)
         found = getattr(found, part)
     return found
 
@@ -194,7 +163,3 @@ def _check_not_hidden(kind: str, name: str, module_name: str) -> None:
             f"{kind} {name!r}: {package} is not that of the current directory, which is looked "
             f"through last, but {origin}: give yours another name"
         )
-
-
-def _public(found: object) -> list[str]:
-    return [name for name in dir(found) if name[0] != "_" and callable(getattr(found, name))]

@@ -1,11 +1,7 @@
 """Seals: a digest inside a text file, which tells when the file was altered.
 
-Tickets and checkpoints carry their digest already, and an .npz a checksum of each array. Here are
-seals for the texts of a run, which people and other programs read: JSON has one more key, CSV one
-more column, YAML a comment at its top. A text without any is refused: damage may have taken it.
-
-What is JSON, and the header of tickets and checkpoints, also says its format and the version of
-FreeTickets that wrote it: see `stamp`.
+JSON has one more key, CSV one more column, YAML a comment at its top. A text without any is
+refused: damage may have taken it. JSON, and the header of tensors, also have a `stamp`.
 """
 
 from __future__ import annotations
@@ -45,12 +41,7 @@ def stamp(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unstamp(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Undoes `stamp`.
-
-    Raises:
-        NewerFileError: The format is one that only a later version reads.
-        ValueError: It is none at all.
-    """
+    """Undoes `stamp`, unless the format is one that only a later version reads."""
     left = dict(values)
     found, writer = left.pop("version", 1), left.pop("freetickets", None)
     if type(found) is not int or found < 1:
@@ -78,11 +69,6 @@ def seal_values(values: Mapping[str, Any]) -> dict[str, Any]:
 def open_values(text: str) -> dict[str, Any]:
     """What a JSON text says, without its seal and stamp.
 
-    Raises:
-        BrokenSealError: The seal does not fit, or there is none.
-        NewerFileError: It is of a later format.
-        ValueError: It is no JSON, or has numbers that can't be meant.
-
     Example:
         >>> text = json.dumps(seal_values({"accuracy": 0.5}))
         >>> open_values(text)
@@ -101,11 +87,7 @@ def open_values(text: str) -> dict[str, Any]:
 
 
 def parse_json(text: str) -> Any:
-    """What a JSON text says; only numbers that 64 bits can hold, and NaN.
-
-    Raises:
-        ValueError: It is no JSON, nested without end, or has a number that is too large.
-    """
+    """What a JSON text says; only numbers that 64 bits can hold, and NaN."""
     try:
         return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
     except RecursionError as error:
@@ -132,9 +114,6 @@ def seal_text(text: str) -> str:
 def open_text(text: str) -> str:
     r"""A text without its seal.
 
-    Raises:
-        BrokenSealError: The seal does not fit, or there is none.
-
     Example:
         >>> open_text(seal_text("seed: 0\n"))
         'seed: 0\n'
@@ -146,11 +125,9 @@ def open_text(text: str) -> str:
 
 
 def seal_table(text: str, settings: str = "") -> str:
-    r"""A CSV text with its seal: one more column, which only the last row fills.
+    r"""A CSV text with its seal for these settings: a column, which only the last row fills.
 
-    Args:
-        text: A line of names, and rows; no value has a line break. Without rows there is no seal.
-        settings: What the table belongs to; the seal fits to nothing else.
+    No value may have a line break, and without rows there is no seal.
 
     Example:
         >>> seal_table("step,loss\n1,0.7\n2,0.5\n")[:38]
@@ -165,9 +142,6 @@ def seal_table(text: str, settings: str = "") -> str:
 
 def open_table(text: str, settings: str = "") -> str:
     r"""A CSV text without its seal.
-
-    Raises:
-        BrokenSealError: The seal does not fit, belongs to other settings, or there is none.
 
     Example:
         >>> open_table(seal_table("step,loss\n1,0.7\n2,0.5\n"))
@@ -186,8 +160,7 @@ def digest_file(path: Path) -> str:
 
 
 def _digest_of(values: Mapping[str, Any]) -> str:
-    # As it will be read: JSON knows no tuples, and only texts as keys.
-    plain = json.loads(json.dumps(values))
+    plain = json.loads(json.dumps(values))  # JSON knows no tuples, and only texts as keys
     return _digest(json.dumps(plain, sort_keys=True))
 
 

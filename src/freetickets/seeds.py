@@ -6,9 +6,7 @@ import hashlib
 
 
 def derive(*parts: int | str) -> int:
-    """Returns a seed that depends on all parts: the same place always draws the same numbers.
-
-    So nothing random has to be saved in a checkpoint, and the order of work does not matter.
+    """A seed that depends on all parts: no checkpoint holds any, and no order of work matters.
 
     Example:
         >>> derive(0, "init") == derive(0, "init"), derive(0, "init") == derive(1, "init")

@@ -30,22 +30,12 @@ def select_members(
     combine: str = "probabilities",
     replacement: bool = False,
 ) -> list[int]:
-    """Chooses members greedily by the ensemble's NLL on this data.
+    """Chooses members of a pool (M, N, C) greedily by the ensemble's NLL on this data.
 
     The best single member comes first, then always the one with which the ensemble becomes best; of
     equal ones the first in the pool. A later member may make the ensemble worse, if the size asks
-    for it; without a size none does, so the choice is never worse than the best member.
-
-    Args:
-        log_probs: Log-probabilities of the pool, (M, N, C), on data that was not used for training
-            and will not be used for testing.
-        labels: The truth, (N,).
-        size: How many to choose; None for as long as each improves the ensemble, M at most.
-        combine: The mean of the members' "probabilities", or of their "logits".
-        replacement: Whether a member may be chosen again, so that it counts more.
-
-    Returns:
-        Their indices in the pool, in the order of choice.
+    for it; without a size none does, so the choice is never worse than the best member. With
+    replacement a member may be chosen again, so that it counts more.
 
     Example:
         >>> pool = np.log([[[0.8, 0.2], [0.7, 0.3]], [[0.1, 0.9], [0.9, 0.1]], [[0.3, 0.7]] * 2])

@@ -31,12 +31,7 @@ _METADATA_KEY = "freetickets"
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Writes a file completely or not at all, and returns once it is safe on the disk.
-
-    Args:
-        path: The file.
-        data: What it is to hold, in one piece or piece by piece.
-    """
+    """Writes a file completely or not at all, and returns once it is safe on the disk."""
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +46,11 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes]) -> None:
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
         temporary = None
-        _sync_folder(path.parent)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except OSError as error:
         raise FreeTicketsError(
             f"can't write {path}: {error.strerror or error}; what was saved before is untouched"
@@ -60,14 +59,6 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes]) -> None:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
@@ -87,12 +78,7 @@ def save_tree(path: Path, tree: Any, kind: str) -> None:
 
 
 def load_tree(path: Path, kind: str) -> Any:
-    """Loads what `save_tree` saved.
-
-    Raises:
-        DamagedFileError: The file is not exactly as it was written.
-        NewerFileError: A later version wrote it, in a format of its own.
-    """
+    """Loads what `save_tree` saved, exactly as it was written."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -107,9 +93,8 @@ def load_tree(path: Path, kind: str) -> Any:
     except (safetensors.SafetensorError, *DAMAGE) as error:
         if is_out_of_memory(error):
             raise  # nothing is wrong with the file
-        raise DamagedFileError(
-            f"{path} is damaged or not a FreeTickets file: {error_line(error)}"
-        ) from error
+        reason = f"damaged or not a FreeTickets file: {error_line(error)}"
+        raise DamagedFileError(f"{path} is {reason}") from error
     with damaged(path):
         if not intact:
             raise ValueError("its content does not match its checksum")

@@ -87,9 +87,9 @@ class Ticket:
             ['weight', 'bias']
         """
         if not topology.keys() <= state.keys():
-            state = {_own_name(name): tensor for name, tensor in state.items()}
-        missing = sorted(topology.keys() - state.keys())
-        if missing:
+            own = (name.replace("_orig_mod.", "").removeprefix("module.") for name in state)
+            state = dict(zip(own, state.values(), strict=True))
+        if missing := sorted(topology.keys() - state.keys()):
             raise FreeTicketsError(f"the topology has a layer {missing[0]!r} that the state lacks")
         copies: dict[Any, Tensor] = {}
         for tensor in state.values():
@@ -107,31 +107,22 @@ class Ticket:
 
     @classmethod
     def load(cls, path: Path) -> Ticket:
-        """Reads a ticket and checks it.
-
-        Raises:
-            DamagedFileError: The file was truncated or altered.
-        """
+        """Reads a ticket and checks it; one that was altered is a `DamagedFileError`."""
         with damaged(path):
             return cls.unpack(load_tree(path, _KIND))
 
     def pack(self) -> dict[str, Any]:
         """The ticket as a tree of small tensors and plain values."""
-        sparse = {
-            name: {
-                "shape": list(mask.shape),
-                "topology": pack_mask(mask),
-                "values": self.state[name][mask],
-            }
-            for name, mask in self.topology.items()
-        }
+        sparse = {}
+        for name, mask in self.topology.items():
+            packed, values = pack_mask(mask), self.state[name][mask]
+            sparse[name] = {"shape": list(mask.shape), "topology": packed, "values": values}
         dense = {name: tensor for name, tensor in self.state.items() if name not in sparse}
         # A tied weight stands under several names: store it once, point to it from the others.
         first: dict[int, str] = {id(self.state[name]): name for name in sparse}
         same = {}
         for name, tensor in self.state.items():
-            original = first.setdefault(id(tensor), name)
-            if original != name:
+            if (original := first.setdefault(id(tensor), name)) != name:
                 same[name] = original
                 del dense[name]
         order = list(self.state)
@@ -154,11 +145,6 @@ class Ticket:
         for name, original in tree["same"].items():
             found[name] = found[original]
         return cls({name: found[name] for name in tree["order"]}, topology, dict(tree["info"]))
-
-
-def _own_name(name: str) -> str:
-    """A name without what wrappers have put before it."""
-    return name.replace("_orig_mod.", "").removeprefix("module.")
 
 
 def _place(tensor: Tensor) -> Any:

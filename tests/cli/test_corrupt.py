@@ -65,17 +65,14 @@ def test_mistakes_are_one_line(cli, one_line, tmp_path, flags, text):
     assert not (tmp_path / "out").exists()
 
 
-def test_features_are_no_images(cli, one_line, tmp_path):
+def test_features_are_no_images_and_a_file_is_no_folder(cli, one_line, images_npz, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    answer = cli("corrupt", images_npz, "--output", tmp_path / "file", "--quiet")
+    assert "can't write" in one_line(answer)
     x, y = np.zeros((6, 4), np.float32), np.arange(6) % 2
     np.savez(tmp_path / "table.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     answer = cli("corrupt", tmp_path / "table.npz", "--output", tmp_path / "out")
     assert "has no images" in one_line(answer)
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(cli, one_line, images_npz, tmp_path):
-    (tmp_path / "file").write_text("not a folder")
-    answer = cli("corrupt", images_npz, "--output", tmp_path / "file", "--quiet")
-    assert "can't write" in one_line(answer)
 
 
 def test_ctrl_c_reaches_the_processes_and_leaves_only_whole_files(tmp_path):

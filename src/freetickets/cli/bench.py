@@ -22,52 +22,28 @@ if TYPE_CHECKING:
     from ..bench.timing import Ratio
 
 _FIGURE = "sparsity"
+_HEADER = "  ratio  speed-up     bar     aim  met  what, and the median of each side"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this command."""
-    parser.add_argument("what", choices=list(NAMES), help="the benchmark to run")
-    measurements = "; ".join(f"{what}: {', '.join(names)}" for what, names in NAMES.items())
-    parser.add_argument(
-        "--only",
-        action="append",
-        metavar="NAME",
-        help=f"run one measurement; can be repeated ({measurements}; "
-        f"{' and '.join(ON_REQUEST)} run only if named)",
-    )
-    parser.add_argument(
-        "--repeats",
-        type=int,
-        default=10,
-        metavar="INT",
-        help="repetitions of each side, fewer if one takes long (default: 10)",
-    )
-    parser.add_argument(
-        "--threads", type=int, metavar="INT", help="number of threads (default: all cores)"
-    )
-    parser.add_argument(
-        "--batch-size",
-        "-b",
-        type=int,
-        metavar="INT",
-        help="another batch size than the bars are meant for",
-    )
-    parser.add_argument(
-        "--model",
-        metavar="STR",
-        help="for edst, sparsity, memory and infer: another model than the bars are meant for",
-    )
-    parser.add_argument(
-        "--figure",
-        metavar="FILE",
-        help=f"for train: measure {_FIGURE} (only that, unless --only names more) and draw it as "
-        ".svg or .png",
-    )
-    parser.add_argument(
-        "--small",
-        action="store_true",
-        help="use tiny layers and networks, to see that everything works; the ratios mean nothing",
-    )
+    add = parser.add_argument
+    add("what", choices=list(NAMES), help="the benchmark to run")
+    known = "; ".join(f"{what}: {', '.join(names)}" for what, names in NAMES.items())
+    known += f"; {' and '.join(ON_REQUEST)} run only if named"
+    text = f"run one measurement; can be repeated ({known})"
+    add("--only", action="append", metavar="NAME", help=text)
+    text = "repetitions of each side, fewer if one takes long (default: 10)"
+    add("--repeats", type=int, default=10, metavar="INT", help=text)
+    add("--threads", type=int, metavar="INT", help="number of threads (default: all cores)")
+    text = "another batch size than the bars are meant for"
+    add("--batch-size", "-b", type=int, metavar="INT", help=text)
+    text = "for edst, sparsity, memory and infer: another model than the bars are meant for"
+    add("--model", metavar="STR", help=text)
+    only = f"measure {_FIGURE} (only that, unless --only names more)"
+    add("--figure", metavar="FILE", help=f"for train: {only} and draw it as .svg or .png")
+    text = "use tiny layers and networks, to see that everything works; the ratios mean nothing"
+    add("--small", action="store_true", help=text)
 
 
 def run(parsed: argparse.Namespace) -> None:
@@ -79,8 +55,9 @@ def run(parsed: argparse.Namespace) -> None:
     from ..bench.timing import Ratio, Settings, machine
     from ..storage import write_atomic
 
-    if parsed.figure is not None:
-        check_path(Path(parsed.figure))
+    path = None if parsed.figure is None else Path(parsed.figure)
+    if path is not None:
+        check_path(path)
     if parsed.threads is not None:
         torch.set_num_threads(parsed.threads)
     settings = Settings(
@@ -95,19 +72,14 @@ def run(parsed: argparse.Namespace) -> None:
     module = importlib.import_module(f"freetickets.bench.{parsed.what.replace('-', '_')}")
     for name in names:
         for result in getattr(module, name.replace("-", "_"))(settings):
-            if isinstance(result, Ratio):
-                ratios.append(result)
-            else:
-                notes.append(result)
+            (ratios if isinstance(result, Ratio) else notes).append(result)
             if not parsed.json:
                 print(_row(result) if isinstance(result, Ratio) else result, flush=True)
-    if parsed.figure is not None:
-        path = Path(parsed.figure)
+    if path is not None:
         points = [result for result in ratios if isinstance(result, Point)]
         threads = "1 thread" if where["threads"] == 1 else f"{where['threads']} threads"
-        model = settings.model_or("wrn-28-10")
-        kernels = where["kernels"]
-        title = f"{model}: {where['cpu']}, {kernels}, {threads}, torch {where['torch']}"
+        machinery = f"{where['cpu']}, {where['kernels']}, {threads}, torch {where['torch']}"
+        title = f"{settings.model_or('wrn-28-10')}: {machinery}"
         write_atomic(path, draw_costs(points, title, path.suffix))
         if not parsed.json:
             print(f"saved in {path}")
@@ -135,9 +107,6 @@ def _measurements(parsed: argparse.Namespace) -> list[str]:
     if _FIGURE not in known:
         raise FreeTicketsError("--figure is only for bench train")
     return list(dict.fromkeys([*(parsed.only or ()), _FIGURE]))
-
-
-_HEADER = "  ratio  speed-up     bar     aim  met  what, and the median of each side"
 
 
 def _row(ratio: Ratio) -> str:

@@ -9,20 +9,20 @@ import argparse
 import json
 from dataclasses import asdict
 
-from .report import add_reference
-
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of this command."""
+    """Adds the flags of this command, which `report` has too."""
     parser.add_argument("run_folders", nargs="+", metavar="RUN", help="folders of runs")
-    add_reference(parser)
+    first = "(default: the first single dense model, or the first run)"
+    text = f"run to compare the others with, by folder or name {first}"
+    parser.add_argument("--reference", metavar="RUN", help=text)
 
 
 def run(parsed: argparse.Namespace) -> None:
     """Prints the main table, and how the runs differ from the reference."""
     from ..report import differences, find_reference, make_rows, read_runs
     from ..storage import without_nan
-    from .comparison import print_comparison, print_differences
+    from .tables import print_comparison, print_differences
 
     runs = read_runs(parsed.run_folders)
     reference = find_reference(runs, parsed.reference)
@@ -30,8 +30,8 @@ def run(parsed: argparse.Namespace) -> None:
     if not parsed.json:
         print_comparison(rows, runs[0].results.task.scores)
     found = {}
-    comparable = reference.results.task.has_classes
-    if comparable and reference.has_predictions and len(runs) > 1:
+    task = reference.results.task
+    if task.has_classes and reference.has_predictions and len(runs) > 1:
         base, labels = reference.load_ensemble(), reference.load_predictions().labels
         found = {
             run.name: differences(run.load_ensemble(), base, labels)
@@ -39,23 +39,20 @@ def run(parsed: argparse.Namespace) -> None:
             if run is not reference and run.has_predictions
         }
     if parsed.json:
-        answer = {
-            "reference": reference.name,
-            "rows": [row.as_dict() for row in rows],
-            "differences": [
-                {
-                    "run": name,
-                    **{key: asdict(score) for key, score in each.scores.items()},
-                    "mcnemar": each.mcnemar,
-                }
-                for name, each in found.items()
-            ],
-        }
+        told = [
+            {
+                "run": name,
+                **{key: asdict(score) for key, score in each.scores.items()},
+                "mcnemar": each.mcnemar,
+            }
+            for name, each in found.items()
+        ]
+        shown = [row.as_dict() for row in rows]
+        answer = {"reference": reference.name, "rows": shown, "differences": told}
         print(json.dumps(without_nan(answer), indent=2))
     elif found:
         print_differences(reference.name, found)
-    elif not comparable:
-        task = reference.results.task.name
-        print(f"no differences to show: they are computed for classes, not for {task}")
+    elif not task.has_classes:
+        print(f"no differences to show: they are computed for classes, not for {task.name}")
     elif len(runs) > 1:
         print("no differences to show: run evaluate for each run first, to save its predictions")

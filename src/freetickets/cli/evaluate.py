@@ -22,17 +22,12 @@ _SETS = ("corruptions", "ood", "attack", "features", "imagenet_a", "all", "sampl
 
 def add_prediction_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of commands that predict with the members of a run."""
-    parser.add_argument("--model", metavar="MODULE:FUNCTION", help="factory of your own model")
-    parser.add_argument("--task", metavar="MODULE:CLASS", help="task of your own")
-    parser.add_argument(
-        "-b",
-        "--batch-size",
-        type=int,
-        default=256,
-        metavar="N",
-        help="samples per prediction (default: 256)",
-    )
-    parser.add_argument("--device", default="cpu", help="PyTorch device (default: cpu)")
+    add = parser.add_argument
+    add("--model", metavar="MODULE:FUNCTION", help="factory of your own model")
+    add("--task", metavar="MODULE:CLASS", help="task of your own")
+    text = "samples per prediction (default: 256)"
+    add("-b", "--batch-size", type=int, default=256, metavar="N", help=text)
+    add("--device", default="cpu", help="PyTorch device (default: cpu)")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -41,103 +36,84 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", help="folder of the data sets")
     add_prediction_flags(parser)
     parser.add_argument("--quiet", action="store_true", help="show no progress")
-    _add_sets(parser)
-    group = parser.add_argument_group("adjustments (fitted on the data that training held out)")
-    group.add_argument(
-        "--select", type=int, metavar="N", help="keep the N members that are best together"
+    title = "more test sets (saved predictions that still fit are used again)"
+    add = parser.add_argument_group(title).add_argument
+    several: dict[str, Any] = {"nargs": "+", "default": [], "metavar": "NAME"}
+    text = (
+        "sets of corruptions (all19, common15, ub) or single ones (fog); read from the data "
+        "folder (CIFAR-10-C), or made from the test images"
     )
-    group.add_argument(
-        "--temperature",
-        metavar="SCOPE",
-        help="fit a temperature: one for the ensemble, or one for each of its members",
+    add("--corruptions", **several, help=text)
+    text = (
+        "out-of-distribution sets: svhn, cifar10, cifar100, fashion-mnist, fashion-mini, "
+        "mnist, gaussian-noise, additive-noise; or a folder of images, a .npy or .npz file"
     )
-    group.add_argument(
-        "--output", "-o", metavar="FOLDER", help="save the adjusted ensemble for predict"
-    )
-
-
-def _add_sets(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group(
-        "more test sets (saved predictions that still fit are used again)"
-    )
-    group.add_argument(
-        "--corruptions",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="sets of corruptions (all19, common15, ub) or single ones (fog); read from the data "
-        "folder (CIFAR-10-C), or made from the test images",
-    )
-    group.add_argument(
-        "--ood",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="out-of-distribution sets: svhn, cifar10, cifar100, fashion-mnist, fashion-mini, "
-        "mnist, gaussian-noise, additive-noise; or a folder of images, a .npy or .npz file",
-    )
-    group.add_argument(
-        "--resize", action="store_true", help="convert out-of-distribution images of other shapes"
-    )
-    group.add_argument("--attack", nargs="+", default=[], metavar="NAME", help="attacks: fgsm, pgd")
-    group.add_argument(
-        "--epsilon",
-        default="8/255",
-        metavar="SHARE",
-        help="size of an attack, as a share of the pixel range (default: 8/255)",
-    )
-    group.add_argument(
-        "--features", action="store_true", help="compare the members' feature maps, layer by layer"
-    )
-    group.add_argument(
-        "--imagenet-a", metavar="FOLDER", help="folder of ImageNet-A, with images in <wnid>/"
-    )
-    group.add_argument(
-        "--all",
-        action="store_true",
-        help="everything that needs no download: all19, out-of-distribution sets, fgsm, features",
-    )
-    group.add_argument(
-        "--samples", type=int, metavar="N", help="use the first N samples of each set"
-    )
-    group.add_argument("--fresh", action="store_true", help="predict again what is already saved")
-    group.add_argument(
-        "--saved",
-        action="store_true",
-        help="predict nothing; compute metrics.json from saved predictions",
-    )
+    add("--ood", **several, help=text)
+    text = "convert out-of-distribution images of other shapes"
+    add("--resize", action="store_true", help=text)
+    add("--attack", **several, help="attacks: fgsm, pgd")
+    text = "size of an attack, as a share of the pixel range (default: 8/255)"
+    add("--epsilon", default="8/255", metavar="SHARE", help=text)
+    text = "compare the members' feature maps, layer by layer"
+    add("--features", action="store_true", help=text)
+    add("--imagenet-a", metavar="FOLDER", help="folder of ImageNet-A, with images in <wnid>/")
+    text = "everything that needs no download: all19, out-of-distribution sets, fgsm, features"
+    add("--all", action="store_true", help=text)
+    add("--samples", type=int, metavar="N", help="use the first N samples of each set")
+    add("--fresh", action="store_true", help="predict again what is already saved")
+    text = "predict nothing; compute metrics.json from saved predictions"
+    add("--saved", action="store_true", help=text)
+    title = "adjustments (fitted on the data that training held out)"
+    add = parser.add_argument_group(title).add_argument
+    add("--select", type=int, metavar="N", help="keep the N members that are best together")
+    text = "fit a temperature: one for the ensemble, or one for each of its members"
+    add("--temperature", metavar="SCOPE", help=text)
+    add("--output", "-o", metavar="FOLDER", help="save the adjusted ensemble for predict")
 
 
 def run(parsed: argparse.Namespace) -> None:
     """Predicts, saves the predictions, and prints the scores."""
-    _check_output(parsed)
+    adjusts = parsed.select is not None or parsed.temperature is not None
+    if parsed.output and not adjusts:
+        raise FreeTicketsError(
+            "--output saves an adjusted ensemble: say how with --select or --temperature"
+        )
+    if parsed.output and (Path(parsed.output) / "config.yaml").exists():
+        raise FreeTicketsError(
+            f"{parsed.output} holds a run, whose tickets would be replaced: choose another --output"
+        )
     from ..progress import Display
 
     folder = Path(parsed.run_folder)
     # A folder that is not there is answered by who reads it.
     tell = Display(parsed.quiet).line
     with hold(folder, tell) if folder.is_dir() else contextlib.nullcontext():
-        scores = _from_saved(parsed) if parsed.saved else _predict(parsed)
+        scores = _from_saved(folder, parsed) if parsed.saved else _predict(folder, parsed, adjusts)
     if parsed.json:
         print(json.dumps(scores, indent=2))
         return
+    from ..evaluation.results import Evaluation
     from .tables import print_scores, print_suite
 
-    print_scores(scores)
-    print_suite(scores)
+    found = Evaluation.of(scores)
+    print_scores(found)
+    print_suite(found)
 
 
-def _predict(parsed: argparse.Namespace) -> dict[str, Any]:
-    epsilon = _fraction(parsed.epsilon)
+def _predict(folder: Path, parsed: argparse.Namespace, adjusts: bool) -> dict[str, Any]:
+    try:
+        epsilon = float(Fraction(parsed.epsilon.replace(" ", "")))
+    except (ValueError, ArithmeticError) as error:
+        hint = "give something like 8/255 or 0.03"
+        raise FreeTicketsError(f"--epsilon {parsed.epsilon} is not a number: {hint}") from error
     from ..ensemble import load
     from ..evaluation import Request, adjust, evaluate_run
     from ..progress import WorkProgress
 
-    folder = Path(parsed.run_folder)
     ensemble = load(folder, parsed.model, device=parsed.device, task=parsed.task)
     options = parsed.data_dir, parsed.batch_size
     adjusted = None
-    if parsed.select is not None or parsed.temperature is not None:
+    if adjusts:
         adjusted = adjust(folder, ensemble, *options, size=parsed.select, scope=parsed.temperature)
     request = Request(
         corruptions=tuple(parsed.corruptions),
@@ -158,39 +134,14 @@ def _predict(parsed: argparse.Namespace) -> dict[str, Any]:
     return scores
 
 
-def _from_saved(parsed: argparse.Namespace) -> dict[str, Any]:
+def _from_saved(folder: Path, parsed: argparse.Namespace) -> dict[str, Any]:
     asked = [name for name in (*_SETS, "select", "temperature") if getattr(parsed, name)]
     if asked:
-        raise FreeTicketsError(
-            f"--saved predicts nothing: leave out --{asked[0].replace('_', '-')}, or --saved"
-        )
+        flag = asked[0].replace("_", "-")
+        raise FreeTicketsError(f"--saved predicts nothing: leave out --{flag}, or --saved")
     from ..evaluation.summary import evaluation_of
     from ..progress import WorkProgress
 
-    folder = Path(parsed.run_folder)
-    scores = evaluation_of(folder, tell=WorkProgress(quiet=parsed.quiet).warn, task=parsed.task)
-    scores.save(folder / "metrics.json")
-    return scores.as_dict()
-
-
-def _fraction(text: str) -> float:
-    """A share such as 8/255 or 0.03."""
-    try:
-        return float(Fraction(text.replace(" ", "")))
-    except (ValueError, ArithmeticError) as error:
-        raise FreeTicketsError(
-            f"--epsilon {text} is not a number: give something like 8/255 or 0.03"
-        ) from error
-
-
-def _check_output(parsed: argparse.Namespace) -> None:
-    if not parsed.output:
-        return
-    if parsed.select is None and parsed.temperature is None:
-        raise FreeTicketsError(
-            "--output saves an adjusted ensemble: say how with --select or --temperature"
-        )
-    if (Path(parsed.output) / "config.yaml").exists():
-        raise FreeTicketsError(
-            f"{parsed.output} holds a run, whose tickets would be replaced: choose another --output"
-        )
+    found = evaluation_of(folder, tell=WorkProgress(quiet=parsed.quiet).warn, task=parsed.task)
+    found.save(folder / "metrics.json")
+    return found.as_dict()

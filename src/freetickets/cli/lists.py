@@ -27,10 +27,7 @@ def methods(parsed: argparse.Namespace) -> None:
 
 
 def _cost(method: str, model: str, dataset: str) -> dict[str, str]:
-    """What a method with its default options costs, as multiples of one dense network.
-
-    Where it can't train this model, the summary says why.
-    """
+    """What a method costs by default, in dense networks; where it can't train this one, why."""
     from .. import data
     from ..training.job import Job
 
@@ -71,15 +68,10 @@ def models(parsed: argparse.Namespace) -> None:
 
 def add_method_flags(command: argparse.ArgumentParser) -> None:
     """Adds the flags of `methods`."""
-    command.add_argument(
-        "--model", metavar="STR", help="also show what each method costs with this model"
-    )
-    command.add_argument(
-        "--dataset",
-        metavar="STR",
-        default="cifar10",
-        help="and with this data set (default: cifar10)",
-    )
+    text = "also show what each method costs with this model"
+    command.add_argument("--model", metavar="STR", help=text)
+    text = "and with this data set (default: cifar10)"
+    command.add_argument("--dataset", metavar="STR", default="cifar10", help=text)
 
 
 COMMANDS = (
@@ -95,6 +87,5 @@ def _show(rows: Sequence[dict[str, str]], as_json: bool) -> None:
         return
     columns = list(rows[0])
     widths = {c: max(len(c), *(len(row[c]) for row in rows)) for c in columns}
-    print("  ".join(c.upper().ljust(widths[c]) for c in columns).rstrip())
-    for row in rows:
+    for row in ({c: c.upper() for c in columns}, *rows):
         print("  ".join(row[c].ljust(widths[c]) for c in columns).rstrip())

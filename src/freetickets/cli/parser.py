@@ -33,8 +33,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
-        found = re.search(r"unrecognized arguments: (--?[\w-]+)", message)
-        if found:
+        if found := re.search(r"unrecognized arguments: (--?[\w-]+)", message):
             # argparse leaves a command's unknown flags to the parser above it, so ask them all.
             others = {*_known_flags(self)} - {found[1]}  # which another command may have
             near = difflib.get_close_matches(found[1], others, n=1)
@@ -48,7 +47,7 @@ class _Factors(argparse.Action):
 
     def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
         try:
-            pairs = [text.rpartition("=") for text in values]
+            pairs = (text.rpartition("=") for text in values)
             factors = {name: float(factor) for name, _, factor in pairs}
         except ValueError:
             factors = {"": 0.0}
@@ -79,40 +78,33 @@ def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     for module in (evaluate, predict, compare, report, corrupt, reproduce, bench):
         module.add_flags(_add(commands, module))
     for name, run, text in lists.COMMANDS:
-        command = commands.add_parser(name, help=text, description=text)
+        command = _add_common(commands.add_parser(name, help=text, description=text))
         command.set_defaults(run=run)
-        _add_common(command)
         if run is lists.methods:
             lists.add_method_flags(command)
     return parser
 
 
 def _add(commands: Any, module: Any) -> argparse.ArgumentParser:
-    name = module.__name__.rpartition(".")[2]
     text = inspect.getdoc(module) or ""
-    command: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=text.partition("\n")[0],
-        description=text,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    command = _add_common(
+        commands.add_parser(
+            module.__name__.rpartition(".")[2],
+            help=text.partition("\n")[0],
+            description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
     )
     command.set_defaults(run=module.run)
-    _add_common(command)
     return command
 
 
-def _add_common(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--json", action="store_true", help="print JSON, with keys that stay the same"
-    )
-    command.add_argument(
-        "--import",
-        dest="imports",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="import a module of yours first, with methods, models or data sets; can be repeated",
-    )
+def _add_common(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    add = command.add_argument
+    add("--json", action="store_true", help="print JSON, with keys that stay the same")
+    text = "import a module of yours first, with methods, models or data sets; can be repeated"
+    add("--import", dest="imports", action="append", default=[], metavar="MODULE", help=text)
+    return command
 
 
 def _early(flag: str, arguments: Sequence[str], **options: Any) -> Any:
@@ -133,8 +125,7 @@ def _method_in(arguments: Sequence[str]) -> str | None:
         return None
     for word in arguments[1:]:
         if word in METHODS or is_reference(word):
-            parser = _QuietParser(add_help=False)
-            _add_common(parser)
+            parser = _add_common(_QuietParser(add_help=False))
             _add_training(parser, train if command == "train" else plan, word, complete=False)
             with contextlib.suppress(_NotUnderstoodError):
                 if parser.parse_known_args(arguments[1:])[0].method == word:
@@ -160,29 +151,19 @@ class _QuietParser(_Parser):
 def _add_training(
     command: argparse.ArgumentParser, module: Any, method: str | None, complete: bool = True
 ) -> None:
-    """Adds the flags of a command that is about a training.
-
-    Args:
-        command: The command's parser.
-        module: The command.
-        method: The method whose options are flags.
-        complete: Whether to import it if it is the user's own.
-    """
-    command.add_argument(
-        "method", nargs="?", help=f"one of: {', '.join(METHODS)}; or your own, as MODULE:CLASS"
-    )
+    """Adds the flags of a training; unless `complete`, not those of a user's own method."""
+    text = f"one of: {', '.join(METHODS)}; or your own, as MODULE:CLASS"
+    command.add_argument("method", nargs="?", help=text)
     command.add_argument("--config", metavar="FILE", help="read settings from YAML; flags win")
     group = command.add_argument_group("settings (defaults come from the data set's recipe)")
     _add_fields(group, Config, skip=_NOT_FLAGS)
     known = method is not None and (complete or method in METHODS)
-    own = {each.name for each in fields(get_method(str(method)))} if known else set()
-    if "dropout" not in own:
-        group.add_argument(
-            "--dropout", type=float, metavar="FLOAT", help="Dropout rate, for models that have it."
-        )
-    if known:
-        options = command.add_argument_group(f"options of {method}")
-        _add_fields(options, get_method(str(method)), skip=())
+    kind = get_method(str(method)) if known else None
+    if kind is None or "dropout" not in {each.name for each in fields(kind)}:
+        text = "Dropout rate, for models that have it."
+        group.add_argument("--dropout", type=float, metavar="FLOAT", help=text)
+    if kind is not None:
+        _add_fields(command.add_argument_group(f"options of {method}"), kind, skip=())
     module.add_flags(command)
 
 
@@ -196,14 +177,15 @@ def _add_fields(group: Any, kind: type, skip: Sequence[str]) -> None:
         flags = [_SHORT[each.name]] if each.name in _SHORT else []
         flags.append("--" + each.name.replace("_", "-"))
         text = texts.get(each.name, "").replace("%", "%%")
-        plain = [t for t in typing.get_args(hints[each.name]) if t is not type(None)]
-        wanted = plain[0] if plain else hints[each.name]
+        hint = hints[each.name]
+        plain = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+        wanted = plain[0] if plain else hint
         options: dict[str, Any] = {"dest": each.name, "help": text}
         if wanted is bool and plain:  # None is neither
             options.update(action=argparse.BooleanOptionalAction)
         elif wanted is bool:
             options.update(action="store_true", default=None)
-        elif typing.get_origin(hints[each.name]) is tuple:
+        elif typing.get_origin(hint) is tuple:
             options.update(nargs="*", metavar="PATTERN")
         elif typing.get_origin(wanted) is dict:
             options.update(nargs="*", metavar="NAME=FACTOR", action=_Factors)
@@ -232,13 +214,13 @@ def attribute_texts(kind: type) -> dict[str, str]:
 
 def training_from(parsed: argparse.Namespace) -> tuple[Config, DatasetSpec]:
     """What a command line asks to train, with every default filled in, and on which data."""
-    config = config_from(parsed)
+    config = _config_from(parsed)
     check_name(config.model)
     spec = get_spec(config.dataset, config.data_dir, config.image_size, config.make_task())
     return config.resolved(spec), spec
 
 
-def config_from(parsed: argparse.Namespace) -> Config:
+def _config_from(parsed: argparse.Namespace) -> Config:
     """Brings a config file and flags together; flags win."""
     values: dict[str, Any] = read_config(parsed.config) if parsed.config else {}
     if parsed.method is not None:
@@ -254,22 +236,16 @@ def config_from(parsed: argparse.Namespace) -> Config:
     if "dropout" in given and "dropout" not in options:
         values["model_options"] = {**values.get("model_options", {}), "dropout": given["dropout"]}
     config = Config(**values)
-    load_references(config)
-    return config
-
-
-def load_references(config: Config) -> None:
-    """Imports what settings of the user's own name as "module:name"."""
-    wanted: list[tuple[Registry[Any], Any]] = [
-        (DATASETS, config.dataset),
-        (SPARSE_METHODS, config.options.get("explorer")),
-        (SCORES, config.options.get("prune")),
-        (SCORES, config.options.get("grow")),
-    ]
-    for registry, name in wanted:
+    # What settings of the user's own name as "module:name" is imported.
+    named: list[tuple[Registry[Any], Any]] = [(DATASETS, config.dataset)]
+    kinds: dict[str, Registry[Any]]
+    kinds = {"explorer": SPARSE_METHODS, "prune": SCORES, "grow": SCORES}
+    named += [(registry, config.options.get(option)) for option, registry in kinds.items()]
+    for registry, name in named:
         if is_reference(str(name)):
             registry.load(str(name))
     if is_reference(config.optimizer):
         from ..training.optimizer import OPTIMIZERS
 
         OPTIMIZERS.load(config.optimizer)
+    return config

@@ -20,17 +20,15 @@ from .evaluate import add_prediction_flags
 if TYPE_CHECKING:
     from ..data import Split
     from ..ensemble import Ensemble
-    from ..progress import WorkProgress
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this command."""
-    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="images, folders, .npy or .npz")
-    parser.add_argument("--resize", action="store_true", help="resize images of other sizes")
-    parser.add_argument(
-        "--output", "-o", metavar="FILE", help="write to a file instead of the terminal"
-    )
+    add = parser.add_argument
+    add("run_folder", metavar="RUN", help="the folder of a run")
+    add("inputs", nargs="+", metavar="INPUT", help="images, folders, .npy or .npz")
+    add("--resize", action="store_true", help="resize images of other sizes")
+    add("--output", "-o", metavar="FILE", help="write to a file instead of the terminal")
     add_prediction_flags(parser)
 
 
@@ -43,37 +41,36 @@ def run(parsed: argparse.Namespace) -> None:
 
     ensemble = load(parsed.run_folder, parsed.model, device=parsed.device, task=parsed.task)
     files = list_images(parsed.inputs)
-    batches = read_inputs(
-        files, tuple(ensemble.info["input_shape"]), parsed.resize, max(1, parsed.batch_size)
-    )
+    shape, size = tuple(ensemble.info["input_shape"]), parsed.batch_size
+    batches = read_inputs(files, shape, parsed.resize, max(1, size))
+    ensemble = ensemble.compile()
     out = sys.stdout  # a bar would take its place
     progress = WorkProgress("inputs", quiet=parsed.output is None and out.isatty())
+
+    def rows() -> Iterator[dict[str, object]]:
+        for names, inputs in batches:
+            yield from _rows(ensemble, names, inputs, size)
+            progress.advance(len(names))
+
     with progress.over(count_inputs(files)):
         progress.begin("predicted")
-        rows = _predict(ensemble.compile(), batches, parsed.batch_size, progress)
-        lines = _json_lines(rows) if parsed.json else _csv_lines(rows)
+        lines = (_json_lines if parsed.json else _csv_lines)(rows())
         if parsed.output:
             write_atomic(Path(parsed.output), (line.encode() for line in lines))
         else:
             out.writelines(lines)
 
 
-def _predict(
-    ensemble: Ensemble,
-    batches: Iterator[tuple[list[str], Split]],
-    batch_size: int,
-    progress: WorkProgress,
+def _rows(
+    ensemble: Ensemble, names: list[str], inputs: Split, batch_size: int
 ) -> Iterator[dict[str, object]]:
-    task = ensemble.task
-    for names, inputs in batches:
-        members = ensemble.member_predictions(inputs, batch_size)
-        prediction = ensemble.combine(members)
-        unsure = vars(task.uncertainty(members, prediction))
-        columns = {**task.columns(prediction, ensemble.labels), **unsure}
-        for i, name in enumerate(names):
-            row = {title: _plain(values[i].tolist()) for title, values in columns.items()}
-            yield {"input": name, **row}
-        progress.advance(len(names))
+    members = ensemble.member_predictions(inputs, batch_size)
+    prediction = ensemble.combine(members)
+    unsure = vars(ensemble.task.uncertainty(members, prediction))
+    columns = {**ensemble.task.columns(prediction, ensemble.labels), **unsure}
+    for i, name in enumerate(names):
+        row = {title: _plain(values[i].tolist()) for title, values in columns.items()}
+        yield {"input": name, **row}
 
 
 def _plain(value: Any) -> Any:

@@ -9,33 +9,16 @@ import argparse
 import json
 from pathlib import Path
 
+from . import compare
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this command."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="folders of runs")
-    parser.add_argument(
-        "--output",
-        "-o",
-        default="report.html",
-        metavar="FILE",
-        help="file for the page (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--tables",
-        metavar="FOLDER",
-        help="folder for the tables as .csv, .md and .tex (default: report-tables beside it)",
-    )
-    add_reference(parser)
-
-
-def add_reference(parser: argparse.ArgumentParser) -> None:
-    """Adds the flag that names the run which others are compared with."""
-    parser.add_argument(
-        "--reference",
-        metavar="RUN",
-        help="run to compare the others with, by folder or name (default: the first "
-        "single dense model, or the first run)",
-    )
+    compare.add_flags(parser)
+    text = "file for the page (default: %(default)s)"
+    parser.add_argument("--output", "-o", default="report.html", metavar="FILE", help=text)
+    text = "folder for the tables as .csv, .md and .tex (default: report-tables beside it)"
+    parser.add_argument("--tables", metavar="FOLDER", help=text)
 
 
 def run(parsed: argparse.Namespace) -> None:
@@ -43,14 +26,13 @@ def run(parsed: argparse.Namespace) -> None:
     from ..errors import FreeTicketsError
     from ..report import comparison_page, find_reference, make_rows, read_runs, write_tables
     from ..storage import without_nan, write_atomic
-    from .comparison import print_comparison
+    from .tables import print_comparison
 
     output = Path(parsed.output)
     # Mistakes are told before the work begins.
     if output.is_dir():
-        raise FreeTicketsError(
-            f"{output} is a folder: name a file, such as {output / 'report.html'}"
-        )
+        hint = f"name a file, such as {output / 'report.html'}"
+        raise FreeTicketsError(f"{output} is a folder: {hint}")
     runs = read_runs(parsed.run_folders)
     find_reference(runs, parsed.reference)
     rows = make_rows(runs)
@@ -61,11 +43,8 @@ def run(parsed: argparse.Namespace) -> None:
     write_atomic(output, page.html().encode())
     write_tables(page, tables)
     if parsed.json:
-        answer = {
-            "output": str(output),
-            "tables": str(tables),
-            "rows": [row.as_dict() for row in rows],
-        }
+        shown = [row.as_dict() for row in rows]
+        answer = {"output": str(output), "tables": str(tables), "rows": shown}
         print(json.dumps(without_nan(answer), indent=2))
     else:
         print(f"saved in {output}, tables in {tables}")

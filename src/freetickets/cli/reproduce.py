@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import FreeTicketsError
 from ..experiments import Experiment, cells
-from ..experiments.grid import Grid, find_grid, grid_names
+from ..experiments.grid import find_grid, grid_names
 from ..experiments.scales import SCALES
 from ..launch.options import add_flags as add_launch_flags
 from ..launch.options import launcher_from, under_torchrun
@@ -23,67 +23,46 @@ from ..methods import METHODS
 
 if TYPE_CHECKING:
     from ..experiments.grid import CellTask
+    from ..experiments.progress import CellProgress
     from ..experiments.runner import Runner
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of this command."""
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="experiments, by their names in --list, or all"
-    )
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help="experiments, by their names in --list, or all")
     sizes = "; ".join(f"{scale.name}: {scale.summary}" for scale in SCALES.values())
     sizes += f"; {', '.join(grid_names())}: experiments of their own, see --list"
-    parser.add_argument("--scale", default="small", help=f"{sizes} (default: small)")
-    parser.add_argument("--list", action="store_true", help="list the experiments and stop")
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="show what would be trained and what it costs, and stop",
-    )
-    parser.add_argument(
-        "--throughput",
-        type=float,
-        metavar="FLOPS",
-        help="FLOPs per second of your device, to estimate the time in --dry-run",
-    )
-    parser.add_argument(
-        "--output",
-        "-o",
-        default="runs/reproduce",
-        metavar="FOLDER",
-        help="folder for results (default: %(default)s)",
-    )
-    parser.add_argument("--data-dir", help="folder of the data sets")
-    parser.add_argument("--seeds", type=int, metavar="N", help="train each cell with N seeds")
-    parser.add_argument(
-        "--only", nargs="+", default=[], metavar="METHOD", help="only cells of these methods"
-    )
-    parser.add_argument("--device", default="auto", help="PyTorch device (default: %(default)s)")
-    parser.add_argument(
-        "-j",
-        "--workers",
-        type=int,
-        default=0,
-        metavar="N",
-        help="number of processes that decode image files",
-    )
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
-    # Of the processes that the runner starts: one cell.
-    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    add("--scale", default="small", help=f"{sizes} (default: small)")
+    add("--list", action="store_true", help="list the experiments and stop")
+    text = "show what would be trained and what it costs, and stop"
+    add("--dry-run", action="store_true", help=text)
+    text = "FLOPs per second of your device, to estimate the time in --dry-run"
+    add("--throughput", type=float, metavar="FLOPS", help=text)
+    text = "folder for results (default: %(default)s)"
+    add("--output", "-o", default="runs/reproduce", metavar="FOLDER", help=text)
+    add("--data-dir", help="folder of the data sets")
+    add("--seeds", type=int, metavar="N", help="train each cell with N seeds")
+    add("--only", nargs="+", default=[], metavar="METHOD", help="only cells of these methods")
+    add("--device", default="auto", help="PyTorch device (default: %(default)s)")
+    text = "number of processes that decode image files"
+    add("-j", "--workers", type=int, default=0, metavar="N", help=text)
+    add("--quiet", action="store_true", help="show no progress")
+    add("--cell", help=argparse.SUPPRESS)  # of the processes that the runner starts: one cell
     add_launch_flags(parser, "cells")
 
 
-def run(parsed: argparse.Namespace) -> int:
+def run(parsed: argparse.Namespace) -> None:
     """Lists, prices, or trains and measures."""
     grid = find_grid(parsed.scale)
     if parsed.list:
         _print_lists(parsed.json)
-        return 0
+        return
     experiments = grid.choose(parsed.names)
     _check(parsed)
 
     from ..experiments.progress import CellProgress
-    from ..experiments.runner import Runner
+    from ..experiments.runner import Runner, reason
 
     runner = Runner(grid.scale, parsed.output, parsed.data_dir, parsed.device, parsed.workers)
     tasks = grid.tasks(experiments, parsed.seeds, parsed.only)
@@ -91,15 +70,21 @@ def run(parsed: argparse.Namespace) -> int:
         raise FreeTicketsError(f"these experiments don't train {', '.join(parsed.only)}")
     if parsed.dry_run:
         _print_dry_run(experiments, runner, tasks, parsed)
-        return 0
+        return
     for each in experiments:
         if each.provisional:
             raise FreeTicketsError(f"{each.name} can't be trained yet: {each.provisional}")
-    if parsed.cell is not None:
-        _run_cell(runner, next(task for task in tasks if task.name == parsed.cell))
-        return 0
-    with hold(runner.folder, CellProgress(parsed.quiet).line):
-        return _run(experiments, runner, tasks, parsed)
+    if parsed.cell is None:
+        progress = CellProgress(parsed.quiet)
+        with hold(runner.folder, progress.line):
+            _run(experiments, runner, tasks, progress, parsed)
+        return
+    try:
+        runner.run(next(task for task in tasks if task.name == parsed.cell))
+    except FreeTicketsError:
+        raise
+    except Exception as error:  # it would fail again: the launcher need not try
+        raise FreeTicketsError(reason(error)) from error
 
 
 def _check(parsed: argparse.Namespace) -> None:
@@ -113,23 +98,26 @@ def _check(parsed: argparse.Namespace) -> None:
     launcher_from(parsed)
     if parsed.seeds is not None and parsed.seeds < 1:
         raise FreeTicketsError(f"--seeds {parsed.seeds}: give 1 or more")
-    if parsed.throughput is not None and not parsed.throughput > 0:
-        raise FreeTicketsError(
-            f"--throughput {parsed.throughput:g}: give FLOPs per second, such as 1e14"
-        )
-    if parsed.throughput is not None and not parsed.dry_run:
+    if parsed.throughput is None:
+        return
+    if not parsed.throughput > 0:
+        hint = "give FLOPs per second, such as 1e14"
+        raise FreeTicketsError(f"--throughput {parsed.throughput:g}: {hint}")
+    if not parsed.dry_run:
         raise FreeTicketsError("--throughput is for estimates: add --dry-run")
 
 
 def _run(
-    experiments: list[Experiment], runner: Runner, tasks: list[CellTask], parsed: argparse.Namespace
-) -> int:
+    experiments: list[Experiment],
+    runner: Runner,
+    tasks: list[CellTask],
+    progress: CellProgress,
+    parsed: argparse.Namespace,
+) -> None:
     from ..experiments import page
-    from ..experiments.progress import CellProgress
     from ..experiments.results import Results
-    from .measured import print_measured
+    from .tables import print_measured
 
-    progress = CellProgress(parsed.quiet)
     for line in runner.missing_data:
         progress.line(line)
     failed = runner.run_all(tasks, progress, launcher_from(parsed), _cell_command(parsed))
@@ -146,18 +134,6 @@ def _run(
             f"{len(failed)} of {len(tasks)} cells failed ({'; '.join(failed)}): run the same "
             "command again to retry them"
         )
-    return 0
-
-
-def _run_cell(runner: Runner, task: CellTask) -> None:
-    from ..experiments.runner import reason
-
-    try:
-        runner.run(task)
-    except FreeTicketsError:
-        raise
-    except Exception as error:  # it would fail again: the launcher need not try
-        raise FreeTicketsError(reason(error)) from error
 
 
 def _cell_command(parsed: argparse.Namespace) -> list[str]:
@@ -190,35 +166,31 @@ def _print_lists(as_json: bool) -> None:
         ]
         print(json.dumps(told, indent=2))
         return
-    for grid in grids:
-        _print_list(grid)
-
-
-def _print_list(grid: Grid) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    name = grid.scale.name
-    title = f"stages of --scale {name}" if grid.staged else "the paper's tables and figures"
-    table = Table(title=title)
-    place = () if grid.staged else ("in the paper",)
-    for column in ("name", "title", *place, "cells", "new cells", "seeds"):
-        table.add_column(column, justify="right" if column.endswith(("cells", "seeds")) else "left")
-    seen: set[Any] = set()
-    for each in grid.experiments:
-        own = set(cells(each))
-        where = () if grid.staged else (each.paper,)
-        numbers = (str(len(own)), str(len(own - seen)), str(each.seeds))
-        table.add_row(each.name, each.title, *where, *numbers)
-        seen |= own
-    Console(highlight=False).print(table)
+    for grid in grids:
+        staged = f"stages of --scale {grid.scale.name}"
+        table = Table(title=staged if grid.staged else "the paper's tables and figures")
+        for column in ("name", "title", *(() if grid.staged else ("in the paper",))):
+            table.add_column(column)
+        for column in ("cells", "new cells", "seeds"):
+            table.add_column(column, justify="right")
+        seen: set[Any] = set()
+        for each in grid.experiments:
+            own = set(cells(each))
+            where = () if grid.staged else (each.paper,)
+            numbers = map(str, (len(own), len(own - seen), each.seeds))
+            table.add_row(each.name, each.title, *where, *numbers)
+            seen |= own
+        Console(highlight=False).print(table)
 
 
 def _print_dry_run(
     experiments: list[Experiment], runner: Runner, tasks: list[CellTask], parsed: argparse.Namespace
 ) -> None:
     from ..experiments.pricing import price_list
-    from .prices import print_prices
+    from .tables import print_prices
 
     prices = price_list(experiments, runner, tasks, parsed.throughput)
     if parsed.json:

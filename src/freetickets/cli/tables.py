@@ -2,126 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from .. import report
+from ..calibration import Temperature
 from ..config import Config
 from ..data import DatasetSpec
 from ..evaluation.results import Evaluation
+from ..experiments import Experiment
+from ..experiments.claims import judge
+from ..experiments.pricing import Price, PriceList
+from ..experiments.results import Results
+from ..experiments.tables import measured_table, verdict_table
 from ..methods import PRESETS
+from ..metrics.score import MAIN_SCORES, p_text
+from ..progress import duration
 from ..tasks import CLASSIFICATION, Score
 from ..training.ledger import Ledger
 
 _OF_CLASSES = CLASSIFICATION.scores
 _TITLES = [score.title for score in _OF_CLASSES]
-
-
-def print_scores(scores: Mapping[str, Any]) -> None:
-    """Prints the scores of the members, of their mean and of the ensemble."""
-    table = Table(title=f"{scores['dataset']}, {scores['samples']:,} test samples")
-    table.add_column("")
-    main = Evaluation.of(scores)
-    shown = main.task.scores
-    for score in shown:
-        table.add_column(score.title, justify="right")
-    several = len(scores["members"]) > 1
-    for number, row in enumerate(scores["members"], start=1):
-        table.add_row(f"member {number}", *_cells(row, shown))
-    if several:
-        table.add_row("member mean", *_cells(scores["member_mean"], shown), end_section=True)
-        table.add_row("ensemble", *_cells(scores["ensemble"], shown), style="bold")
-    adjusted = scores.get("adjusted")
-    if adjusted:
-        table.add_row("adjusted", *_cells(adjusted["ensemble"], shown), style="bold")
-    _print(table)
-    if adjusted:
-        chosen = f"members {', '.join(map(str, adjusted['chosen']))}"
-        print(f"adjusted on held-out data: {chosen}, {_temperature(adjusted['temperature'])}")
-
-
-def print_suite(scores: Mapping[str, Any]) -> None:
-    """Prints one table for each part of an evaluation that was asked for."""
-    tables = [
-        *_corruption_tables(scores.get("shift", {})),
-        _natural_table(scores.get("natural", {})),
-        _ood_table(scores.get("ood", {})),
-        _attack_table(scores.get("attacks", {})),
-        _diversity_table(scores),
-    ]
-    for table in tables:
-        if table is not None and table.row_count:
-            _print(table)
-
-
-def _corruption_tables(shift: Mapping[str, Any]) -> Iterator[Table]:
-    for name, part in shift.items():
-        frost = ", synthetic frost" if part.get("frost") == "synthetic" else ""
-        title = f"{name}: {part['source']}{frost}, {part['samples']:,} samples each"
-        table = _table(title, "mean of", *_TITLES, "ECE pooled")
-        for chosen, row in part["means"].items():
-            name = _count(len(part["types"]), "type") if chosen == "given" else chosen
-            table.add_row(name, *_cells(row), _number(row["ece_pooled"]))
-        yield table
-
-
-def _natural_table(natural: Mapping[str, Any]) -> Table:
-    table = _table("natural shift", "", "classes", *_TITLES)
-    for name, ways in natural.items():
-        for way, row in ways.items():
-            table.add_row(name, way, *_cells(row))
-    return table
-
-
-def _ood_table(ood: Mapping[str, Any]) -> Table:
-    table = _table("out of distribution (OoD positive)", "", "score", "AUROC", "AUPR", "FPR95")
-    for name, part in ood.items():
-        for score, row in part.items():
-            if isinstance(row, Mapping):
-                numbers = [_number(row[key]) for key in ("auroc", "aupr", "fpr95")]
-                table.add_row(name, score.replace("_", " "), *numbers)
-    return table
-
-
-def _attack_table(attacks: Mapping[str, Any]) -> Table:
-    table = _table(
-        "accuracy under attack, crafted on each member",
-        "",
-        "epsilon",
-        "clean",
-        "min",
-        "mean",
-        "max",
-    )
-    for name, row in attacks.items():
-        shares = [f"{row[key]:.2%}" for key in ("clean", "min", "mean", "max")]
-        table.add_row(name, f"{row['epsilon'] * 255:g}/255", *shares)
-    return table
-
-
-def _diversity_table(scores: Mapping[str, Any]) -> Table | None:
-    found = scores.get("diversity")
-    if found is None:
-        return None
-    table = _table("diversity of the members", "disagreement", "KL", "KL one way", "features' KL")
-    layers = [row["kl"] for row in scores.get("features", ()) if row["kl"] is not None]
-    features = _number(sum(layers) / len(layers)) if layers else ""
-    table.add_row(*(_number(found[key]) for key in ("disagreement", "kl", "kl_one_way")), features)
-    return table
+_WORDS = ("", "mean of", "classes", "score", "phase")
+_STYLES = {"": "", "best": "bold", "second": "bold blue"}
+_WIDTH = 100  # of a comparison
+_NAMES_WIDTH = 44  # at most, of its two columns that may wrap
+_PAPERS_WIDTH = 150  # where there is no terminal; the paper's main tables have nine columns
 
 
 def _table(title: str, *columns: str) -> Table:
+    """An empty table, whose columns of words are flush left."""
     table = Table(title=title)
-    words = ("", "mean of", "classes", "score")
     for column in columns:
-        table.add_column(column, justify="left" if column in words else "right")
+        table.add_column(column, justify="left" if column in _WORDS else "right")
     return table
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+def _show(table: Table) -> None:
+    """Prints a table as wide as the terminal."""
+    Console(highlight=False).print(table)
+
+
+def print_scores(found: Evaluation) -> None:
+    """Prints the scores of the members, of their mean and of the ensemble."""
+    shown = found.task.scores
+    title = f"{found.dataset}, {found.samples:,} test samples"
+    table = _table(title, "", *(score.title for score in shown))
+    for number, row in enumerate(found.members, start=1):
+        table.add_row(f"member {number}", *_cells(row, shown))
+    if len(found.members) > 1:
+        table.add_row("member mean", *_cells(found.member_mean, shown), end_section=True)
+        table.add_row("ensemble", *_cells(found.ensemble, shown), style="bold")
+    if adjusted := found.adjusted:
+        table.add_row("adjusted", *_cells(adjusted.ensemble, shown), style="bold")
+    _show(table)
+    if adjusted:
+        chosen = f"members {', '.join(map(str, adjusted.chosen))}"
+        print(f"adjusted on held-out data: {chosen}, {_temperature(adjusted.temperature)}")
+
+
+def print_suite(found: Evaluation) -> None:
+    """Prints one table for each part of an evaluation that was asked for."""
+    for table in _suite(found):
+        if table.row_count:
+            _show(table)
+
+
+def _suite(found: Evaluation) -> Iterator[Table]:
+    for name, part in found.shift.items():
+        title = f"{name}: {part.origin}, {part.samples:,} samples each"
+        table = _table(title, "mean of", *_TITLES, "ECE pooled")
+        for chosen, row in part.means.items():
+            label = _count(len(part.types), "type") if chosen == "given" else chosen
+            table.add_row(label, *_cells(row), _number(row["ece_pooled"]))
+        yield table
+    table = _table("natural shift", "", "classes", *_TITLES)
+    for name, ways in found.natural.items():
+        for way, row in ways.items():
+            table.add_row(name, way, *_cells(row))
+    yield table
+    title = "out of distribution (OoD positive)"
+    table = _table(title, "", "score", "AUROC", "AUPR", "FPR95")
+    for name, unknown in found.ood.items():
+        for score, it in unknown.scores.items():
+            numbers = map(_number, (it.auroc, it.aupr, it.fpr95))
+            table.add_row(name, score.replace("_", " "), *numbers)
+    yield table
+    title = "accuracy under attack, crafted on each member"
+    table = _table(title, "", "epsilon", "clean", "min", "mean", "max")
+    for name, under in found.attacks.items():
+        shares = (f"{share:.2%}" for share in (under.clean, under.min, under.mean, under.max))
+        table.add_row(name, f"{under.epsilon * 255:g}/255", *shares)
+    yield table
+    if diversity := found.diversity:
+        columns = ("disagreement", "KL", "KL one way", "features' KL")
+        table = _table("diversity of the members", *columns)
+        layers = [layer.kl for layer in found.features if math.isfinite(layer.kl)]
+        means = (diversity.disagreement, diversity.kl, diversity.kl_one_way)
+        features = _number(sum(layers) / len(layers)) if layers else ""
+        table.add_row(*map(_number, means), features)
+        yield table
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if math.isfinite(value) else "-"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _temperature(found: Temperature | None) -> str:
+    if found is None:
+        return "no temperature"
+    return f"temperature {', '.join(f'{value:.3f}' for value in found.values)} ({found.scope})"
+
+
+def _cells(row: Mapping[str, float], shown: Iterable[Score] = _OF_CLASSES) -> list[str]:
+    return [score.text(row[score.key]) for score in shown]
 
 
 def print_cost(ledger: Mapping[str, Any]) -> None:
@@ -137,50 +142,145 @@ def print_cost(ledger: Mapping[str, Any]) -> None:
 def print_plan(config: Config, spec: DatasetSpec, ledger: Ledger) -> None:
     """Prints the phases of a plan and what they cost."""
     title = f"{config.method}: {config.model} on {spec.name}, batch {config.batch_size}"
-    table = Table(title=title)
-    for column in ("run", "phase", "epochs", "steps", "sparsity", "explorations", "FLOPs", "x"):
-        table.add_column(column, justify="left" if column == "phase" else "right")
+    columns = ("run", "phase", "epochs", "steps", "sparsity", "explorations", "FLOPs", "x")
+    table = _table(title, *columns)
     for phase in ledger.phases:
-        table.add_row(
-            str(phase.run),
-            phase.phase,
-            f"{phase.epochs:g}",
-            f"{phase.steps:,}",
-            f"{phase.sparsity:g}",
-            str(phase.explorations),
-            f"{phase.flops:.3e}",
-            f"{phase.flops / ledger.dense_flops:.3f}",
-        )
-    _print(table)
-    print(f"training FLOPs   {ledger.flops:.3e}  {ledger.relative_flops:.3f}x of one dense model")
+        size = (f"{phase.epochs:g}", f"{phase.steps:,}", f"{phase.sparsity:g}")
+        cost = (f"{phase.flops:.3e}", f"{phase.flops / ledger.dense_flops:.3f}")
+        table.add_row(str(phase.run), phase.phase, *size, str(phase.explorations), *cost)
+    _show(table)
     print(
+        f"training FLOPs   {ledger.flops:.3e}  {ledger.relative_flops:.3f}x of one dense model\n"
         f"                 (dense: {ledger.dense_epochs:g} epochs, {ledger.dense_flops:.3e}; "
-        f"growth adds {ledger.relative_growth_flops:.4f}x)"
-    )
-    print(f"training runs    {ledger.runs:g}")
-    print(f"test FLOPs       {ledger.test_flops:.3e}  {ledger.relative_test_flops:.3f}x")
-    print(
+        f"growth adds {ledger.relative_growth_flops:.4f}x)\n"
+        f"training runs    {ledger.runs:g}\n"
+        f"test FLOPs       {ledger.test_flops:.3e}  {ledger.relative_test_flops:.3f}x\n"
         f"members          {ledger.members} in {_count(ledger.tickets, 'network')} of "
         f"{ledger.ticket_parameters:,} parameters (the dense one has {ledger.parameters:,}), "
-        f"{ledger.ticket_bytes / 1e6:.1f} MB in all"
+        f"{ledger.ticket_bytes / 1e6:.1f} MB in all\n"
+        f"preset           {config.preset}: {PRESETS[config.preset]}"
     )
-    print(f"preset           {config.preset}: {PRESETS[config.preset]}")
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def print_comparison(rows: Sequence[report.RunRow], scores: Sequence[Score]) -> None:
+    """Prints the main columns of the comparison, as many as leave room for the names."""
+    title = f"{rows[0].dataset}, {rows[0].samples:,} test samples: scores of the ensembles"
+    console, table = _comparison(title, "run", "method")
+    # Text, not markup: a run may be named "[red]".
+    lines = [[Text(row.run), Text(row.description)] for row in rows]
+    names = sum(max(map(len, column)) + 2 for column in zip(*lines, strict=True))
+    for column in _columns_within(console.width - min(names, _NAMES_WIDTH), rows, scores):
+        table.add_column(column.short or "", justify="right", vertical="bottom", no_wrap=True)
+        for row, line in zip(rows, lines, strict=True):
+            line.append(
+                Text(column.cell(row).text, style=_STYLES[report.mark_of(row, column, rows)])
+            )
+    for before, row, line in zip([None, *rows], rows, lines, strict=False):
+        if before is not None and before.kind != row.kind:
+            table.add_section()
+        table.add_row(*line)
+    console.print(table)
 
 
-def _temperature(saved: Mapping[str, Any] | None) -> str:
-    if saved is None:
-        return "no temperature"
-    values = ", ".join(f"{value:.3f}" for value in saved["values"])
-    return f"temperature {values} ({saved['scope']})"
+def print_differences(reference: str, differences: Mapping[str, report.Differences]) -> None:
+    """Prints how each run differs from the reference, and how likely that is chance."""
+    title = f"differences from {reference}, and their two-sided p-values"
+    console, table = _comparison(title, "run")
+    titles = [title for score in MAIN_SCORES for title in (score.short, "p")]
+    for title in (*titles[:2], "McNemar\np", *titles[2:]):
+        table.add_column(title, justify="right", vertical="bottom", no_wrap=True)
+    for run, found in differences.items():
+        cells = []
+        for score in MAIN_SCORES:
+            it = found.scores[score.key]
+            cells += [report.TableCell.of(it.value, f"+{score.form}").text, p_text(it.p)]
+        table.add_row(Text(run), *cells[:2], p_text(found.mcnemar), *cells[2:])
+    console.print(table)
 
 
-def _cells(row: Mapping[str, float | None], shown: Iterable[Score] = _OF_CLASSES) -> list[str]:
-    return [score.text(row[score.key]) for score in shown]
+def _comparison(title: str, *names: str) -> tuple[Console, Table]:
+    """A console, and a table without lines that begins with these columns."""
+    console = Console(highlight=False)
+    # What is piped has no width of its own.
+    console.width = min(_WIDTH, console.width) if console.is_terminal else _WIDTH
+    table = Table(title=Text(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in names:
+        table.add_column(name, vertical="bottom", overflow="fold")
+    return console, table
 
 
-def _print(table: Table) -> None:
-    Console(highlight=False).print(table)
+def _columns_within(
+    width: int, rows: Sequence[report.RunRow], scores: Sequence[Score]
+) -> list[report.TableColumn]:
+    """The main columns as far as they fit; those that weigh least are the first to have room."""
+    columns = report.columns_of(rows, [*report.main_columns(scores), *report.more_columns(scores)])
+    shown = [column for column in columns if column.short is not None]
+    fitting = []
+    for column in sorted(shown, key=lambda column: column.weight):
+        texts = [*(column.short or "").split("\n"), *(column.cell(row).text for row in rows)]
+        width -= max(map(len, texts)) + 2
+        if width < 0:
+            break
+        fitting.append(column)
+    return [column for column in shown if column in fitting]
+
+
+def print_measured(experiments: Sequence[Experiment], results: Results) -> None:
+    """Prints each experiment, the mean and deviation over seeds, and what becomes of the claims."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_PAPERS_WIDTH)
+    for each in experiments:
+        console.print(_of_part(_title(each), measured_table(each, results)))
+    verdicts = [(each, verdict) for each in experiments for verdict in judge(each, results)]
+    if verdicts:
+        console.print(_of_part("claims of the paper", verdict_table(verdicts)))
+
+
+def _title(experiment: Experiment) -> str:
+    return f"{experiment.name}: {experiment.title} ({experiment.paper})"
+
+
+def _of_part(title: str, part: report.Table) -> Table:
+    """A table of a page, for the terminal."""
+    table = Table(title=title)
+    for column, heading in enumerate(part.header):
+        table.add_column(heading, justify="right" if part.is_numeric(column) else "left")
+    for group, rows in part.parts():
+        if group:
+            table.add_row(Text(group, style="italic"))
+        for row in rows:
+            table.add_row(*(Text(cell.text, style=_STYLES[cell.mark]) for cell in row))
+        table.add_section()
+    return table
+
+
+def print_prices(prices: PriceList, experiments: Iterable[Experiment]) -> None:
+    """Prints a table for each experiment, and what is left to pay in all."""
+    titles = {each.name: _title(each) for each in experiments}
+    for name, group in groupby(prices.prices, key=lambda price: price.experiment):
+        _show(_price_table(titles[name], list(group)))
+    time = "" if prices.seconds is None else f", about {duration(prices.seconds)} of training"
+    done = f"{prices.finished} of {prices.tasks} trainings are finished"
+    print(f"{done}; {prices.flops:.3g} FLOPs are left{time}")
+    if prices.seconds is None:
+        print("--throughput 1e14 estimates the time on a device that does 1e14 FLOPs per second")
+    if any(not price.derivable for price in prices.prices):
+        print("* can't be derived: the notes of the experiment say why")
+
+
+def _price_table(title: str, prices: list[Price]) -> Table:
+    table = _table(title, "", "x dense", "paper", "differs", "FLOPs", "time", "done")
+    for price in prices:
+        far, mark = price.difference, "" if price.derivable else " *"
+        table.add_row(
+            price.name,
+            f"{price.relative_flops:.3f}",
+            "" if price.paper is None else f"{price.paper:.2f}",
+            "" if far is None else f"{far:+.3f}{mark}",
+            f"{price.flops:.2e}",
+            "" if price.seconds is None else duration(price.seconds),
+            f"{price.finished}/{price.seeds}",
+        )
+    table.caption = "; ".join(sorted({f"{price.model} on {price.data}" for price in prices}))
+    return table

@@ -33,8 +33,8 @@ def run(parsed: argparse.Namespace) -> None:
     launcher = launcher_from(parsed)
     config, spec = training_from(parsed)
     if config.output is None:
-        output = f"runs/{config.method}-{Path(spec.name).stem}-{config.seed}"
-        config = replace(config, output=output)
+        name = f"{config.method}-{Path(spec.name).stem}-{config.seed}"
+        config = replace(config, output=f"runs/{name}")
     folder = Path(str(config.output))
 
     from .. import data
@@ -54,13 +54,13 @@ def run(parsed: argparse.Namespace) -> None:
     with hold(folder, reporter.line):
         from ..ensemble import Ensemble
         from ..evaluation import evaluate_run
+        from ..evaluation.results import Evaluation
         from ..launch import parts
         from .tables import print_cost, print_scores
 
         if launcher is not None and len(job.plan.runs) == 1:
-            reporter.warn(
-                f"{config.method} is a single run: there is nothing to train side by side"
-            )
+            single = f"{config.method} is a single run"
+            reporter.warn(f"{single}: there is nothing to train side by side")
         elif launcher is not None or parts.are_there(folder):
             job.warn_of_few_explorations(reporter.warn)
             imports = [word for module in parsed.imports for word in ("--import", module)]
@@ -72,6 +72,6 @@ def run(parsed: argparse.Namespace) -> None:
     if parsed.json:
         print(json.dumps({"output": str(folder), "scores": scores, "ledger": ledger}, indent=2))
         return
-    print_scores(scores)
+    print_scores(Evaluation.of(scores))
     print_cost(ledger)
     print(f"saved in {folder}")

@@ -20,11 +20,7 @@ from . import main
 def work(arguments: Sequence[str], log: str, where: str, threads: int) -> int:
     """Does a piece in a process of somebody else's, such as Ray's; returns its exit code.
 
-    Args:
-        arguments: Of the command.
-        log: The file that hears of its progress.
-        where: The folder that paths are relative to.
-        threads: How many to compute with.
+    Its progress goes to the file `log`, and paths are relative to the folder `where`.
     """
     import torch
 
