@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from .methods.dense import DenseEnsemble as DenseEnsemble
     from .methods.dense import PruneFineTune as PruneFineTune
     from .methods.dense import Snapshot as Snapshot
-    from .methods.dst import DST as DST
-    from .methods.dst import Static as Static
-    from .methods.edst import EDST as EDST
-    from .methods.ltr import LTR as LTR
     from .methods.shared import MIMO as MIMO
     from .methods.shared import BatchEnsemble as BatchEnsemble
     from .methods.shared import MCDropout as MCDropout
     from .methods.shared import NeuroTrails as NeuroTrails
     from .methods.shared import TreeNet as TreeNet
+    from .methods.sparse import DST as DST
+    from .methods.sparse import EDST as EDST
+    from .methods.sparse import LTR as LTR
+    from .methods.sparse import Static as Static
     from .methods.sup_tickets import SupTickets as SupTickets
     from .metrics.uncertainty import Uncertainty as Uncertainty
     from .sparsity.schedule import Exploration as Exploration
@@ -69,7 +69,7 @@ __getattr__, __dir__, __all__ = attach(
         "register_task": "extend",
         "BatchEnsemble": "methods.shared",
         "FGE": "methods.dense",
-        "LTR": "methods.ltr",
+        "LTR": "methods.sparse",
         "MCDropout": "methods.shared",
         "MIMO": "methods.shared",
         "NeuroTrails": "methods.shared",
@@ -79,9 +79,9 @@ __getattr__, __dir__, __all__ = attach(
         "TreeNet": "methods.shared",
         "Dense": "methods.dense",
         "DenseEnsemble": "methods.dense",
-        "DST": "methods.dst",
-        "EDST": "methods.edst",
-        "Static": "methods.dst",
+        "DST": "methods.sparse",
+        "EDST": "methods.sparse",
+        "Static": "methods.sparse",
         "Exploration": "sparsity.schedule",
         "Sparsifier": "sparsity.sparsifier",
         "Ticket": "ticket",
