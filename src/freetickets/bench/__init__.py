@@ -4,16 +4,7 @@
 # hyphens: they are checked without torch.
 NAMES = {
     "kernels": ("wide", "dense", "small", "linear", "other"),
-    "train": (
-        "masks",
-        "loader",
-        "exploration",
-        "edst",
-        "sparsity",
-        "small-nets",
-        "medium",
-        "memory",
-    ),
+    "train": tuple(["masks", "loader", "exploration", "edst", "sparsity", "small-nets", "medium", "memory"]),
     "infer": ("ensemble", "members", "latency"),
     "metrics": ("scores", "ood", "saved"),
     "side-by-side": ("members",),
