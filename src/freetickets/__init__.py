@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from .methods.dense import DenseEnsemble as DenseEnsemble
     from .methods.dense import PruneFineTune as PruneFineTune
     from .methods.dense import Snapshot as Snapshot
-    from .methods.dst import DST as DST
-    from .methods.dst import Static as Static
-    from .methods.edst import EDST as EDST
-    from .methods.ltr import LTR as LTR
     from .methods.shared import MIMO as MIMO
     from .methods.shared import BatchEnsemble as BatchEnsemble
     from .methods.shared import MCDropout as MCDropout
     from .methods.shared import NeuroTrails as NeuroTrails
     from .methods.shared import TreeNet as TreeNet
+    from .methods.sparse import DST as DST
+    from .methods.sparse import EDST as EDST
+    from .methods.sparse import LTR as LTR
+    from .methods.sparse import Static as Static
     from .methods.sup_tickets import SupTickets as SupTickets
     from .metrics.uncertainty import Uncertainty as Uncertainty
     from .sparsity.schedule import Exploration as Exploration
@@ -53,9 +53,7 @@ _HOMES = {
     "extend": "register_dataset register_explorer register_method register_model "
     "register_optimizer register_score register_task",
     "methods.dense": "FGE Dense DenseEnsemble PruneFineTune Snapshot",
-    "methods.dst": "DST Static",
-    "methods.edst": "EDST",
-    "methods.ltr": "LTR",
+    "methods.sparse": "DST EDST LTR Static",
     "methods.shared": "MIMO BatchEnsemble MCDropout NeuroTrails TreeNet",
     "methods.sup_tickets": "SupTickets",
     "metrics.uncertainty": "Uncertainty",

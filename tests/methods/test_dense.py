@@ -5,15 +5,7 @@ import math
 import pytest
 import torch
 
-from freetickets.methods import (
-    FGE,
-    Collect,
-    PruneFineTune,
-    Setting,
-    Snapshot,
-    Timeline,
-    get_recipe,
-)
+from freetickets.methods import FGE, Collect, PruneFineTune, Setting, Snapshot, Timeline, get_recipe
 from freetickets.training.session import Session
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from freetickets.methods import LTR, Remember, Setting, Stretch, get_recipe
-from freetickets.methods.ltr import cut
+from freetickets.methods.sparse import cut
 from freetickets.training.checkpoint import Checkpoints
 from freetickets.training.trainer import Trainer
 

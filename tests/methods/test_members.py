@@ -3,22 +3,21 @@
 import copy
 import subprocess
 import sys
-from collections.abc import Callable
+from itertools import combinations
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from freetickets.methods.members import (
-    MemberNetwork,
     evaluating,
     layer_by_layer,
     redrawn,
     replace_layers,
     weight_layers,
 )
-from freetickets.methods.method import Method, Setting
+from freetickets.methods.method import Setting
 from freetickets.methods.recipe import get_recipe
 from freetickets.methods.shared import MIMO, BatchEnsemble, MCDropout, TreeNet
 from freetickets.models import create_model
@@ -45,46 +44,45 @@ class Own(nn.Module):
 
 
 IMAGES = (3, 8, 8)
-NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+NETWORKS = {
     "mlp": (lambda: create_model("mlp-16-8", IMAGES, 4), IMAGES),
     "cnn": (lambda: create_model("cnn-4", IMAGES, 4), IMAGES),
     "wrn": (lambda: create_model("wrn-10-1", IMAGES, 4), IMAGES),
     "own": (Own, IMAGES),
     "transformer": (lambda: Transformer(5, 6, 4, layers=2), (5, 6)),
 }
-METHODS: dict[str, tuple[Method, int]] = {
+METHODS = {
     "mc-dropout": (MCDropout(passes=5), 5),
     "mimo": (MIMO(members=3, batch_repetition=2), 3),
     "tiled": (BatchEnsemble(members=3), 3),
     "split": (BatchEnsemble(members=3, examples="split"), 3),
     "treenet": (TreeNet(members=3), 3),
 }
-Case = tuple[Callable[[], MemberNetwork], int, Tensor, Tensor]
 
 
-@pytest.fixture(params=NETWORKS)
-def network(request):
-    return request.param
-
-
-@pytest.fixture(params=METHODS)
-def case(request, network):
+@pytest.fixture(
+    params=[(method, network) for network in NETWORKS for method in METHODS], ids="-".join
+)
+def case(request):
     """A factory, its number of members, and a batch."""
-    build, shape = NETWORKS[network]
-    method, members = METHODS[request.param]
+    (method, members), (build, shape) = METHODS[request.param[0]], NETWORKS[request.param[1]]
     torch.manual_seed(0)
     return (lambda: method.transform(build())), members, torch.randn(7, *shape), torch.arange(7) % 4
 
 
-def test_the_logits_are_members_by_samples_by_classes(case):
+def test_the_logits_are_members_that_disagree_by_samples_by_classes(case):
     build, members, x, labels = case
     model = build()
     logits, targets = model(x, labels)
     assert logits.ndim == 2
     assert logits.shape[1] == 4
     assert targets.shape == logits.shape[:1]
-    assert model.eval()(x).shape == (members, 7, 4)
+    with torch.no_grad():
+        logits = model.eval()(x)
+    assert logits.shape == (members, 7, 4)
     assert model.members == members
+    for one, other in combinations(logits, 2):
+        assert not torch.allclose(one, other, atol=1e-4), "before any training"
 
 
 def test_every_parameter_learns(case):
@@ -105,15 +103,6 @@ def test_a_prediction_can_be_repeated_and_leaves_no_trace(case, same):
     assert same([dict(model.state_dict()), torch.get_rng_state()], [dict(before[0]), before[1]])
     assert not any(module.training for module in model.modules())
     assert torch.backends.mha.get_fastpath_enabled()
-
-
-def test_the_members_disagree_before_any_training(case):
-    build, members, x, _ = case
-    with torch.no_grad():
-        logits = build().eval()(x)
-    for one in range(members):
-        for other in range(one):
-            assert not torch.allclose(logits[one], logits[other], atol=1e-4)
 
 
 def test_another_network_takes_the_state(case):
@@ -183,18 +172,13 @@ def test_methods_are_known_without_torch():
 # ---- the tools
 
 
-def test_redrawn_values_are_the_same_in_another_order():
+@pytest.mark.parametrize("fixed", [False, True])
+def test_redrawn_values_are_the_same_in_another_order_but_for_zeros_and_ones(fixed):
     values = torch.randn(20, 3)
+    if fixed:
+        values[::3, 0], values[1::3, 2] = 1, 0
     drawn = redrawn(values)
     assert drawn.shape == values.shape
-    assert not torch.equal(drawn, values)
-    assert torch.equal(drawn.flatten().sort().values, values.flatten().sort().values)
-
-
-def test_zeros_and_ones_among_the_values_stay_where_they_are():
-    values = torch.randn(20, 3)
-    values[::3, 0], values[1::3, 2] = 1, 0
-    drawn = redrawn(values)
     assert torch.equal(drawn == 1, values == 1)
     assert torch.equal(drawn == 0, values == 0)
     assert not torch.equal(drawn, values)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from freetickets.errors import FreeTicketsError
 from freetickets.methods.shared import MIMO
@@ -18,7 +18,7 @@ from freetickets.models.whitening import Whitening
 def inputs_of(model, *arguments):
     """What the network inside is given in a call, and what comes out."""
     model(*(argument[:1] for argument in arguments))  # the first call looks at the network
-    seen: list[Tensor] = []
+    seen = []
     model.network.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     output = model(*arguments)
     (given,) = seen
@@ -85,7 +85,7 @@ def test_prediction_gives_the_same_input_to_all_heads(name, axis):
 def test_the_first_prediction_costs_no_more_than_the_others():
     network = create_model("cnn-4", (3, 8, 8), 4)
     model = MIMO(members=1).transform(network)
-    calls: list[int] = []
+    calls = []
     network.stage2.conv.register_forward_hook(lambda *_: calls.append(1))
     model(torch.randn(2, 3, 8, 8))
     assert len(calls) == 1  # the ledger counts the layers of a first prediction
@@ -116,9 +116,7 @@ class Disordered(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.body = nn.Linear(4, 4)
-        self.head = nn.Linear(4, 3)
-        self.other = nn.Linear(4, 3)
+        self.body, self.head, self.other = nn.Linear(4, 4), nn.Linear(4, 3), nn.Linear(4, 3)
 
     def forward(self, x):
         return self.head(self.body(x))
@@ -155,10 +153,9 @@ def test_each_image_is_whitened_by_itself_with_the_same_filters():
     prepare(model, images)
     whitening = Whitening(3)
     whitening.prepare_on(images)
-    seen: list[Tensor] = []
-    model.network.get_submodule("group1").register_forward_pre_hook(
-        lambda _, args: seen.append(args[0])
-    )
+    seen = []
+    group = model.network.get_submodule("group1")
+    group.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     different = [torch.randn(5, 3, 9, 9) for _ in range(3)]
     model.eval()(different[0])
     model.network(torch.cat(different, 1))

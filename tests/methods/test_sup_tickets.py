@@ -1,17 +1,16 @@
 """Merged tickets: the mean of the cycles' weights, cut back layer by layer."""
 
-from typing import Any
+import json
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import freetickets as ft
 from freetickets.methods import Setting, SupTickets, get_recipe
 from freetickets.methods.sup_tickets import Merge
-from freetickets.ticket import Ticket
 
-SETTINGS: dict[str, Any] = {"batch_size": 12, "epochs": 8, "quiet": True, "backend": "masked"}
+SETTINGS = {"batch_size": 12, "epochs": 8, "quiet": True, "backend": "masked"}
 
 
 def data(samples=60):
@@ -27,7 +26,7 @@ def network():
 @pytest.fixture
 def merges(monkeypatch):
     """What each merge was given, and what it made."""
-    seen: list[tuple[Ticket, Ticket]] = []
+    seen = []
     happen = Merge.happen
 
     def spy(self, stage):
@@ -44,7 +43,7 @@ def test_the_merge_is_the_running_mean_cut_back_layer_by_layer(merges):
     method = SupTickets(sparsity=0.5, cycles=3, cycling=0.6, interval=2)
     (ticket,) = method.fit(network, data(), **SETTINGS).tickets
     assert len(merges) == 3
-    mean: dict[str, Tensor] = {}
+    mean = {}
     for count, (own, merged) in enumerate(merges, start=1):
         for name, mask in own.topology.items():
             before = mean.get(name, torch.zeros(()))
@@ -63,7 +62,7 @@ def test_batch_norm_has_the_statistics_of_the_merged_network():
     x, y = data()
     method = SupTickets(sparsity=0.5, cycles=2, cycling=0.5, interval=2)
     # Dropout is off while they are estimated, as it is in prediction.
-    build = lambda: nn.Sequential(nn.Dropout(0.5), *network())  # type: ignore[misc]  # noqa: E731
+    build = lambda: nn.Sequential(nn.Dropout(0.5), *network())  # noqa: E731
     (ticket,) = method.fit(build, (x, y), validation=0.0, **SETTINGS).tickets
     hidden = x @ ticket.state["1.weight"].T + ticket.state["1.bias"]
     torch.testing.assert_close(ticket.state["2.running_mean"], hidden.mean(0), atol=1e-4, rtol=1e-4)
@@ -85,13 +84,12 @@ def test_one_network_is_collected_and_priced():
 
 
 def test_estimating_the_norms_is_priced(tmp_path):
-    few = SupTickets(sparsity=0.5, cycles=2, cycling=0.5, interval=2, norm_batches=1)
-    many = SupTickets(sparsity=0.5, cycles=2, cycling=0.5, interval=2, norm_batches=3)
     costs = []
-    for method in (few, many):
-        output = tmp_path / str(method.norm_batches)
+    for batches in (1, 3):
+        output = tmp_path / str(batches)
+        method = SupTickets(sparsity=0.5, cycles=2, cycling=0.5, interval=2, norm_batches=batches)
         method.fit("mlp-8", data(), output=output, **SETTINGS)
-        costs.append(_flops(output))
+        costs.append(json.loads((output / "ledger.json").read_text())["flops"])
     # Two batches of 12 samples forward: 6 x 8 weights, of which half are there, and 8 x 2.
     ticket = ft.load(tmp_path / "1").tickets[0]
     active = sum(int(mask.sum()) for mask in ticket.topology.values())
@@ -101,9 +99,3 @@ def test_estimating_the_norms_is_priced(tmp_path):
         if weight.dim() == 2 and name not in ticket.topology
     )
     assert costs[1] - costs[0] == pytest.approx(2 * 12 * 2 * (active + dense))
-
-
-def _flops(output):
-    import json
-
-    return float(json.loads((output / "ledger.json").read_text())["flops"])

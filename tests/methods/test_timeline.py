@@ -12,20 +12,10 @@ from freetickets.experiments.grid import find_grid, grid_names
 from freetickets.experiments.runner import Runner
 from freetickets.experiments.scales import SCALES
 from freetickets.experiments.substitutes import outline
-from freetickets.methods import (
-    DST,
-    EDST,
-    LTR,
-    MIMO,
-    Dense,
-    Setting,
-    Static,
-    Timeline,
-    TreeNet,
-    get_recipe,
-)  # fmt: skip
+from freetickets.methods import DST, EDST, LTR, MIMO, Dense, Setting, Static, Timeline, TreeNet
 from freetickets.methods.events import Collect, Escape
 from freetickets.methods.plan import ExplorationPlan, Phase, PruningPlan, Run, Stretch
+from freetickets.methods.recipe import get_recipe
 from freetickets.methods.timeline import fewest_explorations, suit_interval
 from freetickets.training.job import Job
 
@@ -62,10 +52,7 @@ def ends_of(timeline, kind):
 
 @pytest.mark.parametrize(
     ("tickets", "sparsity", "epochs", "gaps"),
-    [
-        (3, 0.8, 450, [0, 200, 400]),
-        (7, 0.9, 850, [0, 200, 400, 600, 800, 0, 200]),
-    ],
+    [(3, 0.8, 450, [0, 200, 400]), (7, 0.9, 850, [0, 200, 400, 600, 800, 0, 200])],
 )
 def test_cifar_edst_trace_equals_the_authors_step_by_step(tickets, sparsity, epochs, gaps):
     timeline = Timeline(edst("cifar", tickets, sparsity), CIFAR_STEPS)
@@ -91,12 +78,9 @@ def test_imagenet_edst_trace_equals_the_authors_step_by_step(tickets, epochs):
     assert timeline.steps == epochs * IMAGENET_STEPS
     restart, length = 0, 100 * IMAGENET_STEPS
     for epoch in range(epochs):
-        for step in (
-            epoch * IMAGENET_STEPS + 1,
-            epoch * IMAGENET_STEPS + IMAGENET_STEPS // 2,
-            (epoch + 1) * IMAGENET_STEPS,
-        ):
-            assert timeline.lr(step) == pytest.approx(imagenet_edst_lr(epoch), rel=1e-12)
+        for part in (1, IMAGENET_STEPS // 2, IMAGENET_STEPS):
+            rate = timeline.lr(epoch * IMAGENET_STEPS + part)
+            assert rate == pytest.approx(imagenet_edst_lr(epoch), rel=1e-12)
         if epoch >= 100 and (epoch - 100) % 70 == 0:  # the authors escape as this epoch starts
             restart, length = epoch * IMAGENET_STEPS, 70 * IMAGENET_STEPS
         for step in range(epoch * IMAGENET_STEPS + 1, (epoch + 1) * IMAGENET_STEPS + 1):
@@ -107,10 +91,8 @@ def test_imagenet_edst_trace_equals_the_authors_step_by_step(tickets, epochs):
                 progress = (step - restart) / length
                 expected = 0.005 + 0.495 * (1 + math.cos(math.pi * progress)) / 2
                 assert rate == pytest.approx(expected, rel=1e-9)
-    assert ends_of(timeline, Escape) == [
-        (100 + 70 * i) * IMAGENET_STEPS for i in range(tickets - 1)
-    ]
-    assert ends_of(timeline, Collect) == [(100 + 70 * i) * IMAGENET_STEPS for i in range(tickets)]
+    ends = [(100 + 70 * i) * IMAGENET_STEPS for i in range(tickets)]
+    assert (ends_of(timeline, Collect), ends_of(timeline, Escape)) == (ends, ends[:-1])
 
 
 def test_cifar_dst_decays_after_epochs_125_and_187():
@@ -252,9 +234,7 @@ def plan_of(method, recipe="small", **setting):
 
 
 def interval(suited):
-    exploration = suited.runs[0].phases[0].exploration
-    assert exploration is not None
-    return exploration.interval
+    return suited.runs[0].phases[0].exploration.interval
 
 
 @pytest.mark.parametrize("method", [DST(), EDST(), EDST(tickets=7), DST(explorer="granet")])
@@ -266,7 +246,6 @@ def test_a_short_training_explores_at_least_ten_times_and_no_more_often_than_it_
     before = plan_of(method, preset=preset)
     suited = suit_interval(before, steps_per_epoch)
     count = fewest_explorations(suited, steps_per_epoch)
-    assert count is not None
     assert count >= 10
     if interval(suited) < 280:
         assert (fewest_explorations(before, steps_per_epoch) or 0) < 10
@@ -293,8 +272,6 @@ def test_a_phase_without_a_step_is_left_to_those_who_refuse_it():
 
 def test_gradual_pruning_keeps_step_with_the_explorations_that_follow_it():
     phase = suit_interval(plan_of(DST(explorer="granet")), 7).runs[0].phases[0]
-    assert phase.exploration is not None
-    assert phase.pruning is not None
     assert phase.exploration.interval == phase.pruning.interval == 12
 
 

@@ -53,22 +53,15 @@ def test_wide_resnet_names_its_weights_as_the_paper_tables_do():
 
 def test_a_shortcut_has_weights_only_where_shapes_differ():
     names = weight_names(build("wrn-10-1", (3, 32, 32), 10))
-    assert [name for name in names if "shortcut" in name] == [
-        "block2.0.shortcut.weight",
-        "block3.0.shortcut.weight",
-    ]
+    found = [name for name in names if "shortcut" in name]
+    assert found == [f"block{stage}.0.shortcut.weight" for stage in (2, 3)]
 
 
 def test_resnet_names_its_weights_as_torchvision_does():
     names = weight_names(build("resnet-50", (3, 224, 224), 1000))
-    assert names[:6] == [
-        "conv1.weight",
-        "layer1.0.conv1.weight",
-        "layer1.0.conv2.weight",
-        "layer1.0.conv3.weight",
-        "layer1.0.downsample.0.weight",
-        "layer1.1.conv1.weight",
-    ]
+    first = [f"layer1.0.{layer}" for layer in ("conv1", "conv2", "conv3", "downsample.0")]
+    expected = ["conv1", *first, "layer1.1.conv1"]
+    assert names[:6] == [f"{name}.weight" for name in expected]
     assert names[-1] == "fc.weight"
     assert len(names) == 54
 

@@ -153,11 +153,6 @@ def test_a_factory_that_does_not_fit_is_refused(own, function, options, advice):
     assert "\n" not in str(caught.value)
 
 
-def test_a_module_that_is_not_there_is_named(own):
-    with pytest.raises(FreeTicketsError, match="cannot import owl_nets"):
-        create_model("owl_nets:build", (5,), 3)
-
-
 @pytest.fixture
 def namesake(own, tmp_path, monkeypatch):
     """A module of Python, and files of the current directory that have its name."""
@@ -191,6 +186,7 @@ def test_a_module_of_the_current_directory_that_is_hidden_is_named(module):
     [
         ("wsgiref.util:application_url", "did you mean 'application_uri'"),
         ("wsgiref.utils:application_uri", "cannot import wsgiref.utils"),
+        ("owl_nets:build", "cannot import owl_nets"),
     ],
 )
 def test_a_folder_that_only_has_the_name_of_a_module_is_no_reason(name, words):

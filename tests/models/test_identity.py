@@ -1,6 +1,5 @@
 import textwrap
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -53,32 +52,28 @@ def test_code_counts_but_not_its_comments_and_layout(tmp_path):
             textwrap.dedent(f"""
             from torch import nn
 
-            class Net(nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.fc = nn.Linear(3, 3)
-
+            class Net(nn.Linear):
                 def forward(self, x):
                     {line}
             """)
         )
         module = ModuleType("their_own")
         exec(compile(path.read_text(), path, "exec"), vars(module))
-        return module.Net()
+        return module.Net(3, 3)
 
     plain, noted, doubled = (
         network_identity(load(name, line))
         for name, line in [
-            ("a", "return self.fc(x)"),
-            ("b", "return  self.fc( x )  # simple"),
-            ("c", "return 2 * self.fc(x)"),
+            ("a", "return super().forward(x)"),
+            ("b", "return  super().forward( x )  # simple"),
+            ("c", "return 2 * super().forward(x)"),
         ]
     )
     assert plain == noted != doubled
 
 
 def test_code_that_python_does_not_find_is_left_out():
-    names: dict[str, Any] = {"nn": nn, "__name__": "prompt"}
+    names = {"nn": nn, "__name__": "prompt"}
     exec("class Net(nn.Module):\n    def forward(self, x): return x", names)
     assert network_identity(names["Net"]()) == network_identity(names["Net"]())
 
@@ -88,5 +83,4 @@ def test_addresses_in_what_is_printed_don_t_count():
         def extra_repr(self):
             return repr(object())
 
-    first, second = Printed(), Printed()
-    assert network_identity(first) == network_identity(second)
+    assert network_identity(Printed()) == network_identity(Printed())

@@ -77,10 +77,8 @@ def test_a_task_of_ones_own_goes_all_the_way_on_the_command_line(cli, regression
     assert said["m"].shape == (3, 100, 1)
     np.testing.assert_allclose(said["p"], said["m"].mean(0)[:, 0], atol=1e-5)
     np.testing.assert_allclose(said["v"], said["m"].var(0), atol=1e-5)
-    expected = {
-        "rmse": root_mean_squared_error(y, said["p"]),
-        "mae": mean_absolute_error(y, said["p"]),
-    }
+    measures = {"rmse": root_mean_squared_error, "mae": mean_absolute_error}
+    expected = {name: measure(y, said["p"]) for name, measure in measures.items()}
     assert scores["ensemble"] == pytest.approx(expected, abs=1e-4)
     assert list(scores["members"][0]) == ["rmse", "mae"]
 

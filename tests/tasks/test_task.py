@@ -14,7 +14,6 @@ from freetickets.tasks import (
     TASKS,
     Classification,
     Score,
-    Task,
     make_task,
     stored_task,
     task_name,
@@ -67,9 +66,8 @@ def test_a_name_and_options_make_a_task(own):
     assert make_task("classification") == Classification()
     made = make_task(own, {"strength": 2.0})
     assert (task_name(made), made.options) == (own, {"strength": 2.0})
-    assert make_task("classification", {"loss": "own_task:half"}).options == {
-        "loss": "own_task:half"
-    }
+    loss = {"loss": "own_task:half"}
+    assert make_task("classification", loss).options == loss
 
 
 @pytest.mark.parametrize(
@@ -100,7 +98,6 @@ def test_what_a_file_says_imports_nothing(own):
 
 def test_targets_are_numbers_unless_a_task_says_otherwise(own):
     task = make_task(own)
-    assert isinstance(task, Task)
     found = task.targets(np.array([[1, 2], [3, 4]]), Classes(()))
     assert (found.dtype, found.tolist()) == (np.float32, [[1.0, 2.0], [3.0, 4.0]])
     assert task.predictions(torch.tensor([1.5])).tolist() == [1.5]
@@ -132,19 +129,19 @@ PROBABILITIES = OUTPUTS.double().softmax(-1).numpy()
 
 
 def weighted(weights):
-    return float(
-        log_loss(LABELS, PROBABILITIES, sample_weight=np.array(weights)[LABELS], labels=[0, 1, 2])
-    )
+    weights = np.array(weights)[LABELS]
+    return float(log_loss(LABELS, PROBABILITIES, sample_weight=weights, labels=[0, 1, 2]))
+
+
+UNWEIGHTED = pytest.approx(weighted([1, 1, 1]))
 
 
 def test_class_weights_weigh_samples_in_training_only():
     task = Classification(class_weights=(1, 5, 2))
     loss = task.batch_loss(OUTPUTS, LABELS)
     assert float(loss) == pytest.approx(weighted([1, 5, 2]))
-    assert float(CLASSIFICATION.batch_loss(OUTPUTS, LABELS)) == pytest.approx(weighted([1, 1, 1]))
-    assert float(task.batch_loss(OUTPUTS, LABELS, training=False)) == pytest.approx(
-        weighted([1, 1, 1])
-    )
+    assert float(CLASSIFICATION.batch_loss(OUTPUTS, LABELS)) == UNWEIGHTED
+    assert float(task.batch_loss(OUTPUTS, LABELS, training=False)) == UNWEIGHTED
 
 
 def test_smoothed_labels_are_a_mixture_with_all_classes():
@@ -152,9 +149,7 @@ def test_smoothed_labels_are_a_mixture_with_all_classes():
     expected = -(mixed * np.log(PROBABILITIES)).sum(-1).mean()
     task = Classification(label_smoothing=0.3)
     assert float(task.batch_loss(OUTPUTS, LABELS)) == pytest.approx(expected)
-    assert float(task.batch_loss(OUTPUTS, LABELS, training=False)) == pytest.approx(
-        weighted([1, 1, 1])
-    )
+    assert float(task.batch_loss(OUTPUTS, LABELS, training=False)) == UNWEIGHTED
 
 
 def focal(outputs, labels):
@@ -199,7 +194,7 @@ def test_the_running_score_is_the_accuracy():
     assert CLASSIFICATION.guess(LABELS, 4) == pytest.approx(math.log(4))
     found = CLASSIFICATION.measure(CLASSIFICATION.predictions(OUTPUTS)[None], LABELS.numpy())
     assert list(found) == ["accuracy", "nll", "ece"]
-    assert (found["accuracy"], found["nll"]) == (0.5, pytest.approx(weighted([1, 1, 1])))
+    assert (found["accuracy"], found["nll"]) == (0.5, UNWEIGHTED)
 
 
 def test_answers_are_in_the_words_of_the_labels():
@@ -215,10 +210,10 @@ def test_answers_are_in_the_words_of_the_labels():
 def test_weights_help_the_class_that_they_weigh(features):
     x, y = features
 
+    settings = {"epochs": 2, "batch_size": 16, "lr": 0.01, "quiet": True}
+
     def said(task):
-        fitted = ft.Dense().fit(
-            "mlp-8", (x, y), task=task, epochs=2, batch_size=16, lr=0.01, quiet=True
-        )
+        fitted = ft.Dense().fit("mlp-8", (x, y), task=task, **settings)
         return int((fitted.predict(x) == 2).sum())
 
     assert said(Classification(class_weights=(1, 1, 50))) > said(Classification())

@@ -1,19 +1,11 @@
 """Benchmarks: ratios of two sides measured in one run, never a time alone."""
 
+_TRAIN = ("masks", "loader", "exploration", "edst", "sparsity", "small-nets", "medium", "memory")
 # What `freetickets bench` can measure, in its order: modules and their functions. Names only, with
 # hyphens: they are checked without torch.
 NAMES = {
     "kernels": ("wide", "dense", "small", "linear", "other"),
-    "train": (
-        "masks",
-        "loader",
-        "exploration",
-        "edst",
-        "sparsity",
-        "small-nets",
-        "medium",
-        "memory",
-    ),
+    "train": _TRAIN,
     "profile": ("bound", "steps", "layers", "operators"),
     "infer": ("ensemble", "members", "latency"),
     "metrics": ("scores", "ood", "saved"),

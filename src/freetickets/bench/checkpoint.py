@@ -60,10 +60,6 @@ class Training:
 
     Tickets that were collected are files of their own, written once. The best ticket of the phase,
     which the paper's preset keeps, is in every checkpoint.
-
-    Args:
-        model: The network's name.
-        batch: The samples of a batch.
     """
 
     def __init__(self, model: str, batch: int) -> None:
@@ -77,14 +73,9 @@ class Training:
         self._inputs = torch.randn(batch, *spec.shape)
         self._labels = torch.randint(len(spec.classes), (batch,))
         timeline = Timeline(run, self.steps_per_epoch)
-        self._session = Session(
-            self._plan,
-            run,
-            timeline,
-            create_model(model, spec.shape, len(spec.classes)),
-            Compute(),
-            TrainingOptions(backend="masked"),
-        )
+        network = create_model(model, spec.shape, len(spec.classes))
+        options = TrainingOptions(backend="masked")
+        self._session = Session(self._plan, run, timeline, network, Compute(), options)
         self._last_step = timeline.steps
         self.step()  # which makes the momentum
         best = Ticket.of(self._session.network.state_dict(), self._session.topology, {})

@@ -24,12 +24,7 @@ _FORMATS = (".svg", ".png")
 
 @dataclass(frozen=True, kw_only=True)
 class Point(Ratio):
-    """A ratio that is a point of a curve.
-
-    Attributes:
-        curve: The name of the curve.
-        sparsity: Where on it the point lies.
-    """
+    """A ratio that is a point of a curve, at a sparsity."""
 
     curve: str
     sparsity: float
@@ -44,12 +39,7 @@ def curves(points: Sequence[Point]) -> dict[str, list[tuple[float, float]]]:
 
 
 def check_path(path: Path) -> None:
-    """Raises unless a figure can be drawn there: measuring takes long, so this comes first.
-
-    Raises:
-        FreeTicketsError: The suffix is of no format that there is.
-        MissingExtraError: matplotlib is not installed.
-    """
+    """Raises unless a figure can be drawn there: measuring takes long, so this comes first."""
     if path.suffix not in _FORMATS:
         raise FreeTicketsError(f"--figure must end in {' or '.join(_FORMATS)}, not {path.name!r}")
     try:
@@ -59,13 +49,7 @@ def check_path(path: Path) -> None:
 
 
 def draw_costs(points: Sequence[Point], title: str, suffix: str) -> bytes:
-    """Draws what training an ensemble takes against its sparsity, and both dense networks.
-
-    Args:
-        points: Over one dense network in PyTorch; that on our kernels among them.
-        title: Where they were measured.
-        suffix: ".svg" or ".png".
-    """
+    """Draws what training takes over one dense network in PyTorch; that on our kernels too."""
     import matplotlib.style
     from matplotlib.figure import Figure
 
@@ -74,12 +58,8 @@ def draw_costs(points: Sequence[Point], title: str, suffix: str) -> bytes:
     with matplotlib.style.context(style):
         figure = Figure((6.4, 4.2), layout="constrained", facecolor=colour("page"))
         _paint(figure, points, title)
-        figure.savefig(
-            file,
-            format=suffix[1:],
-            dpi=200,
-            metadata={"Date": None} if suffix == ".svg" else None,  # equal input, equal bytes
-        )
+        metadata = {"Date": None} if suffix == ".svg" else None  # equal input, equal bytes
+        figure.savefig(file, format=suffix[1:], dpi=200, metadata=metadata)
     return file.getvalue()
 
 

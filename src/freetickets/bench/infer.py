@@ -71,15 +71,9 @@ def latency(settings: Settings) -> Iterator[Ratio | str]:
 
 
 def _against(
-    settings: Settings,
-    batch: int,
-    limits: Mapping[float, Bars],
-    rivals: Sequence[str],
+    settings: Settings, batch: int, limits: Mapping[float, Bars], rivals: Sequence[str]
 ) -> Iterator[Ratio | str]:
-    """Times networks of some sparsities and the rivals that there are, all in one loop.
-
-    The limits are those against ONNX Runtime.
-    """
+    """Times networks and the rivals that there are in one loop; limits are ONNX Runtime's."""
     model, repeats = settings.model_or(_MODEL), settings.repeats
     x = torch.randn(batch, *CIFAR)
     network, _ = make_network(model)
@@ -118,9 +112,8 @@ def make_network(model: str, sparsity: float = 0.0) -> tuple[nn.Module, Topology
     topology: Topology = {}
     if sparsity:
         optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-        topology = Sparsifier(
-            network, optimizer, sparsity, exploration=None, backend="masked"
-        ).topology
+        options: dict[str, Any] = {"exploration": None, "backend": "masked"}
+        topology = Sparsifier(network, optimizer, sparsity, **options).topology
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = None  # the mean of all batches: two are enough then
@@ -131,17 +124,11 @@ def make_network(model: str, sparsity: float = 0.0) -> tuple[nn.Module, Topology
 
 
 def member_side(model: str, sparsity: float, x: Tensor) -> Predict:
-    """A sparse network, compiled for prediction.
-
-    Raises:
-        FreeTicketsError: It can't be compiled, or predicts something else then.
-    """
+    """A sparse network, compiled for prediction; raises if it can't be, or predicts otherwise."""
     network, topology = make_network(model, sparsity)
     compiled = compile_network(network, topology)
     if compiled is network:
-        raise FreeTicketsError(
-            f"{model} can't be compiled for prediction: are the sparse kernels built?"
-        )
+        raise FreeTicketsError(f"{model} can't be compiled: are the sparse kernels built?")
     return checked("the compiled member", lambda: compiled(x), network, x)
 
 
@@ -171,9 +158,8 @@ def checked(name: str, predict: Predict, network: nn.Module, x: Tensor) -> Predi
         wanted = network(x)
     error = float((predict() - wanted).abs().max() / wanted.abs().max())
     if not error < 1e-3:
-        raise FreeTicketsError(
-            f"{name} does not predict what the network does: relative error {error:.2g}"
-        )
+        told = f"relative error {error:.2g}"
+        raise FreeTicketsError(f"{name} does not predict what the network does: {told}")
     return predict
 
 
@@ -202,15 +188,10 @@ def onnx_runtime(network: nn.Module, x: Tensor, threads: int) -> Predict:
 def openvino(network: nn.Module, x: Tensor, threads: int) -> Predict:
     """The network in OpenVINO, in full precision."""
     core = _package("openvino").Core()
-    compiled = core.compile_model(
-        core.read_model(io.BytesIO(_onnx(network, x))),
-        "CPU",
-        {
-            "INFERENCE_NUM_THREADS": threads,
-            "INFERENCE_PRECISION_HINT": "f32",
-            "PERFORMANCE_HINT": "LATENCY",  # one batch at a time, on all threads
-        },
-    )
+    options = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
+    options["PERFORMANCE_HINT"] = "LATENCY"  # one batch at a time, on all threads
+    model = core.read_model(io.BytesIO(_onnx(network, x)))
+    compiled = core.compile_model(model, "CPU", options)
     inputs = [x.numpy()]
     return lambda: torch.from_numpy(compiled(inputs, share_inputs=True)[0])
 
@@ -252,6 +233,5 @@ def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise AbsentError(
-            f"it needs the package {name}: pip install 'freetickets[bench]'"
-        ) from None
+        told = f"it needs the package {name}: pip install 'freetickets[bench]'"
+        raise AbsentError(told) from None

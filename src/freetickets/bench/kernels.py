@@ -6,7 +6,8 @@ import math
 import warnings
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -79,11 +80,7 @@ class Conv:
 # The layers of WRN-28-10, and of a network that is five times as narrow.
 _WIDE = (Conv(160, 160, 32), Conv(320, 320, 16), Conv(640, 640, 8))
 _SMALL = (Conv(32, 32, 32), Conv(64, 64, 16), Conv(128, 128, 8))
-_OTHER = (
-    Conv(256, 256, 14, kernel=1),
-    Conv(160, 320, 32, stride=2),
-    Conv(3, 64, 64, kernel=7, stride=2),
-)
+_OTHER = (Conv(256, 256, 14, 1), Conv(160, 320, 32, stride=2), Conv(3, 64, 64, 7, stride=2))
 # Networks of linear layers, by the widths of their maps.
 _LINEAR = ((784, 1000, 1000, 10), (1024, 4096))
 
@@ -176,13 +173,8 @@ def _shrunk(convs: Iterable[Conv], settings: Settings) -> list[Conv]:
     if not settings.small:
         return list(convs)
     return [
-        replace(
-            conv,
-            inputs=min(conv.inputs, 8),
-            outputs=min(conv.outputs, 8),
-            size=max(2, conv.size // 4),
-        )
-        for conv in convs
+        Conv(min(c.inputs, 8), min(c.outputs, 8), max(2, c.size // 4), c.kernel, c.stride)
+        for c in convs
     ]
 
 
@@ -209,11 +201,11 @@ def measure_conv(
     """Times each direction: all densities, and dense in PyTorch in either layout, in one loop."""
     for direction, sides in conv_sides(conv, batch, densities, ways).items():
         timings = _time(sides, repeats)
-        pairs = {}
-        for density in densities:
-            pair = versus(timings, _sparse(density), _PYTORCH)
-            pairs[density] = pair._replace(ours=("sparse", pair.ours[1]))
-        yield direction, pairs
+        found = {density: versus(timings, _sparse(density), _PYTORCH) for density in densities}
+        yield (
+            direction,
+            {k: pair._replace(ours=("sparse", pair.ours[1])) for k, pair in found.items()},
+        )
 
 
 def conv_sides(
@@ -265,14 +257,10 @@ def _dense_sides(geometry: Geometry, weight: Tensor, x: Tensor, gradient: Tensor
     def backward(which: int) -> Tensor:
         wanted = [which == 0, which == 1, False]
         layer = (None, stride, padding, (1, 1), False, (0, 0), 1)
-        found = torch.ops.aten.convolution_backward(gradient, x, weight, *layer, wanted)
-        return found[which]
+        return torch.ops.aten.convolution_backward(gradient, x, weight, *layer, wanted)[which]
 
-    return [
-        lambda: F.conv2d(x, weight, None, stride, padding),
-        lambda: backward(0),
-        lambda: backward(1),
-    ]
+    forward = partial(F.conv2d, x, weight, None, stride, padding)
+    return [forward, partial(backward, 0), partial(backward, 1)]
 
 
 def _mask(shape: torch.Size, density: float, generator: torch.Generator) -> Tensor:
@@ -283,13 +271,7 @@ def _mask(shape: torch.Size, density: float, generator: torch.Generator) -> Tens
 
 
 class LinearNetwork:
-    """Linear layers in a row, sparse and dense: forward, then both gradients of each layer.
-
-    Args:
-        widths: Of the input and of each layer's output.
-        batch: The samples.
-        density: The share of active weights.
-    """
+    """Linear layers in a row, sparse and dense: forward, then both gradients of each layer."""
 
     def __init__(self, widths: Sequence[int], batch: int, density: float) -> None:
         generator = torch.Generator().manual_seed(0)

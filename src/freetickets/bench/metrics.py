@@ -31,6 +31,7 @@ class Case(NamedTuple):
     by: str
 
 
+# fmt: off
 _CASES = (
     Case("accuracy", metrics.accuracy, peers.accuracy, "scikit-learn"),
     Case("nll", metrics.nll, peers.nll, "scikit-learn"),
@@ -40,41 +41,21 @@ _CASES = (
     Case("classwise_ece", metrics.classwise_ece, peers.classwise_ece, "NumPy, loops"),
     Case("reliability", lambda *data: _filled(*data), peers.reliability, "scikit-learn"),
     Case("disagreement", lambda logs, _: metrics.disagreement(logs), peers.disagreement, "pairs"),
-    Case(
-        "disagreement_by_class", metrics.disagreement_by_class, peers.disagreement_by_class, "pairs"
-    ),
+    Case("disagreement_by_class", metrics.disagreement_by_class, peers.disagreement_by_class,
+         "pairs"),
     Case("kl_matrix", lambda logs, _: metrics.kl_matrix(logs), peers.kl, "torchmetrics"),
-    Case(
-        "novelty: max_probability",
-        lambda logs, _: metrics.novelty(logs),
-        peers.max_probability,
-        "NumPy",
-    ),
-    Case(
-        "novelty: entropy",
-        lambda logs, _: metrics.novelty(logs, "entropy"),
-        peers.entropy,
-        "SciPy",
-    ),
-    Case(
-        "novelty: mutual_information",
-        lambda logs, _: metrics.novelty(logs, "mutual_information"),
-        peers.mutual_information,
-        "SciPy",
-    ),
-    Case(
-        "risk_coverage",
-        lambda *data: metrics.risk_coverage(*data).area,
-        peers.risk_coverage,
-        "NumPy, sorted",
-    ),
-    Case(
-        "bootstrap of accuracy",
-        lambda *data: metrics.bootstrap(metrics.accuracy, *data).value,
-        peers.bootstrap,
-        "SciPy",
-    ),
+    Case("novelty: max_probability", lambda logs, _: metrics.novelty(logs), peers.max_probability,
+         "NumPy"),
+    Case("novelty: entropy", lambda logs, _: metrics.novelty(logs, "entropy"), peers.entropy,
+         "SciPy"),
+    Case("novelty: mutual_information", lambda logs, _: metrics.novelty(logs, "mutual_information"),
+         peers.mutual_information, "SciPy"),
+    Case("risk_coverage", lambda *data: metrics.risk_coverage(*data).area, peers.risk_coverage,
+         "NumPy, sorted"),
+    Case("bootstrap of accuracy", lambda *data: metrics.bootstrap(metrics.accuracy, *data).value,
+         peers.bootstrap, "SciPy"),
 )
+# fmt: on
 _OOD_CASES = (
     Case("auroc", metrics.auroc, peers.auroc, "scikit-learn"),
     Case("aupr", metrics.aupr, peers.aupr, "scikit-learn"),

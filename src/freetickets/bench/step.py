@@ -30,16 +30,9 @@ _TINY = "wrn-10-1"
 
 
 class Step:
-    """One training step of a network, dense or sparse.
+    """One training step of a network, dense (sparsity 0) or sparse.
 
-    Args:
-        model: The network's name.
-        batch: The samples of a batch.
-        sparsity: The share of zeros; 0 for a dense network.
-        backend: How a sparse network computes; as in our own trainer, if not given.
-        shape: Of a sample.
-        ours: Whether a dense network runs on our kernels, and not on PyTorch's.
-        distribution: Which layers have the zeros.
+    Its backend is that of our own trainer, if not given; `ours` puts a dense one on our kernels.
     """
 
     def __init__(

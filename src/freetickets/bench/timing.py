@@ -87,15 +87,9 @@ def bars(avx512: tuple[float, float], avx2: tuple[float, float] | None = None) -
 class Ratio:
     """How two sides compare: what ours takes over what the other takes. Smaller is better.
 
-    Attributes:
-        name: What was measured.
-        value: The ratio of the medians.
-        best: The ratio of the fastest times.
-        bar: What the ratio must not exceed, if there is such a thing.
-        aim: What it should not exceed.
-        seconds: The median time of each side, ours first.
-        repeats: How often each side ran.
-        memory: The bytes of each side, ours first, where it is not time that is compared.
+    `value` is the ratio of the medians, `best` of the fastest times; it must not exceed `bar`, and
+    should not exceed `aim`. `seconds` are medians, ours first; `memory` has bytes where it is not
+    time that is compared.
     """
 
     name: str
@@ -142,11 +136,7 @@ class Pair(NamedTuple):
     other: tuple[str, Timing]
 
     def ratio(
-        self,
-        name: str,
-        repeats: int,
-        limits: Limits = NO_LIMITS,
-        factor: float = 1.0,
+        self, name: str, repeats: int, limits: Limits = NO_LIMITS, factor: float = 1.0
     ) -> Ratio:
         """Compares the two; `factor` is how often our side runs for one run of the other."""
         ours, other = self.ours[1], self.other[1]
@@ -163,17 +153,11 @@ class Pair(NamedTuple):
 def interleave(
     sides: Mapping[str, Side], repeats: int, *, least: float = 0.0, pause: float = 0.0
 ) -> dict[str, Timing]:
-    """Runs the sides in turn, after one run of each to warm up.
+    """Runs the sides in turn, after a warm-up: a slow moment of the machine falls on all alike.
 
-    A slow moment of the machine then falls on all sides alike.
-
-    Args:
-        sides: What is timed, by name.
-        repeats: How often each is timed.
-        least: A side that takes less than these seconds is called several times in a row each time,
-            so that neither the clock nor the threads' waking up weighs in.
-        pause: Seconds of rest before a side is timed: the threads of another library that still
-            spin, waiting for work, would take its cores.
+    A side that takes less than `least` seconds is called several times in a row, so that neither
+    the clock nor the threads' waking up weighs in. `pause` is rest before each side: the threads of
+    another library that still spin, waiting for work, would take its cores.
     """
     calls = {name: _calls(side, least) for name, side in sides.items()}
     times: dict[str, list[float]] = {name: [] for name in sides}
@@ -224,12 +208,7 @@ def _combine(pairs: Sequence[Pair], reduce: Callable[[list[float]], float]) -> P
 
 
 def ratio(
-    name: str,
-    over: tuple[str, Side],
-    under: tuple[str, Side],
-    *,
-    repeats: int,
-    bar: float,
+    name: str, over: tuple[str, Side], under: tuple[str, Side], *, repeats: int, bar: float
 ) -> Ratio:
     """Measures how much longer one side takes than the other."""
     timings = interleave(dict([over, under]), repeats)

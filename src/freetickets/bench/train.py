@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain, count
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from ..data import Batches, Split
 from .figure import ONE_DENSE, Point
@@ -71,21 +71,9 @@ def loader(settings: Settings) -> Iterator[Ratio | str]:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (10_000, *CIFAR), generator=generator, dtype=torch.uint8)
     split = Split(images, torch.randint(10, (10_000,), generator=generator))
-    batches = Batches(
-        split,
-        batch,
-        mean=(0.4914, 0.4822, 0.4465),
-        std=(0.2023, 0.1994, 0.2010),
-        augmentation="reflect-crop-flip",
-    )
-
-    def endless() -> Iterator[tuple[Tensor, Tensor]]:
-        epoch = 0
-        while True:
-            yield from batches.epoch(epoch)
-            epoch += 1
-
-    stream = endless()
+    mean, std = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
+    batches = Batches(split, batch, mean=mean, std=std, augmentation="reflect-crop-flip")
+    stream = chain.from_iterable(map(batches.epoch, count()))
     yield ratio(
         f"CIFAR batch with augmentation / dense step in PyTorch ({model}, batch {batch})",
         ("batch", lambda: next(stream)),
@@ -194,10 +182,8 @@ def _large(settings: Settings) -> tuple[str, int, int]:
 
 
 def _dense_steps(model: str, batch: int, shape: tuple[int, ...] = CIFAR) -> dict[str, Step]:
-    return {
-        _THEIRS: Step(model, batch, shape=shape),
-        _OURS: Step(model, batch, shape=shape, ours=True),
-    }
+    ours = Step(model, batch, shape=shape, ours=True)
+    return {_THEIRS: Step(model, batch, shape=shape), _OURS: ours}
 
 
 def _our_dense(timings: Mapping[str, Timing], model: str, batch: int, repeats: int) -> Ratio:

@@ -5,43 +5,20 @@ from dataclasses import is_dataclass
 from ..errors import FreeTicketsError
 from ..registry import Registry
 from .dense import FGE, Dense, DenseEnsemble, PruneFineTune, Snapshot
-from .dst import DST, Static
-from .edst import EDST
 from .events import Collect, Escape, Event, Prune, Remember
-from .ltr import LTR
 from .method import PRESETS, Method, Setting
-from .plan import (
-    ExplorationPlan,
-    Phase,
-    Plan,
-    PruningPlan,
-    Run,
-    SparseOptions,
-    Start,
-    Stretch,
-)
+from .plan import ExplorationPlan, Phase, Plan, PruningPlan, Run, SparseOptions, Start, Stretch
 from .recipe import RECIPES, Recipe, get_recipe
 from .shared import MIMO, BatchEnsemble, MCDropout, NeuroTrails, TreeNet
+from .sparse import DST, EDST, LTR, Static
 from .sup_tickets import SupTickets
 from .timeline import Timeline
 
+# In the order in which they are listed.
 _OURS: tuple[type[Method], ...] = (
-    EDST,
-    DST,
-    Static,
-    LTR,
-    PruneFineTune,
-    Dense,
-    DenseEnsemble,
-    Snapshot,
-    FGE,
-    MCDropout,
-    MIMO,
-    BatchEnsemble,
-    TreeNet,
-    SupTickets,
-    NeuroTrails,
-)
+    EDST, DST, Static, LTR, PruneFineTune, Dense, DenseEnsemble, Snapshot, FGE,
+    MCDropout, MIMO, BatchEnsemble, TreeNet, SupTickets, NeuroTrails,
+)  # fmt: skip
 
 
 def _check_method(thing: object) -> None:
@@ -49,9 +26,8 @@ def _check_method(thing: object) -> None:
         raise FreeTicketsError(f"a method must be a data class derived from Method, not {thing!r}")
 
 
-METHODS: Registry[type[Method]] = Registry(
-    "method", "methods", {method.name: method for method in _OURS}, _check_method
-)
+_KNOWN = {method.name: method for method in _OURS}
+METHODS: Registry[type[Method]] = Registry("method", "methods", _KNOWN, _check_method)
 
 
 def get_method(name: str) -> type[Method]:
@@ -90,42 +66,9 @@ def method_name(method: Method) -> str:
 
 
 __all__ = [
-    "DST",
-    "EDST",
-    "FGE",
-    "LTR",
-    "METHODS",
-    "MIMO",
-    "PRESETS",
-    "RECIPES",
-    "BatchEnsemble",
-    "Collect",
-    "Dense",
-    "DenseEnsemble",
-    "Escape",
-    "Event",
-    "ExplorationPlan",
-    "MCDropout",
-    "Method",
-    "NeuroTrails",
-    "Phase",
-    "Plan",
-    "Prune",
-    "PruneFineTune",
-    "PruningPlan",
-    "Recipe",
-    "Remember",
-    "Run",
-    "Setting",
-    "Snapshot",
-    "SparseOptions",
-    "Start",
-    "Static",
-    "Stretch",
-    "SupTickets",
-    "Timeline",
-    "TreeNet",
-    "get_method",
-    "get_recipe",
-    "method_name",
-]
+    "DST", "EDST", "FGE", "LTR", "METHODS", "MIMO", "PRESETS", "RECIPES", "BatchEnsemble",
+    "Collect", "Dense", "DenseEnsemble", "Escape", "Event", "ExplorationPlan", "MCDropout",
+    "Method", "NeuroTrails", "Phase", "Plan", "Prune", "PruneFineTune", "PruningPlan", "Recipe",
+    "Remember", "Run", "Setting", "Snapshot", "SparseOptions", "Start", "Static", "Stretch",
+    "SupTickets", "Timeline", "TreeNet", "get_method", "get_recipe", "method_name",
+]  # fmt: skip

@@ -1,12 +1,8 @@
-"""Methods of dense trainings: one network, several, cycles of one, or pruned at the end.
-
-What every cost and score is measured against is the first of them.
-"""
+"""Methods of dense trainings: one network, several, cycles of one, or pruned at the end."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ..errors import FreeTicketsError
 from ..reading import Count, Positive
@@ -27,9 +23,8 @@ class Dense(Method):
         tickets: Number of networks to train independently (M).
     """
 
-    name: ClassVar[str] = "dense"
-    summary: ClassVar[str] = "one dense network"
-    paper: ClassVar[str] = "-"
+    name = "dense"
+    summary = "one dense network"
 
     tickets: Count = 1
 
@@ -47,9 +42,9 @@ class Dense(Method):
 class DenseEnsemble(Dense):
     """Several dense networks, trained independently."""
 
-    name: ClassVar[str] = "dense-ensemble"
-    summary: ClassVar[str] = "several dense networks, trained independently"
-    paper: ClassVar[str] = "Lakshminarayanan et al. 2017"
+    name = "dense-ensemble"
+    summary = "several dense networks, trained independently"
+    paper = "Lakshminarayanan et al. 2017"
 
     tickets: Count = 4
 
@@ -64,9 +59,9 @@ class Snapshot(Method):
             0.8: 200 epochs against 250.
     """
 
-    name: ClassVar[str] = "snapshot"
-    summary: ClassVar[str] = "one dense training with cosine cycles, a member at the end of each"
-    paper: ClassVar[str] = "Huang et al. 2017"
+    name = "snapshot"
+    summary = "one dense training with cosine cycles, a member at the end of each"
+    paper = "Huang et al. 2017"
 
     tickets: Count = 12
     budget: Positive = 0.8
@@ -77,10 +72,8 @@ class Snapshot(Method):
         scale = setting.scale(self.budget * recipe.dense_epochs)
         epochs = self.budget * recipe.dense_epochs * scale / self.tickets
         cycle = (Stretch(epochs, setting.initial_lr, 0.0, "cosine"),)
-        phases = tuple(
-            Phase(f"cycle {number}", cycle, at_end=(Collect(),))
-            for number in range(1, self.tickets + 1)
-        )
+        numbers = range(1, self.tickets + 1)
+        phases = tuple(Phase(f"cycle {i}", cycle, at_end=(Collect(),)) for i in numbers)
         return Plan(self.name, (Run(setting.seed, phases),), recipe.dense_epochs * scale)
 
 
@@ -97,9 +90,9 @@ class FGE(Method):
         low: Lowest learning rate of a cycle, as a share of the initial one.
     """
 
-    name: ClassVar[str] = "fge"
-    summary: ClassVar[str] = "one dense training that ends in short cycles, a member in each"
-    paper: ClassVar[str] = "Garipov et al. 2018"
+    name = "fge"
+    summary = "one dense training that ends in short cycles, a member in each"
+    paper = "Garipov et al. 2018"
 
     tickets: Count = 5
     budget: Positive = 0.8
@@ -121,24 +114,20 @@ class FGE(Method):
         half = epochs * (1 - self.pretraining) / (2 * self.tickets - 1)
         high, low = lr * self.high, lr * self.low
         fall, rise = Stretch(half, high, low, "approach"), Stretch(half, low, high, "approach")
-        phases = [Phase("pretrain", self._pretraining(epochs, lr))]
+        # The usual schedule, cut off where the cycles begin.
+        flat, fallen = min(self.pretraining, _FALL_BEGINS), min(self.pretraining, _FALL_ENDS)
+        usual = [Stretch(flat * epochs, lr)]
+        if fallen > flat:
+            share = (fallen - flat) / (_FALL_ENDS - _FALL_BEGINS)
+            end = lr * (1 - share * (1 - _FLOOR))
+            usual.append(Stretch((fallen - flat) * epochs, lr, end, "linear"))
+        if self.pretraining > fallen:
+            usual.append(Stretch((self.pretraining - fallen) * epochs, lr * _FLOOR))
+        phases = [Phase("pretrain", tuple(usual))]
         for number in range(1, self.tickets + 1):
             schedule = (fall,) if number == 1 else (rise, fall)
             phases.append(Phase(f"cycle {number}", schedule, at_end=(Collect(),)))
         return Plan(self.name, (Run(setting.seed, tuple(phases)),), recipe.dense_epochs * scale)
-
-    def _pretraining(self, epochs: float, lr: float) -> tuple[Stretch, ...]:
-        """The usual schedule, cut off where the cycles begin."""
-        flat = min(self.pretraining, _FALL_BEGINS)
-        stretches = [Stretch(flat * epochs, lr)]
-        falling = min(self.pretraining, _FALL_ENDS) - flat
-        if falling > 0:
-            share = falling / (_FALL_ENDS - _FALL_BEGINS)
-            end = lr * (1 - share * (1 - _FLOOR))
-            stretches.append(Stretch(falling * epochs, lr, end, "linear"))
-        if self.pretraining > _FALL_ENDS:
-            stretches.append(Stretch((self.pretraining - _FALL_ENDS) * epochs, lr * _FLOOR))
-        return tuple(stretches)
 
 
 @dataclass(frozen=True)
@@ -153,9 +142,9 @@ class PruneFineTune(Method):
         exclude: Layers to keep dense, as patterns that match their names.
     """
 
-    name: ClassVar[str] = "pf"
-    summary: ClassVar[str] = "dense networks, pruned by one global threshold and fine-tuned"
-    paper: ClassVar[str] = "Han et al. 2015"
+    name = "pf"
+    summary = "dense networks, pruned by one global threshold and fine-tuned"
+    paper = "Han et al. 2015"
 
     tickets: Count = 3
     sparsity: Share = 0.8
@@ -171,14 +160,10 @@ class PruneFineTune(Method):
         """
         recipe, lr = setting.recipe, setting.initial_lr
         scale = setting.scale(recipe.dense_epochs * (1 + self.finetune))
+        dense = recipe.dense_epochs * scale
         train = Phase("train", recipe.dense_schedule(scale, lr), at_end=(Prune(self.sparsity),))
-        tune = Phase(
-            "fine-tune",
-            (Stretch(self.finetune * recipe.dense_epochs * scale, lr * self.finetune_lr),),
-            self.sparsity,
-            at_end=(setting.collect,),
-        )
+        slow = (Stretch(self.finetune * recipe.dense_epochs * scale, lr * self.finetune_lr),)
+        tune = Phase("fine-tune", slow, self.sparsity, at_end=(setting.collect,))
         runs = tuple(Run(setting.seed + i, (train, tune)) for i in range(self.tickets))
         options = SparseOptions(distribution="uniform", exclude=self.exclude)
-        dense = recipe.dense_epochs * scale
         return Plan(self.name, runs, dense, options, trainings=2 * self.tickets)

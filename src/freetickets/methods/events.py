@@ -1,8 +1,6 @@
 """Events: what happens at the end of a phase, beyond training.
 
-An event is a frozen data class. It says what it does to a training (`happen`), what that costs
-(`cost`), and what the trainer, the timeline and the ledger must know beforehand; none of them knows
-any event by name. To add one, write a class, here or anywhere, and put it into a plan.
+An event is a frozen data class, here or anywhere; trainer, timeline and ledger know none by name.
 """
 
 from __future__ import annotations
@@ -49,8 +47,7 @@ class Event:
         tickets: How many tickets it collects.
         needs_gradients: Whether it looks at the gradients of all weights in the phase's last step.
         restarts_exploration: Whether a schedule of exploration rates starts again after it.
-        makes_sparse: Whether it prunes weights for good, so that all of them must be held until
-            then.
+        makes_sparse: Whether it prunes for good, so that all weights must be held until then.
         selects_best: Whether it wants the phase's best network on validation data.
         remembers: Names under which it keeps a network for later runs to start from.
     """
@@ -60,25 +57,14 @@ class Event:
     needs_gradients: ClassVar[bool] = False
     restarts_exploration: ClassVar[bool] = False
     makes_sparse: ClassVar[bool] = False
-
-    @property
-    def selects_best(self) -> bool:
-        """See above."""
-        return False
-
-    @property
-    def remembers(self) -> tuple[str, ...]:
-        """See above."""
-        return ()
+    selects_best = property(lambda self: False)
+    remembers = property(lambda self: ())
 
     def happen(self, stage: Stage) -> str | None:
-        """Does it.
+        """Does it, and may return a line for people.
 
         It must depend on nothing but the stage and the event's own fields, and keep what it needs
         later on the stage's shelf: then a run that was killed ends as if it had not been.
-
-        Returns:
-            A line for people, or None.
         """
         raise NotImplementedError
 
@@ -91,15 +77,12 @@ class Event:
 class Collect(Event):
     """Saves a ticket: the network as it is ("last"), or the phase's best on validation data."""
 
+    event = "collect"
+    tickets = 1
+
     select: str = "last"
 
-    event: ClassVar[str] = "collect"
-    tickets: ClassVar[int] = 1
-
-    @property
-    def selects_best(self) -> bool:
-        """Whether the phase's best network is wanted."""
-        return self.select == "best"
+    selects_best = property(lambda self: self.select == "best")
 
     def happen(self, stage: Stage) -> str | None:
         """Collects."""
@@ -110,11 +93,10 @@ class Collect(Event):
 class Escape(Event):
     """Explores once at a large rate (q), to leave the basin of the ticket just collected."""
 
-    rate: float = 0.8
+    event = "escape"
+    needs_gradients = restarts_exploration = True
 
-    event: ClassVar[str] = "escape"
-    needs_gradients: ClassVar[bool] = True
-    restarts_exploration: ClassVar[bool] = True
+    rate: float = 0.8
 
     def happen(self, stage: Stage) -> str | None:
         """Explores; a dense network has no topology to leave."""
@@ -123,20 +105,18 @@ class Escape(Event):
 
     def cost(self, prices: Prices) -> Cost:
         """The gradients of one batch for all weights, if growth looks at them."""
-        if not prices.grows_by_gradient:
-            return Cost()
-        missing = prices.dense_flops - prices.forward_flops
-        return Cost(growth_flops=missing * prices.batch_size)
+        missing = (prices.dense_flops - prices.forward_flops) * prices.batch_size
+        return Cost(growth_flops=missing if prices.grows_by_gradient else 0.0)
 
 
 @dataclass(frozen=True)
 class Prune(Event):
     """Prunes a dense network to a sparsity, by the magnitudes of all its weights together."""
 
-    sparsity: float = 0.8
+    event = "prune"
+    makes_sparse = True
 
-    event: ClassVar[str] = "prune"
-    makes_sparse: ClassVar[bool] = True
+    sparsity: float = 0.8
 
     def happen(self, stage: Stage) -> str | None:
         """Prunes."""
@@ -148,14 +128,11 @@ class Prune(Event):
 class Remember(Event):
     """Keeps the network as it is, weights and topology, for later runs to start from."""
 
+    event = "remember"
+
     name: str
 
-    event: ClassVar[str] = "remember"
-
-    @property
-    def remembers(self) -> tuple[str, ...]:
-        """The name."""
-        return (self.name,)
+    remembers = property(lambda self: (self.name,))
 
     def happen(self, stage: Stage) -> str | None:
         """Remembers."""

@@ -25,15 +25,10 @@ class MemberNetwork(nn.Module):
     training_share: float = 1.0
 
     def forward(self, x: Tensor, labels: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
-        """Predicts, or says what to train on.
+        """Predicts a batch (B, ...): the logits of all members, (M, B, C).
 
-        Args:
-            x: A batch of B samples.
-            labels: Their labels, (B, ...), in training only.
-
-        Returns:
-            Without labels the logits of all members, (M, B, C). With labels K pairs of logits
-            (K, C) and labels (K, ...), whose mean loss is the method's.
+        With labels (B, ...) it says what to train on: K pairs of logits (K, C) and labels (K, ...),
+        whose mean loss is the method's.
         """
         return self.member_logits(x) if labels is None else self.training_pairs(x, labels)
 
@@ -80,12 +75,8 @@ def weight_layers(network: nn.Module) -> dict[str, WeightLayer]:
         >>> list(weight_layers(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))))
         ['0', '2']
     """
-    hidden = {
-        layer
-        for attention in network.modules()
-        if isinstance(attention, nn.MultiheadAttention)
-        for layer in attention.modules()
-    }
+    attentions = [each for each in network.modules() if isinstance(each, nn.MultiheadAttention)]
+    hidden = {layer for attention in attentions for layer in attention.modules()}
     computed = {layer for module in preparable_modules(network) for layer in module.modules()}
     return {
         name: layer
@@ -101,9 +92,8 @@ def replace_layers(network: nn.Module, make: Callable[[WeightLayer], nn.Module])
 
     A layer that is used in several places is replaced by one and the same.
     """
-    made: dict[nn.Module, nn.Module] = {
-        layer: make(layer) for layer in weight_layers(network).values()
-    }
+    layers = weight_layers(network).values()
+    made: dict[nn.Module, nn.Module] = {layer: make(layer) for layer in layers}
     for module in list(network.modules()):
         if module not in made:
             # Not named_children, which gives a layer under one of its names only.

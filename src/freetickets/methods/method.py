@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MethodType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..errors import FreeTicketsError, UnknownNameError
 from ..reading import Count, must, read
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Share = Annotated[float, must("lie between 0 and 1", lambda share: 0 < share < 1)]
 Rate = Annotated[float, must("lie between 0 and 1", lambda rate: 0 <= rate <= 1)]
 Interval = Annotated[int, must("be at least 1 step", lambda steps: steps >= 1)]
+
+_SPARSE = ("distribution", "structure", "exclude", "criterion")  # options of `SparseOptions` too
 
 PRESETS = {
     "robust": "the network as it is after a quiet time without exploration",
@@ -129,14 +131,15 @@ class Method(ABC):
 @cache
 def _ranges(kind: type[Method]) -> list[tuple[str, Any]]:
     """The options whose types say their ranges, with these, of a method and all that it is."""
-    found: list[tuple[str, Any]] = []
+    hints: list[tuple[str, Any]] = []
     for base in kind.__mro__:
         with suppress(NameError):  # the user's own, of a type that is not at hand
-            hints = inspect.get_annotations(base, eval_str=True)
-            for name, hint in hints.items():
-                if any(hasattr(each, "__metadata__") for each in (hint, *typing.get_args(hint))):
-                    found.append((name, hint))
-    return found
+            hints += inspect.get_annotations(base, eval_str=True).items()
+    return [
+        (name, hint)
+        for name, hint in hints
+        if any(hasattr(each, "__metadata__") for each in (hint, *typing.get_args(hint)))
+    ]
 
 
 @dataclass(frozen=True)
@@ -167,37 +170,30 @@ class SparseMethod(Method):
             from ..sparsity.structure import parse_structure  # needs torch, as flags do not
 
             settled = parse_structure(self.structure).settle(self.sparsity)
-            object.__setattr__(self, "sparsity", cast(float, settled))
+            object.__setattr__(self, "sparsity", settled)
         if self.criterion not in CRITERION_NAMES:
             raise UnknownNameError("criterion", self.criterion, CRITERION_NAMES)
 
     def sparse_options(self, recipe: Recipe) -> SparseOptions:
         """How this method's networks are made."""
-        return SparseOptions(
-            distribution=self.distribution,
-            structure=self.structure,
-            regrown_value=recipe.regrown_value,
-            exclude=self.exclude,
-            criterion=self.criterion,
-        )
+        own = {name: getattr(self, name) for name in _SPARSE}
+        return SparseOptions(regrown_value=recipe.regrown_value, **own)
 
-    def independent_runs(
-        self,
-        setting: Setting,
-        exploration: ExplorationPlan | None,
-        pruning: PruningPlan | None = None,
-    ) -> Plan:
-        """Returns a plan of `tickets` separate sparse trainings with different seeds."""
+    def exploration(self, setting: Setting) -> ExplorationPlan | None:
+        """How the topology is explored while it trains."""
+        return None
+
+    def pruning(self, setting: Setting) -> PruningPlan | None:
+        """How the sparsity is reached, if training starts with more weights."""
+        return None
+
+    def plan(self, setting: Setting) -> Plan:
+        """One sparse training for each ticket, with different seeds, topologies and data orders."""
         recipe = setting.recipe
         scale = setting.scale(recipe.sparse_epochs)
-        phase = Phase(
-            "train",
-            recipe.sparse_schedule(scale, setting.initial_lr),
-            self.sparsity,
-            exploration,
-            pruning,
-            at_end=(setting.collect,),
-        )
+        schedule = recipe.sparse_schedule(scale, setting.initial_lr)
+        changes = self.exploration(setting), self.pruning(setting)
+        phase = Phase("train", schedule, self.sparsity, *changes, at_end=(setting.collect,))
         runs = tuple(Run(setting.seed + i, (phase,)) for i in range(self.tickets))
         return Plan(self.name, runs, recipe.dense_epochs * scale, self.sparse_options(recipe))
 
@@ -231,8 +227,7 @@ class ExploringMethod(SparseMethod):
 
     def sparse_options(self, recipe: Recipe) -> SparseOptions:
         """How this method's networks are made and explored."""
-        parts = sparse_method(self.explorer)
-        own = super().sparse_options(recipe)
+        parts, own = sparse_method(self.explorer), super().sparse_options(recipe)
         return replace(
             own,
             structure=parts.structure if own.structure == "unstructured" else own.structure,
@@ -243,24 +238,18 @@ class ExploringMethod(SparseMethod):
             reserve=parts.reserve,
         )
 
+    def exploration(self, setting: Setting) -> ExplorationPlan | None:
+        """By the recipe's schedule, if the explorer explores at all."""
+        recipe, interval = setting.recipe, self.interval or setting.recipe.interval
+        if not sparse_method(self.explorer).explores:
+            return None
+        settle = setting.preset == "robust"
+        return ExplorationPlan(self.rate, interval, recipe.rate_schedule, recipe.final_rate, settle)
+
     def pruning(self, setting: Setting) -> PruningPlan | None:
-        """How the sparsity is reached, by an explorer that starts with more weights."""
-        parts = sparse_method(self.explorer)
+        """Gradually, by an explorer that starts with more weights."""
+        parts, interval = sparse_method(self.explorer), self.interval or setting.recipe.interval
         if not parts.gradual:
             return None
         initial = min(parts.initial_sparsity, self.sparsity)
-        interval = self.interval or setting.recipe.interval
         return PruningPlan(initial, end=PRUNED_AT, interval=interval)
-
-    def exploration(self, setting: Setting) -> ExplorationPlan | None:
-        """How the topology is explored while it trains."""
-        recipe = setting.recipe
-        if not sparse_method(self.explorer).explores:
-            return None
-        return ExplorationPlan(
-            self.rate,
-            self.interval or recipe.interval,
-            recipe.rate_schedule,
-            recipe.final_rate,
-            settle=setting.preset == "robust",
-        )

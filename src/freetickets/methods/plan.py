@@ -19,7 +19,7 @@ class Stretch:
     Attributes:
         epochs: How long; parts of an epoch are fine.
         lr: The learning rate at its start.
-        end_lr: The learning rate at its end, for linear and cosine shapes.
+        end_lr: That at its end, but for a constant one.
         shape: "constant", "linear", "cosine" or "approach", step by step. Linear and cosine shapes
             have `lr` in their first step and would have `end_lr` in the one after their last;
             "approach" is linear too, but has `end_lr` in its last step.
@@ -81,7 +81,7 @@ class Phase:
 
     @property
     def epochs(self) -> float:
-        """The length of the phase."""
+        """Its length."""
         return sum(stretch.epochs for stretch in self.schedule)
 
 
@@ -103,7 +103,7 @@ class Run:
 
     @property
     def epochs(self) -> float:
-        """The length of the run."""
+        """Its length."""
         return sum(phase.epochs for phase in self.phases)
 
 

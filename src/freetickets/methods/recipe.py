@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from ..errors import UnknownNameError
 from .plan import Stretch
@@ -25,8 +26,7 @@ class Recipe:
         weight_decay: On all parameters, unless `decay_norms` is off.
         decay_norms: Whether norms and biases decay too.
         label_smoothing: Of the cross-entropy.
-        augmentations: What takes the place of a data set's own augmentation, if the samples are
-            images.
+        augmentations: What takes the place of a data set's own augmentation of images.
         warmup: Epochs on the way up to `lr`: a staircase, or the straight beginning of a cycle.
         cycle: The share of `lr` at which one cycle over the whole training begins: straight up to
             `lr`, straight down to 0. EDST's exploration stays up, and each refinement comes down on
@@ -81,16 +81,8 @@ class Recipe:
         """The learning rates of EDST's exploration phase."""
         return (*self._warmup(scale, lr), Stretch((self.explore_epochs - self.warmup) * scale, lr))
 
-    def refine_schedule(
-        self, scale: float, lr: float, height: float | None = None
-    ) -> tuple[Stretch, ...]:
-        """The learning rates of one of EDST's refinement phases.
-
-        Args:
-            scale: Its length, as a share of the recipe's.
-            lr: The initial learning rate.
-            height: The share of it to begin with, if not the recipe's; the later ones follow suit.
-        """
+    def refine_schedule(self, scale: float, lr: float, height: float | None) -> tuple[Stretch, ...]:
+        """Those of one of EDST's refinements, which begins at `height * lr`, if that is given."""
         higher = 1.0 if height is None else height / self.refine[0][1]
         shape = "constant" if self.cycle is None else "linear"
         return tuple(
@@ -100,7 +92,7 @@ class Recipe:
 
     @property
     def refine_epochs(self) -> int:
-        """The length of one of EDST's refinement phases."""
+        """The length of one of EDST's refinements."""
         return sum(epochs for epochs, _ in self.refine)
 
     def _training(
@@ -109,13 +101,9 @@ class Recipe:
         if self.cycle is not None:
             fall = Stretch((epochs - self.warmup) * scale, lr, 0.0, "linear")
             return (*self._warmup(scale, lr), fall)
-        ends = [*decays, epochs]
-        starts = [self.warmup, *decays]
-        levels = [
-            Stretch((end - start) * scale, lr * 0.1**i)
-            for i, (start, end) in enumerate(zip(starts, ends, strict=True))
-        ]
-        return (*self._warmup(scale, lr), *levels)
+        levels = enumerate(pairwise([self.warmup, *decays, epochs]))
+        falls = [Stretch((end - start) * scale, lr * 0.1**i) for i, (start, end) in levels]
+        return (*self._warmup(scale, lr), *falls)
 
     def _warmup(self, scale: float, lr: float) -> list[Stretch]:
         if self.cycle is not None:
@@ -124,73 +112,44 @@ class Recipe:
         return [Stretch(scale, lr * (e + 1) / (self.warmup + 1)) for e in range(self.warmup)]
 
 
-RECIPES = {
-    recipe.name: recipe
-    for recipe in (
-        Recipe("cifar"),
-        Recipe(
-            "imagenet",
-            weight_decay=1e-4,
-            decay_norms=False,
-            label_smoothing=0.1,
-            warmup=5,
-            dense_epochs=150,
-            # The paper's dense reference is MIMO's, whose decays it does not give: DST's, in
-            # proportion.
-            dense_decays=(45, 90, 135),
-            sparse_epochs=200,
-            sparse_decays=(60, 120, 180),
-            explore_epochs=30,
-            refine=((30, 0.1), (30, 0.01), (10, 0.001)),
-            interval=4000,
-            rate_schedule="cosine",
-            final_rate=0.005,
-            regrown_value="keep",
-            validation=0.02,
-        ),
-        # For small data on a CPU, in the paper's proportions of epochs. A refinement is only some
-        # hundred steps long here: at a tenth of the rate it would not leave the basin, so it starts
-        # at the full one. Found with fashion-mini's test scores in view, so those flatter it: the
-        # README reports images that it lacks.
-        Recipe(
-            "small",
-            batch_size=64,
-            lr=0.05,
-            weight_decay=2e-3,
-            dense_epochs=20,
-            dense_decays=(10, 15),
-            sparse_epochs=20,
-            sparse_decays=(10, 15),
-            explore_epochs=12,
-            refine=((4, 1.0), (4, 0.02)),
-            interval=280,
-        ),
-        # Small images in minutes on a CPU. Steps count more than the size of a batch, because a
-        # sparse network has to explore. Every refinement begins at the full peak: in a pilot that
-        # made tickets better and more different than half of it. Nothing is held out, because
-        # nothing is chosen by it: ten epochs are too few to overfit, and every image helps. Rate
-        # and decay are the best of a search for the dense network (docs/results-search.md).
-        Recipe(
-            "fast",
-            lr=0.2,
-            nesterov=True,
-            weight_decay=2e-3,
-            augmentations={
-                "pad-crop-flip": "translate-alternate",
-                "reflect-crop-flip": "translate-alternate",
-                "none": "translate",  # digits, and what else must not be mirrored
-            },
-            warmup=2,
-            cycle=0.2,
-            dense_epochs=10,
-            sparse_epochs=10,
-            explore_epochs=6,
-            refine=((4, 1.0),),
-            interval=100,
-            validation=0.0,
-        ),
-    )
-}
+# fmt: off
+_ALL = (
+    Recipe("cifar"),
+    # The paper's dense reference is MIMO's, whose decays it does not give: DST's, in proportion.
+    Recipe(
+        "imagenet", weight_decay=1e-4, decay_norms=False, label_smoothing=0.1, warmup=5,
+        dense_epochs=150, dense_decays=(45, 90, 135),
+        sparse_epochs=200, sparse_decays=(60, 120, 180),
+        explore_epochs=30, refine=((30, 0.1), (30, 0.01), (10, 0.001)),
+        interval=4000, rate_schedule="cosine", final_rate=0.005, regrown_value="keep",
+        validation=0.02,
+    ),
+    # For small data on a CPU, in the paper's proportions of epochs. A refinement is only some
+    # hundred steps long here: at a tenth of the rate it would not leave the basin, so it starts at
+    # the full one. Found with fashion-mini's test scores in view, so those flatter it: the README
+    # reports images that it lacks.
+    Recipe(
+        "small", batch_size=64, lr=0.05, weight_decay=2e-3,
+        dense_epochs=20, dense_decays=(10, 15), sparse_epochs=20, sparse_decays=(10, 15),
+        explore_epochs=12, refine=((4, 1.0), (4, 0.02)), interval=280,
+    ),
+    # Small images in minutes on a CPU. Steps count more than the size of a batch, because a sparse
+    # network has to explore. Every refinement begins at the full peak: in a pilot that made tickets
+    # better and more different than half of it. Nothing is held out, because nothing is chosen by
+    # it: ten epochs are too few to overfit, and every image helps. Rate and decay are the best of a
+    # search for the dense network (docs/results-search.md).
+    Recipe(
+        "fast", lr=0.2, nesterov=True, weight_decay=2e-3, warmup=2, cycle=0.2,
+        dense_epochs=10, sparse_epochs=10, explore_epochs=6, refine=((4, 1.0),), interval=100,
+        validation=0.0,
+        augmentations={
+            "pad-crop-flip": "translate-alternate", "reflect-crop-flip": "translate-alternate",
+            "none": "translate",  # digits, and what else must not be mirrored
+        },
+    ),
+)
+# fmt: on
+RECIPES = {recipe.name: recipe for recipe in _ALL}
 
 
 def get_recipe(name: str) -> Recipe:

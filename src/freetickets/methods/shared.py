@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 from ..reading import Count, must
 from .dense import Dense
-from .dst import DST
 from .method import Method, Rate, Setting, Share
 from .plan import Plan
+from .sparse import DST
 
 if TYPE_CHECKING:
     from torch import nn
 
     from .members import MemberNetwork
 
+Examples = Annotated[str, must("be 'tiled' or 'split'", ("tiled", "split").__contains__)]
 Stages = Annotated[int, must("be 0 or more stages", lambda number: number >= 0)]
 
 
 class OneNetwork(Method):
-    """A method that makes one network of several members, and trains it like a dense one.
-
-    Attributes:
-        trainings: How many trainings the paper counts it for, if not one.
-    """
-
-    @property
-    def trainings(self) -> float | None:
-        """See above."""
-        return None
+    """A method that makes one network of several members, and trains it like a dense one."""
 
     def plan(self, setting: Setting) -> Plan:
         """Trains like one dense network."""
-        return replace(Dense().plan(setting), method=self.name, trainings=self.trainings)
+        return replace(Dense().plan(setting), method=self.name)
 
 
 @dataclass(frozen=True)
@@ -48,9 +40,9 @@ class MCDropout(OneNetwork):
         dropout: Dropout rate, for dropout layers that have none of their own.
     """
 
-    name: ClassVar[str] = "mc-dropout"
-    summary: ClassVar[str] = "one network that keeps its dropout when it predicts"
-    paper: ClassVar[str] = "Gal & Ghahramani 2016"
+    name = "mc-dropout"
+    summary = "one network that keeps its dropout when it predicts"
+    paper = "Gal & Ghahramani 2016"
 
     passes: Count = 30
     dropout: Share = 0.1
@@ -77,9 +69,9 @@ class MIMO(OneNetwork):
             many times as much.
     """
 
-    name: ClassVar[str] = "mimo"
-    summary: ClassVar[str] = "one network with several inputs and a head for each"
-    paper: ClassVar[str] = "Havasi et al. 2021"
+    name = "mimo"
+    summary = "one network with several inputs and a head for each"
+    paper = "Havasi et al. 2021"
 
     members: Count = 3
     input_repetition: Rate = 0.0
@@ -104,19 +96,16 @@ class BatchEnsemble(OneNetwork):
         examples: tiled (each member trains on the whole batch) or split (each on its own part).
     """
 
-    name: ClassVar[str] = "batch-ensemble"
-    summary: ClassVar[str] = "one network with a rank-one factor for each member"
-    paper: ClassVar[str] = "Wen et al. 2020"
+    name = "batch-ensemble"
+    summary = "one network with a rank-one factor for each member"
+    paper = "Wen et al. 2020"
 
     members: Count = 4
-    examples: Annotated[str, must("be 'tiled' or 'split'", ("tiled", "split").__contains__)] = (
-        "tiled"
-    )
+    examples: Examples = "tiled"
 
-    @property
-    def trainings(self) -> float:
-        """One for each member."""
-        return self.members
+    def plan(self, setting: Setting) -> Plan:
+        """Counts for a training of each member."""
+        return replace(super().plan(setting), trainings=self.members)
 
     def transform(self, model: nn.Module) -> MemberNetwork:
         """Replaces the layers of a fresh network."""
@@ -138,17 +127,17 @@ class TreeNet(OneNetwork):
             except the last third, or the last two if that is more).
     """
 
-    name: ClassVar[str] = "treenet"
-    summary: ClassVar[str] = "one network whose last stages each member has for itself"
-    paper: ClassVar[str] = "Lee et al. 2015"
+    name = "treenet"
+    summary = "one network whose last stages each member has for itself"
+    paper = "Lee et al. 2015"
 
     members: Count = 3
     shared: Stages | None = None
 
-    @property
-    def trainings(self) -> float:
-        """One and a half, says the paper, unless they are separate networks."""
-        return self.members if self.shared == 0 else 1.5
+    def plan(self, setting: Setting) -> Plan:
+        """Counts for one and a half, says the paper, unless they are separate networks."""
+        trainings = self.members if self.shared == 0 else 1.5
+        return replace(super().plan(setting), trainings=trainings)
 
     def transform(self, model: nn.Module) -> MemberNetwork:
         """Cuts a fresh network in two, and copies its end."""
@@ -169,9 +158,9 @@ class NeuroTrails(DST):
         shared: Number of stages that all heads share (default: a third of them).
     """
 
-    name: ClassVar[str] = "neurotrails"
-    summary: ClassVar[str] = "one sparse network with a shared trunk and a head for each member"
-    paper: ClassVar[str] = "Grooten et al. 2025"
+    name = "neurotrails"
+    summary = "one sparse network with a shared trunk and a head for each member"
+    paper = "Grooten et al. 2025"
 
     tickets: Count = 1
     members: Count = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from ..errors import FreeTicketsError
 from ..reading import Count, Positive
@@ -27,7 +27,7 @@ class Merge(Event):
     The network itself goes on as it is: what is merged is for testing only.
     """
 
-    event: ClassVar[str] = "merge"
+    event = "merge"
 
     def happen(self, stage: Stage) -> str | None:
         """Merges."""
@@ -44,8 +44,7 @@ class Merge(Event):
             if weight.is_floating_point():
                 state[name] = before.state[name].lerp(weight, 1 / count)
         for name, mask in own.topology.items():
-            either = mask | before.topology[name]
-            size = state[name].abs()
+            size, either = state[name].abs(), mask | before.topology[name]
             topology[name] = select_top(size, int(mask.sum()), either, stage.generator)
             state[name] = state[name] * topology[name]
         merged = stage.take(state, topology)
@@ -56,16 +55,12 @@ class Merge(Event):
 
 @dataclass(frozen=True)
 class CollectMerged(Event):
-    """Collects what was merged, once the statistics of its BatchNorms are estimated again.
+    """Collects what was merged, once its BatchNorms' statistics are estimated on some batches."""
 
-    Attributes:
-        batches: How many training batches to estimate them on; all of an epoch, if it has fewer.
-    """
+    event = "collect"
+    tickets = 1
 
     batches: int = 100
-
-    event: ClassVar[str] = "collect"
-    tickets: ClassVar[int] = 1
 
     def happen(self, stage: Stage) -> str | None:
         """Estimates and collects."""
@@ -76,7 +71,7 @@ class CollectMerged(Event):
         return stage.collect(stage.take(network.state_dict(), merged.topology))
 
     def cost(self, prices: Prices) -> Cost:
-        """The batches go through the network once, forward."""
+        """The batches, an epoch at most, go through the network once, forward."""
         samples = min(self.batches * prices.batch_size, prices.samples)
         return Cost(flops=prices.forward_flops * samples)
 
@@ -86,23 +81,19 @@ def _estimate_norms(network: nn.Module, stage: Stage, batches: int) -> None:
     import torch
     from torch.nn.modules.batchnorm import _BatchNorm
 
-    norms: list[Any] = [
-        module
-        for module in network.modules()
-        if isinstance(module, _BatchNorm) and module.track_running_stats
-    ]
-    if not norms:
+    modules = [module for module in network.modules() if isinstance(module, _BatchNorm)]
+    momenta = {norm: norm.momentum for norm in modules if norm.track_running_stats}
+    if not momenta:
         return
     network.eval()
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
+    for norm in momenta:
         norm.reset_running_stats()
         norm.momentum = None  # a plain mean
         norm.train()
     with torch.no_grad():
         for inputs, _ in islice(stage.batches.whole().epoch(0), batches):
             network(inputs.to(stage.device))
-    for norm, momentum in zip(norms, momenta, strict=True):
+    for norm, momentum in momenta.items():
         norm.momentum = momentum
         norm.eval()
 
@@ -124,9 +115,9 @@ class SupTickets(ExploringMethod):
         norm_batches: Number of training batches to estimate BatchNorm's statistics on, at the end.
     """
 
-    name: ClassVar[str] = "sup-tickets"
-    summary: ClassVar[str] = "the tickets of a training's last cycles, merged into one network"
-    paper: ClassVar[str] = "Yin et al. 2022"
+    name = "sup-tickets"
+    summary = "the tickets of a training's last cycles, merged into one network"
+    paper = "Yin et al. 2022"
 
     tickets: Count = 1
     cycles: Count = 3
@@ -150,25 +141,14 @@ class SupTickets(ExploringMethod):
         half = recipe.sparse_epochs * scale * self.cycling / self.cycles / 2
         low, high = lr * self.low, lr * self.high
         cycle = (Stretch(half, low, high, "linear"), Stretch(half, high, low, "linear"))
-        explore = Escape(self.cycle_rate)
-        train = Phase(
-            "train",
-            recipe.sparse_schedule(scale * (1 - self.cycling), lr),
-            self.sparsity,
-            self.exploration(setting),
-            self.pruning(setting),
-            at_end=(explore,),
-        )
-        cycles = tuple(
-            Phase(
-                f"cycle {number}",
-                cycle,
-                self.sparsity,
-                at_end=(Merge(), explore)
-                if number < self.cycles
-                else (Merge(), CollectMerged(self.norm_batches)),
-            )
-            for number in range(1, self.cycles + 1)
-        )
+        explore, collect = Escape(self.cycle_rate), CollectMerged(self.norm_batches)
+        schedule = recipe.sparse_schedule(scale * (1 - self.cycling), lr)
+        changes = self.exploration(setting), self.pruning(setting)
+        train = Phase("train", schedule, self.sparsity, *changes, at_end=(explore,))
+        ends = [*[explore] * (self.cycles - 1), collect]
+        cycles = [
+            Phase(f"cycle {number}", cycle, self.sparsity, at_end=(Merge(), end))
+            for number, end in enumerate(ends, start=1)
+        ]
         runs = tuple(Run(setting.seed + i, (train, *cycles)) for i in range(self.tickets))
         return Plan(self.name, runs, recipe.dense_epochs * scale, self.sparse_options(recipe))

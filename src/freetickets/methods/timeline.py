@@ -1,7 +1,4 @@
-"""A run in steps: the learning rate, the exploration rate and the phase of every step.
-
-And how often a run explores: one that is short gets a shorter interval.
-"""
+"""A run in steps, and how often it explores: one that is short gets a shorter interval."""
 
 from __future__ import annotations
 
@@ -64,10 +61,9 @@ class Timeline:
             self.spans.append(Span(phase, start, self.stretch_ends[-1]))
         self.steps = self.spans[-1].end
         self._span_ends = [span.end for span in self.spans]
-        self._collections = [s.end for s in self.spans if any(e.tickets for e in s.phase.at_end)]
-        self._restarts = [
-            s.end for s in self.spans if any(e.restarts_exploration for e in s.phase.at_end)
-        ]
+        events = [(span.end, event) for span in self.spans for event in span.phase.at_end]
+        self._collections = [end for end, event in events if event.tickets]
+        self._restarts = [end for end, event in events if event.restarts_exploration]
 
     def span(self, step: int) -> Span:
         """The phase that a step belongs to."""
@@ -80,13 +76,11 @@ class Timeline:
     def lr(self, step: int) -> float:
         """The learning rate of a step."""
         index = bisect.bisect_left(self.stretch_ends, step)
-        stretch = self._stretches[index]
-        start = self.stretch_ends[index - 1] if index else 0
-        taken = step - 1 - start
+        stretch, start = self._stretches[index], self.stretch_ends[index - 1] if index else 0
         length = max(1, self.stretch_ends[index] - start)
         if stretch.shape == "approach":
-            return anneal("linear", stretch.lr, stretch.end_lr, (taken + 1) / length)
-        return anneal(stretch.shape, stretch.lr, stretch.end_lr, taken / length)
+            return anneal("linear", stretch.lr, stretch.end_lr, (step - start) / length)
+        return anneal(stretch.shape, stretch.lr, stretch.end_lr, (step - 1 - start) / length)
 
     def exploration_rate(self, step: int) -> float:
         """The rate of the exploration that follows a step; 0 if none does. Escapes are extra."""
@@ -154,10 +148,8 @@ def suit_interval(plan: Plan, steps_per_epoch: int) -> Plan:
     Example:
         >>> from freetickets.methods import DST, Setting, get_recipe
         >>> plan = DST(tickets=1).plan(Setting(get_recipe("small")))  # 20 epochs
-        >>> [
-        ...     suit_interval(plan, steps).runs[0].phases[0].exploration.interval
-        ...     for steps in (1, 7, 140, 1000)
-        ... ]
+        >>> suited = [suit_interval(plan, steps) for steps in (1, 7, 140, 1000)]
+        >>> [each.runs[0].phases[0].exploration.interval for each in suited]
         [1, 12, 254, 280]
     """
     try:
@@ -171,23 +163,21 @@ def _suited(run: Run, steps_per_epoch: int) -> Run:
     if not intervals or _explorations(run, steps_per_epoch) >= ENOUGH:
         return run
     longest = min(*intervals, Timeline(run, steps_per_epoch).steps // ENOUGH)
-    for interval in range(longest, 1, -1):
-        shorter = _with_interval(run, interval)
-        if _explorations(shorter, steps_per_epoch) >= ENOUGH:
-            return shorter
-    return _with_interval(run, 1)
+    shorter = (_with_interval(run, interval) for interval in range(longest, 1, -1))
+    enough = (each for each in shorter if _explorations(each, steps_per_epoch) >= ENOUGH)
+    return next(enough, None) or _with_interval(run, 1)
 
 
 def _with_interval(run: Run, interval: int) -> Run:
-    phases = []
-    for phase in run.phases:
-        if phase.exploration is not None:
-            # An exploration follows a pruning of the same step, so both have the same interval.
-            pruning = phase.pruning and replace(phase.pruning, interval=interval)
-            exploration = replace(phase.exploration, interval=interval)
-            phase = replace(phase, exploration=exploration, pruning=pruning)
-        phases.append(phase)
-    return replace(run, phases=tuple(phases))
+    def shortened(phase: Phase) -> Phase:
+        if phase.exploration is None:
+            return phase
+        # An exploration follows a pruning of the same step, so both have the same interval.
+        pruning = phase.pruning and replace(phase.pruning, interval=interval)
+        exploration = replace(phase.exploration, interval=interval)
+        return replace(phase, exploration=exploration, pruning=pruning)
+
+    return replace(run, phases=tuple(map(shortened, run.phases)))
 
 
 def _intervals(run: Run) -> list[int]:

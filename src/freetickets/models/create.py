@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import FreeTicketsError, UnknownNameError
 from ..registry import import_reference
-from .names import MODELS, Architecture, check_name, parse
+from .names import MODELS, check_name, parse
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -20,9 +20,8 @@ def create_model(
 ) -> nn.Module:
     """Builds the network called `name`, freshly initialised.
 
-    Our own networks are `nn.Sequential`s whose children are their stages, in the order in which
-    they run and under the names that their parameters carry: they can be cut and rearranged
-    without being rewritten.
+    Our own networks are `nn.Sequential`s of their stages, in the order in which they run: they can
+    be cut and rearranged without being rewritten.
 
     Args:
         name: A name that `model_names` describes or that was registered, or
@@ -50,11 +49,17 @@ def create_model(
     if ":" in name:
         return _call(name, import_reference("model", name), {}, task, options)
     architecture, arguments = parse(name)
-    _check_shape(name, architecture, input_shape)
+    least, shape = architecture.smallest_image, tuple(input_shape)
+    if least is None:
+        fits, wanted = min(shape, default=0) >= 1, "a shape of positive sizes"
+    else:
+        fits = len(shape) == 3 and shape[0] >= 1 and min(shape[1:]) >= least
+        wanted = f"images (channels, height, width) of at least {least}x{least}"
+    if not fits:
+        raise FreeTicketsError(f"model {name!r} takes {wanted}, not {shape}")
     module, _, function = architecture.builder.partition(":")
-    builder = getattr(import_module(module), function)
-    model = _call(name, builder, arguments, task, options)
-    if architecture.smallest_image is not None:
+    model = _call(name, getattr(import_module(module), function), arguments, task, options)
+    if least is not None:
         # The layout in which oneDNN and cuDNN convolve fastest; it spreads from the first layer on.
         model.register_forward_pre_hook(_channels_last)
     return model
@@ -64,17 +69,6 @@ def _channels_last(model: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
     import torch
 
     return (inputs[0].contiguous(memory_format=torch.channels_last),)
-
-
-def _check_shape(name: str, architecture: Architecture, shape: tuple[int, ...]) -> None:
-    least = architecture.smallest_image
-    if least is None:
-        fits, wanted = min(shape, default=0) >= 1, "a shape of positive sizes"
-    else:
-        fits = len(shape) == 3 and shape[0] >= 1 and min(shape[1:]) >= least
-        wanted = f"images (channels, height, width) of at least {least}x{least}"
-    if not fits:
-        raise FreeTicketsError(f"model {name!r} takes {wanted}, not {tuple(shape)}")
 
 
 def _call(
@@ -92,7 +86,16 @@ def _call(
     signature = inspect.signature(builder)
     # By their names only: torchvision's factories take any keyword, and then choke on these.
     given = arguments | {key: task[key] for key in task if key in signature.parameters}
-    _check_options(name, signature, given, options)
+    parameters = signature.parameters.values()
+    named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    known = [each.name for each in parameters if each.name not in given and each.kind in named]
+    open_ended = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    for option in options:
+        if option in known or (open_ended and option not in given):
+            continue
+        if not known:
+            raise FreeTicketsError(f"model {name!r} takes no options: leave out {option!r}")
+        raise UnknownNameError(f"option of {name}", option, known)
     try:
         signature.bind(**given, **options)
     except TypeError as error:
@@ -104,26 +107,6 @@ def _call(
     except ValueError as error:  # torch's own words for, say, a dropout of 7
         raise FreeTicketsError(f"model {name!r}: {error}") from error
     if not isinstance(model, nn.Module):
-        raise FreeTicketsError(
-            f"model {name!r} must return an nn.Module, not {type(model).__name__}"
-        )
+        wrong = type(model).__name__
+        raise FreeTicketsError(f"model {name!r} must return an nn.Module, not {wrong}")
     return model
-
-
-def _check_options(
-    name: str, signature: inspect.Signature, given: dict[str, Any], options: dict[str, Any]
-) -> None:
-    parameters = signature.parameters.values()
-    known = [
-        parameter.name
-        for parameter in parameters
-        if parameter.name not in given
-        and parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
-    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    for option in options:
-        if option in known or (open_ended and option not in given):
-            continue
-        if not known:
-            raise FreeTicketsError(f"model {name!r} takes no options: leave out {option!r}")
-        raise UnknownNameError(f"option of {name}", option, known)

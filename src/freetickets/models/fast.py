@@ -19,12 +19,7 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 class Divide(nn.Module):
-    """Divides by a constant.
-
-    Example:
-        >>> Divide(4.0)(torch.ones(2)).tolist()
-        [0.25, 0.25]
-    """
+    """Divides by a constant."""
 
     def __init__(self, by: float) -> None:
         super().__init__()
@@ -51,18 +46,14 @@ def fast(
     """Builds whitening, three groups of two convolutions with max-pooling, and a classifier.
 
     It is made for short trainings. The whitening is computed from training images before the first
-    step (see `freetickets.models.prepare`), so that no steps are needed to learn it. And each 3x3
-    convolution begins near the identity: its first filters, as many as it has inputs, pass on one
-    input each, and a little of all others. So signals and gradients reach everything at once.
-
-    That little is what PyTorch draws for any filter. Without it a random topology of density d
-    would leave a share d of the filters as they are, and nothing at all of the others: at 80 %
-    sparsity such a network does not learn. With it, the others are ordinary sparse filters. The
+    step (see `freetickets.models.prepare`). Each 3x3 convolution begins near the identity: its
+    first filters, as many as it has inputs, pass on one input each, and a little of all others, as
+    PyTorch draws it for any filter. So signals and gradients reach everything at once; without it,
+    a random topology would leave most filters empty, and at 80 % sparsity nothing is learned. The
     identities that are left have by far the largest weights, so pruning by magnitude keeps them.
 
-    BatchNorm has PyTorch's momentum of 0.1. Its statistics are then those of some 2,500 images at a
-    batch of 128, which follow the weights fast enough even in a training of a few epochs; with
-    batches of 1,024, a higher one would look at as many images.
+    BatchNorm's momentum of 0.1 means some 2,500 images at a batch of 128, which follow the weights
+    fast enough in a training of a few epochs; batches of 1,024 would want a higher one.
 
     Args:
         input_shape: `(channels, height, width)` of one image, at least 9x9.
@@ -102,10 +93,11 @@ def fast(
     model = nn.Sequential(OrderedDict(whitening=whitening, activation=active()))
     for number, (inputs, outputs) in enumerate(pairwise((whitening.outputs, *widths)), start=1):
         model.add_module(f"group{number}", group(inputs, outputs))
-    model.add_module("pool", nn.AdaptiveMaxPool2d(1))
-    model.add_module("flatten", nn.Flatten())
-    model.add_module("fc", nn.Linear(widths[-1], classes, bias=False))
-    model.add_module("scale", Divide(scale))
+    fc = nn.Linear(widths[-1], classes, bias=False)
+    pool, flatten = nn.AdaptiveMaxPool2d(1), nn.Flatten()
+    end: dict[str, nn.Module] = {"pool": pool, "flatten": flatten, "fc": fc, "scale": Divide(scale)}
+    for name, module in end.items():
+        model.add_module(name, module)
     return model
 
 

@@ -9,7 +9,6 @@ import re
 import textwrap
 from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType
-from typing import Any
 
 from torch import nn
 
@@ -35,8 +34,7 @@ def network_identity(network: nn.Module) -> str:
         if own:
             parts += [f"{name}.{value}" for value in _settings(module)]
             kinds.update(dict.fromkeys(own))
-    for kind in kinds:
-        parts += [f"{kind.__qualname__}: {code}" for code in _code(kind)]
+    parts += [f"{kind.__qualname__}: {code}" for kind in kinds for code in _code(kind)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -51,10 +49,9 @@ def _settings(module: nn.Module) -> Iterator[str]:
 
 
 def _code(kind: type) -> Iterator[str]:
-    functions: dict[str, Any] = {
-        name: each for name, each in vars(kind).items() if isinstance(each, FunctionType)
-    }
-    for name, function in sorted(functions.items()):
+    for name, function in sorted(vars(kind).items()):
+        if not isinstance(function, FunctionType):
+            continue
         try:
             source = textwrap.dedent(inspect.getsource(function))
             yield f"{name} {ast.unparse(ast.parse(source))}"

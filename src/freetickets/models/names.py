@@ -1,8 +1,4 @@
-"""What the name of a model means. No torch here: a name is checked before anything is loaded.
-
-A name is a stem and numbers, `wrn-28-10`. The rule of its architecture turns the numbers into the
-arguments of the function that builds the network, or says what is wrong with them.
-"""
+"""What the name of a model, a stem and numbers, means. No torch: names are checked first."""
 
 from __future__ import annotations
 
@@ -72,62 +68,44 @@ def _blocks(depth: int, outside: int) -> int:
 
 
 def _stages(depth: int) -> Arguments:
-    stages = {
-        18: (2, 2, 2, 2),
-        34: (3, 4, 6, 3),
-        50: (3, 4, 6, 3),
-        101: (3, 4, 23, 3),
-        152: (3, 8, 36, 3),
-    }
+    deep = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+    stages = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), **deep}
     if depth not in stages:
         raise ValueError(f"no depth {depth}: take one of {', '.join(map(str, stages))}")
-    return {"blocks": stages[depth], "bottleneck": depth >= 50}
+    return {"blocks": stages[depth], "bottleneck": depth in deep}
 
 
+# fmt: off
+_RESNET, _SMALL, _FAST = (f"freetickets.models.{module}:" for module in ("resnet", "small", "fast"))
 _ALL = (
     Architecture(
-        "wrn-D-K",
-        "Wide ResNet, pre-activation, of depth D = 6n + 4 and width K: wrn-28-10",
-        "freetickets.models.resnet:wide_resnet",
-        8,
+        "wrn-D-K", "Wide ResNet, pre-activation, of depth D = 6n + 4 and width K: wrn-28-10",
+        _RESNET + "wide_resnet", 8,
         lambda depth, width: {"blocks": _blocks(depth, 4), "width": width},
     ),
     Architecture(
-        "cifar-resnet-N",
-        "ResNet for small images, of depth N = 6n + 2: cifar-resnet-20",
-        "freetickets.models.resnet:cifar_resnet",
-        8,
-        lambda depth: {"blocks": _blocks(depth, 2)},
+        "cifar-resnet-N", "ResNet for small images, of depth N = 6n + 2: cifar-resnet-20",
+        _RESNET + "cifar_resnet", 8, lambda depth: {"blocks": _blocks(depth, 2)},
     ),
     Architecture(
-        "resnet-18|34|50|101|152",
-        "ResNet for ImageNet, v1.5 (stride on the 3x3): resnet-50",
-        "freetickets.models.resnet:resnet",
-        32,
-        _stages,
+        "resnet-18|34|50|101|152", "ResNet for ImageNet, v1.5 (stride on the 3x3): resnet-50",
+        _RESNET + "resnet", 32, _stages,
     ),
     Architecture(
-        "cnn-W",
-        "small CNN, three convolutions of W, 2W and 4W channels; cnn alone is cnn-32",
-        "freetickets.models.small:cnn",
-        8,
-        lambda width=32: {"width": width},
+        "cnn-W", "small CNN, three convolutions of W, 2W and 4W channels; cnn alone is cnn-32",
+        _SMALL + "cnn", 8, lambda width=32: {"width": width},
     ),
     Architecture(
         "fast-A-B-C",
         "learns small images in few epochs, three groups of A, B and C channels: fast-64-128-128",
-        "freetickets.models.fast:fast",
-        9,
-        lambda first, second, third: {"widths": (first, second, third)},
+        _FAST + "fast", 9, lambda first, second, third: {"widths": (first, second, third)},
     ),
     Architecture(
-        "mlp-A-B-...",
-        "fully connected, with hidden layers of A, B, ... units: mlp-300-100",
-        "freetickets.models.small:mlp",
-        None,
-        lambda first, *others: {"widths": (first, *others)},
+        "mlp-A-B-...", "fully connected, with hidden layers of A, B, ... units: mlp-300-100",
+        _SMALL + "mlp", None, lambda first, *others: {"widths": (first, *others)},
     ),
 )
+# fmt: on
 ARCHITECTURES = {entry.stem: entry for entry in _ALL}
 
 
@@ -178,8 +156,7 @@ def parse(name: str) -> tuple[Architecture, Arguments]:
     tail = numbers.group() if numbers else ""
     entry = ARCHITECTURES.get(name.removesuffix(tail))
     if entry is None:
-        patterns = [pattern for pattern, _ in model_names()]
-        raise UnknownNameError("model", name, _nearest(name) or patterns)
+        raise UnknownNameError("model", name, _nearest(name) or list(dict(model_names())))
     return entry, entry.arguments(name, [int(number) for number in tail.split("-")[1:]])
 
 

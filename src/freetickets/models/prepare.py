@@ -1,7 +1,4 @@
-"""What a network takes from the training data before it is trained.
-
-Any module of any network may ask for it, a user's own too: it needs a method `prepare_on`.
-"""
+"""What any module, a user's own too, takes from the training data before it is trained."""
 
 from __future__ import annotations
 
@@ -21,12 +18,7 @@ class Preparable(Protocol):
     """
 
     def prepare_on(self, inputs: Tensor) -> None:
-        """Sets the module up.
-
-        Args:
-            inputs: Training samples (N, ...) as the network gets them, normalised but not
-                augmented, on the CPU.
-        """
+        """Takes training samples (N, ...) as the network gets them, not augmented, on the CPU."""
 
 
 def preparable_modules(network: nn.Module) -> list[nn.Module]:
@@ -35,14 +27,10 @@ def preparable_modules(network: nn.Module) -> list[nn.Module]:
 
 
 def prepare(network: nn.Module, inputs: Tensor) -> None:
-    """Shows training samples to all modules of a network that ask for it.
+    """Shows training samples to all modules of a fresh network that ask for it.
 
     Training does this by itself, `Method.fit` and `freetickets train`. For a loop of your own call
-    it once, before the first step.
-
-    Args:
-        network: The network, freshly initialised.
-        inputs: Some training samples, as the network gets them.
+    it once, before the first step, with samples as the network gets them.
     """
     with torch.no_grad():
         for module in preparable_modules(network):

@@ -1,7 +1,4 @@
-"""Residual networks: for ImageNet, the thin ones for CIFAR (He et al., 2015), and wide ones.
-
-The wide ones, for small images, have pre-activation (Zagoruyko & Komodakis, 2016).
-"""
+"""Residual networks for ImageNet and CIFAR (He et al. 2015), and wide ones (Zagoruyko 2016)."""
 
 from __future__ import annotations
 
@@ -29,8 +26,7 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(N, inputs, H, W)` to `(N, width, H / stride, W / stride)`."""
-        out = self.bn1(self.conv1(x))
-        out = self.bn2(self.conv2(out))
+        out = self.bn2(self.conv2(self.bn1(self.conv1(x))))
         skip = x if self.downsample is None else self.downsample(x)
         return F.relu(out + skip, inplace=True)
 
@@ -56,8 +52,7 @@ class Bottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(N, inputs, H, W)` to `(N, 4 * width, H / stride, W / stride)`."""
-        out = self.bn1(self.conv1(x))
-        out = self.bn2(self.conv2(out))
+        out = self.bn2(self.conv2(self.bn1(self.conv1(x))))
         out = self.bn3(self.conv3(out))
         skip = x if self.downsample is None else self.downsample(x)
         return F.relu(out + skip, inplace=True)
@@ -68,11 +63,7 @@ def resnet(
 ) -> nn.Sequential:
     """Builds a ResNet for large images, with the parameter names that torchvision uses.
 
-    Args:
-        input_shape: `(channels, height, width)` of one image.
-        classes: How many outputs.
-        blocks: Blocks in each of the stages, which are 64, 128, ... channels wide.
-        bottleneck: Whether a block is a `Bottleneck` or a `BasicBlock`.
+    `blocks` is how many each stage has; the stages are 64, 128, ... channels wide.
 
     Example:
         >>> model = resnet((3, 64, 64), 10, blocks=(1, 1, 1, 1), bottleneck=True)
@@ -93,11 +84,6 @@ def cifar_resnet(input_shape: tuple[int, ...], classes: int, *, blocks: int) -> 
 
     A skip that changes the shape is a 1x1 convolution, not padding with zeros, so that every
     connection has weights.
-
-    Args:
-        input_shape: `(channels, height, width)` of one image.
-        classes: How many outputs.
-        blocks: Blocks in each of the three stages.
 
     Example:
         >>> model = cifar_resnet((3, 32, 32), 10, blocks=3)
@@ -170,12 +156,7 @@ def wide_resnet(
 ) -> nn.Sequential:
     """Builds a WRN of depth `6 * blocks + 4` whose stages are `width` times as wide as a ResNet's.
 
-    Args:
-        input_shape: `(channels, height, width)` of one image.
-        classes: How many outputs.
-        blocks: Blocks in each of the three stages.
-        width: The factor on the 16, 32 and 64 channels of the stages.
-        dropout: The rate between the two convolutions of a block.
+    Dropout is between the two convolutions of a block.
 
     Example:
         >>> list(dict(wide_resnet((3, 32, 32), 10, blocks=1, width=1).named_children()))
@@ -184,9 +165,8 @@ def wide_resnet(
 
     def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
         first = Block(inputs, outputs, stride, dropout)
-        return nn.Sequential(
-            first, *(Block(outputs, outputs, 1, dropout) for _ in range(blocks - 1))
-        )
+        rest = (Block(outputs, outputs, 1, dropout) for _ in range(blocks - 1))
+        return nn.Sequential(first, *rest)
 
     model = nn.Sequential(
         OrderedDict(

@@ -11,13 +11,7 @@ from torch import nn
 def mlp(
     input_shape: tuple[int, ...], classes: int, *, widths: tuple[int, ...], dropout: float = 0.0
 ) -> nn.Sequential:
-    """Builds hidden layers of `widths` units with ReLU, and a linear classifier.
-
-    Args:
-        input_shape: The shape of one sample, which is flattened.
-        classes: How many outputs.
-        widths: The units of each hidden layer.
-        dropout: The rate after each hidden layer.
+    """Builds hidden layers of `widths` units with ReLU and dropout, and a linear classifier.
 
     Example:
         >>> list(dict(mlp((784,), 10, widths=(300, 100)).named_parameters()))
@@ -40,11 +34,7 @@ def cnn(
 ) -> nn.Sequential:
     """Builds three stages of convolution, BatchNorm, ReLU and pooling, and a linear classifier.
 
-    Args:
-        input_shape: `(channels, height, width)` of one image, at least 8x8.
-        classes: How many outputs.
-        width: The channels of the first stage; each stage has twice as many as the last.
-        dropout: The rate in front of the classifier.
+    Each stage has twice as many channels as the last; dropout is in front of the classifier.
 
     Example:
         >>> list(dict(cnn((1, 28, 28), 10).named_children()))
@@ -52,14 +42,9 @@ def cnn(
     """
 
     def stage(inputs: int, outputs: int) -> nn.Sequential:
-        return nn.Sequential(
-            OrderedDict(
-                conv=nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
-                bn=nn.BatchNorm2d(outputs),
-                relu=nn.ReLU(inplace=True),
-                pool=nn.MaxPool2d(2),
-            )
-        )
+        conv = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        bn, relu, pool = nn.BatchNorm2d(outputs), nn.ReLU(inplace=True), nn.MaxPool2d(2)
+        return nn.Sequential(OrderedDict(conv=conv, bn=bn, relu=relu, pool=pool))
 
     return nn.Sequential(
         OrderedDict(

@@ -20,14 +20,9 @@ class Whitening(nn.Module):
     that an activation loses nothing. They are frozen; only the bias is trained, if there is one.
     There is no padding, because zeros around an image are no patches of it.
 
-    Until it has seen images, it passes on the pixels of a patch as they are.
-
-    Args:
-        channels: Channels of the images.
-        kernel: Height and width of a patch.
-        eps: What is added to the eigenvalues; the variance of a pixel is about 1.
-        bias: Whether there is a bias. Without, nothing here is trained, and so the layer behind
-            needs no gradient for its inputs.
+    Until it has seen images, it passes on the pixels of a patch as they are. `eps` is added to the
+    eigenvalues (the variance of a pixel is about 1). Without a bias nothing here is trained, and so
+    the layer behind needs no gradient for its inputs.
 
     Example:
         >>> whitening = Whitening(channels=1)

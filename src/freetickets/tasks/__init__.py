@@ -13,15 +13,9 @@ from .classification import Classification
 from .task import Task, function_name
 
 __all__ = [
-    "CLASSIFICATION",
-    "TASKS",
-    "Classification",
-    "Score",
-    "Task",
-    "make_task",
-    "stored_task",
+    "CLASSIFICATION", "TASKS", "Classification", "Score", "Task", "make_task", "stored_task",
     "task_name",
-]
+]  # fmt: skip
 
 # The default: data and files that say nothing of a task are for it.
 CLASSIFICATION = Classification()
@@ -32,9 +26,8 @@ def _check_task(thing: object) -> None:
         raise FreeTicketsError(f"a task must be a data class derived from Task, not {thing!r}")
 
 
-TASKS: Registry[type[Task]] = Registry(
-    "task", "tasks", {"classification": Classification}, _check_task
-)
+_KNOWN: dict[str, type[Task]] = {"classification": Classification}
+TASKS: Registry[type[Task]] = Registry("task", "tasks", _KNOWN, _check_task)
 
 
 def task_name(task: Task) -> str:
@@ -48,11 +41,7 @@ def task_name(task: Task) -> str:
 
 
 def make_task(name: str, options: Mapping[str, Any] | None = None) -> Task:
-    """Makes a task that the user asks for: here "module:Class" imports code.
-
-    Args:
-        name: A name of `TASKS`, or "module:Class" for one's own.
-        options: Its options; a function may be given as "module:function".
+    """Makes a task that the user asks for: here "module:Class" imports code, as a loss does.
 
     Raises:
         FreeTicketsError: The name or an option is unknown, or what is found there is not a task.
@@ -66,9 +55,7 @@ def make_task(name: str, options: Mapping[str, Any] | None = None) -> Task:
 def stored_task(info: Mapping[str, Any], given: Task | str | None = None) -> Task:
     """The task of a run or a ticket, by what it says of itself: that never imports code.
 
-    Args:
-        info: What it says; older ones say nothing, and are classification.
-        given: The task as the user gives it, if it is not one of FreeTickets' own.
+    Older ones say nothing, and are classification; `given` is a task of the user's own.
 
     Example:
         >>> stored_task({})

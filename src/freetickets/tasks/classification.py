@@ -55,8 +55,7 @@ class Classification(Task):
             raise FreeTicketsError(f"class weights must be numbers from 0 up, not {weights}")
         if self.loss is not None:
             raise FreeTicketsError(
-                "class weights are those of the cross-entropy: with a loss of "
-                "your own, let it weigh the classes"
+                "class weights go with cross-entropy: with your own loss, let it weigh the classes"
             )
 
     def classes_of(self, y: AnyArray) -> Classes:
@@ -89,14 +88,11 @@ class Classification(Task):
             if is_out_of_memory(error):
                 raise
             if self.class_weights is not None and outputs.shape[-1] != len(self.class_weights):
-                raise FreeTicketsError(
-                    f"there are {len(self.class_weights)} class weights, and {outputs.shape[-1]} "
-                    "classes: give one for each"
-                ) from error
+                counts = f"{len(self.class_weights)} class weights, and {outputs.shape[-1]} classes"
+                raise FreeTicketsError(f"there are {counts}: give one for each") from error
             raise FreeTicketsError(
                 f"the network's outputs have the shape {tuple(outputs.shape)}, for {len(targets)} "
-                f"labels up to {int(targets.max())}: it must return one score for each sample and "
-                "class"
+                f"labels up to {int(targets.max())}: it must return a score for each class"
             ) from error
 
     def sample_scores(self, outputs: Tensor, targets: Tensor) -> Tensor:

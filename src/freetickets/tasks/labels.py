@@ -62,9 +62,8 @@ class Classes:
         outputs = {value: output for output, value in enumerate(known)}
         for value in found.tolist():
             if value not in outputs:
-                raise FreeTicketsError(
-                    f"y has the label {value!r}, which is not a class of the training data"
-                )
+                told = "which is not a class of the training data"
+                raise FreeTicketsError(f"y has the label {value!r}, {told}")
         return np.array([outputs[value] for value in found.tolist()], np.int64)[places]
 
     def decode(self, outputs: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
@@ -79,17 +78,14 @@ class Classes:
 
 def _check_not_negative(labels: npt.NDArray[Any]) -> None:
     if labels.min(initial=0) < 0:
-        raise FreeTicketsError(
-            f"y has the label {labels.min()}: labels count from 0; where it is the name of a "
-            "class, give strings"
-        )
+        told = "labels count from 0; where it is the name of a class, give strings"
+        raise FreeTicketsError(f"y has the label {labels.min()}: {told}")
 
 
 def as_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return labels as integers, booleans or strings (N,), after checking them.
 
-    Args:
-        y: Labels in any form: also floats that are whole, or objects that are all of one type.
+    Floats that are whole are labels too, and objects that are all of one type.
 
     Raises:
         FreeTicketsError: They are not labels, such as numbers with fractions.

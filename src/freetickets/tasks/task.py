@@ -1,7 +1,4 @@
-"""What every task is: what targets and outputs mean, how to learn them, and how good they are.
-
-No torch here: `freetickets --help` stays quick. A task imports what it needs when it works.
-"""
+"""What every task is. No torch here: a task imports what it needs when it works."""
 
 from __future__ import annotations
 
@@ -45,18 +42,12 @@ class Task(ABC):
     rules: ClassVar[tuple[str, ...]] = ("mean",)
     has_classes: ClassVar[bool] = False
 
-    # ---- targets
-
     def classes_of(self, y: AnyArray) -> Classes:
         """The classes that targets name; by default they are numbers, and name none."""
         return Classes(())
 
     def targets(self, y: AnyArray, classes: Classes) -> AnyArray:
-        """Targets as a network learns them, (N, ...); by default numbers, in float32.
-
-        Args:
-            y: What was given, (N, ...).
-            classes: Those of the training data.
+        """Targets as a network learns them, of what was given, (N, ...); by default in float32.
 
         Raises:
             FreeTicketsError: They are not targets of this task.
@@ -68,26 +59,16 @@ class Task(ABC):
         with np.errstate(over="ignore"):  # what float32 can't hold is infinite there
             numbers = y.astype(np.float32)
         if not np.isfinite(numbers).all():
-            raise FreeTicketsError(
-                "y has values that are not finite numbers: remove or replace them"
-            )
+            raise FreeTicketsError("y has values that are not finite numbers: replace them")
         return numbers
 
     def outputs(self, spec: DatasetSpec) -> int:
         """How many outputs a network needs for a data set."""
         return max(1, math.prod(spec.target_shape))
 
-    # ---- training
-
     @abstractmethod
     def batch_loss(self, outputs: Tensor, targets: Tensor, training: bool = True) -> Tensor:
-        """The mean loss of a batch.
-
-        Args:
-            outputs: What a network has returned, (N, ...).
-            targets: What it should have said, (N, ...).
-            training: Whether it is to be learned from; else it is for people to read.
-        """
+        """The mean loss of outputs (N, ...), to be learned from (`training`), or for people."""
 
     @abstractmethod
     def sample_scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -98,17 +79,11 @@ class Task(ABC):
         return mean
 
     def guess(self, targets: Tensor, outputs: int) -> float:
-        """The loss of guessing; far above it a training has diverged.
-
-        Args:
-            targets: All that are trained on, (N, ...).
-            outputs: How many outputs the network has.
+        """The loss of guessing all targets; far above it a training has diverged.
 
         By default nothing is known of it, and nothing counts as diverged that is finite.
         """
         return math.inf
-
-    # ---- prediction
 
     def predictions(self, outputs: Tensor) -> Array:
         """What a network's outputs say, in the form that is stored; by default the outputs."""
@@ -121,12 +96,7 @@ class Task(ABC):
 
     @abstractmethod
     def uncertainty(self, members: Array, prediction: Array) -> Any:
-        """How unsure an ensemble is of each sample: a data class of arrays (N, ...).
-
-        Args:
-            members: What its members say, (M, N, ...).
-            prediction: What they say together, (N, ...).
-        """
+        """How unsure an ensemble is of each sample: a data class of arrays (N, ...)."""
 
     def answers(self, prediction: Array, classes: Classes) -> AnyArray:
         """What `Ensemble.predict` returns of a prediction (N, ...): by default the prediction."""
@@ -135,8 +105,6 @@ class Task(ABC):
     def columns(self, prediction: Array, classes: Classes) -> Mapping[str, AnyArray]:
         """What `freetickets predict` prints of a prediction (N, ...), each one value a sample."""
         return {"prediction": self.answers(prediction, classes)}
-
-    # ---- scores
 
     @property
     @abstractmethod
@@ -159,17 +127,14 @@ class Task(ABC):
     @property
     def options(self) -> dict[str, Any]:
         """The options that are not the default, as plain data; functions by their names."""
-        return {
-            each.name: _plain(value)
-            for each in fields(self)
-            if (value := getattr(self, each.name)) != each.default
-        }
 
+        def plain(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return list(value)
+            return function_name(value) if callable(value) else value
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return list(value)
-    return function_name(value) if callable(value) else value
+        own = [each.name for each in fields(self) if getattr(self, each.name) != each.default]
+        return {name: plain(getattr(self, name)) for name in own}
 
 
 def function_name(value: Any) -> str:

@@ -18,22 +18,18 @@ class _Rows:
 class RankOneLayer(nn.Module):
     """A layer with a weight W ∘ r sᵀ for each member, of which only W is large, and shared.
 
-    Args:
-        layer: Any linear or convolutional layer; its bias becomes one for each member.
-        members: How many members.
-        rows: Which rows of the input belong to which member.
+    Its bias becomes one for each member.
     """
 
     def __init__(self, layer: WeightLayer, members: int, rows: _Rows) -> None:
         super().__init__()
         weight, bias = layer.weight, layer.bias
-        self.layer = layer
+        self.layer, self._rows = layer, rows
         inputs = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
         self.s = _signs(members, inputs, weight)
         self.r = _signs(members, len(weight), weight)
         self.bias = nn.Parameter(bias.detach().repeat(members, 1)) if bias is not None else None
         layer.register_parameter("bias", None)
-        self._rows = rows
         self._channels = -1 if isinstance(layer, nn.Linear) else 1
 
     def forward(self, x: Tensor) -> Tensor:
@@ -60,10 +56,7 @@ class RankOneLayer(nn.Module):
 class BatchEnsembleNetwork(MemberNetwork):
     """A network with a rank-one factor for each member on each of its layers.
 
-    Args:
-        network: Its linear and convolutional layers are replaced.
-        members: How many members.
-        tiled: Whether each member trains on the whole batch, or on its part of it.
+    `tiled` is whether each member trains on the whole batch, or on its part of it.
     """
 
     def __init__(self, network: nn.Module, members: int, tiled: bool) -> None:
@@ -73,13 +66,9 @@ class BatchEnsembleNetwork(MemberNetwork):
                 f"BatchEnsemble needs linear or convolutional layers; {type(network).__name__} "
                 "has none"
             )
-        self.members = members
-        self.training_share = 1.0 if tiled else 1 / members
-        self._tiled = tiled
-        self._rows = _Rows()
-        self.network = replace_layers(
-            network, lambda layer: RankOneLayer(layer, members, self._rows)
-        )
+        self.members, self.training_share = members, 1.0 if tiled else 1 / members
+        self._tiled, self._rows = tiled, _Rows()
+        self.network = replace_layers(network, lambda each: RankOneLayer(each, members, self._rows))
 
     def member_logits(self, x: Tensor) -> Tensor:
         """Gives the batch to all members, one after the other on the first axis."""

@@ -17,18 +17,14 @@ _RANDOM = (*_DROPOUT, nn.MultiheadAttention, nn.RNNBase)
 
 
 class MCDropoutNetwork(MemberNetwork):
-    """A network that predicts several times with dropout.
+    """A network that predicts several times with dropout: its own, or some that is put in.
 
-    Args:
-        network: The network; its dropout layers are used, or some are put in if it has none.
-        passes: How often it predicts.
-        rate: The rate of the dropout layers that have none of their own.
+    `rate` is that of the dropout layers that have none of their own.
     """
 
     def __init__(self, network: nn.Module, passes: int, rate: float) -> None:
         super().__init__()
-        self.members = passes
-        self.training_share = 1 / passes
+        self.members, self.training_share = passes, 1 / passes
         if not any(isinstance(module, _DROPOUT) for module in network.modules()):
             network = _with_dropout(network)
         for module in network.modules():
@@ -38,11 +34,10 @@ class MCDropoutNetwork(MemberNetwork):
 
     def member_logits(self, x: Tensor) -> Tensor:
         """Predicts with the same draws each time, so that a prediction can be repeated."""
-        devices = [x.device] if x.is_cuda else []
+        devices, passes = [x.device] if x.is_cuda else [], []
         with torch.random.fork_rng(devices), evaluating(self.network), layer_by_layer():
             for module in self.network.modules():
                 module.training = isinstance(module, _RANDOM)
-            passes = []
             for number in range(self.members):
                 torch.manual_seed(derive("mc-dropout", number))
                 passes.append(self.network(x))
@@ -60,8 +55,7 @@ def _with_dropout(network: nn.Module) -> nn.Module:
             f"MC Dropout finds no place for dropout in {type(network).__name__}, which has fewer "
             "than two linear or convolutional layers: give it nn.Dropout layers"
         )
-
-    def with_dropout(layer: nn.Module) -> nn.Module:
-        return layer if layer is layers[0] else nn.Sequential(nn.Dropout(0.0), layer)
-
-    return replace_layers(network, with_dropout)
+    return replace_layers(
+        network,
+        lambda layer: layer if layer is layers[0] else nn.Sequential(nn.Dropout(0.0), layer),
+    )

@@ -18,23 +18,16 @@ class MIMONetwork(MemberNetwork):
 
     The M inputs lie side by side on the axis that the first layer mixes: the channels of a
     convolution, the last axis of a linear layer. A module in front that was computed from the
-    training data, such as whitening, looks at each of them by itself, with the same weights.
-
-    Args:
-        network: Its first layer with weights and its last linear layer are widened in place.
-        members: How many inputs and outputs (M).
-        input_repetition: The share of a training batch in which all heads see the same sample (ρ).
-        batch_repetition: How often a training batch holds each sample.
+    training data, such as whitening, looks at each of them by itself, with the same weights. The
+    network's first layer with weights and its last linear layer are widened in place.
     """
 
     def __init__(
         self, network: nn.Module, members: int, input_repetition: float, batch_repetition: int
     ) -> None:
         super().__init__()
-        self.members = members
-        self._input_repetition = input_repetition
-        self._batch_repetition = batch_repetition
-        self.training_share = float(batch_repetition)
+        self.members, self.training_share = members, float(batch_repetition)
+        self._input_repetition, self._batch_repetition = input_repetition, batch_repetition
         layers = weight_layers(network)
         linear = {name: each for name, each in layers.items() if isinstance(each, nn.Linear)}
         if not linear:
@@ -44,7 +37,9 @@ class MIMONetwork(MemberNetwork):
             )
         first, last = next(iter(layers)), next(reversed(linear))
         _widen_inputs(layers[first], members)
-        _widen_outputs(linear[last], members)
+        for name, values in list(linear[last].named_parameters(recurse=False)):
+            setattr(linear[last], name, nn.Parameter(torch.cat(_copies(values, members))))
+        linear[last].out_features *= members
         self._axis = -1 if first in linear else 1
         self._ends = first, last
         for module in preparable_modules(network):
@@ -54,8 +49,7 @@ class MIMONetwork(MemberNetwork):
                     "prepare_on to a module of its own, in front"
                 )
             replace(network, module, _OneByOne(module, members, self._axis))
-        self.network = network
-        self._checked = False
+        self.network, self._checked = network, False
 
     def member_logits(self, x: Tensor) -> Tensor:
         """Gives the same samples to all heads."""
@@ -66,10 +60,8 @@ class MIMONetwork(MemberNetwork):
         batch = torch.arange(len(x)).repeat(self._batch_repetition)
         batch = batch[torch.randperm(len(batch))]
         shuffled = round(len(batch) * (1 - self._input_repetition))
-        orders = [
-            torch.cat([batch[torch.randperm(shuffled)], batch[shuffled:]]).to(x.device)
-            for _ in range(self.members)
-        ]
+        parts = [[batch[torch.randperm(shuffled)], batch[shuffled:]] for _ in range(self.members)]
+        orders = [torch.cat(part).to(x.device) for part in parts]
         logits = self._logits([x[order] for order in orders])
         return logits.flatten(0, 1), torch.cat([labels[order] for order in orders])
 
@@ -81,9 +73,13 @@ class MIMONetwork(MemberNetwork):
     def _first_run(self, x: Tensor) -> Tensor:
         """Raises unless the widened layers are the first and the last to be used."""
         used: list[str] = []
+        # A hook inside a transformer would keep it from its fused prediction, and change the bits.
+        blocks = [m for m in self.network.modules() if isinstance(m, nn.TransformerEncoderLayer)]
+        fused = {layer for block in blocks for layer in block.modules()}
         hooks = [
             layer.register_forward_pre_hook(lambda *_, name=name: used.append(name))
-            for name, layer in _watchable(self.network).items()
+            for name, layer in weight_layers(self.network).items()
+            if layer not in fused
         ]
         name, (first, last) = type(self.network).__name__, self._ends
         try:
@@ -114,52 +110,28 @@ class MIMONetwork(MemberNetwork):
 
 
 class _OneByOne(nn.Module):
-    """Gives inputs that lie side by side to a module one by one, and puts side by side its results.
-
-    Args:
-        module: The module.
-        times: How many inputs lie side by side.
-        axis: The axis on which they do.
-    """
+    """Gives inputs that lie side by side to a module one by one, and puts its results likewise."""
 
     def __init__(self, module: nn.Module, times: int, axis: int) -> None:
         super().__init__()
-        self.module = module
-        self._times = times
-        self._axis = axis
+        self.module, self._times, self._axis = module, times, axis
 
     def forward(self, x: Tensor) -> Tensor:
         parts = x.chunk(self._times, dim=self._axis)
         return torch.cat([self.module(part) for part in parts], dim=self._axis)
 
 
-def _watchable(network: nn.Module) -> dict[str, WeightLayer]:
-    # A hook inside a transformer would keep it from its fused prediction, and change the bits.
-    fused = {
-        layer
-        for block in network.modules()
-        if isinstance(block, nn.TransformerEncoderLayer)
-        for layer in block.modules()
-    }
-    layers = weight_layers(network)
-    return {name: layer for name, layer in layers.items() if layer not in fused}
+def _copies(values: Tensor, times: int) -> list[Tensor]:
+    return [values.detach(), *(redrawn(values) for _ in range(times - 1))]
 
 
 def _widen_inputs(layer: WeightLayer, times: int) -> None:
-    weight = layer.weight
     # As many more inputs, each of less weight: the outputs keep their size.
-    copies = [weight.detach(), *(redrawn(weight) for _ in range(times - 1))]
-    layer.weight = nn.Parameter(torch.cat(copies, dim=1) / math.sqrt(times))
+    wide = torch.cat(_copies(layer.weight, times), dim=1) / math.sqrt(times)
+    layer.weight = nn.Parameter(wide)
     if isinstance(layer, nn.Linear):
         layer.in_features *= times
         return
     if layer.groups != 1 and times > 1:
         raise FreeTicketsError("MIMO: the first convolution must not be grouped (groups=1)")
     layer.in_channels *= times
-
-
-def _widen_outputs(layer: nn.Linear, times: int) -> None:
-    for name, values in list(layer.named_parameters(recurse=False)):
-        copies = [values.detach(), *(redrawn(values) for _ in range(times - 1))]
-        setattr(layer, name, nn.Parameter(torch.cat(copies)))
-    layer.out_features *= times

@@ -1,7 +1,4 @@
-"""A network whose first stages are shared and whose last stages each member has for itself.
-
-Its stages, where it can be cut in two, are found by tracing its code.
-"""
+"""A network whose first stages are shared and whose last stages each member has for itself."""
 
 from __future__ import annotations
 
@@ -26,8 +23,8 @@ class TreeNetwork(MemberNetwork):
         members: How many branches.
         shared: How many of its stages are the trunk; None for as many as `own` leaves.
         own: The share of the stages that each branch has for itself; two at least.
-        alone: Whether each branch learns as if it were alone, and the trunk from their mean; if
-            not, all learn from the mean of the branches' losses.
+        alone: Whether each branch learns as if it were alone, and the trunk from their mean, which
+            the sum of M gradients would not be; if not, all learn from the mean of their losses.
     """
 
     def __init__(
@@ -39,18 +36,14 @@ class TreeNetwork(MemberNetwork):
         alone: bool = True,
     ) -> None:
         super().__init__()
-        self.members = members
-        self._alone = alone
+        self.members, self._alone = members, alone
         self.trunk, branch = _split(network, shared, own)
-        others = [_fresh_copy(branch) for _ in range(members - 1)]
-        self.branches = nn.ModuleList([branch, *others])
+        self.branches = nn.ModuleList([branch, *map(_fresh_copy, [branch] * (members - 1))])
 
     def member_logits(self, x: Tensor) -> Tensor:
         """Goes through the trunk once, and through all branches."""
         trunk = self.trunk(x)
         if self._alone and self.training and trunk.requires_grad:
-            # Each branch learns as if it were alone, and the trunk from their mean: the sum of M
-            # gradients would be a rate M times as high.
             trunk.register_hook(lambda gradient: gradient / self.members)
         # Each has a copy of its own, as its first layer may work in place.
         return torch.stack([branch(trunk.clone()) for branch in self.branches])
@@ -111,10 +104,9 @@ class Stages:
 
     def __init__(self, network: nn.Module) -> None:
         self._root = _Root(network)
-        nodes = list(_trace(self._root).nodes)
         # The steps of the flow are what depends on the input; the others are constants.
         self._steps: list[fx.Node] = []
-        for node in nodes:
+        for node in _trace(self._root).nodes:
             if node.op == "placeholder" or not set(node.all_input_nodes).isdisjoint(self._steps):
                 self._steps.append(node)
         self._cuts = self._find_cuts()
@@ -124,32 +116,32 @@ class Stages:
 
     def split(self, first: int) -> tuple[nn.Module, nn.Module]:
         """Returns the first stages as a network, and the others."""
-        cut = self._cuts[first - 1]
-        before, after = self._steps[1 : cut + 1], self._steps[cut + 1 : -1]
-        (outputs,) = self._steps[-1].all_input_nodes
-        return (
-            self._part(self._steps[0], before, self._steps[cut]),
-            self._part(self._steps[cut], after, outputs),
-        )
+        cut, steps = self._cuts[first - 1], self._steps
+        (outputs,) = steps[-1].all_input_nodes
+        before = self._part(steps[0], steps[1 : cut + 1], steps[cut])
+        return before, self._part(steps[cut], steps[cut + 1 : -1], outputs)
 
     def _find_cuts(self) -> list[int]:
         """Returns the last step of each stage but the last."""
         number = {node: i for i, node in enumerate(self._steps)}
         parameters = [self._parameters(node) for node in self._steps]
+
+        def used(first: int, end: int | None) -> set[nn.Parameter]:
+            return set().union(*parameters[first:end])
+
         places, needed = [], 0
         for i, node in enumerate(self._steps[:-1]):
             alone = needed <= i  # no earlier value is used after this step
             needed = max([needed, *(number[user] for user in node.users)])
             # A value that is taken apart may be several, as a recurrent layer's is.
             whole = all(user.target is not operator.getitem for user in node.users)
-            if alone and whole and not _tied(parameters[: i + 1], parameters[i + 1 :]):
+            if alone and whole and used(0, i + 1).isdisjoint(used(i + 1, None)):
                 places.append(i)
         # Of all places between two weights the last counts: a norm belongs to what it follows.
         return [
             place
             for place, following in pairwise([*places, len(parameters)])
-            if _has_weights(parameters[: place + 1])
-            and _has_weights(parameters[place + 1 : following + 1])
+            if _has_weights(used(0, place + 1)) and _has_weights(used(place + 1, following + 1))
         ]
 
     def _parameters(self, node: fx.Node) -> set[nn.Parameter]:
@@ -221,9 +213,5 @@ def _trace(root: _Root) -> fx.Graph:
     return graph
 
 
-def _tied(first: list[set[nn.Parameter]], last: list[set[nn.Parameter]]) -> bool:
-    return not set().union(*first).isdisjoint(set().union(*last))
-
-
-def _has_weights(parameters: Iterable[set[nn.Parameter]]) -> bool:
-    return any(parameter.ndim > 1 for each in parameters for parameter in each)
+def _has_weights(parameters: set[nn.Parameter]) -> bool:
+    return any(parameter.ndim > 1 for parameter in parameters)
