@@ -67,8 +67,7 @@ def test_sparse_and_masked_training_are_one(fast, optimizer, build):
 
 @built
 @pytest.mark.parametrize(
-    ("optimizer", "backend"),
-    [("LBFGS", "sparse"), *((name, "auto") for name in MATRIX_OPTIMIZERS)],
+    ("optimizer", "backend"), [("LBFGS", "sparse"), *((name, "auto") for name in MATRIX_OPTIMIZERS)]
 )
 def test_optimizers_that_look_at_whole_matrices_train_alike(optimizer, backend, skipping_zeros):
     if not hasattr(torch.optim, optimizer):

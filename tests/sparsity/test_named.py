@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetickets.errors import FreeTicketsError, UnknownNameError
-from freetickets.sparsity import (
-    CRITERIA,
-    SCORES,
-    SPARSE_METHODS,
-    allocate,
-    sparse_method,
-)
+from freetickets.sparsity import CRITERIA, SCORES, SPARSE_METHODS, allocate, sparse_method
 from freetickets.sparsity.named import CRITERION_NAMES, SCORE_NAMES
 
 from .reference import Reference, assert_equal, start, top

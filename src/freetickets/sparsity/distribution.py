@@ -64,9 +64,7 @@ DISTRIBUTIONS: dict[str, Callable[[Shapes, float], Mapping[str, float]]] = {
 
 
 def allocate(
-    shapes: Shapes,
-    sparsity: float | Mapping[str, float],
-    distribution: Distribution = "erk",
+    shapes: Shapes, sparsity: float | Mapping[str, float], distribution: Distribution = "erk"
 ) -> dict[str, int]:
     """Returns the exact number of non-zeros of each layer.
 

@@ -168,10 +168,7 @@ def _check_holdable(name: str, module: nn.Module, own_name: str) -> None:
 
 
 def _is_selected(
-    name: str,
-    owner: nn.Module,
-    include: Sequence[Selector] | None,
-    exclude: Sequence[Selector],
+    name: str, owner: nn.Module, include: Sequence[Selector] | None, exclude: Sequence[Selector]
 ) -> bool:
     return (include is None or _fits(name, owner, include)) and not _fits(name, owner, exclude)
 
