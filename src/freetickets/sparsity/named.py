@@ -13,6 +13,9 @@ if TYPE_CHECKING:  # names are looked up without torch
     from .exploration import Redistribution, Scope
     from .score import Score, ScoreFunction
 
+_PASSED_ON = (
+    "prune", "grow", "prune_scope", "redistribute", "regrown_value", "reserve", "structure",
+)  # fmt: skip
 # Gradual pruning ends here, as a share of the training: what is left then has time to settle.
 PRUNED_AT = 0.75
 
@@ -59,32 +62,22 @@ class SparseParts:
             steps: The length of the training.
             rate: The share of the active weights that the first exploration replaces; it falls to
                 zero as a cosine.
-            interval: Steps between two explorations or prunings; 100 times in a training if not
-                given. None comes later than that many steps before the end.
+            interval: Steps between two explorations or prunings (a hundredth of the training if not
+                given), and between the last exploration and the end.
         """
         if steps < 1:
             raise FreeTicketsError(f"steps must be at least 1, not {steps}")
         interval = max(1, steps // 100) if interval is None else interval
         start = min(self.initial_sparsity, sparsity) if self.gradual else sparsity
-        end = max(1, round(PRUNED_AT * steps))
-        return {
-            "sparsity": start,
-            "prune": self.prune,
-            "grow": self.grow,
-            "prune_scope": self.prune_scope,
-            "redistribute": self.redistribute,
-            "regrown_value": self.regrown_value,
-            "reserve": self.reserve,
-            "structure": self.structure,
-            "exploration": Exploration(
-                rate, interval, "cosine", steps=steps, stop=max(0, steps - interval)
-            )
-            if self.explores
-            else None,
-            "pruning": GradualPruning(sparsity, start, end=end, interval=interval)
-            if self.gradual
-            else None,
-        }
+        options = {name: getattr(self, name) for name in _PASSED_ON}
+        options |= {"sparsity": start, "exploration": None, "pruning": None}
+        if self.explores:
+            stop = max(0, steps - interval)
+            options["exploration"] = Exploration(rate, interval, "cosine", steps=steps, stop=stop)
+        if self.gradual:
+            end = max(1, round(PRUNED_AT * steps))
+            options["pruning"] = GradualPruning(sparsity, start, end=end, interval=interval)
+        return options
 
 
 # The names of our scores and criteria, which can't be looked at without torch.
