@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import freetickets as ft
-from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.errors import FreeTicketsError
 from freetickets.kernels import choices, ops, winograd
 from freetickets.kernels.adopted import AdoptedConv2d, AdoptedLayer, AdoptedLinear
 from freetickets.kernels.layers import SparseLayer, SparseLinear
@@ -236,13 +236,6 @@ def test_what_can_not_be_made_sparse_is_refused_and_auto_goes_on():
 def test_without_kernels_nothing_can_be_sparse(monkeypatch):
     monkeypatch.setattr(backends, "available", lambda: False)
     assert "install a C++ compiler" in refusal(mlp())
-
-
-def test_an_unknown_backend_offers_the_nearest():
-    run = Run(sparsity=None)
-    with pytest.raises(UnknownNameError, match="unknown backend 'spars': did you mean 'sparse'"):
-        run.sparsify(backend="spars")
-    assert not has(run.model, SparseLayer)
 
 
 # ---- saving

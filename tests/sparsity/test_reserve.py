@@ -126,20 +126,6 @@ def test_a_diverged_weight_is_refused_and_leaves_the_topology_alone():
     assert run.digest == before
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"backend": "sparse"}, "does not go with reserve"),
-        ({"pruning": lambda step: None}, "reserve goes with neither"),
-        ({"redistribute": "momentum"}, "reserve goes with neither"),
-        ({"reserve": 1.5}, "reserve must lie between 0 and 1"),
-    ],
-)
-def test_reserves_are_refused_where_they_can_not_be(options, message):
-    with pytest.raises(FreeTicketsError, match=message):
-        prepared(sparsity=None).sparsify(**{"reserve": 0.25, **options})
-
-
 def test_a_network_with_a_reserve_is_not_pruned_and_resumes_none_without():
     run = prepared()
     assert not any(isinstance(module, SparseLayer) for module in run.model.modules())

@@ -67,18 +67,6 @@ def test_a_weight_without_zeros_stays_dense():
     assert list(run.sparsifier.topology) == ["0.weight"]
 
 
-@pytest.mark.parametrize(
-    ("topology", "message"),
-    [
-        ("given", "its weights have no zeros: load them first"),
-        ("givn", "unknown topology 'givn': did you mean 'given'"),
-    ],
-)
-def test_a_word_that_gives_no_topology_is_refused(topology, message):
-    with pytest.raises(FreeTicketsError, match=message):
-        start(topology=topology)
-
-
 # ---- a topology that is about to be destroyed
 
 
