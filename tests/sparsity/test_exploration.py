@@ -60,14 +60,6 @@ def test_nobody_wishes_and_all_is_given_away_all_the_same():
     assert apportion(0, [0.0], [0]) == [0]
 
 
-def test_a_layer_grows_as_many_as_it_lost_unless_told_otherwise():
-    views = [random_view(0), random_view(1)]
-    kept = [view.mask & (view.weight.abs() > 0.5) for view in views]
-    lost = [int(v.mask.sum() - k.sum()) for v, k in zip(views, kept, strict=True)]
-    assert lost[0] > 0
-    assert growth_counts(views, kept, None) == lost
-
-
 def test_a_layer_that_lost_all_gets_one_back_first():
     views = [random_view(0, scale=1e-6), random_view(1)]
     kept = [torch.zeros(40, dtype=torch.bool), views[1].mask]
@@ -113,10 +105,3 @@ def test_the_threshold_is_doubled_and_halved_until_it_prunes_about_the_rate():
             threshold /= 2
     assert pruned[0] < 5
     assert 60 < pruned[-1] < 330  # a factor of two is as near as doubling gets
-
-
-def test_other_scopes_leave_the_threshold_alone():
-    explorer = Explorer("magnitude", "random", "layer", None)
-    before = explorer.threshold
-    explorer.explore([random_view(0)], 0.5)
-    assert explorer.threshold == before
