@@ -32,9 +32,7 @@ def uniform(shapes: Shapes, sparsity: float) -> dict[str, float]:
 
 def uniform_dense_first(shapes: Shapes, sparsity: float) -> dict[str, float]:
     """Like `uniform`, but the first layer stays dense, outside the budget (RigL's convention)."""
-    densities = uniform(shapes, sparsity)
-    densities[next(iter(shapes))] = 1.0
-    return densities
+    return {**uniform(shapes, sparsity), next(iter(shapes)): 1.0}
 
 
 def er(shapes: Shapes, sparsity: float) -> dict[str, float]:
@@ -141,16 +139,15 @@ def matches(name: str, pattern: str) -> bool:
 
 def _whole_numbers(shapes: Shapes, densities: Mapping[str, float]) -> dict[str, int]:
     """The number of weights of each layer; the total is the rounded sum of what they wish for."""
-    wishes = {}
+    wishes = []
     for name, shape in shapes.items():
         density = densities.get(name, math.nan)
         if not 0.0 <= density <= 1.0:
             raise FreeTicketsError(
                 f"the distribution gives layer {name!r} density {density}; it must lie in [0, 1]"
             )
-        wishes[name] = density * math.prod(shape)
-    whole = round_to(round(sum(wishes.values())), list(wishes.values()))
-    counts = dict(zip(wishes, whole, strict=True))
+        wishes.append(density * math.prod(shape))
+    counts = dict(zip(shapes, round_to(round(sum(wishes)), wishes), strict=True))
     for name, count in counts.items():
         if count == 0:
             raise FreeTicketsError(

@@ -29,11 +29,8 @@ _MOMENTUM_DECAY = 0.9
 class Explorer:
     """Chooses what survives and what grows; the weights themselves are changed by others.
 
-    Its arguments are the `Sparsifier`'s; a structure goes only with scope "layer", one growth score
-    and no redistribution.
-
-    Attributes:
-        threshold: Where scope "threshold" prunes next; it follows the weights as they grow.
+    A structure goes only with scope "layer", one growth score and no redistribution. `threshold` is
+    where scope "threshold" prunes next; it follows the weights as they grow.
     """
 
     def __init__(
@@ -190,16 +187,8 @@ class GradientRecord:
     """Sums dense gradients over the window before an exploration, and their running mean.
 
     The gradients of a step are taken before it and committed after it, so that a step which the
-    optimizer does not take (an overflow) leaves no trace.
-
-    Args:
-        needs: What the scores look at: "gradient", "momentum", both or nothing.
-        window: The most steps that one sum holds.
-
-    Attributes:
-        taken: The gradients of the coming step; None if not taken yet.
-        keep: Whether those are wanted, exploration or not.
-        open: Whether the next gradient belongs to the same window.
+    optimizer does not take (an overflow) leaves no trace. `keep` says that the coming step's are
+    wanted, exploration or not; `open`, that the next gradient belongs to the same window.
     """
 
     def __init__(self, needs: Iterable[str], window: int) -> None:

@@ -71,20 +71,10 @@ def table(rows: Sequence[LayerStatistics]) -> str:
 
 
 class SparseNetwork:
-    """Holds the weights of a network to their topology.
+    """Holds those weights of a network that have a mask to their topology.
 
-    Args:
-        optimizer: The network's optimizer.
-        parameters: Those of its weights that may be sparse, by name.
-        masks: The topology to start from; a weight without a mask is dense.
-        structure: What all topologies have.
-        make_engine: Makes the layers that skip zeros, of the masks that have any.
-        reserve: The share of a layer that trains without being active.
-        generator: Breaks ties in the choice of the reserve.
-
-    Attributes:
-        weights: The weights that have a mask, in the network's order.
-        shapes: The shapes of all that may be sparse, by name.
+    `shapes` are those of all weights that may be sparse, `weights` only those that are, both in the
+    network's order. `make_engine` makes layers that skip zeros, of the masks that have any.
     """
 
     def __init__(
@@ -101,8 +91,7 @@ class SparseNetwork:
         parameters = {n: w for n, w in parameters.items() if structure.fits(w.shape)}
         check_optimized(parameters, optimizer)
         check_masks(structure, masks)
-        self.optimizer = optimizer
-        self._structure = structure
+        self.optimizer, self._structure = optimizer, structure
         self.shapes = {name: tuple(weight.shape) for name, weight in parameters.items()}
         # A layer that gets all its weights needs no mask: exploration can then never damage it.
         masks = {name: mask for name, mask in masks.items() if not mask.all()}
