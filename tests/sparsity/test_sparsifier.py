@@ -9,6 +9,7 @@ from torch import nn
 
 from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import Exploration, Sparsifier
+from freetickets.sparsity import backend as backends
 
 from .training import Run, assert_alike, built, convnet, generator, mlp, recurrent, transformer
 
@@ -319,6 +320,13 @@ def test_wrong_options_are_refused_and_leave_network_and_optimizer_alone(options
     run.optimizer.step()
     assert torch.equal(run.model[0].weight.grad, gradient)
     assert [type(module) for module in run.model.modules()] == modules
+
+
+def test_without_kernels_nothing_can_be_sparse_and_auto_goes_on(monkeypatch):
+    monkeypatch.setattr(backends, "available", lambda: False)
+    with pytest.raises(FreeTicketsError, match=r"'sparse' is not possible: .* a C\+\+ compiler"):
+        Run(backend="sparse")
+    assert Run(backend="auto").sparsifier.choices is None
 
 
 # ---- does it train?
