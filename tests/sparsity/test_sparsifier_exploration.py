@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.sparsity import Exploration, Score
+from freetickets.sparsity import Exploration, LayerStatistics, Score
 
 from .reference import Reference, assert_equal, places, start, top
 from .training import Bag, Run, generator
@@ -306,6 +306,9 @@ def test_counts_dense_layers_and_zeros_hold_through_every_exploration(name, scop
     counts, sizes = run.counts, {n: math.prod(shape) for n, shape in run.shapes.items()}
     dense = {n for n, count in counts.items() if count == sizes[n]}
     assert {"first.weight", "last.weight"} <= dense
+    assert run.sparsifier.statistics()[0] == LayerStatistics(
+        "first.weight", (3, 1, 3, 3), 27, 27, 27
+    )
     assert run.sparsifier.topology.keys() == counts.keys() - dense
     kinds = torch.randint(len(KINDS), (EXPLORATIONS, 20), generator=source).tolist()
     for step in range(EXPLORATIONS):

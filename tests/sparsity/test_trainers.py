@@ -134,6 +134,12 @@ class KilledError(Exception):
     pass
 
 
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = network()
+
+
 def assert_resumes(make, kill, folder, steps):
     """Trains a whole run, and one that is killed and resumed; returns the latter's network.
 
@@ -160,11 +166,7 @@ def test_lightning_is_resumed_from_its_own_checkpoint(tmp_path, backend):
     lightning = pytest.importorskip("pytorch_lightning")
     own = load_module(EXAMPLES / "lightning_callback.py")
 
-    class Module(lightning.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.net = network()
-
+    class Module(Holder, lightning.LightningModule):
         def training_step(self, inputs, _):
             return loss_of(self.net, inputs[0])
 
@@ -207,11 +209,7 @@ def test_hugging_faces_trainer_is_resumed_from_its_own_checkpoint(tmp_path, back
     transformers = pytest.importorskip("transformers")
     own = load_module(EXAMPLES / "hugging_face_callback.py")
 
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net = network()
-
+    class Model(Holder):
         def forward(self, inputs):
             return {"loss": loss_of(self.net, inputs)}
 

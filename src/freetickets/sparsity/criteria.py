@@ -235,8 +235,7 @@ def _scores(criterion: str, probe: Probe) -> dict[str, Tensor]:
     for name, values in zip(probe.weights, scores, strict=True):
         if not bool(values.isfinite().all()):
             raise FreeTicketsError(
-                f"the {criterion} scores of {name!r} are not finite: check the data and the "
-                "initial weights"
+                f"the {criterion} scores of {name!r} are not finite: check data and initial weights"
             )
     return {name: values.cpu() for name, values in zip(probe.weights, scores, strict=True)}
 

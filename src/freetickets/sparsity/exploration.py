@@ -172,8 +172,7 @@ def _mean_momentum(view: WeightView) -> float:
     mean = float(as_score("momentum")(view)[view.mask].double().mean()) if view.mask.any() else 0.0
     if not math.isfinite(mean):
         raise FreeTicketsError(
-            f"the momentum of {view.name!r} is infinite at an exploration: the loss diverged; "
-            "lower the learning rate or check the data"
+            f"the momentum of {view.name!r} is infinite: the loss diverged; lower the learning rate"
         )
     return mean
 

@@ -160,8 +160,7 @@ class SparseNetwork:
         """Gives the dense weights a mask too: they are to be pruned."""
         if self._is_compressed:
             raise FreeTicketsError(
-                "prune() can't change how many weights a compressed layer has: make the Sparsifier "
-                "with backend='auto'"
+                "can't prune a compressed layer: make the Sparsifier with backend='auto'"
             )
         self._mask(self._dense)
 

@@ -230,8 +230,7 @@ class NOfM(Structure):
         """One row for each m inputs."""
         if math.prod(shape[1:]) % self.m:
             raise FreeTicketsError(
-                f"{self} needs a multiple of {self.m} inputs, but the shape is {tuple(shape)}: "
-                "exclude the layer"
+                f"{self} needs a multiple of {self.m} inputs, not shape {tuple(shape)}: exclude it"
             )
         return math.prod(shape) // self.m, self.m, 1
 
