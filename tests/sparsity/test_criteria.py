@@ -11,7 +11,7 @@ from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import allocate, select_weights
 from freetickets.sparsity.criteria import CRITERIA, Criterion, initial_topology
 
-from .training import generator
+from .training import generator, recurrent, transformer
 
 FUNCTIONS = {name: criterion.function for name, criterion in CRITERIA.items()}
 everyone = pytest.mark.parametrize("criterion", sorted(CRITERIA))
@@ -39,27 +39,6 @@ def perceptron(dtype=torch.float32):
     return drawn(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))).to(dtype)
 
 
-class RecurrentClassifier(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.recurrent = nn.GRU(8, 6, 2, batch_first=True, dropout=0.5)
-        self.head = nn.Linear(6, 3)
-
-    def forward(self, tokens):
-        return self.head(self.recurrent(tokens)[0].mean(1))
-
-
-class TransformerClassifier(nn.Module):
-    def __init__(self):
-        super().__init__()
-        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5, batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 2)
-        self.head = nn.Linear(8, 3)
-
-    def forward(self, tokens):
-        return self.head(self.encoder(tokens).mean(1))
-
-
 def convolutional():
     model = nn.Sequential(
         nn.Conv2d(2, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Dropout(0.5),
@@ -71,8 +50,8 @@ def convolutional():
 NETWORKS = {
     "perceptron": (perceptron, (6, 4)),
     "convolutional": (convolutional, (6, 2, 6, 6)),
-    "recurrent": (lambda: drawn(RecurrentClassifier()), (6, 5, 8)),
-    "transformer": (lambda: drawn(TransformerClassifier()), (6, 5, 8)),
+    "recurrent": (lambda: drawn(recurrent(0.5)), (6, 5, 8)),
+    "transformer": (lambda: drawn(transformer(0.5)), (6, 5, 8)),
 }
 networks = pytest.mark.parametrize("network", sorted(NETWORKS))
 
@@ -275,16 +254,17 @@ def test_a_distribution_gives_each_layer_its_count(criterion, distribution):
     assert {name: int(mask.sum()) for name, mask in topology.items()} == counts
 
 
-def test_a_map_of_sparsities_leaves_nothing_to_a_threshold():
-    topology = initial_topology("magnitude", perceptron(), {"0": 0.75})
-    assert {n: int(m.sum()) for n, m in topology.items()} == {"0.weight": 5, "2.weight": 15}
-
-
-def test_only_the_selected_weights_are_pruned():
-    model, batches = perceptron(), batches_of(6, 4)
-    topology = initial_topology("snip", model, 0.5, batches, exclude="2")
-    assert {name: int(mask.sum()) for name, mask in topology.items()} == {"0.weight": 10}
-    assert list(initial_topology("snip", model, 0.5, batches, include="2")) == ["2.weight"]
+@pytest.mark.parametrize(
+    ("sparsity", "options", "counts"),
+    [
+        ({"0": 0.75}, {}, {"0.weight": 5, "2.weight": 15}),  # leaves nothing to a threshold
+        (0.5, {"exclude": "2"}, {"0.weight": 10}),
+        (0.5, {"include": "2"}, {"2.weight": 8}),
+    ],
+)
+def test_the_sparsity_of_each_layer_and_the_selection_count(sparsity, options, counts):
+    topology = initial_topology("magnitude", perceptron(), sparsity, **options)
+    assert {name: int(mask.sum()) for name, mask in topology.items()} == counts
 
 
 @everyone
@@ -347,17 +327,15 @@ def test_another_loss_gives_other_scores():
     assert any(not torch.equal(squared[name], usual[name]) for name in usual)
 
 
-@pytest.mark.parametrize("criterion", ["snip", "grasp", "synflow"])
-def test_a_criterion_that_looks_at_data_asks_for_it_in_one_line(criterion):
-    with pytest.raises(FreeTicketsError, match=f"'{criterion}' looks at data: pass a few batches"):
-        initial_topology(criterion, perceptron(), 0.5)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"criterion": "snap"}, "unknown criterion 'snap': did you mean 'snip'"),
         ({"distribution": "globl"}, "did you mean 'global'"),
+        *(
+            ({"criterion": name, "batches": ()}, f"'{name}' looks at data: pass a few batches")
+            for name in ("snip", "grasp", "synflow")
+        ),
         ({"sparsity": 1.5}, "must be at least 0 and below 1"),
         ({"sparsity": 0.97}, "leaves 1 weights for 2 layers: lower it"),
         ({"model": nn.Sequential(nn.ReLU())}, "no layer to make sparse"),
@@ -368,11 +346,6 @@ def test_a_criterion_that_looks_at_data_asks_for_it_in_one_line(criterion):
     ],
 )
 def test_what_cannot_be_is_refused(changes, message):
-    usual = {
-        "criterion": "snip",
-        "model": perceptron(),
-        "sparsity": 0.5,
-        "batches": batches_of(6, 4),
-    }
+    usual = {"model": perceptron(), "sparsity": 0.5, "batches": batches_of(6, 4)}
     with pytest.raises(FreeTicketsError, match=message):
         initial_topology(**{"criterion": "snip", **usual, **changes})

@@ -7,33 +7,18 @@ from torch.nn.utils import parametrizations, prune
 from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.sparsity import Sparsifier, select_weights
 
-from .training import Run, mlp
+from .training import Run, mlp, transformer
 
 
 def names(model, **options):
     return list(select_weights(model, **options))
 
 
-class Tied(nn.Module):
-    """A language model whose last layer is its embedding table."""
-
-    def __init__(self):
-        super().__init__()
-        self.table = nn.Embedding(12, 6)
-        self.hidden = nn.Linear(6, 6)
-        self.head = nn.Linear(6, 12, bias=False)
-        self.head.weight = self.table.weight
-
-
 CONVOLUTIONS = (
     nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
 )  # fmt: skip
-RECURRENT = [
-    f"weight_{part}_l{layer}{direction}"
-    for layer in range(2)
-    for direction in ("", "_reverse")
-    for part in ("ih", "hh")
-]
+PLACES = ("l0", "l0_reverse", "l1", "l1_reverse")
+RECURRENT = [f"weight_{part}_{place}" for place in PLACES for part in ("ih", "hh")]
 OUTPUT = "out_proj.weight"
 
 
@@ -63,28 +48,46 @@ def test_all_matrices_of_a_layer_are_found_and_no_bias(module, expected):
 
 
 def test_every_matrix_of_a_transformer_is_found_and_no_norm():
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    encoder = nn.TransformerEncoder(layer, 2)
-    matrices = {name for name, parameter in encoder.named_parameters() if parameter.ndim > 1}
-    assert set(names(encoder)) == matrices
-    assert len(matrices) == 8
+    model = transformer()
+    matrices = {name for name, parameter in model.named_parameters() if parameter.ndim > 1}
+    assert set(names(model)) == matrices
+    assert len(matrices) == 9
 
 
-def test_norms_are_never_found():
-    norms = nn.BatchNorm2d(4), nn.GroupNorm(2, 4), nn.LayerNorm([4, 1, 1]), nn.PReLU(4)
-    network = nn.Sequential(nn.Conv2d(3, 4, 1), *norms, nn.InstanceNorm2d(4, affine=True))
-    assert names(network) == ["0.weight"]
+class Mine(nn.Linear):
+    pass
 
 
-def test_embeddings_are_sparse_only_on_request():
-    network = nn.Sequential(nn.Embedding(10, 4), nn.EmbeddingBag(10, 4), nn.Linear(4, 2))
-    assert names(network) == ["2.weight"]
-    assert names(network, embeddings=True) == ["0.weight", "1.weight", "2.weight"]
+NORMS = [
+    nn.BatchNorm2d(4), nn.GroupNorm(2, 4), nn.LayerNorm([4, 1, 1]), nn.PReLU(4),
+    nn.InstanceNorm2d(4, affine=True),
+]  # fmt: skip
+TABLES = nn.Sequential(nn.Embedding(10, 4), nn.EmbeddingBag(10, 4), nn.Linear(4, 2))
+SHARED = nn.Linear(4, 4)
+FROZEN = nn.Linear(4, 4).requires_grad_(False)
+# A language model whose last layer is its embedding table.
+TIED = nn.ModuleDict({"table": nn.Embedding(12, 6), "hidden": SHARED, "head": nn.Linear(6, 12)})
+TIED["head"].weight = TIED["table"].weight
+OWN = nn.ModuleDict({"z": Mine(2, 2), "a": nn.Conv1d(2, 2, 1), "m": nn.GRUCell(2, 2)})
+CHILD = nn.ModuleDict({"module": nn.Linear(3, 3)})
 
 
-def test_a_table_that_is_also_the_last_layer_is_sparse_only_on_request_and_once():
-    assert names(Tied()) == ["hidden.weight"]
-    assert names(Tied(), embeddings=True) == ["table.weight", "hidden.weight"]
+@pytest.mark.parametrize(
+    ("model", "embeddings", "expected"),
+    [
+        (nn.Sequential(nn.Conv2d(3, 4, 1), *NORMS), True, ["0.weight"]),
+        (TABLES, False, ["2.weight"]),
+        (TABLES, True, ["0.weight", "1.weight", "2.weight"]),
+        (TIED, False, ["hidden.weight"]),
+        (TIED, True, ["table.weight", "hidden.weight"]),
+        (nn.Sequential(SHARED, nn.ReLU(), SHARED), False, ["0.weight"]),
+        (nn.Sequential(FROZEN, nn.Linear(4, 4)), False, ["1.weight"]),
+        (OWN, False, ["z.weight", "a.weight", "m.weight_ih", "m.weight_hh"]),
+        (CHILD, False, ["module.weight"]),  # which is no wrapper
+    ],
+)
+def test_what_can_be_sparse_is_found_once_in_the_networks_own_order(model, embeddings, expected):
+    assert names(model, embeddings=embeddings) == expected
 
 
 def test_an_embedding_with_sparse_gradients_is_refused():
@@ -98,14 +101,6 @@ def test_a_shared_weight_counts_once():
     network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     network[1].weight = network[0].weight
     assert names(network) == ["0.weight"]
-    shared = nn.Linear(4, 4)
-    assert names(nn.Sequential(shared, nn.ReLU(), shared)) == ["0.weight"]
-
-
-def test_frozen_weights_are_skipped():
-    network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-    network[0].weight.requires_grad_(False)
-    assert names(network) == ["1.weight"]
 
 
 def test_lazy_layers_are_refused_until_they_have_a_shape():
@@ -114,14 +109,6 @@ def test_lazy_layers_are_refused_until_they_have_a_shape():
         names(network)
     network(torch.zeros(3, 5, 7))
     assert names(network) == ["0.weight", "1.weight"]
-
-
-def test_weights_are_found_in_subclasses_and_in_the_networks_own_order():
-    class Mine(nn.Linear):
-        pass
-
-    network = nn.ModuleDict({"z": Mine(2, 2), "a": nn.Conv1d(2, 2, 1), "m": nn.GRU(2, 2)})
-    assert names(network) == ["z.weight", "a.weight", "m.weight_ih_l0", "m.weight_hh_l0"]
 
 
 @pytest.fixture
@@ -160,17 +147,9 @@ def test_a_pattern_that_fits_nothing_is_refused(network, option):
 def test_wrappers_do_not_change_the_names_of_weights():
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    bare = list(select_weights(model))
-    assert list(select_weights(torch.compile(model, backend="eager"))) == bare
-    assert list(select_weights(nn.DataParallel(model))) == bare
     wrapped, _ = Fabric(accelerator="cpu", devices=1).setup(model, optimizer)
-    assert list(select_weights(wrapped)) == bare
-
-
-def test_a_networks_own_child_called_module_is_no_wrapper():
-    model = nn.Sequential()
-    model.add_module("module", nn.Linear(3, 3))
-    assert list(select_weights(model)) == ["module.weight"]
+    for wrapper in (torch.compile(model, backend="eager"), nn.DataParallel(model), wrapped):
+        assert names(wrapper) == names(model)
 
 
 def test_a_second_sparsifier_of_the_same_weights_is_refused_until_the_first_lets_go(backend):

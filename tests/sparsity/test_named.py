@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetickets.errors import FreeTicketsError, UnknownNameError
-from freetickets.sparsity import (
-    CRITERIA,
-    SCORES,
-    SPARSE_METHODS,
-    allocate,
-    sparse_method,
-)
+from freetickets.sparsity import CRITERIA, SCORES, SPARSE_METHODS, allocate, sparse_method
 from freetickets.sparsity.named import CRITERION_NAMES, SCORE_NAMES
 
 from .reference import Reference, assert_equal, start, top
@@ -31,12 +25,10 @@ def prepared(name, sparsity=0.7, **overrides):
 
 def set_gradients(run, step):
     """Random gradients, of another size in each layer."""
-    gradients = {}
     run.set_gradients(step)
-    for size, (name, parameter) in enumerate(run.model.named_parameters(), start=1):
+    for size, parameter in enumerate(run.model.parameters(), start=1):
         parameter.grad *= size
-        gradients[name] = parameter.grad.flatten().numpy().copy()
-    return gradients
+    return {n: p.grad.flatten().numpy().copy() for n, p in run.model.named_parameters()}
 
 
 def in_proportion(total, wishes):
@@ -83,10 +75,12 @@ class SRigL(RigL):
 
 
 class Snfs(Scheduled):
+    def wishes(self, kept):
+        return {n: np.abs(self.running[n][list(on)]).mean() for n, on in self.active.items()}
+
     def counts(self, kept):
         lost = sum(len(self.active[name]) - len(kept[name]) for name in kept)
-        means = {n: np.abs(self.running[n][list(on)]).mean() for n, on in self.active.items()}
-        counts = in_proportion(lost, means)
+        counts = in_proportion(lost, self.wishes(kept))
         assert all(counts[n] <= self.weights[n].size - len(kept[n]) for n in counts)
         return counts
 
@@ -110,11 +104,10 @@ class Dsr(Set):
             self.threshold /= 2
         return kept
 
-    def counts(self, kept):
-        lost = sum(len(self.active[name]) - len(kept[name]) for name in kept)
-        counts = in_proportion(lost, {name: len(stay) for name, stay in kept.items()})
-        assert all(counts[n] <= self.weights[n].size - len(kept[n]) for n in counts)
-        return counts
+    counts = Snfs.counts
+
+    def wishes(self, kept):
+        return {name: len(stay) for name, stay in kept.items()}
 
 
 class Itop(Scheduled):
@@ -135,9 +128,8 @@ class Gmp(Scheduled):
     def change(self, step, gradients, source):
         if step <= self.end and (step % INTERVAL == 0 or step == self.end):
             left = (1 - step / self.end) ** 3
-            counts = allocate(
-                self.shapes, self.final + (self.initial - self.final) * left, "uniform"
-            )
+            sparsity = self.final + (self.initial - self.final) * left
+            counts = allocate(self.shapes, sparsity, "uniform")
             for name, on in self.active.items():
                 stay = top(np.abs(self.weights[name]), min(len(on), counts[name]), on)
                 self.drop(name, stay, stay)
@@ -161,10 +153,6 @@ REFERENCES = {
     "set": Set, "rigl": RigL, "srigl": SRigL, "snfs": Snfs, "dsr": Dsr, "itop": Itop,
     "mest": Mest, "granet": GraNet, "gmp": Gmp, "static": Static,
 }  # fmt: skip
-
-
-def test_every_method_has_a_reference():
-    assert REFERENCES.keys() | {"top-kast"} == SPARSE_METHODS.keys()
 
 
 @pytest.mark.parametrize("name", REFERENCES)
@@ -217,14 +205,11 @@ def test_top_kast_is_its_algorithm():
     assert all(len(different) > 3 for different in seen.values())
 
 
-def test_an_unknown_method_is_refused():
+def test_options_are_checked_and_overrides_win():
     with pytest.raises(UnknownNameError, match=r"unknown sparse method .* did you mean 'rigl'"):
         sparse_method("riggl")
     with pytest.raises(FreeTicketsError, match="steps must be at least 1"):
         sparse_method("set").options(0.8, 0)
-
-
-def test_overrides_win():
     assert prepared("gmp", pruning=None).sparsifier.topology == {}
     options = sparse_method("rigl").options(0.8, 1000)
     assert [step for step in range(1, 1200) if options["exploration"](step)][-1] == 990
@@ -255,6 +240,7 @@ def test_totals_hold_and_what_is_inactive_is_zero(name, seed, sparsity, rate):
         assert run.counts == allocate(run.shapes, sparsity)
 
 
-def test_the_names_that_are_known_without_torch_are_all():
+def test_every_method_has_a_reference_and_names_known_without_torch_are_all():
+    assert REFERENCES.keys() | {"top-kast"} == SPARSE_METHODS.keys()
     assert set(SCORE_NAMES) == SCORES.keys()
     assert set(CRITERION_NAMES) == CRITERIA.keys()

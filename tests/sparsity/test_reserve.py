@@ -101,18 +101,13 @@ def test_reserves_work_in_every_precision(dtype):
     assert run.digest != before
 
 
-def test_a_given_topology_is_the_start_of_a_reserve_too():
+def test_a_given_topology_has_a_reserve_too_which_may_be_all_the_rest():
     mask = torch.rand(4, 12, generator=generator(1)) < 0.3
-    run = prepared(topology={"2.weight": mask})
-    assert torch.equal(run.sparsifier.topology["2.weight"], mask)
-    run.train(range(1))
-    assert (run.model[2].weight.grad != 0).sum() == mask.sum() + 12
-
-
-def test_a_reserve_larger_than_the_rest_trains_all():
-    run = prepared(reserve=1.0)
-    run.train(range(1))
-    assert (run.model[2].weight.grad != 0).all()
+    for reserve, trained in ((0.25, int(mask.sum()) + 12), (1.0, 48)):
+        run = prepared(topology={"2.weight": mask}, reserve=reserve)
+        assert torch.equal(run.sparsifier.topology["2.weight"], mask)
+        run.train(range(1))
+        assert (run.model[2].weight.grad != 0).sum() == trained
 
 
 def test_a_diverged_weight_is_refused_and_leaves_the_topology_alone():
@@ -124,20 +119,6 @@ def test_a_diverged_weight_is_refused_and_leaves_the_topology_alone():
     with pytest.raises(FreeTicketsError, match="the loss diverged"):
         run.sparsifier.explore(0.5)
     assert run.digest == before
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"backend": "sparse"}, "does not go with reserve"),
-        ({"pruning": lambda step: None}, "reserve goes with neither"),
-        ({"redistribute": "momentum"}, "reserve goes with neither"),
-        ({"reserve": 1.5}, "reserve must lie between 0 and 1"),
-    ],
-)
-def test_reserves_are_refused_where_they_can_not_be(options, message):
-    with pytest.raises(FreeTicketsError, match=message):
-        prepared(sparsity=None).sparsify(**{"reserve": 0.25, **options})
 
 
 def test_a_network_with_a_reserve_is_not_pruned_and_resumes_none_without():

@@ -86,17 +86,13 @@ def test_gradual_pruning_keeps_the_strongest_of_each_layer(distribution):
     assert run.counts == allocate(run.shapes, 0.8, distribution)
 
 
-def test_global_pruning_is_one_threshold():
+def test_global_pruning_is_one_threshold_which_may_empty_a_layer():
     run = prepared(prune_scope="global")
     run.train(range(1))
     before = torch.cat([run.weight(name).flatten() for name in run.shapes]).tolist()
     run.sparsifier.prune(0.75)
     after = torch.cat([mask.flatten() for mask in run.sparsifier.topology.values()])
     assert set(after.nonzero().flatten().tolist()) == strongest(before, round(0.25 * len(before)))
-
-
-def test_global_pruning_may_empty_a_layer_that_a_distribution_would_not():
-    run = prepared(prune_scope="global")
     with torch.no_grad():
         run.model[4].weight *= 1e-6
     run.sparsifier.prune(0.9)
@@ -109,17 +105,6 @@ def test_a_sparsity_of_each_layer_can_be_pruned_to():
     run = prepared(prune_scope="global")
     run.sparsifier.prune({"0": 0.5, "4.weight": 0.75})
     assert run.counts == {"0.weight": 144, "2.weight": 432, "4.weight": 27}
-
-
-def test_pruning_by_hand_masks_layers_that_were_dense():
-    run = prepared()
-    assert run.sparsifier.topology == {}
-    run.train(range(1))
-    run.sparsifier.prune(0.6)
-    assert list(run.sparsifier.topology) == list(run.shapes)
-    assert run.counts == allocate(run.shapes, 0.6)
-    run.train(range(1))
-    run.assert_zero_outside()
 
 
 def test_an_exploration_of_the_same_step_follows_the_pruning():
@@ -168,7 +153,10 @@ def test_sparse_layers_are_not_pruned_by_hand(backend):
             run.sparsifier.prune(0.9)
     else:
         run.sparsifier.prune(0.8)
+        assert list(run.sparsifier.topology) == list(run.shapes)  # also those that were dense
         assert run.counts == allocate(run.shapes, 0.8)
+        run.train(range(1))
+        run.assert_zero_outside()
 
 
 def test_pruning_to_less_than_there_is_is_refused():
@@ -187,9 +175,8 @@ def test_pruning_to_less_than_there_is_is_refused():
     st.sampled_from(["layer", "global"]),
 )
 def test_counts_only_shrink_and_the_total_is_what_was_asked_for(targets, distribution, scope):
-    run = prepared(
-        pruning=lambda step: targets[step - 1], distribution=distribution, prune_scope=scope
-    )
+    options = {"distribution": distribution, "prune_scope": scope}
+    run = prepared(pruning=lambda step: targets[step - 1], **options)
     size = sum(map(math.prod, run.shapes.values()))
     for step, target in enumerate(targets):
         previous = run.counts

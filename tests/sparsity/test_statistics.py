@@ -1,6 +1,5 @@
 import pytest
 import torch
-from torch import nn
 
 from freetickets.sparsity import Exploration, LayerStatistics
 from freetickets.sparsity.network import itop_rate, overall_sparsity, table
@@ -38,15 +37,6 @@ def test_a_sparsifier_reports_its_layers_in_the_networks_order(backend):
     assert sum(row.nonzeros for row in rows) == round(0.2 * sum(row.weights for row in rows))
     assert run.sparsifier.sparsity == overall_sparsity(rows)
     assert str(run.sparsifier) == table(rows)
-
-
-def test_a_layer_that_erk_leaves_dense_is_reported_and_has_no_mask(backend):
-    def build():
-        return nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 60), nn.Linear(60, 60))
-
-    run = Run(build, sparsity=0.8, backend=backend, distribution="erk")
-    assert run.sparsifier.statistics()[0] == LayerStatistics("0.weight", (3, 4), 12, 12, 12)
-    assert "0.weight" not in run.sparsifier.topology
 
 
 def test_the_itop_rate_is_the_union_of_all_topologies():

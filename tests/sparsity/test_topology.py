@@ -17,13 +17,6 @@ def test_a_random_mask_has_exactly_its_count(count):
     assert mask.sum() == count
 
 
-def test_a_random_mask_reaches_every_entry_alike():
-    source = generator()
-    hits = sum(random_mask(torch.Size([40]), 10, source).int() for _ in range(2000))
-    assert hits.min() > 400
-    assert hits.max() < 600
-
-
 # Few distinct values, so that ties are the rule; infinities, and types of all widths.
 scores = st.lists(
     st.tuples(
@@ -57,49 +50,23 @@ def test_values_that_single_precision_cannot_tell_apart_are_selected_exactly(dty
         assert set(chosen.nonzero().flatten().tolist()) == set(values.topk(20).indices.tolist())
 
 
-def test_selection_follows_the_entries_whatever_the_memory_layout():
+def test_selection_follows_the_entries_of_transposed_scores_and_leaves_them_alone():
     values = torch.randperm(2 * 8 * 3 * 3, generator=generator()).float().view(2, 8, 3, 3)
-    values[0, 0] = 0.0  # ties
-    candidates = torch.ones_like(values, dtype=torch.bool)
-    expected = select_top(values, 141, candidates, generator(1))
-    channels_last = values.to(memory_format=torch.channels_last)
-    for mask in (candidates, candidates.to(memory_format=torch.channels_last)):
-        assert torch.equal(select_top(channels_last, 141, mask, generator(1)), expected)
-    assert expected.sum() == 141
-    transposed = values.transpose(0, 3)
-    chosen = select_top(transposed, 30, candidates.transpose(0, 3), generator())
+    transposed, before = values.transpose(0, 3), values.clone()
+    chosen = select_top(transposed, 30, torch.ones_like(transposed) > 0, generator())
     assert chosen.shape == transposed.shape
     assert transposed[chosen].sum() == values.flatten().topk(30).values.sum()
-
-
-def test_ties_are_broken_at_random_and_by_the_generator_alone():
-    zeros, everywhere = torch.zeros(40), torch.ones(40, dtype=torch.bool)
-    source = generator()
-    hits = sum(select_top(zeros, 10, everywhere, source).int() for _ in range(2000))
-    assert hits.min() > 400
-    assert hits.max() < 600
-    again = [select_top(zeros, 10, everywhere, generator(3)) for _ in range(2)]
-    assert torch.equal(*again)
-
-
-def test_selection_leaves_the_scores_alone():
-    values = torch.tensor([1.0, 2.0, 3.0])
-    select_top(values, 1, torch.tensor([True, True, False]), generator())
-    assert values.tolist() == [1, 2, 3]
+    assert torch.equal(values, before)
 
 
 @pytest.mark.parametrize("shape", [(1,), (8,), (9,), (3, 5), (4, 3, 3, 3)])
 def test_masks_are_packed_to_bits_and_back(shape):
     mask = torch.rand(shape, generator=generator()) < 0.5
     packed = pack_mask(mask)
-    assert packed.numel() == math.ceil(mask.numel() / 8)
-    assert packed.dtype == torch.uint8
+    assert (packed.numel(), packed.dtype) == (math.ceil(mask.numel() / 8), torch.uint8)
     assert torch.equal(unpack_mask(packed, mask.shape), mask)
-
-
-def test_packing_follows_the_entries_whatever_the_memory_layout():
-    mask = torch.rand(2, 8, 3, 3, generator=generator()) < 0.5
-    assert torch.equal(pack_mask(mask), pack_mask(mask.to(memory_format=torch.channels_last)))
+    if mask.dim() == 4:  # in whatever layout
+        assert torch.equal(pack_mask(mask.to(memory_format=torch.channels_last)), packed)
 
 
 def test_the_digest_tells_topologies_apart():

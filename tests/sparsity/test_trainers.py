@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from lightning_fabric import Fabric
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import freetickets as ft
 from freetickets.errors import FreeTicketsError
@@ -134,6 +134,12 @@ class KilledError(Exception):
     pass
 
 
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = network()
+
+
 def assert_resumes(make, kill, folder, steps):
     """Trains a whole run, and one that is killed and resumed; returns the latter's network.
 
@@ -160,11 +166,7 @@ def test_lightning_is_resumed_from_its_own_checkpoint(tmp_path, backend):
     lightning = pytest.importorskip("pytorch_lightning")
     own = load_module(EXAMPLES / "lightning_callback.py")
 
-    class Module(lightning.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.net = network()
-
+    class Module(Holder, lightning.LightningModule):
         def training_step(self, inputs, _):
             return loss_of(self.net, inputs[0])
 
@@ -181,15 +183,10 @@ def test_lightning_is_resumed_from_its_own_checkpoint(tmp_path, backend):
         sparse = own.SparseTraining(0.8, exploration=schedule, backend=backend, seed=seed)
         keep = lightning.callbacks.ModelCheckpoint(folder, save_last=True)
         trainer = lightning.Trainer(
-            accelerator="cpu",
-            max_epochs=3,
-            callbacks=[sparse, keep, *more],
-            gradient_clip_val=0.1,
-            accumulate_grad_batches=2,
-            logger=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-        )
+            accelerator="cpu", max_epochs=3, callbacks=[sparse, keep, *more], logger=False,
+            gradient_clip_val=0.1, accumulate_grad_batches=2,
+            enable_progress_bar=False, enable_model_summary=False,
+        )  # fmt: skip
         loader = DataLoader(TensorDataset(torch.cat([batch(step) for step in range(12)])), 16)
         module, last = Module(), folder / "last.ckpt" if resumed else None
         return module, lambda: trainer.fit(module, loader, ckpt_path=last), sparse
@@ -212,20 +209,11 @@ def test_hugging_faces_trainer_is_resumed_from_its_own_checkpoint(tmp_path, back
     transformers = pytest.importorskip("transformers")
     own = load_module(EXAMPLES / "hugging_face_callback.py")
 
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net = network()
-
+    class Model(Holder):
         def forward(self, inputs):
             return {"loss": loss_of(self.net, inputs)}
 
-    class Samples(Dataset):
-        def __len__(self):
-            return 96
-
-        def __getitem__(self, index):
-            return {"inputs": batch(index // 16)[index % 16]}
+    samples = [{"inputs": row} for step in range(6) for row in batch(step)]
 
     class Kill(transformers.TrainerCallback):
         def on_step_end(self, args, state, *_, **__):
@@ -236,19 +224,11 @@ def test_hugging_faces_trainer_is_resumed_from_its_own_checkpoint(tmp_path, back
         schedule = Exploration(interval=3)
         sparse = own.SparseTraining(0.8, exploration=schedule, backend=backend, seed=seed)
         settings = transformers.TrainingArguments(
-            str(folder),
-            max_steps=14,
-            per_device_train_batch_size=16,
-            learning_rate=0.01,
-            save_steps=6,
-            use_cpu=True,
-            report_to=[],
-            disable_tqdm=True,
-        )
-        model, callbacks = Model(), [sparse, *more]
-        trainer = transformers.Trainer(
-            model, settings, train_dataset=Samples(), callbacks=callbacks
-        )
+            str(folder), max_steps=14, per_device_train_batch_size=16, learning_rate=0.01,
+            save_steps=6, use_cpu=True, report_to=[], disable_tqdm=True,
+        )  # fmt: skip
+        model, given = Model(), {"train_dataset": samples, "callbacks": [sparse, *more]}
+        trainer = transformers.Trainer(model, settings, **given)
         return model, lambda: trainer.train(resume_from_checkpoint=resumed), sparse
 
     assert_resumes(make, Kill(), tmp_path, 14)
@@ -269,12 +249,9 @@ def process_group():
 def test_data_parallel_training_of_one_process_is_the_plain_loop(first, backend, process_group):
     model = network()
     optimizer = adam(model)
-    if first == "wrap":
-        wrapped = DistributedDataParallel(model)
-        sparsifier = sparsify(wrapped, optimizer, backend)
-    else:
-        sparsifier = sparsify(model, optimizer, backend)
-        wrapped = DistributedDataParallel(model)
+    wrapped = DistributedDataParallel(model) if first == "wrap" else model
+    sparsifier = sparsify(wrapped, optimizer, backend)
+    wrapped = wrapped if first == "wrap" else DistributedDataParallel(model)
     train(wrapped, optimizer, sparsifier)
     assert_is_the_plain_loop(model, sparsifier, backend)
 

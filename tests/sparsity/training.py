@@ -67,6 +67,28 @@ def convnet():
     )  # fmt: skip
 
 
+class Tokens(nn.Module):
+    """Tells sequences of 8 numbers apart by what a body makes of them."""
+
+    def __init__(self, body, width):
+        super().__init__()
+        self.body, self.head = body, nn.Linear(width, 3)
+
+    def forward(self, tokens):
+        found = self.body(tokens)
+        return self.head((found[0] if isinstance(found, tuple) else found).mean(1))
+
+
+def recurrent(dropout=0.0):
+    both = {"bidirectional": True, "batch_first": True}
+    return Tokens(nn.LSTM(8, 6, num_layers=2, dropout=dropout, **both), 12)
+
+
+def transformer(dropout=0.0):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=dropout, batch_first=True)
+    return Tokens(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), 8)
+
+
 class Bag(nn.Module):
     """Layers without a forward pass, for tests that set the gradients themselves."""
 

@@ -26,28 +26,17 @@ if TYPE_CHECKING:
     from .structure import Structure as Structure
     from .structure import parse_structure as parse_structure
 
+_NAMES = {
+    "criteria": ("CRITERIA", "initial_topology"),
+    "distribution": ("DISTRIBUTIONS", "allocate", "er", "erk", "uniform"),
+    "layers": ("select_weights",),
+    "named": ("SPARSE_METHODS", "SparseParts", "sparse_method"),
+    "network": ("LayerStatistics",),
+    "schedule": ("Exploration", "GradualPruning"),
+    "score": ("SCORES", "Score", "WeightView"),
+    "sparsifier": ("Sparsifier",),
+    "structure": ("Structure", "parse_structure"),
+}
 __getattr__, __dir__, __all__ = attach(
-    __name__,
-    {
-        "CRITERIA": "criteria",
-        "initial_topology": "criteria",
-        "DISTRIBUTIONS": "distribution",
-        "allocate": "distribution",
-        "er": "distribution",
-        "erk": "distribution",
-        "uniform": "distribution",
-        "select_weights": "layers",
-        "SPARSE_METHODS": "named",
-        "SparseParts": "named",
-        "sparse_method": "named",
-        "Exploration": "schedule",
-        "GradualPruning": "schedule",
-        "SCORES": "score",
-        "Score": "score",
-        "WeightView": "score",
-        "LayerStatistics": "network",
-        "Structure": "structure",
-        "parse_structure": "structure",
-        "Sparsifier": "sparsifier",
-    },
+    __name__, {name: home for home, names in _NAMES.items() for name in names}
 )

@@ -26,8 +26,6 @@ _ELEMENTWISE: tuple[type[Optimizer], ...] = (
 # Where half of the weights are active, skipping the others gains nothing.
 _WORTHWHILE = 0.5
 
-_BACKENDS: tuple[str, ...] = get_args(Backend)
-
 
 def make_engine(
     backend: str,
@@ -38,35 +36,36 @@ def make_engine(
     unsuited: str | None,
     owned: bool,
 ) -> Engine | None:
-    """Has a network skip zeros in the way that the backend asks for.
+    """Makes the layers of a network that skip zeros; None if every weight is to be masked.
 
-    Args:
-        backend: Which backend.
-        model: The network.
-        optimizer: Its optimizer.
-        masks: The topology.
-        unsuited: An option that only masked weights can serve, because it changes how many weights
-            a layer has, or trains inactive ones.
-        owned: Whether nobody else holds parameters of the network. Then "auto" replaces layers as
-            "sparse" does, where that is possible.
-
-    Returns:
-        The layers that do; None if every weight is to be masked.
+    `unsuited` is an option that only masked weights can serve, because it changes how many weights
+    a layer has, or trains inactive ones. If the network is `owned`, nobody else holds its
+    parameters: then "auto" replaces layers as "sparse" does, where that is possible.
     """
-    if backend not in _BACKENDS:
-        raise UnknownNameError("backend", backend, _BACKENDS)
+    if backend not in get_args(Backend):
+        raise UnknownNameError("backend", backend, get_args(Backend))
     if backend == "masked":
         return None
+    obstacle = None
+    if not available():
+        obstacle = (
+            "the sparse kernels are not built: install a C++ compiler, then freetickets again"
+        )
+    elif bare(model) is not model:
+        obstacle = "wrap the network (data-parallel, torch.compile) after making the Sparsifier"
     if backend == "sparse":
-        reason = f"it does not go with {unsuited}" if unsuited is not None else _obstacle(model)
+        reason = obstacle if unsuited is None else f"it does not go with {unsuited}"
         if reason is not None:
             raise FreeTicketsError(f"backend 'sparse' is not possible: {reason}, or use 'auto'")
-    elif unsuited is not None or not available() or _sparsity(masks) < _WORTHWHILE:
-        return None
+    else:
+        size = sum(mask.numel() for mask in masks.values())
+        sparsity = 1 - sum(int(mask.sum()) for mask in masks.values()) / max(1, size)
+        if unsuited is not None or not available() or sparsity < _WORTHWHILE:
+            return None
     from ..kernels.engine import Adoption, Compression
 
     engine: Engine
-    is_replaceable = type(optimizer) in _ELEMENTWISE and _obstacle(model) is None
+    is_replaceable = type(optimizer) in _ELEMENTWISE and obstacle is None
     if backend == "sparse" or (owned and is_replaceable):
         engine = Compression(model, optimizer, masks)
     else:
@@ -77,17 +76,3 @@ def make_engine(
             "and Conv2d on the CPU can; use 'auto'"
         )
     return engine if engine.layers else None
-
-
-def _obstacle(model: nn.Module) -> str | None:
-    """Why a network's layers can't be replaced; None if they can."""
-    if not available():
-        return "the sparse kernels are not built: install a C++ compiler, then freetickets again"
-    if bare(model) is not model:
-        return "wrap the network (data-parallel, torch.compile) after making the Sparsifier"
-    return None
-
-
-def _sparsity(masks: Mapping[str, Tensor]) -> float:
-    size = sum(mask.numel() for mask in masks.values())
-    return 1 - sum(int(mask.sum()) for mask in masks.values()) / max(1, size)

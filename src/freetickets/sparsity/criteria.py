@@ -19,24 +19,21 @@ from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _NormBase
 
 from ..errors import FreeTicketsError, UnknownNameError
-from .distribution import DISTRIBUTIONS, Distribution, Shapes, allocate
-from .layers import Selector, bare, select_weights
+from .distribution import DISTRIBUTIONS, Distribution, Shapes, Sparsity, allocate
+from .layers import Selectors, bare, select_weights
 from .topology import Topology, select_across, select_top
 
 Batch = tuple[Tensor, Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
+_NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 @dataclass(frozen=True)
 class Probe:
     """What a criterion looks at: a copy of the network, which it may change as it likes.
 
-    Attributes:
-        model: The copy, without dropout, its norms on the statistics of the batch.
-        weights: The weights to score, by name; zero where pruned in an earlier round.
-        batches: Inputs and targets.
-        loss: The loss of a batch's outputs and targets.
-        generator: The source of all randomness.
+    The copy has no dropout, and its norms use the statistics of the batch. The weights to score, by
+    name, are zero where pruned in an earlier round.
     """
 
     model: nn.Module
@@ -47,27 +44,23 @@ class Probe:
 
     def gradients(self, batch: Batch, *, create_graph: bool = False) -> list[Tensor]:
         """The gradient of one batch's share of the mean loss."""
-        inputs, targets = batch
-        loss = self.loss(self.model(inputs), targets) / len(self.batches)
+        loss = self.loss(self.model(batch[0]), batch[1]) / len(self.batches)
         return self.derive(loss, create_graph=create_graph)
 
     def derive(self, value: Tensor, *, create_graph: bool = False) -> list[Tensor]:
         """The derivatives of a value by the weights; zero where it does not depend on them."""
         weights = list(self.weights.values())
-        return list(
-            torch.autograd.grad(value, weights, create_graph=create_graph, materialize_grads=True)
-        )
+        grad = torch.autograd.grad
+        return list(grad(value, weights, create_graph=create_graph, materialize_grads=True))
+
+    def times(self, factors: Iterable[Tensor]) -> list[Tensor]:
+        """The weights, each times its factor."""
+        return [w.detach() * f for w, f in zip(self.weights.values(), factors, strict=True)]
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """A function that scores the weights in their order, and how it is used.
-
-    Attributes:
-        function: Returns one score for each weight, in the weights' shapes.
-        needs_batches: Whether it looks at data.
-        rounds: In how many rounds the weights are scored and pruned.
-    """
+    """Scores weights, in their order and shapes; prunes in so many rounds; may look at data."""
 
     function: Callable[[Probe], Sequence[Tensor]]
     needs_batches: bool = True
@@ -87,7 +80,7 @@ def random(probe: Probe) -> list[Tensor]:
 def snip(probe: Probe) -> list[Tensor]:
     """SNIP: |w g|, how fast the loss changes as the weight fades."""
     gradients = _add(probe.gradients(batch) for batch in probe.batches)
-    return [(w.detach() * g).abs() for w, g in zip(probe.weights.values(), gradients, strict=True)]
+    return [score.abs() for score in probe.times(gradients)]
 
 
 def grasp(probe: Probe) -> list[Tensor]:
@@ -103,8 +96,7 @@ def grasp(probe: Probe) -> list[Tensor]:
         dots = [(a * b).sum() for a, b in zip(own, gradients, strict=True)]
         return probe.derive(torch.stack(dots).sum())
 
-    products = _add(product(batch) for batch in probe.batches)
-    return [w.detach() * h for w, h in zip(probe.weights.values(), products, strict=True)]
+    return probe.times(_add(product(batch) for batch in probe.batches))
 
 
 def synflow(probe: Probe) -> list[Tensor]:
@@ -117,15 +109,16 @@ def synflow(probe: Probe) -> list[Tensor]:
     # The flow grows with each layer, in a deep network beyond what single precision can hold.
     model = probe.model.double().eval()
     for module in model.modules():
-        if _looks_at_the_sample(module):
+        has_statistics = isinstance(module, _NormBase) and module.running_mean is not None
+        is_norm = isinstance(module, _NORMS)
+        if is_norm and not has_statistics:
             module.forward = _unchanged
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.abs_()
     ones = torch.ones_like(probe.batches[0][0][:1])
     flow = model(ones.double() if ones.is_floating_point() else ones).sum()
-    flows = probe.derive(flow)
-    return [(w.detach() * f).abs() for w, f in zip(probe.weights.values(), flows, strict=True)]
+    return [score.abs() for score in probe.times(probe.derive(flow))]
 
 
 CRITERIA: dict[str, Criterion] = {
@@ -140,21 +133,21 @@ CRITERIA: dict[str, Criterion] = {
 def initial_topology(
     criterion: str,
     model: nn.Module,
-    sparsity: float | Mapping[str, float],
+    sparsity: Sparsity,
     batches: Sequence[Batch] = (),
     *,
     distribution: Distribution = "global",
-    include: Selector | Sequence[Selector] | None = None,
-    exclude: Selector | Sequence[Selector] = (),
+    include: Selectors | None = None,
+    exclude: Selectors = (),
     embeddings: bool = False,
     loss: Loss = cross_entropy,
     seed: int = 0,
 ) -> Topology:
     """Chooses the weights that a network keeps before it is trained.
 
-    Scores are taken without dropout. The network, its statistics, mode and gradients stay as they
-    are. Every layer keeps at least its best weight, also where one threshold for the whole network
-    would leave it none: a network with an empty layer could not learn.
+    Scores are taken without dropout, and the network stays as it is. Every layer keeps at least its
+    best weight, also where one threshold for the whole network would leave it none: a network with
+    an empty layer could not learn.
 
     Args:
         criterion: A name of `CRITERIA`: "snip", "grasp", "synflow", "magnitude" or "random".
@@ -202,7 +195,13 @@ def initial_topology(
             size = sum(topology[name].numel() for name in names)
             # The weights that stay become fewer by the same factor in each round.
             target = round(size * (count / size) ** (turn / rule.rounds))
-            topology.update(_best(names, scores, topology, target, probe.generator))
+            # Each layer keeps its best weight; the others are found by one threshold.
+            first = [select_top(scores[n], 1, topology[n], probe.generator) for n in names]
+            rest = [topology[n] & ~mask for n, mask in zip(names, first, strict=True)]
+            together = [scores[n] for n in names]
+            others = select_across(together, target - len(names), rest, probe.generator)
+            kept = [mask | other for mask, other in zip(first, others, strict=True)]
+            topology.update(zip(names, kept, strict=True))
         with torch.no_grad():
             for name, weight in weights.items():
                 weight.mul_(topology[name].to(weight.device))
@@ -210,14 +209,14 @@ def initial_topology(
 
 
 def _groups(
-    shapes: Shapes, sparsity: float | Mapping[str, float], distribution: Distribution
+    shapes: Shapes, sparsity: Sparsity, distribution: Distribution
 ) -> list[tuple[list[str], int]]:
     """The layers that share one threshold, and how many weights they keep together."""
     if isinstance(distribution, str) and distribution not in ("global", *DISTRIBUTIONS):
         raise UnknownNameError("distribution", distribution, ["global", *DISTRIBUTIONS])
     if distribution != "global" or isinstance(sparsity, Mapping) or not shapes:
         return [([name], n) for name, n in allocate(shapes, sparsity, distribution).items()]
-    whole = {"of the whole network": (sum(math.prod(shape) for shape in shapes.values()),)}
+    whole = {"of the whole network": (sum(map(math.prod, shapes.values())),)}
     (count,) = allocate(whole, sparsity, "uniform").values()
     if count < len(shapes):
         raise FreeTicketsError(
@@ -236,36 +235,14 @@ def _scores(criterion: str, probe: Probe) -> dict[str, Tensor]:
     for name, values in zip(probe.weights, scores, strict=True):
         if not bool(values.isfinite().all()):
             raise FreeTicketsError(
-                f"the {criterion} scores of {name!r} are not finite: check the data and the "
-                "initial weights"
+                f"the {criterion} scores of {name!r} are not finite: check data and initial weights"
             )
     return {name: values.cpu() for name, values in zip(probe.weights, scores, strict=True)}
-
-
-def _best(
-    names: list[str],
-    scores: Mapping[str, Tensor],
-    topology: Topology,
-    count: int,
-    generator: torch.Generator,
-) -> Topology:
-    """The best `count` weights of some layers together, each layer's best one among them."""
-    first = [select_top(scores[name], 1, topology[name], generator) for name in names]
-    candidates = [topology[name] & ~mask for name, mask in zip(names, first, strict=True)]
-    together = [scores[name] for name in names]
-    others = select_across(together, count - len(names), candidates, generator)
-    return {n: mask | other for n, mask, other in zip(names, first, others, strict=True)}
 
 
 def _add(parts: Iterable[list[Tensor]]) -> list[Tensor]:
     """Adds lists of tensors, term by term."""
     return functools.reduce(lambda a, b: [x + y for x, y in zip(a, b, strict=True)], parts)
-
-
-def _looks_at_the_sample(module: nn.Module) -> bool:
-    if isinstance(module, _NormBase):
-        return module.running_mean is None
-    return isinstance(module, (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm))
 
 
 def _unchanged(inputs: Tensor) -> Tensor:

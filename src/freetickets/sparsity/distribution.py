@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ..errors import FreeTicketsError, UnknownNameError
 
 Shapes = Mapping[str, Sequence[int]]
+Sparsity = float | Mapping[str, float]
 Distribution = str | Callable[[Shapes, float], Mapping[str, float]]
 
 # The paper's: the share of zeros where a user names none.
@@ -31,14 +32,13 @@ def uniform(shapes: Shapes, sparsity: float) -> dict[str, float]:
 
 def uniform_dense_first(shapes: Shapes, sparsity: float) -> dict[str, float]:
     """Like `uniform`, but the first layer stays dense, outside the budget (RigL's convention)."""
-    densities = uniform(shapes, sparsity)
-    densities[next(iter(shapes))] = 1.0
-    return densities
+    return {**uniform(shapes, sparsity), next(iter(shapes)): 1.0}
 
 
 def er(shapes: Shapes, sparsity: float) -> dict[str, float]:
     """Erdős-Rényi: density proportional to (out + in) / (out x in), whatever the kernel size."""
-    return _proportional(shapes, sparsity, {name: _ratio(s[:2]) for name, s in shapes.items()})
+    ratios = {name: sum(shape[:2]) / math.prod(shape[:2]) for name, shape in shapes.items()}
+    return _proportional(shapes, sparsity, ratios)
 
 
 def erk(shapes: Shapes, sparsity: float, power: float = 1.0) -> dict[str, float]:
@@ -51,7 +51,7 @@ def erk(shapes: Shapes, sparsity: float, power: float = 1.0) -> dict[str, float]
         >>> densities["small"], round(densities["large"], 6)
         (1.0, 0.1875)
     """
-    raw = {name: _ratio(shape) ** power for name, shape in shapes.items()}
+    raw = {name: (sum(shape) / math.prod(shape)) ** power for name, shape in shapes.items()}
     return _proportional(shapes, sparsity, raw)
 
 
@@ -64,9 +64,7 @@ DISTRIBUTIONS: dict[str, Callable[[Shapes, float], Mapping[str, float]]] = {
 
 
 def allocate(
-    shapes: Shapes,
-    sparsity: float | Mapping[str, float],
-    distribution: Distribution = "erk",
+    shapes: Shapes, sparsity: Sparsity, distribution: Distribution = "erk"
 ) -> dict[str, int]:
     """Returns the exact number of non-zeros of each layer.
 
@@ -88,27 +86,20 @@ def allocate(
         raise FreeTicketsError(
             "no layer to make sparse: the network has no weight that include/exclude let through"
         )
-    densities: Mapping[str, float]
     if isinstance(sparsity, Mapping):
-        densities = _from_map(shapes, sparsity)
-    else:
-        check_sparsity(sparsity)
-        if isinstance(distribution, str):
-            if distribution not in DISTRIBUTIONS:
-                raise UnknownNameError("distribution", distribution, DISTRIBUTIONS)
-            distribution = DISTRIBUTIONS[distribution]
-        densities = distribution(shapes, sparsity)
-    return _whole_numbers(shapes, densities)
+        return _whole_numbers(shapes, _from_map(shapes, sparsity))
+    check_sparsity(sparsity)
+    if isinstance(distribution, str):
+        if distribution not in DISTRIBUTIONS:
+            raise UnknownNameError("distribution", distribution, DISTRIBUTIONS)
+        distribution = DISTRIBUTIONS[distribution]
+    return _whole_numbers(shapes, distribution(shapes, sparsity))
 
 
 def check_sparsity(sparsity: float) -> None:
     """Raises unless the value is a sparsity."""
     if not 0.0 <= sparsity < 1.0:
         raise FreeTicketsError(f"sparsity must be at least 0 and below 1, not {sparsity}")
-
-
-def _ratio(shape: Sequence[int]) -> float:
-    return sum(shape) / math.prod(shape)
 
 
 def _proportional(shapes: Shapes, sparsity: float, raw: Mapping[str, float]) -> dict[str, float]:
@@ -120,16 +111,14 @@ def _proportional(shapes: Shapes, sparsity: float, raw: Mapping[str, float]) -> 
     sizes = {name: math.prod(shape) for name, shape in shapes.items()}
     budget = (1.0 - sparsity) * sum(sizes.values())
     dense: set[str] = set()
-    while True:
-        free = [name for name in shapes if name not in dense]
-        if not free:
-            return dict.fromkeys(shapes, 1.0)
+    while free := [name for name in shapes if name not in dense]:
         left = budget - sum(sizes[name] for name in dense)
         scale = left / sum(raw[name] * sizes[name] for name in free)
         highest = max(raw[name] for name in free)
         if scale * highest <= 1.0:
             return {name: 1.0 if name in dense else scale * raw[name] for name in shapes}
         dense.update(name for name in free if raw[name] == highest)
+    return dict.fromkeys(shapes, 1.0)
 
 
 def _from_map(shapes: Shapes, sparsities: Mapping[str, float]) -> dict[str, float]:
@@ -144,28 +133,21 @@ def _from_map(shapes: Shapes, sparsities: Mapping[str, float]) -> dict[str, floa
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Tells whether a glob pattern fits a weight's name or the name of its module.
-
-    Example:
-        >>> matches("block1.0.conv1.weight", "block1.*"), matches("fc.weight", "fc")
-        (True, True)
-    """
-    module = name.rpartition(".")[0]
-    return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(module, pattern)
+    """Tells whether a glob pattern fits a weight's name or the name of its module."""
+    return any(fnmatch.fnmatchcase(own, pattern) for own in (name, name.rpartition(".")[0]))
 
 
 def _whole_numbers(shapes: Shapes, densities: Mapping[str, float]) -> dict[str, int]:
     """The number of weights of each layer; the total is the rounded sum of what they wish for."""
-    wishes = {}
+    wishes = []
     for name, shape in shapes.items():
         density = densities.get(name, math.nan)
         if not 0.0 <= density <= 1.0:
             raise FreeTicketsError(
                 f"the distribution gives layer {name!r} density {density}; it must lie in [0, 1]"
             )
-        wishes[name] = density * math.prod(shape)
-    whole = round_to(round(sum(wishes.values())), list(wishes.values()))
-    counts = dict(zip(wishes, whole, strict=True))
+        wishes.append(density * math.prod(shape))
+    counts = dict(zip(shapes, round_to(round(sum(wishes)), wishes), strict=True))
     for name, count in counts.items():
         if count == 0:
             raise FreeTicketsError(

@@ -1,10 +1,12 @@
-"""What an exploration or a pruning decides: which weights survive, and which are grown."""
+"""What an exploration or a pruning decides, and the dense gradients that it looks at."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from ..errors import FreeTicketsError
@@ -12,6 +14,7 @@ from .distribution import round_to
 from .score import GrowthLike, ScoreLike, WeightView, as_mixture, as_score
 from .structure import Structure, Unstructured
 from .topology import select_across, select_top
+from .weight import MaskedWeight
 
 Scope = Literal["layer", "global", "threshold"]
 Redistribution = Literal["momentum", "survivors"]
@@ -19,21 +22,15 @@ Redistribution = Literal["momentum", "survivors"]
 # DSR's own: where its threshold starts, and how far from the wanted number it may prune.
 _FIRST_THRESHOLD = 1e-3
 _TOLERANCE = 0.1
+# The decay of the running mean of dense gradients that "momentum" growth looks at, as in SNFS.
+_MOMENTUM_DECAY = 0.9
 
 
 class Explorer:
     """Chooses what survives and what grows; the weights themselves are changed by others.
 
-    Args:
-        prune: The score by which active weights are kept.
-        grow: The score by which inactive weights are chosen, or a mixture.
-        scope: What is weakest where: in each layer, in the whole network, or below a threshold.
-        redistribute: How many of the new weights each layer gets.
-        structure: What the topologies have, and keep; only with scope "layer", one growth score
-            and no redistribution.
-
-    Attributes:
-        threshold: Where scope "threshold" prunes next; it follows the weights as they grow.
+    A structure goes only with scope "layer", one growth score and no redistribution. `threshold` is
+    where scope "threshold" prunes next; it follows the weights as they grow.
     """
 
     def __init__(
@@ -54,15 +51,9 @@ class Explorer:
             )
         self.threshold = _FIRST_THRESHOLD
         self.prune_score = as_score(prune)
+        self.layerwise = scope == "layer"
         self._grow = as_mixture(grow)
-        self._scope = scope
-        self._redistribute = redistribute
-        self._structure = structure
-
-    @property
-    def layerwise(self) -> bool:
-        """Whether each layer is pruned by itself."""
-        return self._scope == "layer"
+        self._scope, self._redistribute, self._structure = scope, redistribute, structure
 
     @property
     def needs(self) -> frozenset[str]:
@@ -72,16 +63,15 @@ class Explorer:
 
     def explore(self, views: list[WeightView], rate: float) -> tuple[list[Tensor], list[Tensor]]:
         """Returns the survivors and the new topology of each layer, as large in all as the old."""
-        if self._scope == "threshold":
-            kept = [view.mask & (self.prune_score(view) >= self.threshold) for view in views]
-        else:
-            kept = self._survivors(views, rate)
+        kept = self._survivors(views, rate)
         counts = growth_counts(views, kept, self._redistribute)
-        masks = [
-            self._grown(view, stay, count)
-            for view, stay, count in zip(views, kept, counts, strict=True)
-        ]
-        self._adapt_threshold(sum(counts), rate * sum(int(view.mask.sum()) for view in views))
+        masks = [self._grown(*layer) for layer in zip(views, kept, counts, strict=True)]
+        if self._scope == "threshold":
+            pruned, wanted = sum(counts), rate * sum(int(view.mask.sum()) for view in views)
+            if pruned < (1 - _TOLERANCE) * wanted:
+                self.threshold *= 2
+            elif pruned > (1 + _TOLERANCE) * wanted:
+                self.threshold /= 2
         return kept, masks
 
     def prune(self, views: list[WeightView], counts: list[int] | int) -> list[Tensor]:
@@ -100,16 +90,19 @@ class Explorer:
         ]
 
     def _survivors(self, views: list[WeightView], rate: float) -> list[Tensor]:
-        """Which active weights stay: a share 1 - rate of each layer, or of all together."""
+        """Which active weights stay: a share 1 - rate of each layer or of all, or the strong."""
         scores = [self.prune_score(view) for view in views]
         masks = [view.mask for view in views]
+        layers = list(zip(scores, masks, strict=True))
         generator = views[0].generator
+        if self._scope == "threshold":
+            return [mask & (score >= self.threshold) for score, mask in layers]
         if self._scope == "global":
             count = _kept(sum(int(mask.sum()) for mask in masks), rate)
             return select_across(scores, count, masks, generator)
         return [
             self._structure.survive(score, _kept(int(mask.sum()), rate), mask, generator)
-            for score, mask in zip(scores, masks, strict=True)
+            for score, mask in layers
         ]
 
     def _grown(self, view: WeightView, kept: Tensor, count: int) -> Tensor:
@@ -122,18 +115,11 @@ class Explorer:
             total = int(kept.sum()) + count
             return self._structure.refill(score(view), kept, view.generator, total)
         mask = kept.clone()
-        shares = _split(count, [share for _, share in self._grow])
-        for (score, _), share in zip(self._grow, shares, strict=True):
-            mask |= select_top(score(view), share, ~mask, view.generator)
+        shares = [share for _, share in self._grow]
+        ends = [round(count * sum(shares[: i + 1])) for i in range(len(shares))]
+        for (score, _), start, end in zip(self._grow, [0, *ends], ends, strict=False):
+            mask |= select_top(score(view), end - start, ~mask, view.generator)
         return mask
-
-    def _adapt_threshold(self, pruned: int, wanted: float) -> None:
-        if self._scope != "threshold":
-            return
-        if pruned < (1 - _TOLERANCE) * wanted:
-            self.threshold *= 2
-        elif pruned > (1 + _TOLERANCE) * wanted:
-            self.threshold /= 2
 
 
 def growth_counts(
@@ -186,8 +172,7 @@ def _mean_momentum(view: WeightView) -> float:
     mean = float(as_score("momentum")(view)[view.mask].double().mean()) if view.mask.any() else 0.0
     if not math.isfinite(mean):
         raise FreeTicketsError(
-            f"the momentum of {view.name!r} is infinite at an exploration: the loss diverged; "
-            "lower the learning rate or check the data"
+            f"the momentum of {view.name!r} is infinite: the loss diverged; lower the learning rate"
         )
     return mean
 
@@ -197,7 +182,74 @@ def _kept(nonzeros: int, rate: float) -> int:
     return nonzeros - math.ceil(rate * nonzeros - 1e-9)
 
 
-def _split(count: int, shares: list[float]) -> list[int]:
-    """Whole numbers in the given proportion that add up to `count`."""
-    ends = [round(count * sum(shares[: i + 1])) for i in range(len(shares))]
-    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+class GradientRecord:
+    """Sums dense gradients over the window before an exploration, and their running mean.
+
+    The gradients of a step are taken before it and committed after it, so that a step which the
+    optimizer does not take (an overflow) leaves no trace. `keep` says that the coming step's are
+    wanted, exploration or not; `open`, that the next gradient belongs to the same window.
+    """
+
+    def __init__(self, needs: Iterable[str], window: int) -> None:
+        self._sums, self._averages = "gradient" in needs, "momentum" in needs
+        self._window = window
+        self._count = 0
+        self.open = self.keep = self._wanted = False
+        self.taken: dict[str, Tensor] | None = None
+        self._gradients: dict[str, Tensor] = {}
+        self._momentum: dict[str, Tensor] = {}
+
+    @property
+    def missing(self) -> bool:
+        """Whether a gradient is needed and no layer has one."""
+        return (self._sums and not self._gradients) or (self._averages and not self._momentum)
+
+    def needs(self, wanted: bool) -> bool:
+        """Whether the coming step's gradients are needed; `wanted`: an exploration uses them."""
+        return self._averages or (self._sums and (wanted or self.keep))
+
+    def take(self, weights: Iterable[MaskedWeight], wanted: bool) -> None:
+        """Copies the gradients of the coming step; `wanted`: an exploration will use them."""
+        self.taken = {}
+        if self.needs(wanted):
+            gradients = {weight.name: weight.take_gradient() for weight in weights}
+            self.taken = {name: grad for name, grad in gradients.items() if grad is not None}
+        self._wanted = wanted or self.keep
+
+    def commit(self) -> None:
+        """Records what was taken: the step is done."""
+        if not self.open or self._count == self._window:
+            self._gradients, self._count = {}, 0
+        self.open = self._wanted
+        self._count += self._wanted
+        for name, gradient in (self.taken or {}).items():
+            if self._averages:
+                mean = self._momentum.setdefault(name, torch.zeros_like(gradient))
+                mean.mul_(_MOMENTUM_DECAY).add_(gradient, alpha=1 - _MOMENTUM_DECAY)
+            if self._sums and self._wanted:
+                total = self._gradients.get(name)
+                self._gradients[name] = gradient if total is None else total + gradient
+        self.taken, self.keep, self._wanted = None, False, False
+
+    def of(self, name: str) -> tuple[Tensor | None, Tensor | None]:
+        """A layer's mean gradient over the window, and running mean; None if it had none."""
+        total = self._gradients.get(name)
+        mean = total / self._count if total is not None and self._count > 1 else total
+        return mean, self._momentum.get(name)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a resumed run needs."""
+        return {
+            "count": self._count,
+            "open": self.open,
+            "keep": self.keep,
+            "gradients": {n: g.clone() for n, g in self._gradients.items()},
+            "momentum": {n: m.clone() for n, m in self._momentum.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], on: Mapping[str, torch.device]) -> None:
+        """Restores a `state_dict`."""
+        self.taken, self._wanted = None, False
+        self._count, self.open, self.keep = state["count"], state["open"], state["keep"]
+        self._gradients = {n: g.to(on[n], copy=True) for n, g in state["gradients"].items()}
+        self._momentum = {n: m.to(on[n], copy=True) for n, m in state["momentum"].items()}

@@ -14,24 +14,20 @@ from ..kernels.layers import SparseLayer
 from .distribution import matches
 
 Selector = str | type[nn.Module]
+Selectors = Selector | Sequence[Selector]
 
-_CONVOLUTIONS = (
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
-)
+_PLAIN = (
+    nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d,
+    nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+)  # fmt: skip
 _EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
-_ATTENTION_WEIGHTS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
 
 
 def select_weights(
     model: nn.Module,
     *,
-    include: Selector | Sequence[Selector] | None = None,
-    exclude: Selector | Sequence[Selector] = (),
+    include: Selectors | None = None,
+    exclude: Selectors = (),
     embeddings: bool = False,
 ) -> dict[str, nn.Parameter]:
     """Returns the weights that can be sparse, by name, in the network's own order.
@@ -58,15 +54,17 @@ def select_weights(
     exclude = _as_list(exclude)
     known = [name for name, _ in model.named_parameters()]
     found: dict[str, nn.Parameter] = {}
-    owners: dict[str, nn.Module] = {}
+    selected: set[str] = set()
     tables = () if embeddings else (m for m in model.modules() if isinstance(m, _EMBEDDINGS))
     seen = {id(table.weight) for table in tables}
     for module_name, module in model.named_modules():
         for own_name in _weight_names(module, embeddings):
             weight = module._parameters.get(own_name)
             name = f"{module_name}.{own_name}" if module_name else own_name
-            if _is_selected(name, module, include, exclude):
+            is_included = include is None or _fits(name, module, include)
+            if is_included and not _fits(name, module, exclude):
                 _check_holdable(name, module, own_name)
+                selected.add(name)
             known.append(name)  # also if it is no parameter, so that it can be excluded
             if weight is None or not weight.requires_grad or id(weight) in seen:
                 continue
@@ -79,15 +77,11 @@ def select_weights(
                     f"embedding {name!r} has sparse gradients: build it with sparse=False"
                 )
             seen.add(id(weight))
-            found[name], owners[name] = weight, module
+            found[name] = weight
     for selector in [*(include or ()), *exclude]:
         if isinstance(selector, str) and not any(matches(name, selector) for name in known):
             raise UnknownNameError("layer", selector, found)
-    return {
-        name: weight
-        for name, weight in found.items()
-        if _is_selected(name, owners[name], include, exclude)
-    }
+    return {name: weight for name, weight in found.items() if name in selected}
 
 
 def inner_optimizer(optimizer: Optimizer) -> Optimizer:
@@ -111,8 +105,7 @@ def check_optimized(weights: Mapping[str, nn.Parameter], optimizer: Optimizer) -
     for name, weight in weights.items():
         if id(weight) not in optimized:
             raise FreeTicketsError(
-                f"the optimizer does not train {name!r}: pass the optimizer that does, or exclude "
-                "the layer"
+                f"the optimizer does not train {name!r}: pass one that does, or exclude the layer"
             )
 
 
@@ -128,21 +121,19 @@ def bare(model: nn.Module) -> nn.Module:
     return model
 
 
-def _as_list(selectors: Selector | Sequence[Selector]) -> list[Selector]:
+def _as_list(selectors: Selectors) -> list[Selector]:
     return [selectors] if isinstance(selectors, (str, type)) else list(selectors)
 
 
 def _weight_names(module: nn.Module, embeddings: bool) -> list[str]:
-    if isinstance(module, (nn.Linear, *_CONVOLUTIONS)):
+    if isinstance(module, _PLAIN) or (embeddings and isinstance(module, _EMBEDDINGS)):
         return ["weight"]
     if isinstance(module, nn.RNNBase):
         return [name for name in module._flat_weights_names if name.startswith("weight_")]
     if isinstance(module, nn.RNNCellBase):
         return ["weight_ih", "weight_hh"]
     if isinstance(module, nn.MultiheadAttention):
-        return list(_ATTENTION_WEIGHTS)
-    if embeddings and isinstance(module, _EMBEDDINGS):
-        return ["weight"]
+        return ["in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"]
     return []
 
 
@@ -157,23 +148,13 @@ def _check_holdable(name: str, module: nn.Module, own_name: str) -> None:
             f"weight {name!r} is sharded over processes (FSDP), but a topology needs it whole: "
             "use DistributedDataParallel instead"
         )
-    if is_parametrized(module, own_name) or (
-        own_name not in module._parameters and isinstance(weight, Tensor)
-    ):
+    is_plain_tensor = own_name not in module._parameters and isinstance(weight, Tensor)
+    if is_parametrized(module, own_name) or is_plain_tensor:
         raise FreeTicketsError(
             f"weight {name!r} is computed from others (weight_norm, prune and the like), so it "
             f"can't be held at zero: undo that first (remove_parametrizations, remove_weight_norm, "
             f"prune.remove), or leave it dense with exclude=[{name!r}]"
         )
-
-
-def _is_selected(
-    name: str,
-    owner: nn.Module,
-    include: Sequence[Selector] | None,
-    exclude: Sequence[Selector],
-) -> bool:
-    return (include is None or _fits(name, owner, include)) and not _fits(name, owner, exclude)
 
 
 def _fits(name: str, owner: nn.Module, selectors: Sequence[Selector]) -> bool:

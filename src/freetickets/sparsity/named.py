@@ -13,27 +13,25 @@ if TYPE_CHECKING:  # names are looked up without torch
     from .exploration import Redistribution, Scope
     from .score import Score, ScoreFunction
 
+_PASSED_ON = (
+    "prune", "grow", "prune_scope", "redistribute", "regrown_value", "reserve", "structure",
+)  # fmt: skip
 # Gradual pruning ends here, as a share of the training: what is left then has time to settle.
 PRUNED_AT = 0.75
 
 
 @dataclass(frozen=True)
 class SparseParts:
-    """What one method of sparse training is made of; see the arguments of the `Sparsifier`.
+    """What one method of sparse training is made of.
+
+    Attributes not listed are arguments of the `Sparsifier`, which says what they do.
 
     Attributes:
         summary: The method in one line.
         paper: Who proposed it.
-        prune: The score by which active weights are kept.
-        grow: The score by which inactive weights are chosen.
-        prune_scope: Where the weakest are looked for.
-        redistribute: How many of the new weights each layer gets.
-        regrown_value: The value of a weight that is pruned and grown at once.
         explores: Whether the topology is explored at all.
         gradual: Whether the sparsity is reached by gradual pruning.
         initial_sparsity: Where gradual pruning starts.
-        reserve: The share of a layer that trains without being active.
-        structure: Where the active weights of a layer may lie.
     """
 
     summary: str
@@ -59,32 +57,22 @@ class SparseParts:
             steps: The length of the training.
             rate: The share of the active weights that the first exploration replaces; it falls to
                 zero as a cosine.
-            interval: Steps between two explorations or prunings; 100 times in a training if not
-                given. None comes later than that many steps before the end.
+            interval: Steps between two explorations or prunings (a hundredth of the training if not
+                given), and between the last exploration and the end.
         """
         if steps < 1:
             raise FreeTicketsError(f"steps must be at least 1, not {steps}")
         interval = max(1, steps // 100) if interval is None else interval
         start = min(self.initial_sparsity, sparsity) if self.gradual else sparsity
-        end = max(1, round(PRUNED_AT * steps))
-        return {
-            "sparsity": start,
-            "prune": self.prune,
-            "grow": self.grow,
-            "prune_scope": self.prune_scope,
-            "redistribute": self.redistribute,
-            "regrown_value": self.regrown_value,
-            "reserve": self.reserve,
-            "structure": self.structure,
-            "exploration": Exploration(
-                rate, interval, "cosine", steps=steps, stop=max(0, steps - interval)
-            )
-            if self.explores
-            else None,
-            "pruning": GradualPruning(sparsity, start, end=end, interval=interval)
-            if self.gradual
-            else None,
-        }
+        options = {name: getattr(self, name) for name in _PASSED_ON}
+        options |= {"sparsity": start, "exploration": None, "pruning": None}
+        if self.explores:
+            stop = max(0, steps - interval)
+            options["exploration"] = Exploration(rate, interval, "cosine", steps=steps, stop=stop)
+        if self.gradual:
+            end = max(1, round(PRUNED_AT * steps))
+            options["pruning"] = GradualPruning(sparsity, start, end=end, interval=interval)
+        return options
 
 
 # The names of our scores and criteria, which can't be looked at without torch.
@@ -96,58 +84,34 @@ CRITERION_NAMES = ("snip", "grasp", "synflow", "magnitude", "random")
 
 _SPARSE_METHODS = {
     "set": SparseParts(
-        "prunes the weakest weights, grows at random", "Mocanu et al. 2018", grow="random"
-    ),
+        "prunes the weakest weights, grows at random", "Mocanu et al. 2018", grow="random"),
     "rigl": SparseParts(
-        "prunes the weakest weights, grows by gradient", "Evci et al. 2020", regrown_value="keep"
-    ),
+        "prunes the weakest weights, grows by gradient", "Evci et al. 2020", regrown_value="keep"),
     "srigl": SparseParts(
         "RigL with equally many inputs for each output (no output is ever given up)",
-        "Lasby et al. 2024",
-        regrown_value="keep",
-        structure="fan-in",
-    ),
+        "Lasby et al. 2024", regrown_value="keep", structure="fan-in"),
     "snfs": SparseParts(
         "grows by momentum, more in layers of larger momentum",
-        "Dettmers & Zettlemoyer 2019",
-        grow="momentum",
-        redistribute="momentum",
-    ),
+        "Dettmers & Zettlemoyer 2019", grow="momentum", redistribute="momentum"),
     "dsr": SparseParts(
         "prunes below one threshold, grows at random, more in layers that lost less",
-        "Mostafa & Wang 2019",
-        grow="random",
-        prune_scope="threshold",
-        redistribute="survivors",
-    ),
+        "Mostafa & Wang 2019", grow="random", prune_scope="threshold", redistribute="survivors"),
     "itop": SparseParts(
         "grows at random among weights that were never active",
-        "Liu et al. 2021",
-        grow="random-unfired",
-    ),
+        "Liu et al. 2021", grow="random-unfired"),
     "mest": SparseParts(
         "keeps weights that are large or moving, grows at random",
-        "Yuan et al. 2021",
-        prune="magnitude-gradient",
-        grow="random",
-    ),
+        "Yuan et al. 2021", prune="magnitude-gradient", grow="random"),
     "granet": SparseParts(
         "prunes gradually from half of the weights, and explores at each pruning",
-        "Liu et al. 2021b",
-        gradual=True,
-        initial_sparsity=0.5,
-    ),
+        "Liu et al. 2021b", gradual=True, initial_sparsity=0.5),
     "gmp": SparseParts(
-        "prunes a dense network gradually", "Zhu & Gupta 2018", explores=False, gradual=True
-    ),
+        "prunes a dense network gradually", "Zhu & Gupta 2018", explores=False, gradual=True),
     "top-kast": SparseParts(
         "trains a reserve besides the active weights, and swaps by magnitude",
-        "Jayakumar et al. 2020",
-        grow="magnitude",
-        reserve=0.1,
-    ),
+        "Jayakumar et al. 2020", grow="magnitude", reserve=0.1),
     "static": SparseParts("never changes its random topology", "-", explores=False),
-}
+}  # fmt: skip
 
 
 def _check_parts(thing: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,15 @@ from torch.optim import LBFGS, Optimizer
 
 from ..errors import FreeTicketsError
 from ..kernels.layers import SparseLayer
-from .backend import make_engine
-from .distribution import Distribution, allocate, check_sparsity
+from .distribution import Distribution, Sparsity, allocate, check_sparsity
 from .layers import check_optimized
 from .structure import Structure, check_masks
-from .topology import Topology, pack_mask, select_top, unpack_mask
+from .topology import Topology, pack_mask, unpack_mask
 from .weight import AdoptedWeight, CompressedWeight, MaskedWeight, ReservedWeight
 
 if TYPE_CHECKING:
     from ..kernels.choices import Choices
+    from ..kernels.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -60,48 +60,30 @@ def table(rows: Sequence[LayerStatistics]) -> str:
         sparsity 0.6000, ITOP rate 0.6000
     """
     width = max(5, *(len(row.name) for row in rows)) + 2
-    lines = [f"{'layer':{width}s} {'shape':>16s} {'non-zeros':>12s}  sparsity  ever active"]
-    for row in rows:
-        shape = "x".join(map(str, row.shape))
-        ever = row.ever_active / row.weights
-        lines.append(
-            f"{row.name:{width}s} {shape:>16s} {row.nonzeros:12,d} {row.sparsity:9.4f} {ever:12.3f}"
-        )
-    lines.append(f"sparsity {overall_sparsity(rows):.4f}, ITOP rate {itop_rate(rows):.4f}")
-    return "\n".join(lines)
+    lines = [
+        f"{row.name:{width}s} {'x'.join(map(str, row.shape)):>16s} {row.nonzeros:12,d} "
+        f"{row.sparsity:9.4f} {row.ever_active / row.weights:12.3f}"
+        for row in rows
+    ]
+    header = f"{'layer':{width}s} {'shape':>16s} {'non-zeros':>12s}  sparsity  ever active"
+    total = f"sparsity {overall_sparsity(rows):.4f}, ITOP rate {itop_rate(rows):.4f}"
+    return "\n".join([header, *lines, total])
 
 
 class SparseNetwork:
-    """Holds the weights of a network to their topology.
+    """Holds those weights of a network that have a mask to their topology.
 
-    Args:
-        model: The network.
-        optimizer: Its optimizer.
-        parameters: Those of its weights that may be sparse, by name.
-        masks: The topology to start from; a weight without a mask is dense.
-        structure: What all topologies have.
-        backend: How sparse layers are computed: see `Sparsifier`.
-        unsuited: An option of the sparsifier that only masked weights can serve.
-        owned: Whether nobody else holds parameters of the network.
-        reserve: The share of a layer that trains without being active.
-        generator: Breaks ties in the choice of the reserve.
-
-    Attributes:
-        weights: The weights that have a mask, in the network's order.
-        shapes: The shapes of all that may be sparse, by name.
+    `shapes` are those of all weights that may be sparse, `weights` only those that are, both in the
+    network's order. `make_engine` makes layers that skip zeros, of the masks that have any.
     """
 
     def __init__(
         self,
-        model: nn.Module,
         optimizer: Optimizer,
         parameters: Mapping[str, nn.Parameter],
         masks: Topology,
-        *,
         structure: Structure,
-        backend: str,
-        unsuited: str | None,
-        owned: bool,
+        make_engine: Callable[[Topology], Engine | None],
         reserve: float,
         generator: torch.Generator,
     ) -> None:
@@ -109,28 +91,26 @@ class SparseNetwork:
         parameters = {n: w for n, w in parameters.items() if structure.fits(w.shape)}
         check_optimized(parameters, optimizer)
         check_masks(structure, masks)
-        self.optimizer = optimizer
-        self._structure = structure
+        self.optimizer, self._structure = optimizer, structure
         self.shapes = {name: tuple(weight.shape) for name, weight in parameters.items()}
         # A layer that gets all its weights needs no mask: exploration can then never damage it.
         masks = {name: mask for name, mask in masks.items() if not mask.all()}
         self._dense = {name: weight for name, weight in parameters.items() if name not in masks}
         _check_alone(optimizer, [parameters[name] for name in masks])
-        self._engine = make_engine(backend, model, optimizer, masks, unsuited=unsuited, owned=owned)
+        self._engine = make_engine(masks)
         layers = self._engine.layers if self._engine is not None else {}
-        self.weights: list[MaskedWeight] = []
-        for name, mask in masks.items():
-            weight: MaskedWeight
+
+        def held(name: str, mask: Tensor) -> MaskedWeight:
             layer = layers.get(name)
             if isinstance(layer, SparseLayer):
-                weight = CompressedWeight(name, layer)
-            elif layer is not None:
-                weight = AdoptedWeight(name, layer, mask)
-            elif reserve:
-                weight = ReservedWeight(name, parameters[name], mask, reserve, generator)
-            else:
-                weight = MaskedWeight(name, parameters[name], mask)
-            self.weights.append(weight)
+                return CompressedWeight(name, layer)
+            if layer is not None:
+                return AdoptedWeight(name, layer, mask)
+            if reserve:
+                return ReservedWeight(name, parameters[name], mask, reserve, generator)
+            return MaskedWeight(name, parameters[name], mask)
+
+        self.weights = [held(name, mask) for name, mask in masks.items()]
         self.hold()
 
     @property
@@ -143,18 +123,21 @@ class SparseNetwork:
         """The mask of each sparse layer."""
         return {weight.name: weight.mask for weight in self.weights}
 
+    @property
+    def reserved(self) -> list[ReservedWeight]:
+        """The weights that have a reserve."""
+        return [weight for weight in self.weights if isinstance(weight, ReservedWeight)]
+
     def statistics(self) -> list[LayerStatistics]:
         """Returns one row a layer, those without a mask included."""
         counts = {w.name: (w.nonzeros, int(w.ever_active.sum())) for w in self.weights}
-        rows = []
-        for name, shape in self.shapes.items():
-            size = math.prod(shape)
-            rows.append(LayerStatistics(name, shape, size, *counts.get(name, (size, size))))
-        return rows
+        return [
+            LayerStatistics(name, shape, size, *counts.get(name, (size, size)))
+            for name, shape in self.shapes.items()
+            for size in [math.prod(shape)]
+        ]
 
-    def counts_at(
-        self, sparsity: float | Mapping[str, float], distribution: Distribution | None
-    ) -> list[int] | int:
+    def counts_at(self, sparsity: Sparsity, distribution: Distribution | None) -> list[int] | int:
         """How many weights each layer keeps at a sparsity; without a distribution, all together."""
         counts: list[int] | int
         if distribution is not None:
@@ -168,9 +151,8 @@ class SparseNetwork:
         # A weight more in a layer may come of rounding.
         if total > sum(row.nonzeros for row in rows) + len(rows):
             raise FreeTicketsError(
-                f"can't prune to sparsity {sparsity}, the network has "
-                f"{overall_sparsity(rows):.4g} already: give the Sparsifier a lower sparsity to "
-                "start from"
+                f"can't prune to sparsity {sparsity}, the network has {overall_sparsity(rows):.4g} "
+                "already: give the Sparsifier a lower sparsity to start from"
             )
         return counts
 
@@ -178,22 +160,9 @@ class SparseNetwork:
         """Gives the dense weights a mask too: they are to be pruned."""
         if self._is_compressed:
             raise FreeTicketsError(
-                "prune() can't change how many weights a compressed layer has: make the Sparsifier "
-                "with backend='auto'"
+                "can't prune a compressed layer: make the Sparsifier with backend='auto'"
             )
         self._mask(self._dense)
-
-    # ---- around the optimizer's step
-
-    def announce_gradients(self, wanted: bool) -> None:
-        """Has layers that compute only with active weights get the dense gradient, or not."""
-        for weight in self.weights:
-            weight.announce_gradient(wanted)
-
-    def mask_gradients(self) -> None:
-        """Sets the gradients of inactive weights to zero."""
-        for weight in self.weights:
-            weight.mask_gradient()
 
     @torch.no_grad()
     def hold(self) -> None:
@@ -201,44 +170,26 @@ class SparseNetwork:
         for weight in self.weights:
             weight.hold(self.optimizer)
 
-    @torch.no_grad()
-    def bring_reserves_back(self) -> None:
-        """Has the optimizer see the reserves."""
-        for weight in self._reserved:
-            weight.bring_back()
-
-    @torch.no_grad()
-    def set_reserves_aside(self) -> None:
-        """Hides the reserves from the network."""
-        for weight in self._reserved:
-            weight.set_aside()
-
     # ---- new topologies
 
     def rewire(
         self, masks: Sequence[Tensor], weights: Sequence[Tensor], state: Sequence[Tensor]
     ) -> None:
-        """Takes new topologies.
-
-        Args:
-            masks: The new topology of each weight.
-            weights: Which weights keep their values; the others start at zero.
-            state: Which weights keep their optimizer state.
-        """
+        """Takes new masks; `weights` and `state` say which values and optimizer state stay."""
         for weight, *change in zip(self.weights, masks, weights, state, strict=True):
             weight.rewire(self.optimizer, *change)
         self._forget_past_steps()
 
     def choose_anew(self, scores: Sequence[Tensor], generator: torch.Generator) -> None:
         """Makes the weights of the highest scores active, and the next their reserve."""
-        for weight, score in zip(self._reserved, scores, strict=True):
+        for weight, score in zip(self.reserved, scores, strict=True):
             weight.choose(self.optimizer, score, generator)
         self._forget_past_steps()
 
     def set_topology(self, masks: Topology) -> None:
         """Takes other masks; of a layer that computes only with active weights, as many."""
         check_masks(self._structure, masks)
-        if self._reserved:
+        if self.reserved:
             raise FreeTicketsError("a network with a reserve chooses its topology by itself")
         self._check_counts(masks)
         self._mask(name for name, mask in masks.items() if not mask.all())
@@ -258,7 +209,7 @@ class SparseNetwork:
         return {
             "topology": {w.name: pack_mask(w.mask) for w in self.weights},
             "ever_active": {w.name: pack_mask(w.ever_active) for w in self.weights},
-            "reserve": {weight.name: weight.reserve_state() for weight in self._reserved},
+            "reserve": {weight.name: weight.reserve_state() for weight in self.reserved},
             "choices": self.choices.state_dict() if self.choices is not None else {},
         }
 
@@ -273,7 +224,7 @@ class SparseNetwork:
             raise FreeTicketsError(
                 f"the saved topology belongs to another network: see layer {odd[0]!r}"
             )
-        if any(weight.name not in state.get("reserve", {}) for weight in self._reserved):
+        if any(weight.name not in state.get("reserve", {}) for weight in self.reserved):
             raise FreeTicketsError("the saved run has no reserve: leave reserve at 0 to resume it")
         masks = {w.name: unpack_mask(state["topology"][w.name], w.mask.shape) for w in self.weights}
         check_masks(self._structure, masks)
@@ -287,7 +238,7 @@ class SparseNetwork:
             weight.ever_active.copy_(fired)
             weight.restore(masks[weight.name])
             weight.adapt(self.optimizer)
-        for reserved in self._reserved:
+        for reserved in self.reserved:
             reserved.load_reserve_state(state["reserve"][reserved.name])
         if self.choices is not None:
             self.choices.load_state_dict(state.get("choices", {}))
@@ -310,12 +261,8 @@ class SparseNetwork:
     def _is_compressed(self) -> bool:
         return any(isinstance(weight, CompressedWeight) for weight in self.weights)
 
-    @property
-    def _reserved(self) -> list[ReservedWeight]:
-        return [weight for weight in self.weights if isinstance(weight, ReservedWeight)]
-
     def _check_counts(self, masks: Topology) -> None:
-        """Raises if a layer that computes only with active weights is to have more, or fewer."""
+        """Raises if a layer that holds only active weights is to have more, or fewer."""
         for weight in self.weights:
             count = int(masks[weight.name].sum()) if weight.name in masks else weight.nonzeros
             if isinstance(weight, CompressedWeight) and count != weight.nonzeros:
@@ -327,7 +274,7 @@ class SparseNetwork:
     def _mask(self, names: Iterable[str]) -> None:
         """Gives dense weights a mask, of all of them."""
         new = {name: self._dense[name] for name in names if name in self._dense}
-        _check_alone(self.optimizer, list(new.values()))
+        _check_alone(self.optimizer, new.values())
         found = {weight.name: weight for weight in self.weights}
         for name, weight in new.items():
             found[name] = MaskedWeight(name, weight, torch.ones(weight.shape, dtype=torch.bool))
@@ -339,38 +286,13 @@ class SparseNetwork:
             self.optimizer.state.clear()  # its past steps would revive pruned weights
 
 
-def starting_masks(
-    parameters: Mapping[str, nn.Parameter],
-    sparsity: float | Mapping[str, float],
-    distribution: Distribution,
-    structure: Structure,
-    generator: torch.Generator,
-    *,
-    strongest: bool,
-) -> Topology:
-    """The topology to start from: random, or the strongest weights; dense layers are left out."""
-    shapes = {name: tuple(weight.shape) for name, weight in parameters.items()}
-    counts = structure.allocate(shapes, sparsity, distribution)
-    masks = {}
-    for name, weight in parameters.items():
-        if counts[name] == weight.numel():
-            continue
-        if strongest:
-            everywhere = torch.ones_like(weight, dtype=torch.bool)
-            masks[name] = select_top(weight.detach().abs(), counts[name], everywhere, generator)
-        else:
-            masks[name] = structure.random(weight.shape, counts[name], generator)
-    return masks
-
-
-def _check_alone(optimizer: Optimizer, weights: Sequence[nn.Parameter]) -> None:
+def _check_alone(optimizer: Optimizer, weights: Iterable[nn.Parameter]) -> None:
     """Refuses a second sparsifier of one weight: it would be held to both topologies."""
     mine = {id(weight) for weight in weights}
     for hook in optimizer._optimizer_step_pre_hooks.values():
         other = getattr(getattr(hook, "__self__", None), "_network", None)
-        if isinstance(other, SparseNetwork):
-            for weight in other.weights:
-                if id(weight.parameter) in mine:
-                    raise FreeTicketsError(
-                        f"another sparsifier holds {weight.name!r} already: detach() it first"
-                    )
+        for weight in other.weights if isinstance(other, SparseNetwork) else ():
+            if id(weight.parameter) in mine:
+                raise FreeTicketsError(
+                    f"another sparsifier holds {weight.name!r} already: detach() it first"
+                )

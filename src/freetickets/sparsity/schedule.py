@@ -76,8 +76,7 @@ class Exploration:
 class GradualPruning:
     """Prunes a network little by little, fast at first and slowly in the end (Zhu & Gupta's cubic).
 
-    Called with a step's number (from 1), it returns the sparsity to prune to after that step, or
-    None.
+    Called with a step's number (from 1), it returns the sparsity to prune to after it, or None.
 
     Attributes:
         final: The sparsity at `end`.
@@ -100,10 +99,8 @@ class GradualPruning:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.initial <= self.final < 1.0:
-            raise FreeTicketsError(
-                "gradual pruning needs 0 <= initial <= final < 1, not "
-                f"initial={self.initial}, final={self.final}"
-            )
+            given = f"initial={self.initial}, final={self.final}"
+            raise FreeTicketsError(f"gradual pruning needs 0 <= initial <= final < 1, not {given}")
         if not 0 <= self.begin < self.end:
             raise FreeTicketsError(
                 f"gradual pruning must begin before it ends, not at step {self.begin} of {self.end}"

@@ -53,10 +53,8 @@ class Score:
         """Returns one score for each weight, in the weight's shape."""
         scores = self.function(view)
         if scores.shape != view.weight.shape:
-            raise FreeTicketsError(
-                f"a score for {view.name!r} has shape {tuple(scores.shape)}, "
-                f"the weight {tuple(view.weight.shape)}"
-            )
+            shapes = f"shape {tuple(scores.shape)}, the weight {tuple(view.weight.shape)}"
+            raise FreeTicketsError(f"a score for {view.name!r} has {shapes}")
         if not scores.is_floating_point():
             scores = scores.float()
         if bool(torch.isnan(scores).any()):
@@ -67,6 +65,10 @@ class Score:
         return scores
 
 
+def _zeros(view: WeightView) -> Tensor:
+    return torch.zeros_like(view.weight, dtype=torch.float32)
+
+
 def magnitude(view: WeightView) -> Tensor:
     """|weight|: what pruning keeps by default."""
     return view.weight.detach().abs()
@@ -74,23 +76,18 @@ def magnitude(view: WeightView) -> Tensor:
 
 def gradient(view: WeightView) -> Tensor:
     """|gradient|: RigL's growth, where the loss falls fastest. No gradient counts as zero."""
-    if view.gradient is None:
-        return torch.zeros_like(view.weight, dtype=torch.float32)
-    return view.gradient.abs()
+    return _zeros(view) if view.gradient is None else view.gradient.abs()
 
 
 def momentum(view: WeightView) -> Tensor:
     """|running mean of the gradient|: SNFS's growth."""
-    if view.momentum is None:
-        return torch.zeros_like(view.weight, dtype=torch.float32)
-    return view.momentum.abs()
+    return _zeros(view) if view.momentum is None else view.momentum.abs()
 
 
 def random(view: WeightView) -> Tensor:
     """Random numbers: SET's growth. Needs no dense gradient."""
     # Drawn on the CPU, so that one seed gives one topology on every kind of device.
-    drawn = torch.rand(view.weight.shape, generator=view.generator)
-    return drawn.to(view.weight.device)
+    return torch.rand(view.weight.shape, generator=view.generator).to(view.weight.device)
 
 
 def random_unfired(view: WeightView) -> Tensor:
@@ -119,26 +116,14 @@ GrowthLike = ScoreLike | Mapping[ScoreLike, float]
 
 
 def as_score(score: ScoreLike) -> Score:
-    """Turns a name or anyone's function into a score.
-
-    Example:
-        >>> as_score("random").needs
-        frozenset()
-        >>> as_score(lambda view: view.weight * view.gradient).needs
-        frozenset({'gradient'})
-    """
+    """Turns a name or anyone's function into a score; of a function, one that needs gradients."""
     if isinstance(score, str):
         score = SCORES.find(score)
     return score if isinstance(score, Score) else Score(score)
 
 
 def as_mixture(growth: GrowthLike) -> list[tuple[Score, float]]:
-    """Turns a growth into its parts: the score, and the share of the new weights it chooses.
-
-    Example:
-        >>> [share for _, share in as_mixture({"gradient": 3, "random": 1})]
-        [0.75, 0.25]
-    """
+    """Turns a growth into its parts: the score, and the share of the new weights it chooses."""
     if not isinstance(growth, Mapping):
         return [(as_score(growth), 1.0)]
     total = sum(growth.values())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -11,25 +12,17 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from ..errors import FreeTicketsError
-from .backend import Backend
-from .distribution import DEFAULT_SPARSITY, Distribution
-from .exploration import Explorer, Redistribution, Scope
-from .gradients import GradientRecord
-from .layers import Selector, inner_optimizer, select_weights
+from .backend import Backend, make_engine
+from .distribution import DEFAULT_SPARSITY, Distribution, Sparsity
+from .exploration import Explorer, GradientRecord, Redistribution, Scope
+from .layers import Selectors, inner_optimizer, select_weights
 from .named import sparse_method
-from .network import (
-    LayerStatistics,
-    SparseNetwork,
-    itop_rate,
-    overall_sparsity,
-    starting_masks,
-    table,
-)
+from .network import LayerStatistics, SparseNetwork, itop_rate, overall_sparsity, table
 from .schedule import Exploration, check_rate
 from .score import SCORES, GrowthLike, ScoreLike, WeightView
 from .structure import Unstructured, check_options, parse_structure
-from .takeover import Watch, given_topology
-from .topology import Topology, check_topology, digest
+from .topology import Topology, check_topology, digest, given_topology
+from .weight import Watch
 
 if TYPE_CHECKING:
     from ..kernels.choices import Choices
@@ -38,12 +31,12 @@ if TYPE_CHECKING:
 class Sparsifier:
     """Keeps any network sparse while any loop trains it, with any `torch.optim` optimizer.
 
-    Two lines around an existing loop are all it takes: create it after the optimizer, and call
-    `step` after `optimizer.step()`. The defaults are the paper's: an ERK topology, explored as RigL
-    does (prune by magnitude, grow by gradient). Gradients are masked just before each optimizer
-    step, the weights and the optimizer's state after it, so nothing outside the topology ever
-    moves; the number of active weights of a layer never changes, unless you ask for it (`pruning`,
-    `redistribute`). `Sparsifier.named` makes the sparse trainings of the literature.
+    Two lines around a loop are all it takes: create it after the optimizer, and call `step` after
+    `optimizer.step()`. The defaults are the paper's: an ERK topology, explored as RigL does (prune
+    by magnitude, grow by gradient). Gradients are masked just before each optimizer step, weights
+    and optimizer state after it, so nothing outside the topology ever moves; a layer's number of
+    active weights never changes, unless you ask for it (`pruning`, `redistribute`).
+    `Sparsifier.named` makes the sparse trainings of the literature.
 
     Works with gradient accumulation, autocast and `GradScaler` (a skipped step does not count),
     `torch.compile`, `state_dict` and `copy.deepcopy`. To clip gradients by their norm, call
@@ -57,19 +50,18 @@ class Sparsifier:
             sparsities.
         distribution: How the active weights are divided among the layers: "erk", "er", "uniform",
             "uniform-dense-first", or a function of shapes and sparsity.
-        structure: Where the active weights of a layer may lie, now and after each exploration:
-            "unstructured"; "2:4" or another N:M: N of each M consecutive inputs of an output;
-            "block-4x4" or other sizes: whole blocks of outputs and inputs; "fan-in": equally many
-            inputs for each output (SRigL). Counts are rounded to what the structure can have. An
-            N:M structure sets the sparsity of all layers, whatever the distribution: any other
-            value is refused, except the default. A layer whose shape does not fit (3 input
-            channels, 10 classes) stays dense, as if excluded; "fan-in" fits all.
-        topology: Masks to start from, by the names of weights, instead of random ones of that
-            sparsity, distribution and structure; a weight without a mask stays dense. The
-            "topology" of a `state_dict` will do; "given" takes over the zeros that the network has.
+        structure: Where the active weights of a layer may lie, at all times: "unstructured"; "2:4"
+            or another N:M: N of each M consecutive inputs of an output; "block-4x4" or other
+            sizes: whole blocks of outputs and inputs; "fan-in": equally many inputs for each output
+            (SRigL). Counts are rounded to what it can have. N:M sets the sparsity of all layers,
+            whatever the distribution: any other value but the default is refused. A layer whose
+            shape does not fit (3 input channels, 10 classes) stays dense; "fan-in" fits all.
+        topology: Masks to start from, by the names of weights, instead of random ones; a weight
+            without a mask stays dense. The "topology" of a `state_dict` will do; "given" takes over
+            the zeros that the network has.
         exploration: When to explore and at which rate: an `Exploration`, any function from a step's
-            number to a rate (0: do not explore), or None for a static topology. Half of the active
-            weights every 100 steps, if not given, to the very end: where the length is known, stop
+            number to a rate (0: do not explore), or None for a static topology. If not given, half
+            of the active weights every 100 steps, to the very end: where the length is known, stop
             some hundred steps before it (`stop`), or let the rate fall (`schedule`, or `named`).
         pruning: When to prune for good and to which sparsity: a `GradualPruning` (start it at its
             initial sparsity), or any function from a step's number to a sparsity or None. An
@@ -84,8 +76,8 @@ class Sparsifier:
             "momentum": in proportion to the mean running gradient of its active weights (SNFS);
             "survivors": in proportion to the weights that survived (DSR). The total stays.
         reserve: Besides the active weights, the strongest inactive ones (this share of a layer)
-            keep their values out of the network's sight, and train; an exploration, whatever its
-            rate, then chooses the strongest of all weights again (Top-KAST, by magnitude).
+            train out of the network's sight; an exploration, whatever its rate, then chooses the
+            strongest of all weights again (Top-KAST, by magnitude).
         regrown_value: The value of a weight that is pruned and grown again in one exploration:
             "zero", or "keep" (as RigL does).
         gradient_batches: Growth looks at the mean gradient of this many last steps, as far as they
@@ -93,15 +85,14 @@ class Sparsifier:
         include: Only these weights become sparse (patterns or module types).
         exclude: These weights stay dense (patterns or module types).
         embeddings: Whether embedding tables become sparse too.
-        backend: "auto": the network keeps its layers, parameters, gradients and `state_dict`, as
-            your loop has them; where that is faster, linear layers and convolutions (float32, on
-            the CPU) compute only with active weights, or in Winograd's way. "masked": PyTorch's
-            dense kernels and weights with zeros, on any device. "sparse": these layers are
-            replaced, in place, by ones that hold only active weights, as a parameter `values`.
-            That takes less memory, and less time in linear layers; the network must be wrapped
-            (for several processes, by `torch.compile`) and its parameters handed out after this,
-            the optimizer must update each weight by itself, and `pruning`, `redistribute` and
-            `reserve` can't be had, which change how many weights train.
+        backend: "auto": the network keeps its layers, parameters, gradients and `state_dict`; where
+            that is faster, linear layers and convolutions (float32, on the CPU) compute only with
+            active weights, or in Winograd's way. "masked": PyTorch's dense kernels and weights with
+            zeros, on any device. "sparse": these layers are replaced, in place, by ones that hold
+            only active weights, as a parameter `values`: less memory, and less time in linear
+            layers. Wrap the network (for several processes, by `torch.compile`) and hand its
+            parameters out after this; the optimizer must update each weight by itself, and
+            `pruning`, `redistribute` and `reserve`, which change how many train, can't be had.
         seed: The seed of the topology and of random growth; the same on all ranks.
 
     Example:
@@ -123,7 +114,7 @@ class Sparsifier:
         self,
         model: nn.Module,
         optimizer: Optimizer,
-        sparsity: float | Mapping[str, float] = DEFAULT_SPARSITY,
+        sparsity: Sparsity = DEFAULT_SPARSITY,
         *,
         distribution: Distribution = "erk",
         structure: str = "unstructured",
@@ -137,14 +128,13 @@ class Sparsifier:
         reserve: float = 0.0,
         regrown_value: Literal["zero", "keep"] = "zero",
         gradient_batches: int = 1,
-        include: Selector | Sequence[Selector] | None = None,
-        exclude: Selector | Sequence[Selector] = (),
+        include: Selectors | None = None,
+        exclude: Selectors = (),
         embeddings: bool = False,
         backend: Backend = "auto",
         seed: int = 0,
     ) -> None:
-        if not 0 <= reserve <= 1:
-            raise FreeTicketsError(f"reserve must lie between 0 and 1, not {reserve}")
+        check_rate("reserve", reserve)
         if reserve and (pruning is not None or redistribute is not None):
             raise FreeTicketsError("reserve goes with neither pruning nor redistribute: drop one")
         if regrown_value not in ("zero", "keep"):
@@ -153,8 +143,7 @@ class Sparsifier:
             raise FreeTicketsError(f"gradient_batches must be at least 1, not {gradient_batches}")
         self.optimizer = optimizer = inner_optimizer(optimizer)
         self.steps = 0
-        self._exploration = exploration
-        self._pruning = pruning
+        self._exploration, self._pruning = exploration, pruning
         self._distribution = distribution
         self._structure = parse_structure(structure)
         check_options(
@@ -169,37 +158,26 @@ class Sparsifier:
         self._reserve = reserve
         self._keep_regrown = regrown_value == "keep"
         self._gradient_batches = gradient_batches
-        needs = frozenset() if reserve else self._explorer.needs
-        self._record = GradientRecord(needs, window=gradient_batches)
+        self._record = GradientRecord(() if reserve else self._explorer.needs, gradient_batches)
         self._generator = torch.Generator().manual_seed(seed)
 
         weights = select_weights(model, include=include, exclude=exclude, embeddings=embeddings)
-        if isinstance(topology, str):
-            topology = given_topology(weights, topology)
-        if topology is not None:
-            masks = check_topology(topology, {name: w.shape for name, w in weights.items()})
+        shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+        if topology is None:
+            counts = self._structure.allocate(shapes, sparsity, distribution)
+            masks = self._structure.start(weights, counts, self._generator, strongest=reserve > 0)
         else:
-            masks = starting_masks(
-                weights,
-                sparsity,
-                distribution,
-                self._structure,
-                self._generator,
-                strongest=reserve > 0,
-            )
+            given = given_topology(weights, topology) if isinstance(topology, str) else topology
+            masks = check_topology(given, shapes)
         self._watch = Watch(weights, masks, chosen=topology is not None)
         masked_only = {"pruning": pruning, "redistribute": redistribute, "reserve": reserve}
-        self._network = SparseNetwork(
-            model,
-            optimizer,
-            weights,
-            masks,
-            structure=self._structure,
-            backend=backend,
+        engine = partial(
+            make_engine, backend, model, optimizer,
             unsuited=next((name for name, value in masked_only.items() if value), None),
             owned=self._owns_network,
-            reserve=reserve,
-            generator=self._generator,
+        )  # fmt: skip
+        self._network = SparseNetwork(
+            optimizer, weights, masks, self._structure, engine, reserve, self._generator
         )
         if pruning is not None:
             self._network.mask_all()
@@ -246,9 +224,7 @@ class Sparsifier:
     # ---- what a loop calls
 
     def step(self, *, skipped: bool = False) -> bool:
-        """Counts a training step, and prunes and explores if that is due.
-
-        Call it after `optimizer.step()`.
+        """Counts a training step, and prunes and explores if due; call it after `optimizer.step()`.
 
         A step that the optimizer did not take (`GradScaler` found an overflow, or gradients are
         still being accumulated) does not count.
@@ -264,7 +240,7 @@ class Sparsifier:
             self.mask_gradients()
             self._record.commit()
         elif not self._stepped:
-            self._record.drop()
+            self._record.taken = None
             return False
         self._stepped = False
         self.steps += 1
@@ -277,7 +253,7 @@ class Sparsifier:
         return sparsity is not None or rate > 0
 
     @torch.no_grad()
-    def prune(self, sparsity: float | Mapping[str, float]) -> None:
+    def prune(self, sparsity: Sparsity) -> None:
         """Prunes to an overall sparsity, for good. `step` calls this by schedule.
 
         Each layer keeps its strongest weights, as many as the distribution gives it; with
@@ -287,15 +263,14 @@ class Sparsifier:
             raise FreeTicketsError("a network with a reserve can't be pruned: leave reserve at 0")
         if not isinstance(self._structure, Unstructured):
             raise FreeTicketsError(
-                f"a network with structure '{self._structure}' can't be pruned: make a new "
-                "Sparsifier with the sparsity wanted"
+                f"structure '{self._structure}' can't be pruned: make a sparser Sparsifier"
             )
         layerwise = isinstance(sparsity, Mapping) or self._explorer.layerwise
         counts = self._network.counts_at(sparsity, self._distribution if layerwise else None)
         self._network.mask_all()
         if self._explorer.prune_score.needs:
             self._require_gradients()
-            self._record.close()
+            self._record.open = False
         masks = self._explorer.prune(self._views(), counts)
         self._network.rewire(masks, weights=masks, state=masks)
 
@@ -317,14 +292,14 @@ class Sparsifier:
         # All is chosen before anything changes: a score that is refused leaves the network whole.
         kept, masks = self._explorer.explore(self._views(), rate)
         self._network.rewire(masks, weights=masks if self._keep_regrown else kept, state=kept)
-        self._record.close()
+        self._record.open = False
 
     @torch.no_grad()
     def set_topology(self, topology: Mapping[str, Tensor]) -> None:
         """Takes another topology; weights outside it, and their optimizer state, become zero.
 
-        Those inside keep what the network has there, so new ones start at zero unless they were
-        loaded a moment ago. Layers that compute only with active weights keep their number.
+        Those inside keep what the network has there: new ones start at zero, unless just loaded.
+        Layers that hold only active weights keep their number.
 
         Args:
             topology: A mask for each weight that is to change, as the argument of the `Sparsifier`;
@@ -338,19 +313,16 @@ class Sparsifier:
     def mask_gradients(self) -> None:
         """Sets the gradients of inactive weights to zero, recording the dense ones if needed.
 
-        The optimizer's step does this by itself; call it earlier where the gradients are used
-        before (clipping by norm, logging).
+        The optimizer's step does so itself; call it before it to clip gradients by norm, or log.
         """
-        if not self._record.taken:
+        if self._record.taken is None:
             self._record.take(self._network.weights, self._explores_soon)
-        self._network.mask_gradients()
+        for weight in self._network.weights:
+            weight.mask_gradient()
 
     def keep_gradients(self) -> None:
-        """Records the dense gradients of the coming step, so that `explore` can follow it.
-
-        Call it before the forward pass of that step.
-        """
-        self._record.keep()
+        """Records the coming step's dense gradients for `explore`; call before its forward pass."""
+        self._record.keep = True
         self._announce()
 
     @property
@@ -407,9 +379,8 @@ class Sparsifier:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a `state_dict` into a sparsifier of the same network.
 
-        Load the states of the network and the optimizer first; they may come from another backend.
-        But make the sparsifier before all of that, or with the topology of the state: see
-        docs/loops.md.
+        Load the states of the network and the optimizer first (of any backend), but make the
+        sparsifier before all of that, or with the topology of the state: see docs/loops.md.
         """
         masks = self._network.saved_masks(state)
         self._watch.check_order(self._network.weights, masks)
@@ -425,13 +396,9 @@ class Sparsifier:
         self._announce()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Hooks belong to the optimizer that holds them, and generators can't be copied: the copy
-        # registers its own hooks on its own optimizer.
-        return {
-            **self.__dict__,
-            "_generator": self._generator.get_state(),
-            "_hooks": bool(self._hooks),
-        }
+        # Generators can't be copied, and a copy registers its own hooks on its own optimizer.
+        generator = self._generator.get_state()
+        return {**self.__dict__, "_generator": generator, "_hooks": bool(self._hooks)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -440,10 +407,7 @@ class Sparsifier:
         self._hooks = self._register_hooks() if state["_hooks"] else []
 
     def detach(self) -> None:
-        """Releases the optimizer: the weights stay as they are, and nothing holds them any longer.
-
-        Layers that were replaced by sparse ones become dense ones again.
-        """
+        """Releases the network and its optimizer; layers that were replaced are dense again."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
@@ -461,7 +425,9 @@ class Sparsifier:
 
     def _announce(self) -> None:
         """Has layers that compute only with active weights get the dense gradient when needed."""
-        self._network.announce_gradients(self._record.needs(self._explores_soon))
+        wanted = self._record.needs(self._explores_soon)
+        for weight in self._network.weights:
+            weight.announce_gradient(wanted)
 
     def _register_hooks(self) -> list[RemovableHandle]:
         return [
@@ -476,25 +442,29 @@ class Sparsifier:
         self._watch.check(self._network.weights)
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if closure is None:
-            self.mask_gradients()
-            self._network.bring_reserves_back()
+            self._mask_and_bring_back()
             return None
 
         def masked_closure() -> Any:
-            self._network.set_reserves_aside()
+            for weight in self._network.reserved:
+                weight.set_aside()
             loss = closure()
-            self.mask_gradients()
-            self._network.bring_reserves_back()
+            self._mask_and_bring_back()
             return loss
 
         if "closure" in kwargs:
             return args, {**kwargs, "closure": masked_closure}
         return (args[0], masked_closure, *args[2:]), kwargs
 
+    def _mask_and_bring_back(self) -> None:
+        self.mask_gradients()
+        for weight in self._network.reserved:
+            weight.bring_back()
+
     def _after_step(self, optimizer: Optimizer, *_: Any) -> None:
         # Fused optimizers see an overflow (`GradScaler` tells them here) only inside their step.
         if getattr(optimizer, "found_inf", None):
-            self._record.drop()
+            self._record.taken = None
         else:
             self._record.commit()
             self._stepped = True
@@ -511,19 +481,13 @@ class Sparsifier:
         if self._record.missing:
             raise FreeTicketsError(
                 "no dense gradient to grow by: call keep_gradients() before the forward pass of "
-                "the step that precedes explore(), and zero_grad() after it"
+                "the step before explore(), and zero_grad() after it"
             )
 
     def _views(self) -> list[WeightView]:
         return [
             WeightView(
-                weight.name,
-                weight.tensor,
-                weight.mask,
-                self._record.gradient(weight.name),
-                self._record.momentum(weight.name),
-                self._generator,
-                weight.ever_active,
+                w.name, w.tensor, w.mask, *self._record.of(w.name), self._generator, w.ever_active
             )
-            for weight in self._network.weights
+            for w in self._network.weights
         ]

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import FreeTicketsError, UnknownNameError
-from .distribution import DEFAULT_SPARSITY, Distribution, Shapes, allocate
-from .topology import random_mask, select_top
+from .distribution import DEFAULT_SPARSITY, Distribution, Shapes, Sparsity, allocate
+from .topology import Topology, random_mask, select_top
 
 # How far a sparsity may be from the one that a structure dictates, and still be meant as it.
 _ROUNDED = 0.01
@@ -45,12 +45,12 @@ class Structure(ABC):
             return False
         return True
 
-    def settle(self, sparsity: float | Mapping[str, float]) -> float | Mapping[str, float]:
+    def settle(self, sparsity: Sparsity) -> Sparsity:
         """The sparsity that a network gets which is asked for this one."""
         return sparsity
 
     def allocate(
-        self, shapes: Shapes, sparsity: float | Mapping[str, float], distribution: Distribution
+        self, shapes: Shapes, sparsity: Sparsity, distribution: Distribution
     ) -> dict[str, int]:
         """Returns the number of non-zeros of each layer: what `allocate` gives it, rounded.
 
@@ -71,14 +71,29 @@ class Structure(ABC):
             )
         if distribution == "uniform-dense-first" and next(iter(shapes)) not in fitting:
             distribution = "uniform"  # the first layer is dense as it is
-        wanted = allocate(fitting, self.settle(sparsity), distribution)
-        sizes = {name: math.prod(shape) for name, shape in shapes.items()}
-        return {
-            name: self.round_count(shape, wanted[name])
-            if wanted.get(name, sizes[name]) < sizes[name]
-            else sizes[name]
-            for name, shape in shapes.items()
-        }
+        counts = {name: math.prod(shape) for name, shape in shapes.items()}
+        for name, wanted in allocate(fitting, self.settle(sparsity), distribution).items():
+            if wanted < counts[name]:
+                counts[name] = self.round_count(shapes[name], wanted)
+        return counts
+
+    def start(
+        self,
+        weights: Mapping[str, nn.Parameter],
+        counts: Mapping[str, int],
+        generator: torch.Generator,
+        *,
+        strongest: bool,
+    ) -> Topology:
+        """The topology to start from: random, or the strongest weights; dense layers left out."""
+        masks = {}
+        for name, weight in weights.items():
+            if counts[name] < weight.numel() and strongest:
+                everywhere = torch.ones_like(weight, dtype=torch.bool)
+                masks[name] = select_top(weight.detach().abs(), counts[name], everywhere, generator)
+            elif counts[name] < weight.numel():
+                masks[name] = self.random(weight.shape, counts[name], generator)
+        return masks
 
     def random(self, shape: torch.Size, count: int, generator: torch.Generator) -> Tensor:
         """Draws a mask of this structure with exactly `count` active entries."""
@@ -92,10 +107,9 @@ class Structure(ABC):
 
     def check(self, mask: Tensor) -> bool:
         """Tells whether a mask has this structure."""
-        try:
-            grid = self._grid(mask)
-        except FreeTicketsError:
+        if not self.fits(mask.shape):
             return False
+        grid = self._grid(mask)
         active = grid.any(2)
         counts = active.sum(1)
         return bool((active == grid.all(2)).all() and (counts == counts[0]).all())
@@ -141,13 +155,8 @@ class Structure(ABC):
     ) -> Tensor:
         """Returns the kept weights and the best others that complete them to `count`.
 
-        Args:
-            scores: The higher, the sooner a weight is added.
-            kept: A part of a mask of `count` weights with this structure. If it has parts of
-                blocks, then as many blocks stay as its weights would fill, those of which most was
-                kept; `survive` leaves whole ones.
-            generator: Breaks ties.
-            count: How many weights the result has, exactly.
+        If a part of blocks was kept, as many blocks stay as its weights would fill, those of which
+        most was; `survive` leaves whole ones.
         """
         grid = self._grid(kept)
         units = grid.any(2)
@@ -164,8 +173,7 @@ class Structure(ABC):
         return self._mask(units | new, kept)
 
     def _units_of_a_row(self, shape: Sequence[int], count: int) -> int:
-        nearest = self.round_count(shape, count)
-        if count != nearest:
+        if count != (nearest := self.round_count(shape, count)):
             raise FreeTicketsError(
                 f"{self} can't have {count} weights in shape {tuple(shape)}: the nearest count is "
                 f"{nearest}"
@@ -200,16 +208,6 @@ class Unstructured(Structure):
         """Draws a mask."""
         return random_mask(shape, count, generator)
 
-    def check(self, mask: Tensor) -> bool:
-        """Every mask is one."""
-        return True
-
-    def survive(
-        self, scores: Tensor, count: int, mask: Tensor, generator: torch.Generator
-    ) -> Tensor:
-        """Returns the best active weights; without units, there is nothing to look at first."""
-        return select_top(scores, count, mask, generator)
-
     def __str__(self) -> str:
         return "unstructured"
 
@@ -232,16 +230,14 @@ class NOfM(Structure):
         """One row for each m inputs."""
         if math.prod(shape[1:]) % self.m:
             raise FreeTicketsError(
-                f"{self} needs a multiple of {self.m} inputs, but the shape is {tuple(shape)}: "
-                "exclude the layer"
+                f"{self} needs a multiple of {self.m} inputs, not shape {tuple(shape)}: exclude it"
             )
         return math.prod(shape) // self.m, self.m, 1
 
-    def settle(self, sparsity: float | Mapping[str, float]) -> float | Mapping[str, float]:
+    def settle(self, sparsity: Sparsity) -> Sparsity:
         """The only sparsity that there is, or 0 for layers that a map leaves dense.
 
-        Raises:
-            FreeTicketsError: Another one was asked for, and not by default.
+        Raises for another one that was asked for, and not by default.
 
         Example:
             >>> NOfM(2, 4).settle(DEFAULT_SPARSITY)
@@ -252,7 +248,7 @@ class NOfM(Structure):
         return self._agree(1 - self.n / self.m if sparsity == DEFAULT_SPARSITY else sparsity)
 
     def allocate(
-        self, shapes: Shapes, sparsity: float | Mapping[str, float], distribution: Distribution
+        self, shapes: Shapes, sparsity: Sparsity, distribution: Distribution
     ) -> dict[str, int]:
         """The only number for each layer; ERK and ER, which would make some dense, are left out."""
         chosen = "uniform" if distribution in ("erk", "er") else distribution
@@ -334,10 +330,8 @@ def parse_structure(text: str) -> Structure:
         >>> parse_structure("block-8x1")
         Blocks(outputs=8, inputs=1)
     """
-    if text == "unstructured":
-        return Unstructured()
-    if text == "fan-in":
-        return FanIn()
+    if text in ("unstructured", "fan-in"):
+        return Unstructured() if text == "unstructured" else FanIn()
     if found := re.fullmatch(r"(\d+):(\d+)", text):
         return NOfM(int(found[1]), int(found[2]))
     if found := re.fullmatch(r"block-(\d+)x(\d+)", text):

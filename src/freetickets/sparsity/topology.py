@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import FreeTicketsError, UnknownNameError
 
@@ -16,12 +16,7 @@ Topology = dict[str, Tensor]
 
 
 def random_mask(shape: torch.Size, count: int, generator: torch.Generator) -> Tensor:
-    """Draws a mask with exactly `count` active entries.
-
-    Example:
-        >>> int(random_mask(torch.Size([4, 5]), 7, torch.Generator()).sum())
-        7
-    """
+    """Draws a mask with exactly `count` active entries."""
     mask = torch.zeros(math.prod(shape), dtype=torch.bool)
     mask[torch.randperm(mask.numel(), generator=generator)[:count]] = True
     return mask.view(shape)
@@ -50,6 +45,27 @@ def check_topology(
             )
         masks[name] = mask.cpu().clone()
     return {name: masks[name] for name in shapes if name in masks}
+
+
+def given_topology(weights: Mapping[str, nn.Parameter], name: str = "given") -> Topology:
+    """The topology that a network's zeros are; a weight without zeros has no mask.
+
+    Example:
+        >>> layer = nn.Linear(2, 2)
+        >>> _ = nn.init.eye_(layer.weight)
+        >>> given_topology({"weight": layer.weight})["weight"].tolist()
+        [[True, False], [False, True]]
+    """
+    if name != "given":
+        raise UnknownNameError("topology", name, ["given"])
+    masks = {name: weight.detach() != 0 for name, weight in weights.items()}
+    masks = {name: mask for name, mask in masks.items() if not mask.all()}
+    if not masks:
+        raise FreeTicketsError(
+            "topology='given' takes over the network's zeros, but its weights have no zeros: "
+            "load them first, or leave topology out for a random one"
+        )
+    return masks
 
 
 def select_top(
@@ -84,12 +100,8 @@ def select_across(
     scores: Sequence[Tensor], count: int, candidates: Sequence[Tensor], generator: torch.Generator
 ) -> list[Tensor]:
     """Like `select_top` with one threshold for several layers."""
-    chosen = select_top(
-        torch.cat([score.flatten() for score in scores]),
-        count,
-        torch.cat([mask.flatten() for mask in candidates]),
-        generator,
-    )
+    flat = [torch.cat([tensor.flatten() for tensor in each]) for each in (scores, candidates)]
+    chosen = select_top(flat[0], count, flat[1], generator)
     parts = torch.split(chosen, [mask.numel() for mask in candidates])
     return [part.view(mask.shape) for part, mask in zip(parts, candidates, strict=True)]
 
@@ -105,23 +117,12 @@ def _kth_largest(values: Tensor, k: int) -> float:
 
 
 def pack_mask(mask: Tensor) -> Tensor:
-    """Packs a mask to one bit an entry.
-
-    Example:
-        >>> pack_mask(torch.tensor([True, False, True])).tolist()
-        [160]
-    """
+    """Packs a mask to one bit an entry."""
     return torch.from_numpy(np.packbits(mask.detach().cpu().numpy()))
 
 
 def unpack_mask(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Undoes `pack_mask`.
-
-    Example:
-        >>> mask = torch.tensor([[True, False], [False, True]])
-        >>> bool((unpack_mask(pack_mask(mask), mask.shape) == mask).all())
-        True
-    """
+    """Undoes `pack_mask`."""
     bits = np.unpackbits(packed.cpu().numpy(), count=math.prod(shape))
     return torch.from_numpy(bits.astype(bool)).view(shape)
 

@@ -1,14 +1,17 @@
-"""One weight held to its topology: masked, with a reserve, adopted or compressed."""
+"""One weight held to its topology: masked, with a reserve, adopted or compressed; and a watch."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
-from .topology import pack_mask, select_top, unpack_mask
+from ..errors import FreeTicketsError
+from .topology import Topology, pack_mask, select_top, unpack_mask
 
 if TYPE_CHECKING:
     from ..kernels.adopted import AdoptedLayer
@@ -16,22 +19,15 @@ if TYPE_CHECKING:
 
 # The integers that are as wide as a float of this many bytes.
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+# So many exact zeros, as a share, are no chance: somebody has pruned.
+_PRUNED = 0.05
 
 
 class MaskedWeight:
-    """Dense in memory, zero wherever the mask is: works for every layer, on every device.
-
-    Attributes:
-        name: The weight's name in the network.
-        parameter: What the optimizer trains.
-        nonzeros: How many weights are active.
-        ever_active: Which weights have ever been active.
-    """
+    """Dense in memory, zero wherever the mask is: works for every layer, on every device."""
 
     def __init__(self, name: str, parameter: nn.Parameter, mask: Tensor) -> None:
-        self.name = name
-        self.parameter = parameter
-        self.nonzeros = int(mask.sum())
+        self.name, self.parameter = name, parameter
         self.ever_active = mask.to(parameter.device, copy=True)
         self.restore(mask)
 
@@ -68,13 +64,9 @@ class MaskedWeight:
         self._bits = _as_bits(self._mask, self.parameter)
 
     def rewire(self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor) -> None:
-        """Takes a new topology; compressed weights can't have more or fewer than before.
+        """Takes a new mask, of as many weights if compressed.
 
-        Args:
-            optimizer: Who has state of this weight.
-            mask: The new topology.
-            weights: The weights that keep their values; the others start at zero.
-            state: The weights that keep their optimizer state.
+        Where `weights` is False, they start at zero; where `state` is, their optimizer state does.
         """
         self.ever_active |= mask.to(self.ever_active.device)
         self._rewire(optimizer, mask, weights, state)
@@ -82,9 +74,7 @@ class MaskedWeight:
     def adapt(self, optimizer: Optimizer) -> None:
         """Gives optimizer state that was saved with the other kind of weights the form of these."""
         state = optimizer.state.get(self.parameter, {})
-        for key, value in state.items():
-            if isinstance(value, Tensor):
-                state[key] = self._adapted(value)
+        state.update({k: self._adapted(v) for k, v in state.items() if isinstance(v, Tensor)})
 
     def _adapted(self, state: Tensor) -> Tensor:
         if state.shape != (self.nonzeros,):
@@ -95,8 +85,7 @@ class MaskedWeight:
 
     def _rewire(self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor) -> None:
         self.restore(mask)
-        bits = [_as_bits(kept, self.parameter) for kept in (weights, state)]
-        self._keep(optimizer, *bits)
+        self._keep(optimizer, *(_as_bits(kept, self.parameter) for kept in (weights, state)))
 
     def _keep(self, optimizer: Optimizer, weights: Tensor, state: Tensor) -> None:
         _zero_outside(self.parameter.data, weights)
@@ -105,42 +94,29 @@ class MaskedWeight:
 
     def _state_of(self, optimizer: Optimizer) -> list[Tensor]:
         """The optimizer's tensors that have one element for each of the parameter's."""
-        return [
-            value
-            for value in optimizer.state.get(self.parameter, {}).values()
-            if isinstance(value, Tensor) and value.shape == self.parameter.shape
+        tensors = [
+            v for v in optimizer.state.get(self.parameter, {}).values() if torch.is_tensor(v)
         ]
+        return [tensor for tensor in tensors if tensor.shape == self.parameter.shape]
 
 
 class ReservedWeight(MaskedWeight):
     """A masked weight that keeps all its values, as Top-KAST does.
 
-    The active weights are in the parameter, all others are set aside. The strongest of those are
-    the reserve: they get gradients and optimizer state, for which they are put into the parameter
-    while the optimizer takes its step. The rest stays as it is, and comes back when the others
-    have become weaker.
-
-    Args:
-        name: The weight's name in the network.
-        parameter: What the optimizer trains, with all its values.
-        mask: The active weights.
-        share: The size of the reserve, as a share of the weight.
-        generator: Breaks ties.
+    The active weights are in the parameter, all others are set aside. The strongest of those (a
+    `share` of the weight) are the reserve: they get gradients and optimizer state, for which they
+    are put into the parameter while the optimizer takes its step. The rest stays as it is, and
+    comes back when the others have become weaker.
     """
 
     def __init__(
-        self,
-        name: str,
-        parameter: nn.Parameter,
-        mask: Tensor,
-        share: float,
-        generator: torch.Generator,
+        self, name: str, parameter: nn.Parameter, mask: Tensor, share: float, ties: torch.Generator
     ) -> None:
         self._aside = parameter.detach().clone()
         self._size = round(share * parameter.numel())
         self._is_back = False
         super().__init__(name, parameter, mask)
-        self._train(self._reserve(self._aside.abs(), self._mask, generator))
+        self._train(self._reserve(self._aside.abs(), self._mask, ties))
 
     @property
     def tensor(self) -> Tensor:
@@ -276,6 +252,96 @@ class CompressedWeight(MaskedWeight):
             dense = value.new_zeros(mask.numel())
             dense[old] = value
             value.copy_(dense[new] * state.flatten()[new])
+
+
+class Watch:
+    """Notices weights that come with another topology, before they are set to zero.
+
+    It is made before the weights take the masks; if those are chosen by somebody, then nothing that
+    they end is lost by mistake.
+    """
+
+    def __init__(
+        self, weights: Mapping[str, nn.Parameter], masks: Topology, *, chosen: bool
+    ) -> None:
+        self._lost = {} if chosen else _lost(weights, masks)
+        self._versions: dict[str, int] = {}
+        if self._lost:
+            warnings.warn(
+                "the network has the zeros of a topology, which a new random one replaces: pass "
+                "topology='given' to keep it, or load the weights after making the Sparsifier",
+                stacklevel=3,
+            )
+
+    def settle(self, weights: Iterable[MaskedWeight]) -> None:
+        """Takes note that the weights fit their topology now."""
+        self._versions = {weight.name: weight.parameter._version for weight in weights}
+
+    def check(
+        self, weights: Iterable[MaskedWeight], masks: Mapping[str, Tensor] | None = None
+    ) -> None:
+        """Raises if a weight that somebody changed since has the zeros of another topology.
+
+        That is another one than the masks, or than its own. What lies outside for another reason (a
+        new initialisation, noise, an average) may be set to zero.
+        """
+        for weight in weights:
+            # Only a look at every number tells more, which each step would feel.
+            if isinstance(weight, CompressedWeight):
+                changed = weight.layer.pending is not None
+            else:
+                changed = self._versions.get(weight.name) != weight.parameter._version
+            if not changed:
+                continue
+            mask = weight.mask if masks is None else masks[weight.name]
+            if _is_of_another_topology(weight.tensor != 0, mask.to(weight.parameter.device)):
+                raise FreeTicketsError(
+                    f"the weights of {weight.name!r} were loaded with another topology than the "
+                    "sparsifier's: load the state of its own that was saved with them, or call "
+                    "set_topology() with their masks"
+                )
+
+    def check_order(self, weights: Iterable[MaskedWeight], masks: Mapping[str, Tensor]) -> None:
+        """Raises if the weights of a saved topology are gone since the sparsifier was made."""
+        for weight in weights:
+            if weight.name not in self._lost or weight.name not in masks:
+                continue
+            wanted = self._lost[weight.name] & masks[weight.name].cpu()
+            if wanted.any() and not weight.tensor[wanted.to(weight.parameter.device)].any():
+                raise FreeTicketsError(
+                    "the weights were loaded before the Sparsifier was made, which set those "
+                    "outside its own topology to zero: load the network and the optimizer again, "
+                    "and this state last; or make it with topology=state['topology']"
+                )
+
+
+def _is_of_another_topology(there: Tensor, mask: Tensor) -> bool:
+    """Whether non-zeros lie elsewhere than a mask, instead of where it wants them.
+
+    Either no more lie outside than are missing inside: the number is kept, the places are not. Or
+    zeros lie inside nearly as often as outside (at least half as often, and no few by chance), as
+    if they knew nothing of the mask.
+    """
+    active, stray = int(mask.sum()), int((there & ~mask).sum())
+    missing = active - int((there & mask).sum())
+    outside = mask.numel() - active
+    return stray > 0 and (
+        missing >= stray or missing / active >= max(_PRUNED, (outside - stray) / outside / 2)
+    )
+
+
+def _lost(weights: Mapping[str, nn.Parameter], masks: Topology) -> Topology:
+    """Where a topology sets weights to zero that are active in one which the network has already.
+
+    Empty if it has none. A weight that is zero as a whole was initialised so, not pruned.
+    """
+    there = {name: weight.detach().cpu() != 0 for name, weight in weights.items()}
+    there = {name: mask for name, mask in there.items() if mask.any()}
+    zeros = sum(int((~mask).sum()) for mask in there.values())
+    if not zeros or zeros < _PRUNED * sum(mask.numel() for mask in there.values()):
+        return {}
+    lost = {name: there[name] & ~mask for name, mask in masks.items() if name in there}
+    return {name: places for name, places in lost.items() if places.any()}
 
 
 def _as_bits(mask: Tensor, like: Tensor) -> Tensor:
