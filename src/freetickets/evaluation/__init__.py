@@ -1,8 +1,8 @@
 """From an ensemble and data to saved predictions, and from those to every score."""
 
 from ..predictions import Predictions
-from .request import Request
 from .run import adjust, describe_run, evaluate_run, predict_dataset
+from .sets import Request
 from .summary import summarise
 
 __all__ = [

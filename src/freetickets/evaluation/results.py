@@ -1,7 +1,4 @@
-"""The results of an evaluation: what metrics.json says, typed; read and written here alone.
-
-The records of experiments hold the same values, with null for what is no finite number.
-"""
+"""The results of an evaluation: what metrics.json says, typed; read and written here alone."""
 
 from __future__ import annotations
 
@@ -18,6 +15,7 @@ from ..calibration import Temperature
 from ..errors import FreeTicketsError, NewerFileError
 from ..metrics.score import MAIN_SCORES
 from ..reading import Allow, Count, Natural, Text, damaged, must, read, read_json
+from ..storage import write_json
 from ..tasks import CLASSIFICATION, Score, Task, task_name
 
 Array = npt.NDArray[np.float64]
@@ -36,8 +34,7 @@ def _grid(value: Any) -> Array:
 
 
 def _square(value: Any) -> Array:
-    array = _grid(value)
-    if array.shape[0] != array.shape[1]:
+    if (array := _grid(value)).shape[0] != array.shape[1]:
         raise ValueError(f"must have as many rows as columns, not {array.shape}")
     return array
 
@@ -55,8 +52,8 @@ def _within_limits(found: Mapping[str, float], scores: Iterable[Score]) -> None:
 def _of_classes(found: Mapping[str, float]) -> Mapping[str, float]:
     # What was measured before a score was added has not got it.
     later = {score.key: math.nan for score in MAIN_SCORES if score.key not in _ALWAYS}
-    _within_limits(later | dict(found), MAIN_SCORES)
-    return later | dict(found)
+    _within_limits(found := later | dict(found), MAIN_SCORES)
+    return found
 
 
 _ALWAYS = ("accuracy", "nll", "ece")  # every version has measured these
@@ -70,62 +67,36 @@ ClassValues = Annotated[Values, _of_classes]
 
 @dataclass(frozen=True)
 class Diversity:
-    """How much the members differ.
-
-    Attributes:
-        disagreement: The mean over pairs.
-        kl: The mean over ordered pairs.
-        kl_one_way: The mean over pairs, each in one order.
-        disagreement_matrix: (M, M).
-        kl_matrix: (M, M); row i, column j is KL(p_i || p_j).
-        disagreement_by_class: The mean over pairs on the samples of each class.
-    """
+    """How much the members differ, on average over pairs; `kl` counts each in both orders."""
 
     disagreement: float
     kl: float
     kl_one_way: float
     disagreement_matrix: Square
-    kl_matrix: Square
+    kl_matrix: Square  # row i, column j is KL(p_i || p_j)
     disagreement_by_class: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class CorruptionSet:
-    """What a mean over corruptions is over: only means over the same can be compared.
-
-    Attributes:
-        name: Of the set.
-        severities: Of each type.
-        types: Those that were asked for, where the set is "given"; other names say which.
-    """
+    """What a mean over corruptions is over: only means over the same can be compared."""
 
     name: str
     severities: tuple[int, ...]
-    types: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()  # where the set is "given"; other names say which
 
 
 @dataclass(frozen=True)
 class Shift:
-    """The scores of the ensemble on corrupted test samples.
+    """The scores of the ensemble on corrupted test samples; means are over all severities."""
 
-    Attributes:
-        source: Where they come from: "generated" or "folder".
-        samples: The size of each set.
-        types: The corruptions.
-        severities: Of each.
-        scores: By key, each of types and severities, (T, S).
-        means: The means over all severities and a set of corruptions, by the name of the set: of
-            each score, and "ece_pooled".
-        frost: What generated frost was made of, if it was.
-    """
-
-    source: Text | None
-    samples: Natural
+    source: Text | None  # "generated" or "folder"
+    samples: Natural  # of each set
     types: tuple[Text, ...]
     severities: tuple[int, ...]
-    scores: Mapping[Text, Annotated[Array, _grid]]
-    means: Mapping[Text, ClassValues]
-    frost: Text | None = None
+    scores: Mapping[Text, Annotated[Array, _grid]]  # by key, of types and severities, (T, S)
+    means: Mapping[Text, ClassValues]  # by the name of a set of corruptions; "ece_pooled" too
+    frost: Text | None = None  # what it was made of
 
     def __post_init__(self) -> None:
         shape = (len(self.types), len(self.severities))
@@ -151,11 +122,9 @@ class Shift:
 def _shift(value: Any) -> Shift:
     """Files have the scores beside the other values."""
     values = read(Mapping[str, Any], value)
-    known = [score.key for score in MAIN_SCORES if score.key in values or score.key in _ALWAYS]
-    missing = [key for key in known if key not in values]
-    if missing:
+    if missing := [key for key in _ALWAYS if key not in values]:
         raise ValueError(f"lacks {', '.join(missing)}")
-    scores = {key: values[key] for key in known}
+    scores = {score.key: values[score.key] for score in MAIN_SCORES if score.key in values}
     found: Shift = read(Shift, {**values, "scores": scores}, allow=Allow.RECORD)
     return found
 
@@ -187,29 +156,17 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Attack:
-    """Accuracies under one kind of attack.
+    """Accuracies under one kind of attack: the ensemble's, and of each member in `transfer`."""
 
-    Attributes:
-        epsilon: How far a pixel may be moved, of 0 to 1.
-        samples: How many were attacked.
-        clean: The ensemble's accuracy on them untouched.
-        min: The ensemble's accuracy under the attack made for the member that is worst for it.
-        mean: Its mean over members.
-        max: Its highest.
-        transfer: (M, M): of member m under the attack made for member k.
-        steps: Of the attack; None where that was not saved.
-        ensemble: The ensemble's accuracy under the attack made for each member.
-    """
-
-    epsilon: float
+    epsilon: float  # how far a pixel may be moved, of 0 to 1
     samples: Natural
-    clean: Rate
+    clean: Rate  # on the same samples untouched
     min: Rate
     mean: Rate
     max: Rate
-    transfer: Square
-    steps: int | None = None
-    ensemble: tuple[Rate, ...] = ()
+    transfer: Square  # row k, column m: of member m under the attack made for member k
+    steps: int | None = None  # not saved in old files
+    ensemble: tuple[Rate, ...] = ()  # under the attack made for each member
 
 
 @dataclass(frozen=True)
@@ -232,17 +189,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class NetworkFacts:
-    """What only the networks can tell of themselves: the content of networks.json.
-
-    Attributes:
-        tickets: The digest of the tickets.
-        layers: Their weights; none if all are dense.
-        features: Their feature maps, if these were compared.
-        feature_samples: On how many samples that was.
-    """
+    """What only the networks can tell of themselves: the content of networks.json."""
 
     tickets: str | None = None
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[Layer, ...] = ()  # none if all are dense
     features: tuple[Feature, ...] = ()
     feature_samples: Natural = 0
 
@@ -278,14 +228,7 @@ class _ScoreFacts:
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """What metrics.json says of a task, so that its scores can be shown without its code.
-
-    Attributes:
-        name: What files call it.
-        running: The score of the log.
-        scores: Its scores, in the order of tables.
-        has_classes: Whether outputs are scores of classes.
-    """
+    """What metrics.json says of a task, so that its scores can be shown without its code."""
 
     name: Text
     running: Annotated[Score, _score]
@@ -303,54 +246,31 @@ class TaskFacts:
             {each.name: getattr(score, each.name) for each in fields(_ScoreFacts)}
             for score in (self.running, *self.scores)
         )
-        return {
-            "name": self.name,
-            "running": running,
-            "scores": scores,
-            "has_classes": self.has_classes,
-        }
+        return {**vars(self), "running": running, "scores": scores}
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All that was measured of a run: the content of metrics.json.
-
-    Attributes:
-        dataset: The data set that the run was tested on.
-        samples: How many samples that test had.
-        members: The scores of each member.
-        member_mean: The mean of those.
-        ensemble: The scores of the members' joint prediction.
-        temperature: That of the ensemble, if it has one.
-        settings: The identity of the run's settings.
-        more: Further scores of classes.
-        diversity: How the members differ; None for a single one.
-        shift: By the name of a corrupted data set.
-        natural: By the name of a set, and by how many classes were counted: "200-way".
-        ood: By the name of a set of samples of no class.
-        attacks: By the name of an attack.
-        features: How far apart the members are in each layer, if that was asked for.
-        layers: How dense each weight is; none if all are.
-        adjusted: What was chosen and fitted on held-out data.
-        task: What was learned; files of classification don't say it.
-    """
+    """All that was measured of a run: the content of metrics.json."""
 
     dataset: str
     samples: Natural
     members: Annotated[tuple[Values, ...], must("name a member", bool)]
     member_mean: Values
-    ensemble: Values
+    ensemble: Values  # of the members' joint prediction
     temperature: Temperature | None = None
-    settings: str | None = None
-    more: Values = field(default_factory=dict)
-    diversity: Diversity | None = None
+    settings: str | None = None  # the identity of the run's
+    more: Values = field(default_factory=dict)  # further scores of classes
+    diversity: Diversity | None = None  # of several members
     shift: Mapping[Text, Annotated[Shift, _shift]] = field(default_factory=dict)
+    # By the name of a set, and by how many classes were counted: "200-way".
     natural: Mapping[Text, Mapping[Text, ClassValues]] = field(default_factory=dict)
     ood: Mapping[Text, Unknown] = field(default_factory=dict)
     attacks: Mapping[Text, Attack] = field(default_factory=dict)
     features: tuple[Feature, ...] = ()
     layers: tuple[Layer, ...] = ()
     adjusted: Adjusted | None = None
+    # Files of classification don't say it.
     task: TaskFacts = field(default_factory=lambda: TaskFacts.of(CLASSIFICATION))
 
     def __post_init__(self) -> None:
@@ -363,29 +283,19 @@ class Evaluation:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Evaluation:
-        """Makes it of plain values, as `as_dict` returns them and records hold them.
-
-        Raises:
-            FreeTicketsError: One is missing, not of its type, or not in its range.
-        """
+        """Makes it of the values of `as_dict` or a record, where null is no finite number."""
         found: Evaluation = read(cls, values, allow=Allow.RECORD)
         return found
 
     @classmethod
     def load(cls, path: Path) -> Evaluation:
-        """Reads metrics.json.
-
-        Raises:
-            FreeTicketsError: It is damaged.
-        """
+        """Reads metrics.json."""
         values = read_json(path)
         with damaged(path):
             return cls.of(values)
 
     def save(self, path: Path) -> None:
         """Writes metrics.json."""
-        from ..storage import write_json
-
         write_json(path, self.as_dict())
 
     def as_dict(self) -> dict[str, Any]:
@@ -398,30 +308,22 @@ class Evaluation:
     @property
     def corrupted(self) -> Shift | None:
         """What was scored on the corrupted samples of the test set itself."""
-        own = f"{Path(self.dataset).stem}-c"
-        return self.shift.get(own, next(iter(self.shift.values()), None))
+        first = next(iter(self.shift.values()), None)
+        return self.shift.get(f"{Path(self.dataset).stem}-c", first)
 
     def means(self, corruptions: CorruptionSet | None = None) -> Values | None:
-        """The means over a set of corruptions; None if that was not measured.
-
-        Args:
-            corruptions: What `choose_corruptions` found for all that are compared; None for the
-                best known set that there is.
-        """
+        """The means over a set of corruptions, or the best known; None if it was not measured."""
         shift = self.corrupted
-        sets = [] if shift is None else shift.sets
-        if shift is None or not sets or (corruptions is not None and corruptions not in sets):
+        if shift is None or not shift.sets or corruptions not in (None, *shift.sets):
             return None
-        return shift.means[(corruptions or sets[0]).name]
+        return shift.means[(corruptions or shift.sets[0]).name]
 
     def value(self, column: str, corruptions: CorruptionSet | None = None) -> float | None:
         """The number of a column; None where it was not measured.
 
-        Args:
-            column: "accuracy" or another score of the ensemble, "member_nll", "c_ece", "a_accuracy"
-                (on ImageNet-A), "diversity.kl", "diversity.disagreement_by_class.0",
-                "ood.svhn.auroc" (by the highest probability), "attacks.fgsm.min" and so on.
-            corruptions: What columns with c_ are means over; see `means`.
+        A column is "accuracy" or another score of the ensemble, "member_nll", "c_ece" (a mean over
+        the corruptions), "a_accuracy" (on ImageNet-A), "diversity.disagreement_by_class.0",
+        "ood.svhn.auroc" (by the highest probability), "attacks.fgsm.min" and so on.
 
         Example:
             >>> scores = {"accuracy": 0.9, "nll": 0.3, "ece": 0.01}
@@ -431,42 +333,27 @@ class Evaluation:
         """
         part, *words = column.split(".")
         kind, _, key = column.partition("_")
-        found: Any = {"member": self.member_mean, "c": self.means(corruptions)}.get(kind)
-        if kind == "a":
-            found = self.natural.get("imagenet-a", {}).get("200-way")
-        if kind in ("member", "c", "a") and not words:
-            words = [key]
+        found: Any = getattr(self, part, None)
+        if part == "ood" and len(words) == 2:
+            words.insert(1, "max_probability")
+        elif not words and kind in ("member", "c", "a"):
+            natural = self.natural.get("imagenet-a", {}).get("200-way")
+            of_kind = {"member": self.member_mean, "c": self.means(corruptions), "a": natural}
+            found, words = of_kind[kind], [key]
         elif not words:
             found, words = {**self.more, **self.ensemble}, [column]
-        else:
-            found = getattr(self, part, None)
-            if part == "ood" and len(words) == 2:
-                words.insert(1, "max_probability")
-        return _number(_at(found, words))
-
-
-def _at(found: Any, words: Iterable[str]) -> Any:
-    """What stands at a path of keys, fields and places."""
-    for word in words:
-        if isinstance(found, Mapping):
-            found = found.get(word)
-        elif isinstance(found, tuple) and word.isdecimal():
-            found = dict(enumerate(found)).get(int(word))
-        else:
-            found = getattr(found, word, None)
-    return found
-
-
-def _number(value: Any) -> float | None:
-    is_number = isinstance(value, (int, float)) and math.isfinite(value)
-    return float(value) if is_number else None
+        for word in words:
+            if isinstance(found, tuple) and word.isdecimal():
+                found = dict(enumerate(found)).get(int(word))
+            else:
+                is_mapping = isinstance(found, Mapping)
+                found = found.get(word) if is_mapping else getattr(found, word, None)
+        is_number = isinstance(found, (int, float)) and math.isfinite(found)
+        return float(found) if is_number else None
 
 
 def choose_corruptions(evaluations: Iterable[Evaluation]) -> CorruptionSet | None:
-    """The set of corruptions that most were tested on, of equals the best known; None if none was.
-
-    Only means over one set can be compared: who was not tested on it has none.
-    """
+    """The set of corruptions that most were tested on, of equals the best known."""
     shifts = [shift for each in evaluations if (shift := each.corrupted) is not None]
     had = [found for shift in shifts for found in shift.sets]
     had.sort(key=lambda found: CORRUPTION_SETS.index(found.name))

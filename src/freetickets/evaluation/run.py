@@ -20,9 +20,8 @@ from ..progress import WorkProgress
 from ..storage import write_json
 from ..tasks import task_name
 from .networks import digest_tickets, feature_kl_by_layer, layer_densities
-from .request import Request
 from .results import Feature, NetworkFacts, plain, read_if_whole
-from .sets import EvaluationSet, Predictor, TestSet
+from .sets import EvaluationSet, Predictor, Request, TestSet
 from .shift import (
     attack_sets,
     corruption_sets,
@@ -95,16 +94,26 @@ def _wanted(
 ) -> list[EvaluationSet]:
     """The sets that are asked for; what is wrong with any is said before the first is predicted."""
     if not ensemble.task.has_classes:
-        return _without_classes(request, ensemble, tell)
+        words = (
+            "corruptions, OoD sets, attacks and ImageNet-A are scored by classes, and "
+            f"{task_name(ensemble.task)} has none"
+        )
+        if request.corruptions or request.ood or request.attacks or request.imagenet_a:
+            raise FreeTicketsError(f"{words}: leave them out")
+        if request.everything:
+            tell(f"{words}: they are left out")
     sets = corruption_sets(request.corruptions, test) if request.corruptions else []
     sets += ood_sets(request, test)
     if request.imagenet_a:
         sets.append(natural_set(request.imagenet_a, test))
     if request.attacks:
         sets += attack_sets(request.attacks, request.epsilon, test, len(ensemble))
-    if request.features:
-        _check_features(ensemble)
-    if not request.everything:
+    if request.features and (len(ensemble) < 2 or len(ensemble) > len(ensemble.tickets)):
+        raise FreeTicketsError(
+            "feature maps are compared between members with a network each, and this ensemble has "
+            "one network: leave --features out"
+        )
+    if not request.everything or not ensemble.task.has_classes:
         return sets
     more: dict[str, Callable[[], list[EvaluationSet]]] = {
         "corruptions": lambda: corruption_sets(["all19"], test),
@@ -117,23 +126,6 @@ def _wanted(
         except FreeTicketsError as error:
             tell(f"{what} are left out: {error}")
     return list({each.file: each for each in sets}.values())
-
-
-def _without_classes(
-    request: Request, ensemble: Ensemble, tell: Callable[[str], None]
-) -> list[EvaluationSet]:
-    """No further sets: what they are scored by is classes."""
-    words = (
-        "corruptions, OoD sets, attacks and ImageNet-A are scored by classes, and "
-        f"{task_name(ensemble.task)} has none"
-    )
-    if request.corruptions or request.ood or request.attacks or request.imagenet_a:
-        raise FreeTicketsError(f"{words}: leave them out")
-    if request.features:
-        _check_features(ensemble)
-    if request.everything:
-        tell(f"{words}: they are left out")
-    return []
 
 
 def _test_is_saved(folder: Path, test: TestSet, predictor: Predictor) -> bool:
@@ -170,21 +162,12 @@ def _predict(folder: Path, missing: list[EvaluationSet], predictor: Predictor, t
         ) from None
 
 
-def _check_features(ensemble: Ensemble) -> None:
-    if len(ensemble) < 2 or len(ensemble) > len(ensemble.tickets):
-        raise FreeTicketsError(
-            "feature maps are compared between members with a network each, and this ensemble has "
-            "one network: leave --features out"
-        )
-
-
 def _write_network_facts(
     folder: Path, predictor: Predictor, test: TestSet, request: Request
 ) -> None:
     path = network_facts_path(folder)
     before = read_if_whole(path, NetworkFacts) or NetworkFacts()
-    layers = layer_densities(predictor.ensemble.tickets)
-    facts = NetworkFacts(predictor.tickets, layers)
+    facts = NetworkFacts(predictor.tickets, layer_densities(predictor.ensemble.tickets))
     samples = min(_FEATURE_SAMPLES, len(test.split))
     asked = request.features or (request.everything and len(predictor.ensemble) > 1)
     fits = predictor.tickets is not None and before.tickets == predictor.tickets
@@ -193,7 +176,11 @@ def _write_network_facts(
         facts = replace(facts, features=before.features, feature_samples=before.feature_samples)
     elif asked:
         try:
-            features = _features(predictor, test, samples)
+            found = feature_kl_by_layer(predictor.ensemble, test.split, samples, samples)
+            features = tuple(
+                Feature(each["layer"], each["kl"], tuple(map(tuple, each["kl_matrix"])))
+                for each in found
+            )
             facts = replace(facts, features=features, feature_samples=samples)
         except FreeTicketsError as error:
             if request.features:
@@ -201,13 +188,6 @@ def _write_network_facts(
             predictor.progress.line(f"feature maps are left out: {error}")
     if facts != before or not path.exists():
         write_json(path, plain(facts))
-
-
-def _features(predictor: Predictor, test: TestSet, samples: int) -> tuple[Feature, ...]:
-    found = feature_kl_by_layer(predictor.ensemble, test.split, batch_size=samples, samples=samples)
-    return tuple(
-        Feature(each["layer"], each["kl"], tuple(map(tuple, each["kl_matrix"]))) for each in found
-    )
 
 
 def describe_run(config: Mapping[str, Any]) -> str:
@@ -246,8 +226,7 @@ def adjust(
     """
     if scope is not None:
         check_scope(scope)
-    settings = folder / "config.yaml"
-    if not settings.exists():
+    if not (folder / "config.yaml").exists():
         raise FreeTicketsError(
             f"{folder} has no config.yaml to say which data its training held out: give the folder "
             "that train saved in"
@@ -276,16 +255,10 @@ def adjust(
 
 def describe_adjustment(adjusted: Ensemble, ensemble: Ensemble) -> dict[str, Any]:
     """What `adjust` did to an ensemble: the members it chose, counted from 1, and a temperature."""
-    temperature = adjusted.temperature
-    return {
-        "chosen": [place + 1 for place in _places(adjusted, ensemble)],
-        "temperature": None if temperature is None else temperature.as_dict(),
-    }
-
-
-def _places(part: Ensemble, whole: Ensemble) -> list[int]:
-    """Where the members of a part are in the whole."""
-    if len(whole) > len(whole.tickets):
-        return list(range(len(whole)))  # in one network: they can't be parted
-    places = {id(ticket): place for place, ticket in enumerate(whole.tickets)}
-    return [places[id(ticket)] for ticket in part.tickets]
+    if len(ensemble) > len(ensemble.tickets):
+        chosen = list(range(1, len(ensemble) + 1))  # in one network: they can't be parted
+    else:
+        numbers = {id(ticket): number for number, ticket in enumerate(ensemble.tickets, 1)}
+        chosen = [numbers[id(ticket)] for ticket in adjusted.tickets]
+    temperature = adjusted.temperature and adjusted.temperature.as_dict()
+    return {"chosen": chosen, "temperature": temperature}

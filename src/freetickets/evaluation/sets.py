@@ -25,74 +25,84 @@ AnySplit = Split | LazySplit
 _AT_ONCE = 1024  # samples between two steps of a progress bar
 
 
-@dataclass
-class Predictor:
-    """An ensemble that predicts sets, batch by batch, and shows how far it is.
+@dataclass(frozen=True)
+class Request:
+    """The sets that are to be predicted.
 
     Attributes:
-        ensemble: What predicts.
-        batch_size: Samples that are predicted at a time.
-        progress: Where progress is shown.
-        tickets: The digest of the ensemble's tickets, if it lies in a folder.
+        corruptions: Names of corruption types, or of sets of them: all19, common15, ub.
+        ood: Names of OoD sets, or paths of images.
+        attacks: "fgsm", "pgd".
+        epsilon: How far an attack may move a pixel, in [0, 1].
+        features: Whether the members' feature maps are compared.
+        imagenet_a: The folder of ImageNet-A.
+        everything: All of it, as far as nothing has to be downloaded.
+        samples: How many samples of each set, the first; None for all.
+        resize: Whether OoD images of another shape are converted.
+        fresh: Whether to predict what was saved, too.
     """
+
+    corruptions: tuple[str, ...] = ()
+    ood: tuple[str, ...] = ()
+    attacks: tuple[str, ...] = ()
+    epsilon: float = 8 / 255
+    features: bool = False
+    imagenet_a: str | None = None
+    everything: bool = False
+    samples: int | None = None
+    resize: bool = False
+    fresh: bool = False
+
+    @property
+    def asks_for_more(self) -> bool:
+        """Whether it asks for anything but the test set."""
+        sets = (self.corruptions, self.ood, self.attacks, self.imagenet_a)
+        return any(sets) or self.features or self.everything
+
+
+@dataclass
+class Predictor:
+    """An ensemble that predicts sets, batch by batch, and shows how far it is."""
 
     ensemble: Ensemble
     batch_size: int = 256
     progress: WorkProgress = field(default_factory=lambda: WorkProgress(quiet=True))
-    tickets: str | None = None
+    tickets: str | None = None  # their digest, if the ensemble lies in a folder
 
-    def __post_init__(self) -> None:
-        self._fast: Ensemble | None = None
+    @cached_property
+    def _fast(self) -> Ensemble:
+        return self.ensemble.compile().with_temperature(None)
 
     @property
     def info(self) -> dict[str, Any]:
         """What every file of predictions says of the ensemble."""
         keys = ("method", "model", "combine", "sparsity", "settings", "task", "task_options")
-        return {
-            **{key: self.ensemble.info.get(key) for key in keys},
-            "tickets": self.tickets,
-        }
+        return {key: self.ensemble.info.get(key) for key in keys} | {"tickets": self.tickets}
 
     def predict(self, parts: Iterable[AnySplit], info: dict[str, Any]) -> Predictions:
         """Predicts samples, part after part, as members do before any temperature."""
-        if self._fast is None:
-            self._fast = self.ensemble.compile().with_temperature(None)
+        # Whole batches, so that the batches are those of the split in one piece.
+        step = self.batch_size * -(-_AT_ONCE // self.batch_size) if self.batch_size > 0 else 1
         outputs, labels = [], []
         for split in parts:
             labels.append(split.labels.numpy())
-            for piece in self._pieces(split):
-                found = self._fast.member_predictions(piece, self.batch_size)
-                outputs.append(found.astype(np.float32))
+            for first in range(0, len(split), step):
+                piece = first_samples(split, step, first)
+                said = self._fast.member_predictions(piece, self.batch_size)
+                outputs.append(said.astype(np.float32))
                 self.progress.advance(len(piece))
-        predictions = Predictions(
-            np.concatenate(outputs, axis=1),
-            np.concatenate(labels),
-            {**info, **self.info},
-            self.ensemble.task,
-        )
-        return predictions.adjusted(range(len(self.ensemble)), self.ensemble.temperature)
-
-    def _pieces(self, split: AnySplit) -> Iterable[AnySplit]:
-        # Whole batches, so that the batches are those of the split in one piece.
-        step = self.batch_size * -(-_AT_ONCE // self.batch_size) if self.batch_size > 0 else 1
-        for first in range(0, len(split), step):
-            yield first_samples(split, step, first)
+        told, task = {**info, **self.info}, self.ensemble.task
+        found = Predictions(np.concatenate(outputs, axis=1), np.concatenate(labels), told, task)
+        return found.adjusted(range(len(self.ensemble)), self.ensemble.temperature)
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Samples that an ensemble is to predict.
+    """Samples that an ensemble is to predict."""
 
-    Attributes:
-        file: Where the predictions are kept, below a run's folder `predictions`.
-        size: How many predictions will be made, for the progress.
-        info: What the samples are; saved predictions that say the same need not be made again.
-        make: Predicts them.
-    """
-
-    file: str
-    size: int
-    info: dict[str, Any]
+    file: str  # where the predictions are kept, below a run's folder `predictions`
+    size: int  # how many predictions will be made, for the progress
+    info: dict[str, Any]  # what the samples are: saved predictions that say the same will do
     make: Callable[[Predictor, dict[str, Any]], Predictions]
 
     @property
@@ -139,14 +149,7 @@ def one_set(info: Mapping[str, Any]) -> tuple[Any, ...]:
 
 @dataclass
 class TestSet:
-    """A data set that an ensemble knows.
-
-    Attributes:
-        spec: What the data set is.
-        whole: All its test samples.
-        data_dir: Where data sets lie.
-        limit: How many samples to take, the first; None for all.
-    """
+    """A data set that an ensemble knows; of its test samples the first `limit` are taken."""
 
     spec: DatasetSpec
     whole: AnySplit
@@ -157,11 +160,7 @@ class TestSet:
     def of(
         cls, ensemble: Ensemble, name: str, data_dir: str | None = None, limit: int | None = None
     ) -> TestSet:
-        """Loads the test split of a data set.
-
-        Raises:
-            FreeTicketsError: Its classes are not the ensemble's.
-        """
+        """Loads the test split of a data set, whose classes must be the ensemble's."""
         spec = data.get_spec(name, data_dir, ensemble.info.get("image_size"), ensemble.task)
         if tuple(spec.classes) != ensemble.classes:
             raise FreeTicketsError(
@@ -169,9 +168,7 @@ class TestSet:
                 f"and {len(ensemble.classes)}): evaluate it on its own data set"
             )
         whole = data.load(spec, "test", data_dir)
-        if limit is not None and limit >= len(whole):
-            limit = None
-        return cls(spec, whole, data_dir, limit)
+        return cls(spec, whole, data_dir, None if limit and limit >= len(whole) else limit)
 
     @cached_property
     def split(self) -> AnySplit:
@@ -208,11 +205,6 @@ class TestSet:
 
     def test_set(self) -> EvaluationSet:
         """The test samples themselves."""
-        info: dict[str, Any] = {
-            "dataset": self.spec.name,
-            "split": "test",
-            "classes": list(self.spec.classes),
-            "samples": self.limit,
-            "images": self.digest,
-        }
+        info = {"dataset": self.spec.name, "split": "test", "classes": list(self.spec.classes),
+                "samples": self.limit, "images": self.digest}  # fmt: skip
         return of_parts(f"{self.stem}.npz", len(self.split), info, lambda: [self.split])

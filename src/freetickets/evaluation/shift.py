@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,12 @@ from ..data.shifted import (
 )
 from ..errors import FreeTicketsError, UnknownNameError
 from ..predictions import Predictions, read_info
-from .request import Request
+from .attacks import ATTACKS, attack_predictions
 from .sets import (
     AnySplit,
     EvaluationSet,
     Predictor,
+    Request,
     TestSet,
     first_samples,
     of_parts,
@@ -41,9 +42,6 @@ _BY_ALIAS = {alias: name for name, alias in ALIASES.items()}
 def corruption_types(names: Iterable[str], classes: int) -> list[str]:
     """The types that names of types and of sets of types stand for, each once.
 
-    Raises:
-        UnknownNameError: A name is neither.
-
     Example:
         >>> corruption_types(["fog", "elastic", "fog"], 10)
         ['fog', 'elastic_transform']
@@ -51,26 +49,19 @@ def corruption_types(names: Iterable[str], classes: int) -> list[str]:
         16
     """
     types = metrics.CORRUPTION_SETS["all19"]
-    found: dict[str, None] = {}
+    found: list[str] = []
     for name in names:
         own = _BY_ALIAS.get(name, name)
-        if own in types:
-            found[own] = None
-        elif own in metrics.CORRUPTION_SETS:
-            found.update(dict.fromkeys(metrics.corruption_set(own, classes)))
-        else:
+        if own not in types and own not in metrics.CORRUPTION_SETS:
             raise UnknownNameError("corruption", name, [*metrics.CORRUPTION_SETS, *types])
-    return list(found)
+        found += [own] if own in types else metrics.corruption_set(own, classes)
+    return list(dict.fromkeys(found))
 
 
 def corruption_sets(names: Sequence[str], test: TestSet) -> list[EvaluationSet]:
     """One set for each corruption type: five severities of the test images.
 
     They are read from the data root if a folder in Hendrycks' layout is there, else made.
-
-    Raises:
-        FreeTicketsError: The folder is not complete or of other data; or there is none, and the
-            images can't be corrupted here.
     """
     types = corruption_types(names, len(test.spec.classes))
     folder = shifted_folder(test.spec.name, test.root)
@@ -94,38 +85,23 @@ def corruption_sets(names: Sequence[str], test: TestSet) -> list[EvaluationSet]:
 def _set(
     name: str,
     test: TestSet,
-    source: str,
     part: Callable[[int], AnySplit],
-    more: dict[str, Any],
     size: int | None = None,
+    **more: Any,
 ) -> EvaluationSet:
-    info = {
-        "kind": "shift",
-        "dataset": test.spec.name,
-        "split": "test",
-        "corruption": name,
-        "source": source,
-        "samples": test.limit,
-        "images": test.digest,
-        "parts": [str(severity) for severity in SEVERITIES],
-        **more,
-    }
-
-    def parts() -> Iterator[AnySplit]:
-        return (part(severity) for severity in SEVERITIES)
-
-    count = len(test.split) if size is None else size
-    return of_parts(f"{test.stem}-c/{name}.npz", len(SEVERITIES) * count, info, parts)
+    severities = [str(severity) for severity in SEVERITIES]
+    info = {"kind": "shift", "dataset": test.spec.name, "split": "test", "corruption": name,
+            "source": "folder", "samples": test.limit, "images": test.digest, "parts": severities,
+            **more}  # fmt: skip
+    size = len(SEVERITIES) * (len(test.split) if size is None else size)
+    return of_parts(f"{test.stem}-c/{name}.npz", size, info, lambda: map(part, SEVERITIES))
 
 
 def _from_folder(arrays: CorruptedArrays, name: str, test: TestSet) -> EvaluationSet:
     images = arrays.open(name)
     frost = frost_of(arrays.folder) if name == "frost" else None
-
-    def part(severity: int) -> Split:
-        return arrays.split(images, severity)
-
-    return _set(name, test, "folder", part, {"frost": frost} if frost else {})
+    more: dict[str, Any] = {"frost": frost} if frost else {}
+    return _set(name, test, lambda severity: arrays.split(images, severity), **more)
 
 
 def _generated(name: str, test: TestSet) -> EvaluationSet:
@@ -145,7 +121,7 @@ def _generated(name: str, test: TestSet) -> EvaluationSet:
         inputs = torch.from_numpy(np.ascontiguousarray(changed.transpose(0, 3, 1, 2)))
         return Split(inputs, test.split.labels)
 
-    return _set(name, test, "generated", part, {"seed": _SEED, **more})
+    return _set(name, test, part, source="generated", seed=_SEED, **more)
 
 
 def _photos(folder: Path, name: str, test: TestSet) -> EvaluationSet:
@@ -158,20 +134,11 @@ def _photos(folder: Path, name: str, test: TestSet) -> EvaluationSet:
         raise FreeTicketsError(
             f"the severities of {folder / name} differ in the number of images: get them again"
         )
-    return _set(name, test, "folder", part, {}, sizes.pop())
+    return _set(name, test, part, sizes.pop())
 
 
 def refuse_mixture(folder: Path, wanted: Sequence[EvaluationSet], tickets: str | None) -> None:
-    """Checks that corruption types which will be averaged are of one source and of equal size.
-
-    Args:
-        folder: The run's.
-        wanted: The sets that are asked for.
-        tickets: The digest of the run's tickets; what others have predicted is no part of it.
-
-    Raises:
-        FreeTicketsError: Types that were saved before, and are not asked for now, are others.
-    """
+    """Refuses corruption types that would be averaged with others that these tickets have saved."""
     shifted = [each for each in wanted if each.info.get("kind") == "shift"]
     asked = {folder / "predictions" / each.file for each in shifted}
     for path in sorted({other for each in asked for other in each.parent.glob("*.npz")} - asked):
@@ -189,21 +156,13 @@ def natural_set(path: str, test: TestSet) -> EvaluationSet:
     """ImageNet-A: photos of some of the ensemble's classes that networks tend to get wrong."""
     photos, classes = natural_photos(Path(path).expanduser(), test.spec.classes, test.spec.shape)
     samples = first_samples(photos, test.limit)
-    info = {
-        "kind": "natural",
-        "dataset": "imagenet-a",
-        "classes_200": classes,
-        "samples": test.limit,
-    }
+    info = {"kind": "natural", "dataset": "imagenet-a", "classes_200": classes,
+            "samples": test.limit}  # fmt: skip
     return of_parts("imagenet-a.npz", len(samples), info, lambda: [samples])
 
 
 def ood_sets(request: Request, test: TestSet) -> list[EvaluationSet]:
-    """A set for each OoD set that is asked for.
-
-    Raises:
-        FreeTicketsError: One is unknown, can't be had, or is what the ensemble was trained on.
-    """
+    """A set for each OoD set that is asked for."""
     found: dict[str, EvaluationSet] = {}
     for name in dict.fromkeys(request.ood):
         made = _ood_set(name, request, test, download=True)
@@ -242,39 +201,22 @@ def _ood_set(name: str, request: Request, test: TestSet, download: bool) -> Eval
             f"{name} is what the ensemble was trained on: it is not out of distribution"
         )
     named = is_name(name)
-    split = load_ood(
-        name,
-        test.split,
-        tuple(test.spec.shape),
-        test.data_dir,
-        resize=request.resize,
-        download=download,
-        samples=request.samples,
-    )
+    how: dict[str, Any] = {"samples": request.samples, "resize": request.resize}
+    shape = tuple(test.spec.shape)
+    split = load_ood(name, test.split, shape, test.data_dir, download=download, **how)
     refuse_known(name, split.inputs, test.known)
     path = Path(name).expanduser().resolve()
-    info: dict[str, Any] = {
-        "kind": "ood",
-        "dataset": name if named else path.name if path.is_dir() else path.stem,
-        "samples": request.samples,
-        "resize": request.resize,
-        "content": digest(split.inputs),
-    }
+    called = name if named else path.name if path.is_dir() else path.stem
+    info = {"kind": "ood", "dataset": called, **how, "content": digest(split.inputs)}
     if not named:
         info["path"] = str(path)
-    return of_parts(f"ood/{info['dataset']}.npz", len(split), info, lambda: [split])
+    return of_parts(f"ood/{called}.npz", len(split), info, lambda: [split])
 
 
 def attack_sets(
     names: Sequence[str], epsilon: float, test: TestSet, members: int
 ) -> list[EvaluationSet]:
-    """A set for each attack: the test images, changed to mislead each member in turn.
-
-    Raises:
-        FreeTicketsError: There is no such attack, or nothing to attack.
-    """
-    from .attacks import ATTACKS
-
+    """A set for each attack: the test images, changed to mislead each member in turn."""
     for name in names:
         if name not in ATTACKS:
             raise UnknownNameError("attack", name, ATTACKS)
@@ -290,27 +232,14 @@ def attack_sets(
 
 
 def _attack_set(name: str, epsilon: float, test: TestSet, members: int) -> EvaluationSet:
-    from .attacks import attack_predictions
-
-    info = {
-        "kind": "attack",
-        "dataset": test.spec.name,
-        "attack": name,
-        "epsilon": epsilon,
-        "samples": test.limit,
-        "images": test.digest,
-    }
+    info = {"kind": "attack", "dataset": test.spec.name, "attack": name, "epsilon": epsilon,
+            "samples": test.limit, "images": test.digest}  # fmt: skip
 
     def make(predictor: Predictor, told: dict[str, Any]) -> Predictions:
         made = attack_predictions(
-            predictor.ensemble,
-            test.split,
-            attack=name,
-            epsilon=epsilon,
-            batch_size=predictor.batch_size,
-            progress=predictor.progress.advance,
-        )
-        info = {**made.info, **told, **predictor.info}
-        return Predictions(made.outputs, made.labels, info)
+            predictor.ensemble, test.split, name, epsilon=epsilon,
+            batch_size=predictor.batch_size, progress=predictor.progress.advance,
+        )  # fmt: skip
+        return Predictions(made.outputs, made.labels, {**made.info, **told, **predictor.info})
 
     return EvaluationSet(f"attacks/{name}.npz", members * len(test.split), info, make)

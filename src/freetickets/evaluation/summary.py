@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +90,9 @@ def evaluation_of(
 
 
 def evaluation_of_first(folder: str | Path, members: int, *, sets: bool = True) -> Evaluation:
-    """The scores of the first members of a run, from its saved predictions.
+    """The scores of the first members of a run, without a temperature, which was found for all.
 
-    Args:
-        folder: The run's.
-        members: How many; without any temperature, which was found for all.
-        sets: Whether sets of no class and attacks are scored too. Attacks are those made for each
-            member of the run, among the first or not.
+    With `sets`, sets of no class are scored too, and attacks: those made for every member.
     """
     folder = Path(folder)
     test = _first(saved_test(folder), members)
@@ -115,40 +111,26 @@ def _first(saved: Predictions, members: int) -> Predictions:
 
 
 def saved_sets(folder: Path, test: Predictions, kind: str) -> list[Path]:
-    """The files of one kind of set that the networks of the test predictions have made.
-
-    Args:
-        folder: The run's.
-        test: What `saved_test` returned.
-        kind: "shift", "ood" or "attack".
-
-    Raises:
-        FreeTicketsError: Other networks made one of them, or it is damaged.
-    """
+    """The files of one of the `_PLACES` that the networks of the test predictions have made."""
     return _Files(folder, test, None).fitting(_PLACES[kind], kind)
 
 
 def saved_test(folder: Path, task: Task | str | None = None) -> Predictions:
-    """The predictions of a run's test set; the task is given if it is the user's own.
-
-    Raises:
-        FreeTicketsError: There are none, or other tickets made them.
-    """
-    files = sorted((folder / "predictions").glob("*.npz"))
-    found = [(path, read_info(path)) for path in files]
-    candidates = [path for path, info in found if info is None or "kind" not in info]
+    """The predictions of a run's test set; the task is given if it is the user's own."""
+    found = {path: read_info(path) or {} for path in sorted(folder.glob("predictions/*.npz"))}
+    candidates = [path for path, info in found.items() if "kind" not in info]
     if not candidates:
         raise FreeTicketsError(
             f"no predictions of a test set in {folder / 'predictions'}: run 'freetickets evaluate "
             f"{folder}' first"
         )
     tickets = digest_tickets(folder)
-    fitting = [p for p, info in found if p in candidates and (info or {}).get("tickets") == tickets]
+    fitting = [path for path in candidates if found[path].get("tickets") == tickets]
     if len(fitting) > 1:
-        names = " and ".join(str(path) for path in fitting[:2])
+        names = " and ".join(map(str, fitting[:2]))
         raise FreeTicketsError(f"{names} are two test sets of one run: move one of them away")
     path = (fitting or candidates)[0]
-    test = Predictions.load(path, stored_task(read_info(path) or {}, task))
+    test = Predictions.load(path, stored_task(found[path], task))
     if tickets is not None and test.info.get("tickets") != tickets:
         raise FreeTicketsError(
             f"{path} was made by other tickets than those in {folder}: run 'freetickets evaluate "
@@ -157,44 +139,38 @@ def saved_test(folder: Path, task: Task | str | None = None) -> Predictions:
     return test
 
 
+@dataclass(frozen=True)
 class _Files:
     """The saved predictions of a run that fit those of its test set."""
 
-    def __init__(
-        self, folder: Path, test: Predictions, tell: Tell | None, members: int | None = None
-    ) -> None:
-        self.run = folder
-        self._members = members
-        self._folder = folder / "predictions"
-        self._test = test.info
-        self._tell = tell
+    run: Path
+    test: Predictions
+    tell: Tell | None
+    members: int | None = None
 
     def fitting(self, pattern: str, kind: str) -> list[Path]:
         return [
             path
-            for path in sorted(self._folder.glob(pattern))
+            for path in sorted((self.run / "predictions").glob(pattern))
             if (read_info(path) or {"kind": kind}).get("kind") == kind and self._fits(path)
         ]
 
     def load(self, path: Path) -> Predictions:
         saved = Predictions.load(path)
-        return saved if self._members is None else _first(saved, self._members)
-
-    def folders(self, pattern: str) -> list[Path]:
-        return sorted(path for path in self._folder.glob(pattern) if path.is_dir())
+        return saved if self.members is None else _first(saved, self.members)
 
     def leave_out(self, path: Path, reason: str) -> None:
-        if self._tell is None:
+        if self.tell is None:
             raise FreeTicketsError(f"{path} {reason}: remove it, or run evaluate for it again")
-        self._tell(f"{path} {reason}: it is left out; run evaluate for it again")
+        self.tell(f"{path} {reason}: it is left out; run evaluate for it again")
 
     def _fits(self, path: Path) -> bool:
-        info = read_info(path)
+        info, test = read_info(path), self.test.info
         if info is None:
             self.leave_out(path, "is damaged")
-        elif info.get("tickets") != self._test.get("tickets"):
+        elif info.get("tickets") != test.get("tickets"):
             self.leave_out(path, "was made by other tickets")
-        elif "images" in info and info["images"] != self._test.get("images"):
+        elif "images" in info and info["images"] != test.get("images"):
             self.leave_out(path, "is of other test images")
         else:
             return True
@@ -233,7 +209,8 @@ def _severities(path: Path) -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArr
 def _shift(files: _Files, test: Predictions) -> dict[str, Shift]:
     found = {}
     order = {name: place for place, name in enumerate(metrics.CORRUPTION_SETS["all19"])}
-    for folder in files.folders("*-c"):
+    places = sorted(path for path in files.run.glob("predictions/*-c") if path.is_dir())
+    for folder in places:
         paths = files.fitting(f"{folder.name}/*.npz", "shift")
         paths.sort(key=lambda path: (order.get(path.stem, len(order)), path.stem))
         infos = [read_info(path) or {} for path in paths]
@@ -282,6 +259,10 @@ def _natural(files: _Files) -> dict[str, dict[str, dict[str, float]]]:
     return found
 
 
+_OF_ENSEMBLE = metrics.NOVELTY_SCORES[:2]
+_DETECTORS = (metrics.auroc, metrics.aupr, metrics.fpr95)
+
+
 def _ood(files: _Files, test: Predictions) -> dict[str, Unknown]:
     paths = files.fitting(_PLACES["ood"], "ood")
     inside = novelties(test) if paths else {}
@@ -294,15 +275,10 @@ def _ood(files: _Files, test: Predictions) -> dict[str, Unknown]:
             files.leave_out(path, f"is for more than the {most:,} test samples that are saved")
             continue
         outside = novelties(saved)
-        detected = {
-            score: Detection(
-                *(
-                    detect(known[:count], outside[score])
-                    for detect in (metrics.auroc, metrics.aupr, metrics.fpr95)
-                )
-            )
-            for score, known in inside.items()
-        }
+        detected = {}
+        for score, known in inside.items():
+            pair = known[:count], outside[score]
+            detected[score] = Detection(*(detect(*pair) for detect in _DETECTORS))
         found[path.stem] = Unknown(len(saved.labels), **detected)
     return found
 
@@ -310,21 +286,17 @@ def _ood(files: _Files, test: Predictions) -> dict[str, Unknown]:
 def novelties(saved: Predictions) -> dict[str, npt.NDArray[np.float64]]:
     """How unknown each sample is, by each score; one member has no mutual information."""
     members = saved.members()
-    return {
-        score: metrics.novelty(
-            members if score == "mutual_information" else saved.ensemble(), score
-        )
-        for score in metrics.NOVELTY_SCORES
-        if score != "mutual_information" or len(members) > 1
-    }
+    found = {score: metrics.novelty(saved.ensemble(), score) for score in _OF_ENSEMBLE}
+    if len(members) > 1:
+        found["mutual_information"] = metrics.novelty(members, "mutual_information")
+    return found
 
 
 def _attacks(files: _Files, test: Predictions) -> dict[str, Attack]:
     found = {}
     for path in files.fitting(_PLACES["attack"], "attack"):
         saved = files.load(path)
-        parts = saved.parts
-        labels = parts[0].labels
+        parts, labels = saved.parts, saved.parts[0].labels
         if not np.array_equal(labels, test.labels[: len(labels)]):
             files.leave_out(path, "is of other test samples")
             continue

@@ -22,7 +22,7 @@ from ..data.corruptions.names import SEVERITIES, chosen, set_name
 from ..data.decode import match_shape
 from ..data.spec import data_root
 from ..errors import FreeTicketsError
-from ..evaluation.request import Request
+from ..evaluation import Request
 from ..storage import write_atomic
 from .experiment import Needs
 from .scales import DataPart, Scale, Substitute
