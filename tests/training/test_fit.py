@@ -486,7 +486,7 @@ ZEROS = torch.zeros(4, 2)
         ({"train_data": "fashion-mimi"}, "did you mean 'fashion-mini'"),
         (
             {"validation_data": (torch.zeros(4, 5), [0, 1, 2, 0])},
-            r"validation data are .* shape \(5,\), the train",
+            r"validation data have .* shape \(5,\), the train",
         ),
         (
             {"validation_data": (torch.zeros(4, 6), [0, 1, 2, 3])},
