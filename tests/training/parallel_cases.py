@@ -32,8 +32,8 @@ from freetickets.models.whitening import Whitening
 from freetickets.seeds import derive
 from freetickets.sparsity.sparsifier import Sparsifier
 from freetickets.training import parallel
-from freetickets.training.compute import make_compute
 from freetickets.training.optimizer import OptimizerOptions, TrainingOptions
+from freetickets.training.parallel import make_compute
 from freetickets.training.session import Session
 from freetickets.training.trainer import Trainer
 

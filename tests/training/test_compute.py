@@ -5,9 +5,8 @@ import torch
 from torch import nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.training import compute
-from freetickets.training.compute import Compute, make_compute
-from freetickets.training.parallel import Ranks
+from freetickets.training import parallel
+from freetickets.training.parallel import Compute, Ranks, make_compute
 
 
 @pytest.fixture
@@ -92,8 +91,8 @@ def test_each_rank_of_a_machine_takes_its_own_gpu(monkeypatch, device, launched,
         asked.append(name)
         return torch.device("cpu")
 
-    monkeypatch.setattr(compute, "find_device", find)
-    monkeypatch.setattr(compute, "meet", lambda _: Ranks())
+    monkeypatch.setattr(parallel, "find_device", find)
+    monkeypatch.setattr(parallel, "meet", lambda _: Ranks())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setenv("LOCAL_RANK", "2")
     if launched:

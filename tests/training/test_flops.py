@@ -108,8 +108,7 @@ def keras_resnet50(resnet50):
 
 
 def test_dense_resnet50_has_the_flops_of_rigls_readme(keras_resnet50):
-    dense = micronet(keras_resnet50)
-    assert dense == pytest.approx(8.2023e9, rel=1e-5)
+    assert micronet(keras_resnet50) == pytest.approx(8.2023e9, rel=1e-5)
 
 
 @pytest.mark.parametrize("distribution", ["erk", "uniform"])
@@ -209,19 +208,6 @@ def test_integer_inputs_are_given_as_an_example():
     assert costs == {"1.weight": LayerCost(7 * 24, 21, 24)}
 
 
-class NeedsValues(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.encoder = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-
-    def forward(self, x):
-        return self.encoder(x) if x.sum().item() == 0 else x
-
-
-def test_a_model_that_needs_values_is_run_on_the_cpu():
-    assert len(count_macs(NeedsValues(), (5, 8))) == 4
-
-
 def test_pruned_and_parametrized_weights_are_counted():
     pruned = nn.Conv2d(3, 4, 3)
     prune.l1_unstructured(pruned, "weight", 0.5)
@@ -270,8 +256,7 @@ def test_the_model_is_left_as_it_was(on_meta):
     before = {name: value.clone() for name, value in model.state_dict().items()}
     random = torch.get_rng_state()
 
-    count_macs(model, (1, 8, 8))
-
+    assert len(count_macs(model, (1, 8, 8))) == len(count_macs(model.net, (1, 8, 8))) > 0
     assert [module.training for module in model.modules()] == modes
     assert [len(module._forward_hooks) for module in model.modules()] == hooks
     assert calls == []

@@ -4,8 +4,8 @@ from torch import nn
 
 from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.methods import BatchEnsemble, Phase, Plan, Run, Stretch, Timeline
-from freetickets.training.compute import make_compute
 from freetickets.training.optimizer import OptimizerOptions, TrainingOptions, make_optimizer
+from freetickets.training.parallel import make_compute
 from freetickets.training.session import Session
 
 

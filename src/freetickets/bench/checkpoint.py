@@ -19,10 +19,10 @@ from ..methods.timeline import Timeline
 from ..models import create_model
 from ..ticket import Ticket
 from ..training.checkpoint import Checkpoints, pack_checkpoint
-from ..training.compute import Compute
 from ..training.job import Job
 from ..training.log import columns
 from ..training.optimizer import TrainingOptions
+from ..training.parallel import Compute
 from ..training.session import Session
 from ..training.state import State
 from .timing import Limits, Pair, Ratio, Settings, Timing, interleave

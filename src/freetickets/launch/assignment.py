@@ -26,12 +26,9 @@ _ERROR = "freetickets: "
 
 @dataclass(frozen=True)
 class Assignment:
-    """Work for one process.
+    """Work for one process, under a name for people: arguments of the command `freetickets`.
 
-    Attributes:
-        name: What people read.
-        arguments: Of the command `freetickets`; the same again goes on where it was stopped.
-        log: Where what it says is kept.
+    The same again goes on where it was stopped. What it says is kept in `log`.
     """
 
     name: str

@@ -33,17 +33,9 @@ def launch(
 ) -> Generator[News, None, None]:
     """Does assignments wherever the cluster has room; tells of them until all have ended.
 
-    If it is left before the end, the tasks save and stop.
-
-    Args:
-        assignments: What to do.
-        address: Of the cluster; None for `RAY_ADDRESS`, or a new one on this machine.
-        cpus: Cores that Ray reserves for an assignment, and its number of threads.
-        gpus: Devices that Ray reserves for an assignment.
-        retries: How often an assignment whose process or machine is lost starts again.
-
-    Raises:
-        StoppedError: Ctrl-C or SIGTERM; all assignments have saved.
+    If it is left before the end, the tasks save and stop; so do they on Ctrl-C or SIGTERM
+    (StoppedError). Without an address it is `RAY_ADDRESS`, or a new cluster on this machine. Ray
+    reserves cores, which are also the number of threads, and devices for each assignment.
     """
     check_ray()
     import ray

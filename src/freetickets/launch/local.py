@@ -23,15 +23,8 @@ def launch(
 ) -> Generator[News, None, None]:
     """Does assignments, so many at a time, each in a process; tells of them until all have ended.
 
-    If it is left before the end, the processes save and stop.
-
-    Args:
-        assignments: What to do.
-        jobs: How many at a time; they share the cores unless `OMP_NUM_THREADS` is set.
-        retries: How often an assignment whose process is lost starts again.
-
-    Raises:
-        StoppedError: Ctrl-C or SIGTERM; all assignments have saved.
+    If it is left before the end, the processes save and stop; so do they on Ctrl-C or SIGTERM
+    (StoppedError). They share the cores unless `OMP_NUM_THREADS` is set.
     """
     waiting = deque(Log(assignment) for assignment in assignments)
     running: list[_Process] = []

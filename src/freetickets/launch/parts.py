@@ -33,15 +33,8 @@ def train_in_parts(
 ) -> None:
     """Trains the runs of a job side by side; `Job.train` then finds a run that is finished.
 
-    Args:
-        job: What to train.
-        launch: Where.
-        reporter: Shows the progress.
-        flags: What each process is told besides its settings.
-
-    Raises:
-        FreeTicketsError: A part could not be trained; what the others did is saved.
-        StoppedError: It was interrupted; everything is saved.
+    `flags` are what each process is told besides its settings. If a part can't be trained, or it
+    is interrupted (StoppedError), all that was done is saved.
     """
     parts = _Parts(job, reporter, flags)
     for wave in waves(job.plan):

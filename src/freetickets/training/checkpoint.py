@@ -46,13 +46,9 @@ def pack_checkpoint(
     state: State,
     session: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A checkpoint as tensors and plain values.
+    """A checkpoint as tensors and plain values; between two runs it has no session.
 
-    Args:
-        plan: What is trained.
-        identity: What the run says for the keys of `IDENTITY`; it may say more.
-        state: Where the plan's execution stands.
-        session: The network and its optimizer in the midst of a run; None between two.
+    `identity` is what the run says for the keys of `IDENTITY`; it may say more.
     """
     own = {key: identity.get(key) for key in IDENTITY}
     live = None if session is None else dict(session)
@@ -84,16 +80,10 @@ def _plain(value: Any) -> Any:
 
 
 class Checkpoints:
-    """The checkpoints of one run folder.
-
-    Args:
-        folder: Where they lie; made when the first is saved.
-        warn: Told, in one line, when a damaged checkpoint is passed over.
-    """
+    """The checkpoints of one run folder; `warn` is told when a damaged one is passed over."""
 
     def __init__(self, folder: Path, warn: Callable[[str], None]) -> None:
-        self._folder = folder
-        self._warn = warn
+        self._folder, self._warn = folder, warn
 
     def save(self, tree: Any) -> None:
         """Writes a new checkpoint, then removes all but the newest two."""
@@ -105,11 +95,7 @@ class Checkpoints:
                 old.unlink(missing_ok=True)
 
     def load(self) -> Any | None:
-        """Returns the newest checkpoint that is whole; None if there is none at all.
-
-        Raises:
-            DamagedFileError: There are checkpoints, but all are damaged.
-        """
+        """The newest checkpoint that is whole; None if there is none, but raises if all are bad."""
         files = self._files()
         for file in reversed(files):
             try:

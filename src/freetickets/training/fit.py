@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -37,12 +38,8 @@ def _name_settings(function: Callable[..., Ensemble]) -> Callable[..., Ensemble]
     signature, hints = inspect.signature(function), get_type_hints(Config)
     own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
     defaults = {each.name: each.default for each in fields(Config)}
-    settings = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hints[name]
-        )
-        for name in _SETTINGS
-    ]
+    by_keyword = functools.partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+    settings = [by_keyword(n, default=defaults[n], annotation=hints[n]) for n in _SETTINGS]
     vars(function)["__signature__"] = signature.replace(parameters=own + settings)
     return function
 
@@ -111,10 +108,7 @@ def fit(
     ).resolved(spec, method)
     job = Job(config, spec, load, load_own_validation=own and own[1], own_method=method)
     if isinstance(model, nn.Module):
-        several = len(job.plan.runs) > 1
-        if several:
-            _check_resettable(model)
-        job.model = _factory(model, anew=several)
+        job.model = _factory(model, anew=len(job.plan.runs) > 1)
     elif not isinstance(model, str):
         _check_factory(model)
         job.model = model
@@ -136,6 +130,13 @@ def _take_as_numbers(job: Job) -> None:
 
 
 def _factory(model: nn.Module, anew: bool) -> Callable[[], nn.Module]:
+    for name, module in model.named_modules() if anew else ():
+        if list(module.parameters(recurse=False)) and not hasattr(module, "reset_parameters"):
+            raise FreeTicketsError(
+                f"this method trains several networks, but {name or 'the model'!r} can't be "
+                "initialised again: pass a factory, such as `lambda: MyNet()`"
+            )
+
     def build() -> nn.Module:
         network = copy.deepcopy(model)
         for module in network.modules() if anew else ():
@@ -157,13 +158,4 @@ def _check_factory(model: Any) -> None:
             raise FreeTicketsError(
                 "the factory returns the same network each time: let it make a new one, such as "
                 "`lambda: MyNet()`"
-            )
-
-
-def _check_resettable(model: nn.Module) -> None:
-    for name, module in model.named_modules():
-        if list(module.parameters(recurse=False)) and not hasattr(module, "reset_parameters"):
-            raise FreeTicketsError(
-                f"this method trains several networks, but {name or 'the model'!r} can't be "
-                "initialised again: pass a factory, such as `lambda: MyNet()`"
             )

@@ -7,6 +7,7 @@ activations, pooling and the products inside attention, which have no weights, a
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,13 +23,7 @@ _TOO_LARGE_TO_COPY = 20_000_000  # parameters
 
 @dataclass(frozen=True)
 class LayerCost:
-    """The cost of one sample through one weight when it is dense.
-
-    Attributes:
-        macs: Multiply-accumulates.
-        outputs: Output elements.
-        weights: Elements of the weight.
-    """
+    """One sample through a dense weight: multiply-accumulates, elements of output and weight."""
 
     macs: int
     outputs: int
@@ -97,9 +92,7 @@ def forward_flops(
 ) -> float:
     """Returns the FLOPs of one sample forward: two operations a multiply-accumulate.
 
-    Args:
-        costs: What `count_macs` returned.
-        densities: The share of active weights of each sparse parameter; the others are dense.
+    `densities` are the shares of active weights of sparse parameters; the others are dense.
 
     Example:
         >>> costs = {"fc.weight": LayerCost(macs=1000, outputs=10, weights=1000)}
@@ -158,11 +151,8 @@ def _copy_to(model: nn.Module, device: str) -> nn.Module:
     """Copies a model to `device`: deepcopy takes the tensors from its memo, shared ones once."""
     memo: dict[int, Any] = {}
     for module in model.modules():
-        for tensor in (
-            *module._parameters.values(),
-            *module._buffers.values(),
-            *vars(module).values(),
-        ):
+        own = (module._parameters, module._buffers, vars(module))
+        for tensor in itertools.chain(*(each.values() for each in own)):
             if isinstance(tensor, Tensor) and id(tensor) not in memo:
                 moved = _to(tensor, device)
                 is_parameter = isinstance(tensor, nn.Parameter)
@@ -176,12 +166,9 @@ def _to(tensor: Tensor, device: str) -> Tensor:
     return tensor.detach().to(device, copy=True)
 
 
-def _linear(module: nn.Linear, args: Any, kwargs: Any, output: Tensor) -> Iterator[Use]:
-    yield module.weight, "weight", output.numel() * module.in_features, output.numel()
-
-
-def _conv(module: nn.Conv2d, args: Any, kwargs: Any, output: Tensor) -> Iterator[Use]:
-    yield module.weight, "weight", output.numel() * module.weight[0].numel(), output.numel()
+def _forward(module: nn.Conv2d, args: Any, kwargs: Any, output: Tensor) -> Iterator[Use]:
+    fan_in = math.prod(module.weight.shape[1:])
+    yield module.weight, "weight", output.numel() * fan_in, output.numel()
 
 
 def _conv_transpose(
@@ -225,8 +212,7 @@ def _rows(tensor: Tensor) -> int:
 
 
 _RULES: dict[type[nn.Module] | tuple[type[nn.Module], ...], Callable[..., Iterator[Use]]] = {
-    nn.Linear: _linear,
-    (nn.Conv1d, nn.Conv2d, nn.Conv3d): _conv,
+    (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d): _forward,
     (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d): _conv_transpose,
     nn.RNNBase: _recurrent,
     nn.MultiheadAttention: _attention,

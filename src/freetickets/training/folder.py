@@ -34,22 +34,14 @@ class _ChoicesFile:
 class RunFolder:
     """What a trainer writes, and reads to go on.
 
-    Args:
-        path: The folder.
-        plan: What is trained there.
-        describe: What tickets say of their run; what `IDENTITY` names tells runs apart.
-        warn: Told, in one line, when a damaged checkpoint is passed over.
+    `describe` is what tickets say of their run, of which `IDENTITY` tells runs apart; `warn` is
+    told, in one line, when a damaged checkpoint is passed over.
     """
 
     def __init__(
-        self,
-        path: Path,
-        plan: Plan,
-        describe: Mapping[str, Any],
-        warn: Callable[[str], None],
+        self, path: Path, plan: Plan, describe: Mapping[str, Any], warn: Callable[[str], None]
     ) -> None:
-        self.path = path
-        self._plan = plan
+        self.path, self._plan = path, plan
         self._identity = {key: describe.get(key) for key in IDENTITY}
         self._checkpoints = Checkpoints(path / "checkpoint", warn)
         self._choices: Mapping[str, Any] | None = None  # as they are written
@@ -60,11 +52,7 @@ class RunFolder:
         self.write_choices(state.choices)
 
     def load(self) -> tuple[State, Mapping[str, Any] | None] | None:
-        """The newest checkpoint that is whole: the state, and the session in the midst of a run.
-
-        Raises:
-            FreeTicketsError: It is of another plan, or of something else that `IDENTITY` names.
-        """
+        """The newest whole checkpoint of this run: its state, and its session if in the midst."""
         tree = self._checkpoints.load()
         if tree is None:
             return None
@@ -89,11 +77,7 @@ class RunFolder:
         ticket.save(ticket_path(self.path, ticket.info["number"]))
 
     def load_ticket(self, number: int) -> Ticket:
-        """Reads a ticket.
-
-        Raises:
-            FreeTicketsError: It is another one, or of another run.
-        """
+        """Reads a ticket; raises if it is another one, or of another run."""
         path = ticket_path(self.path, number)
         ticket = Ticket.load(path)
         expected = {"number": number, **self._identity}

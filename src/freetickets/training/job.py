@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,15 +37,10 @@ PARTS = "parts"
 
 @dataclass
 class Job:
-    """One run of one method, from settings to tickets.
+    """One run of one method, from resolved settings to tickets.
 
-    Attributes:
-        config: All settings, resolved.
-        spec: The data set.
-        load: Returns the training data, when it is needed.
-        model: Returns a new network; None for the one that the settings name.
-        load_own_validation: Returns validation data given in Python; None for a file or none.
-        own_method: A method given in Python; None for the one that the settings name.
+    `load` returns the training data, when it is needed. A model, validation data and a method of
+    one's own stand for those that the settings name.
     """
 
     config: Config
@@ -65,12 +60,16 @@ class Job:
 
     @cached_property
     def plan(self) -> Plan:
-        """What will be trained.
+        """What will be trained: a short training explores more often than the recipe says.
 
-        Without an interval of one's own, a short training explores more often than the recipe says.
+        Members are combined as the settings say, or the method, or else the task.
         """
         plan = self.method.plan(self.config.setting())
-        plan = replace(plan, method=self.config.method, combine=self._rule(plan.combine))
+        known, wanted = self.task.rules, self.config.combine
+        if wanted is not None and wanted not in known:
+            raise UnknownNameError("rule to combine members", wanted, known)
+        rule = wanted or (plan.combine if plan.combine in known else known[0])
+        plan = replace(plan, method=self.config.method, combine=rule)
         if self.config.options.get("interval") is not None:
             return plan
         # The batches that are sure to be there: a class may hold a sample more out than its share.
@@ -83,13 +82,6 @@ class Job:
         if isinstance(task, Classification) and task.label_smoothing is None:
             return replace(task, label_smoothing=smoothing)
         return task
-
-    def _rule(self, of_method: str) -> str:
-        """How members are combined: as the settings say, or the method, or else the task."""
-        known, wanted = self.task.rules, self.config.combine
-        if wanted is not None and wanted not in known:
-            raise UnknownNameError("rule to combine members", wanted, known)
-        return wanted or (of_method if of_method in known else known[0])
 
     def warn_of_few_explorations(self, warn: Callable[[str], None]) -> None:
         """Says so before the training does, if a run of the plan hardly explores."""
@@ -149,73 +141,68 @@ class Job:
         else:
             return data, None
         _check_labels(validation, self.spec, "the validation data")
-        if validation.labels.shape[1:] != data.labels.shape[1:]:
+        theirs, ours = (
+            f"labels of shape {(*each.labels.shape[1:],)} and {each.dtype} of shape {each.shape}"
+            for each in (validation, data)
+        )
+        if theirs != ours:
             raise FreeTicketsError(
-                f"the validation labels are of shape {tuple(validation.labels.shape)}, the "
-                f"training labels of {tuple(data.labels.shape)}: they must be alike"
-            )
-        if (validation.shape, validation.dtype) != (data.shape, data.dtype):
-            raise FreeTicketsError(
-                f"the validation data are {validation.dtype} of shape {validation.shape}, the "
-                f"training data {data.dtype} of shape {data.shape}: they must be alike"
+                f"the validation data have {theirs}, the training data {ours}: they must be alike"
             )
         return data, validation
 
     def train(self, reporter: Reporter, only: int | None = None) -> list[Ticket]:
-        """Trains, or goes on where the output folder says, and returns the tickets.
-
-        Args:
-            reporter: Shows the progress.
-            only: The one run of the plan to train: see `Trainer`.
-        """
+        """Trains, or goes on where the output folder says; for `only` see `Trainer`."""
         # Pricing a plan should not wait for what only training needs.
-        from .compute import make_compute
         from .optimizer import TrainingOptions
-        from .parallel import check_synchronisable, lost_ranks_in_one_line, synchronise_norms
+        from .parallel import lost_ranks_in_one_line, make_compute, synchronise_norms
         from .trainer import Trainer
         from .trajectory import make_recorder
 
-        config = self.config
+        config, spec, build = self.config, self.spec, self.build_transformed
         assert config.batch_size is not None
         output = Path(config.output) if config.output else None
         if output is not None:
             config.check_same(output)
-            _check_whole(output)
+            if (output / PARTS).exists():
+                raise FreeTicketsError(
+                    f"{output} was started side by side: continue with freetickets train --jobs 1, "
+                    "or more"
+                )
         compute = make_compute(config.device, config.amp)
-        build = self.build_transformed
         if config.sync_batchnorm:
-            check_synchronisable(compute.device)
+            if compute.device.type == "cpu":
+                raise FreeTicketsError(
+                    "PyTorch synchronises BatchNorm on accelerators only: leave out "
+                    "--sync-batchnorm, or use another --device"
+                )
             build = lambda: synchronise_norms(self.build_transformed())  # noqa: E731
         with lost_ranks_in_one_line(), compute.ranks.one_before_the_others():
             data, own = self.load_data()  # which may have to be fetched, once a machine
         train, held_out = hold_out(data, config.validation or 0.0) if own is None else (data, own)
         train = take(train, config.train_samples)
-        options: dict[str, Any] = {
-            "mean": self.spec.mean,
-            "std": self.spec.std,
-            "workers": config.workers,
-            "rank": compute.ranks.rank,
-            "world": compute.ranks.world,
-        }
-        batch_size, augmentation = config.batch_size, config.augmentation or "none"
-        validation = (
-            Batches(held_out, 4 * batch_size, shuffle=False, **options) if held_out else None
+        batches: Callable[..., Batches] = partial(
+            Batches,
+            mean=spec.mean,
+            std=spec.std,
+            workers=config.workers,
+            rank=compute.ranks.rank,
+            world=compute.ranks.world,
         )
+        size, augmentation = config.batch_size, config.augmentation or "none"
         ledger = self.price(len(train))
         trainer = Trainer(
             self.plan,
             build,
-            lambda seed: Batches(
-                train, batch_size, augmentation=augmentation, seed=seed, **options
-            ),
-            validation,
+            lambda seed: batches(train, size, augmentation=augmentation, seed=seed),
+            batches(held_out, 4 * size, shuffle=False) if held_out else None,
             compute=compute,
             options=TrainingOptions.of(config, self.task),
             output=output,
             describe=self.describe(data, own),
             reporter=reporter,
             checkpoint_seconds=config.checkpoint_seconds,
-            recorder=make_recorder(config, self.spec, self.plan.combine),
+            recorder=make_recorder(config, spec, self.plan.combine),
             only=only,
         )
         written = output if compute.ranks.first else None
@@ -225,10 +212,9 @@ class Job:
             with lost_ranks_in_one_line():
                 return trainer.train()
         finally:
-            if written is not None and trainer.seconds:
-                spent = ledger.with_seconds(trainer.seconds)
-                costs = {**spent.as_dict(), "settings": config.identity}
-                write_json(written / "ledger.json", costs)
+            if written is not None and (seconds := trainer.state.seconds):
+                costs = ledger.with_seconds(seconds).as_dict()
+                write_json(written / "ledger.json", {**costs, "settings": config.identity})
 
     def describe(self, data: AnySplit, validation: AnySplit | None) -> dict[str, Any]:
         """What each ticket says of its model and data, given what `load_data` returned."""
@@ -270,13 +256,6 @@ class Job:
             return network_identity(_outline(self.build))
 
 
-def _check_whole(output: Path) -> None:
-    if (output / PARTS).exists():
-        raise FreeTicketsError(
-            f"{output} was started side by side: continue with freetickets train --jobs 1, or more"
-        )
-
-
 def _outline(build: Callable[[], nn.Module]) -> nn.Module:
     """A network with shapes but without values, made at once."""
     try:
@@ -303,9 +282,9 @@ def _check_labels(data: AnySplit, spec: DatasetSpec, what: str = "") -> None:
         raise FreeTicketsError(f"{what} has no samples")
     if not spec.task.has_classes:
         return
-    low, high = int(data.labels.min()), int(data.labels.max())
-    if low < 0 or high >= len(spec.classes):
+    low, high, classes = int(data.labels.min()), int(data.labels.max()), len(spec.classes)
+    if low < 0 or high >= classes:
         raise FreeTicketsError(
-            f"{what} has labels from {low} to {high}, but there are {len(spec.classes)} classes: "
-            f"labels must lie in 0 to {len(spec.classes) - 1}"
+            f"{what} has labels from {low} to {high}, but there are {classes} classes: labels must "
+            f"lie in 0 to {classes - 1}"
         )

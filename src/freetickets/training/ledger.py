@@ -1,18 +1,17 @@
 """The ledger: what a plan costs, phase by phase, against one dense model.
 
 FLOPs are counted as RigL does: 3 x forward for each sample trained on, each layer scaled by its
-density. The dense weight gradients that gradient growth needs on exploration steps stand in a
-column of their own, as the paper leaves them out (they are less than 0.1 % at its settings); so do
-the gradients of a reserve.
-Validation and evaluation are not training and not counted.
+density. Dense gradients for growth, which the paper leaves out (less than 0.1 %), and those of a
+reserve stand in a column of their own. Validation and evaluation are not counted.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -100,22 +99,14 @@ class Ledger:
 
     def with_seconds(self, seconds: Mapping[tuple[int, str], float]) -> Ledger:
         """Returns this ledger with the time that each (run, phase) really took."""
-        phases = tuple(
-            replace(phase, seconds=seconds.get((phase.run, phase.phase), 0.0))
-            for phase in self.phases
-        )
-        return replace(self, phases=phases)
+        spent = (replace(p, seconds=seconds.get((p.run, p.phase), 0.0)) for p in self.phases)
+        return replace(self, phases=tuple(spent))
 
     def as_dict(self) -> dict[str, Any]:
         """All numbers as plain values, with stable keys."""
-        return {
-            "relative_flops": self.relative_flops,
-            "relative_growth_flops": self.relative_growth_flops,
-            "relative_test_flops": self.relative_test_flops,
-            "flops": self.flops,
-            "seconds": self.seconds,
-            **asdict(self),
-        }
+        relative = ("relative_flops", "relative_growth_flops", "relative_test_flops")
+        derived = {name: getattr(self, name) for name in (*relative, "flops", "seconds")}
+        return derived | asdict(self)
 
 
 def _multiple(cost: float, unit: float) -> float:
@@ -224,8 +215,7 @@ def _growth_steps(plan: Plan, timeline: Timeline, span: Span) -> tuple[int, bool
     return timeline.explorations(span), sparse.reserve == 0
 
 
-@dataclass(frozen=True)
-class _Network:
+class _Network(NamedTuple):
     """A network at one sparsity: FLOPs of one sample, non-zero parameters, size as a ticket.
 
     `reserve_flops` are those of the gradient of what trains besides the active weights (Top-KAST).
@@ -241,26 +231,17 @@ class _Networks:
     """What one network costs at every sparsity that a plan asks for."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        input_shape: tuple[int, ...],
-        options: SparseOptions,
-        integers: bool,
+        self, model: nn.Module, shape: tuple[int, ...], options: SparseOptions, integers: bool
     ) -> None:
         # Not zeros, which stand for "nothing" in many networks: of a text without a word.
-        tokens = torch.ones(input_shape, dtype=torch.int64) if integers else None
-        self._costs = count_macs(model, input_shape, example=tokens)
+        tokens = torch.ones(shape, dtype=torch.int64) if integers else None
+        self._costs = count_macs(model, shape, example=tokens)
         weights = select_weights(model, exclude=options.exclude)
         self._shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
         self._parameters = sum(parameter.numel() for parameter in model.parameters())
         self._buffers = sum(buffer.numel() for buffer in model.buffers())
         self._options = options
-        self._known: dict[float, _Network] = {}
-
-    def at(self, sparsity: float) -> _Network:
-        if sparsity not in self._known:
-            self._known[sparsity] = self._count(sparsity)
-        return self._known[sparsity]
+        self.at = functools.cache(self._count)
 
     def _count(self, sparsity: float) -> _Network:
         sizes = {name: math.prod(shape) for name, shape in self._shapes.items()}
@@ -270,9 +251,7 @@ class _Networks:
             counts = structure.allocate(self._shapes, sparsity, self._options.distribution)
         densities = {name: counts[name] / sizes[name] for name in sizes}
         parameters = self._parameters - sum(sizes.values()) + sum(counts.values())
-        reserves = {
-            name: min(self._options.reserve, 1 - density) for name, density in densities.items()
-        }
+        reserves = {name: min(self._options.reserve, 1 - d) for name, d in densities.items()}
         sparse = {name: cost for name, cost in self._costs.items() if name in reserves}
         topology_bits = sum(sizes[name] for name in sizes if counts[name] < sizes[name])
         return _Network(

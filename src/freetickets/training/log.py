@@ -81,16 +81,7 @@ def log_text(rows: Sequence[Mapping[str, Any]], settings: str) -> str:
 
 
 def read_log(path: Path, settings: str = "") -> tuple[LogRow, ...]:
-    """Reads the rows of a log.
-
-    Args:
-        path: The file.
-        settings: The identity of the run's settings, which the seal of the log must fit to.
-
-    Raises:
-        OSError: The file can't be read.
-        FreeTicketsError, ValueError: It is not a log.
-    """
+    """Reads a log, whose seal must fit the settings' identity; ValueError if it is none."""
     text = open_table(path.read_text(encoding="utf-8"), settings)
     lines = enumerate(csv.DictReader(text.splitlines()), start=1)
     allow = Allow.TEXTS | Allow.UNKNOWN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -57,13 +57,7 @@ class OptimizerOptions:
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What a session needs to know besides its plan.
-
-    Attributes:
-        optimizer: How weights are updated.
-        task: What networks learn.
-        backend: How sparse layers are computed: see `Sparsifier`.
-    """
+    """What a session needs to know besides its plan; for `backend` see `Sparsifier`."""
 
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     task: Task = CLASSIFICATION
@@ -103,12 +97,8 @@ def make_optimizer(model: nn.Module, options: OptimizerOptions) -> Optimizer:
     for name, parameter in named.items():
         alike.setdefault((parameter in spared, factors.get(name, 1.0)), []).append(parameter)
     groups = [
-        {
-            "params": parameters,
-            "weight_decay": 0.0 if is_spared else options.weight_decay,
-            "lr_factor": factor,
-        }
-        for (is_spared, factor), parameters in sorted(alike.items(), key=lambda item: item[0])
+        {"params": own, "weight_decay": 0.0 if spare else options.weight_decay, "lr_factor": factor}
+        for (spare, factor), own in sorted(alike.items(), key=lambda item: item[0])
     ]
     kind: Callable[..., Optimizer] = OPTIMIZERS.find(options.name)
     taken = inspect.signature(kind).parameters
@@ -132,7 +122,12 @@ def _factors(
     model: nn.Module, named: Mapping[str, nn.Parameter], wanted: Mapping[str, float]
 ) -> dict[str, float]:
     """The factor of each parameter that has one."""
-    kinds = dict(_norm_parameters(model)) if wanted else {}
+    kinds = {
+        f"{module}.{name}".lstrip("."): f"norm-{name}"
+        for module, layer in model.named_modules()
+        if "Norm" in type(layer).__name__  # PyTorch's have no common base, others' even less
+        for name, _ in layer.named_parameters(recurse=False)
+    }
     found: dict[str, str] = {}
     for key in wanted:
         fitting = [n for n in named if (kinds.get(n) == key if key in _KINDS else matches(n, key))]
@@ -145,11 +140,3 @@ def _factors(
                 )
             found[name] = key
     return {name: wanted[key] for name, key in found.items()}
-
-
-def _norm_parameters(model: nn.Module) -> Iterator[tuple[str, str]]:
-    """The names of the parameters of norms, and of what kind they are."""
-    for module, layer in model.named_modules():
-        if "Norm" in type(layer).__name__:  # PyTorch's have no common base, others' even less
-            for name, _ in layer.named_parameters(recurse=False):
-                yield f"{module}.{name}".lstrip("."), f"norm-{name}"

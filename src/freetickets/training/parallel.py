@@ -1,4 +1,4 @@
-"""Several processes that train one network together, each on its slice of every batch."""
+"""What a network is trained on: a device, in a precision, by one process or by several together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
+from ..device import find_device
 from ..errors import FreeTicketsError
 from ..sparsity.topology import pack_mask
 
@@ -31,13 +33,9 @@ _WORDS_OF_LOSS = ("gloo", "nccl", "connection", "peer", "pair closure", "timed o
 
 
 class Ranks:
-    """The processes of a run, which torchrun has started; alone, nothing here costs anything.
+    """The processes of a run, which torchrun has started and which, if several, have met.
 
-    Whatever one of them calls here, all must call, in the same order.
-
-    Args:
-        rank: The number of this process.
-        world: How many there are; if several, they have met.
+    Whatever one of them calls here, all must call, in the same order. Alone, it costs nothing.
     """
 
     def __init__(self, rank: int = 0, world: int = 1) -> None:
@@ -91,7 +89,7 @@ class Ranks:
             return
         # However long it takes: data may have to be fetched.
         group = distributed.new_group(backend="gloo", timeout=timedelta(days=30))
-        leads = local_rank() == 0
+        leads = _local_rank() == 0
         if not leads:
             distributed.barrier(group)
         yield
@@ -111,7 +109,7 @@ class Ranks:
         The data-parallel wrapper does the same before each training step.
         """
         if self.world > 1:
-            ignored = unsaved_buffers(network)
+            ignored = _unsaved_buffers(network)
             for name, buffer in network.named_buffers():
                 if name not in ignored:
                     distributed.broadcast(buffer, src=0)
@@ -120,7 +118,9 @@ class Ranks:
         """Raises, on all ranks, unless they all have this topology."""
         if self.world == 1 or not topology:
             return
-        mine = torch.tensor([_fingerprint(mask) for mask in topology.values()])
+        packed = [pack_mask(mask).numpy().tobytes() for mask in topology.values()]
+        digests = [hashlib.blake2b(each, digest_size=8).digest() for each in packed]
+        mine = torch.tensor([int.from_bytes(each, "big", signed=True) for each in digests])
         theirs = [torch.empty_like(mine) for _ in range(self.world)]
         distributed.all_gather(theirs, mine, group=self._cpu)
         for position, name in enumerate(topology):
@@ -133,63 +133,82 @@ class Ranks:
                 )
 
 
-def unsaved_buffers(network: nn.Module) -> set[str]:
-    """The buffers that no `state_dict` has: each rank computes them, from its topology say."""
-    return {name for name, _ in network.named_buffers()} - network.state_dict().keys()
+class Compute:
+    """Forward passes, updates and data-parallel wrappers as device, precision and ranks ask.
 
-
-def ignore_unsaved_buffers(network: nn.Module) -> None:
-    """Tells the data-parallel wrapper to come what not to send at each step."""
-    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
-        network, sorted(unsaved_buffers(network))
-    )
-
-
-def reduce_one_by_one(wrapper: DistributedDataParallel) -> None:
-    """Has gradients reduced parameter by parameter, so that a resumed run does it the same way.
-
-    The wrapper packs them again after its first step; with more than two ranks, the order in which
-    an element is summed, and so its last bit, would depend on where it lies in the pack.
+    `precision` is that of what need not be in single precision; None for nothing.
     """
-    # A lambda: PyTorch refuses annotations that are strings, as all are here.
-    wrapper.register_comm_hook(None, lambda _, bucket: _reduce_each(bucket))
 
+    def __init__(
+        self,
+        device: torch.device | None = None,
+        precision: torch.dtype | None = None,
+        ranks: Ranks | None = None,
+    ) -> None:
+        self.device = device or torch.device("cpu")
+        self.ranks = ranks or Ranks()
+        self._precision = precision
+        # Gradients of 16 bits would be zero where they are small. Scaling them costs a wait for the
+        # device at each step, and bfloat16 reaches as far as single precision.
+        self._scaler = torch.amp.GradScaler(self.device.type, enabled=precision is torch.float16)
 
-def release(model: nn.Module) -> None:
-    """Has a data-parallel wrapper let go of its network, so that another can take it."""
-    if isinstance(model, DistributedDataParallel):
-        model._remove_autograd_hooks()  # type: ignore[no-untyped-call]
-
-
-def _reduce_each(bucket: Any) -> Future[Tensor]:
-    world = distributed.get_world_size()
-    works = [
-        distributed.all_reduce(gradient.div_(world), async_op=True)
-        for gradient in bucket.gradients()
-    ]
-    done = torch.futures.collect_all([work.get_future() for work in works])
-    return done.then(lambda _: bucket.buffer())
-
-
-def check_synchronisable(device: torch.device) -> None:
-    """Raises where PyTorch has no synchronised BatchNorm."""
-    if device.type == "cpu":
-        raise FreeTicketsError(
-            "PyTorch synchronises BatchNorm on accelerators only: leave out --sync-batchnorm, or "
-            "use another --device"
+    def wrap(self, network: nn.Module) -> nn.Module:
+        """Returns what to call in training: it averages gradients over the ranks, if several."""
+        if self.ranks.world == 1:
+            return network
+        # What each rank computes by itself is not to be sent at each step.
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(  # type: ignore[no-untyped-call]
+            network, sorted(_unsaved_buffers(network))
         )
+        on_cpu = self.device.type == "cpu"
+        wrapper = DistributedDataParallel(network, device_ids=None if on_cpu else [self.device])
+        if on_cpu:
+            # A resumed run is to end with the same bits. The wrapper packs gradients again after
+            # its first step; with more than two ranks, the order in which an element is summed, and
+            # so its last bit, would depend on where it lies in the pack.
+            # A lambda: PyTorch refuses annotations that are strings, as all are here.
+            wrapper.register_comm_hook(None, lambda _, bucket: _reduce_each(bucket))
+        return wrapper
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Within, a forward pass computes in the chosen precision where that is safe."""
+        chosen = self._precision
+        return torch.autocast(self.device.type, chosen, enabled=chosen is not None)
+
+    def single(self, output: Tensor) -> Tensor:
+        """Returns what a forward pass gave as it would be without another precision."""
+        return output if self._precision is None else output.float()
+
+    def update(self, loss: Tensor, optimizer: Optimizer) -> None:
+        """Takes a step along the gradients of a loss."""
+        optimizer.zero_grad()
+        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self._scaler.step(optimizer)
+        self._scaler.update()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a resumed run needs."""
+        return self._scaler.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores a `state_dict`."""
+        if state:
+            self._scaler.load_state_dict(dict(state))
 
 
-def synchronise_norms(network: nn.Module) -> nn.Module:
-    """Has BatchNorm normalise by the statistics of the whole batch, not of a rank's slice.
+def make_compute(device: str, amp: bool) -> Compute:
+    """Chooses the device and the precision, and meets the other processes, if there are any.
 
-    Example:
-        >>> network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-        >>> type(synchronise_norms(network)[1]).__name__
-        'SyncBatchNorm'
+    With `amp` what is safe in 16 bits is computed so.
     """
-    converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
-    return converted
+    on_gpus = distributed.is_torchelastic_launched() and torch.cuda.is_available()
+    if on_gpus and device in ("auto", "cuda"):
+        device = f"cuda:{_local_rank()}"  # from the start: a first touch takes memory of a device
+    found = find_device(device)
+    if on_gpus and found.type == "cuda":
+        torch.cuda.set_device(found)  # where NCCL keeps its own memory
+    sixteen = torch.float16 if found.type == "cuda" else torch.bfloat16
+    return Compute(found, sixteen if amp else None, meet(found))
 
 
 def meet(device: torch.device) -> Ranks:
@@ -202,10 +221,8 @@ def meet(device: torch.device) -> Ranks:
         try:
             distributed.init_process_group(backend, timeout=TIMEOUT)
         except (RuntimeError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise FreeTicketsError(
-                f"rank {rank()} can't reach the other ranks: {reason}"
-            ) from error
+            line = str(error).partition("\n")[0]
+            raise FreeTicketsError(f"rank {rank()} can't reach the other ranks: {line}") from error
         if backend == "nccl":  # which complains where it is left open
             atexit.register(distributed.destroy_process_group)
     return Ranks(rank(), world)
@@ -216,9 +233,21 @@ def rank() -> int:
     return int(os.environ.get("RANK", "0")) if distributed.is_torchelastic_launched() else 0
 
 
-def local_rank() -> int:
+def _local_rank() -> int:
     """The number that torchrun has given to this process among those of its machine."""
     return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def release(model: nn.Module) -> None:
+    """Has a data-parallel wrapper let go of its network, so that another can take it."""
+    if isinstance(model, DistributedDataParallel):
+        model._remove_autograd_hooks()  # type: ignore[no-untyped-call]
+
+
+def synchronise_norms(network: nn.Module) -> nn.Module:
+    """Has BatchNorm normalise by the statistics of the whole batch, not of a rank's slice."""
+    converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
+    return converted
 
 
 @contextmanager
@@ -228,10 +257,10 @@ def lost_ranks_in_one_line() -> Iterator[None]:
         yield
     except RuntimeError as error:
         reason = re.sub(r"^\[[^]]*\] *", "", str(error).partition("\n")[0])[:80]
-        lost = isinstance(error, distributed.DistError) or any(
-            word in str(error).lower() for word in _WORDS_OF_LOSS
-        )
-        if not (lost and distributed.is_initialized()):
+        said = any(word in str(error).lower() for word in _WORDS_OF_LOSS)
+        if not (
+            (said or isinstance(error, distributed.DistError)) and distributed.is_initialized()
+        ):
             raise
         if threading.current_thread() is threading.main_thread():
             # torchrun ends the ranks that are left; they have little to do, and say why first.
@@ -242,6 +271,13 @@ def lost_ranks_in_one_line() -> Iterator[None]:
         ) from error
 
 
-def _fingerprint(mask: Tensor) -> int:
-    content = hashlib.blake2b(pack_mask(mask).numpy().tobytes(), digest_size=8)
-    return int.from_bytes(content.digest(), "big", signed=True)
+def _unsaved_buffers(network: nn.Module) -> set[str]:
+    """The buffers that no `state_dict` has: each rank computes them, from its topology say."""
+    return {name for name, _ in network.named_buffers()} - network.state_dict().keys()
+
+
+def _reduce_each(bucket: Any) -> Future[Tensor]:
+    world = distributed.get_world_size()
+    works = [distributed.all_reduce(g.div_(world), async_op=True) for g in bucket.gradients()]
+    done = torch.futures.collect_all([work.get_future() for work in works])
+    return done.then(lambda _: bucket.buffer())

@@ -26,9 +26,8 @@ from ..sparsity.backend import Backend
 from ..sparsity.criteria import initial_topology
 from ..sparsity.sparsifier import Sparsifier
 from ..sparsity.topology import Topology
-from .compute import Compute
 from .optimizer import TrainingOptions, make_optimizer
-from .parallel import release
+from .parallel import Compute, release
 
 # What a network is prepared on: so many samples, or fewer if they are large: 67 MB of numbers.
 _SAMPLES = 5_000
@@ -42,17 +41,10 @@ class _OwnSparsifier(Sparsifier):
 
 
 class Session:
-    """Trains one network step by step along its timeline.
+    """Trains one network, freshly initialised, step by step along its timeline.
 
-    Args:
-        plan: What the run is part of: how networks are made sparse, and members combined.
-        run: What to train.
-        timeline: The run in steps.
-        network: A freshly initialised network.
-        compute: The device, the precision and the processes.
-        options: How to train, beyond the plan.
-        topology: What the network starts with, if not with a random topology.
-        choices: The ways of layers that the run's folder has; they are kept.
+    It starts with `topology`, if not with a random one, and keeps the ways of layers that the run's
+    folder has (`choices`).
     """
 
     def __init__(
@@ -66,21 +58,16 @@ class Session:
         topology: Topology | None = None,
         choices: Mapping[str, Any] | None = None,
     ) -> None:
-        self.run = run
-        self.timeline = timeline
-        self.network = network
+        self.run, self.timeline, self.network = run, timeline, network
         self.sparsifier: Sparsifier | None = None
-        self._compute = compute
-        self._ranks = compute.ranks
-        self._plan = plan
-        self._options = options
-        self._task = options.task
-        self._layout: GroupedLayout | None = None
         self.outputs = 1  # of the network, which says it in its first step
+        self._plan, self._compute, self._ranks = plan, compute, compute.ranks
+        self._options, self._task = options, options.task
+        self._layout: GroupedLayout | None = None
+        self._prunes = any(phase.pruning is not None for phase in run.phases)
         network.to(compute.device)
         self._optimizer = make_optimizer(network, options.optimizer)
-        prunes = any(phase.pruning is not None for phase in run.phases)
-        if topology is not None or run.phases[0].sparsity > 0 or prunes:
+        if topology is not None or run.phases[0].sparsity > 0 or self._prunes:
             self._sparsify(topology, choices or {})
         elif options.backend != "masked" and compute.device.type == "cpu" and available():
             kept = Choices()
@@ -90,22 +77,19 @@ class Session:
         self._model = compute.wrap(network)
 
     def _sparsify(self, topology: Topology | None, choices: Mapping[str, Any]) -> None:
-        sparse, first = self._plan.sparse, self.run.phases[0]
-        prunes = any(phase.pruning is not None for phase in self.run.phases)
-        sparsity = first.sparsity if first.pruning is None else first.pruning.initial
+        sparse = self._plan.sparse
         # Layers whose counts change can't be held compressed, nor those with a reserve; the other
         # runs of a plan can.
-        changes = prunes or sparse.redistribute is not None or sparse.reserve > 0
-        backend = "masked" if changes else self._options.backend
+        changes = self._prunes or sparse.redistribute is not None or sparse.reserve > 0
         self.sparsifier = _OwnSparsifier(
             self.network,
             self._optimizer,
-            sparsity,
+            first_sparsity(self.run),
             **sparse.arguments,
             topology=topology,
             exploration=self.timeline.exploration_rate,
-            pruning=self.timeline.sparsity if prunes else None,
-            backend=cast(Backend, backend),
+            pruning=self.timeline.sparsity if self._prunes else None,
+            backend=cast(Backend, "masked" if changes else self._options.backend),
             seed=derive(self.run.seed, "topology"),
         )
         if self.sparsifier.choices is not None:
@@ -121,20 +105,20 @@ class Session:
         keep_gradients: bool,
         factor: float = 1.0,
     ) -> Tensor:
-        """Takes one training step, and returns its mean loss and score, times the factor.
+        """Takes a step, counted from 1, and returns its mean loss and score, times the factor.
 
-        Args:
-            step: Its number in the run, from 1.
-            inputs: A batch.
-            labels: Its labels.
-            keep_gradients: Whether an escape follows, which needs the dense gradients.
-            factor: What this rank's mean counts in the mean over all ranks: see `Batches.factor`.
+        That is what this rank's mean counts in the mean over all ranks: see `Batches.factor`. Where
+        an escape follows, it needs the dense gradients.
         """
         for group in self._optimizer.param_groups:
             group["lr"] = self.timeline.lr(step) * group.get("lr_factor", 1.0)
         # Dropout and the like draw by the step's number, so a resumed run draws the same.
         place = ("step", step) if self._ranks.first else ("step", step, self._ranks.rank)
-        _seed(derive(self.run.seed, *place), self._compute.device)
+        seed = derive(self.run.seed, *place)
+        if self.device.type == "cpu":  # at a hundredth of the price of seeding all devices
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
         if self.sparsifier is not None and keep_gradients:
             self.sparsifier.keep_gradients()
         self.network.train()
@@ -160,10 +144,10 @@ class Session:
 
     def prune(self, sparsity: float, step: int) -> None:
         """Makes a dense network sparse: the smallest of all its weights go."""
+        exclude = self._plan.sparse.exclude
         topology = initial_topology(
-            "magnitude", self.network, sparsity, (), distribution="global",
-            exclude=self._plan.sparse.exclude,
-        )  # fmt: skip
+            "magnitude", self.network, sparsity, (), distribution="global", exclude=exclude
+        )
         release(self._model)
         choices = self.choices.state_dict() if self.choices is not None else {}
         if self._layout is not None:
@@ -179,30 +163,26 @@ class Session:
         """Returns the summed loss and the summed score of a batch."""
         outputs = self._predict(inputs)
         if isinstance(self.network, MemberNetwork):
-            outputs = torch.from_numpy(self._joined(outputs)).to(outputs)
+            outputs = torch.from_numpy(self._said(outputs)).to(outputs)
         loss = self._task.batch_loss(outputs, labels, training=False).double() * len(labels)
         return torch.stack([loss, self._task.sample_scores(outputs, labels).double().sum()])
 
     @torch.no_grad()
     def predictions(self, inputs: Tensor) -> npt.NDArray[np.float64]:
-        """Returns what the network says of a batch now, in evaluation mode, (N, ...).
+        """Returns what the network says of a batch now, in evaluation mode, (N, ...)."""
+        return self._said(self._predict(inputs.to(self.device)))
 
-        Members in one network speak together.
-        """
-        outputs = self._predict(inputs.to(self._compute.device))
-        if isinstance(self.network, MemberNetwork):
-            return self._joined(outputs)
-        return self._task.predictions(outputs)
-
-    def _joined(self, outputs: Tensor) -> npt.NDArray[np.float64]:
-        return self._task.joined(self._task.predictions(outputs), self._plan.combine)
+    def _said(self, outputs: Tensor) -> npt.NDArray[np.float64]:
+        """What outputs say; members in one network speak together."""
+        said = self._task.predictions(outputs)
+        joins = isinstance(self.network, MemberNetwork)
+        return self._task.joined(said, self._plan.combine) if joins else said
 
     def _predict(self, inputs: Tensor) -> Tensor:
         # Past the data-parallel wrapper, which all ranks would have to call equally often.
         self.network.eval()
         with self._compute.autocast(), looked_up(inputs):
-            outputs = self.network(inputs)
-        return self._compute.single(outputs)
+            return self._compute.single(self.network(inputs))
 
     @property
     def device(self) -> torch.device:
@@ -247,11 +227,16 @@ class Session:
         self._compute.load_state_dict(state["precision"])
 
 
-def prepare_on(network: nn.Module, batches: Batches) -> None:
-    """Prepares a network on the samples of its training batches.
+def first_sparsity(run: Run) -> float:
+    """The sparsity that a run starts with."""
+    first = run.phases[0]
+    return first.sparsity if first.pruning is None else first.pruning.initial
 
-    They are the same for all seeds and ranks: spread evenly over the training data, which may be
-    sorted by class, in their order, and not augmented.
+
+def prepare_on(network: nn.Module, batches: Batches) -> None:
+    """Prepares a network on samples of its training batches, the same for all seeds and ranks.
+
+    They are spread evenly over the training data, which may be sorted by class; not augmented.
     """
     if not preparable_modules(network):
         return
@@ -263,20 +248,8 @@ def prepare_on(network: nn.Module, batches: Batches) -> None:
     prepare(network, torch.cat([inputs for inputs, _ in plain.epoch(0)]))
 
 
-def _seed(seed: int, device: torch.device) -> None:
-    """Seeds what a step draws from; without an accelerator, at a hundredth of PyTorch's price."""
-    if device.type == "cpu":
-        torch.default_generator.manual_seed(seed)
-    else:
-        torch.manual_seed(seed)
-
-
 def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Gives a network the weights of a checkpoint.
-
-    Raises:
-        FreeTicketsError: They are of another one.
-    """
+    """Gives a network the weights of a checkpoint; raises if they are of another one."""
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:

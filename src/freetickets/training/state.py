@@ -48,17 +48,9 @@ class Tally:
 class State:
     """All of a plan's execution that is not in a network; it goes into every checkpoint.
 
-    Attributes:
-        run: The run under way, counted from 0; the number of runs when all is done.
-        step: Steps taken in it.
-        tickets: Tickets collected in all runs.
-        tally: Sums since the last row of the log.
-        best: The phase's best ticket so far, packed, where the plan wants the best.
-        best_score: Its score on validation data; None without one.
-        shelf: What runs have remembered for later ones, packed as tickets.
-        rows: The log.
-        seconds: Time spent in the steps of each (run, phase).
-        choices: The ways that layers took, and what they rest on: see `Choices`.
+    `run` is the one under way, counted from 0. The phase's best ticket so far (`best`), where the
+    plan wants it, and what runs remember for later ones (`shelf`) are packed. `seconds` were spent
+    in the steps of each (run, phase); `choices` are the ways that layers took.
     """
 
     run: Natural = 0

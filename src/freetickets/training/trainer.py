@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,13 @@ from ..seeds import derive
 from ..sparsity.criteria import initial_topology
 from ..sparsity.topology import Topology
 from ..ticket import Ticket
-from .compute import Compute
 from .folder import RunFolder
 from .interrupt import StopRequest
 from .log import LogRow
 from .optimizer import TrainingOptions
+from .parallel import Compute
 from .progress import Reporter
-from .session import Session, load_weights, prepare_on
+from .session import Session, first_sparsity, load_weights, prepare_on
 from .stage import Stage
 from .state import Clock, State, Tally, Validation
 from .trajectory import Recorder, forget_trajectory
@@ -42,82 +43,60 @@ _DIVERGED = 10
 _CRITERION_BATCHES = 4
 
 
+@dataclass
 class Trainer:
     """Executes a plan.
 
-    Args:
+    Attributes:
         plan: What to train.
         build: Returns a freshly initialised network; called once a run, with torch seeded.
-        batches: Returns the training batches of a run, given its seed.
+        batches: Returns this rank's slices of the training batches of a run, given its seed.
         validation: Batches of held-out samples, or None.
-        compute: The device, the precision and the processes, which have met. Each rank gives its
-            own slices of the batches; the first one reads and writes the output folder.
+        compute: The device, the precision and the processes, which have met.
         options: How to train, beyond the plan.
-        output: The run's folder: tickets, log and checkpoints go there, and a run that was stopped
-            is resumed from there. None keeps the tickets in memory only.
+        output: The run's folder, from which a stopped run is resumed, and which the first rank
+            reads and writes; None keeps the tickets in memory only.
         describe: What each ticket is to say of its model and data.
-        reporter: Shows the progress.
+        reporter: Shows the progress, on the first rank.
         checkpoint_seconds: At most this much work is lost when the process is killed.
         recorder: Stores the trajectory, if one is wanted.
         only: The one run of the plan to train, counted from 0, in a folder of its own whose first
             checkpoint says what came before; None for all.
+        state: Where the execution stands.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        build: Callable[[], nn.Module],
-        batches: Callable[[int], Batches],
-        validation: Batches | None = None,
-        *,
-        compute: Compute | None = None,
-        options: TrainingOptions | None = None,
-        output: Path | None = None,
-        describe: Mapping[str, Any] | None = None,
-        reporter: Reporter | None = None,
-        checkpoint_seconds: float = 60.0,
-        recorder: Recorder | None = None,
-        only: int | None = None,
-    ) -> None:
-        if validation is None and any(
-            _selects_best(phase) for run in plan.runs for phase in run.phases
+    plan: Plan
+    build: Callable[[], nn.Module]
+    batches: Callable[[int], Batches]
+    validation: Batches | None = None
+    _: KW_ONLY
+    compute: Compute = field(default_factory=Compute)
+    options: TrainingOptions = field(default_factory=TrainingOptions)
+    output: Path | None = None
+    describe: Mapping[str, Any] = field(default_factory=dict)
+    reporter: Reporter = field(default_factory=lambda: Reporter(quiet=True))
+    checkpoint_seconds: float = 60.0
+    recorder: Recorder | None = None
+    only: int | None = None
+    state: State = field(default_factory=State, init=False)
+
+    def __post_init__(self) -> None:
+        if self.validation is None and any(
+            _selects_best(p) for r in self.plan.runs for p in r.phases
         ):
             raise FreeTicketsError(
                 "the plan collects the best ticket on validation data: hold some out"
             )
-        self._plan = plan
-        self._build = build
-        self._batches = batches
-        self._validation = validation
-        self._compute = compute or Compute()
-        self._ranks = self._compute.ranks
-        self._options = options or TrainingOptions()
-        self._task = self._options.task
-        self._describe = dict(describe or {})
-        self._reporter = reporter if reporter and self._ranks.first else Reporter(quiet=True)
-        self._checkpoint_seconds = checkpoint_seconds
-        self._recorder = recorder
-        self._only = only
-        self._end = len(plan.runs) if only is None else only + 1
-        self._folder = (
-            RunFolder(output, plan, self._describe, self._reporter.warn)
-            if output is not None
-            else None
-        )
+        self._ranks, self._task = self.compute.ranks, self.options.task
+        if not self._ranks.first:
+            self.reporter = Reporter(quiet=True)
+        self._end = len(self.plan.runs) if self.only is None else self.only + 1
+        self._folder: RunFolder | None = None
+        if self.output is not None:
+            self._folder = RunFolder(self.output, self.plan, self.describe, self.reporter.warn)
         self._last_save = time.monotonic()
         self._stop = StopRequest()
-        self._state = State()
         self._tickets: list[Ticket] = []
-
-    @property
-    def seconds(self) -> dict[tuple[int, str], float]:
-        """The time spent in the steps of each (run, phase) so far."""
-        return dict(self._state.seconds)
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """The log: one row an epoch, and one at the end of a phase."""
-        return list(self._state.rows)
 
     def train(self) -> list[Ticket]:
         """Trains what is left of the plan and returns all its tickets.
@@ -125,24 +104,24 @@ class Trainer:
         Raises:
             StoppedError: Ctrl-C or SIGTERM; everything is saved.
         """
-        saved = self._resume()
+        self.state, saved, self._tickets = self._ranks.from_first(self._read)
         with self._stop, torch.random.fork_rng(devices=[]):
             try:
-                while self._state.run < self._end:
+                while self.state.run < self._end:
                     self._train_run(saved)
                     saved = None
             finally:
-                self._reporter.stop()
+                self.reporter.stop()
         return self._tickets
 
     # ---- one run
 
     def _train_run(self, saved: Mapping[str, Any] | None) -> None:
-        state, run = self._state, self._plan.runs[self._state.run]
-        batches = self._batches(run.seed)
+        state, run = self.state, self.plan.runs[self.state.run]
+        batches = self.batches(run.seed)
         timeline = Timeline(run, len(batches))
         torch.manual_seed(derive(run.seed, "init"))
-        network = self._build()
+        network = self.build()
         topology = None
         if saved is not None:
             with self._restoring():
@@ -153,30 +132,23 @@ class Trainer:
             network.load_state_dict(self._remembered(run.start.weights).state)
         else:
             prepare_on(network, batches)
-        if saved is None and state.run == 0 and self._only is None and self._ranks.first:
-            warn_of_few_explorations(self._plan, len(batches), self._reporter.warn)
-        self._ranks.share_network(network.to(self._compute.device))
+        if saved is None and state.run == 0 and self.only is None and self._ranks.first:
+            warn_of_few_explorations(self.plan, len(batches), self.reporter.warn)
+        self._ranks.share_network(network.to(self.compute.device))
+        if saved is None:
+            topology = self._first_topology(run, network, batches)
         session = Session(
-            self._plan,
-            run,
-            timeline,
-            network,
-            self._compute,
-            self._options,
-            topology if saved is not None else self._first_topology(run, network, batches),
-            state.choices,
+            self.plan, run, timeline, network, self.compute, self.options, topology, state.choices
         )
         if (warning := difference(state.choices, session.choices)) is not None:
-            self._reporter.warn(warning)
+            self.reporter.warn(warning)
         if saved is not None:
             with self._restoring():
                 session.load_state_dict(saved)
-        first = self._only or 0
-        lengths = [
-            Timeline(each, len(batches)).steps for each in self._plan.runs[first : self._end]
-        ]
-        clock = Clock(sum(lengths[: state.run - first]) + state.step, sum(lengths))
-        self._reporter.start(clock.done, clock.total)
+        begin = self.only or 0
+        lengths = [Timeline(each, len(batches)).steps for each in self.plan.runs[begin : self._end]]
+        clock = Clock(sum(lengths[: state.run - begin]) + state.step, sum(lengths))
+        self.reporter.start(clock.done, clock.total)
         began = state.step
         while state.step < timeline.steps:
             epoch, first = divmod(state.step, len(batches))
@@ -185,28 +157,29 @@ class Trainer:
                 if state.step in (began, span.start):
                     left = span.end - state.step
                     epochs = round(left / len(batches), 2)
-                    self._reporter.phase(state.run + 1, span.phase.name, epochs, left, clock)
+                    self.reporter.phase(state.run + 1, span.phase.name, epochs, left, clock)
                 self._train_step(session, span, inputs, labels, samples, batches.factor(number))
                 clock.tick(samples)
-                self._reporter.step(clock, span.phase.name, state.tally)
+                self.reporter.step(clock, span.phase.name, state.tally)
                 if state.step == span.end or state.step % len(batches) == 0:
                     self._close_epoch(session, span, batches, clock)
                 if state.step == timeline.steps:
                     break
-                if self._ranks.any(self._stop.made or self._save_is_due()):
+                waited = time.monotonic() - self._last_save
+                is_due = self._ranks.first and waited > self.checkpoint_seconds
+                if self._ranks.any(self._stop.made or is_due):
                     self._save(session)
         state.run, state.step = state.run + 1, 0
-        if all(later.start is None for later in self._plan.runs[state.run :]):
+        if all(later.start is None for later in self.plan.runs[state.run :]):
             state.shelf = {}  # else each further checkpoint would hold what nobody takes
         self._save(None)
-        self._reporter.stop()
+        self.reporter.stop()
 
     def _first_topology(self, run: Run, network: nn.Module, batches: Batches) -> Topology | None:
         """The topology that a run starts with; None for a random one, or none at all."""
         if run.start is not None:
             return self._remembered(run.start.topology).topology
-        sparse, first = self._plan.sparse, run.phases[0]
-        sparsity = first.sparsity if first.pruning is None else first.pruning.initial
+        sparse, sparsity = self.plan.sparse, first_sparsity(run)
         if sparse.criterion == "random" or sparsity == 0:
             return None
         chosen = initial_topology(
@@ -226,7 +199,7 @@ class Trainer:
         return self._folder.restoring()
 
     def _remembered(self, name: str) -> Ticket:
-        return Ticket.unpack(self._state.shelf[name])
+        return Ticket.unpack(self.state.shelf[name])
 
     def _train_step(
         self,
@@ -238,10 +211,10 @@ class Trainer:
         factor: float,
     ) -> None:
         """Takes a step with this rank's slice of a batch of so many samples."""
-        state, device = self._state, self._compute.device
+        state, device = self.state, self.compute.device
         began = time.perf_counter()
-        ends = state.step + 1 == span.end
         state.step += 1
+        ends = state.step == span.end
         try:
             means = session.step(
                 state.step,
@@ -250,78 +223,65 @@ class Trainer:
                 keep_gradients=ends and any(e.needs_gradients for e in span.phase.at_end),
                 factor=factor,
             )
-        except DivergedError:  # an exploration saw it first
-            self._check_finite(session, False)
-            raise
+        except DivergedError as error:  # an exploration saw it first
+            raise self._failed(session) from error
         state.tally.add(self._ranks.sum(means) * (samples / self._ranks.world), samples)
         # On an accelerator, looking at the loss would wait for the device at every step.
-        if device.type == "cpu" or state.step % 50 == 0:
-            self._check_finite(session, math.isfinite(state.tally.loss))
+        looks = device.type == "cpu" or state.step % 50 == 0
+        if looks and not math.isfinite(state.tally.loss):
+            raise self._failed(session)
         key = (state.run + 1, span.phase.name)
         state.seconds[key] = state.seconds.get(key, 0.0) + time.perf_counter() - began
 
-    def _check_finite(self, session: Session, finite: bool) -> None:
-        state = self._state
-        if not finite:
-            raise FreeTicketsError(
-                f"the loss or a weight is not finite at step {state.step} of run {state.run + 1} "
-                f"(lr {session.timeline.lr(state.step):g}): lower --lr or check the data; "
-                "earlier checkpoints and tickets are kept"
-            )
-
-    def _check_learning(self, session: Session, targets: Tensor) -> None:
-        """Raises if the mean loss since the last row of the log is far worse than a guess."""
-        state, loss = self._state, self._state.tally.loss
-        guess = self._task.guess(targets, session.outputs)
-        if loss > _DIVERGED * guess:
-            raise FreeTicketsError(
-                f"the training has diverged: its loss is {loss:.3g} in the mean of the epoch that "
-                f"ends at step {state.step} of run {state.run + 1} (guessing: {guess:.3g}; "
-                f"lr {session.timeline.lr(state.step):g}): lower --lr or scale the inputs; earlier "
-                "checkpoints and tickets are kept"
-            )
+    def _failed(
+        self,
+        session: Session,
+        what: str = "the loss or a weight is not finite",
+        advice: str = "check the data",
+    ) -> FreeTicketsError:
+        state, lr = self.state, session.timeline.lr(self.state.step)
+        return FreeTicketsError(
+            f"{what} at step {state.step} of run {state.run + 1} (lr {lr:g}): lower --lr or "
+            f"{advice}; earlier checkpoints and tickets are kept"
+        )
 
     def _close_epoch(self, session: Session, span: Span, batches: Batches, clock: Clock) -> None:
         """Validates, handles the events of a phase that ends here, and writes the log's row."""
-        state, ends = self._state, self._state.step == span.end
-        running = self._task.running
+        state, ends = self.state, self.state.step == span.end
+        running, loss = self._task.running, state.tally.loss
         self._ranks.share_buffers(session.network)
         score = self._validate(session)
-        losses = (state.tally.loss, score.loss or 0.0)
-        self._check_finite(session, all(map(math.isfinite, losses)) and session.finite)
-        self._check_learning(session, batches.split.labels)
+        if not (math.isfinite(loss) and math.isfinite(score.loss or 0.0) and session.finite):
+            raise self._failed(session)
+        if loss > _DIVERGED * (guess := self._task.guess(batches.split.labels, session.outputs)):
+            what = (
+                f"its loss is {loss:.3g} (guessing: {guess:.3g}) in the mean of the epoch that ends"
+            )
+            raise self._failed(session, f"the training has diverged: {what}", "scale the inputs")
         pruning = session.timeline.pruning(span)
         complete = pruning is None or state.step >= pruning.end  # a ticket has its full sparsity
         better = score.score is not None and running.is_better(score.score, state.best_score)
         chosen = _selects_best(span.phase) and complete and better
+        take = partial(self._ticket, session, span, score)
         if chosen:
-            weights, topology = session.network.state_dict(), session.topology
-            state.best = self._ticket(session, span, score, weights, topology).pack()
+            state.best = take(session.network.state_dict(), session.topology).pack()
             state.best_score = score.score
-        if self._recorder is not None:  # before an escape or a pruning changes the network
-            record = self._recorder.close_epoch
-            self._ranks.from_first(lambda: record(session, span, state, chosen))
+        if (recorder := self.recorder) is not None:  # before an event changes the network
+            self._ranks.from_first(lambda: recorder.close_epoch(session, span, state, chosen))
         events = span.phase.at_end if ends else ()
         for number, event in enumerate(events):
             place = derive(session.run.seed, "event", state.step, number)
-            stage = Stage(
-                session,
-                batches,
-                torch.Generator().manual_seed(place),
-                self._build,
-                state,
-                partial(self._ticket, session, span, score),
-                self._collect,
-            )
+            own = torch.Generator().manual_seed(place)
+            stage = Stage(session, batches, own, self.build, state, take, self._collect)
             if (line := event.happen(stage)) is not None:
-                self._reporter.line(line)
+                self.reporter.line(line)
         row = LogRow(
             run=state.run + 1,
             phase=span.phase.name,
             epoch=session.timeline.epoch(state.step),
             step=state.step,
             lr=session.timeline.lr(state.step),
-            train_loss=state.tally.loss,
+            train_loss=loss,
             train_score=self._task.logged(state.tally.score),
             validation_loss=score.loss,
             validation_score=score.score,
@@ -331,22 +291,20 @@ class Trainer:
         )
         state.rows.append(row.named(running.key))
         state.tally = Tally()
-        self._reporter.epoch(row, clock, running)
+        self.reporter.epoch(row, clock, running)
         if self._folder is not None and self._ranks.first:
             self._folder.write_log(state.rows)
         if ends:
             self._save(session)
 
     def _validate(self, session: Session) -> Validation:
-        if self._validation is None:
+        if self.validation is None:
             return Validation()
-        device = self._compute.device
-        tally = Tally()
-        for inputs, labels in self._validation.epoch(0):
+        device, tally = self.compute.device, Tally()
+        for inputs, labels in self.validation.epoch(0):
             if len(labels):  # else the batch is smaller than the number of ranks
                 tally.add(session.score(inputs.to(device), labels.to(device)), len(labels))
-        sums, samples = self._ranks.sum(tally.sums.to(device)), len(self._validation.split)
-        tally = Tally(sums, samples)
+        tally = Tally(self._ranks.sum(tally.sums.to(device)), len(self.validation.split))
         return Validation(tally.loss, self._task.logged(tally.score))
 
     # ---- tickets
@@ -360,12 +318,12 @@ class Trainer:
         topology: Topology,
     ) -> Ticket:
         """A network, with all that is known of how it came to be."""
-        state = self._state
+        state = self.state
         info = {
-            **self._describe,
-            "method": self._plan.method,
-            "combine": self._plan.combine,
-            "tickets": self._plan.tickets,
+            **self.describe,
+            "method": self.plan.method,
+            "combine": self.plan.combine,
+            "tickets": self.plan.tickets,
             "run": state.run + 1,
             "seed": session.run.seed,
             "phase": span.phase.name,
@@ -378,45 +336,31 @@ class Trainer:
         return Ticket.of(weights, topology, info)
 
     def _collect(self, ticket: Ticket) -> str:
-        state = self._state
+        state = self.state
         state.best, state.best_score = None, None
         state.tickets += 1
         ticket.info["number"] = state.tickets
         self._tickets.append(ticket)
-        if self._folder is not None:
-            save = self._folder.save_ticket
-            self._ranks.from_first(lambda: save(ticket))
-        return f"ticket {state.tickets} of {self._plan.tickets} collected"
+        if (folder := self._folder) is not None:
+            self._ranks.from_first(lambda: folder.save_ticket(ticket))
+        return f"ticket {state.tickets} of {self.plan.tickets} collected"
 
     # ---- saving and going on
 
-    def _save_is_due(self) -> bool:
-        return self._ranks.first and time.monotonic() - self._last_save > self._checkpoint_seconds
-
     def _save(self, session: Session | None) -> None:
         """Writes a checkpoint; if someone asked to stop, this is the moment."""
-        state = self._state
+        state, folder = self.state, self._folder
         if session is not None and session.choices is not None:
             state.choices = session.choices.state_dict()
-        if self._folder is not None:
-            save = self._folder.save
-            self._ranks.from_first(lambda: save(state, session.state_dict() if session else None))
+        where = "without an output folder nothing is saved"
+        if folder is not None:
+            self._ranks.from_first(
+                lambda: folder.save(state, session.state_dict() if session else None)
+            )
+            where = f"everything is saved in {folder.path}: run the same command again to continue"
         self._last_save = time.monotonic()
         if self._ranks.any(self._stop.made) and state.run < self._end:
-            raise StoppedError(
-                f"stopped in run {state.run + 1} after step {state.step}; "
-                + (
-                    f"everything is saved in {self._folder.path}: run the same command again to "
-                    "continue"
-                    if self._folder is not None
-                    else "without an output folder nothing is saved"
-                )
-            )
-
-    def _resume(self) -> Mapping[str, Any] | None:
-        """Takes up the newest checkpoint, if there is one, which the first rank reads."""
-        self._state, session, self._tickets = self._ranks.from_first(self._read)
-        return session
+            raise StoppedError(f"stopped in run {state.run + 1} after step {state.step}; {where}")
 
     def _read(self) -> tuple[State, Mapping[str, Any] | None, list[Ticket]]:
         """Reads the newest checkpoint, if there is one, and the tickets collected before it."""
@@ -428,18 +372,18 @@ class Trainer:
             forget_trajectory(folder.path)  # of a run that was here before and can't be resumed
             return State(), None, []
         state, session = saved
-        numbers = range(self._plan.tickets_before(self._only or 0) + 1, state.tickets + 1)
+        numbers = range(self.plan.tickets_before(self.only or 0) + 1, state.tickets + 1)
         tickets = [folder.load_ticket(number) for number in numbers]
         folder.write_log(state.rows)
         folder.write_choices(state.choices)
         if state.run < self._end:
-            if self._only is None or session is not None:  # else it is only about to begin
-                self._reporter.line(
+            if self.only is None or session is not None:  # else it is only about to begin
+                self.reporter.line(
                     f"resuming run {state.run + 1} after step {state.step}, "
-                    f"{state.tickets} of {self._plan.tickets} tickets collected"
+                    f"{state.tickets} of {self.plan.tickets} tickets collected"
                 )
-        elif self._recorder is not None and not trajectory_files(folder.path):
-            self._reporter.warn(
+        elif self.recorder is not None and not trajectory_files(folder.path):
+            self.reporter.warn(
                 "the run is finished, so no trajectory is stored: train with another --output"
             )
         return state, session, tickets

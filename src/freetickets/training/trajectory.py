@@ -27,12 +27,6 @@ class Recorder:
 
     A resumed run stores the same bytes again, as all that it stores is a function of the network
     and the step. So the interval may change midway: what was stored before stays.
-
-    Attributes:
-        folder: The run's.
-        every: Epochs between two checkpoints.
-        batches: The samples.
-        info: What each file says of them.
     """
 
     folder: Path
@@ -41,13 +35,9 @@ class Recorder:
     info: dict[str, Any]
 
     def close_epoch(self, session: Session, span: Span, state: State, chosen: bool) -> None:
-        """Stores the network as it is at the end of an epoch or a phase, if it is time to.
+        """Stores what a network says at the end of an epoch or phase, if it is time to.
 
-        Args:
-            session: Has the network.
-            span: The phase.
-            state: Where the run stands; its events are still to come.
-            chosen: Whether this is the best network of the phase so far, and so may be its ticket.
+        Events are still to come; a chosen network, the phase's best so far, may be a ticket.
         """
         ticket_step = _ticket_step(span, state)
         due = state.step % (self.every * session.timeline.steps_per_epoch) == 0
