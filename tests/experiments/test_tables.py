@@ -39,7 +39,7 @@ def test_a_cell_shows_mean_deviation_and_the_papers_number():
     assert shown[2].value == pytest.approx(statistics.fmean(values))
     assert shown[2].html().endswith(f"{deviation:.2f}<small>[96.3]</small></td>")
     # One seed has no deviation, and none a dash.
-    cell, record = list(records.items())[0]
+    cell, record = next(iter(records.items()))
     shown = measured_table(MAIN, Results({cell: record}))
     assert shown.rows[3][2].text == "96.10 [96.3]"
     assert [cell.text for cell in shown.rows[0][1:3]] == ["–", "– [96.0]"]
