@@ -24,18 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from fuzzing.kinds import KINDS
-from fuzzing.trial import (
-    CHANGED,
-    CRASH,
-    FAILURES,
-    HANG,
-    MEMORY,
-    OTHER,
-    REFUSED,
-    SAME,
-    Bench,
-    Outcome,
-)
+from fuzzing.trial import CRASH, FAILURES, FINE, HANG, MEMORY, Bench, Outcome
 
 _SECONDS = 5.0
 _MEMORY = 1 << 30
@@ -68,20 +57,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if outcome.word in FAILURES:
                     file, data, _ = benches[kind].damage(seed)
                     print(f"{kind} {seed!r} {file}: {outcome.word} {outcome.told}", flush=True)
-                    _keep(parsed.keep, f"{kind}-{number}-{Path(file).name}", data)
+                    if parsed.keep is not None:
+                        parsed.keep.mkdir(parents=True, exist_ok=True)
+                        (parsed.keep / f"{kind}-{number}-{Path(file).name}").write_bytes(data)
         finally:
             worker.stop()
     return _report(counts)
 
 
-def _keep(folder: Path | None, name: str, data: bytes) -> None:
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
-
-
 def _report(counts: dict[str, Counter[str]]) -> int:
-    words = (REFUSED, SAME, CHANGED, OTHER, *FAILURES)
+    words = (*FINE, *FAILURES)
     print("kind".ljust(14), *(word.rjust(14) for word in ("trials", *words)))
     total = sum(counts.values(), Counter[str]())
     for kind, found in (*counts.items(), ("all", total)):

@@ -27,11 +27,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from freetickets.errors import FreeTicketsError
 from freetickets.progress import duration
@@ -64,8 +64,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with contextlib.ExitStack() as stack:
         folder = parsed.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         log = stack.enter_context(parsed.log.open("w")) if parsed.log else None
-        tell = teller(log)
-        tell(f"{' '.join(sys.argv)}: {versions()}")
+
+        def tell(line: str) -> None:
+            for file in filter(None, (sys.stdout, log)):
+                print(line, file=file, flush=True)
+
+        packages = ", ".join(f"{name} {version(name)}" for name in ("freetickets", "torch"))
+        tell(f"{' '.join(sys.argv)}: {packages}, Python {platform.python_version()}")
         for place, method in enumerate(parsed.methods):
             kills = (parsed.kills + place) // len(parsed.methods)
             short = ["--model", "mlp-16", "--epochs", str(max(3, kills // 2))]
@@ -77,31 +82,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(not all(outcome.good for outcome in outcomes))
 
 
-def teller(log: IO[str] | None) -> Callable[[str], None]:
-    """Prints lines at once, into a file too if there is one."""
-
-    def tell(line: str) -> None:
-        for file in filter(None, (sys.stdout, log)):
-            print(line, file=file, flush=True)
-
-    return tell
-
-
-def versions() -> str:
-    """The versions that the outcome depends on."""
-    packages = ", ".join(f"{name} {version(name)}" for name in ("freetickets", "torch"))
-    return f"{packages}, Python {platform.python_version()}"
-
-
 # ---- what a watched training tells
 
 
 class Board:
     """A few numbers that a training and its watcher share; they outlive a SIGKILL.
 
-    Attributes:
-        numbers: The first and the last step that the process took, counted over all runs; when it
-            took the last one, and when it had last saved (ns); whether writes are to be slow.
+    They are the first and the last step that the process took, counted over all runs; when it took
+    the last one, and when it had last saved (ns); whether writes are to be slow.
     """
 
     FIRST, LAST, LAST_AT, SAVED_AT, SLOW = range(5)
@@ -204,9 +192,8 @@ class Course:
 
     def count(self, saved: Position) -> int:
         """The steps of all runs up to a position."""
-        return (
-            max((end for end, _, run in self._phases if run <= saved.run), default=0) + saved.step
-        )
+        ended = (end for end, _, run in self._phases if run <= saved.run)
+        return max(ended, default=0) + saved.step
 
 
 def temporaries(output: Path) -> set[Path]:
@@ -219,23 +206,14 @@ def temporaries(output: Path) -> set[Path]:
 
 @dataclass(frozen=True)
 class Kill:
-    """What one kill hit.
+    """What one kill hit."""
 
-    Attributes:
-        place: Where the process was: "step", "write", "start-up", "evaluation".
-        detail: The place in words.
-        saved: The position that it can go on from.
-        done: The steps up to there.
-        repeated: The steps beyond it, which are lost.
-        seconds: The time between the last checkpoint and the last of those steps.
-    """
-
-    place: str
-    detail: str
-    saved: Position
-    done: int
-    repeated: int
-    seconds: float
+    place: str  # "step", "write", "start-up", "evaluation"
+    detail: str  # the place in words
+    saved: Position  # that it can go on from
+    done: int  # the steps up to there
+    repeated: int  # the steps beyond it, which are lost
+    seconds: float  # between the last checkpoint and the last of those steps
 
 
 @dataclass(frozen=True)
@@ -305,10 +283,8 @@ def compare(
     if log(peaceful) != log(killed):
         problems.append(f"the log of {method} differs")
     problems += [f"{method} left {file.name} behind" for file in sorted(temporaries(killed))]
-    identical = sum(found.get(name) == digest for name, digest in expected.items())
-    outcome = Outcome(
-        tuple(kills), len(moments), resumed, len(expected), identical, tuple(problems)
-    )
+    same = sum(found.get(name) == digest for name, digest in expected.items())
+    outcome = Outcome(tuple(kills), len(moments), resumed, len(expected), same, tuple(problems))
     tell(f"{method}: {summary([outcome])}")
     return outcome
 
@@ -403,12 +379,9 @@ def digests(output: Path) -> dict[str, str]:
 
 def log(output: Path) -> list[dict[str, str]]:
     """The rows of the log, without times and the seal over them."""
-
-    def rows() -> Iterator[dict[str, str]]:
-        with (output / "log.csv").open(newline="") as file:
-            yield from csv.DictReader(file)
-
-    return [{k: v for k, v in row.items() if k not in ("seconds", "sha256")} for row in rows()]
+    with (output / "log.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [{k: v for k, v in row.items() if k not in ("seconds", "sha256")} for row in rows]
 
 
 if __name__ == "__main__":

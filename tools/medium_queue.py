@@ -68,13 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Queue:
-    """The trainings of one scale, below one folder.
-
-    Args:
-        home: The folder.
-        scale: The scale's name.
-        kept: Where records are kept; None for the checkout's results.
-    """
+    """The trainings of one scale, below one folder; records are kept in the checkout's results."""
 
     def __init__(self, home: Path, scale: str, kept: Path | None = None) -> None:
         self.home, self.scale = home, scale

@@ -31,17 +31,9 @@ from freetickets.training.ledger import Ledger
 
 TABLES = ("cifar10", "cifar100", "imagenet")
 COLUMNS = (
-    "method",
-    "FLOPs",
-    "hours",
-    "hours, masked",
-    "3 x weights",
-    "masks",
-    "activations",
-    "in all",
-    "gradients a step",
-    "of active weights",
-)
+    "method", "FLOPs", "hours", "hours, masked", "3 x weights", "masks", "activations", "in all",
+    "gradients a step", "of active weights",
+)  # fmt: skip
 
 _FLOAT = 4  # bytes
 # Of a masked weight: where it is active, where it ever was, and the first as integers as wide as
@@ -51,23 +43,14 @@ _MASK = 1 + 1 + _FLOAT
 
 @dataclass(frozen=True)
 class Demand:
-    """What one training needs, with masked weights in float32 and SGD; sizes are bytes.
+    """What one training needs, with masked weights in float32 and SGD; sizes are bytes."""
 
-    Attributes:
-        flops: Operations of the whole training, zeros left out: the ledger's count.
-        executed_flops: Operations with the zeros that masked weights hold.
-        weights: Size of the parameters; their gradients and their momentum have the same.
-        masks: Size of what holds weights to their topology.
-        activations: Size of what one step keeps from its forward pass for its backward pass.
-        active: Size of the active parameters in the phase that has the most.
-    """
-
-    flops: float
-    executed_flops: float
-    weights: int
-    masks: int
-    activations: int
-    active: int
+    flops: float  # operations of the whole training, zeros left out: the ledger's count
+    executed_flops: float  # operations with the zeros that masked weights hold
+    weights: int  # size of the parameters; their gradients and their momentum have the same
+    masks: int  # size of what holds weights to their topology
+    activations: int  # size of what one step keeps from its forward pass for its backward pass
+    active: int  # size of the active parameters in the phase that has the most
 
     @property
     def memory(self) -> int:
@@ -143,11 +126,6 @@ def activation_bytes(network: nn.Module, input_shape: tuple[int, ...], batch_siz
     Autograd tells each tensor that it keeps. Parameters and buffers don't count, and what several
     operations keep counts once. On the meta device this takes neither memory nor time. Kernels for
     some other device may keep a little more or less: CUDA has dropout keep bytes, not floats.
-
-    Args:
-        network: On any device.
-        input_shape: Of one sample.
-        batch_size: Samples of the step, on this device.
 
     Example:
         >>> network = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU())

@@ -35,21 +35,13 @@ _CIFAR_IMAGES = 4
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of files.
+    """One kind of files."""
 
-    Attributes:
-        make: Writes a valid folder, given its number: two of them differ.
-        files: Which files of the folder are damaged.
-        load: Reads the folder and returns all that is in it.
-        sealed: Whether the files carry a checksum, so that no change may pass unseen.
-        owned: Those of the files that say which run they are of: with the same file of another
-            folder in their place, the folder must be refused.
-    """
-
-    make: Callable[[Path, int], None]
-    files: tuple[str, ...]
-    load: Callable[[Path], Any]
-    sealed: bool = True
+    make: Callable[[Path, int], None]  # writes a valid folder, given its number: two of them differ
+    files: tuple[str, ...]  # which files of the folder are damaged
+    load: Callable[[Path], Any]  # reads the folder and returns all that is in it
+    sealed: bool = True  # whether the files carry a checksum, so that no change may pass unseen
+    # Those that say which run they are of: another run's in their place must be refused.
     owned: tuple[str, ...] = ()
 
 
@@ -64,22 +56,18 @@ def _samples(number: int, count: int = 48) -> tuple[np.ndarray, np.ndarray]:
 def _make_npz(folder: Path, number: int) -> None:
     (x_train, y_train), (x_test, y_test) = _samples(number), _samples(number + 100, 24)
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez(
-        folder / "data.npz",
-        x_train=x_train,
-        y_train=y_train,
-        x_test=x_test,
-        y_test=y_test,
-        classes=np.array(["a", "b", "c"]),
-    )
+    arrays = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
+    arrays["classes"] = np.array(["a", "b", "c"])
+    np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
 
 
 def _load_npz(folder: Path) -> Any:
     spec = get_spec(folder / "data.npz")
-    return spec, *(
-        (split.inputs, split.labels)  # type: ignore[union-attr]
-        for split in (load(spec, "train"), load(spec, "test"))
-    )
+    return spec, *(_arrays(load(spec, split)) for split in ("train", "test"))
+
+
+def _arrays(split: Any) -> Any:
+    return split.inputs, split.labels
 
 
 @cache
@@ -118,14 +106,11 @@ def _load_ensemble(folder: Path) -> Any:
 
 def _make_record(folder: Path, number: int) -> None:
     record = {
-        "cell": "some-cell",
-        "seed": number,
-        "method": "edst",
-        "options": {"sparsity": 0.8},
+        "cell": "some-cell", "seed": number, "method": "edst", "options": {"sparsity": 0.8},
         "ledger": {"members": 2, "relative_flops": 0.5 + number},
         "metrics": {"ensemble": {"accuracy": 0.75, "nll": 0.25 * number}},
         "first": {"1": {"accuracy": 0.5}},
-    }
+    }  # fmt: skip
     results.save(folder, record)
 
 
@@ -152,7 +137,7 @@ def _load_cifar(folder: Path) -> Any:
         split = load("cifar10", "test", folder, download=False)
     finally:
         cifar.LAYOUTS["cifar10"] = whole
-    return split.inputs, split.labels  # type: ignore[union-attr]
+    return _arrays(split)
 
 
 def _make_svhn(folder: Path, number: int, packed: bool = True) -> None:
@@ -168,8 +153,7 @@ def _make_svhn(folder: Path, number: int, packed: bool = True) -> None:
 
 
 def _load_svhn(folder: Path) -> Any:
-    split = load("svhn", "test", folder, download=False)
-    return split.inputs, split.labels  # type: ignore[union-attr]
+    return _arrays(load("svhn", "test", folder, download=False))
 
 
 def _make_idx(folder: Path, number: int) -> None:

@@ -13,16 +13,11 @@ _EDGE = 256  # bytes at both ends, where most formats say how long things are
 
 
 def mutate(data: bytes, other: bytes, draw: random.Random) -> bytes:
-    """Damages a file once, sometimes twice or three times.
-
-    Args:
-        data: The file.
-        other: Another file of the same kind, parts of which may get into it.
-        draw: Chooses all.
-    """
+    """Damages a file one to three times; parts of another of its kind may get into it."""
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
-        if draw.random() < 0.05:
-            data = _splice(data, other, draw)
+        if draw.random() < 0.05:  # the beginning of one file and the end of another
+            place = _place(data, draw)
+            data = data[:place] + other[place:]
         else:
             data = draw.choice(_MUTATIONS)(data, draw)
     return data
@@ -53,17 +48,9 @@ def _set(data: bytes, draw: random.Random) -> bytes:
     return data[:place] + bytes([draw.randrange(256)]) + data[place + 1 :]
 
 
-def _truncate(data: bytes, draw: random.Random) -> bytes:
-    return data[: _place(data, draw)]
-
-
 def _truncate_at_line(data: bytes, draw: random.Random) -> bytes:
     ends = [found.end() for found in re.finditer(b"\n", data)]
-    return data[: draw.choice(ends)] if ends else _truncate(data, draw)
-
-
-def _empty(data: bytes, draw: random.Random) -> bytes:
-    return b""
+    return data[: draw.choice(ends) if ends else _place(data, draw)]
 
 
 def _insert(data: bytes, draw: random.Random) -> bytes:
@@ -129,13 +116,11 @@ def _written_number(data: bytes, draw: random.Random) -> bytes:
     return data[:start] + draw.choice((digits, *_TEXTS)) + data[end:]
 
 
-def _splice(data: bytes, other: bytes, draw: random.Random) -> bytes:
-    """The beginning of one file and the end of another."""
-    place = _place(data, draw)
-    return data[:place] + other[place:]
-
-
 _MUTATIONS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
-    *(_flip, _flip, _flip, _set, _truncate, _truncate_at_line, _empty, _insert, _delete, _erase),
+    *(_flip, _flip, _flip, _set),
+    lambda data, draw: data[: _place(data, draw)],
+    _truncate_at_line,
+    lambda data, draw: b"",
+    *(_insert, _delete, _erase),
     *(_duplicate, _swap, _swap_lines, _drop_line, _number, _number, _written_number),
 )

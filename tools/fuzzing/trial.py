@@ -21,9 +21,9 @@ from .kinds import KINDS, Kind
 from .mutations import mutate
 
 # What is as it should be, and what is not.
-REFUSED, SAME, CHANGED, OTHER = "refused", "same", "changed", "whole other"
-WRONG, TRACEBACK, MEMORY, HANG, CRASH = "silently wrong", "traceback", "memory", "hang", "crash"
-FAILURES = (WRONG, TRACEBACK, MEMORY, HANG, CRASH)
+FINE = REFUSED, SAME, CHANGED, OTHER = "refused", "same", "changed", "whole other"
+FAILURES = ("silently wrong", "traceback", "memory", "hang", "crash")
+WRONG, TRACEBACK, MEMORY, HANG, CRASH = FAILURES
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,7 @@ class Outcome:
 
 
 class Bench:
-    """Valid folders of one kind, to damage one file of them at a time.
-
-    Args:
-        name: The kind.
-        home: Where the folders lie; made if they are not there.
-    """
+    """Valid folders of one kind, made below a home, to damage one file of them at a time."""
 
     def __init__(self, name: str, home: Path) -> None:
         self.name = name

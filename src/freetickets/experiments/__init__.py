@@ -9,17 +9,6 @@ from .reading import PARTS, experiment_names, load, parse
 from .results import Results
 
 __all__ = [
-    "CLAIMS",
-    "PARTS",
-    "Cell",
-    "Correction",
-    "Experiment",
-    "Needs",
-    "Results",
-    "Row",
-    "cells",
-    "experiment_names",
-    "load",
-    "needed",
-    "parse",
-]
+    "CLAIMS", "PARTS", "Cell", "Correction", "Experiment", "Needs", "Results", "Row", "cells",
+    "experiment_names", "load", "needed", "parse",
+]  # fmt: skip

@@ -81,22 +81,12 @@ class Finding:
 
 
 def marked(outcome: Outcome) -> str:
-    """An outcome with its sign, so that it is seen at a glance and without colour.
-
-    Example:
-        >>> marked("supported"), marked("contradicted")
-        ('✓ supported', '✗ contradicted')
-    """
+    """An outcome with its sign, so that it is seen at a glance and without colour."""
     return f"{SIGNS[outcome]} {outcome}"
 
 
 def tally(outcomes: Iterable[Outcome]) -> str:
-    """How many there are of each outcome.
-
-    Example:
-        >>> tally(["contradicted", "supported", "supported"])
-        '2 supported, 1 contradicted'
-    """
+    """How many there are of each outcome."""
     counts = Counter(outcomes)
     return ", ".join(f"{counts[each]} {each}" for each in SIGNS if counts[each])
 
@@ -104,16 +94,7 @@ def tally(outcomes: Iterable[Outcome]) -> str:
 def decide(
     difference: float, error: float, claimed: Claimed = "more", margin: float = 0.0
 ) -> Outcome:
-    """What a difference and its standard error decide.
-
-    Example:
-        >>> decide(0.03, 0.01), decide(0.01, 0.01), decide(-0.03, 0.01)
-        ('supported', 'undecided', 'contradicted')
-        >>> decide(-0.001, 0.001, "not less", margin=0.005)
-        'supported'
-        >>> decide(0.02, 0.001, "alike", margin=0.005)
-        'contradicted'
-    """
+    """What a difference and its standard error decide."""
     low, high = difference - ERRORS * error, difference + ERRORS * error
     if claimed == "more":
         return "supported" if low > 0 else "contradicted" if high < 0 else "undecided"

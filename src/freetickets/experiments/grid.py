@@ -29,13 +29,7 @@ class CellTask:
 
     @property
     def name(self) -> str:
-        """What people read.
-
-        Example:
-            >>> from freetickets.methods import Dense
-            >>> CellTask(Cell("cifar10", "wrn-28-10", Dense()), 2).name
-            'cifar10-wrn-28-10-dense, seed 2'
-        """
+        """What people read."""
         return f"{self.cell.name}, seed {self.seed}"
 
 
@@ -49,12 +43,6 @@ def make_tasks(
 
     All first seeds come first, so that every table has numbers early. `seeds` is how often each is
     trained, if not as the scale says; `only` are methods.
-
-    Example:
-        >>> from freetickets.experiments.scales import SCALES
-        >>> tasks = make_tasks([load("cifar10"), load("fgsm")], SCALES["paper"])
-        >>> len(tasks), tasks[0].seed, tasks[-1].seed
-        (41, 0, 2)
     """
     found: dict[tuple[int, Cell], CellTask] = {}
     for experiment in experiments:
@@ -126,12 +114,7 @@ def grid_names() -> list[str]:
 
 
 def find_grid(scale: str) -> Grid:
-    """Looks a scale up by its name, with what is trained at it.
-
-    Example:
-        >>> len(find_grid("paper").experiments), find_grid("medium").experiments[0].name
-        (20, 't1')
-    """
+    """Looks a scale up by its name, with what is trained at it."""
     if scale in SCALES:
         return Grid(SCALES[scale], tuple(map(load, experiment_names())))
     if scale not in grid_names():

@@ -208,12 +208,7 @@ def markdown(page: Page) -> str:
 
 
 def anchor(title: str) -> str:
-    """The address that GitHub gives a heading.
-
-    Example:
-        >>> anchor("Figure 2, left: KL of Wide ResNet-28-10's maps")
-        'figure-2-left-kl-of-wide-resnet-28-10s-maps'
-    """
+    """The address that GitHub gives a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 

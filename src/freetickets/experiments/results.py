@@ -102,14 +102,10 @@ class Results:
     @classmethod
     def load(cls, folder: str | Path) -> Results:
         """Reads all results of a scale from its folder, `<output>/<scale>`."""
-        folder = Path(folder)
-        records = {}
+        folder, records = Path(folder), {}
         for path in sorted((folder / "results").glob("*/*.json")):
-            record, again = (
-                read_record(path),
-                "remove it, and 'freetickets reproduce' makes it again",
-            )
-            if record is None:
+            again = "remove it, and 'freetickets reproduce' makes it again"
+            if (record := read_record(path)) is None:
                 raise FreeTicketsError(f"{path} is damaged: {again}")
             cell, seed = record["cell"], record["seed"]
             if path != record_path(folder, cell, seed):
@@ -186,15 +182,6 @@ def value_of(
 
     For columns see `freetickets.metrics.score.column_of`; `members` is how many, the first, None
     for all; `evaluation` is the record's, where it was read before.
-
-    Example:
-        >>> scores = {"accuracy": 0.9, "nll": 0.3, "ece": 0.01}
-        >>> metrics = {"dataset": "toy", "samples": 100, "members": [scores] * 3,
-        ...     "member_mean": scores, "ensemble": scores}
-        >>> record = {"metrics": metrics, "ledger": {"members": 3},
-        ...     "first": {"1": {"accuracy": 0.8}}}
-        >>> value_of(record, "accuracy"), value_of(record, "accuracy", 1), value_of(record, "c_nll")
-        (0.9, 0.8, None)
     """
     size = int(record["ledger"]["members"])
     if members == size:

@@ -339,12 +339,7 @@ def _with_earlier(task: CellTask, record: Mapping[str, Any]) -> CellTask:
 
 
 def reason(error: Exception) -> str:
-    r"""Why a task failed, in one line.
-
-    Example:
-        >>> reason(FreeTicketsError("lower --lr")), reason(ValueError("odd\nand long"))
-        ('lower --lr', 'ValueError: odd')
-    """
+    """Why a task failed, in one line."""
     kind = "" if isinstance(error, FreeTicketsError) else f"{type(error).__name__}: "
     return kind + (str(error).partition("\n")[0] or "no reason given")
 

@@ -88,14 +88,7 @@ class Substitute:
     fallback: Substitute | None = None  # what stands in where the data is missing
 
     def epochs(self, cell: Cell) -> float | None:
-        """The length of a cell's longest training, in the paper's proportions.
-
-        Example:
-            >>> from freetickets.methods import EDST
-            >>> substitute = Substitute(DataPart("fashion-mini"), "cifar", dense_epochs=25)
-            >>> substitute.epochs(Cell("cifar10", "wrn-28-10", EDST(tickets=3)))
-            45.0
-        """
+        """The length of a cell's longest training, in the paper's proportions."""
         if self.dense_epochs is None:
             return None
         recipe = get_recipe(self.recipe)
@@ -124,14 +117,7 @@ class Scale:
         return min(experiment.seeds, self.most_seeds)
 
     def config(self, cell: Cell, seed: int, trajectory: bool = False, **free: Any) -> Config:
-        """The settings of one training of a cell; `free` are more, on which no result depends.
-
-        Example:
-            >>> from freetickets.methods import EDST
-            >>> paper = SCALES["paper"].config(Cell("cifar10", "wrn-28-10", EDST()), 0)
-            >>> paper.model, paper.epochs, paper.recipe
-            ('wrn-28-10', None, 'cifar')
-        """
+        """The settings of one training of a cell; `free` are more, on which no result depends."""
         substitute, own = self.substitutes[cell.dataset], dict(cell.settings)
         settings: dict[str, Any] = {
             **{name: getattr(substitute, name) for name in ("recipe", "batch_size", "lr")},

@@ -59,12 +59,7 @@ def is_here(name: str, data_dir: str | None) -> bool:
 
 
 def outline(part: DataPart, data_dir: str | None = None) -> DatasetSpec:
-    """What a substitute will be, before it is made.
-
-    Example:
-        >>> outline(DataPart("fashion-mini", train=200, pool=2)).shape
-        (1, 14, 14)
-    """
+    """What a substitute will be, before it is made."""
     spec = get_spec(part.source, data_dir)
     channels, height, width = spec.shape
     train = part.per_class * len(spec.classes) if part.per_class else part.train
@@ -233,14 +228,7 @@ def requests_for(
 
 
 def of_each_class(labels: Numbers, count: int) -> Numbers:
-    """The numbers of the first images of each class, or the last if the count is negative.
-
-    Example:
-        >>> of_each_class(np.array([0, 1, 1, 1, 0, 0]), 2).tolist()
-        [0, 1, 2, 4]
-        >>> of_each_class(np.array([0, 1, 1, 1, 0, 0]), -1).tolist()
-        [3, 5]
-    """
+    """The numbers of the first images of each class, or the last if the count is negative."""
     which = slice(count) if count > 0 else slice(count, None)
     found = [np.flatnonzero(labels == label)[which] for label in np.unique(labels)]
     if any(len(each) < abs(count) for each in found):

@@ -161,22 +161,12 @@ def _digits(column: Column) -> int:
 
 
 def number_text(column: Column, value: float) -> str:
-    """A number as a table of the paper would have it: shares in per cent.
-
-    Example:
-        >>> number_text(_column("accuracy"), 0.9631), number_text(_column("nll"), 0.1604)
-        ('96.31', '0.160')
-    """
+    """A number as a table of the paper would have it: shares in per cent."""
     return f"{100 * value if column.is_share else value:.{_digits(column)}f}"
 
 
 def printed_text(column: Column, value: float) -> str:
-    """A number of the paper, with the digits that it is printed with.
-
-    Example:
-        >>> printed_text(_column("accuracy"), 96.0), printed_text(_column("nll"), 0.16)
-        ('96.0', '0.160')
-    """
+    """A number of the paper, with the digits that it is printed with."""
     digits = len(repr(float(value)).partition(".")[2])
     least = 1 if column.is_share else _digits(column)
     return f"{value:.{max(digits, least) if least else 0}f}"
