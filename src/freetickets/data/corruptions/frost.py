@@ -85,7 +85,7 @@ def _read(folder: Path) -> tuple[Bytes, ...]:
             with Image.open(folder / name) as image:
                 picture = np.asarray(image.convert("RGB"))
         except (OSError, ValueError) as error:
-            raise FreeTicketsError(f"can't read {folder / name}: {error}") from error
+            raise FreeTicketsError(f"can't read {folder / name} ({error}): get it again") from error
         # What linear interpolation to a fifth comes to: no mean is taken, each fifth pixel is.
         pictures.append(np.ascontiguousarray(picture[2::5, 2::5]))
     return tuple(pictures)
