@@ -17,7 +17,7 @@ from freetickets.kernels import choices, ops, winograd
 from freetickets.kernels.adopted import AdoptedConv2d, AdoptedLayer, AdoptedLinear
 from freetickets.kernels.layers import SparseLayer, SparseLinear
 from freetickets.sparsity import Exploration, Sparsifier
-from freetickets.sparsity import backend as backends
+from freetickets.sparsity import network as backends
 
 from .training import OPTIMIZERS, Run, assert_alike, assert_close, built, convnet, matrices, mlp
 
@@ -151,17 +151,6 @@ def test_rigls_step_without_an_update_is_one(fast, clip):
     assert_alike(sparse, masked, 1e-3)
 
 
-def test_a_network_in_evaluation_and_training_computes_alike(fast):
-    runs = pair(fast, convnet)
-    for run in runs:
-        run.train(range(3))
-    x = runs[0].batch(9, 7)
-    for training in (False, True):
-        with torch.set_grad_enabled(training):
-            mine, theirs = (run.model.train(training)(x) for run in runs)
-        assert_close(mine, theirs, 1e-4)
-
-
 # ---- which backend
 
 
@@ -191,15 +180,6 @@ def test_auto_trains_as_well_whatever_it_chooses(monkeypatch):
 
 def test_auto_masks_where_most_weights_are_active():
     assert not has(Run(sparsity=0.3, backend="auto").model, SparseLayer, AdoptedLayer)
-
-
-def test_an_optimizer_of_matrices_says_so_when_its_weights_are_sparse():
-    if not hasattr(torch.optim, "Muon"):
-        pytest.skip("this PyTorch has no Muon")
-    run = Run(matrices, "Muon", backend="sparse")
-    run.backward()
-    with pytest.raises(ValueError, match="2D matrix"):
-        run.optimizer.step()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from torch import nn
 
 from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import Exploration, Sparsifier
-from freetickets.sparsity import backend as backends
+from freetickets.sparsity import network as backends
 
 from .training import Run, assert_alike, built, convnet, generator, mlp, recurrent, transformer
 
@@ -292,9 +292,12 @@ def test_an_optimizer_must_train_all_weights_in_any_of_its_groups():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"prune_scope": "network"}, "prune_scope must be 'layer', 'global' or 'threshold'"),
-        ({"redistribute": "magnitude"}, "redistribute must be 'momentum', 'survivors' or None"),
-        ({"regrown_value": "old"}, "regrown_value must be 'zero' or 'keep'"),
+        (
+            {"prune_scope": "network"},
+            "unknown prune_scope .network.: known: layer, global",
+        ),
+        ({"redistribute": "magnitude"}, "unknown redistribute 'magnitude': known: mom"),
+        ({"regrown_value": "old"}, "unknown regrown_value 'old': known: zero, keep"),
         ({"gradient_batches": 0}, "gradient_batches must be at least 1"),
         ({"include": []}, "no layer to make sparse"),
         ({"grow": "gradients"}, "unknown score 'gradients'"),

@@ -142,32 +142,6 @@ def test_of_blocks_kept_in_part_those_stay_of_which_most_was_kept():
     assert full[0].tolist() == [True, True, False, False, False, False, True, True]
 
 
-@properties(40)
-@given(
-    st.sampled_from(["unstructured", "2:4", "block-4x2", "fan-in"]),
-    st.sampled_from([(8, 12), (16, 4, 3, 3), (4, 8, 2)]),
-    st.floats(0, 1),
-    st.floats(0, 1),
-    st.integers(0, 99),
-)
-def test_counts_are_exact_through_many_explorations(name, shape, density, share, seed):
-    structure, source = parse_structure(name), generator(seed)
-    size = math.prod(shape)
-    count = structure.round_count(shape, round(density * size))
-    assert 0 < count <= size
-    everywhere = torch.ones(shape, dtype=torch.bool)
-    mask = structure.select(torch.rand(shape, generator=source), count, everywhere, source)
-    for _ in range(3):
-        assert mask.sum() == count
-        assert structure.check(mask)
-        # Any survivors will do, also some that leave parts of blocks.
-        kept = mask & (torch.rand(shape, generator=source) < share)
-        if name != "unstructured" and seed % 2:
-            kept = structure.survive(torch.rand(shape, generator=source), count // 2, mask, source)
-        mask = structure.refill(torch.rand(shape, generator=source), kept, source, count)
-        assert name.startswith("block") or not (kept & ~mask).any()
-
-
 @each
 def test_ties_are_broken_at_random_and_by_the_generator_alone(name):
     structure, zeros = parse_structure(name), torch.zeros(4, 8)
@@ -205,8 +179,8 @@ def test_scores_that_single_precision_cannot_tell_apart_are_told_apart():
     ("name", "shape", "match"),
     [
         ("2:4", (9, 3, 3, 3), r"2:4 needs a multiple of 4 inputs, not shape \(9, 3, 3, 3\)"),
-        ("block-4x4", (10, 64), r"multiples of 4 outputs and 4 inputs, not a shape of \(10, 64\)"),
-        ("block-4x4", (64, 3, 3, 3), "exclude the layer"),
+        ("block-4x4", (10, 64), r"multiples of 4 outputs and 4 inputs, not shape \(10, 64\)"),
+        ("block-4x4", (64, 3, 3, 3), "exclude it"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(name, shape, match):
@@ -232,5 +206,5 @@ def test_more_survivors_than_the_structure_holds_are_refused(name):
     kept[0] = True
     if name == "unstructured":
         kept[:3] = True
-    with pytest.raises(FreeTicketsError, match="keep a part of a mask that has the structure"):
+    with pytest.raises(FreeTicketsError, match="keep a part of a mask of its"):
         parse_structure(name).refill(torch.ones(4, 4), kept, generator(), 8)

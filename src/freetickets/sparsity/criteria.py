@@ -42,16 +42,15 @@ class Probe:
     loss: Loss
     generator: torch.Generator
 
-    def gradients(self, batch: Batch, *, create_graph: bool = False) -> list[Tensor]:
+    def gradients(self, batch: Batch, **options: bool) -> list[Tensor]:
         """The gradient of one batch's share of the mean loss."""
         loss = self.loss(self.model(batch[0]), batch[1]) / len(self.batches)
-        return self.derive(loss, create_graph=create_graph)
+        return self.derive(loss, **options)
 
-    def derive(self, value: Tensor, *, create_graph: bool = False) -> list[Tensor]:
+    def derive(self, value: Tensor, **options: bool) -> list[Tensor]:
         """The derivatives of a value by the weights; zero where it does not depend on them."""
         weights = list(self.weights.values())
-        grad = torch.autograd.grad
-        return list(grad(value, weights, create_graph=create_graph, materialize_grads=True))
+        return list(torch.autograd.grad(value, weights, materialize_grads=True, **options))
 
     def times(self, factors: Iterable[Tensor]) -> list[Tensor]:
         """The weights, each times its factor."""
@@ -109,9 +108,7 @@ def synflow(probe: Probe) -> list[Tensor]:
     # The flow grows with each layer, in a deep network beyond what single precision can hold.
     model = probe.model.double().eval()
     for module in model.modules():
-        has_statistics = isinstance(module, _NormBase) and module.running_mean is not None
-        is_norm = isinstance(module, _NORMS)
-        if is_norm and not has_statistics:
+        if isinstance(module, _NORMS) and getattr(module, "running_mean", None) is None:
             module.forward = _unchanged
     with torch.no_grad():
         for parameter in model.parameters():
@@ -186,7 +183,8 @@ def initial_topology(
     weights = select_weights(model, include=include, exclude=exclude, embeddings=embeddings)
     device = next((weight.device for weight in weights.values()), None)
     there = [(inputs.to(device), targets.to(device)) for inputs, targets in batches]
-    probe = Probe(model, weights, there, loss, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    probe = Probe(model, weights, there, loss, generator)
     groups = _groups({n: tuple(w.shape) for n, w in weights.items()}, sparsity, distribution)
     topology = {n: torch.ones(w.shape, dtype=torch.bool) for n, w in weights.items()}
     for turn in range(1, rule.rounds + 1):
@@ -196,12 +194,10 @@ def initial_topology(
             # The weights that stay become fewer by the same factor in each round.
             target = round(size * (count / size) ** (turn / rule.rounds))
             # Each layer keeps its best weight; the others are found by one threshold.
-            first = [select_top(scores[n], 1, topology[n], probe.generator) for n in names]
+            first = [select_top(scores[n], 1, topology[n], generator) for n in names]
             rest = [topology[n] & ~mask for n, mask in zip(names, first, strict=True)]
-            together = [scores[n] for n in names]
-            others = select_across(together, target - len(names), rest, probe.generator)
-            kept = [mask | other for mask, other in zip(first, others, strict=True)]
-            topology.update(zip(names, kept, strict=True))
+            others = select_across([scores[n] for n in names], target - len(names), rest, generator)
+            topology |= {n: a | b for n, a, b in zip(names, first, others, strict=True)}
         with torch.no_grad():
             for name, weight in weights.items():
                 weight.mul_(topology[name].to(weight.device))
@@ -219,9 +215,8 @@ def _groups(
     whole = {"of the whole network": (sum(map(math.prod, shapes.values())),)}
     (count,) = allocate(whole, sparsity, "uniform").values()
     if count < len(shapes):
-        raise FreeTicketsError(
-            f"this sparsity leaves {count} weights for {len(shapes)} layers: lower it"
-        )
+        left = f"{count} weights for {len(shapes)} layers"
+        raise FreeTicketsError(f"this sparsity leaves {left}: lower it")
     return [(list(shapes), count)]
 
 
@@ -232,12 +227,13 @@ def _scores(criterion: str, probe: Probe) -> dict[str, Tensor]:
     without_cudnn = torch.backends.cudnn.flags(enabled=False)
     with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), without_cudnn:
         scores = CRITERIA[criterion].function(probe)
-    for name, values in zip(probe.weights, scores, strict=True):
+    found = {name: values.cpu() for name, values in zip(probe.weights, scores, strict=True)}
+    for name, values in found.items():
         if not bool(values.isfinite().all()):
             raise FreeTicketsError(
                 f"the {criterion} scores of {name!r} are not finite: check data and initial weights"
             )
-    return {name: values.cpu() for name, values in zip(probe.weights, scores, strict=True)}
+    return found
 
 
 def _add(parts: Iterable[list[Tensor]]) -> list[Tensor]:
