@@ -90,46 +90,6 @@ def test_anyones_functions_prune_and_grow():
     follow(run, ref.Reference(run, every(1, 0.3), **rules), 5)
 
 
-def test_a_function_may_rule_entries_out_with_minus_infinity():
-    """ITOP's "random unfired": a weight that was active before is the last resort."""
-    fired = {}
-
-    def unfired(view):
-        return torch.where(fired[view.name], -math.inf, 1.0)
-
-    run = prepared(grow=Score(unfired, frozenset()))
-    fired |= {name: mask.clone() for name, mask in run.sparsifier.topology.items()}
-    for step in range(12):
-        run.set_gradients(step)
-        run.step()
-        for name, mask in run.sparsifier.topology.items():
-            new = mask & ~fired[name]
-            assert new.sum() == min(math.ceil(0.3 * mask.sum()), (~fired[name]).sum())
-            fired[name] |= mask
-    assert run.sparsifier.itop_rate == 1.0
-
-
-def test_random_growth_reaches_every_inactive_weight_alike_whatever_the_gradient():
-    run = prepared(grow="random", exploration=None, include=["a"], regrown_value="keep")
-    state = run.sparsifier.state_dict()
-    weight = run.model.a.weight
-    values = weight.detach().clone()
-    hits = torch.zeros(weight.shape)
-    run.set_gradients()
-    for _ in range(600):
-        state["generator"] = run.sparsifier.state_dict()["generator"]
-        run.sparsifier.load_state_dict(state)
-        weight.data.copy_(values)
-        run.sparsifier.explore(0.5)
-        hits += run.sparsifier.topology["a.weight"]
-    certain = hits == 600
-    assert certain.sum() == 18  # 36 weights, half of which survive
-    # 18 grow among 102 candidates: 106 of 600 times each.
-    assert hits[~certain].min() > 60
-    assert hits[~certain].max() < 155
-    assert run.optimizer.state == {}
-
-
 @pytest.mark.parametrize("shares", [{"gradient": 0.5, "random": 0.5}, {"gradient": 1, "random": 3}])
 def test_a_mixture_grows_its_share_by_each_score(shares):
     run = prepared(grow=shares)
@@ -192,17 +152,6 @@ def test_a_nan_gradient_is_refused_and_leaves_the_topology_alone(place, grow):
     assert run.digest == before
     for name, weight in run.model.named_parameters():
         assert torch.equal(weight.nan_to_num(7), weights[name].nan_to_num(7))
-
-
-def test_infinite_gradients_count_as_the_largest():
-    run = prepared()
-    reference, gradients = ref.Reference(run, every(1, 0.3)), run.set_gradients()
-    for row, column in (~run.sparsifier.topology["a.weight"]).nonzero()[:4]:
-        for gradient in (run.model.a.weight.grad, gradients["a.weight"]):
-            gradient[row, column] = -math.inf
-    reference.step(1, ref.arrays(gradients))
-    run.step()
-    ref.assert_equal(run, reference.active, reference.weights, reference.moments)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])

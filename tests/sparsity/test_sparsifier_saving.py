@@ -94,13 +94,6 @@ def test_a_topology_is_saved_as_bits():
     }  # fmt: skip
 
 
-def test_loading_makes_the_network_fit_the_topology(backend):
-    run, other = start(backend=backend), start(1, backend=backend)
-    other.load(run.state(), "sparsifier")
-    other.assert_zero_outside()
-    assert other.digest == run.digest
-
-
 @pytest.mark.parametrize("layers", [{"0": 16, "6": 16}, {"0": 30, "4": 30}])
 def test_the_state_of_another_network_is_refused_by_layer(layers):
     """Others have other names, or other shapes."""

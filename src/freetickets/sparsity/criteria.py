@@ -42,15 +42,16 @@ class Probe:
     loss: Loss
     generator: torch.Generator
 
-    def gradients(self, batch: Batch, **options: bool) -> list[Tensor]:
+    def gradients(self, batch: Batch, *, create_graph: bool = False) -> list[Tensor]:
         """The gradient of one batch's share of the mean loss."""
         loss = self.loss(self.model(batch[0]), batch[1]) / len(self.batches)
-        return self.derive(loss, **options)
+        return self.derive(loss, create_graph=create_graph)
 
-    def derive(self, value: Tensor, **options: bool) -> list[Tensor]:
+    def derive(self, value: Tensor, *, create_graph: bool = False) -> list[Tensor]:
         """The derivatives of a value by the weights; zero where it does not depend on them."""
         weights = list(self.weights.values())
-        return list(torch.autograd.grad(value, weights, materialize_grads=True, **options))
+        grad = torch.autograd.grad
+        return list(grad(value, weights, create_graph=create_graph, materialize_grads=True))
 
     def times(self, factors: Iterable[Tensor]) -> list[Tensor]:
         """The weights, each times its factor."""
@@ -83,10 +84,9 @@ def snip(probe: Probe) -> list[Tensor]:
 
 
 def grasp(probe: Probe) -> list[Tensor]:
-    """GraSP: w (H g), what the squared norm of the gradient would lose without the weight.
+    """GraSP: w (H g), half of what the squared norm of the gradient would lose without the weight.
 
-    Without a weight w, the norm changes by about -w (H g), times two. The paper calls that change
-    the score and removes the highest ones; here a high score is a weight to keep, hence no minus.
+    The paper's score is the change, hence its minus, and it removes the highest.
     """
     gradients = _add(probe.gradients(batch) for batch in probe.batches)
 
@@ -101,15 +101,15 @@ def grasp(probe: Probe) -> list[Tensor]:
 def synflow(probe: Probe) -> list[Tensor]:
     """SynFlow: |w dR/dw|, the flow through a weight from an input of ones to the outputs' sum R.
 
-    It runs through the network of absolute values. Norms that look at the sample itself
-    (LayerNorm) would cancel it, so they let it pass as it is; BatchNorm uses its running
-    statistics. All tokens of the input are equal, so no flow depends on queries and keys.
+    It runs through the network of absolute values. Norms that look at the sample itself would
+    cancel it, so they let it pass; BatchNorm uses its running statistics.
     """
     # The flow grows with each layer, in a deep network beyond what single precision can hold.
     model = probe.model.double().eval()
     for module in model.modules():
-        if isinstance(module, _NORMS) and getattr(module, "running_mean", None) is None:
-            module.forward = _unchanged
+        is_norm = isinstance(module, _NORMS)
+        if is_norm and getattr(module, "running_mean", None) is None:
+            module.forward = lambda inputs: inputs
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.abs_()
@@ -239,7 +239,3 @@ def _scores(criterion: str, probe: Probe) -> dict[str, Tensor]:
 def _add(parts: Iterable[list[Tensor]]) -> list[Tensor]:
     """Adds lists of tensors, term by term."""
     return functools.reduce(lambda a, b: [x + y for x, y in zip(a, b, strict=True)], parts)
-
-
-def _unchanged(inputs: Tensor) -> Tensor:
-    return inputs

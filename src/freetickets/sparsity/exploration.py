@@ -44,7 +44,7 @@ class Explorer:
         if scope not in get_args(Scope):
             raise UnknownNameError("prune_scope", scope, get_args(Scope))
         if redistribute not in (None, *get_args(Redistribution)):
-            raise UnknownNameError("redistribute", redistribute, get_args(Redistribution))
+            raise UnknownNameError("redistribute", str(redistribute), get_args(Redistribution))
         self.threshold = _FIRST_THRESHOLD
         self.prune_score = as_score(prune)
         self.layerwise = scope == "layer"

@@ -66,19 +66,19 @@ class Sparsifier:
             sparsities.
         distribution: How the active weights are divided among the layers: "erk", "er", "uniform",
             "uniform-dense-first", or a function of shapes and sparsity.
-        structure: Where the active weights of a layer may lie, at all times: "unstructured"; "2:4"
-            or another N:M: N of each M consecutive inputs of an output; "block-4x4" or other
-            sizes: whole blocks of outputs and inputs; "fan-in": equally many inputs for each output
-            (SRigL). Counts are rounded to what it can have. N:M sets the sparsity of all layers,
-            whatever the distribution: any other value but the default is refused. A layer whose
-            shape does not fit (3 input channels, 10 classes) stays dense; "fan-in" fits all.
+        structure: Where the active weights of a layer may lie: "unstructured"; "2:4" or another
+            N:M: N of each M consecutive inputs of an output; "block-4x4" or other sizes: whole
+            blocks of outputs and inputs; "fan-in": equally many inputs for each output (SRigL).
+            Counts are rounded to what it can have. N:M sets the sparsity of all layers, and any
+            other value but the default is refused. A layer whose shape does not fit (3 input
+            channels, 10 classes) stays dense; "fan-in" fits all.
         topology: Masks to start from, by the names of weights, instead of random ones; a weight
             without a mask stays dense. The "topology" of a `state_dict` will do; "given" takes over
             the zeros that the network has.
         exploration: When to explore and at which rate: an `Exploration`, any function from a step's
             number to a rate (0: do not explore), or None for a static topology. If not given, half
-            of the active weights every 100 steps, to the very end: where the length is known, stop
-            some hundred steps before it (`stop`), or let the rate fall (`schedule`, or `named`).
+            of the active weights every 100 steps: where the length is known, stop some hundred
+            steps before the end (`stop`), or let the rate fall (`schedule`, or `named`).
         pruning: When to prune for good and to which sparsity: a `GradualPruning` (start it at its
             initial sparsity), or any function from a step's number to a sparsity or None. An
             exploration of the same step follows the pruning (GraNet).
@@ -86,14 +86,14 @@ class Sparsifier:
         grow: The score by which inactive weights are chosen: a name, a function, or a mixture such
             as {"gradient": 0.5, "random": 0.5}.
         prune_scope: "layer": each layer loses the same share; "global": the weakest of the whole
-            network go; "threshold": in explorations all go that are below a threshold, which is
-            doubled or halved after each so that about the rate is pruned (DSR).
+            network go; "threshold": explorations prune below a threshold, which is doubled or
+            halved after each so that about the rate is pruned (DSR).
         redistribute: How many weights a layer grows: None: as many as it lost, so its count stays;
             "momentum": in proportion to the mean running gradient of its active weights (SNFS);
             "survivors": in proportion to the weights that survived (DSR). The total stays.
-        reserve: Besides the active weights, the strongest inactive ones (this share of a layer)
-            train out of the network's sight; an exploration, whatever its rate, then chooses the
-            strongest of all weights again (Top-KAST, by magnitude).
+        reserve: The strongest inactive weights, this share of a layer, train out of the network's
+            sight; an exploration, whatever its rate, then chooses the strongest of all weights
+            again (Top-KAST, by magnitude).
         regrown_value: The value of a weight that is pruned and grown again in one exploration:
             "zero", or "keep" (as RigL does).
         gradient_batches: Growth looks at the mean gradient of this many last steps, as far as they
@@ -104,11 +104,11 @@ class Sparsifier:
         backend: "auto": the network keeps its layers, parameters, gradients and `state_dict`; where
             that is faster, linear layers and convolutions (float32, on the CPU) compute only with
             active weights, or in Winograd's way. "masked": PyTorch's dense kernels and weights with
-            zeros, on any device. "sparse": these layers are replaced, in place, by ones that hold
-            only active weights, as a parameter `values`: less memory, and less time in linear
-            layers. Wrap the network (for several processes, by `torch.compile`) and hand its
-            parameters out after this; the optimizer must update each weight by itself, and
-            `pruning`, `redistribute` and `reserve`, which change how many train, can't be had.
+            zeros, on any device. "sparse": these layers are replaced by ones that hold only active
+            weights, as a parameter `values`: less memory, and less time in linear layers. Wrap the
+            network (for several processes, by `torch.compile`) and hand its parameters out after
+            this; the optimizer must update each weight by itself, and `pruning`, `redistribute` and
+            `reserve`, which change how many train, can't be had.
         seed: The seed of the topology and of random growth; the same on all ranks.
 
     Example:

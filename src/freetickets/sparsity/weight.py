@@ -96,9 +96,8 @@ class MaskedWeight:
 
         Then non-zeros lie outside the mask (its own, if none is given), and either no more than are
         missing inside: the number is kept, the places are not. Or zeros lie inside nearly as often
-        as outside (at least half as often, and no few by chance), as if they knew nothing of the
-        mask. What lies outside for another reason (a new initialisation, noise, an average) may be
-        set to zero.
+        as outside (at least half as often, and no few by chance), as if they knew nothing of it.
+        What else lies outside (a new initialisation, noise, an average) may be set to zero.
         """
         if not self.is_changed:
             return
@@ -138,9 +137,8 @@ class ReservedWeight(MaskedWeight):
     """A masked weight that keeps all its values, as Top-KAST does.
 
     The active weights are in the parameter, all others are set aside. The strongest of those (a
-    `share` of the weight) are the reserve: they get gradients and optimizer state, for which they
-    are put into the parameter while the optimizer takes its step. The rest stays as it is, and
-    comes back when the others have become weaker.
+    `share` of the weight) are the reserve: they get gradients and optimizer state, and are in the
+    parameter while the optimizer takes its step. The rest waits until the others are weaker.
     """
 
     def __init__(
