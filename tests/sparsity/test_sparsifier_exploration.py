@@ -64,20 +64,36 @@ def test_growth_looks_at_the_running_mean_of_all_gradients_or_at_the_last_only(
     follow(run, ref.Reference(run, every(interval, 0.5), growth=ref.of_gradients(seen)), 15)
 
 
-def test_growth_sees_the_mean_of_its_window_and_a_step_without_gradient_counts_as_zero():
-    seen = []
+@pytest.fixture
+def watched():
+    """A growth that notes the gradients which it gets."""
 
-    def watched(view):
-        seen.append(view.gradient)
+    def growth(view):
+        growth.seen.append(view.gradient)
         return view.gradient
 
+    growth.seen = []
+    return growth
+
+
+def test_growth_sees_the_mean_of_its_window_and_a_step_without_gradient_counts_as_zero(watched):
     run, gradients = prepared(interval=3, grow=watched, gradient_batches=3, include=["a"]), []
     for step in range(3):
         gradients.append(run.set_gradients(step)["a.weight"])
         if step == 1:
             run.model.a.weight.grad = None
         run.step()
-    torch.testing.assert_close(seen[0], (gradients[0] + gradients[2]) / 3)
+    torch.testing.assert_close(watched.seen, [(gradients[0] + gradients[2]) / 3])
+
+
+def test_a_window_never_has_more_gradients_than_asked_for(watched):
+    run = prepared(exploration=None, grow=watched, gradient_batches=2, include=["a"])
+    for step in range(3):
+        run.sparsifier.keep_gradients()
+        last = run.set_gradients(step)["a.weight"]
+        run.step()
+    run.sparsifier.explore(0.3)
+    torch.testing.assert_close(watched.seen, [last])
 
 
 def test_anyones_functions_prune_and_grow():

@@ -13,19 +13,12 @@ from torch.utils.hooks import RemovableHandle
 
 from ..errors import FreeTicketsError, UnknownNameError
 from ..kernels.layers import SparseLayer
+from . import network
 from .distribution import DEFAULT_SPARSITY, Distribution, Sparsity, allocate, check_sparsity
 from .exploration import Explorer, GradientRecord, Redistribution, Scope
 from .layers import Selectors, check_optimized, inner_optimizer, select_weights
 from .named import sparse_method
-from .network import (
-    Backend,
-    LayerStatistics,
-    find_lost,
-    itop_rate,
-    make_engine,
-    overall_sparsity,
-    table,
-)
+from .network import Backend, LayerStatistics, find_lost, make_engine
 from .schedule import Exploration, check_rate
 from .score import SCORES, GrowthLike, ScoreLike, WeightView
 from .structure import Unstructured, check_masks, check_options, parse_structure
@@ -403,12 +396,12 @@ class Sparsifier:
     @property
     def sparsity(self) -> float:
         """The share of zeros over all layers that the distribution saw."""
-        return overall_sparsity(self.statistics())
+        return network.overall_sparsity(self.statistics())
 
     @property
     def itop_rate(self) -> float:
         """The share of these layers' weights that have ever been active (ITOP's R_s)."""
-        return itop_rate(self.statistics())
+        return network.itop_rate(self.statistics())
 
     def statistics(self) -> list[LayerStatistics]:
         """Returns one row per layer: its shape, non-zeros, and weights that were ever active."""
@@ -420,7 +413,7 @@ class Sparsifier:
         ]
 
     def __str__(self) -> str:
-        return table(self.statistics())
+        return network.table(self.statistics())
 
     # ---- saving
 
