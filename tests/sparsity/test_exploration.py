@@ -4,11 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import Exploration, WeightView
-from freetickets.sparsity.exploration import Explorer, GradientRecord, apportion, growth_counts
+from freetickets.sparsity.exploration import apportion, growth_counts
 from freetickets.sparsity.weight import MaskedWeight
 
 from .training import Run, generator, properties
@@ -84,92 +83,7 @@ def test_infinite_momentum_is_refused_by_layer():
         growth_counts([seen], [seen.mask], "momentum")
 
 
-# ---- DSR's threshold
-
-
-def test_the_threshold_is_doubled_and_halved_until_it_prunes_about_the_rate():
-    """As in DSR's algorithm: the threshold of today prunes, and is mended for tomorrow."""
-    views = [random_view(seed, size=400, active=200) for seed in range(3)]
-    explorer = Explorer("magnitude", "random", "threshold", None)
-    threshold, rate, total = 1e-3, 0.3, 600
-    pruned = []
-    for _ in range(15):
-        assert explorer.threshold == threshold
-        kept, masks = explorer.explore(views, rate)
-        for seen, stay, mask in zip(views, kept, masks, strict=True):
-            expected = [bool(m) and abs(w) >= threshold for w, m in zip(seen.weight, seen.mask)]  # noqa: B905
-            assert stay.tolist() == expected
-            assert mask.sum() == seen.mask.sum()
-        pruned.append(total - sum(int(stay.sum()) for stay in kept))
-        if pruned[-1] < 0.9 * rate * total:
-            threshold *= 2
-        elif pruned[-1] > 1.1 * rate * total:
-            threshold /= 2
-    assert pruned[0] < 5
-    assert 60 < pruned[-1] < 330  # a factor of two is as near as doubling gets
-
-
 # ---- the gradients that it looks at
-
-
-def weight_with(gradient=None):
-    """A weight of two elements, and the gradient of the coming step."""
-    weight = MaskedWeight("w", nn.Parameter(torch.zeros(2)), torch.ones(2, dtype=torch.bool))
-    weight.parameter.grad = None if gradient is None else torch.tensor(gradient)
-    return weight
-
-
-def record_of(gradients, *, needs=("gradient",), window=1, wanted=True):
-    record = GradientRecord(needs, window)
-    for gradient in gradients:
-        record.take([weight_with(gradient)], wanted)
-        record.commit()
-    return record
-
-
-@pytest.mark.parametrize(
-    ("gradients", "window", "expected"),
-    [
-        ([[1.0, 2.0], [3.0, 4.0]], 1, [3, 4]),
-        ([[1.0, 2.0], [3.0, 4.0], [5.0, 9.0]], 3, [3, 5]),
-        ([[2.0, 4.0], None], 3, [1, 2]),  # a step without gradient counts as zero
-        ([[1.0, 1.0]] * 3 + [[5.0, 5.0]], 3, [5, 5]),  # never more steps than asked for
-    ],
-)
-def test_a_window_gives_the_mean_of_its_gradients(gradients, window, expected):
-    assert record_of(gradients, window=window).of("w")[0].tolist() == expected
-
-
-def test_what_nobody_wants_is_not_copied():
-    for options, is_missing in (({"wanted": False}, True), ({"needs": ()}, False)):
-        record = record_of([[1.0, 2.0]], **options)
-        assert record.of("w") == (None, None)
-        assert record.missing == is_missing
-
-
-def test_an_unwanted_step_forgets_the_gradient_before_it():
-    record = record_of([[1.0, 2.0]])
-    assert not record.missing
-    record.take([weight_with()], wanted=False)
-    record.commit()
-    assert record.missing
-
-
-def test_what_is_dropped_leaves_no_trace():
-    record = record_of([[1.0, 1.0]], needs=("gradient", "momentum"), window=4)
-    record.keep = True
-    record.take([weight_with([torch.inf, torch.nan])], wanted=True)
-    record.taken = None
-    gradient, momentum = record.of("w")
-    assert gradient.tolist() == [1, 1]
-    assert momentum.tolist() == pytest.approx([0.1, 0.1])
-    # The wish to keep outlives the step that was not.
-    record.take([weight_with([3.0, 5.0])], wanted=False)
-    record.commit()
-    assert record.of("w")[0].tolist() == [2, 3]
-
-
-# ---- as the sparsifier uses it
 
 
 def recorded(run):

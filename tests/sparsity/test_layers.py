@@ -97,12 +97,6 @@ def test_an_embedding_with_sparse_gradients_is_refused():
         names(network, embeddings=True)
 
 
-def test_a_shared_weight_counts_once():
-    network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-    network[1].weight = network[0].weight
-    assert names(network) == ["0.weight"]
-
-
 def test_lazy_layers_are_refused_until_they_have_a_shape():
     network = nn.Sequential(nn.LazyLinear(4), nn.LazyConv1d(2, 1))
     with pytest.raises(FreeTicketsError, match=r"'0\.weight' has no shape yet: run one batch"):
@@ -190,16 +184,6 @@ def test_a_computed_matrix_of_a_recurrent_layer_is_refused_too():
     with pytest.raises(FreeTicketsError, match=r"'weight_hh_l0' is computed from others"):
         select_weights(model)
     assert list(select_weights(model, exclude="weight_hh_l0")) == ["weight_ih_l0"]
-
-
-def test_a_network_whose_pruning_was_made_permanent_trains_on_with_its_topology():
-    model = nn.Sequential(pruned(nn.Linear(8, 8)), nn.Linear(8, 4))
-    with pytest.raises(FreeTicketsError, match=r"prune\.remove"):
-        select_weights(model)
-    prune.remove(model[0], "weight")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    sparsifier = Sparsifier(model, optimizer, topology="given")
-    assert sparsifier.statistics()[0].nonzeros == 32
 
 
 def test_an_optimizer_that_is_none_is_refused():

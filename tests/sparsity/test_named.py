@@ -12,7 +12,7 @@ from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.sparsity import CRITERIA, SCORES, SPARSE_METHODS, allocate, sparse_method
 from freetickets.sparsity.named import CRITERION_NAMES, SCORE_NAMES
 
-from .reference import Reference, assert_equal, start, top
+from . import reference as ref
 from .training import Run, mlp, properties
 
 STEPS, INTERVAL, RATE = 24, 2, 0.4
@@ -20,7 +20,7 @@ STEPS, INTERVAL, RATE = 24, 2, 0.4
 
 def prepared(name, sparsity=0.7, **overrides):
     options = {"steps": STEPS, "rate": RATE, "interval": INTERVAL, **overrides}
-    return start(sparsity, named=name, **options)
+    return ref.start(sparsity, named=name, **options)
 
 
 def set_gradients(run, step):
@@ -28,137 +28,46 @@ def set_gradients(run, step):
     run.set_gradients(step)
     for size, parameter in enumerate(run.model.parameters(), start=1):
         parameter.grad *= size
-    return {n: p.grad.flatten().numpy().copy() for n, p in run.model.named_parameters()}
+    return ref.arrays({n: p.grad for n, p in run.model.named_parameters()})
 
 
-def in_proportion(total, wishes):
-    """Whole numbers by the largest remainder."""
-    exact = {name: total * wish / sum(wishes.values()) for name, wish in wishes.items()}
-    counts = {name: math.floor(share) for name, share in exact.items()}
-    by_remainder = sorted(exact, key=lambda name: exact[name] - counts[name], reverse=True)
-    for name in by_remainder[: total - sum(counts.values())]:
-        counts[name] += 1
+def gradual(run, initial):
+    """The counts of Zhu and Gupta's cubic, which ends at three quarters of the steps."""
+
+    def counts(step, end=18):
+        if step > end or (step % INTERVAL and step != end):
+            return None
+        sparsity = 0.7 + (initial - 0.7) * (1 - step / end) ** 3
+        return allocate(run.shapes, sparsity, "uniform")
+
     return counts
 
 
-class Scheduled(Reference):
-    """Explores as all methods do that explore."""
-
-    def change(self, step, gradients, source):
-        if step % INTERVAL == 0 and step <= STEPS - INTERVAL:
-            rate = RATE * (1 + math.cos(math.pi * step / STEPS)) / 2
-            self.explore(rate, gradients, source)
+def falling(step):
+    explores = step % INTERVAL == 0 and step <= STEPS - INTERVAL
+    return RATE * (1 + math.cos(math.pi * step / STEPS)) / 2 if explores else 0
 
 
-class Set(Scheduled):
-    def growth(self, name, gradients, source):
-        return self.drawn(name, source)
+RULES = {
+    "set": {"growth": ref.drawn},
+    "rigl": {"keep": True},
+    "srigl": {"keep": True, "fan_in": True},
+    "snfs": {"growth": ref.of_gradients(ref.running_mean), "wishes": ref.momentum_wishes},
+    "dsr": {"growth": ref.drawn, "scope": "threshold", "wishes": ref.survivor_wishes},
+    "itop": {"growth": ref.drawn_unfired_first},
+    "mest": {"growth": ref.drawn, "importance": ref.size_and_gradient},
+    "granet": {},
+    "gmp": {"rate": lambda step: 0},
+    "static": {"rate": lambda step: 0},
+}
+INITIAL = {"granet": 0.5, "gmp": 0.0}
 
 
-class RigL(Scheduled):
-    def values_that_stay(self, name, kept, new):
-        return kept | (new & self.active[name])
-
-
-class SRigL(RigL):
-    """The layer's weakest go, then each output is filled up by itself."""
-
-    def grown(self, name, scores, count, kept):
-        outputs, new = self.shapes[name][0], set()
-        fan_in, inputs = (n // outputs for n in (len(self.active[name]), len(scores)))
-        assert fan_in * outputs == len(self.active[name])
-        for first in range(0, len(scores), inputs):
-            row = set(range(first, first + inputs))
-            new |= top(scores, fan_in - len(row & kept), row - kept)
-        assert len(new) == count
-        return new
-
-
-class Snfs(Scheduled):
-    def wishes(self, kept):
-        return {n: np.abs(self.running[n][list(on)]).mean() for n, on in self.active.items()}
-
-    def counts(self, kept):
-        lost = sum(len(self.active[name]) - len(kept[name]) for name in kept)
-        counts = in_proportion(lost, self.wishes(kept))
-        assert all(counts[n] <= self.weights[n].size - len(kept[n]) for n in counts)
-        return counts
-
-    def growth(self, name, gradients, source):
-        return np.abs(self.running[name])
-
-
-class Dsr(Set):
-    threshold = 1e-3
-
-    def kept(self, rate, gradients):
-        total = sum(len(on) for on in self.active.values())
-        kept = {
-            name: {i for i in on if abs(self.weights[name][i]) >= self.threshold}
-            for name, on in self.active.items()
-        }
-        pruned = total - sum(map(len, kept.values()))
-        if pruned < 0.9 * rate * total:
-            self.threshold *= 2
-        elif pruned > 1.1 * rate * total:
-            self.threshold /= 2
-        return kept
-
-    counts = Snfs.counts
-
-    def wishes(self, kept):
-        return {name: len(stay) for name, stay in kept.items()}
-
-
-class Itop(Scheduled):
-    def growth(self, name, gradients, source):
-        drawn = self.drawn(name, source)
-        return [(i not in self.fired[name], float(x)) for i, x in enumerate(drawn)]
-
-
-class Mest(Set):
-    def importance(self, name, gradients):
-        return np.abs(self.weights[name]) + np.abs(gradients[name])
-
-
-class Gmp(Scheduled):
-    initial, final = 0.0, 0.7
-    end = 18  # three quarters of the steps
-
-    def change(self, step, gradients, source):
-        if step <= self.end and (step % INTERVAL == 0 or step == self.end):
-            left = (1 - step / self.end) ** 3
-            sparsity = self.final + (self.initial - self.final) * left
-            counts = allocate(self.shapes, sparsity, "uniform")
-            for name, on in self.active.items():
-                stay = top(np.abs(self.weights[name]), min(len(on), counts[name]), on)
-                self.drop(name, stay, stay)
-                self.active[name] = stay
-
-
-class GraNet(Gmp):
-    initial = 0.5
-
-    def change(self, step, gradients, source):
-        super().change(step, gradients, source)
-        Scheduled.change(self, step, gradients, source)
-
-
-class Static(Reference):
-    def change(self, step, gradients, source):
-        pass
-
-
-REFERENCES = {
-    "set": Set, "rigl": RigL, "srigl": SRigL, "snfs": Snfs, "dsr": Dsr, "itop": Itop,
-    "mest": Mest, "granet": GraNet, "gmp": Gmp, "static": Static,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", RULES)
 def test_a_named_method_is_its_algorithm(name):
     run = prepared(name)
-    reference = REFERENCES[name](run)
+    pruning = {"pruning": gradual(run, INITIAL[name])} if name in INITIAL else {}
+    reference = ref.Reference(run, **{"rate": falling, **RULES[name], **pruning})
     topologies = {run.digest}
     for step in range(1, STEPS + 1):
         gradients = set_gradients(run, step)
@@ -166,7 +75,7 @@ def test_a_named_method_is_its_algorithm(name):
         source.set_state(run.sparsifier.state_dict()["generator"])
         reference.step(step, gradients, source)
         run.step()
-        assert_equal(run, reference.active, reference.weights, reference.moments)
+        ref.assert_equal(run, reference.active, reference.weights, reference.moments)
         topologies.add(run.digest)
     # GMP's last prunings, and DSR's first explorations, are of less than a weight.
     assert len(topologies) == {"static": 1, "gmp": 9, "dsr": 9}.get(name, 12)
@@ -201,7 +110,7 @@ def test_top_kast_is_its_algorithm():
             seen[name].add(frozenset(np.flatnonzero(sets[name][0])))
         active = {name: set(np.flatnonzero(on)) for name, (on, _) in sets.items()}
         visible = {name: np.where(sets[name][0], w, 0) for name, w in values.items()}
-        assert_equal(run, active, visible, moments)
+        ref.assert_equal(run, active, visible, moments)
     assert all(len(different) > 3 for different in seen.values())
 
 
@@ -241,6 +150,6 @@ def test_totals_hold_and_what_is_inactive_is_zero(name, seed, sparsity, rate):
 
 
 def test_every_method_has_a_reference_and_names_known_without_torch_are_all():
-    assert REFERENCES.keys() | {"top-kast"} == SPARSE_METHODS.keys()
+    assert RULES.keys() | {"top-kast"} == SPARSE_METHODS.keys()
     assert set(SCORE_NAMES) == SCORES.keys()
     assert set(CRITERION_NAMES) == CRITERIA.keys()

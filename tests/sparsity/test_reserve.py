@@ -22,15 +22,6 @@ def prepared(optimizer="SGD", dtype=torch.float32, sparsity=0.75, **options):
     return Run(network, optimizer, sparsity, more={"lr": 0.1, **more}, backend="auto", **options)
 
 
-def test_the_network_starts_with_its_strongest_weights():
-    run, start = prepared(), prepared(sparsity=None)
-    for name, mask in run.sparsifier.topology.items():
-        before = start.weight(name).abs()
-        assert before[mask].min() >= before[~mask].max()
-        assert mask.sum() == mask.numel() // 4
-        assert torch.equal(run.weight(name), start.weight(name) * mask)
-
-
 def test_the_network_sees_active_weights_only_and_the_next_strongest_train():
     run, start = prepared(exploration=None), prepared(sparsity=None).model[2].weight
     layer, mask, seen = run.model[2], run.sparsifier.topology["2.weight"], []
@@ -46,21 +37,6 @@ def test_the_network_sees_active_weights_only_and_the_next_strongest_train():
     moved = values != start
     assert (moved & ~mask).sum() == mask.numel() // 4  # the reserve, and nothing of the rest
     assert not torch.equal(layer.weight[mask], start[mask])
-
-
-def test_a_reserve_overtakes_and_brings_its_value_along():
-    run = prepared()
-    weight, old = run.model[0].weight, run.sparsifier.topology["0.weight"]
-    sets = run.sparsifier.state_dict()["reserve"]["0.weight"]["values"]
-    place = (~old).flatten().nonzero()[sets[~old].abs().argmax()].item()
-    for _ in range(3):
-        for parameter in run.model.parameters():
-            parameter.grad = torch.zeros_like(parameter)
-        weight.grad.view(-1)[place] = -10.0
-        run.step()
-    assert run.sparsifier.topology["0.weight"].flatten()[place]
-    expected = sets.flatten()[place] + 3 * 0.1 * 10
-    assert weight.flatten()[place].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam"])

@@ -19,25 +19,17 @@ def test_explorations_come_every_interval_until_the_stop_inclusive():
     assert explored == {4: 0.3, 8: 0.3, 12: 0.3}
 
 
-def test_cosine_falls_from_the_rate_to_the_final_rate():
-    exploration = Exploration(
-        rate=0.5, final_rate=0.005, interval=10, schedule="cosine", steps=1000
-    )
+def test_rates_fall_as_a_cosine_or_a_line_and_start_and_end_exactly():
+    cosine = Exploration(0.5, 10, "cosine", final_rate=0.005, steps=1000)
+    linear = Exploration(0.4, 25, "linear", steps=100)
     for step in range(10, 1001, 10):
         expected = 0.005 + 0.495 * (1 + math.cos(math.pi * step / 1000)) / 2
-        assert exploration(step) == pytest.approx(expected)
-    assert exploration(2000) == exploration(1000) == 0.005
-
-
-def test_linear_falls_in_a_straight_line_and_ends_without_exploring():
-    exploration = Exploration(rate=0.4, interval=25, schedule="linear", steps=100)
-    assert [exploration(s) for s in (25, 50, 75, 100, 125)] == pytest.approx([0.3, 0.2, 0.1, 0, 0])
-
-
-def test_anneal_starts_and_ends_exactly():
-    for schedule in ("cosine", "linear"):
-        assert anneal(schedule, 0.5, 0.005, 0.0) == 0.5
-        assert anneal(schedule, 0.5, 0.005, 1.0) == 0.005
+        assert cosine(step) == pytest.approx(expected)
+    assert cosine(2000) == cosine(1000) == 0.005
+    assert [linear(s) for s in (25, 50, 75, 100, 125)] == pytest.approx([0.3, 0.2, 0.1, 0, 0])
+    for schedule in ("cosine", "linear", "constant"):
+        assert anneal(schedule, 0.5, 0.5 if schedule == "constant" else 0.005, 0.0) == 0.5
+    assert [anneal(name, 0.5, 0.005, 1.0) for name in ("cosine", "linear")] == [0.005, 0.005]
     assert anneal("constant", 0.5, 0.005, 1.0) == 0.5
     with pytest.raises(FreeTicketsError, match="did you mean 'linear'"):
         anneal("liner", 1.0, 0.0, 0.5)

@@ -22,12 +22,6 @@ def test_magnitude_gradient_and_momentum_are_absolute_values_or_zero():
         assert SCORES[name](view([-3.0, 2.0])).tolist() == [0, 0]
 
 
-def test_random_scores_come_from_the_generator_alone():
-    first = SCORES["random"](view(torch.ones(50), seed=5))
-    assert torch.equal(first, SCORES["random"](view(torch.ones(50), seed=5)))
-    assert not torch.equal(first, SCORES["random"](view(torch.ones(50), seed=6)))
-
-
 def test_only_scores_that_look_at_gradients_ask_for_them():
     needs = {name: set(score.needs) for name, score in SCORES.items() if score.needs}
     gradient = {"gradient"}

@@ -8,10 +8,12 @@ import torch
 from torch import nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.sparsity import Exploration, Sparsifier
-from freetickets.sparsity import backend as backends
+from freetickets.sparsity import Exploration, LayerStatistics, Sparsifier
+from freetickets.sparsity import network as backends
+from freetickets.sparsity.network import overall_sparsity, table
 
-from .training import Run, assert_alike, built, convnet, generator, mlp, recurrent, transformer
+from . import training
+from .training import OPTIMIZERS, Run, assert_alike, built, convnet, generator, matrices, mlp
 
 
 def test_the_network_is_sparse_from_the_start_and_its_active_values_stay(backend):
@@ -257,7 +259,7 @@ def upsampling():
     return nn.Sequential(down, nn.ReLU(), up)
 
 
-@pytest.mark.parametrize("architecture", [recurrent, transformer, upsampling])
+@pytest.mark.parametrize("architecture", [training.recurrent, training.transformer, upsampling])
 @pytest.mark.parametrize("backend", ["masked", "auto"])
 def test_any_architecture_trains_sparse(architecture, backend, skipping_zeros):
     run = Run(architecture, "AdamW", 0.5, exploration=Exploration(interval=4), backend=backend)
@@ -292,9 +294,9 @@ def test_an_optimizer_must_train_all_weights_in_any_of_its_groups():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"prune_scope": "network"}, "prune_scope must be 'layer', 'global' or 'threshold'"),
-        ({"redistribute": "magnitude"}, "redistribute must be 'momentum', 'survivors' or None"),
-        ({"regrown_value": "old"}, "regrown_value must be 'zero' or 'keep'"),
+        ({"prune_scope": "network"}, "unknown prune_scope 'network': known: layer"),
+        ({"redistribute": "magnitude"}, "unknown redistribute 'magnitude': known: mom"),
+        ({"regrown_value": "old"}, "unknown regrown_value 'old': known: zero, keep"),
         ({"gradient_batches": 0}, "gradient_batches must be at least 1"),
         ({"include": []}, "no layer to make sparse"),
         ({"grow": "gradients"}, "unknown score 'gradients'"),
@@ -366,3 +368,131 @@ def test_a_sparse_network_learns_and_exploration_finds_the_features_that_matter(
     assert start < 0.15
     assert share_that_matters() > 2.5 * start
     assert run.sparsifier.sparsity == pytest.approx(0.95, abs=1e-3)
+
+
+# ---- what it tells
+
+ROWS = [
+    LayerStatistics("conv1.weight", (2, 1, 5, 5), 50, 50, 50),
+    LayerStatistics("a.long.name.of.a.layer.weight", (1000, 20), 20_000, 1_234, 5_000),
+]
+
+
+def test_the_table_lines_up_and_shows_every_number():
+    lines = table(ROWS).splitlines()
+    assert len({len(line) for line in lines[:-1]}) == 1
+    assert lines[1].split() == ["conv1.weight", "2x1x5x5", "50", "0.0000", "1.000"]
+    assert lines[2].split()[1:] == ["1000x20", "1,234", "0.9383", "0.250"]
+    assert lines[3] == "sparsity 0.9360, ITOP rate 0.2519"
+
+
+def test_a_sparsifier_reports_its_layers_in_the_networks_order(backend):
+    run = Run(sparsity=0.8, backend=backend, distribution="erk")
+    rows = run.sparsifier.statistics()
+    assert [row.name for row in rows] == ["0.weight", "2.weight", "4.weight"]
+    for row in rows:
+        weight = run.weight(row.name)
+        assert row.shape == tuple(weight.shape)
+        assert row.nonzeros == row.ever_active == (weight != 0).sum()
+    assert sum(row.nonzeros for row in rows) == round(0.2 * sum(row.weights for row in rows))
+    assert run.sparsifier.sparsity == overall_sparsity(rows)
+    assert str(run.sparsifier) == table(rows)
+
+
+def test_the_itop_rate_is_the_union_of_all_topologies():
+    run = Run(sparsity=0.9, backend="auto", exploration=Exploration(0.5, interval=1))
+    union = {name: torch.zeros(shape, dtype=torch.bool) for name, shape in run.shapes.items()}
+    rates = []
+    for step in range(15):
+        for name, mask in run.sparsifier.topology.items():
+            union[name] |= mask
+        fired = [int(mask.sum()) for mask in union.values()]
+        rates.append(run.sparsifier.itop_rate)
+        assert rates[-1] == pytest.approx(sum(fired) / 828)
+        assert [row.ever_active for row in run.sparsifier.statistics()] == fired
+        run.train([step])
+    assert rates[0] == pytest.approx(0.1, abs=1e-3)
+    assert rates == sorted(rates)
+    assert rates[-1] > 0.25
+
+
+# ---- every optimizer of torch: outside the topology, all is exactly zero
+
+# SparseAdam is for embeddings with sparse gradients, which are refused by name.
+KNOWN = {n for n in dir(torch.optim) if n[0].isupper()} - {"Optimizer", "SparseAdam"}
+
+
+def test_every_optimizer_of_torch_is_tried():
+    assert set(OPTIMIZERS) >= KNOWN
+
+
+def variants():
+    for name in sorted(KNOWN & set(OPTIMIZERS)):
+        yield name, "closure"
+        if name != "LBFGS":
+            yield name, "plain"
+        if name not in ("LBFGS", "Muon"):
+            yield name, "foreach"
+        if name in ("SGD", "Adam", "AdamW"):
+            yield name, "fused"
+
+
+@pytest.mark.parametrize(("name", "variant"), list(variants()))
+def test_inactive_weights_and_state_stay_zero_and_the_loss_falls(name, variant):
+    more = {variant: True} if variant in ("foreach", "fused") else {}
+    # Masked: sparse layers hold no weight outside that could move.
+    run = Run(matrices, name, 0.6, exploration=Exploration(0.3, interval=5), more=more)
+    counts = run.counts
+
+    def loss_of():
+        # Not even in between, while the optimizer tries steps, is there a weight outside.
+        for n, mask in run.sparsifier.topology.items():
+            assert (run.weight(n)[~mask] == 0).all()
+        return run.backward()
+
+    losses = []
+    for step in range(1, 31):
+        if variant == "closure":
+            losses.append(run.optimizer.step(loss_of).item())
+        else:
+            losses.append(loss_of().item())
+            run.optimizer.step()
+        run.assert_zero_outside()
+        assert run.sparsifier.step() == (step % 5 == 0)
+        run.assert_zero_outside()
+        assert run.counts == counts
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+@pytest.mark.parametrize("keyword", [False, True])
+def test_a_closure_trains_and_grows_as_the_plain_loop_does(name, keyword, backend):
+    options = {"exploration": Exploration(interval=3), "backend": backend}
+    plain, closed = (Run(matrices, name, 0.6, **options) for _ in range(2))
+    plain.train(range(10))
+    for step in range(10):
+        if keyword:
+            closed.optimizer.step(closure=lambda step=step: closed.backward(step))
+        else:
+            closed.optimizer.step(lambda step=step: closed.backward(step))
+        closed.sparsifier.step()
+    assert_alike(plain, closed)
+
+
+def test_lbfgs_grows_by_the_gradient_before_its_step():
+    run = Run(matrices, "LBFGS", 0.5, exploration=Exploration(interval=1))
+    run.backward()
+    dense = run.model[0].weight.grad.abs()
+    mask = run.sparsifier.topology["0.weight"]
+    run.train([0])
+    new = run.sparsifier.topology["0.weight"] & ~mask
+    assert dense[new].min() >= dense[~mask & ~new].max()
+
+
+def test_an_update_of_zero_by_zero_does_not_reach_inactive_weights():
+    """Adam without its epsilon divides 0 by 0 wherever a gradient was never seen."""
+    run = Run(optimizer="Adam", sparsity=0.6, exploration=None, more={"eps": 0.0})
+    for step in range(5):
+        run.train([step])
+        run.assert_zero_outside()
+        assert run.model(run.batch(0)).isfinite().all()

@@ -4,7 +4,6 @@ The tests set dense gradients themselves, so all weights are masked here; `test_
 sparse layers explore like masked weights.
 """
 
-import functools
 import math
 
 import numpy as np
@@ -15,62 +14,23 @@ from torch import nn
 from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import Exploration, LayerStatistics, Score
 
-from .reference import Reference, assert_equal, places, start, top
+from . import reference as ref
 from .training import Bag, Run, generator
 
 
-class Explored(Reference):
-    """Explores every so many steps, in the ways that a sparsifier can be told to."""
-
-    def __init__(
-        self, run, *, rate=0.3, interval=1, scope="layer", keep=False, strength=np.abs, seen=None
-    ):
-        super().__init__(run)
-        self.rate, self.interval, self.scope, self.keep = rate, interval, scope, keep
-        self.strength, self.seen = strength, seen or (lambda past: np.abs(past[-1]))
-        self.past = {name: [] for name in self.weights}
-        self.regrown = 0
-
-    def change(self, step, gradients, source):
-        for name, gradient in gradients.items():
-            self.past[name].append(gradient)
-        if step % self.interval == 0:
-            self.explore(self.rate, gradients, source)
-
-    def importance(self, name, gradients):
-        return self.strength(self.weights[name])
-
-    def kept(self, rate, gradients):
-        if self.scope == "layer":
-            return super().kept(rate, gradients)
-        everywhere = {
-            (name, i): abs(self.weights[name][i]) for name, on in self.active.items() for i in on
-        }
-        strongest = top(everywhere, len(everywhere) - math.ceil(rate * len(everywhere)), everywhere)
-        return {name: {i for n, i in strongest if n == name} for name in self.weights}
-
-    def growth(self, name, gradients, source):
-        return self.seen(self.past[name])
-
-    def values_that_stay(self, name, kept, new):
-        again = new & self.active[name]
-        self.regrown += len(again)
-        return kept | again if self.keep else kept
-
-
-def arrays(gradients):
-    return {name: gradient.flatten().numpy() for name, gradient in gradients.items()}
+def every(interval, rate):
+    return lambda step: 0 if step % interval else rate
 
 
 def follow(run, reference, steps):
     for step in range(1, steps + 1):
-        reference.step(step, arrays(run.set_gradients(step)), None)
-        assert run.step() == (step % reference.interval == 0)
-        assert_equal(run, reference.active, reference.weights, reference.moments)
+        reference.step(step, ref.arrays(run.set_gradients(step)))
+        assert run.step() == (reference.rate(step) > 0)
+        ref.assert_equal(run, reference.active, reference.weights, reference.moments)
 
 
 def prepared(rate=0.3, interval=1, **options):
-    return start(**{"exploration": Exploration(rate, interval), **options})
+    return ref.start(**{"exploration": Exploration(rate, interval), **options})
 
 
 @pytest.mark.parametrize("regrown_value", ["zero", "keep"])
@@ -79,20 +39,16 @@ def prepared(rate=0.3, interval=1, **options):
 def test_exploration_equals_the_brute_force_one(scope, rate, regrown_value):
     run = prepared(rate, 2, prune_scope=scope, regrown_value=regrown_value)
     keep = regrown_value == "keep"
-    reference = Explored(run, rate=rate, interval=2, scope=scope, keep=keep)
+    reference = ref.Reference(run, every(2, rate), scope=scope, keep=keep)
     follow(run, reference, 8)
     assert rate < 0.3 or reference.regrown  # weights pruned a moment ago were eligible
     assert run.sparsifier.state_dict()["threshold"] == 1e-3  # which is another scope's
 
 
-def running_mean(gradients):
-    return functools.reduce(lambda mean, new: 0.9 * mean + 0.1 * new, gradients, 0.0)
-
-
 @pytest.mark.parametrize(
     ("options", "interval", "seen"),
     [
-        ({"grow": "momentum"}, 4, running_mean),
+        ({"grow": "momentum"}, 4, ref.running_mean),
         ({"gradient_batches": 2}, 5, lambda gradients: sum(gradients[-2:])),
         ({"gradient_batches": 3}, 5, lambda gradients: sum(gradients[-3:])),
         ({"gradient_batches": 5}, 5, lambda gradients: sum(gradients[-5:])),
@@ -105,54 +61,49 @@ def test_growth_looks_at_the_running_mean_of_all_gradients_or_at_the_last_only(
     options, interval, seen
 ):
     run = prepared(0.5, interval, **options)
-    size = lambda past: np.abs(seen(past))  # noqa: E731
-    follow(run, Explored(run, rate=0.5, interval=interval, seen=size), 15)
+    follow(run, ref.Reference(run, every(interval, 0.5), growth=ref.of_gradients(seen)), 15)
+
+
+@pytest.fixture
+def watched():
+    """A growth that notes the gradients which it gets."""
+
+    def growth(view):
+        growth.seen.append(view.gradient)
+        return view.gradient
+
+    growth.seen = []
+    return growth
+
+
+def test_growth_sees_the_mean_of_its_window_and_a_step_without_gradient_counts_as_zero(watched):
+    run, gradients = prepared(interval=3, grow=watched, gradient_batches=3, include=["a"]), []
+    for step in range(3):
+        gradients.append(run.set_gradients(step)["a.weight"])
+        if step == 1:
+            run.model.a.weight.grad = None
+        run.step()
+    torch.testing.assert_close(watched.seen, [(gradients[0] + gradients[2]) / 3])
+
+
+def test_a_window_never_has_more_gradients_than_asked_for(watched):
+    run = prepared(exploration=None, grow=watched, gradient_batches=2, include=["a"])
+    for step in range(3):
+        run.sparsifier.keep_gradients()
+        last = run.set_gradients(step)["a.weight"]
+        run.step()
+    run.sparsifier.explore(0.3)
+    torch.testing.assert_close(watched.seen, [last])
 
 
 def test_anyones_functions_prune_and_grow():
     smallest = Score(lambda view: -view.weight, frozenset())
     run = prepared(prune=smallest, grow=lambda view: view.gradient)
-    follow(run, Explored(run, strength=np.negative, seen=lambda past: past[-1]), 5)
-
-
-def test_a_function_may_rule_entries_out_with_minus_infinity():
-    """ITOP's "random unfired": a weight that was active before is the last resort."""
-    fired = {}
-
-    def unfired(view):
-        return torch.where(fired[view.name], -math.inf, 1.0)
-
-    run = prepared(grow=Score(unfired, frozenset()))
-    fired |= {name: mask.clone() for name, mask in run.sparsifier.topology.items()}
-    for step in range(12):
-        run.set_gradients(step)
-        run.step()
-        for name, mask in run.sparsifier.topology.items():
-            new = mask & ~fired[name]
-            assert new.sum() == min(math.ceil(0.3 * mask.sum()), (~fired[name]).sum())
-            fired[name] |= mask
-    assert run.sparsifier.itop_rate == 1.0
-
-
-def test_random_growth_reaches_every_inactive_weight_alike_whatever_the_gradient():
-    run = prepared(grow="random", exploration=None, include=["a"], regrown_value="keep")
-    state = run.sparsifier.state_dict()
-    weight = run.model.a.weight
-    values = weight.detach().clone()
-    hits = torch.zeros(weight.shape)
-    run.set_gradients()
-    for _ in range(600):
-        state["generator"] = run.sparsifier.state_dict()["generator"]
-        run.sparsifier.load_state_dict(state)
-        weight.data.copy_(values)
-        run.sparsifier.explore(0.5)
-        hits += run.sparsifier.topology["a.weight"]
-    certain = hits == 600
-    assert certain.sum() == 18  # 36 weights, half of which survive
-    # 18 grow among 102 candidates: 106 of 600 times each.
-    assert hits[~certain].min() > 60
-    assert hits[~certain].max() < 155
-    assert run.optimizer.state == {}
+    rules = {
+        "importance": lambda reference, name: -reference.weights[name],
+        "growth": lambda reference, name, _: reference.past[name][-1],
+    }
+    follow(run, ref.Reference(run, every(1, 0.3), **rules), 5)
 
 
 @pytest.mark.parametrize("shares", [{"gradient": 0.5, "random": 0.5}, {"gradient": 1, "random": 3}])
@@ -161,18 +112,18 @@ def test_a_mixture_grows_its_share_by_each_score(shares):
     share = shares["gradient"] / sum(shares.values())
     not_by_gradient = 0
     for step in range(10):
-        gradients = arrays(run.set_gradients(step))
+        gradients = ref.arrays(run.set_gradients(step))
         run.optimizer.step()
-        before = Explored(run)
-        kept = before.kept(0.3, gradients)
+        before = ref.Reference(run)
+        kept = before.kept(0.3)
         run.sparsifier.step()
         for name, mask in run.sparsifier.topology.items():
-            now, scores = places(mask), np.abs(gradients[name])
+            now, scores = ref.places(mask), np.abs(gradients[name])
             count = len(before.active[name]) - len(kept[name])
             candidates = set(range(mask.numel())) - kept[name]
-            assert kept[name] | top(scores, round(share * count), candidates) <= now
+            assert kept[name] | ref.top(scores, round(share * count), candidates) <= now
             assert len(now) == len(before.active[name])
-            not_by_gradient += len(now - top(scores, count, candidates) - kept[name])
+            not_by_gradient += len(now - ref.top(scores, count, candidates) - kept[name])
     assert not_by_gradient > 20
 
 
@@ -217,17 +168,6 @@ def test_a_nan_gradient_is_refused_and_leaves_the_topology_alone(place, grow):
     assert run.digest == before
     for name, weight in run.model.named_parameters():
         assert torch.equal(weight.nan_to_num(7), weights[name].nan_to_num(7))
-
-
-def test_infinite_gradients_count_as_the_largest():
-    run = prepared()
-    reference, gradients = Explored(run), run.set_gradients()
-    for row, column in (~run.sparsifier.topology["a.weight"]).nonzero()[:4]:
-        for gradient in (run.model.a.weight.grad, gradients["a.weight"]):
-            gradient[row, column] = -math.inf
-    reference.step(1, arrays(gradients), None)
-    run.step()
-    assert_equal(run, reference.active, reference.weights, reference.moments)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])

@@ -61,31 +61,6 @@ def strongest(values, count):
     return set(order[:count])
 
 
-@pytest.mark.parametrize("distribution", ["erk", "uniform"])
-def test_gradual_pruning_keeps_the_strongest_of_each_layer(distribution):
-    pruning = GradualPruning(0.8, begin=1, end=7, interval=2)
-    run = prepared(pruning=pruning, distribution=distribution)
-    assert run.counts == {name: math.prod(shape) for name, shape in run.shapes.items()}
-    pruned = []
-    for step in range(1, 10):
-        run.backward(step)
-        run.optimizer.step()
-        before = {name: run.weight(name).flatten().tolist() for name in run.shapes}
-        digest, target = run.digest, pruning(step)
-        assert run.sparsifier.step() == (target is not None)
-        if target is None:
-            assert run.digest == digest
-            continue
-        pruned.append(step)
-        expected = allocate(run.shapes, target, distribution)
-        for name, mask in run.sparsifier.topology.items():
-            kept = strongest(before[name], expected[name])
-            assert set(mask.flatten().nonzero().flatten().tolist()) == kept
-        run.assert_zero_outside()
-    assert pruned == [1, 3, 5, 7]
-    assert run.counts == allocate(run.shapes, 0.8, distribution)
-
-
 def test_global_pruning_is_one_threshold_which_may_empty_a_layer():
     run = prepared(prune_scope="global")
     run.train(range(1))
@@ -105,25 +80,6 @@ def test_a_sparsity_of_each_layer_can_be_pruned_to():
     run = prepared(prune_scope="global")
     run.sparsifier.prune({"0": 0.5, "4.weight": 0.75})
     assert run.counts == {"0.weight": 144, "2.weight": 432, "4.weight": 27}
-
-
-def test_an_exploration_of_the_same_step_follows_the_pruning():
-    """GraNet: prune, then prune again and grow, at the new count."""
-    seen = []
-
-    def growth(view):
-        seen.append(int(view.mask.sum()))
-        return view.gradient.abs()
-
-    pruning = GradualPruning(0.8, end=4, interval=2)
-    explored = Exploration(0.5, interval=2, stop=4)
-    run = prepared(pruning=pruning, exploration=explored, grow=growth)
-    for step in range(1, 6):
-        run.train([step])
-        run.assert_zero_outside()
-    expected = [allocate(run.shapes, pruning(step)) for step in (2, 4)]
-    assert seen == [count for at in expected for count in at.values()]
-    assert run.counts == expected[-1]
 
 
 def test_a_prune_score_sees_the_gradient_of_the_step_that_is_pruned():
@@ -211,7 +167,7 @@ def test_the_state_of_a_pruned_run_is_refused_by_sparse_layers(backend):
     mask = pruned.sparsifier.topology["2.weight"]
     other = prepared(topology={"2.weight": mask}, backend=backend)
     if backend == "sparse":
-        with pytest.raises(FreeTicketsError, match=r"another network: see layer '0\.weight'"):
+        with pytest.raises(FreeTicketsError, match=r"another network: see '0\.weight'"):
             other.sparsifier.load_state_dict(state)
     else:
         other.sparsifier.load_state_dict(state)

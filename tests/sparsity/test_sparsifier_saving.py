@@ -94,13 +94,6 @@ def test_a_topology_is_saved_as_bits():
     }  # fmt: skip
 
 
-def test_loading_makes_the_network_fit_the_topology(backend):
-    run, other = start(backend=backend), start(1, backend=backend)
-    other.load(run.state(), "sparsifier")
-    other.assert_zero_outside()
-    assert other.digest == run.digest
-
-
 @pytest.mark.parametrize("layers", [{"0": 16, "6": 16}, {"0": 30, "4": 30}])
 def test_the_state_of_another_network_is_refused_by_layer(layers):
     """Others have other names, or other shapes."""
@@ -108,7 +101,7 @@ def test_the_state_of_another_network_is_refused_by_layer(layers):
     model = nn.ModuleDict({first: nn.Linear(12, layers[first]), last: nn.Linear(layers[last], 8)})
     sparsifier = Sparsifier(model, torch.optim.SGD(model.parameters(), lr=0.1), 0.7)
     before = sparsifier.digest
-    with pytest.raises(FreeTicketsError, match=r"another network: see layer '[024]\.weight'"):
+    with pytest.raises(FreeTicketsError, match=r"another network: see '[024]\.weight'"):
         sparsifier.load_state_dict(Run().sparsifier.state_dict())
     assert sparsifier.digest == before
 
@@ -133,26 +126,6 @@ def test_a_copy_of_model_optimizer_and_sparsifier_trains_on_alike_and_alone(
     assert twin.digest != digest or options.get("named") == "static"
     run.train(range(8, 18))
     assert_alike(run, twin)
-
-
-def test_a_copy_of_the_sparsifier_alone_brings_its_own_optimizer_and_weights():
-    run = start()
-    run.train(range(8))
-    twin = copy.deepcopy(run.sparsifier)
-    gradients = [torch.randn_like(p) for p in run.model.parameters()]
-    for sparsifier in (run.sparsifier, twin):
-        for _ in range(7):
-            parameters = sparsifier.optimizer.param_groups[0]["params"]
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient.clone()
-            sparsifier.optimizer.step()
-            sparsifier.step()
-        assert sparsifier.steps == 15
-    assert twin.digest == run.digest
-    copies = twin.optimizer.param_groups[0]["params"]
-    for mine, theirs in zip(run.model.parameters(), copies, strict=True):
-        assert mine is not theirs
-        assert torch.equal(mine, theirs)
 
 
 def test_a_copy_of_the_optimizer_alone_is_free_of_the_sparsifier():

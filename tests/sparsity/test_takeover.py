@@ -9,7 +9,7 @@ from torch import nn
 from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import Exploration
 
-from .training import Run, all_backends, assert_alike, built, two_backends
+from .training import Run, assert_alike, built, two_backends
 
 ON_AND_OFF = torch.arange(200).view(20, 10) % 2 == 0
 
@@ -47,7 +47,6 @@ def assert_go_on_alike(run, other, step):
 # ---- topology="given"
 
 
-@all_backends
 def test_a_sparsifier_takes_over_the_zeros_that_a_network_has(backend):
     source, run = trained(4), bare(1)
     run.load(source.state(), "model")
@@ -70,7 +69,6 @@ def test_a_weight_without_zeros_stays_dense():
 # ---- a topology that is about to be destroyed
 
 
-@all_backends
 def test_a_new_topology_over_an_old_one_is_announced_unless_somebody_chose_it(backend):
     run, other = trained(), start(3)
     run.sparsifier.detach()
@@ -172,7 +170,6 @@ def test_a_topology_that_can_not_be_is_refused(topology, options, message):
 killed = pytest.mark.parametrize("killed_after", [5, 7])
 
 
-@all_backends
 @killed
 def test_the_sparsifiers_state_may_be_loaded_first(killed_after, backend):
     run, resumed = trained(killed_after, backend), start(9, backend)
@@ -195,7 +192,6 @@ def test_a_sparsifier_made_over_loaded_weights_resumes_with_the_saved_topology(
     assert_go_on_alike(run, resumed, killed_after)
 
 
-@all_backends
 @killed
 def test_weights_that_a_fresh_topology_destroyed_are_asked_for_again(killed_after, backend):
     run, resumed = trained(killed_after, backend), bare(9)
@@ -211,7 +207,6 @@ def test_weights_that_a_fresh_topology_destroyed_are_asked_for_again(killed_afte
     assert_go_on_alike(run, resumed, killed_after)
 
 
-@all_backends
 def test_a_fresh_topology_that_is_the_saved_one_destroys_nothing(backend):
     run, resumed = trained(4, backend), bare(9)
     resumed.load(run.state(), "model", "optimizer")
@@ -222,7 +217,6 @@ def test_a_fresh_topology_that_is_the_saved_one_destroys_nothing(backend):
     assert_alike(run, resumed)
 
 
-@all_backends
 @killed
 def test_weights_of_another_topology_are_refused_at_the_next_step(killed_after, backend):
     run, other = trained(killed_after, backend), start(9, backend)
@@ -235,7 +229,6 @@ def test_weights_of_another_topology_are_refused_at_the_next_step(killed_after, 
     assert_go_on_alike(run, other, killed_after)
 
 
-@all_backends
 def test_weights_of_another_checkpoint_than_the_state_are_refused(backend):
     early, late, resumed = trained(4), trained(14), start(9, backend)
     resumed.load(early.state(), "model", "optimizer")
@@ -243,7 +236,6 @@ def test_weights_of_another_checkpoint_than_the_state_are_refused(backend):
         resumed.load(late.state(), "sparsifier")
 
 
-@all_backends
 def test_a_few_weights_of_a_later_exploration_are_noticed(backend):
     run = start(backend=backend, exploration=None)
     run.train(range(3))
@@ -257,7 +249,6 @@ def test_a_few_weights_of_a_later_exploration_are_noticed(backend):
         run.train(range(5, 6))
 
 
-@all_backends
 def test_weights_of_a_denser_topology_are_refused(backend):
     run, denser = trained(4, backend), start(9)
     denser.sparsifier.set_topology({"0.weight": ON_AND_OFF})

@@ -67,18 +67,6 @@ def test_gradients_and_momentum_are_dense_in_shape_and_zero_where_inactive(backe
         assert not parameter.grad[~mask].any()
 
 
-def test_a_list_of_parameters_from_before_clips_the_gradients(backend):
-    loop = Loop(backend)
-    for step in range(7):
-        loop.backward(step)
-        loop.sparsifier.mask_gradients()
-        norm = nn.utils.clip_grad_norm_(list(loop.before.values()), 1e-3)
-        active = [p.grad.norm() for p in loop.model.parameters() if p.grad is not None]
-        assert norm > 1e-3
-        assert torch.stack(active).norm() <= 1.001e-3
-        loop.step()
-
-
 @pytest.mark.parametrize("decay", [0.9, None])
 def test_the_average_over_explorations_is_the_average_of_the_weights(backend, decay):
     """An exponential moving average, and SWA with its schedule."""
@@ -158,11 +146,3 @@ def test_a_compiled_network_trains_as_the_plain_one_and_is_saved(backend, first)
     loop.train(range(8), loop.compiled)
     assert_same_weights(plain.model, loop.model)
     assert list(loop.compiled.state_dict()) == [f"_orig_mod.{key}" for key in loop.keys]
-
-
-def test_the_saved_network_is_loaded_by_one_that_never_was_sparse(backend):
-    loop, fresh = Loop(backend), convnet()
-    loop.train(range(7))
-    fresh.load_state_dict(loop.model.state_dict())
-    losses = [loop.backward(9, model).item() for model in (fresh, loop.model)]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)

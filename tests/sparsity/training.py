@@ -13,11 +13,8 @@ from freetickets.kernels.library import available
 from freetickets.sparsity import Exploration, Sparsifier
 
 built = pytest.mark.skipif(not available(), reason="the sparse kernels are not built")
-# Each backend that leaves a network's layers alone, and all of them.
+# Each backend that leaves a network's layers alone; the fixture has all.
 two_backends = pytest.mark.parametrize("backend", ["masked", pytest.param("auto", marks=built)])
-all_backends = pytest.mark.parametrize(
-    "backend", ["masked", pytest.param("auto", marks=built), pytest.param("sparse", marks=built)]
-)
 
 # Every optimizer of torch, as far as this version has it.
 OPTIMIZERS: dict[str, dict[str, Any]] = {

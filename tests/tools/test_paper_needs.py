@@ -53,7 +53,7 @@ def test_masks_take_what_a_sparsifier_holds():
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     sparsifier = Sparsifier(network, optimizer, 0.8, backend="masked")
     held = 0
-    for weight in sparsifier._network.weights:
+    for weight in sparsifier._weights:
         assert isinstance(weight, MaskedWeight)
         tensors = (each for each in vars(weight).values() if isinstance(each, torch.Tensor))
         held += sum(each.nbytes for each in tensors if each is not weight.parameter)

@@ -21,8 +21,8 @@ from ..kernels.library import available
 from ..launch.local import python
 from ..models import create_model
 from ..sparsity import Sparsifier
-from ..sparsity.backend import Backend
 from ..sparsity.distribution import Distribution
+from ..sparsity.network import Backend
 
 CIFAR = (3, 32, 32)
 _STEPS = 2

@@ -84,10 +84,9 @@ def snip(probe: Probe) -> list[Tensor]:
 
 
 def grasp(probe: Probe) -> list[Tensor]:
-    """GraSP: w (H g), what the squared norm of the gradient would lose without the weight.
+    """GraSP: w (H g), half of what the squared norm of the gradient would lose without the weight.
 
-    Without a weight w, the norm changes by about -w (H g), times two. The paper calls that change
-    the score and removes the highest ones; here a high score is a weight to keep, hence no minus.
+    The paper's score is the change, hence its minus, and it removes the highest.
     """
     gradients = _add(probe.gradients(batch) for batch in probe.batches)
 
@@ -102,17 +101,15 @@ def grasp(probe: Probe) -> list[Tensor]:
 def synflow(probe: Probe) -> list[Tensor]:
     """SynFlow: |w dR/dw|, the flow through a weight from an input of ones to the outputs' sum R.
 
-    It runs through the network of absolute values. Norms that look at the sample itself
-    (LayerNorm) would cancel it, so they let it pass as it is; BatchNorm uses its running
-    statistics. All tokens of the input are equal, so no flow depends on queries and keys.
+    It runs through the network of absolute values. Norms that look at the sample itself would
+    cancel it, so they let it pass; BatchNorm uses its running statistics.
     """
     # The flow grows with each layer, in a deep network beyond what single precision can hold.
     model = probe.model.double().eval()
     for module in model.modules():
-        has_statistics = isinstance(module, _NormBase) and module.running_mean is not None
         is_norm = isinstance(module, _NORMS)
-        if is_norm and not has_statistics:
-            module.forward = _unchanged
+        if is_norm and getattr(module, "running_mean", None) is None:
+            module.forward = lambda inputs: inputs
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.abs_()
@@ -186,7 +183,8 @@ def initial_topology(
     weights = select_weights(model, include=include, exclude=exclude, embeddings=embeddings)
     device = next((weight.device for weight in weights.values()), None)
     there = [(inputs.to(device), targets.to(device)) for inputs, targets in batches]
-    probe = Probe(model, weights, there, loss, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    probe = Probe(model, weights, there, loss, generator)
     groups = _groups({n: tuple(w.shape) for n, w in weights.items()}, sparsity, distribution)
     topology = {n: torch.ones(w.shape, dtype=torch.bool) for n, w in weights.items()}
     for turn in range(1, rule.rounds + 1):
@@ -196,12 +194,10 @@ def initial_topology(
             # The weights that stay become fewer by the same factor in each round.
             target = round(size * (count / size) ** (turn / rule.rounds))
             # Each layer keeps its best weight; the others are found by one threshold.
-            first = [select_top(scores[n], 1, topology[n], probe.generator) for n in names]
+            first = [select_top(scores[n], 1, topology[n], generator) for n in names]
             rest = [topology[n] & ~mask for n, mask in zip(names, first, strict=True)]
-            together = [scores[n] for n in names]
-            others = select_across(together, target - len(names), rest, probe.generator)
-            kept = [mask | other for mask, other in zip(first, others, strict=True)]
-            topology.update(zip(names, kept, strict=True))
+            others = select_across([scores[n] for n in names], target - len(names), rest, generator)
+            topology |= {n: a | b for n, a, b in zip(names, first, others, strict=True)}
         with torch.no_grad():
             for name, weight in weights.items():
                 weight.mul_(topology[name].to(weight.device))
@@ -219,9 +215,8 @@ def _groups(
     whole = {"of the whole network": (sum(map(math.prod, shapes.values())),)}
     (count,) = allocate(whole, sparsity, "uniform").values()
     if count < len(shapes):
-        raise FreeTicketsError(
-            f"this sparsity leaves {count} weights for {len(shapes)} layers: lower it"
-        )
+        left = f"{count} weights for {len(shapes)} layers"
+        raise FreeTicketsError(f"this sparsity leaves {left}: lower it")
     return [(list(shapes), count)]
 
 
@@ -232,18 +227,15 @@ def _scores(criterion: str, probe: Probe) -> dict[str, Tensor]:
     without_cudnn = torch.backends.cudnn.flags(enabled=False)
     with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), without_cudnn:
         scores = CRITERIA[criterion].function(probe)
-    for name, values in zip(probe.weights, scores, strict=True):
+    found = {name: values.cpu() for name, values in zip(probe.weights, scores, strict=True)}
+    for name, values in found.items():
         if not bool(values.isfinite().all()):
             raise FreeTicketsError(
                 f"the {criterion} scores of {name!r} are not finite: check data and initial weights"
             )
-    return {name: values.cpu() for name, values in zip(probe.weights, scores, strict=True)}
+    return found
 
 
 def _add(parts: Iterable[list[Tensor]]) -> list[Tensor]:
     """Adds lists of tensors, term by term."""
     return functools.reduce(lambda a, b: [x + y for x, y in zip(a, b, strict=True)], parts)
-
-
-def _unchanged(inputs: Tensor) -> Tensor:
-    return inputs

@@ -103,22 +103,28 @@ def check_sparsity(sparsity: float) -> None:
 
 
 def _proportional(shapes: Shapes, sparsity: float, raw: Mapping[str, float]) -> dict[str, float]:
-    """Densities scale x raw, capped at 1, whose weights add up to the budget.
-
-    The cap is found as RigL does it: solve for the scale, make the layers of the largest raw value
-    dense if they exceed 1, and solve again for the rest.
-    """
+    """Densities scale x raw, capped at 1, whose weights add up to the budget."""
     sizes = {name: math.prod(shape) for name, shape in shapes.items()}
-    budget = (1.0 - sparsity) * sum(sizes.values())
-    dense: set[str] = set()
-    while free := [name for name in shapes if name not in dense]:
-        left = budget - sum(sizes[name] for name in dense)
-        scale = left / sum(raw[name] * sizes[name] for name in free)
-        highest = max(raw[name] for name in free)
-        if scale * highest <= 1.0:
-            return {name: 1.0 if name in dense else scale * raw[name] for name in shapes}
-        dense.update(name for name in free if raw[name] == highest)
-    return dict.fromkeys(shapes, 1.0)
+    wishes = [raw[name] * size for name, size in sizes.items()]
+    scale = level((1.0 - sparsity) * sum(sizes.values()), wishes, list(sizes.values()))
+    return {name: min(1.0, scale * raw[name]) for name in shapes}
+
+
+def level(total: float, wishes: Sequence[float], capacities: Sequence[int]) -> float:
+    """The scale at which wishes add up to a total, none of them beyond its capacity.
+
+    It is found as in RigL: solve for the scale, fill up what would exceed its capacity, and solve
+    again for the rest.
+    """
+    free = list(zip(wishes, capacities, strict=True))
+    while free:
+        full = sum(capacities) - sum(capacity for _, capacity in free)
+        scale = (total - full) / sum(wish for wish, _ in free)
+        rest = [(wish, capacity) for wish, capacity in free if scale * wish <= capacity]
+        if len(rest) == len(free):
+            return scale
+        free = rest
+    return math.inf
 
 
 def _from_map(shapes: Shapes, sparsities: Mapping[str, float]) -> dict[str, float]:

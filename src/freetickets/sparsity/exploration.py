@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from ..errors import FreeTicketsError
-from .distribution import round_to
+from ..errors import FreeTicketsError, UnknownNameError
+from .distribution import level, round_to
 from .score import GrowthLike, ScoreLike, WeightView, as_mixture, as_score
 from .structure import Structure, Unstructured
 from .topology import select_across, select_top
@@ -41,14 +41,10 @@ class Explorer:
         redistribute: Redistribution | None,
         structure: Structure = Unstructured(),  # noqa: B008
     ) -> None:
-        if scope not in ("layer", "global", "threshold"):
-            raise FreeTicketsError(
-                f"prune_scope must be 'layer', 'global' or 'threshold', not {scope!r}"
-            )
-        if redistribute not in (None, "momentum", "survivors"):
-            raise FreeTicketsError(
-                f"redistribute must be 'momentum', 'survivors' or None, not {redistribute!r}"
-            )
+        if scope not in get_args(Scope):
+            raise UnknownNameError("prune_scope", scope, get_args(Scope))
+        if redistribute not in (None, *get_args(Redistribution)):
+            raise UnknownNameError("redistribute", str(redistribute), get_args(Redistribution))
         self.threshold = _FIRST_THRESHOLD
         self.prune_score = as_score(prune)
         self.layerwise = scope == "layer"
@@ -61,49 +57,38 @@ class Explorer:
         needs = self.prune_score.needs.union(*(score.needs for score, _ in self._grow))
         return needs | {"momentum"} if self._redistribute == "momentum" else needs
 
-    def explore(self, views: list[WeightView], rate: float) -> tuple[list[Tensor], list[Tensor]]:
-        """Returns the survivors and the new topology of each layer, as large in all as the old."""
-        kept = self._survivors(views, rate)
-        counts = growth_counts(views, kept, self._redistribute)
-        masks = [self._grown(*layer) for layer in zip(views, kept, counts, strict=True)]
-        if self._scope == "threshold":
-            pruned, wanted = sum(counts), rate * sum(int(view.mask.sum()) for view in views)
-            if pruned < (1 - _TOLERANCE) * wanted:
-                self.threshold *= 2
-            elif pruned > (1 + _TOLERANCE) * wanted:
-                self.threshold /= 2
-        return kept, masks
-
     def prune(self, views: list[WeightView], counts: list[int] | int) -> list[Tensor]:
         """Returns the strongest weights: a count for each layer, or one for all by one threshold.
 
         A layer that has no more than its count keeps all its weights.
         """
-        scores = [self.prune_score(view) for view in views]
-        masks = [view.mask for view in views]
-        active = [int(mask.sum()) for mask in masks]
+        scores, masks = [self.prune_score(view) for view in views], [view.mask for view in views]
+        active, generator = [int(mask.sum()) for mask in masks], views[0].generator
         if isinstance(counts, int):
-            return select_across(scores, min(counts, sum(active)), masks, views[0].generator)
+            return select_across(scores, min(counts, sum(active)), masks, generator)
         return [
-            select_top(score, min(count, nonzeros), view.mask, view.generator)
-            for score, count, nonzeros, view in zip(scores, counts, active, views, strict=True)
+            self._structure.survive(score, min(count, nonzeros), mask, generator)
+            for score, count, nonzeros, mask in zip(scores, counts, active, masks, strict=True)
         ]
 
-    def _survivors(self, views: list[WeightView], rate: float) -> list[Tensor]:
-        """Which active weights stay: a share 1 - rate of each layer or of all, or the strong."""
-        scores = [self.prune_score(view) for view in views]
-        masks = [view.mask for view in views]
-        layers = list(zip(scores, masks, strict=True))
-        generator = views[0].generator
+    def explore(self, views: list[WeightView], rate: float) -> tuple[list[Tensor], list[Tensor]]:
+        """Returns the survivors and the new topology of each layer, as large in all as the old."""
+        active = [int(view.mask.sum()) for view in views]
         if self._scope == "threshold":
-            return [mask & (score >= self.threshold) for score, mask in layers]
-        if self._scope == "global":
-            count = _kept(sum(int(mask.sum()) for mask in masks), rate)
-            return select_across(scores, count, masks, generator)
-        return [
-            self._structure.survive(score, _kept(int(mask.sum()), rate), mask, generator)
-            for score, mask in layers
-        ]
+            kept = [view.mask & (self.prune_score(view) >= self.threshold) for view in views]
+        elif self._scope == "global":
+            kept = self.prune(views, _kept(sum(active), rate))
+        else:
+            kept = self.prune(views, [_kept(nonzeros, rate) for nonzeros in active])
+        counts = growth_counts(views, kept, self._redistribute)
+        masks = [self._grown(*layer) for layer in zip(views, kept, counts, strict=True)]
+        if self._scope == "threshold":
+            pruned, wanted = sum(counts), rate * sum(active)
+            if pruned < (1 - _TOLERANCE) * wanted:
+                self.threshold *= 2
+            elif pruned > (1 + _TOLERANCE) * wanted:
+                self.threshold /= 2
+        return kept, masks
 
     def _grown(self, view: WeightView, kept: Tensor, count: int) -> Tensor:
         """The survivors and `count` new weights, chosen by each growth score in turn.
@@ -114,11 +99,12 @@ class Explorer:
             ((score, _),) = self._grow
             total = int(kept.sum()) + count
             return self._structure.refill(score(view), kept, view.generator, total)
-        mask = kept.clone()
-        shares = [share for _, share in self._grow]
-        ends = [round(count * sum(shares[: i + 1])) for i in range(len(shares))]
-        for (score, _), start, end in zip(self._grow, [0, *ends], ends, strict=False):
-            mask |= select_top(score(view), end - start, ~mask, view.generator)
+        mask, given, end = kept.clone(), 0, 0.0
+        for score, share in self._grow:
+            end += share
+            new = round(count * end) - given
+            mask |= select_top(score(view), new, ~mask, view.generator)
+            given += new
         return mask
 
 
@@ -145,26 +131,20 @@ def growth_counts(
 def apportion(total: int, wishes: list[float], capacities: list[int]) -> list[int]:
     """Whole numbers in the proportion of the wishes that add up to `total`.
 
-    None exceeds its capacity: what is over goes to the others, in proportion again.
+    None exceeds its capacity: what is over goes to the others, in proportion again, or, if nobody
+    is left who wishes for more, in proportion to the capacities.
 
     Example:
         >>> apportion(10, [3.0, 1.0, 1.0], [4, 9, 9])
         [4, 3, 3]
     """
-    shares = [0.0] * len(wishes)
-    open_ = [i for i, capacity in enumerate(capacities) if capacity > 0]
-    left = total
-    while open_:
-        if not any(wishes[i] > 0 for i in open_):  # nobody left wishes for more
-            wishes = [float(capacity) for capacity in capacities]
-        scale = left / sum(wishes[i] for i in open_)
-        full = [i for i in open_ if scale * wishes[i] >= capacities[i]]
-        for i in full or open_:
-            shares[i] = float(capacities[i]) if full else scale * wishes[i]
-        if not full:
-            break
-        left -= sum(capacities[i] for i in full)
-        open_ = [i for i in open_ if i not in full]
+    most = [c if w > 0 else 0 for w, c in zip(wishes, capacities, strict=True)]
+    if sum(most) > total:
+        scale = level(total, wishes, capacities)
+        shares = [min(float(c), scale * w) for w, c in zip(wishes, capacities, strict=True)]
+    else:
+        scale = (total - sum(most)) / max(1, sum(capacities) - sum(most))
+        shares = [m + scale * (c - m) for m, c in zip(most, capacities, strict=True)]
     return round_to(total, shares)
 
 
@@ -210,11 +190,10 @@ class GradientRecord:
 
     def take(self, weights: Iterable[MaskedWeight], wanted: bool) -> None:
         """Copies the gradients of the coming step; `wanted`: an exploration will use them."""
-        self.taken = {}
-        if self.needs(wanted):
-            gradients = {weight.name: weight.take_gradient() for weight in weights}
-            self.taken = {name: grad for name, grad in gradients.items() if grad is not None}
-        self._wanted = wanted or self.keep
+        self._wanted, self.taken = wanted or self.keep, {}
+        for weight in weights if self.needs(wanted) else ():
+            if (gradient := weight.take_gradient()) is not None:
+                self.taken[weight.name] = gradient
 
     def commit(self) -> None:
         """Records what was taken: the step is done."""

@@ -49,9 +49,8 @@ def select_weights(
         >>> list(select_weights(net, exclude=["2"]))
         ['0.weight']
     """
-    model = bare(model)
+    model, exclude = bare(model), _as_list(exclude)
     include = None if include is None else _as_list(include)
-    exclude = _as_list(exclude)
     known = [name for name, _ in model.named_parameters()]
     found: dict[str, nn.Parameter] = {}
     selected: set[str] = set()
@@ -93,8 +92,8 @@ def inner_optimizer(optimizer: Optimizer) -> Optimizer:
         optimizer = inside
     if not isinstance(getattr(optimizer, "_optimizer_step_pre_hooks", None), dict):
         raise FreeTicketsError(
-            f"a {type(optimizer).__name__} is not a torch.optim optimizer, and has none in its "
-            "attribute 'optimizer': pass the torch.optim optimizer that takes its steps"
+            f"a {type(optimizer).__name__} is not a torch.optim optimizer, nor is its 'optimizer' "
+            "one: pass the one that takes its steps"
         )
     return optimizer
 
@@ -111,13 +110,12 @@ def check_optimized(weights: Mapping[str, nn.Parameter], optimizer: Optimizer) -
 
 def bare(model: nn.Module) -> nn.Module:
     """The network inside the wrappers that would put their own names before its own."""
-    inside: nn.Module | None = model
-    while inside is not None:
-        model = inside
-        is_parallel = isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel))
-        # torch.compile's, Fabric's, and PyTorch's own data-parallel wrappers.
-        names = ("_orig_mod", "_forward_module", *(("module",) if is_parallel else ()))
-        inside = next((model._modules[name] for name in names if name in model._modules), None)
+    # torch.compile's, Fabric's, and PyTorch's own data-parallel wrappers.
+    is_parallel = isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel))
+    for name in ("_orig_mod", "_forward_module", *(["module"] if is_parallel else [])):
+        inside = model._modules.get(name)
+        if inside is not None:
+            return bare(inside)
     return model
 
 

@@ -102,9 +102,8 @@ class GradualPruning:
             given = f"initial={self.initial}, final={self.final}"
             raise FreeTicketsError(f"gradual pruning needs 0 <= initial <= final < 1, not {given}")
         if not 0 <= self.begin < self.end:
-            raise FreeTicketsError(
-                f"gradual pruning must begin before it ends, not at step {self.begin} of {self.end}"
-            )
+            when = f"step {self.begin} of {self.end}"
+            raise FreeTicketsError(f"gradual pruning must begin before it ends, not at {when}")
         if self.interval < 1:
             raise FreeTicketsError(f"interval must be at least 1 step, not {self.interval}")
 

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import LBFGS, Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from ..errors import FreeTicketsError
-from .backend import Backend, make_engine
-from .distribution import DEFAULT_SPARSITY, Distribution, Sparsity
+from ..errors import FreeTicketsError, UnknownNameError
+from ..kernels.layers import SparseLayer
+from . import network
+from .distribution import DEFAULT_SPARSITY, Distribution, Sparsity, allocate, check_sparsity
 from .exploration import Explorer, GradientRecord, Redistribution, Scope
-from .layers import Selectors, inner_optimizer, select_weights
+from .layers import Selectors, check_optimized, inner_optimizer, select_weights
 from .named import sparse_method
-from .network import LayerStatistics, SparseNetwork, itop_rate, overall_sparsity, table
+from .network import Backend, LayerStatistics, find_lost, make_engine
 from .schedule import Exploration, check_rate
 from .score import SCORES, GrowthLike, ScoreLike, WeightView
-from .structure import Unstructured, check_options, parse_structure
-from .topology import Topology, check_topology, digest, given_topology
-from .weight import Watch
+from .structure import Unstructured, check_masks, check_options, parse_structure
+from .topology import (
+    Topology,
+    check_topology,
+    digest,
+    given_topology,
+    largest,
+    pack_mask,
+    unpack_mask,
+)
+from .weight import CompressedWeight, MaskedWeight, ReservedWeight
 
 if TYPE_CHECKING:
     from ..kernels.choices import Choices
@@ -50,19 +59,19 @@ class Sparsifier:
             sparsities.
         distribution: How the active weights are divided among the layers: "erk", "er", "uniform",
             "uniform-dense-first", or a function of shapes and sparsity.
-        structure: Where the active weights of a layer may lie, at all times: "unstructured"; "2:4"
-            or another N:M: N of each M consecutive inputs of an output; "block-4x4" or other
-            sizes: whole blocks of outputs and inputs; "fan-in": equally many inputs for each output
-            (SRigL). Counts are rounded to what it can have. N:M sets the sparsity of all layers,
-            whatever the distribution: any other value but the default is refused. A layer whose
-            shape does not fit (3 input channels, 10 classes) stays dense; "fan-in" fits all.
+        structure: Where the active weights of a layer may lie: "unstructured"; "2:4" or another
+            N:M: N of each M consecutive inputs of an output; "block-4x4" or other sizes: whole
+            blocks of outputs and inputs; "fan-in": equally many inputs for each output (SRigL).
+            Counts are rounded to what it can have. N:M sets the sparsity of all layers, and any
+            other value but the default is refused. A layer whose shape does not fit (3 input
+            channels, 10 classes) stays dense; "fan-in" fits all.
         topology: Masks to start from, by the names of weights, instead of random ones; a weight
             without a mask stays dense. The "topology" of a `state_dict` will do; "given" takes over
             the zeros that the network has.
         exploration: When to explore and at which rate: an `Exploration`, any function from a step's
             number to a rate (0: do not explore), or None for a static topology. If not given, half
-            of the active weights every 100 steps, to the very end: where the length is known, stop
-            some hundred steps before it (`stop`), or let the rate fall (`schedule`, or `named`).
+            of the active weights every 100 steps: where the length is known, stop some hundred
+            steps before the end (`stop`), or let the rate fall (`schedule`, or `named`).
         pruning: When to prune for good and to which sparsity: a `GradualPruning` (start it at its
             initial sparsity), or any function from a step's number to a sparsity or None. An
             exploration of the same step follows the pruning (GraNet).
@@ -70,14 +79,14 @@ class Sparsifier:
         grow: The score by which inactive weights are chosen: a name, a function, or a mixture such
             as {"gradient": 0.5, "random": 0.5}.
         prune_scope: "layer": each layer loses the same share; "global": the weakest of the whole
-            network go; "threshold": in explorations all go that are below a threshold, which is
-            doubled or halved after each so that about the rate is pruned (DSR).
+            network go; "threshold": explorations prune below a threshold, which is doubled or
+            halved after each so that about the rate is pruned (DSR).
         redistribute: How many weights a layer grows: None: as many as it lost, so its count stays;
             "momentum": in proportion to the mean running gradient of its active weights (SNFS);
             "survivors": in proportion to the weights that survived (DSR). The total stays.
-        reserve: Besides the active weights, the strongest inactive ones (this share of a layer)
-            train out of the network's sight; an exploration, whatever its rate, then chooses the
-            strongest of all weights again (Top-KAST, by magnitude).
+        reserve: The strongest inactive weights, this share of a layer, train out of the network's
+            sight; an exploration, whatever its rate, then chooses the strongest of all weights
+            again (Top-KAST, by magnitude).
         regrown_value: The value of a weight that is pruned and grown again in one exploration:
             "zero", or "keep" (as RigL does).
         gradient_batches: Growth looks at the mean gradient of this many last steps, as far as they
@@ -88,11 +97,11 @@ class Sparsifier:
         backend: "auto": the network keeps its layers, parameters, gradients and `state_dict`; where
             that is faster, linear layers and convolutions (float32, on the CPU) compute only with
             active weights, or in Winograd's way. "masked": PyTorch's dense kernels and weights with
-            zeros, on any device. "sparse": these layers are replaced, in place, by ones that hold
-            only active weights, as a parameter `values`: less memory, and less time in linear
-            layers. Wrap the network (for several processes, by `torch.compile`) and hand its
-            parameters out after this; the optimizer must update each weight by itself, and
-            `pruning`, `redistribute` and `reserve`, which change how many train, can't be had.
+            zeros, on any device. "sparse": these layers are replaced by ones that hold only active
+            weights, as a parameter `values`: less memory, and less time in linear layers. Wrap the
+            network (for several processes, by `torch.compile`) and hand its parameters out after
+            this; the optimizer must update each weight by itself, and `pruning`, `redistribute` and
+            `reserve`, which change how many train, can't be had.
         seed: The seed of the topology and of random growth; the same on all ranks.
 
     Example:
@@ -138,7 +147,7 @@ class Sparsifier:
         if reserve and (pruning is not None or redistribute is not None):
             raise FreeTicketsError("reserve goes with neither pruning nor redistribute: drop one")
         if regrown_value not in ("zero", "keep"):
-            raise FreeTicketsError(f"regrown_value must be 'zero' or 'keep', not {regrown_value!r}")
+            raise UnknownNameError("regrown_value", regrown_value, ["zero", "keep"])
         if gradient_batches < 1:
             raise FreeTicketsError(f"gradient_batches must be at least 1, not {gradient_batches}")
         self.optimizer = optimizer = inner_optimizer(optimizer)
@@ -155,34 +164,46 @@ class Sparsifier:
             mixture=isinstance(grow, Mapping) and len(grow) > 1,
         )
         self._explorer = Explorer(prune, grow, prune_scope, redistribute, self._structure)
-        self._reserve = reserve
-        self._keep_regrown = regrown_value == "keep"
+        self._reserve, self._keep_regrown = reserve, regrown_value == "keep"
         self._gradient_batches = gradient_batches
         self._record = GradientRecord(() if reserve else self._explorer.needs, gradient_batches)
         self._generator = torch.Generator().manual_seed(seed)
 
         weights = select_weights(model, include=include, exclude=exclude, embeddings=embeddings)
         shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+        self._lost: Topology = {}  # where weights are ended by mistake, perhaps
         if topology is None:
             counts = self._structure.allocate(shapes, sparsity, distribution)
-            masks = self._structure.start(weights, counts, self._generator, strongest=reserve > 0)
+            masks = {
+                name: largest(weight, counts[name], self._generator)
+                if reserve
+                else self._structure.random(weight.shape, counts[name], self._generator)
+                for name, weight in weights.items()
+                if counts[name] < weight.numel()
+            }
+            self._lost = find_lost(weights, masks)
         else:
             given = given_topology(weights, topology) if isinstance(topology, str) else topology
             masks = check_topology(given, shapes)
-        self._watch = Watch(weights, masks, chosen=topology is not None)
+        # A layer that can't have the structure is as good as excluded.
+        weights = {n: w for n, w in weights.items() if self._structure.fits(w.shape)}
+        check_optimized(weights, optimizer)
+        check_masks(self._structure, masks)
+        self._shapes = {name: shapes[name] for name in weights}
+        # A layer that gets all its weights needs no mask: exploration can then never damage it.
+        masks = {name: mask for name, mask in masks.items() if not mask.all()}
+        self._dense = {name: weight for name, weight in weights.items() if name not in masks}
+        self._check_alone(weights[name] for name in masks)
         masked_only = {"pruning": pruning, "redistribute": redistribute, "reserve": reserve}
-        engine = partial(
-            make_engine, backend, model, optimizer,
-            unsuited=next((name for name, value in masked_only.items() if value), None),
-            owned=self._owns_network,
-        )  # fmt: skip
-        self._network = SparseNetwork(
-            optimizer, weights, masks, self._structure, engine, reserve, self._generator
+        unsuited = next((name for name, value in masked_only.items() if value), None)
+        self._engine = make_engine(
+            backend, model, optimizer, masks, unsuited=unsuited, owned=self._owns_network
         )
+        self._weights = [self._held(name, weights[name], mask) for name, mask in masks.items()]
+        self._hold()
         if pruning is not None:
-            self._network.mask_all()
+            self._mask(self._dense)
         self._stepped = False  # whether the optimizer has taken a step since the last `step()`
-        self._watch.settle(self._network.weights)
         self._announce()
         self._hooks = self._register_hooks()
 
@@ -262,17 +283,28 @@ class Sparsifier:
         if self._reserve:
             raise FreeTicketsError("a network with a reserve can't be pruned: leave reserve at 0")
         if not isinstance(self._structure, Unstructured):
+            raise FreeTicketsError(f"structure '{self._structure}' can't be pruned: start sparser")
+        counts: list[int] | int
+        if isinstance(sparsity, Mapping) or self._explorer.layerwise:
+            counts = list(allocate(self._shapes, sparsity, self._distribution).values())
+        else:
+            check_sparsity(sparsity)
+            counts = round((1 - sparsity) * sum(map(math.prod, self._shapes.values())))
+        total, rows = counts if isinstance(counts, int) else sum(counts), self.statistics()
+        # A weight more in a layer may come of rounding.
+        if total > sum(row.nonzeros for row in rows) + len(rows):
             raise FreeTicketsError(
-                f"structure '{self._structure}' can't be pruned: make a sparser Sparsifier"
+                f"can't prune to sparsity {sparsity}, the network has {self.sparsity:.4g} already: "
+                "give the Sparsifier a lower sparsity to start from"
             )
-        layerwise = isinstance(sparsity, Mapping) or self._explorer.layerwise
-        counts = self._network.counts_at(sparsity, self._distribution if layerwise else None)
-        self._network.mask_all()
+        if self._is_compressed:
+            raise FreeTicketsError("can't prune a compressed layer: use backend='auto'")
+        self._mask(self._dense)
         if self._explorer.prune_score.needs:
             self._require_gradients()
             self._record.open = False
         masks = self._explorer.prune(self._views(), counts)
-        self._network.rewire(masks, weights=masks, state=masks)
+        self._rewire(masks, masks, masks)
 
     @torch.no_grad()
     def explore(self, rate: float) -> None:
@@ -282,16 +314,18 @@ class Sparsifier:
         the dense gradient of the last step, if `keep_gradients` was called before that step.
         """
         check_rate("rate", rate)
-        if not self._network.weights:
+        if not self._weights:
             return
         if self._reserve:
             scores = [SCORES["magnitude"](view) for view in self._views()]
-            self._network.choose_anew(scores, self._generator)
+            for weight, score in zip(self._reserved, scores, strict=True):
+                weight.choose(self.optimizer, score, self._generator)
+            self._forget_past_steps()
             return
         self._require_gradients()
         # All is chosen before anything changes: a score that is refused leaves the network whole.
         kept, masks = self._explorer.explore(self._views(), rate)
-        self._network.rewire(masks, weights=masks if self._keep_regrown else kept, state=kept)
+        self._rewire(masks, masks if self._keep_regrown else kept, kept)
         self._record.open = False
 
     @torch.no_grad()
@@ -305,8 +339,20 @@ class Sparsifier:
             topology: A mask for each weight that is to change, as the argument of the `Sparsifier`;
                 one that is all True makes the weight dense.
         """
-        self._network.set_topology(check_topology(topology, self._network.shapes))
-        self._watch.settle(self._network.weights)
+        masks = check_topology(topology, self._shapes)
+        check_masks(self._structure, masks)
+        if self._reserve:
+            raise FreeTicketsError("a network with a reserve chooses its topology by itself")
+        self._check_counts(masks)
+        self._mask(name for name, mask in masks.items() if not mask.all())
+        for weight in self._weights:
+            if weight.name in masks:
+                mask = masks[weight.name].to(weight.parameter.device)
+                weight.rewire(self.optimizer, mask, mask, mask)
+        full = [weight for weight in self._weights if weight.nonzeros == weight.mask.numel()]
+        self._dense |= {weight.name: weight.parameter for weight in full}
+        self._weights = [weight for weight in self._weights if weight not in full]
+        self._forget_past_steps()
         self._announce()
 
     @torch.no_grad()
@@ -316,8 +362,8 @@ class Sparsifier:
         The optimizer's step does so itself; call it before it to clip gradients by norm, or log.
         """
         if self._record.taken is None:
-            self._record.take(self._network.weights, self._explores_soon)
-        for weight in self._network.weights:
+            self._record.take(self._weights, self._explores_soon)
+        for weight in self._weights:
             weight.mask_gradient()
 
     def keep_gradients(self) -> None:
@@ -335,12 +381,12 @@ class Sparsifier:
     @property
     def topology(self) -> Topology:
         """The mask of each sparse layer; layers that have all their weights are not in it."""
-        return self._network.topology
+        return {weight.name: weight.mask for weight in self._weights}
 
     @property
     def choices(self) -> Choices | None:
         """Which way each layer is computed, and why; None if all weights are masked."""
-        return self._network.choices
+        return self._engine.choices if self._engine is not None else None
 
     @property
     def digest(self) -> str:
@@ -350,19 +396,24 @@ class Sparsifier:
     @property
     def sparsity(self) -> float:
         """The share of zeros over all layers that the distribution saw."""
-        return overall_sparsity(self.statistics())
+        return network.overall_sparsity(self.statistics())
 
     @property
     def itop_rate(self) -> float:
         """The share of these layers' weights that have ever been active (ITOP's R_s)."""
-        return itop_rate(self.statistics())
+        return network.itop_rate(self.statistics())
 
     def statistics(self) -> list[LayerStatistics]:
         """Returns one row per layer: its shape, non-zeros, and weights that were ever active."""
-        return self._network.statistics()
+        counts = {w.name: (w.nonzeros, int(w.ever_active.sum())) for w in self._weights}
+        sizes = {name: math.prod(shape) for name, shape in self._shapes.items()}
+        return [
+            LayerStatistics(name, self._shapes[name], size, *counts.get(name, (size, size)))
+            for name, size in sizes.items()
+        ]
 
     def __str__(self) -> str:
-        return table(self.statistics())
+        return network.table(self.statistics())
 
     # ---- saving
 
@@ -373,7 +424,10 @@ class Sparsifier:
             "generator": self._generator.get_state(),
             "threshold": self._explorer.threshold,
             "gradients": self._record.state_dict(),
-            **self._network.state_dict(),
+            "topology": {w.name: pack_mask(w.mask) for w in self._weights},
+            "ever_active": {w.name: pack_mask(w.ever_active) for w in self._weights},
+            "reserve": {weight.name: weight.reserve_state() for weight in self._reserved},
+            "choices": self.choices.state_dict() if self.choices is not None else {},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -382,15 +436,21 @@ class Sparsifier:
         Load the states of the network and the optimizer first (of any backend), but make the
         sparsifier before all of that, or with the topology of the state: see docs/loops.md.
         """
-        masks = self._network.saved_masks(state)
-        self._watch.check_order(self._network.weights, masks)
-        self._watch.check(self._network.weights, masks)
-        self._network.load_state_dict(state, masks)
-        self._watch.settle(self._network.weights)
+        masks = self._saved_masks(state)
+        for weight in self._weights:
+            fired = unpack_mask(state["ever_active"][weight.name], weight.mask.shape)
+            weight.ever_active.copy_(fired)
+            weight.restore(masks[weight.name])
+            weight.adapt(self.optimizer)
+        for reserved in self._reserved:
+            reserved.load_reserve_state(state["reserve"][reserved.name])
+        if self.choices is not None:
+            self.choices.load_state_dict(state.get("choices", {}))
+        self._hold()
         self.steps = int(state["steps"])
         self._explorer.threshold = state.get("threshold", self._explorer.threshold)
         self._generator.set_state(state["generator"].cpu())
-        devices = {weight.name: weight.parameter.device for weight in self._network.weights}
+        devices = {weight.name: weight.parameter.device for weight in self._weights}
         self._record.load_state_dict(state["gradients"], devices)
         self._stepped = False
         self._announce()
@@ -411,71 +471,128 @@ class Sparsifier:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
-        self._network.detach()
+        parameters = self._engine.remove(self.optimizer) if self._engine is not None else {}
+        self._engine = None
+        for index, old in enumerate(self._weights):
+            if old.name in parameters:
+                self._weights[index] = MaskedWeight(old.name, parameters[old.name], old.mask)
+                self._weights[index].ever_active = old.ever_active
 
-    # ---- inside
+    # ---- inside: the weights
+
+    def _held(self, name: str, parameter: nn.Parameter, mask: Tensor) -> MaskedWeight:
+        layer = self._engine.layers.get(name) if self._engine is not None else None
+        if isinstance(layer, SparseLayer):
+            return CompressedWeight(name, layer)
+        if self._reserve:
+            return ReservedWeight(name, parameter, mask, self._reserve, self._generator)
+        return MaskedWeight(name, parameter, mask, layer)
+
+    @property
+    def _reserved(self) -> list[ReservedWeight]:
+        return [weight for weight in self._weights if isinstance(weight, ReservedWeight)]
+
+    @property
+    def _is_compressed(self) -> bool:
+        return any(isinstance(weight, CompressedWeight) for weight in self._weights)
+
+    @torch.no_grad()
+    def _hold(self) -> None:
+        """Sets inactive weights and their optimizer state to zero."""
+        for weight in self._weights:
+            weight.hold(self.optimizer)
+
+    def _rewire(
+        self, masks: Sequence[Tensor], weights: Sequence[Tensor], state: Sequence[Tensor]
+    ) -> None:
+        """Takes new masks; `weights` and `state` say which values and optimizer state stay."""
+        for weight, *change in zip(self._weights, masks, weights, state, strict=True):
+            weight.rewire(self.optimizer, *change)
+        self._forget_past_steps()
+
+    def _forget_past_steps(self) -> None:
+        if isinstance(self.optimizer, LBFGS):
+            self.optimizer.state.clear()  # its past steps would revive pruned weights
+
+    def _mask(self, names: Iterable[str]) -> None:
+        """Gives dense weights a mask, of all of them: they may be pruned then."""
+        new = {name: self._dense[name] for name in names if name in self._dense}
+        self._check_alone(new.values())
+        found = {weight.name: weight for weight in self._weights}
+        for name, weight in new.items():
+            found[name] = MaskedWeight(name, weight, torch.ones(weight.shape, dtype=torch.bool))
+            del self._dense[name]
+        self._weights = [found[name] for name in self._shapes if name in found]
+
+    def _check_alone(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Refuses a second sparsifier of one weight: it would be held to both topologies."""
+        mine = {id(parameter) for parameter in parameters}
+        for hook in self.optimizer._optimizer_step_pre_hooks.values():
+            other = getattr(hook, "__self__", None)
+            for weight in other._weights if isinstance(other, Sparsifier) else ():
+                if id(weight.parameter) in mine:
+                    raise FreeTicketsError(
+                        f"another sparsifier holds {weight.name!r} already: detach() it first"
+                    )
+
+    def _check_counts(self, masks: Topology) -> None:
+        """Raises if a layer that holds only active weights is to have more, or fewer."""
+        for weight in self._weights:
+            count = int(masks[weight.name].sum()) if weight.name in masks else weight.nonzeros
+            if isinstance(weight, CompressedWeight) and count != weight.nonzeros:
+                raise FreeTicketsError(
+                    f"layer {weight.name!r} holds {weight.nonzeros} weights and can't have "
+                    f"{count}: make the Sparsifier with backend='auto', or with that topology"
+                )
+
+    def _saved_masks(self, state: Mapping[str, Any]) -> Topology:
+        """The topology of a `state_dict`, if this network and its weights can have it."""
+        if not self._is_compressed:  # it may have been saved after a pruning
+            self._mask(self._dense.keys() & state["topology"].keys())
+        mine = {w.name: math.ceil(w.mask.numel() / 8) for w in self._weights}
+        theirs = {name: packed.numel() for name, packed in state["topology"].items()}
+        odd = sorted(name for name in mine | theirs if mine.get(name) != theirs.get(name))
+        if odd:
+            raise FreeTicketsError(f"the saved topology is of another network: see {odd[0]!r}")
+        if any(weight.name not in state.get("reserve", {}) for weight in self._reserved):
+            raise FreeTicketsError("the saved run has no reserve: leave reserve at 0 to resume it")
+        masks = {n: unpack_mask(packed, self._shapes[n]) for n, packed in state["topology"].items()}
+        check_masks(self._structure, masks)
+        self._check_counts(masks)
+        for weight in self._weights:
+            gone = self._lost.get(weight.name, torch.tensor(False)) & masks[weight.name].cpu()
+            if gone.any() and not weight.tensor[gone.to(weight.parameter.device)].any():
+                raise FreeTicketsError(
+                    "the weights were loaded before the Sparsifier was made, which set those "
+                    "outside its own topology to zero: load the network and the optimizer again, "
+                    "and this state last; or make it with topology=state['topology']"
+                )
+        for weight in self._weights:
+            weight.check(masks[weight.name])
+        return masks
+
+    # ---- inside: steps and gradients
 
     @property
     def _explores_soon(self) -> bool:
         """Whether an exploration or a pruning will look at the gradients of the coming step."""
-        window = range(self.steps + 1, self.steps + 1 + self._gradient_batches)
-        if self._explorer.prune_score.needs and any(self._target(s) is not None for s in window):
-            return True
-        return any(self._rate(step) > 0 for step in window)
-
-    def _announce(self) -> None:
-        """Has layers that compute only with active weights get the dense gradient when needed."""
-        wanted = self._record.needs(self._explores_soon)
-        for weight in self._network.weights:
-            weight.announce_gradient(wanted)
-
-    def _register_hooks(self) -> list[RemovableHandle]:
-        return [
-            self.optimizer.register_step_pre_hook(self._before_step),
-            self.optimizer.register_step_post_hook(self._after_step),
-        ]
-
-    def _before_step(
-        self, _: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """Masks the gradients; those that a closure computes within the step, each time it does."""
-        self._watch.check(self._network.weights)
-        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
-        if closure is None:
-            self._mask_and_bring_back()
-            return None
-
-        def masked_closure() -> Any:
-            for weight in self._network.reserved:
-                weight.set_aside()
-            loss = closure()
-            self._mask_and_bring_back()
-            return loss
-
-        if "closure" in kwargs:
-            return args, {**kwargs, "closure": masked_closure}
-        return (args[0], masked_closure, *args[2:]), kwargs
-
-    def _mask_and_bring_back(self) -> None:
-        self.mask_gradients()
-        for weight in self._network.reserved:
-            weight.bring_back()
-
-    def _after_step(self, optimizer: Optimizer, *_: Any) -> None:
-        # Fused optimizers see an overflow (`GradScaler` tells them here) only inside their step.
-        if getattr(optimizer, "found_inf", None):
-            self._record.taken = None
-        else:
-            self._record.commit()
-            self._stepped = True
-        self._network.hold()
-        self._watch.settle(self._network.weights)
+        prunes_by_gradient = bool(self._explorer.prune_score.needs)
+        return any(
+            self._rate(step) > 0 or (prunes_by_gradient and self._target(step) is not None)
+            for step in range(self.steps + 1, self.steps + 1 + self._gradient_batches)
+        )
 
     def _rate(self, step: int) -> float:
         return self._exploration(step) if self._exploration is not None else 0.0
 
     def _target(self, step: int) -> float | None:
         return self._pruning(step) if self._pruning is not None else None
+
+    def _announce(self) -> None:
+        """Has layers that compute only with active weights get the dense gradient when needed."""
+        wanted = self._record.needs(self._explores_soon)
+        for weight in self._weights:
+            weight.announce_gradient(wanted)
 
     def _require_gradients(self) -> None:
         if self._record.missing:
@@ -489,5 +606,44 @@ class Sparsifier:
             WeightView(
                 w.name, w.tensor, w.mask, *self._record.of(w.name), self._generator, w.ever_active
             )
-            for w in self._network.weights
+            for w in self._weights
         ]
+
+    def _register_hooks(self) -> list[RemovableHandle]:
+        return [
+            self.optimizer.register_step_pre_hook(self._before_step),
+            self.optimizer.register_step_post_hook(self._after_step),
+        ]
+
+    def _before_step(
+        self, _: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Masks the gradients; those that a closure computes within the step, each time it does."""
+        for weight in self._weights:
+            weight.check()
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+
+        def masked_closure() -> Any:
+            for weight in self._reserved:
+                weight.set_aside()
+            loss = None if closure is None else closure()
+            self.mask_gradients()
+            for weight in self._reserved:
+                weight.bring_back()
+            return loss
+
+        if closure is None:
+            masked_closure()
+            return None
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": masked_closure}
+        return (args[0], masked_closure, *args[2:]), kwargs
+
+    def _after_step(self, optimizer: Optimizer, *_: Any) -> None:
+        # Fused optimizers see an overflow (`GradScaler` tells them here) only inside their step.
+        if getattr(optimizer, "found_inf", None):
+            self._record.taken = None
+        else:
+            self._record.commit()
+            self._stepped = True
+        self._hold()

@@ -12,6 +12,7 @@ rows have equally many active units:
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from abc import ABC, abstractmethod
@@ -20,11 +21,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import FreeTicketsError, UnknownNameError
 from .distribution import DEFAULT_SPARSITY, Distribution, Shapes, Sparsity, allocate
-from .topology import Topology, random_mask, select_top
+from .topology import random_mask, select_top
 
 # How far a sparsity may be from the one that a structure dictates, and still be meant as it.
 _ROUNDED = 0.01
@@ -39,11 +40,9 @@ class Structure(ABC):
 
     def fits(self, shape: Sequence[int]) -> bool:
         """Tells whether a layer of this shape can have the structure."""
-        try:
-            self.dimensions(shape)
-        except FreeTicketsError:
-            return False
-        return True
+        with contextlib.suppress(FreeTicketsError):
+            return bool(self.dimensions(shape))
+        return False
 
     def settle(self, sparsity: Sparsity) -> Sparsity:
         """The sparsity that a network gets which is asked for this one."""
@@ -67,7 +66,7 @@ class Structure(ABC):
             name, shape = next(iter(shapes.items()))
             raise FreeTicketsError(
                 f"no layer can have structure '{self}', from {name!r} of shape {tuple(shape)} on: "
-                "choose a smaller one, or 'fan-in', which fits all"
+                "choose a smaller one, or 'fan-in'"
             )
         if distribution == "uniform-dense-first" and next(iter(shapes)) not in fitting:
             distribution = "uniform"  # the first layer is dense as it is
@@ -76,24 +75,6 @@ class Structure(ABC):
             if wanted < counts[name]:
                 counts[name] = self.round_count(shapes[name], wanted)
         return counts
-
-    def start(
-        self,
-        weights: Mapping[str, nn.Parameter],
-        counts: Mapping[str, int],
-        generator: torch.Generator,
-        *,
-        strongest: bool,
-    ) -> Topology:
-        """The topology to start from: random, or the strongest weights; dense layers left out."""
-        masks = {}
-        for name, weight in weights.items():
-            if counts[name] < weight.numel() and strongest:
-                everywhere = torch.ones_like(weight, dtype=torch.bool)
-                masks[name] = select_top(weight.detach().abs(), counts[name], everywhere, generator)
-            elif counts[name] < weight.numel():
-                masks[name] = self.random(weight.shape, counts[name], generator)
-        return masks
 
     def random(self, shape: torch.Size, count: int, generator: torch.Generator) -> Tensor:
         """Draws a mask of this structure with exactly `count` active entries."""
@@ -110,9 +91,8 @@ class Structure(ABC):
         if not self.fits(mask.shape):
             return False
         grid = self._grid(mask)
-        active = grid.any(2)
-        counts = active.sum(1)
-        return bool((active == grid.all(2)).all() and (counts == counts[0]).all())
+        counts = grid.any(2).sum(1)
+        return torch.equal(grid.any(2), grid.all(2)) and bool((counts == counts[0]).all())
 
     def select(
         self, scores: Tensor, count: int, candidates: Tensor, generator: torch.Generator
@@ -131,10 +111,8 @@ class Structure(ABC):
         each = self._units_of_a_row(scores.shape, count)
         usable = self._grid(candidates).all(2)
         if int(usable.sum(1).min()) < each:
-            raise FreeTicketsError(
-                f"{self} can't place {count} weights in shape {tuple(scores.shape)}: too few "
-                "candidates; choose a higher sparsity"
-            )
+            where = f"{count} weights in shape {tuple(scores.shape)}"
+            raise FreeTicketsError(f"{self} has too few candidates for {where}: choose fewer")
         counts = torch.full((len(usable),), each)
         return self._mask(_top_of_rows(self._totals(scores), counts, usable, generator), scores)
 
@@ -165,27 +143,21 @@ class Structure(ABC):
             units = select_top(grid.sum(2, dtype=torch.float32), whole, units, generator)
         missing = self._units_of_a_row(kept.shape, count) - units.sum(1)
         if int(missing.min()) < 0:
-            raise FreeTicketsError(
-                f"{self} can't keep these weights and have only {count}: keep a part of a mask "
-                "that has the structure"
-            )
+            raise FreeTicketsError(f"{self} can't keep these weights: keep a part of a mask of its")
         new = _top_of_rows(self._totals(scores), missing, ~units, generator)
         return self._mask(units | new, kept)
 
     def _units_of_a_row(self, shape: Sequence[int], count: int) -> int:
         if count != (nearest := self.round_count(shape, count)):
-            raise FreeTicketsError(
-                f"{self} can't have {count} weights in shape {tuple(shape)}: the nearest count is "
-                f"{nearest}"
-            )
+            there = f"{count} weights in shape {tuple(shape)}"
+            raise FreeTicketsError(f"{self} can't have {there}: the nearest count is {nearest}")
         rows, _, size = self.dimensions(shape)
         return count // (rows * size)
 
     def _totals(self, scores: Tensor) -> Tensor:
         """The score of each unit."""
-        if self.dimensions(scores.shape)[2] == 1:
-            return self._grid(scores).squeeze(2)
-        return self._grid(scores.double()).sum(2)
+        grid = self._grid(scores)
+        return grid.squeeze(2) if grid.shape[2] == 1 else grid.double().sum(2)
 
     def _grid(self, tensor: Tensor) -> Tensor:
         """A tensor of a weight's shape as (rows, units, weights of a unit)."""
@@ -229,9 +201,8 @@ class NOfM(Structure):
     def dimensions(self, shape: Sequence[int]) -> tuple[int, int, int]:
         """One row for each m inputs."""
         if math.prod(shape[1:]) % self.m:
-            raise FreeTicketsError(
-                f"{self} needs a multiple of {self.m} inputs, not shape {tuple(shape)}: exclude it"
-            )
+            units = f"a multiple of {self.m} inputs"
+            raise FreeTicketsError(f"{self} needs {units}, not shape {tuple(shape)}: exclude it")
         return math.prod(shape) // self.m, self.m, 1
 
     def settle(self, sparsity: Sparsity) -> Sparsity:
@@ -266,8 +237,7 @@ class NOfM(Structure):
         own = 1 - self.n / self.m
         if abs(sparsity - own) > _ROUNDED:
             raise FreeTicketsError(
-                f"structure '{self}' has sparsity {own:.4g}, not {sparsity}: set sparsity to "
-                f"{own:.4g}, or choose another structure"
+                f"structure '{self}' has sparsity {own:.4g}, not {sparsity}: set sparsity to that"
             )
         return own
 
@@ -289,18 +259,15 @@ class Blocks(Structure):
     def dimensions(self, shape: Sequence[int]) -> tuple[int, int, int]:
         """One row of blocks."""
         if shape[0] % self.outputs or shape[1] % self.inputs:
-            raise FreeTicketsError(
-                f"{self} needs multiples of {self.outputs} outputs and {self.inputs} inputs, not "
-                f"a shape of {tuple(shape)}: exclude the layer"
-            )
+            units = f"multiples of {self.outputs} outputs and {self.inputs} inputs"
+            raise FreeTicketsError(f"{self} needs {units}, not shape {tuple(shape)}: exclude it")
         size = self.outputs * self.inputs * math.prod(shape[2:])
         return 1, math.prod(shape) // size, size
 
     def _grid(self, tensor: Tensor) -> Tensor:
-        dimensions = self.dimensions(tensor.shape)
         down, across = tensor.shape[0] // self.outputs, tensor.shape[1] // self.inputs
         tiles = tensor.reshape(down, self.outputs, across, self.inputs, -1)
-        return tiles.transpose(1, 2).reshape(dimensions)
+        return tiles.transpose(1, 2).reshape(self.dimensions(tensor.shape))
 
     def _mask(self, units: Tensor, like: Tensor) -> Tensor:
         blocks = units.view(like.shape[0] // self.outputs, like.shape[1] // self.inputs)
@@ -330,12 +297,13 @@ def parse_structure(text: str) -> Structure:
         >>> parse_structure("block-8x1")
         Blocks(outputs=8, inputs=1)
     """
-    if text in ("unstructured", "fan-in"):
-        return Unstructured() if text == "unstructured" else FanIn()
-    if found := re.fullmatch(r"(\d+):(\d+)", text):
-        return NOfM(int(found[1]), int(found[2]))
-    if found := re.fullmatch(r"block-(\d+)x(\d+)", text):
-        return Blocks(int(found[1]), int(found[2]))
+    forms = {
+        "unstructured": Unstructured, "fan-in": FanIn,
+        r"(\d+):(\d+)": NOfM, r"block-(\d+)x(\d+)": Blocks,
+    }  # fmt: skip
+    for form, kind in forms.items():
+        if found := re.fullmatch(form, text):
+            return kind(*map(int, found.groups()))
     raise UnknownNameError("structure", text, ["unstructured", "fan-in", "2:4", "block-4x4"])
 
 
@@ -345,7 +313,7 @@ def check_masks(structure: Structure, masks: Mapping[str, Tensor]) -> None:
         if not bool(mask.all()) and not structure.check(mask):
             raise FreeTicketsError(
                 f"the topology's mask of {name!r} does not have the structure '{structure}': "
-                "give it one that has, or leave structure out"
+                "give another, or leave structure out"
             )
 
 

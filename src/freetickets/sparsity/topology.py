@@ -22,6 +22,11 @@ def random_mask(shape: torch.Size, count: int, generator: torch.Generator) -> Te
     return mask.view(shape)
 
 
+def largest(weight: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """The mask of the weights of largest size."""
+    return select_top(weight.detach().abs(), count, torch.ones_like(weight).bool(), generator)
+
+
 def check_topology(
     topology: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]
 ) -> Topology:
@@ -40,8 +45,7 @@ def check_topology(
             )
         if not mask.any():
             raise FreeTicketsError(
-                f"the topology leaves layer {name!r} without a single weight: give it some, or "
-                "exclude the layer"
+                f"the topology leaves layer {name!r} without a single weight: exclude it instead"
             )
         masks[name] = mask.cpu().clone()
     return {name: masks[name] for name in shapes if name in masks}
@@ -62,8 +66,7 @@ def given_topology(weights: Mapping[str, nn.Parameter], name: str = "given") -> 
     masks = {name: mask for name, mask in masks.items() if not mask.all()}
     if not masks:
         raise FreeTicketsError(
-            "topology='given' takes over the network's zeros, but its weights have no zeros: "
-            "load them first, or leave topology out for a random one"
+            "topology='given' takes over zeros, but its weights have no zeros: load them first"
         )
     return masks
 
@@ -100,8 +103,10 @@ def select_across(
     scores: Sequence[Tensor], count: int, candidates: Sequence[Tensor], generator: torch.Generator
 ) -> list[Tensor]:
     """Like `select_top` with one threshold for several layers."""
-    flat = [torch.cat([tensor.flatten() for tensor in each]) for each in (scores, candidates)]
-    chosen = select_top(flat[0], count, flat[1], generator)
+    all_scores, everywhere = (
+        torch.cat([tensor.flatten() for tensor in each]) for each in (scores, candidates)
+    )
+    chosen = select_top(all_scores, count, everywhere, generator)
     parts = torch.split(chosen, [mask.numel() for mask in candidates])
     return [part.view(mask.shape) for part, mask in zip(parts, candidates, strict=True)]
 

@@ -1,9 +1,7 @@
-"""One weight held to its topology: masked, with a reserve, adopted or compressed; and a watch."""
+"""One weight held to its topology: masked (or adopted), masked with a reserve, or compressed."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +9,7 @@ from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
 from ..errors import FreeTicketsError
-from .topology import Topology, pack_mask, select_top, unpack_mask
+from .topology import pack_mask, select_top, unpack_mask
 
 if TYPE_CHECKING:
     from ..kernels.adopted import AdoptedLayer
@@ -20,14 +18,21 @@ if TYPE_CHECKING:
 # The integers that are as wide as a float of this many bytes.
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 # So many exact zeros, as a share, are no chance: somebody has pruned.
-_PRUNED = 0.05
+PRUNED = 0.05
 
 
 class MaskedWeight:
-    """Dense in memory, zero wherever the mask is: works for every layer, on every device."""
+    """Dense in memory, zero wherever the mask is: works for every layer, on every device.
 
-    def __init__(self, name: str, parameter: nn.Parameter, mask: Tensor) -> None:
-        self.name, self.parameter = name, parameter
+    A layer that was `adopted` computes only with the active weights, as long as others are zero.
+    """
+
+    _version = -1  # of the parameter, when it was held to the mask last
+
+    def __init__(
+        self, name: str, parameter: nn.Parameter, mask: Tensor, adopted: AdoptedLayer | None = None
+    ) -> None:
+        self.name, self.parameter, self._adopted = name, parameter, adopted
         self.ever_active = mask.to(parameter.device, copy=True)
         self.restore(mask)
 
@@ -41,12 +46,19 @@ class MaskedWeight:
         """The dense weight, detached."""
         return self.parameter.detach()
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether somebody changed the weight since; only a look at every number tells more."""
+        return self._version != self.parameter._version
+
     def take_gradient(self) -> Tensor | None:
         """A copy of the dense gradient of the coming step, if it was announced and there is one."""
         return None if self.parameter.grad is None else self.parameter.grad.detach().clone()
 
     def announce_gradient(self, wanted: bool) -> None:
-        """Tells whether the coming step's dense gradient will be wanted; here it always is."""
+        """Tells whether the coming step's dense gradient will be wanted."""
+        if self._adopted is not None:
+            self._adopted.is_watched = wanted
 
     def mask_gradient(self) -> None:
         """Sets the gradient to zero where inactive."""
@@ -58,23 +70,49 @@ class MaskedWeight:
         self._keep(optimizer, self._bits, self._bits)
 
     def restore(self, mask: Tensor) -> None:
-        """Takes a topology that was saved; the weights are loaded by the network itself."""
+        """Takes a topology; the weights themselves stay as they are."""
         self._mask = mask.to(self.parameter.device)
+        self.ever_active |= self._mask
         self.nonzeros = int(mask.sum())
         self._bits = _as_bits(self._mask, self.parameter)
+        if self._adopted is not None:
+            self._adopted.take_topology(self._mask)
 
     def rewire(self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor) -> None:
         """Takes a new mask, of as many weights if compressed.
 
         Where `weights` is False, they start at zero; where `state` is, their optimizer state does.
         """
-        self.ever_active |= mask.to(self.ever_active.device)
-        self._rewire(optimizer, mask, weights, state)
+        self.restore(mask)
+        self._keep(optimizer, *(_as_bits(kept, self.parameter) for kept in (weights, state)))
 
     def adapt(self, optimizer: Optimizer) -> None:
         """Gives optimizer state that was saved with the other kind of weights the form of these."""
         state = optimizer.state.get(self.parameter, {})
         state.update({k: self._adapted(v) for k, v in state.items() if isinstance(v, Tensor)})
+
+    def check(self, mask: Tensor | None = None) -> None:
+        """Raises if somebody changed the weight, and it has the zeros of another topology now.
+
+        Then non-zeros lie outside the mask (its own, if none is given), and either no more than are
+        missing inside: the number is kept, the places are not. Or zeros lie inside nearly as often
+        as outside (at least half as often, and no few by chance), as if they knew nothing of it.
+        What else lies outside (a new initialisation, noise, an average) may be set to zero.
+        """
+        if not self.is_changed:
+            return
+        there = self.tensor != 0
+        mask = (self.mask if mask is None else mask).to(there.device)
+        active, stray = int(mask.sum()), int((there & ~mask).sum())
+        missing, outside = active - int((there & mask).sum()), mask.numel() - active
+        if stray > 0 and (
+            missing >= stray or missing / active >= max(PRUNED, (outside - stray) / outside / 2)
+        ):
+            raise FreeTicketsError(
+                f"the weights of {self.name!r} were loaded with another topology than the "
+                "sparsifier's: load the state of its own that was saved with them, or call "
+                "set_topology() with their masks"
+            )
 
     def _adapted(self, state: Tensor) -> Tensor:
         if state.shape != (self.nonzeros,):
@@ -83,30 +121,24 @@ class MaskedWeight:
         dense[self._mask] = state
         return dense
 
-    def _rewire(self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor) -> None:
-        self.restore(mask)
-        self._keep(optimizer, *(_as_bits(kept, self.parameter) for kept in (weights, state)))
-
     def _keep(self, optimizer: Optimizer, weights: Tensor, state: Tensor) -> None:
         _zero_outside(self.parameter.data, weights)
         for value in self._state_of(optimizer):
             _zero_outside(value, state)
+        self._version = self.parameter._version
 
     def _state_of(self, optimizer: Optimizer) -> list[Tensor]:
         """The optimizer's tensors that have one element for each of the parameter's."""
-        tensors = [
-            v for v in optimizer.state.get(self.parameter, {}).values() if torch.is_tensor(v)
-        ]
-        return [tensor for tensor in tensors if tensor.shape == self.parameter.shape]
+        values, shape = optimizer.state.get(self.parameter, {}).values(), self.parameter.shape
+        return [v for v in values if torch.is_tensor(v) and v.shape == shape]
 
 
 class ReservedWeight(MaskedWeight):
     """A masked weight that keeps all its values, as Top-KAST does.
 
     The active weights are in the parameter, all others are set aside. The strongest of those (a
-    `share` of the weight) are the reserve: they get gradients and optimizer state, for which they
-    are put into the parameter while the optimizer takes its step. The rest stays as it is, and
-    comes back when the others have become weaker.
+    `share` of the weight) are the reserve: they get gradients and optimizer state, and are in the
+    parameter while the optimizer takes its step. The rest waits until the others are weaker.
     """
 
     def __init__(
@@ -140,19 +172,13 @@ class ReservedWeight(MaskedWeight):
     def hold(self, optimizer: Optimizer) -> None:
         """Sets the weight to zero where inactive, its optimizer state where nothing trains."""
         self.set_aside()
-        self._keep(optimizer, self._active_bits, self._bits)
-
-    def restore(self, mask: Tensor) -> None:
-        """Takes a topology; what trains besides it is another matter."""
-        super().restore(mask)
-        self._active_bits = self._bits
+        self._keep(optimizer, _as_bits(self._mask, self.parameter), self._bits)
 
     def choose(self, optimizer: Optimizer, scores: Tensor, generator: torch.Generator) -> None:
         """Makes the best of all weights the active ones, and the next the reserve."""
         self._aside = self.tensor
         active = select_top(scores, self.nonzeros, torch.ones_like(self._mask), generator)
         reserve = self._reserve(scores, active, generator)
-        self.ever_active |= active
         self.parameter.data.copy_(self._aside)
         self.restore(active)
         self._train(reserve)
@@ -166,8 +192,7 @@ class ReservedWeight(MaskedWeight):
         """Restores a `reserve_state`; the topology is restored already."""
         self._is_back = False
         self._aside = state["values"].to(self.parameter.device, copy=True)
-        trained = unpack_mask(state["trained"], self._mask.shape)
-        self._train(trained.to(self.parameter.device))
+        self._train(unpack_mask(state["trained"], self._mask.shape).to(self.parameter.device))
 
     def _reserve(self, scores: Tensor, active: Tensor, generator: torch.Generator) -> Tensor:
         count = min(self._size, active.numel() - int(active.sum()))
@@ -178,45 +203,33 @@ class ReservedWeight(MaskedWeight):
         self._bits = _as_bits(self._trained, self.parameter)
 
 
-class AdoptedWeight(MaskedWeight):
-    """Masked, in a layer that computes only with the active weights as long as others are zero."""
-
-    def __init__(self, name: str, layer: AdoptedLayer, mask: Tensor) -> None:
-        self.layer = layer
-        super().__init__(name, layer.weight, mask)
-
-    def announce_gradient(self, wanted: bool) -> None:
-        """Has the layer compute the gradient for the whole weight, or not."""
-        self.layer.is_watched = wanted
-
-    def restore(self, mask: Tensor) -> None:
-        """Takes a topology that was saved."""
-        super().restore(mask)
-        self.layer.take_topology(self._mask)
-
-
 class CompressedWeight(MaskedWeight):
     """Only the active weights are in memory, in a layer that computes only with them."""
 
     def __init__(self, name: str, layer: SparseLayer) -> None:
-        self.name, self.parameter, self.layer = name, layer.values, layer
+        self.name, self.parameter, self._layer = name, layer.values, layer
         self.nonzeros = layer.values.numel()
         self.ever_active = layer.mask
 
     @property
     def mask(self) -> Tensor:
         """The topology."""
-        return self.layer.mask
+        return self._layer.mask
 
     @property
     def tensor(self) -> Tensor:
         """The dense weight, as it was loaded if its topology is to follow."""
-        weight = self.layer.weight if self.layer.pending is None else self.layer.pending
+        weight = self._layer.weight if self._layer.pending is None else self._layer.pending
         return weight.detach()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a weight was loaded that does not fit the topology."""
+        return self._layer.pending is not None
 
     def take_gradient(self) -> Tensor | None:
         """The dense gradient; the layer forgets it."""
-        gradient, self.layer.gradient = self.layer.gradient, None
+        gradient, self._layer.gradient = self._layer.gradient, None
         if gradient is not None and distributed.is_available() and distributed.is_initialized():
             # A data-parallel wrapper has averaged the gradients of the values, and knows no others.
             distributed.all_reduce(gradient)
@@ -225,9 +238,9 @@ class CompressedWeight(MaskedWeight):
 
     def announce_gradient(self, wanted: bool) -> None:
         """Has the layer compute the dense gradient, or not."""
-        self.layer.keep_gradient = wanted
+        self._layer.keep_gradient = wanted
         if not wanted:
-            self.layer.gradient = None
+            self._layer.gradient = None
 
     def mask_gradient(self) -> None:
         """Does nothing: there are no inactive weights in memory."""
@@ -236,112 +249,24 @@ class CompressedWeight(MaskedWeight):
         """Does nothing, for the same reason."""
 
     def restore(self, mask: Tensor) -> None:
-        """Takes a topology that was saved."""
-        self.layer.rewire(mask)
+        """Takes a topology of as many weights."""
+        self._layer.rewire(mask)
+        self.ever_active |= mask.to(self.ever_active.device)
 
-    def _adapted(self, state: Tensor) -> Tensor:
-        same = state.shape == self.layer.dense_shape
-        return state.flatten()[self.layer.indices.long()] if same else state
-
-    def _rewire(self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor) -> None:
-        old = self.layer.indices.long()
-        self.layer.rewire(mask)
-        new = self.layer.indices.long()
+    def rewire(self, optimizer: Optimizer, mask: Tensor, weights: Tensor, state: Tensor) -> None:
+        """Takes a new mask, as others do."""
+        old = self._layer.indices.long()
+        self.restore(mask)
+        new = self._layer.indices.long()
         self.parameter.data *= weights.flatten()[new]
         for value in self._state_of(optimizer):
             dense = value.new_zeros(mask.numel())
             dense[old] = value
             value.copy_(dense[new] * state.flatten()[new])
 
-
-class Watch:
-    """Notices weights that come with another topology, before they are set to zero.
-
-    It is made before the weights take the masks; if those are chosen by somebody, then nothing that
-    they end is lost by mistake.
-    """
-
-    def __init__(
-        self, weights: Mapping[str, nn.Parameter], masks: Topology, *, chosen: bool
-    ) -> None:
-        self._lost = {} if chosen else _lost(weights, masks)
-        self._versions: dict[str, int] = {}
-        if self._lost:
-            warnings.warn(
-                "the network has the zeros of a topology, which a new random one replaces: pass "
-                "topology='given' to keep it, or load the weights after making the Sparsifier",
-                stacklevel=3,
-            )
-
-    def settle(self, weights: Iterable[MaskedWeight]) -> None:
-        """Takes note that the weights fit their topology now."""
-        self._versions = {weight.name: weight.parameter._version for weight in weights}
-
-    def check(
-        self, weights: Iterable[MaskedWeight], masks: Mapping[str, Tensor] | None = None
-    ) -> None:
-        """Raises if a weight that somebody changed since has the zeros of another topology.
-
-        That is another one than the masks, or than its own. What lies outside for another reason (a
-        new initialisation, noise, an average) may be set to zero.
-        """
-        for weight in weights:
-            # Only a look at every number tells more, which each step would feel.
-            if isinstance(weight, CompressedWeight):
-                changed = weight.layer.pending is not None
-            else:
-                changed = self._versions.get(weight.name) != weight.parameter._version
-            if not changed:
-                continue
-            mask = weight.mask if masks is None else masks[weight.name]
-            if _is_of_another_topology(weight.tensor != 0, mask.to(weight.parameter.device)):
-                raise FreeTicketsError(
-                    f"the weights of {weight.name!r} were loaded with another topology than the "
-                    "sparsifier's: load the state of its own that was saved with them, or call "
-                    "set_topology() with their masks"
-                )
-
-    def check_order(self, weights: Iterable[MaskedWeight], masks: Mapping[str, Tensor]) -> None:
-        """Raises if the weights of a saved topology are gone since the sparsifier was made."""
-        for weight in weights:
-            if weight.name not in self._lost or weight.name not in masks:
-                continue
-            wanted = self._lost[weight.name] & masks[weight.name].cpu()
-            if wanted.any() and not weight.tensor[wanted.to(weight.parameter.device)].any():
-                raise FreeTicketsError(
-                    "the weights were loaded before the Sparsifier was made, which set those "
-                    "outside its own topology to zero: load the network and the optimizer again, "
-                    "and this state last; or make it with topology=state['topology']"
-                )
-
-
-def _is_of_another_topology(there: Tensor, mask: Tensor) -> bool:
-    """Whether non-zeros lie elsewhere than a mask, instead of where it wants them.
-
-    Either no more lie outside than are missing inside: the number is kept, the places are not. Or
-    zeros lie inside nearly as often as outside (at least half as often, and no few by chance), as
-    if they knew nothing of the mask.
-    """
-    active, stray = int(mask.sum()), int((there & ~mask).sum())
-    missing = active - int((there & mask).sum())
-    outside = mask.numel() - active
-    return stray > 0 and (
-        missing >= stray or missing / active >= max(_PRUNED, (outside - stray) / outside / 2)
-    )
-
-
-def _lost(weights: Mapping[str, nn.Parameter], masks: Topology) -> Topology:
-    """Where a topology sets weights to zero that are active in one which the network has already.
-
-    Empty if it has none. A weight that is zero as a whole was initialised so, not pruned.
-    """
-    there = {name: weight.detach().cpu() != 0 for name, weight in weights.items()}
-    there = {name: mask for name, mask in there.items() if mask.any()}
-    zeros = sum(int((~mask).sum()) for mask in there.values())
-    if not zeros or zeros < _PRUNED * sum(mask.numel() for mask in there.values()):
-        return {}
-    lost = {name: there[name] & ~mask for name, mask in masks.items() if name in there}
-    return {name: places for name, places in lost.items() if places.any()}
+    def _adapted(self, state: Tensor) -> Tensor:
+        same = state.shape == self._layer.dense_shape
+        return state.flatten()[self._layer.indices.long()] if same else state
 
 
 def _as_bits(mask: Tensor, like: Tensor) -> Tensor:

@@ -22,8 +22,8 @@ from ..methods.plan import Plan, Run
 from ..methods.timeline import Timeline
 from ..models.prepare import preparable_modules, prepare
 from ..seeds import derive
-from ..sparsity.backend import Backend
 from ..sparsity.criteria import initial_topology
+from ..sparsity.network import Backend
 from ..sparsity.sparsifier import Sparsifier
 from ..sparsity.topology import Topology
 from .optimizer import TrainingOptions, make_optimizer
