@@ -195,7 +195,7 @@ def killed_in_phase(run, phase, step, seed):
     def watched(self, session, span, *more):
         nonlocal seen
         train(self, session, span, *more)
-        state = self._state
+        state = self.state
         if (state.run, span.phase.name) != (run, phase) and not seen:
             return
         seen += 1

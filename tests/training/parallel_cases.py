@@ -32,7 +32,7 @@ from freetickets.models.whitening import Whitening
 from freetickets.seeds import derive
 from freetickets.sparsity.sparsifier import Sparsifier
 from freetickets.training import parallel
-from freetickets.training.optimizer import OptimizerOptions, TrainingOptions
+from freetickets.training.optimizer import TrainingOptions
 from freetickets.training.parallel import make_compute
 from freetickets.training.session import Session
 from freetickets.training.trainer import Trainer
@@ -145,7 +145,7 @@ def normalised():
         lambda: network(norm=True),
         lambda seed: batches,
         compute=compute,
-        options=TrainingOptions(OptimizerOptions("sgd", 0.9, weight_decay=1e-3)),
+        options=TrainingOptions("sgd", 0.9, weight_decay=1e-3),
     ).train()
     torch.manual_seed(derive(0, "init"))
     model = network(norm=True)

@@ -170,6 +170,7 @@ class Job:
                     "or more"
                 )
         compute = make_compute(config.device, config.amp)
+        ranks = compute.ranks
         if config.sync_batchnorm:
             if compute.device.type == "cpu":
                 raise FreeTicketsError(
@@ -177,17 +178,13 @@ class Job:
                     "--sync-batchnorm, or use another --device"
                 )
             build = lambda: synchronise_norms(self.build_transformed())  # noqa: E731
-        with lost_ranks_in_one_line(), compute.ranks.one_before_the_others():
+        with lost_ranks_in_one_line(), ranks.one_before_the_others():
             data, own = self.load_data()  # which may have to be fetched, once a machine
         train, held_out = hold_out(data, config.validation or 0.0) if own is None else (data, own)
         train = take(train, config.train_samples)
+        shown: dict[str, Any] = {"mean": spec.mean, "std": spec.std, "workers": config.workers}
         batches: Callable[..., Batches] = partial(
-            Batches,
-            mean=spec.mean,
-            std=spec.std,
-            workers=config.workers,
-            rank=compute.ranks.rank,
-            world=compute.ranks.world,
+            Batches, **shown, rank=ranks.rank, world=ranks.world
         )
         size, augmentation = config.batch_size, config.augmentation or "none"
         ledger = self.price(len(train))
@@ -205,7 +202,7 @@ class Job:
             recorder=make_recorder(config, spec, self.plan.combine),
             only=only,
         )
-        written = output if compute.ranks.first else None
+        written = output if ranks.first else None
         if written is not None:
             write_settings(config, written)
         try:

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +89,7 @@ def read_log(path: Path, settings: str = "") -> tuple[LogRow, ...]:
     rows = tuple(read_row(row, f"row {number}", allow) for number, row in lines)
     if not rows:
         raise ValueError("no rows")
-    reached = (0, 0.0)
-    for row in rows:
-        if not reached < (row.run, row.epoch):
+    for before, row in pairwise(rows):
+        if not (before.run, before.epoch) < (row.run, row.epoch):
             raise ValueError(f"epoch {row.epoch:g} of run {row.run} is out of order")
-        reached = (row.run, row.epoch)
     return rows

@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..data.batches import Batches
+from ..data.batches import Batch, Batches
 from ..errors import DivergedError, FreeTicketsError, StoppedError
 from ..kernels.choices import difference
 from ..methods.plan import Phase, Plan, Run
@@ -52,12 +52,9 @@ class Trainer:
         build: Returns a freshly initialised network; called once a run, with torch seeded.
         batches: Returns this rank's slices of the training batches of a run, given its seed.
         validation: Batches of held-out samples, or None.
-        compute: The device, the precision and the processes, which have met.
-        options: How to train, beyond the plan.
         output: The run's folder, from which a stopped run is resumed, and which the first rank
             reads and writes; None keeps the tickets in memory only.
         describe: What each ticket is to say of its model and data.
-        reporter: Shows the progress, on the first rank.
         checkpoint_seconds: At most this much work is lost when the process is killed.
         recorder: Stores the trajectory, if one is wanted.
         only: The one run of the plan to train, counted from 0, in a folder of its own whose first
@@ -81,9 +78,8 @@ class Trainer:
     state: State = field(default_factory=State, init=False)
 
     def __post_init__(self) -> None:
-        if self.validation is None and any(
-            _selects_best(p) for r in self.plan.runs for p in r.phases
-        ):
+        phases = [phase for run in self.plan.runs for phase in run.phases]
+        if self.validation is None and any(map(_selects_best, phases)):
             raise FreeTicketsError(
                 "the plan collects the best ticket on validation data: hold some out"
             )
@@ -118,18 +114,18 @@ class Trainer:
 
     def _train_run(self, saved: Mapping[str, Any] | None) -> None:
         state, run = self.state, self.plan.runs[self.state.run]
+        restoring = self._folder.restoring if self._folder is not None else nullcontext
         batches = self.batches(run.seed)
         timeline = Timeline(run, len(batches))
         torch.manual_seed(derive(run.seed, "init"))
         network = self.build()
-        topology = None
         if saved is not None:
-            with self._restoring():
+            with restoring():
                 # Before its topology: it may be another one's.
                 load_weights(network, saved["network"])
                 topology = saved["sparsifier"] and saved["sparsifier"]["topology"]
         elif run.start is not None:
-            network.load_state_dict(self._remembered(run.start.weights).state)
+            network.load_state_dict(Ticket.unpack(state.shelf[run.start.weights]).state)
         else:
             prepare_on(network, batches)
         if saved is None and state.run == 0 and self.only is None and self._ranks.first:
@@ -143,7 +139,7 @@ class Trainer:
         if (warning := difference(state.choices, session.choices)) is not None:
             self.reporter.warn(warning)
         if saved is not None:
-            with self._restoring():
+            with restoring():
                 session.load_state_dict(saved)
         begin = self.only or 0
         lengths = [Timeline(each, len(batches)).steps for each in self.plan.runs[begin : self._end]]
@@ -152,13 +148,13 @@ class Trainer:
         began = state.step
         while state.step < timeline.steps:
             epoch, first = divmod(state.step, len(batches))
-            for number, (inputs, labels) in enumerate(batches.epoch(epoch, start=first), first):
+            for number, batch in enumerate(batches.epoch(epoch, start=first), first):
                 span, samples = timeline.span(state.step + 1), batches.size(number)
                 if state.step in (began, span.start):
                     left = span.end - state.step
                     epochs = round(left / len(batches), 2)
                     self.reporter.phase(state.run + 1, span.phase.name, epochs, left, clock)
-                self._train_step(session, span, inputs, labels, samples, batches.factor(number))
+                self._train_step(session, span, batch, samples, batches.factor(number))
                 clock.tick(samples)
                 self.reporter.step(clock, span.phase.name, state.tally)
                 if state.step == span.end or state.step % len(batches) == 0:
@@ -178,7 +174,7 @@ class Trainer:
     def _first_topology(self, run: Run, network: nn.Module, batches: Batches) -> Topology | None:
         """The topology that a run starts with; None for a random one, or none at all."""
         if run.start is not None:
-            return self._remembered(run.start.topology).topology
+            return Ticket.unpack(self.state.shelf[run.start.topology]).topology
         sparse, sparsity = self.plan.sparse, first_sparsity(run)
         if sparse.criterion == "random" or sparsity == 0:
             return None
@@ -194,21 +190,8 @@ class Trainer:
         )
         return {name: mask for name, mask in chosen.items() if not mask.all()}
 
-    def _restoring(self) -> AbstractContextManager[None]:
-        assert self._folder is not None
-        return self._folder.restoring()
-
-    def _remembered(self, name: str) -> Ticket:
-        return Ticket.unpack(self.state.shelf[name])
-
     def _train_step(
-        self,
-        session: Session,
-        span: Span,
-        inputs: Tensor,
-        labels: Tensor,
-        samples: int,
-        factor: float,
+        self, session: Session, span: Span, batch: Batch, samples: int, factor: float
     ) -> None:
         """Takes a step with this rank's slice of a batch of so many samples."""
         state, device = self.state, self.compute.device
@@ -218,8 +201,7 @@ class Trainer:
         try:
             means = session.step(
                 state.step,
-                inputs.to(device, non_blocking=True),
-                labels.to(device, non_blocking=True),
+                *(each.to(device, non_blocking=True) for each in batch),
                 keep_gradients=ends and any(e.needs_gradients for e in span.phase.at_end),
                 factor=factor,
             )
@@ -254,10 +236,9 @@ class Trainer:
         if not (math.isfinite(loss) and math.isfinite(score.loss or 0.0) and session.finite):
             raise self._failed(session)
         if loss > _DIVERGED * (guess := self._task.guess(batches.split.labels, session.outputs)):
-            what = (
-                f"its loss is {loss:.3g} (guessing: {guess:.3g}) in the mean of the epoch that ends"
-            )
-            raise self._failed(session, f"the training has diverged: {what}", "scale the inputs")
+            found = f"{loss:.3g} (guessing: {guess:.3g}) in the mean of the epoch that ends"
+            what = f"the training has diverged: its loss is {found}"
+            raise self._failed(session, what, "scale the inputs")
         pruning = session.timeline.pruning(span)
         complete = pruning is None or state.step >= pruning.end  # a ticket has its full sparsity
         better = score.score is not None and running.is_better(score.score, state.best_score)
@@ -270,9 +251,9 @@ class Trainer:
             self._ranks.from_first(lambda: recorder.close_epoch(session, span, state, chosen))
         events = span.phase.at_end if ends else ()
         for number, event in enumerate(events):
-            place = derive(session.run.seed, "event", state.step, number)
-            own = torch.Generator().manual_seed(place)
-            stage = Stage(session, batches, own, self.build, state, take, self._collect)
+            seed = derive(session.run.seed, "event", state.step, number)
+            own = torch.Generator().manual_seed(seed)
+            stage = Stage(session, batches, own, self, take)
             if (line := event.happen(stage)) is not None:
                 self.reporter.line(line)
         row = LogRow(
@@ -318,12 +299,12 @@ class Trainer:
         topology: Topology,
     ) -> Ticket:
         """A network, with all that is known of how it came to be."""
-        state = self.state
+        state, plan = self.state, self.plan
         info = {
             **self.describe,
-            "method": self.plan.method,
-            "combine": self.plan.combine,
-            "tickets": self.plan.tickets,
+            "method": plan.method,
+            "combine": plan.combine,
+            "tickets": plan.tickets,
             "run": state.run + 1,
             "seed": session.run.seed,
             "phase": span.phase.name,
@@ -335,7 +316,8 @@ class Trainer:
         }
         return Ticket.of(weights, topology, info)
 
-    def _collect(self, ticket: Ticket) -> str:
+    def collect(self, ticket: Ticket) -> str:
+        """Adds a ticket to those of the plan, and saves it; returns a line for people."""
         state = self.state
         state.best, state.best_score = None, None
         state.tickets += 1
@@ -354,9 +336,8 @@ class Trainer:
             state.choices = session.choices.state_dict()
         where = "without an output folder nothing is saved"
         if folder is not None:
-            self._ranks.from_first(
-                lambda: folder.save(state, session.state_dict() if session else None)
-            )
+            live = session.state_dict() if session is not None else None
+            self._ranks.from_first(lambda: folder.save(state, live))
             where = f"everything is saved in {folder.path}: run the same command again to continue"
         self._last_save = time.monotonic()
         if self._ranks.any(self._stop.made) and state.run < self._end:
@@ -365,11 +346,10 @@ class Trainer:
     def _read(self) -> tuple[State, Mapping[str, Any] | None, list[Ticket]]:
         """Reads the newest checkpoint, if there is one, and the tickets collected before it."""
         folder = self._folder
-        if folder is None:
-            return State(), None, []
-        saved = folder.load()
-        if saved is None:
-            forget_trajectory(folder.path)  # of a run that was here before and can't be resumed
+        saved = folder.load() if folder is not None else None
+        if folder is None or saved is None:
+            if folder is not None:  # of a run that was here before and can't be resumed
+                forget_trajectory(folder.path)
             return State(), None, []
         state, session = saved
         numbers = range(self.plan.tickets_before(self.only or 0) + 1, state.tickets + 1)
