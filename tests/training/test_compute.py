@@ -70,28 +70,15 @@ def test_a_device_that_is_not_there_is_one_line():
     assert make_compute("cpu", amp=True).device == torch.device("cpu")
 
 
-@pytest.mark.parametrize(
-    ("device", "launched", "expected"),
-    [
-        ("auto", True, "cuda:2"),
-        ("cuda", True, "cuda:2"),
-        ("cuda:1", True, "cuda:1"),
-        ("cpu", True, "cpu"),
-        ("auto", False, "auto"),
-    ],
-)
-def test_each_rank_of_a_machine_takes_its_own_gpu(monkeypatch, device, launched, expected):
+def test_each_rank_of_a_machine_takes_its_own_gpu(monkeypatch):
     asked: list[str] = []
-
-    def find(name):
-        asked.append(name)
-        return torch.device("cpu")
-
-    monkeypatch.setattr(parallel, "find_device", find)
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(parallel, "find_device", lambda name: asked.append(name) or cpu)
     monkeypatch.setattr(parallel, "meet", lambda _: Ranks())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setenv("LOCAL_RANK", "2")
-    if launched:
-        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
-    make_compute(device, amp=False)
-    assert asked == [expected]
+    make_compute("auto", amp=False)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+    for device in ("auto", "cuda", "cuda:1", "cpu"):
+        make_compute(device, amp=False)
+    assert asked == ["auto", "cuda:2", "cuda:2", "cuda:1", "cpu"]

@@ -88,17 +88,14 @@ RIGL_README = {
 
 def erk_by_bisection(shapes, sparsity):
     """min(1, scale * sum(shape) / prod(shape)), with the scale that leaves the wanted weights."""
-
-    def densities(scale):
-        return {n: min(1.0, scale * sum(s) / s.numel()) for n, s in shapes.items()}
-
     wanted = (1 - sparsity) * sum(shape.numel() for shape in shapes.values())
     low, high = 0.0, 1e6
     for _ in range(100):
-        middle = (low + high) / 2
-        active = sum(d * shapes[name].numel() for name, d in densities(middle).items())
-        low, high = (middle, high) if active < wanted else (low, middle)
-    return densities(low)
+        scale = (low + high) / 2
+        found = {n: min(1.0, scale * sum(s) / s.numel()) for n, s in shapes.items()}
+        active = sum(density * shapes[name].numel() for name, density in found.items())
+        low, high = (scale, high) if active < wanted else (low, scale)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -168,46 +165,30 @@ def test_a_recurrent_layer_uses_its_weights_at_every_time_step(kind, gates, batc
     assert costs["weight_hh_l1_reverse"].macs == 5 * gates * 16 * 16
 
 
+SEPARATE = {name: LayerCost(7 * 48, 56, 48) for name in ("k_proj_weight", "v_proj_weight")}
+
+
 @pytest.mark.parametrize(
-    ("model", "example", "expected"),
+    ("model", "memory", "expected"),
     [
-        (
-            Attention(),
-            (torch.zeros(5, 8), torch.zeros(7, 8)),
-            {
-                "attention.in_proj_weight": LayerCost((5 + 7 + 7) * 64, (5 + 7 + 7) * 8, 3 * 64),
-                "attention.out_proj.weight": LayerCost(5 * 64, 5 * 8, 64),
-            },
-        ),
-        (
-            Attention(kdim=6, vdim=6),
-            (torch.zeros(5, 8), torch.zeros(7, 6)),
-            {
-                "attention.q_proj_weight": LayerCost(5 * 64, 40, 64),
-                "attention.k_proj_weight": LayerCost(7 * 48, 56, 48),
-                "attention.v_proj_weight": LayerCost(7 * 48, 56, 48),
-                "attention.out_proj.weight": LayerCost(5 * 64, 5 * 8, 64),
-            },
-        ),
-        (
-            nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
-            torch.zeros(5, 8),
-            {
-                "self_attn.in_proj_weight": LayerCost(5 * 3 * 64, 5 * 3 * 8, 3 * 64),
-                "self_attn.out_proj.weight": LayerCost(5 * 64, 5 * 8, 64),
-                "linear1.weight": LayerCost(5 * 128, 5 * 16, 128),
-                "linear2.weight": LayerCost(5 * 128, 5 * 8, 128),
-            },
-        ),
-        (
-            nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 3)),
-            torch.tensor([9] * 7),
-            {"1.weight": LayerCost(7 * 24, 21, 24)},
-        ),
+        (Attention(), 8, {"in_proj_weight": LayerCost(19 * 64, 19 * 8, 3 * 64)}),
+        (Attention(kdim=6, vdim=6), 6, {"q_proj_weight": LayerCost(5 * 64, 40, 64)} | SEPARATE),
     ],
 )
-def test_every_weight_that_an_example_passes_is_counted(model, example, expected):
-    assert count_macs(model, (), example=example) == expected
+def test_attention_projects_queries_keys_and_values(model, memory, expected):
+    costs = count_macs(model, (), example=(torch.zeros(5, 8), torch.zeros(7, memory)))
+    expected = expected | {"out_proj.weight": LayerCost(5 * 64, 5 * 8, 64)}
+    assert costs == {f"attention.{name}": cost for name, cost in expected.items()}
+
+
+def test_every_weight_of_a_transformer_is_counted_also_behind_integers():
+    costs = count_macs(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (5, 8))
+    macs = {name: cost.macs for name, cost in costs.items()}
+    attention = {"self_attn.in_proj_weight": 5 * 3 * 64, "self_attn.out_proj.weight": 5 * 64}
+    assert macs == attention | {"linear1.weight": 5 * 128, "linear2.weight": 5 * 128}
+    model = nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 3))
+    costs = count_macs(model, (7,), example=torch.tensor([9] * 7))
+    assert costs == {"1.weight": LayerCost(7 * 24, 21, 24)}
 
 
 def test_a_shared_weight_adds_up_under_one_name():
@@ -222,11 +203,8 @@ def test_pruned_and_parametrized_weights_are_counted():
     prune.l1_unstructured(pruned, "weight", 0.5)
     pruned(torch.ones(1, 3, 8, 8))
     model = nn.Sequential(pruned, nn.Flatten(), parametrizations.weight_norm(nn.Linear(144, 2)))
-    costs = count_macs(model, (3, 8, 8))
-    assert {name: cost.macs for name, cost in costs.items()} == {
-        "0.weight": 36 * 108,
-        "2.weight": 288,
-    }
+    macs = {name: cost.macs for name, cost in count_macs(model, (3, 8, 8)).items()}
+    assert macs == {"0.weight": 36 * 108, "2.weight": 288}
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

@@ -119,9 +119,8 @@ def test_a_static_topology_never_changes_and_an_explored_one_does(wide):
     assert not set(topologies(ft.DST(tickets=2, interval=2), 5)) & set(static)
 
 
-@pytest.mark.parametrize("method", [ft.Dense(), ft.DenseEnsemble(tickets=2)])
-def test_a_dense_network_has_no_topology(features, method):
-    for ticket in method.fit("mlp-8", features, **SMALL).tickets:
+def test_a_dense_network_has_no_topology(features):
+    for ticket in ft.DenseEnsemble(tickets=2).fit("mlp-8", features, **SMALL).tickets:
         assert ticket.topology == {}
         assert ticket.info["sparsity"] == 0
         assert (ticket.state["fc1.weight"] != 0).all()
@@ -151,24 +150,24 @@ def test_every_ticket_has_exactly_the_planned_weights(wide, optimizer, preset):
 
 
 @pytest.mark.parametrize("interval", [1, 2, 3, 5, 50])
-def test_robust_does_not_explore_within_an_interval_before_a_collection(
-    features, explorations, interval
+@pytest.mark.parametrize("preset", ["robust", "paper"])
+def test_only_paper_explores_within_an_interval_before_a_collection(
+    features, explorations, preset, interval
 ):
     method = ft.EDST(tickets=3, interval=interval, rate=0.5, escape_rate=0.8)
-    tickets = method.fit("mlp-8", features, **{**SMALL, "epochs": 6}).tickets
+    validation = {"validation": 0.2} if preset == "paper" else {}
+    settings = {**SMALL, "epochs": 6, "preset": preset, **validation}
+    tickets = method.fit("mlp-8", features, **settings).tickets
+    if preset == "paper":  # to the last step, whichever is collected
+        steps = [step for step, rate in explorations if rate == 0.5]
+        assert steps == list(range(interval, 31, interval))
+        return
     collections = [ticket.info["step"] for ticket in tickets]
     assert [step for step, rate in explorations if rate == 0.8] == collections[:-1]
     by_schedule = [step for step, rate in explorations if rate == 0.5]
-    for step in by_schedule:
-        assert step % interval == 0
-        assert not any(0 <= end - step < interval for end in collections)
+    assert all(step % interval == 0 for step in by_schedule)
+    assert not any(0 <= end - step < interval for end in collections for step in by_schedule)
     assert bool(by_schedule) == (interval < 10)
-
-
-def test_paper_explores_to_the_last_step(features, explorations):
-    method = ft.EDST(tickets=2, interval=2)
-    method.fit("mlp-8", features, preset="paper", validation=0.2, **{**SMALL, "epochs": 6})
-    assert [step for step, rate in explorations if rate == 0.5] == list(range(2, 31, 2))
 
 
 # ---- the paper preset
@@ -210,33 +209,26 @@ def test_paper_without_validation_data_is_refused(features):
 def test_validation_samples_are_never_trained_on_and_nothing_is_lost(monkeypatch):
     seen: dict[str, set[float]] = {"step": set(), "score": set()}
 
-    def spy(name):
-        original = getattr(Session, name)
-
+    def spy(original, found):
         def noted(self, *args, **kwargs):
             inputs = next(a for a in args if isinstance(a, Tensor))
-            seen[name].update(inputs[:, 0].tolist())
+            found.update(inputs[:, 0].tolist())
             return original(self, *args, **kwargs)
 
         return noted
 
-    for name in seen:
-        monkeypatch.setattr(Session, name, spy(name))
+    for name, found in seen.items():
+        monkeypatch.setattr(Session, name, spy(getattr(Session, name), found))
     ids = torch.arange(60.0)
-    inputs = torch.stack([ids, torch.randn(60)], 1)
-    ft.DST(tickets=2, interval=3).fit(
-        "mlp-8", (inputs, torch.arange(60) % 3), validation=0.2, **SMALL
-    )
+    data = torch.stack([ids, torch.randn(60)], 1), torch.arange(60) % 3
+    ft.DST(tickets=2, interval=3).fit("mlp-8", data, validation=0.2, **SMALL)
     assert len(seen["score"]) == 12
     assert seen["step"] == set(ids.tolist()) - seen["score"]
 
 
 def test_training_learns_and_validation_is_scored_in_evaluation_mode(features, tmp_path):
-    options = {"dropout": 0.5}
-    ensemble = ft.Dense().fit(
-        "mlp-32", features, model_options=options, output=tmp_path, validation=0.3,
-        **{**SMALL, "epochs": 20},
-    )  # fmt: skip
+    settings = {**SMALL, "epochs": 20, "validation": 0.3, "model_options": {"dropout": 0.5}}
+    ensemble = ft.Dense().fit("mlp-32", features, output=tmp_path, **settings)
     first, *_, last = read_log(tmp_path)
     assert float(last["train_loss"]) < 0.7 * float(first["train_loss"])
     _, held_out = ft.data.hold_out(ft.data.arrays(*features), 0.3)
@@ -248,10 +240,8 @@ def test_training_learns_and_validation_is_scored_in_evaluation_mode(features, t
 def test_label_smoothing_changes_the_training_but_not_the_scores(features, tmp_path):
     rows = []
     for smoothing in (0.0, 0.5):
-        ft.Dense().fit(
-            "mlp-8", features, lr=1e-12, label_smoothing=smoothing,
-            output=tmp_path / str(smoothing), **SMALL,
-        )  # fmt: skip
+        settings = {**SMALL, "lr": 1e-12, "label_smoothing": smoothing}
+        ft.Dense().fit("mlp-8", features, output=tmp_path / str(smoothing), **settings)
         rows.append(read_log(tmp_path / str(smoothing))[-1])
     assert rows[0]["train_loss"] != rows[1]["train_loss"]
     losses = [float(row["validation_loss"]) for row in rows]
@@ -261,10 +251,9 @@ def test_label_smoothing_changes_the_training_but_not_the_scores(features, tmp_p
 def test_amp_trains_with_weights_in_single_precision(features, tmp_path):
     # Masked: the sparse kernels know single precision only.
     settings = {**SMALL, "epochs": 10, "backend": "masked"}
-    plain = ft.EDST(tickets=2, interval=3).fit("mlp-8", features, **settings)
-    mixed = ft.EDST(tickets=2, interval=3).fit(
-        "mlp-8", features, amp=True, output=tmp_path, **settings
-    )
+    method = ft.EDST(tickets=2, interval=3)
+    plain = method.fit("mlp-8", features, **settings)
+    mixed = method.fit("mlp-8", features, amp=True, output=tmp_path, **settings)
     assert all(t.dtype == torch.float32 for t in mixed.tickets[0].state.values())
     rows = read_log(tmp_path)
     assert float(rows[-1]["train_loss"]) < float(rows[0]["train_loss"])

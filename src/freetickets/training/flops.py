@@ -45,15 +45,11 @@ def count_macs(
     Args:
         model: Any network. Convolutions, linear and recurrent layers and attention are counted.
         input_shape: The shape of one sample, without the batch dimension.
-        example: One sample to use instead of zeros of `input_shape`, for a model that takes
-            integers or several inputs.
+        example: One sample to use instead of zeros, if they are integers or several inputs.
 
     Returns:
-        The cost of each weight that was used, under the name of the parameter. A weight that is
-        shared or used several times has one entry, with the sum.
-
-    Raises:
-        FreeTicketsError: The model does not take such a sample.
+        The cost of each weight that was used, under the name of the parameter; that of a weight
+        that is shared or used several times is the sum.
 
     Example:
         >>> count_macs(nn.Sequential(nn.Conv2d(3, 8, 3, padding=1)), (3, 32, 32))
@@ -89,11 +85,6 @@ def forward_flops(
     """Returns the FLOPs of one sample forward: two operations a multiply-accumulate.
 
     `densities` are the shares of active weights of sparse parameters; the others are dense.
-
-    Example:
-        >>> costs = {"fc.weight": LayerCost(macs=1000, outputs=10, weights=1000)}
-        >>> forward_flops(costs), forward_flops(costs, {"fc.weight": 0.2})
-        (2000.0, 400.0)
     """
     densities = densities or {}
     return math.fsum(2 * cost.macs * densities.get(name, 1.0) for name, cost in costs.items())

@@ -46,18 +46,9 @@ class PhaseCost:
 class Ledger:
     """What a plan costs, expected or spent.
 
-    Attributes:
-        phases: One line for each phase of each run.
-        tickets: How many networks it collects.
-        members: How many members they hold.
-        runs: How many trainings that makes, as the paper counts them.
-        dense_epochs: The length of the dense training that is the unit of cost.
-        dense_flops: What that training costs.
-        dense_forward_flops: One sample through the dense network.
-        test_flops: One sample through all members.
-        parameters: Parameters of one dense network.
-        ticket_parameters: Non-zero parameters of one member.
-        ticket_bytes: All members on disk, without their headers.
+    `runs` are trainings, as the paper counts them; the unit of cost is a dense training of
+    `dense_epochs`. `test_flops` are those of one sample through all members, `ticket_parameters`
+    the non-zero ones of one member, `ticket_bytes` all members on disk, without their headers.
     """
 
     phases: tuple[PhaseCost, ...]
