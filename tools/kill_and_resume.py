@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import ctypes
 import hashlib
 import itertools
 import mmap
@@ -31,7 +32,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from freetickets.errors import FreeTicketsError
 from freetickets.progress import duration
@@ -85,34 +86,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 # ---- what a watched training tells
 
 
-class Board:
+class Board(ctypes.Structure):
     """A few numbers that a training and its watcher share; they outlive a SIGKILL.
 
     They are the first and the last step that the process took, counted over all runs; when it took
     the last one, and when it had last saved (ns); whether writes are to be slow.
     """
 
-    FIRST, LAST, LAST_AT, SAVED_AT, SLOW = range(5)
+    _fields_: ClassVar = [
+        (name, ctypes.c_int64) for name in ("first", "last", "last_at", "saved_at", "slow")
+    ]
 
-    def __init__(self, path: Path, fresh: bool = False) -> None:
+    @classmethod
+    def at(cls, path: Path, fresh: bool = False) -> Any:
+        """The board that lies in a file."""
         if fresh:
-            path.write_bytes(bytes(8 * 5))
+            path.write_bytes(bytes(ctypes.sizeof(cls)))
         with path.open("r+b") as file:
-            self.numbers = memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
-
-    def __getitem__(self, place: int) -> int:
-        return int(self.numbers[place])
-
-    def __setitem__(self, place: int, value: int) -> None:
-        self.numbers[place] = value
+            return cls.from_buffer(mmap.mmap(file.fileno(), 0))
 
 
-def watched(board: Board, arguments: Sequence[str]) -> int:
+def watched(board: Any, arguments: Sequence[str]) -> int:
     """Runs a command of FreeTickets that writes on a board how far it is."""
     from freetickets.cli import main as freetickets
     from freetickets.training.checkpoint import Checkpoints
     from freetickets.training.progress import Reporter
-    from freetickets.training.state import Clock
 
     def after(owner: type, name: str, note: Callable[..., None]) -> None:
         original = getattr(owner, name)
@@ -124,16 +122,14 @@ def watched(board: Board, arguments: Sequence[str]) -> int:
         setattr(owner, name, noting)
 
     def saved(*_: object) -> None:
-        board[Board.SAVED_AT] = time.monotonic_ns()
+        board.saved_at = time.monotonic_ns()
 
-    def stepped(_: object, clock: Clock, *__: object) -> None:
-        board[Board.LAST] = clock.done
-        board[Board.LAST_AT] = time.monotonic_ns()
-        board[Board.FIRST] = board[Board.FIRST] or clock.done
+    def stepped(_: object, clock: Any, *__: object) -> None:
+        board.last, board.last_at = clock.done, time.monotonic_ns()
+        board.first = board.first or clock.done
 
     def slow_sync(fd: Any) -> None:
-        if board[Board.SLOW]:
-            time.sleep(SLOW_WRITE)
+        time.sleep(SLOW_WRITE if board.slow else 0)
         sync(fd)
 
     after(Checkpoints, "save", saved)
@@ -143,11 +139,11 @@ def watched(board: Board, arguments: Sequence[str]) -> int:
     return freetickets(list(arguments))
 
 
-def start(output: Path, method: str, flags: Sequence[str]) -> tuple[subprocess.Popen[bytes], Board]:
+def start(output: Path, method: str, flags: Sequence[str]) -> tuple[subprocess.Popen[bytes], Any]:
     """Starts the training, or goes on with it."""
     output.parent.mkdir(parents=True, exist_ok=True)
     path = output.with_suffix(".board")
-    board = Board(path, fresh=True)
+    board = Board.at(path, fresh=True)
     command = [sys.executable, __file__, "watched", str(path), "train", method, "--quiet", *flags]
     command += ["--checkpoint-seconds", str(CHECKPOINT_SECONDS), "--output", str(output)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -178,13 +174,11 @@ class Course:
     """The phases of all runs of a training, by the steps at which they end."""
 
     def __init__(self, output: Path) -> None:
-        phases = read_json(output / "ledger.json")["phases"]
-        ends = itertools.accumulate(phase["steps"] for phase in phases)
-        self._phases = [
-            (end, f"{phase['phase']} of run {phase['run']}", phase["run"])
-            for end, phase in zip(ends, phases, strict=True)
-        ]
-        self.steps = self._phases[-1][0]
+        self._phases, self.steps = [], 0
+        for phase in read_json(output / "ledger.json")["phases"]:
+            self.steps += phase["steps"]
+            name = f"{phase['phase']} of run {phase['run']}"
+            self._phases.append((self.steps, name, phase["run"]))
 
     def name(self, step: int) -> str:
         """The phase that a step belongs to."""
@@ -209,10 +203,7 @@ class Kill:
     """What one kill hit."""
 
     place: str  # "step", "write", "start-up", "evaluation"
-    detail: str  # the place in words
-    saved: Position  # that it can go on from
-    done: int  # the steps up to there
-    repeated: int  # the steps beyond it, which are lost
+    repeated: int  # the steps beyond what was saved, which are lost
     seconds: float  # between the last checkpoint and the last of those steps
 
 
@@ -246,7 +237,7 @@ def compare(
     peaceful, killed = folder / "peaceful", folder / "killed"
     began = time.monotonic()
     process, board = start(peaceful, method, flags)
-    while process.poll() is None and not board[Board.FIRST]:
+    while process.poll() is None and not board.first:
         time.sleep(0.01)
     start_up = time.monotonic() - began
     if process.wait() != 0:
@@ -254,29 +245,41 @@ def compare(
     course = Course(peaceful)
     kills: list[Kill] = []
     resumed, problems = 0, []
-    for number, moment in enumerate(moments):
+    for number, moment in enumerate([*moments, "the end"]):
         before, left = position(killed), temporaries(killed)
         process, board = start(killed, method, flags)
         # In the next of equal parts of the training; the last one is left to end in.
         aim = round((number + draw.random()) / (len(moments) + 1) * course.steps)
-        wait_for(moment, process, board, killed, left, aim, start_up, draw)
-        if process.poll() is not None:
-            problems.append(f"{method} was done before it could be killed {len(moments)} times")
-            break
+        if moment == "start-up":
+            time.sleep(draw.uniform(0, start_up))
+        elif moment == "the end":
+            process.wait()
+        while moment in ("step", "write") and process.poll() is None and board.last < max(1, aim):
+            time.sleep(0.002)
+        if moment == "write":
+            board.slow = 1
+            while process.poll() is None and not temporaries(killed) - left:
+                time.sleep(0.002)
+        pause = {"step": 2 * CHECKPOINT_SECONDS, "write": SLOW_WRITE / 2}.get(moment, 0)
+        time.sleep(draw.uniform(0, pause))
+        code = process.poll()
         process.kill()
         process.wait()
-        torn = sorted(file.relative_to(killed) for file in temporaries(killed) - left)
-        resumed += bool(kills) and goes_on(board, course, before)
-        kill = describe(board, course, position(killed), torn)
-        kills.append(kill)
-        if kill.saved < before:
-            problems.append(f"{method} lost what was saved before kill {len(kills)}")
-        tell(line(method, len(kills), course, kill))
-    before = position(killed)
-    process, board = start(killed, method, flags)
-    if process.wait() != 0:
-        problems.append(f"{method} could not be resumed")
-    resumed += bool(kills) and goes_on(board, course, before)
+        # It went on behind what was saved, if it came to a step at all.
+        resumed += bool(kills) and board.first in (0, course.count(before) + 1)
+        if code is None:
+            torn = sorted(file.relative_to(killed) for file in temporaries(killed) - left)
+            kill, words = describe(board, course, position(killed), torn)
+            kills.append(kill)
+            if position(killed) < before:
+                problems.append(f"{method} lost what was saved before kill {len(kills)}")
+            tell(f"{method}, kill {len(kills)}: {words}")
+            continue
+        if moment != "the end":
+            problems.append(f"{method} was done before it could be killed {len(moments)} times")
+        if code != 0:
+            problems.append(f"{method} could not be resumed")
+        break
     expected, found = digests(peaceful), digests(killed)
     if set(found) != set(expected):
         problems.append(f"{method} has other tickets: {', '.join(found)}")
@@ -289,59 +292,23 @@ def compare(
     return outcome
 
 
-def wait_for(
-    moment: str,
-    process: subprocess.Popen[bytes],
-    board: Board,
-    output: Path,
-    left: set[Path],
-    aim: int,
-    start_up: float,
-    draw: random.Random,
-) -> None:
-    """Waits for the moment of a kill, or for the end of the process."""
-    if moment == "start-up":
-        time.sleep(draw.uniform(0, start_up))
-        return
-    while process.poll() is None and board[Board.LAST] < max(1, aim):
-        time.sleep(0.002)
-    if moment == "write":
-        board[Board.SLOW] = 1
-        while process.poll() is None and not temporaries(output) - left:
-            time.sleep(0.002)
-        time.sleep(draw.uniform(0, SLOW_WRITE / 2))
-    else:
-        time.sleep(draw.uniform(0, 2 * CHECKPOINT_SECONDS))
-
-
-def goes_on(board: Board, course: Course, saved: Position) -> bool:
-    """Whether a process went on behind the position that was saved, if it came to a step at all."""
-    return board[Board.FIRST] in (0, course.count(saved) + 1)
-
-
-def describe(board: Board, course: Course, saved: Position, torn: Sequence[Path]) -> Kill:
-    """Tells what a kill has hit, from what the process has left."""
-    first, last, done = board[Board.FIRST], board[Board.LAST], course.count(saved)
+def describe(board: Any, course: Course, saved: Position, torn: Sequence[Path]) -> tuple[Kill, str]:
+    """Tells what a kill has hit, from what the process has left, also in words."""
+    done = course.count(saved)
     if torn:
-        place, detail = "write", f"writing {torn[0].parent / torn[0].stem.lstrip('.')}"
-    elif not first:
-        place, detail = "start-up", "in start-up"
-    elif last == course.steps:
-        place, detail = "evaluation", "behind the last step"
+        place, words = "write", f"writing {torn[0].parent / torn[0].stem.lstrip('.')}"
+    elif not board.first:
+        place, words = "start-up", "in start-up"
+    elif board.last == course.steps:
+        place, words = "evaluation", "behind the last step"
     else:
-        place, detail = "step", "in a step"
-    seconds = (board[Board.LAST_AT] - board[Board.SAVED_AT]) / 1e9
-    repeated = max(0, last - done)
-    return Kill(place, detail, saved, done, repeated, seconds if repeated else 0.0)
-
-
-def line(method: str, number: int, course: Course, kill: Kill) -> str:
-    """The line of one kill."""
-    at = min(kill.done + kill.repeated + (kill.place != "write"), course.steps)
-    return (
-        f"{method}, kill {number}: {course.name(at)}, {kill.detail}; saved at step {kill.done} of "
-        f"{course.steps} with {kill.saved.tickets} tickets, {kill.repeated} steps "
-        f"({kill.seconds:.3f} s) to repeat"
+        place, words = "step", "in a step"
+    repeated = max(0, board.last - done)
+    seconds = (board.last_at - board.saved_at) / 1e9 if repeated else 0.0
+    at = min(done + repeated + (place != "write"), course.steps)
+    return Kill(place, repeated, seconds), (
+        f"{course.name(at)}, {words}; saved at step {done} of {course.steps} with "
+        f"{saved.tickets} tickets, {repeated} steps ({seconds:.3f} s) to repeat"
     )
 
 
@@ -386,5 +353,5 @@ def log(output: Path) -> list[dict[str, str]]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["watched"]:
-        sys.exit(watched(Board(Path(sys.argv[2])), sys.argv[3:]))
+        sys.exit(watched(Board.at(Path(sys.argv[2])), sys.argv[3:]))
     sys.exit(main())

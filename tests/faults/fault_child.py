@@ -3,9 +3,12 @@
 A fault is a function that is called before the command; `functools.partial` gives it its arguments.
 """
 
+import contextlib
 import ctypes
 import errno
 import fnmatch
+import functools
+import itertools
 import os
 import random
 import resource
@@ -15,24 +18,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-
-Fault = Callable[[], None]
+from types import SimpleNamespace
 
 # What a training writes but for checkpoints, in order; of what is written often, also a later time.
 WRITES = [
-    ("config.yaml", 1),
-    ("trajectory/*", 2),
-    ("tickets/01.safetensors", 1),
-    ("tickets/02.safetensors", 1),
-    ("log.csv", 1),
-    ("log.csv", 4),
-    ("choices.json", 1),
-    ("ledger.json", 1),
-    ("predictions/bars.npz", 1),
-    ("metrics.json", 1),
-]
+    ("config.yaml", 1), ("trajectory/*", 2), ("tickets/01.safetensors", 1),
+    ("tickets/02.safetensors", 1), ("log.csv", 1), ("log.csv", 4), ("choices.json", 1),
+    ("ledger.json", 1), ("predictions/bars.npz", 1), ("metrics.json", 1),
+]  # fmt: skip
 STAGES = ("opened", "half written", "written", "renamed", "safe")
 
 
@@ -72,15 +66,13 @@ def die():
 
 def when_writing(pattern, number, action):
     """Acts when a file whose path fits is about to be written for the given time, from 1 on."""
-    make, left = tempfile.mkstemp, number
+    make, times = tempfile.mkstemp, itertools.count(1)
 
     def counted(*, dir, prefix):  # noqa: A002
-        nonlocal left
         made = make(dir=dir, prefix=prefix)
-        if fnmatch.fnmatch(str(dir / prefix.strip(".")), f"*/{pattern}"):
-            left -= 1
-            if left == 0:
-                action()
+        fits = fnmatch.fnmatch(str(dir / prefix.strip(".")), f"*/{pattern}")
+        if fits and next(times) == number:
+            action()
         return made
 
     tempfile.mkstemp = counted  # type: ignore[assignment]
@@ -119,16 +111,15 @@ def killed_in_write(pattern, stage, number=1):
     """SIGKILL inside the write of a file, at one of `STAGES`."""
     fdopen, fsync, replace = os.fdopen, os.fsync, os.replace
 
-    def half(*arguments, **options):
-        file = fdopen(*arguments, **options)
-        write = file.write
+    def half(*arguments):
+        file = fdopen(*arguments)
 
         def write_half(data):
-            write(data[: len(data) // 2])
+            file.write(data[: len(data) // 2])
             file.flush()
             die()
 
-        return _With(file, write_half)
+        return contextlib.nullcontext(SimpleNamespace(write=write_half))
 
     def renamed(*paths):
         replace(*paths)
@@ -154,19 +145,6 @@ def killed_in_write(pattern, stage, number=1):
     when_writing(pattern, number, prepare)
 
 
-class _With:
-    """A file that writes in another way."""
-
-    def __init__(self, file, write):
-        self._file, self.write = file, write
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._file.close()
-
-
 # ---- training
 
 
@@ -174,13 +152,11 @@ def at_step(step, action):
     """Acts after a step, counted in this life, and after each later one."""
     from freetickets.training.progress import Reporter
 
-    show, count = Reporter.step, 0
+    show, steps = Reporter.step, itertools.count(1)
 
     def counted(self, *news):
-        nonlocal count
         show(self, *news)
-        count += 1
-        if count >= step:
+        if next(steps) >= step:
             action()
 
     Reporter.step = counted  # type: ignore[method-assign]
@@ -195,7 +171,7 @@ def killed_in_phase(run, phase, step, seed):
     def watched(self, session, span, *more):
         nonlocal seen
         train(self, session, span, *more)
-        state = self._state
+        state = self.state
         if (state.run, span.phase.name) != (run, phase) and not seen:
             return
         seen += 1
@@ -209,15 +185,12 @@ def killed_in_phase(run, phase, step, seed):
 
 def little_memory(step, more=0):
     """After a step the kernel gives this process no more than so many bytes."""
-    done = False
 
+    @functools.cache
     def limit():
-        nonlocal done
-        if not done:
-            done = True
-            pages = int(Path("/proc/self/statm").read_text().split()[0])
-            size = pages * resource.getpagesize() + more
-            resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        size = pages * resource.getpagesize() + more
+        resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
 
     if step:
         at_step(step, limit)
@@ -263,13 +236,11 @@ def standard_output_to(path):
 
 def protect(folder, number):
     """Takes the right to write to a folder away when so many files have been written there."""
-    replace, left = os.replace, number
+    replace, times = os.replace, itertools.count(1)
 
     def counted(*paths):
-        nonlocal left
         replace(*paths)
-        left -= Path(paths[1]).parent == Path(folder)
-        if left == 0:
+        if Path(paths[1]).parent == Path(folder) and next(times) == number:
             os.chmod(folder, 0o555)
 
     os.replace = counted  # type: ignore[assignment]

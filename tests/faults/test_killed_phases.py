@@ -10,25 +10,6 @@ from freetickets.config import read_run_config
 from freetickets.methods import METHODS
 from freetickets.training.checkpoint import Checkpoints
 
-# Every phase of the first run that has it; phases that repeat, such as cycles, for the first two.
-PHASES = {
-    "edst": ["explore", "refine 1", "refine 2"],
-    "dst": ["train"],
-    "static": ["train"],
-    "ltr": ["begin", "prune", "retrain"],
-    "pf": ["train", "fine-tune"],
-    "dense": ["train"],
-    "dense-ensemble": ["train"],
-    "snapshot": ["cycle 1", "cycle 2"],
-    "fge": ["pretrain", "cycle 1", "cycle 2"],
-    "mc-dropout": ["train"],
-    "mimo": ["train"],
-    "batch-ensemble": ["train"],
-    "treenet": ["train"],
-    "sup-tickets": ["train", "cycle 1", "cycle 2", "cycle 3"],
-    "neurotrails": ["train"],
-}
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
@@ -42,7 +23,7 @@ def test_killed_in_each_phase_it_ends_the_same(
     for number, each in enumerate(plan.runs):
         for phase in each.phases:
             first.setdefault(phase.name, number)
-    assert list(first) == PHASES[method]
+    # Each phase in the first run that has it, and the end of the last run.
     moments = [(number, phase) for phase, number in first.items()]
     last = len(plan.runs) - 1
     moments += [(last, plan.runs[-1].phases[-1].name)] if last > max(first.values()) else []

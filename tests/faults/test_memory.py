@@ -71,39 +71,29 @@ def killed(): os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.fixture
-def hungry(tmp_path, monkeypatch):
-    """Networks that no machine can hold: one asks in vain, with one the kernel ends the process."""
+@pytest.mark.slow
+def test_a_worker_without_memory_says_so_and_one_that_the_kernel_kills_is_tried_again(
+    cli, command, tmp_path, monkeypatch
+):
+    """No machine can hold these: one asks in vain, with one the kernel ends the process."""
     (tmp_path / "hungry.py").write_text(HUNGRY)
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("hungry")
-def test_a_worker_without_memory_says_so_through_the_command_that_started_it(cli, command):
-    train = [*command("dense-ensemble"), "--model", "hungry:build", "-o", "run", "--jobs", "2"]
-    answer = cli(*train)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    train = [*command("dense-ensemble"), "--model"]
+    answer = cli(*train, "hungry:build", "-o", "jobs", "--jobs", "2")
     assert answer.code == 2
     (line,) = answer.err.splitlines()
     assert line.startswith("freetickets: run ")
     assert "of 2: out of memory" in line
     assert "fewer --jobs" in line
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("hungry")
-def test_a_worker_that_the_kernel_kills_is_tried_again_and_then_named(
-    command, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    train = (*command("dense-ensemble"), "--model", "hungry:killed", "-o", "run", "--part", "0")
-    assignment = Assignment("run 1 of 2", train, tmp_path / "log.txt")
+    arguments = (*train, "hungry:killed", "-o", "part", "--part", "0")
+    assignment = Assignment("run 1 of 2", arguments, tmp_path / "log.txt")
     told = [n for n in local.launch([assignment], jobs=1, retries=1) if n.kind != "line"]
-    assert [news.kind for news in told] == ["again", "failed"]
-    assert told[0].text == (
-        "its process was lost (SIGKILL): it starts again from its last checkpoint"
-    )
-    assert told[1].text == (
-        "its process was lost (SIGKILL) 2 times, perhaps because the machine ran out of memory: "
-        f"see {assignment.log}"
-    )
+    lost = "its process was lost (SIGKILL)"
+    assert [(news.kind, news.text) for news in told] == [
+        ("again", f"{lost}: it starts again from its last checkpoint"),
+        (
+            "failed",
+            f"{lost} 2 times, perhaps because the machine ran out of memory: see {assignment.log}",
+        ),
+    ]

@@ -9,7 +9,7 @@ from functools import partial
 import fault_child
 import pytest
 
-REPRODUCE = ("reproduce", "fgsm", "--only", "dense", "--scale", "smoke", "--quiet")
+REPRODUCE = "fgsm --only dense --scale smoke --quiet"
 OBEY = (fault_child.obey_permissions,)
 
 
@@ -28,45 +28,33 @@ def read_only(tmp_path, peaceful):
         each.chmod(0o755)
 
 
-# Commands that would write to a folder, or to the run in it.
-COMMANDS = {
-    "train": lambda folder, command: [*command(), "-o", folder / "new"],
-    "train a run that is there": lambda folder, command: [*command(), "-o", folder / "run"],
-    "train side by side": lambda folder, command: [
-        *command("dst"),
-        "-o",
-        folder / "new",
-        "--jobs",
-        2,
-    ],
-    "evaluate": lambda folder, _: ["evaluate", folder / "run"],
-    "evaluate --saved": lambda folder, _: ["evaluate", folder / "run", "--saved"],
-    "report": lambda folder, _: ["report", folder / "run", "-o", folder / "report.html"],
-    "reproduce": lambda folder, _: [*REPRODUCE, "-o", folder / "reproduce"],
-}
+def assert_nothing_is_written(child, command, folder, digests, reason, faults=()):
+    """Tries commands that would write to a folder, or to the run in it."""
+    before, new, run = digests(folder), folder / "new", folder / "run"
+    for arguments in (
+        [*command(), "-o", new],
+        [*command(), "-o", run],
+        [*command("dst"), "-o", new, "--jobs", 2],
+        ["evaluate", run],
+        ["evaluate", run, "--saved"],
+        ["report", run, "-o", folder / "report.html"],
+        ["reproduce", *REPRODUCE.split(), "-o", folder / "reproduce"],
+    ):
+        line = child(*arguments, faults=faults).line
+        assert "can't write " in line, arguments
+        assert reason in line, arguments
+        assert digests(folder) == before, arguments
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_folder_without_the_right_to_write_is_one_line(child, command, read_only, digests, name):
-    before = digests(read_only)
-    answer = child(*COMMANDS[name](read_only, command), faults=OBEY)
-    assert "can't write " in answer.line
-    assert "Permission denied" in answer.line
-    assert digests(read_only) == before
+def test_a_folder_without_the_right_to_write_is_one_line(child, command, read_only, digests):
+    assert_nothing_is_written(child, command, read_only, digests, "Permission denied", OBEY)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_disk_that_is_mounted_read_only_is_one_line(
-    child, command, peaceful, mounted, digests, name
-):
+def test_a_disk_that_is_mounted_read_only_is_one_line(child, command, peaceful, mounted, digests):
     disk = mounted("size=4m")
     shutil.copytree(peaceful(), disk / "run")
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    before = digests(disk)
-    answer = child(*COMMANDS[name](disk, command))
-    assert "can't write " in answer.line
-    assert "Read-only file system" in answer.line
-    assert digests(disk) == before
+    assert_nothing_is_written(child, command, disk, digests, "Read-only file system")
 
 
 def test_a_run_that_is_protected_can_be_reported_and_compared(child, read_only, tmp_path):

@@ -63,10 +63,18 @@ def serial(command, tmp_path_factory):
 TIMES = ("seconds", "sha256")
 
 
-def _without_seconds(value):
+def _without_times(value):
     if isinstance(value, dict):
-        return {key: _without_seconds(each) for key, each in value.items() if key not in TIMES}
-    return [_without_seconds(each) for each in value] if isinstance(value, list) else value
+        return {key: _without_times(each) for key, each in value.items() if key not in TIMES}
+    return [_without_times(each) for each in value] if isinstance(value, list) else value
+
+
+def _content(folder):
+    """What a run has left, but for times; no parts, no lock, no log of a worker."""
+    found = {n: json.loads((folder / n).read_text()) for n in ("ledger.json", "metrics.json")}
+    found["log"] = list(csv.DictReader((folder / "log.csv").read_text().splitlines()))
+    found["names"] = sorted(file.name for file in folder.iterdir() if file.name != "checkpoint")
+    return found
 
 
 @pytest.fixture
@@ -74,23 +82,12 @@ def assert_same(digests):
     """Fails if two runs differ in more than the time that they took."""
 
     def check(folder, expected):
-        assert digests(folder / "tickets") == digests(expected / "tickets")
-        assert digests(folder / "trajectory") == digests(expected / "trajectory")
-        logs = [
-            list(csv.DictReader((each / "log.csv").read_text().splitlines()))
-            for each in (folder, expected)
-        ]
-        assert _without_seconds(logs[0]) == _without_seconds(logs[1])
-        seconds = [float(row["seconds"]) for row in logs[0]]
+        for part in ("tickets", "trajectory"):
+            assert digests(folder / part) == digests(expected / part)
+        ours, theirs = _content(folder), _content(expected)
+        assert _without_times(ours) == _without_times(theirs)
+        seconds = [float(row["seconds"]) for row in ours["log"]]
         assert seconds == sorted(seconds)
-        for name in ("ledger.json", "metrics.json"):
-            ours, theirs = (json.loads((each / name).read_text()) for each in (folder, expected))
-            assert _without_seconds(ours) == _without_seconds(theirs)
-        names = [
-            sorted(file.name for file in each.iterdir() if file.name != "checkpoint")
-            for each in (folder, expected)
-        ]
-        assert names[0] == names[1]  # no parts, no lock, no log of a worker
 
     return check
 

@@ -1,7 +1,10 @@
 """A plan that is trained in parts ends like one that is not, bit for bit."""
 
+import contextlib
+import itertools
 import os
 import signal
+from functools import partial
 
 import pytest
 
@@ -17,27 +20,23 @@ class Killed(BaseException):
     """The process ends here; nothing may catch this."""
 
 
+def last_checkpoint(folder):
+    """What the newest one holds, but for times."""
+    tree = load_tree(max((folder / "checkpoint").iterdir()), "freetickets-checkpoint")
+    for row in tree["state"]["rows"]:
+        row["seconds"] = 0
+    tree["state"]["seconds"] = dict.fromkeys(tree["state"]["seconds"], 0)
+    return tree
+
+
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("method", SEVERAL)
 def test_each_method_in_parts_equals_the_serial_run(
-    cli, command, serial, assert_same, tmp_path, method
+    cli, command, serial, assert_same, same, tmp_path, method
 ):
     assert cli(*command(method), "-o", tmp_path / "run", "--jobs", 2).code == 0
     assert_same(tmp_path / "run", serial(method))
-
-
-@pytest.mark.usefixtures("in_this_process")
-def test_the_last_checkpoint_is_that_of_the_serial_run(cli, command, serial, tmp_path, same):
-    assert cli(*command("dst"), "-o", tmp_path, "--jobs", 2).code == 0
-
-    def last(folder):
-        tree = load_tree(max((folder / "checkpoint").iterdir()), "freetickets-checkpoint")
-        for row in tree["state"]["rows"]:
-            row["seconds"] = 0
-        tree["state"]["seconds"] = dict.fromkeys(tree["state"]["seconds"], 0)
-        return tree
-
-    assert same(last(tmp_path), last(serial("dst")))
+    assert same(*map(last_checkpoint, (tmp_path / "run", serial(method))))
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -51,15 +50,9 @@ def test_a_trajectory_is_gathered(cli, command, assert_same, tmp_path):
 
 def stop_at_step(monkeypatch, step):
     """Sends this process Ctrl-C at a step, counted from now on."""
-    count = 0
-
-    def counted(*_):
-        nonlocal count
-        count += 1
-        if count == step:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(Reporter, "step", counted)
+    count = itertools.count(1)
+    ctrl_c = partial(os.kill, os.getpid(), signal.SIGINT)
+    monkeypatch.setattr(Reporter, "step", lambda *_: next(count) == step and ctrl_c())
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -81,25 +74,18 @@ def test_killed_around_any_write_it_ends_the_same(
 ):
     expected, run, replace = serial("dst"), tmp_path / "run", os.replace
     for number in range(1, 200, 3):
-        left = number
+        count = itertools.count(1)
 
-        def counted(*paths):
-            nonlocal left
-            left -= 1
-            if left == 0:
+        def counted(*paths, count=count, number=number):
+            if next(count) == number:
                 raise Killed
             replace(*paths)
 
         monkeypatch.setattr(os, "replace", counted)
-        try:
-            code = cli(*command("dst"), "-o", run, "--jobs", 2).code
-        except Killed:
-            continue
-        assert code == 0
-        break
-    else:
-        raise AssertionError("it never ended")
-    assert number > 3
+        with contextlib.suppress(Killed):
+            assert cli(*command("dst"), "-o", run, "--jobs", 2).code == 0
+            break
+    assert 3 < number < 199
     assert_same(run, expected)
 
 

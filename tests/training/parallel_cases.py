@@ -10,10 +10,11 @@ import socket
 import sys
 import time
 import traceback
-from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch._dynamo  # which the first optimizer would load, in each rank
@@ -32,10 +33,7 @@ from freetickets.models.whitening import Whitening
 from freetickets.seeds import derive
 from freetickets.sparsity.sparsifier import Sparsifier
 from freetickets.training import parallel
-from freetickets.training.optimizer import OptimizerOptions, TrainingOptions
-from freetickets.training.parallel import make_compute
 from freetickets.training.session import Session
-from freetickets.training.trainer import Trainer
 
 OPTIMIZERS = {"sgd": 0.02, "adam": 1e-3, "adamw": 1e-3, "rmsprop": 1e-4}
 BACKENDS = ("masked", "sparse") if available() else ("masked",)
@@ -74,16 +72,6 @@ def overflowing():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 3))
 
 
-@contextmanager
-def patched(owner, name, value):
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
 def fit(method, model=network, data=None, **settings):
     """Trains 54 steps, a third of them with a batch that no two ranks share evenly."""
     digests: list[str] = []
@@ -94,7 +82,7 @@ def fit(method, model=network, data=None, **settings):
         digests.append(self.digest)
 
     options = {"batch_size": 10, "epochs": 9, "quiet": True, "device": "cpu", **settings}
-    with patched(Sparsifier, "explore", noted):
+    with patch.object(Sparsifier, "explore", noted):
         ensemble = method.fit(model, data or images(), **options)
     return {
         "digests": digests,
@@ -114,10 +102,9 @@ def same_as_one_process(world):
     """All that must not depend on the number of ranks."""
     results = {}
     for optimizer in OPTIMIZERS if world == 2 else ("sgd", "adam"):
+        settings = {"optimizer": optimizer, "lr": OPTIMIZERS[optimizer]}
         for backend in BACKENDS:
-            results[f"{optimizer}, {backend}"] = fit(
-                edst(), optimizer=optimizer, lr=OPTIMIZERS[optimizer], backend=backend
-            )
+            results[f"{optimizer}, {backend}"] = fit(edst(), backend=backend, **settings)
     if world == 2:
         for backend in BACKENDS:
             pruned = ft.PruneFineTune(tickets=1)
@@ -133,23 +120,24 @@ def same_as_one_process(world):
     return results
 
 
+@dataclass(frozen=True)
+class Constant(ft.Dense):
+    """Four epochs at one learning rate."""
+
+    def plan(self, setting):
+        phase = Phase("train", (Stretch(4.0, 0.05),), at_end=(Collect(),))
+        return Plan("dense", (Run(0, (phase,)),), dense_epochs=4.0)
+
+
 def normalised():
     """A network with BatchNorm, sparse by us, and dense by us and by PyTorch alone."""
-    torch.manual_seed(0)
-    compute = make_compute("cpu", amp=False)
-    options = {"rank": compute.ranks.rank, "world": compute.ranks.world, "seed": 0}
-    batches = Batches(Split(*images()), 12, **options)
-    phase = Phase("train", (Stretch(4.0, 0.05),), at_end=(Collect(),))
-    (ticket,) = Trainer(
-        Plan("dense", (Run(0, (phase,)),), dense_epochs=4.0),
-        lambda: network(norm=True),
-        lambda seed: batches,
-        compute=compute,
-        options=TrainingOptions(OptimizerOptions("sgd", 0.9, weight_decay=1e-3)),
-    ).train()
+    settings = {"batch_size": 12, "momentum": 0.9, "weight_decay": 1e-3, "validation": 0.0}
+    (ours,) = fit(Constant(), lambda: network(norm=True), **settings)["tickets"]
+    ranks = parallel.meet(torch.device("cpu"))
+    batches = Batches(Split(*images()), 12, rank=ranks.rank, world=ranks.world, seed=0)
     torch.manual_seed(derive(0, "init"))
     model = network(norm=True)
-    wrapped = DistributedDataParallel(model) if compute.ranks.world > 1 else model
+    wrapped = DistributedDataParallel(model) if ranks.world > 1 else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3)
     for epoch in range(4):
         for inputs, labels in batches.epoch(epoch):
@@ -158,7 +146,7 @@ def normalised():
             optimizer.step()
     return {
         "sparse": fit(edst(), lambda: network(norm=True), lr=0.02, backend=BACKENDS[-1]),
-        "ours": ticket.state,
+        "ours": ours,
         "theirs": {name: tensor.clone() for name, tensor in model.state_dict().items()},
     }
 
@@ -174,7 +162,7 @@ def troubles(folder):
             self._generator.manual_seed(99)
         explore(self, rate)
 
-    with patched(Sparsifier, "explore", diverging):
+    with patch.object(Sparsifier, "explore", diverging):
         errors["topology"] = error_of(lambda: edst(grow="random"))
     inputs, labels = images()
     inputs[7] = 1e38  # overflows in one rank's slice
@@ -185,7 +173,7 @@ def troubles(folder):
             os.kill(os.getpid(), signal.SIGTERM)
         return step(self, number, *args, **kwargs)
 
-    with patched(Session, "step", interrupted):
+    with patch.object(Session, "step", interrupted):
         errors["stopped"] = error_of(edst, output=folder / "stopped", backend="masked", lr=0.02)
     resumed = fit(edst(), output=folder / "stopped", backend="masked", lr=0.02)
     errors["small"] = error_of(edst, batch_size=1)
@@ -203,10 +191,8 @@ def hanging():
             time.sleep(6)
         return step(self, number, *args, **kwargs)
 
-    with (
-        patched(parallel, "TIMEOUT", timedelta(seconds=2)),
-        patched(Session, "step", asleep),
-    ):
+    patience = patch.object(parallel, "TIMEOUT", timedelta(seconds=2))
+    with patience, patch.object(Session, "step", asleep):
         return {"error": error_of(edst)}
 
 

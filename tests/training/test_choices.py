@@ -115,8 +115,7 @@ def test_a_network_that_is_pruned_skips_its_zeros_at_once(images, monkeypatch):
 
     monkeypatch.setattr(Session, "prune", noted)
     METHODS["pf"].fit("cnn-32", images, **SETTINGS)
-    assert found
-    assert all(found)
+    assert min(found) > 0
 
 
 def test_masked_runs_have_no_kernels_and_folders_may_say_nothing(images, tmp_path):

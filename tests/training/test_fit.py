@@ -3,6 +3,7 @@
 import inspect
 import random
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -64,27 +65,17 @@ def test_a_network_is_trained_as_a_copy_from_its_own_values(features):
 
 def test_several_networks_made_of_one_are_each_initialised_anew(features):
     network = Net()
-    method = ft.DenseEnsemble(tickets=2)
-    weights = [
-        t.state["body.0.weight"] for t in method.fit(network, features, lr=1e-12, **SMALL).tickets
-    ]
-    given = network.body[0].weight
-    for a, b in [(weights[0], weights[1]), (weights[0], given), (weights[1], given)]:
-        assert not torch.isclose(a, b).any()
+    tickets = ft.DenseEnsemble(tickets=2).fit(network, features, lr=1e-12, **SMALL).tickets
+    weights = [network.body[0].weight, *(ticket.state["body.0.weight"] for ticket in tickets)]
+    assert not any(torch.isclose(a, b).any() for a, b in combinations(weights, 2))
 
 
-def test_a_network_that_can_not_be_initialised_anew_needs_a_factory(features):
+def test_what_can_not_be_initialised_anew_needs_a_factory_which_makes_every_network(features):
     for network, name in ((Scaled(), "the model"), (nn.Sequential(nn.Linear(6, 3), Scaled()), "1")):
         with pytest.raises(FreeTicketsError, match=f"'{name}' can't be init.*: pass a factory"):
             DST.fit(network, features, **SMALL)
-    assert len(DST.fit(Scaled, features, **SMALL)) == 2
     assert len(EDST.fit(Scaled(), features, **SMALL)) == 2  # one network, nothing to make anew
-
-
-@pytest.mark.parametrize("factory", [Net, lambda: nn.Sequential(Net())])
-def test_a_factory_makes_every_network(features, factory):
-    ensemble = DST.fit(factory, features, **SMALL)
-    first, second = (ticket.state for ticket in ensemble.tickets)
+    first, second = (ticket.state for ticket in DST.fit(Scaled, features, **SMALL).tickets)
     assert not any(torch.equal(first[n], second[n]) for n in first if n.endswith("0.weight"))
 
 
@@ -102,12 +93,23 @@ class Pairs(Dataset[Any]):
         return self._inputs[index], self._labels[index]
 
 
-def test_arrays_tensors_splits_and_datasets_of_the_same_samples_train_the_same(features):
+class Frame:
+    """A data frame, as far as anyone can tell."""
+
+    def __init__(self, values):
+        self._values = np.asarray(values)
+
+    def to_numpy(self):
+        return self._values
+
+
+def test_arrays_tensors_frames_splits_and_datasets_of_the_same_samples_train_the_same(features):
     x, y = features
     kinds: list[Any] = [
         (x, y),
         [x.numpy(), y.numpy().astype(np.int32)],
         (x.double().numpy(), y.tolist()),
+        (Frame(x), Frame(y)),
         Split(x, y),
         TensorDataset(x, y),
         Pairs(x.numpy(), y.tolist()),
@@ -131,11 +133,6 @@ def test_uint8_images_are_normalised_alike_in_training_and_prediction(shape):
     np.testing.assert_allclose(expected, ensemble.predict_proba(normalised), atol=1e-5)
     for same in (images, Pairs(images, [0] * 40)):  # in the layout of the training
         assert np.array_equal(ensemble.predict_proba(same), expected)
-
-
-def test_images_of_one_colour_can_be_trained_on():
-    images = np.full((40, 8, 8), 7, np.uint8)
-    assert len(EDST.fit("mlp-8", (images, np.arange(40) % 2), **SMALL)) == 2
 
 
 def test_a_data_set_by_name_is_its_training_split(monkeypatch):
@@ -163,22 +160,12 @@ def test_the_image_size_of_a_folder_is_the_networks(tmp_path):
     assert ensemble.classes == ("cat", "dog")
 
 
-def test_labels_that_a_data_set_has_no_class_for_are_one_line(tmp_path):
-    x = np.zeros((30, 8, 8), np.uint8)
-    labels = np.arange(30) % 3
-    np.savez(
-        tmp_path / "a.npz", x_train=x, y_train=labels, x_test=x, y_test=labels,
-        classes=np.array(["a", "b"]),
-    )  # fmt: skip
-    with pytest.raises(FreeTicketsError, match="label 2, but only 2 classes"):
-        EDST.fit("mlp-8", str(tmp_path / "a.npz"), **SMALL)
-
-
 class Noisy(Dataset[Any]):
-    """Samples that are augmented by chance each time they are read."""
+    """Samples that are augmented by chance each time they are read; it keeps what it gave."""
 
     def __init__(self, features, noise=1.0):
         self._features, self._noise = features, noise
+        self.given: dict[int, set[float]] = {}
 
     def __len__(self):
         return len(self._features[1])
@@ -186,26 +173,18 @@ class Noisy(Dataset[Any]):
     def __getitem__(self, index):
         x, y = self._features
         shift = random.random() + np.random.rand() - 1  # noqa: NPY002
-        return x[index] + self._noise * (torch.randn(6) + shift), int(y[index])
+        sample = x[index] + self._noise * (torch.randn(6) + shift)
+        self.given.setdefault(index, set()).add(float(sample[0]))
+        return sample, int(y[index])
 
 
-class Recorded(Noisy):
-    """Keeps what it gave."""
-
-    def __init__(self, features):
-        super().__init__(features)
-        self.given: dict[int, set[float]] = {}
-
-    def __getitem__(self, index):
-        sample = super().__getitem__(index)
-        self.given.setdefault(index, set()).add(float(sample[0][0]))
-        return sample
-
-
-def test_the_random_transforms_of_a_dataset_live(features):
-    dataset = Recorded(features)
-    ft.Dense().fit("mlp-8", dataset, validation=0.0, **SMALL)
+def test_the_random_transforms_of_a_dataset_live_and_make_it_another_one(features, tmp_path):
+    dataset = Noisy(features)
+    ft.Dense().fit("mlp-8", dataset, validation=0.0, output=tmp_path, **SMALL)
     assert {len(values) for values in dataset.given.values()} == {3}  # one in each epoch
+    other = Noisy(features, noise=2.0)
+    with pytest.raises(FreeTicketsError, match=r"\(dataset: dataset-\w+ -> data"):
+        ft.Dense().fit("mlp-8", other, validation=0.0, output=tmp_path, **SMALL)
 
 
 def test_workers_don_t_change_what_a_dataset_trains(features):
@@ -214,32 +193,6 @@ def test_workers_don_t_change_what_a_dataset_trains(features):
         for workers in (0, 2)
     ]
     assert torch.equal(*weights)
-
-
-def test_a_dataset_that_draws_otherwise_is_another_one(features, tmp_path):
-    ft.Dense().fit("mlp-8", Noisy(features), output=tmp_path, **SMALL)
-    with pytest.raises(FreeTicketsError, match=r"other settings \(dataset: dataset-\w+ -> data"):
-        ft.Dense().fit("mlp-8", Noisy(features, noise=2.0), output=tmp_path, **SMALL)
-
-
-class Frame:
-    """A data frame, as far as anyone can tell."""
-
-    def __init__(self, values):
-        self._values = np.asarray(values)
-
-    def to_numpy(self):
-        return self._values
-
-
-def test_a_data_frame_is_trained_on_and_predicted(features):
-    x, y = features
-    names = np.array(["ant", "bee", "cat"])
-    ensemble = EDST.fit("mlp-8", (Frame(x), Frame(names[y])), **SMALL)
-    arrays = EDST.fit("mlp-8", (x, y), **SMALL)
-    assert ensemble.classes == ("ant", "bee", "cat")
-    assert np.array_equal(ensemble.predict(Frame(x)), names[arrays.predict(x)])
-    assert np.array_equal(ensemble.predict_proba(Frame(x)), arrays.predict_proba(x))
 
 
 @pytest.mark.parametrize("values", [[1, 2, 3], ["a", "b", "c"], [5, 7, 100]], ids=str)
@@ -261,22 +214,13 @@ def test_labels_make_no_class_that_nobody_has_and_come_back_as_they_were(
         trained.calibrate(x, ["z"] * 60)
 
 
-def test_booleans_are_labels(features):
-    x, y = features
+def test_booleans_are_labels_and_outputs_without_a_class_have_no_name(features):
+    x, y = features[0].clone(), features[1]
     ensemble = ft.Dense().fit("mlp-8", (x, y == 1), **SMALL)
     assert ensemble.classes == ("False", "True")
     assert ensemble.predict(x).dtype == bool
-
-
-def test_a_network_with_more_outputs_than_classes_names_none_that_is_not_there(features):
-    x, y = features
     ensemble = ft.Dense().fit(nn.Linear(6, 9), (x, np.array(["a", "b"])[y % 2]), **SMALL)
     assert set(ensemble.predict(x)) <= {"a", "b"}
-
-
-def test_nan_is_refused_at_prediction_as_in_training(features):
-    x = features[0].clone()
-    ensemble = ft.Dense().fit("mlp-8", features, **SMALL)
     x[50, 2] = torch.nan
     for call in (ensemble.predict, ensemble.predict_proba, ensemble.uncertainty):
         with pytest.raises(FreeTicketsError, match="not finite: remove NaN and infinity"):
@@ -337,7 +281,7 @@ def test_own_validation_data_is_what_is_validated_on(features, tmp_path):
     assert torch.equal(ticket.state["fc1.weight"], plain.tickets[0].state["fc1.weight"])
 
 
-def test_own_validation_data_may_be_of_any_kind(features, tmp_path):
+def test_own_validation_data_may_be_of_any_kind_and_a_run_is_tied_to_it(features, tmp_path):
     x, y = features
     np.savez(tmp_path / "v.npz", x=x.numpy()[:20], y=y.numpy()[:20])
     kinds: list[Any] = [
@@ -349,42 +293,30 @@ def test_own_validation_data_may_be_of_any_kind(features, tmp_path):
     ]
     runs = [ft.Dense().fit("mlp-8", features, validation_data=kind, **SMALL) for kind in kinds]
     assert len({run.tickets[0].info["validation_loss"] for run in runs}) == 1
-
-
-def test_a_run_is_tied_to_its_validation_data(features, tmp_path):
-    x, y = features
-
-    def train(**more):
-        return ft.Dense().fit("mlp-8", features, output=tmp_path / "run", **SMALL, **more)
-
-    train(validation_data=(x[:20], y[:20]))
-    train(validation_data=(x[:20], y[:20]))
-    for more in ({"validation_data": (x[:30], y[:30])}, {}):
+    settings = {**SMALL, "output": tmp_path / "run"}
+    for _ in range(2):
+        ft.Dense().fit("mlp-8", features, validation_data=kinds[0], **settings)
+    for other in ((x[:30], y[:30]), None):
         with pytest.raises(FreeTicketsError, match=r"other settings \(.*validation_data: arrays-"):
-            train(**more)
+            ft.Dense().fit("mlp-8", features, validation_data=other, **settings)
 
 
 # ---- settings
 
 
-def test_the_same_seed_trains_the_same_and_another_does_not(features):
-    weights = [
-        EDST.fit("mlp-8", features, seed=seed, **SMALL).tickets[0].state["fc1.weight"]
-        for seed in (3, 3, 4)
-    ]
-    assert torch.equal(weights[0], weights[1])
-    assert not torch.equal(weights[0], weights[2])
-
-
-def test_nothing_is_written_without_an_output(features, tmp_path, monkeypatch):
+def test_the_same_seed_trains_the_same_and_another_does_not_without_a_word_or_a_file(
+    features, tmp_path, monkeypatch, capfd
+):
     monkeypatch.chdir(tmp_path)
-    EDST.fit("mlp-8", features, **SMALL)
-    assert not list(tmp_path.iterdir())
-
-
-def test_quiet_says_nothing(features, capfd):
-    replace(EDST, interval=None).fit("mlp-8", features, **SMALL)
+    method = replace(EDST, interval=None)
+    first, again, other = (
+        method.fit("mlp-8", features, seed=seed, **SMALL).tickets[0].state["fc1.weight"]
+        for seed in (3, 3, 4)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
     assert capfd.readouterr() == ("", "")
+    assert not list(tmp_path.iterdir())
 
 
 def test_progress_says_where_it_is_and_goes_to_stderr(features, capfd):
@@ -438,15 +370,13 @@ def generators():
 
 
 @pytest.mark.parametrize("model", ["mlp-8", Net, Net()], ids=["name", "factory", "network"])
-@pytest.mark.parametrize("workers", [0, 1])
-def test_the_generators_of_the_process_are_left_alone(features, model, workers):
+def test_the_generators_of_the_process_are_left_alone(features, model):
     torch.manual_seed(1)
     before = generators()
-    ensemble = ft.DenseEnsemble(tickets=2).fit(model, Noisy(features), workers=workers, **SMALL)
-    ensemble.predict(Noisy(features))
-    assert generators() == before
-    ft.DenseEnsemble(tickets=2).fit(model, features, **SMALL)
-    assert generators() == before
+    for data, workers in ((Noisy(features), 0), (Noisy(features), 1), (features, 0)):
+        ensemble = ft.DenseEnsemble(tickets=2).fit(model, data, workers=workers, **SMALL)
+        ensemble.predict(Noisy(features))
+        assert generators() == before
 
 
 # ---- mistakes

@@ -28,10 +28,7 @@ from freetickets.methods import (
 from freetickets.models import create_model
 from freetickets.sparsity.distribution import allocate
 from freetickets.sparsity.layers import select_weights
-from freetickets.training.flops import (
-    count_macs,
-    forward_flops,
-)
+from freetickets.training.flops import count_macs, forward_flops
 from freetickets.training.ledger import price
 
 
@@ -39,12 +36,6 @@ from freetickets.training.ledger import price
 def wrn():
     with torch.device("meta"):
         return create_model("wrn-28-10", (3, 32, 32), 100)
-
-
-@pytest.fixture(scope="module")
-def wrn10():
-    with torch.device("meta"):
-        return create_model("wrn-28-10", (3, 32, 32), 10)
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +126,15 @@ def test_treenet_on_imagenet_costs_what_the_paper_says(resnet):
     assert found / forward_flops(count_macs(resnet, (3, 224, 224))) == pytest.approx(1.33, abs=0.05)
 
 
-def test_absolute_flops_of_a_dense_training(wrn10):
+def test_absolute_flops_bytes_and_parameters():
+    with torch.device("meta"):
+        wrn10 = create_model("wrn-28-10", (3, 32, 32), 10)
     assert cifar(Dense(), wrn10).flops == pytest.approx(3 * 10_486_657_536 * 45_000 * 250)
+    ledger = cifar(EDST(tickets=3, sparsity=0.8), wrn10)
+    assert ledger.parameters == 36_479_194
+    removed = 36_461_232 - round(0.2 * 36_461_232)
+    assert abs(ledger.ticket_parameters - (36_479_194 - removed)) <= 1
+    assert ledger.ticket_bytes / 3 < 0.25 * 4 * ledger.parameters
 
 
 def test_growth_is_a_column_of_its_own_and_only_where_gradients_are_dense(wrn):
@@ -168,10 +166,9 @@ def test_momentum_needs_dense_gradients_at_every_step(method, share, wrn):
 
 
 def test_growth_costs_less_where_the_network_is_still_dense(wrn):
-    ledger = cifar(DST(tickets=1, explorer="granet"), wrn)
-    timeline = Timeline(
-        DST(tickets=1, explorer="granet").plan(Setting(get_recipe("cifar"))).runs[0], 352
-    )
+    method = DST(tickets=1, explorer="granet")
+    ledger = cifar(method, wrn)
+    timeline = Timeline(method.plan(Setting(get_recipe("cifar"))).runs[0], 352)
     costs, sparsity, extra = count_macs(wrn, (3, 32, 32)), 0.5, 0.0
     for step in range(1, timeline.steps + 1):
         if timeline.exploration_rate(step):  # its gradient is taken before the pruning
@@ -211,14 +208,6 @@ def test_what_is_not_counted_is_no_multiple_of_anything():
     assert ledger.flops == 0
     multiples = ledger.relative_flops, ledger.relative_growth_flops, ledger.relative_test_flops
     assert all(map(math.isnan, multiples))
-
-
-def test_bytes_and_parameters_of_a_ticket(wrn10):
-    ledger = cifar(EDST(tickets=3, sparsity=0.8), wrn10)
-    assert ledger.parameters == 36_479_194
-    removed = 36_461_232 - round(0.2 * 36_461_232)
-    assert abs(ledger.ticket_parameters - (36_479_194 - removed)) <= 1
-    assert ledger.ticket_bytes / 3 < 0.25 * 4 * ledger.parameters
 
 
 def test_a_stated_dense_training_is_the_unit(wrn):

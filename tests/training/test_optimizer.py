@@ -4,7 +4,7 @@ from torch import nn
 
 from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.methods import BatchEnsemble, Phase, Plan, Run, Stretch, Timeline
-from freetickets.training.optimizer import OptimizerOptions, TrainingOptions, make_optimizer
+from freetickets.training.optimizer import TrainingOptions, make_optimizer
 from freetickets.training.parallel import make_compute
 from freetickets.training.session import Session
 
@@ -13,56 +13,44 @@ def network():
     return nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 2))
 
 
+def found(model, key, **options):
+    """What each parameter has in the groups of its optimizer."""
+    groups = make_optimizer(model, TrainingOptions(**options)).param_groups
+    values = {id(p): group[key] for group in groups for p in group["params"]}
+    return {name: values[id(p)] for name, p in model.named_parameters() if id(p) in values}
+
+
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "rmsprop", "nadam", "adagrad", "asgd"])
 def test_every_name_makes_its_optimizer(name):
-    optimizer = make_optimizer(network(), OptimizerOptions(name, weight_decay=0.01))
+    optimizer = make_optimizer(network(), TrainingOptions(name, 0.7, weight_decay=0.01))
     assert type(optimizer).__name__.lower() == name
-    assert optimizer.param_groups[0]["weight_decay"] == 0.01
+    (group,) = optimizer.param_groups
+    assert group["weight_decay"] == 0.01
+    assert (group.get("momentum") == 0.7) == (name in ("sgd", "rmsprop"))
+    with pytest.raises(UnknownNameError, match="did you mean"):
+        make_optimizer(network(), TrainingOptions(f"{name}w"))
 
 
-def test_norms_and_biases_decay_unless_they_are_spared():
-    model = network()
-    spared = make_optimizer(model, OptimizerOptions(decay_norms=False, weight_decay=0.01))
-    decays = {id(p): g["weight_decay"] for g in spared.param_groups for p in g["params"]}
-    found = {name: decays[id(p)] for name, p in model.named_parameters()}
-    assert [n for n, decay in found.items() if decay] == ["0.weight", "3.weight"]
-    assert len(found) == 6
-    (group,) = make_optimizer(model, OptimizerOptions(weight_decay=0.01)).param_groups
-    assert len(group["params"]) == 6
-
-
-def test_the_biases_of_several_members_are_spared_too():
-    model = BatchEnsemble(members=2).transform(network())
-    spared = make_optimizer(model, OptimizerOptions(decay_norms=False, weight_decay=0.01))
-    decays = {id(p): g["weight_decay"] for g in spared.param_groups for p in g["params"]}
-    decayed = [name for name, p in model.named_parameters() if decays[id(p)]]
-    assert decayed == ["network.0.layer.weight", "network.3.layer.weight"]
+def test_norms_and_biases_decay_unless_they_are_spared_also_those_of_several_members():
+    decays = found(network(), "weight_decay", weight_decay=0.01)
+    assert set(decays.values()) == {0.01}
+    assert len(decays) == 6
+    spared = {"decay_norms": False, "weight_decay": 0.01}
+    members = BatchEnsemble(members=2).transform(network())
+    for model, place in ((network(), "{}.weight"), (members, "network.{}.layer.weight")):
+        decays = found(model, "weight_decay", **spared)
+        assert [n for n, decay in decays.items() if decay] == [place.format(n) for n in (0, 3)]
+        assert len(decays) == len(list(model.parameters()))
 
 
 def test_frozen_parameters_are_left_out():
     model = network()
     model[0].weight.requires_grad_(False)
-    (group,) = make_optimizer(model, OptimizerOptions()).param_groups
-    assert len(group["params"]) == 5
-    assert all(p is not model[0].weight for p in group["params"])
-
-
-def test_an_unknown_name_offers_the_nearest():
-    with pytest.raises(UnknownNameError, match="did you mean 'adamw'"):
-        make_optimizer(network(), OptimizerOptions("adamww"))
-
-
-def test_momentum_reaches_sgd_and_rmsprop():
-    for name in ("sgd", "rmsprop"):
-        optimizer = make_optimizer(network(), OptimizerOptions(name, momentum=0.7))
-        assert optimizer.param_groups[0]["momentum"] == 0.7
-    assert isinstance(make_optimizer(network(), OptimizerOptions()), torch.optim.SGD)
+    assert found(model, "lr_factor").keys() == dict(model.named_parameters()).keys() - {"0.weight"}
 
 
 def factors(model, wanted, **options):
-    optimizer = make_optimizer(model, OptimizerOptions(lr_factors=wanted, **options))
-    found = {id(p): g["lr_factor"] for g in optimizer.param_groups for p in g["params"]}
-    return {name: found[id(p)] for name, p in model.named_parameters()}
+    return found(model, "lr_factor", lr_factors=wanted, **options)
 
 
 def test_factors_reach_the_parameters_that_they_name():
@@ -70,8 +58,8 @@ def test_factors_reach_the_parameters_that_they_name():
     assert factors(network(), {}) == plain
     assert factors(network(), {"norm-bias": 64}) == {**plain, "1.bias": 64}
     for spare in (True, False):  # decay and factors don't mind one another
-        found = factors(network(), {"norm-weight": 2, "3": 0.5, "0.b*": 3}, decay_norms=spare)
-        assert found == {**plain, "1.weight": 2, "3.weight": 0.5, "3.bias": 0.5, "0.bias": 3}
+        several = factors(network(), {"norm-weight": 2, "3": 0.5, "0.b*": 3}, decay_norms=spare)
+        assert several == {**plain, "1.weight": 2, "3.weight": 0.5, "3.bias": 0.5, "0.bias": 3}
     assert factors(nn.BatchNorm1d(2), {"norm-bias": 4}) == {"weight": 1, "bias": 4}
     assert set(factors(nn.Linear(2, 2), {"norm-bias": 4}).values()) == {1}
     ensemble = BatchEnsemble(members=2).transform(network())
@@ -95,12 +83,12 @@ def test_steps_are_those_of_a_plain_loop_with_two_groups(nesterov):
     x, y = torch.randn(12, 4, 1, 3, 3), torch.randint(2, (12, 4))
     schedule = (Stretch(1, 0.02, 0.1, "linear"), Stretch(2, 0.1, 0.0, "linear"))
     run = Run(0, (Phase("train", schedule),))
-    options = OptimizerOptions(
+    options = TrainingOptions(
         nesterov=nesterov, weight_decay=0.01, lr_factors={"norm-bias": 8.0, "norm-weight": 8.0}
     )
     session = Session(
         Plan("dense", (run,), 1.0), run, Timeline(run, 4), ours, make_compute("cpu", False),
-        TrainingOptions(options, backend="masked"),
+        options,
     )  # fmt: skip
     norm = list(theirs[1].parameters())  # type: ignore[index]
     others = [p for p in theirs.parameters() if all(p is not each for each in norm)]
@@ -121,24 +109,24 @@ def test_steps_are_those_of_a_plain_loop_with_two_groups(nesterov):
 
 def test_a_step_is_one_call_for_all_parameters_where_it_can_be():
     """Embeddings with sparse gradients and other devices take PyTorch's ordinary step."""
-    assert make_optimizer(nn.Linear(2, 2), OptimizerOptions()).defaults["fused"]
+    assert make_optimizer(nn.Linear(2, 2), TrainingOptions()).defaults["fused"]
     for network in (nn.EmbeddingBag(3, 2, sparse=True), nn.Linear(2, 2, device="meta")):
-        optimizer = make_optimizer(network, OptimizerOptions())
+        optimizer = make_optimizer(network, TrainingOptions())
         assert not optimizer.defaults["fused"]
-    assert "fused" not in make_optimizer(nn.Linear(2, 2), OptimizerOptions("rmsprop")).defaults
+    assert "fused" not in make_optimizer(nn.Linear(2, 2), TrainingOptions("rmsprop")).defaults
 
 
 def test_a_fused_step_is_the_ordinary_one_up_to_rounding():
-    found = []
+    weights = []
     for fused in (True, None):
         torch.manual_seed(0)
         network = nn.Linear(37, 19)
-        optimizer = make_optimizer(network, OptimizerOptions(nesterov=True))
+        optimizer = make_optimizer(network, TrainingOptions(nesterov=True))
         for group in optimizer.param_groups:
             group["fused"] = fused
         for _ in range(5):
             optimizer.zero_grad()
             network(torch.randn(8, 37)).square().mean().backward()
             optimizer.step()
-        found.append(network.weight.detach())
-    torch.testing.assert_close(*found, rtol=0, atol=1e-6)
+        weights.append(network.weight.detach())
+    torch.testing.assert_close(*weights, rtol=0, atol=1e-6)

@@ -60,16 +60,13 @@ def test_seed_ranks_and_batches_change_nothing(options):
     assert torch.equal(shown(pixels(37), **options), shown(pixels(37)))
 
 
-def test_of_many_samples_some_of_each_part_are_shown(monkeypatch):
+def test_of_many_samples_some_of_each_part_are_shown_and_of_large_ones_fewer(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("freetickets.training.session._NUMBERS", 100)
+        assert [len(shown(pixels(50, side=side))) for side in (4, 11)] == [6, 1]
     monkeypatch.setattr("freetickets.training.session._SAMPLES", 10)
     found = shown(pixels(200))
     assert (found[:, 0, 0, 0] * 255).round().tolist() == list(range(0, 200, 20))
-
-
-def test_large_images_are_fewer(monkeypatch):
-    monkeypatch.setattr("freetickets.training.session._NUMBERS", 100)
-    assert len(shown(pixels(50, side=4))) == 6
-    assert len(shown(pixels(50, side=11))) == 1
 
 
 def test_images_on_disk_are_decoded(tmp_path):
@@ -83,12 +80,9 @@ def test_images_on_disk_are_decoded(tmp_path):
     assert found.shape == (4, 3, 6, 6)
 
 
-def test_features_are_shown_as_they_are():
+def test_features_are_shown_as_they_are_and_only_to_those_that_ask(monkeypatch):
     x = torch.randn(20, 5)
     assert torch.equal(shown(Split(x, torch.arange(20) % 2)), x)
-
-
-def test_a_network_that_does_not_ask_costs_nothing(monkeypatch):
     monkeypatch.setattr(Batches, "epoch", None)
     prepare_on(nn.Linear(2, 2), Batches(pixels(20), 5))
 
@@ -97,29 +91,23 @@ def own():
     return nn.Sequential(Curious(), nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 2))
 
 
-def test_modules_of_ones_own_are_prepared_and_saved(tmp_path):
+def test_modules_of_ones_own_are_prepared_on_what_is_not_held_out_and_saved(tmp_path):
     images = np.random.default_rng(0).integers(0, 255, (40, 1, 4, 4), np.uint8)
-    method = ft.DST(tickets=2, sparsity=0.5, interval=2)
-    data = images, np.arange(40) % 2
-    ensemble = method.fit(own, data, output=tmp_path, validation=0.25, **SMALL)
-    first, second = (ticket.state["0.mean"] for ticket in ensemble.tickets)
-    assert first != 0
-    assert torch.equal(first, second), "all runs see the same"
-    loaded = ft.load(tmp_path, own)
-    assert np.array_equal(loaded.member_proba(images), ensemble.member_proba(images))
-
-
-def test_held_out_samples_are_not_shown():
-    images = np.random.default_rng(0).integers(0, 255, (40, 4, 4), np.uint8)
     built: list[nn.Module] = []
 
     def build():
         built.append(own())
         return built[-1]
 
-    ft.Dense().fit(build, (images, np.arange(40) % 2), validation=0.25, **SMALL)
-    (seen,) = [inputs for network in built for inputs in network[0].seen]
-    assert len(seen) == 30
+    method = ft.DST(tickets=2, sparsity=0.5, interval=2)
+    data = images, np.arange(40) % 2
+    ensemble = method.fit(build, data, output=tmp_path, validation=0.25, **SMALL)
+    assert [len(inputs) for network in built for inputs in network[0].seen] == [30, 30]
+    first, second = (ticket.state["0.mean"] for ticket in ensemble.tickets)
+    assert first != 0
+    assert torch.equal(first, second), "all runs see the same"
+    loaded = ft.load(tmp_path, own)
+    assert np.array_equal(loaded.member_proba(images), ensemble.member_proba(images))
 
 
 def test_the_tickets_of_a_run_hold_the_whitening_of_its_images(tmp_path):

@@ -8,22 +8,13 @@ from freetickets.training.progress import Reporter
 from freetickets.training.state import Clock
 
 ROW = LogRow(1, "refine 1", 12.0, 7, 0.05, 0.123, 0.981, 0.456, 0.871, None, "", 1.0)
+LONG = LogRow(12, "refine 12", 450.0, 7, 0.000125, 12.3456, 1.0, 12.3456, 1.0, None, "", 1.0)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        {"validation_loss": None},
-        {
-            "run": 12, "phase": "refine 12", "epoch": 450.0, "lr": 0.000125, "train_loss": 12.3456,
-            "train_score": 1.0, "validation_loss": 12.3456, "validation_score": 1.0,
-        },
-    ],
-)  # fmt: skip
-def test_the_line_of_an_epoch_fits_into_100_columns(capsys, monkeypatch, values):
+@pytest.mark.parametrize("row", [ROW, replace(ROW, validation_loss=None), LONG])
+def test_the_line_of_an_epoch_fits_into_100_columns(capsys, monkeypatch, row):
     monkeypatch.setattr(Clock, "seconds_left", 99 * 3600 + 3599)
-    Reporter().epoch(replace(ROW, **values), Clock(90, 200), CLASSIFICATION.running)
+    Reporter().epoch(row, Clock(90, 200), CLASSIFICATION.running)
     (line,) = capsys.readouterr().err.splitlines()
     assert len(line) <= 100
     assert line.startswith("[ 45%] run 1")

@@ -21,17 +21,11 @@ from freetickets.storage import load_tree, save_tree
 
 # 54 of 60 samples: 6 steps an epoch, 24 a run; dropout, so that the torch generator matters.
 SMALL: dict[str, Any] = {
-    "batch_size": 10,
-    "epochs": 4,
-    "quiet": True,
-    "validation": 0.1,
+    "batch_size": 10, "epochs": 4, "quiet": True, "validation": 0.1,
     "model_options": {"dropout": 0.3},
-}
-METHODS = {
-    "edst": ft.EDST(tickets=2, interval=2),
-    "dst": ft.DST(tickets=2, interval=2),
-    "dense": ft.Dense(),
-}
+}  # fmt: skip
+EDST, DST = ft.EDST(tickets=2, interval=2), ft.DST(tickets=2, interval=2)
+METHODS = {"edst": EDST, "dst": DST, "dense": ft.Dense()}
 
 
 def no_training():
@@ -46,7 +40,7 @@ def interrupt(number=signal.SIGINT):
 def train(features, tmp_path):
     """Trains a small run in a folder below that of the test."""
 
-    def run(name=".", method=METHODS["edst"], model="mlp-8", data=features, **more):
+    def run(name=".", method=EDST, model="mlp-8", data=features, **more):
         return method.fit(model, data, output=tmp_path / name, **{**SMALL, **more})
 
     return run
@@ -73,10 +67,8 @@ def half(killed, tmp_path):
 def read_log(folder):
     """The log without the times, and the seal that covers them."""
     with (folder / "log.csv").open() as file:
-        return [
-            {name: value for name, value in row.items() if name not in ("seconds", "sha256")}
-            for row in csv.DictReader(file)
-        ]
+        rows = list(csv.DictReader(file))
+    return [{k: v for k, v in row.items() if k not in ("seconds", "sha256")} for row in rows]
 
 
 @pytest.fixture
@@ -121,20 +113,14 @@ def test_killed_around_any_write_it_ends_the_same(
     assert len(names) > 11
 
 
+# Cycles, Nesterov, alternating flips; rates of their own for norms and a sparse layer.
+FAST: dict[str, Any] = {"recipe": "fast", "augmentation": "translate-alternate"}
+FAST |= {"lr_factors": {"norm-bias": 8.0, "fc": 0.5}}
+
+
 @pytest.mark.parametrize(
     ("model", "recipe"),
-    [
-        ("cnn-2", {"augmentation": "pad-crop-flip"}),
-        # Cycles, Nesterov, alternating flips; rates of their own for norms and a sparse layer.
-        (
-            "fast-2-3-3",
-            {
-                "recipe": "fast",
-                "augmentation": "translate-alternate",
-                "lr_factors": {"norm-bias": 8.0, "fc": 0.5},
-            },
-        ),
-    ],
+    [("cnn-2", {"augmentation": "pad-crop-flip"}), ("fast-2-3-3", FAST)],
     ids=["small", "fast"],
 )
 @pytest.mark.parametrize("backend", ["auto", "masked"])
@@ -178,10 +164,16 @@ def test_a_dataset_that_augments_by_chance_goes_on_the_same(
     assert_same_run()
 
 
-def test_mixed_precision_goes_on_the_same(train, killed, assert_same_run):
+def test_mixed_precision_goes_on_the_same_past_a_damaged_checkpoint(
+    train, killed, tmp_path, assert_same_run, capfd
+):
     train("whole", amp=True)
     killed(13, amp=True)
+    newest = max((tmp_path / "killed" / "checkpoint").iterdir())
+    newest.write_bytes(newest.read_bytes()[:-100])
     train("killed", amp=True)
+    (warning,) = capfd.readouterr().err.splitlines()
+    assert warning.startswith(f"warning: {newest} is damaged")
     assert_same_run()
 
 
@@ -232,22 +224,20 @@ def test_runs_that_do_not_say_which_network_they_are_of_go_on(train, killed, tmp
 def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
     train, at_step, assert_same_run, number
 ):
-    method = METHODS["dst"]
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
-    train("whole", method)
+    train("whole", DST)
     for steps, where in [
         (3, "run 1 after step 3"),
         (20, "run 1 after step 23"),
         (9, "run 2 after step 8"),
     ]:
         at_step(steps, lambda: interrupt(number))
-        with pytest.raises(
-            StoppedError, match=f"{where}; everything is saved .*run the same command"
-        ):
-            train("killed", method)
+        words = f"{where}; everything is saved .*run the same command"
+        with pytest.raises(StoppedError, match=words):
+            train("killed", DST)
         assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
     at_step(0)
-    train("killed", method)
+    train("killed", DST)
     assert_same_run()
 
 
@@ -262,20 +252,18 @@ def test_a_signal_in_the_last_step_loses_nothing(train, at_step, assert_same_run
 
 
 def test_a_second_ctrl_c_ends_at_once(train, at_step, tmp_path):
-    def twice():
-        interrupt()
-        interrupt()
-
-    at_step(3, twice)
+    at_step(3, lambda: (interrupt(), interrupt()))
     with pytest.raises(KeyboardInterrupt):
         train()
     assert not (tmp_path / "checkpoint").exists()
 
 
 def test_without_an_output_a_stopped_run_says_that_nothing_is_saved(features, at_step):
+    state = torch.get_rng_state()
     at_step(3, interrupt)
     with pytest.raises(StoppedError, match="nothing is saved"):
-        METHODS["edst"].fit("mlp-8", features, **SMALL)
+        EDST.fit("mlp-8", features, **SMALL)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_training_works_in_a_thread_that_gets_no_signals(train):
@@ -302,46 +290,31 @@ def test_a_finished_run_is_not_trained_again(features, train, tmp_path, at_step,
     assert read_log(tmp_path) == log  # what got lost is written again
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("batch_size", 12),
-        ("optimizer", "adam"),
-        ("lr", 0.07),
-        ("momentum", 0.5),
-        ("validation", 0.2),
-        ("seed", 1),
-        ("epochs", 5.0),
-        ("preset", "paper"),
-        ("amp", True),
-        ("label_smoothing", 0.1),
-        ("nesterov", True),
-        ("lr_factors", {"fc*": 2.0}),
-        ("model", "mlp-9"),
-    ],
-)
-def test_a_changed_setting_is_named_and_no_file_is_touched(train, half, digests, setting, value):
+CHANGES = {
+    "batch_size": 12, "optimizer": "adam", "lr": 0.07, "momentum": 0.5, "validation": 0.2,
+    "seed": 1, "epochs": 5.0, "preset": "paper", "amp": True, "label_smoothing": 0.1,
+    "nesterov": True, "lr_factors": {"fc*": 2.0}, "model": "mlp-9",
+}  # fmt: skip
+
+
+def test_a_changed_setting_is_named_and_no_file_is_touched(train, half, digests):
     before = digests(half)
-    words = rf"other settings \({setting}: .* -> {re.escape(str(value))}\)"
-    with pytest.raises(FreeTicketsError, match=words):
-        train(**{setting: value})
-    assert digests(half) == before
-
-
-@pytest.mark.usefixtures("half")
-def test_an_option_of_the_method_can_not_change_but_how_often_to_save_may(train):
+    for setting, value in CHANGES.items():
+        words = rf"other settings \({setting}: .* -> {re.escape(str(value))}\)"
+        with pytest.raises(FreeTicketsError, match=words):
+            train(**{setting: value})
     with pytest.raises(FreeTicketsError, match=r"other settings \(sparsity: 0\.8 -> 0\.7\)"):
         train(method=ft.EDST(tickets=2, interval=2, sparsity=0.7))
-    assert len(train(checkpoint_seconds=7, workers=1, device="cpu")) == 2
+    assert digests(half) == before
+    assert len(train(checkpoint_seconds=7, workers=1, device="cpu")) == 2  # these may change
 
 
-@pytest.mark.parametrize("part", [0, 1], ids=["inputs", "labels"])
-def test_other_data_is_noticed(features, train, part):
+def test_other_data_is_noticed(features, train):
     train()
-    other = list(features)
-    other[part] = other[part].flip(0)
-    with pytest.raises(FreeTicketsError, match=r"other settings \(dataset: arrays-\w+ -> arrays-"):
-        train(data=tuple(other))
+    x, y = features
+    for other in ((x.flip(0), y), (x, y.flip(0))):
+        with pytest.raises(FreeTicketsError, match=r"\(dataset: arrays-\w+ -> arrays-"):
+            train(data=other)
 
 
 def test_settings_can_be_mended_as_long_as_nothing_was_saved(train):
@@ -350,29 +323,18 @@ def test_settings_can_be_mended_as_long_as_nothing_was_saved(train):
     assert len(train()) == 2
 
 
-def test_a_damaged_newest_checkpoint_is_passed_over_and_the_end_is_the_same(
-    train, killed, tmp_path, assert_same_run, capfd
+def test_tickets_stay_where_no_checkpoint_is_whole_and_those_that_do_not_are_named(
+    train, half, digests
 ):
-    train("whole")
-    killed(20)
-    newest = max((tmp_path / "killed" / "checkpoint").iterdir())
-    newest.write_bytes(newest.read_bytes()[:-100])
-    train("killed")
-    (warning,) = capfd.readouterr().err.splitlines()
-    assert warning.startswith(f"warning: {newest} is damaged")
-    assert_same_run()
-
-
-def test_damaged_checkpoints_only_are_an_error_and_tickets_stay(train, half, digests):
-    for file in (half / "checkpoint").iterdir():
-        file.write_bytes(b"")
     before = digests(half / "tickets")
+    kept = {file: file.read_bytes() for file in (half / "checkpoint").iterdir()}
+    for file in kept:
+        file.write_bytes(b"")
     with pytest.raises(DamagedFileError, match="no checkpoint"):
         train()
     assert digests(half / "tickets") == before
-
-
-def test_a_ticket_that_got_lost_or_damaged_is_named(train, half):
+    for file, data in kept.items():
+        file.write_bytes(data)
     ticket = half / "tickets" / "01.safetensors"
     ticket.write_bytes(ticket.read_bytes()[:-1])
     with pytest.raises(FreeTicketsError, match=r"01\.safetensors is damaged"):
@@ -389,9 +351,3 @@ def test_the_time_of_all_lives_is_in_the_ledger(train, half):
     assert after["phases"][0]["seconds"] == before["phases"][0]["seconds"] > 0
     assert after["seconds"] == pytest.approx(sum(p["seconds"] for p in after["phases"]))
     assert after["seconds"] > before["seconds"]
-
-
-def test_the_generator_of_a_stopped_run_is_given_back(features, killed_at):
-    state = torch.get_rng_state()
-    killed_at(lambda: METHODS["edst"].fit("mlp-8", features, **SMALL), 3)
-    assert torch.equal(torch.get_rng_state(), state)

@@ -62,14 +62,21 @@ def test_edst_collects_its_tickets_in_one_run_with_an_escape_between_two(
 ):
     method = ft.EDST(tickets=tickets, interval=2)
     ensemble = method.fit("mlp-8", features, output=tmp_path, **{**SMALL, "epochs": 6})
-    assert [t.info["number"] for t in ensemble.tickets] == list(range(1, tickets + 1))
-    assert [t.info["phase"] for t in ensemble.tickets] == [
-        f"refine {number}" for number in range(1, tickets + 1)
-    ]
-    assert {t.info["run"] for t in ensemble.tickets} == {1}
-    events = [row["events"] for row in read_log(tmp_path) if row["events"]]
+    told = [(t.info["number"], t.info["phase"], t.info["run"]) for t in ensemble.tickets]
+    assert told == [(number, f"refine {number}", 1) for number in range(1, tickets + 1)]
+    rows = read_log(tmp_path)
+    events = [row["events"] for row in rows if row["events"]]
     assert events == ["collect escape"] * (tickets - 1) + ["collect"]
     assert len(list((tmp_path / "tickets").iterdir())) == tickets
+    # A row for each epoch, and for each end of a phase.
+    assert {6, 12, 18, 24, 30, 36} | {t.info["step"] for t in ensemble.tickets} <= {
+        int(row["step"]) for row in rows
+    }
+    assert [row["phase"] for row in rows] == sorted(row["phase"] for row in rows)
+    assert float(rows[0]["lr"]) == 0.05
+    itop = [float(row["itop_rate"]) for row in rows]
+    assert itop == sorted(itop)
+    assert itop[-1] > 0.2
 
 
 @pytest.mark.parametrize(("grow", "least"), [("random", 0.75), ("gradient", 0.5)])
@@ -106,21 +113,14 @@ def test_a_static_topology_never_changes_and_an_explored_one_does(wide):
         tickets = method.fit("mlp-32", wide, **{**SMALL, "epochs": epochs}).tickets
         return [ft.sparsity.topology.digest(ticket.topology) for ticket in tickets]
 
-    static = ft.Static(tickets=2)
-    assert topologies(static, 1) == topologies(static, 5)
-    explored = topologies(ft.DST(tickets=2, interval=2), 5)
-    assert not set(explored) & set(topologies(static, 1))
+    static = topologies(ft.Static(tickets=2), 1)
+    assert topologies(ft.Static(tickets=2), 5) == static
+    assert topologies(ft.DST(tickets=2, rate=0.0), 1) == static  # which starts from the same
+    assert not set(topologies(ft.DST(tickets=2, interval=2), 5)) & set(static)
 
 
-def test_a_static_ensemble_starts_from_the_topologies_of_dst(wide):
-    (static,) = ft.Static(tickets=1).fit("mlp-32", wide, **SMALL).tickets
-    (dynamic,) = ft.DST(tickets=1, rate=0.0).fit("mlp-32", wide, **SMALL).tickets
-    assert replaced_share(static, dynamic) == 0
-
-
-@pytest.mark.parametrize("method", [ft.Dense(), ft.DenseEnsemble(tickets=2)])
-def test_a_dense_network_has_no_topology(features, method):
-    for ticket in method.fit("mlp-8", features, **SMALL).tickets:
+def test_a_dense_network_has_no_topology(features):
+    for ticket in ft.DenseEnsemble(tickets=2).fit("mlp-8", features, **SMALL).tickets:
         assert ticket.topology == {}
         assert ticket.info["sparsity"] == 0
         assert (ticket.state["fc1.weight"] != 0).all()
@@ -150,77 +150,52 @@ def test_every_ticket_has_exactly_the_planned_weights(wide, optimizer, preset):
 
 
 @pytest.mark.parametrize("interval", [1, 2, 3, 5, 50])
-def test_robust_does_not_explore_within_an_interval_before_a_collection(
-    features, explorations, interval
+@pytest.mark.parametrize("preset", ["robust", "paper"])
+def test_only_paper_explores_within_an_interval_before_a_collection(
+    features, explorations, preset, interval
 ):
     method = ft.EDST(tickets=3, interval=interval, rate=0.5, escape_rate=0.8)
-    tickets = method.fit("mlp-8", features, **{**SMALL, "epochs": 6}).tickets
+    validation = {"validation": 0.2} if preset == "paper" else {}
+    settings = {**SMALL, "epochs": 6, "preset": preset, **validation}
+    tickets = method.fit("mlp-8", features, **settings).tickets
+    if preset == "paper":  # to the last step, whichever is collected
+        steps = [step for step, rate in explorations if rate == 0.5]
+        assert steps == list(range(interval, 31, interval))
+        return
     collections = [ticket.info["step"] for ticket in tickets]
     assert [step for step, rate in explorations if rate == 0.8] == collections[:-1]
     by_schedule = [step for step, rate in explorations if rate == 0.5]
-    for step in by_schedule:
-        assert step % interval == 0
-        assert not any(0 <= end - step < interval for end in collections)
+    assert all(step % interval == 0 for step in by_schedule)
+    assert not any(0 <= end - step < interval for end in collections for step in by_schedule)
     assert bool(by_schedule) == (interval < 10)
-
-
-def test_paper_explores_to_the_last_step(features, explorations):
-    method = ft.EDST(tickets=2, interval=2)
-    method.fit("mlp-8", features, preset="paper", validation=0.2, **{**SMALL, "epochs": 6})
-    assert [step for step, rate in explorations if rate == 0.5] == list(range(2, 31, 2))
 
 
 # ---- the paper preset
 
 
-def test_paper_collects_the_phases_best_on_validation_data(features, tmp_path):
-    method = ft.EDST(tickets=3, interval=3)
-    settings = {**SMALL, "epochs": 14, "lr": 0.5}
-    ensemble = method.fit(
-        "mlp-8", features, preset="paper", validation=0.3, output=tmp_path, **settings
-    )
-    assert [t.info["phase"] for t in ensemble.tickets] == ["refine 1", "refine 2", "refine 3"]
-    rows = read_log(tmp_path)
+def test_paper_collects_the_phases_best_and_goes_on_from_the_last(features, tmp_path):
+    method = ft.EDST(tickets=3, rate=0.0)  # without exploration the presets train alike
+    settings = {**SMALL, "epochs": 14, "lr": 0.5, "validation": 0.3}
+    logs = []
+    for preset in ("robust", "paper"):
+        output = tmp_path / preset
+        tickets = method.fit("mlp-8", features, preset=preset, output=output, **settings).tickets
+        rows = read_log(output)
+        logs.append([{**row, "seconds": "", "sha256": ""} for row in rows])
+    assert logs[0] == logs[1]
+    assert [t.info["phase"] for t in tickets] == ["refine 1", "refine 2", "refine 3"]
+    _, held_out = ft.data.hold_out(ft.data.arrays(*features), 0.3)
+    assert held_out is not None
     steps = []
-    for ticket in ensemble.tickets:
+    for ticket in tickets:
         phase = [row for row in rows if row["phase"] == ticket.info["phase"]]
         best = max(phase, key=lambda row: float(row["validation_accuracy"]))  # the first of equals
         assert ticket.info["step"] == int(best["step"])
         assert ticket.info["validation_accuracy"] == float(best["validation_accuracy"])
+        right = (ft.Ensemble([ticket]).predict(held_out) == held_out.labels.numpy()).mean()
+        assert ticket.info["validation_accuracy"] == pytest.approx(right)
         steps.append(int(phase[-1]["step"]) - int(best["step"]))
     assert any(steps), "a test in which the best is always the last tests nothing"
-
-
-def test_the_validation_accuracy_in_a_ticket_is_what_its_network_reaches(features):
-    method = ft.EDST(tickets=2, interval=3)
-    ensemble = method.fit("mlp-8", features, preset="paper", validation=0.3, lr=0.5, **SMALL)
-    _, held_out = ft.data.hold_out(ft.data.arrays(*features), 0.3)
-    assert held_out is not None
-    for ticket in ensemble.tickets:
-        alone = ft.Ensemble([ticket])
-        right = (alone.predict(held_out) == held_out.labels.numpy()).mean()
-        assert ticket.info["validation_accuracy"] == pytest.approx(right)
-
-
-def test_the_next_phase_goes_on_from_the_last_state_not_from_the_best(features, tmp_path):
-    method = ft.EDST(tickets=3, rate=0.0)  # without exploration the presets train alike
-    settings = {**SMALL, "epochs": 14, "lr": 0.5, "validation": 0.3}
-    tickets = {}
-    for preset in ("robust", "paper"):
-        tickets[preset] = method.fit(
-            "mlp-8", features, preset=preset, output=tmp_path / preset, **settings
-        ).tickets
-    logs = [
-        [
-            {k: v for k, v in row.items() if k not in ("seconds", "sha256")}
-            for row in read_log(tmp_path / preset)
-        ]
-        for preset in tickets
-    ]
-    assert logs[0] == logs[1]
-    assert any(a.info["step"] != b.info["step"] for a, b in zip(*tickets.values(), strict=True)), (
-        "the best was always the last"
-    )
 
 
 def test_paper_without_validation_data_is_refused(features):
@@ -234,33 +209,26 @@ def test_paper_without_validation_data_is_refused(features):
 def test_validation_samples_are_never_trained_on_and_nothing_is_lost(monkeypatch):
     seen: dict[str, set[float]] = {"step": set(), "score": set()}
 
-    def spy(name):
-        original = getattr(Session, name)
-
+    def spy(original, found):
         def noted(self, *args, **kwargs):
             inputs = next(a for a in args if isinstance(a, Tensor))
-            seen[name].update(inputs[:, 0].tolist())
+            found.update(inputs[:, 0].tolist())
             return original(self, *args, **kwargs)
 
         return noted
 
-    for name in seen:
-        monkeypatch.setattr(Session, name, spy(name))
+    for name, found in seen.items():
+        monkeypatch.setattr(Session, name, spy(getattr(Session, name), found))
     ids = torch.arange(60.0)
-    inputs = torch.stack([ids, torch.randn(60)], 1)
-    ft.DST(tickets=2, interval=3).fit(
-        "mlp-8", (inputs, torch.arange(60) % 3), validation=0.2, **SMALL
-    )
+    data = torch.stack([ids, torch.randn(60)], 1), torch.arange(60) % 3
+    ft.DST(tickets=2, interval=3).fit("mlp-8", data, validation=0.2, **SMALL)
     assert len(seen["score"]) == 12
     assert seen["step"] == set(ids.tolist()) - seen["score"]
 
 
 def test_training_learns_and_validation_is_scored_in_evaluation_mode(features, tmp_path):
-    options = {"dropout": 0.5}
-    ensemble = ft.Dense().fit(
-        "mlp-32", features, model_options=options, output=tmp_path, validation=0.3,
-        **{**SMALL, "epochs": 20},
-    )  # fmt: skip
+    settings = {**SMALL, "epochs": 20, "validation": 0.3, "model_options": {"dropout": 0.5}}
+    ensemble = ft.Dense().fit("mlp-32", features, output=tmp_path, **settings)
     first, *_, last = read_log(tmp_path)
     assert float(last["train_loss"]) < 0.7 * float(first["train_loss"])
     _, held_out = ft.data.hold_out(ft.data.arrays(*features), 0.3)
@@ -272,10 +240,8 @@ def test_training_learns_and_validation_is_scored_in_evaluation_mode(features, t
 def test_label_smoothing_changes_the_training_but_not_the_scores(features, tmp_path):
     rows = []
     for smoothing in (0.0, 0.5):
-        ft.Dense().fit(
-            "mlp-8", features, lr=1e-12, label_smoothing=smoothing,
-            output=tmp_path / str(smoothing), **SMALL,
-        )  # fmt: skip
+        settings = {**SMALL, "lr": 1e-12, "label_smoothing": smoothing}
+        ft.Dense().fit("mlp-8", features, output=tmp_path / str(smoothing), **settings)
         rows.append(read_log(tmp_path / str(smoothing))[-1])
     assert rows[0]["train_loss"] != rows[1]["train_loss"]
     losses = [float(row["validation_loss"]) for row in rows]
@@ -285,10 +251,9 @@ def test_label_smoothing_changes_the_training_but_not_the_scores(features, tmp_p
 def test_amp_trains_with_weights_in_single_precision(features, tmp_path):
     # Masked: the sparse kernels know single precision only.
     settings = {**SMALL, "epochs": 10, "backend": "masked"}
-    plain = ft.EDST(tickets=2, interval=3).fit("mlp-8", features, **settings)
-    mixed = ft.EDST(tickets=2, interval=3).fit(
-        "mlp-8", features, amp=True, output=tmp_path, **settings
-    )
+    method = ft.EDST(tickets=2, interval=3)
+    plain = method.fit("mlp-8", features, **settings)
+    mixed = method.fit("mlp-8", features, amp=True, output=tmp_path, **settings)
     assert all(t.dtype == torch.float32 for t in mixed.tickets[0].state.values())
     rows = read_log(tmp_path)
     assert float(rows[-1]["train_loss"]) < float(rows[0]["train_loss"])
@@ -365,18 +330,6 @@ def test_outputs_that_do_not_fit_the_labels_are_one_line(features, outputs):
 
     with pytest.raises(FreeTicketsError, match=r"outputs have the shape .* labels up to 2"):
         ft.Dense().fit(Odd, features, **SMALL)
-
-
-def test_the_log_has_a_row_for_each_epoch_and_each_end_of_a_phase(features, tmp_path):
-    ft.EDST(tickets=2, interval=2).fit("mlp-8", features, output=tmp_path, **SMALL)
-    rows = read_log(tmp_path)
-    ends = {int(row["step"]) for row in rows}
-    assert {6, 12, 18, 24} <= ends
-    assert [row["phase"] for row in rows] == sorted(row["phase"] for row in rows)
-    assert float(rows[0]["lr"]) == 0.05
-    itop = [float(row["itop_rate"]) for row in rows]
-    assert itop == sorted(itop)
-    assert itop[-1] > 0.2
 
 
 def test_seeds_of_different_uses_and_runs_differ():

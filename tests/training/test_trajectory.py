@@ -20,21 +20,11 @@ from freetickets.training.trajectory import make_recorder
 SMALL: dict[str, Any] = {
     "backend": "sparse" if available() else "masked",
     "batch_size": 20,  # 108 of 120 samples: 6 steps an epoch
-    "epochs": 6,
-    "lr": 0.05,
-    "quiet": True,
-    "validation": 0.1,
-    "model_options": {"dropout": 0.2},
-}
-FEW = {
-    "edst": {"interval": 2},
-    "dst": {"interval": 2},
-    "ltr": {"rewind": 0.25},
-    "mc-dropout": {"passes": 2},
-    "mimo": {"members": 2},
-    "batch-ensemble": {"members": 2},
-    "treenet": {"members": 2},
-}
+    "epochs": 6, "lr": 0.05, "quiet": True, "validation": 0.1, "model_options": {"dropout": 0.2},
+}  # fmt: skip
+FEW = {"edst": {"interval": 2}, "dst": {"interval": 2}, "ltr": {"rewind": 0.25}}
+FEW |= {"mc-dropout": {"passes": 2}}
+FEW |= {name: {"members": 2} for name in ("mimo", "batch-ensemble", "treenet")}
 
 
 def small(name):
@@ -46,12 +36,13 @@ def small(name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_trains_the_same_with_and_without(name, images_npz, tmp_path, digests):
-    method = small(name)
+    method, before = small(name), torch.get_rng_state()
     model = "cnn-4" if name == "batch-ensemble" else "mlp-8-8"
     for folder, every in (("without", 0), ("with", 1)):
         method.fit(model, str(images_npz), output=tmp_path / folder, trajectory=every, **SMALL)
     assert digests(tmp_path / "with" / "tickets") == digests(tmp_path / "without" / "tickets")
     assert not (tmp_path / "without" / "trajectory").exists()
+    assert torch.equal(torch.get_rng_state(), before)  # those of the caller
     assert sum(each.collected for each in read_trajectory(tmp_path / "with")) == len(
         ft.load(tmp_path / "with").tickets
     )
@@ -157,28 +148,21 @@ def test_the_interval_may_change_midway_and_counts_from_then_on(
     assert digests(tmp_path / "changed" / "tickets") == digests(tmp_path / "whole" / "tickets")
 
 
-def test_a_run_that_begins_anew_forgets_the_trajectory_that_was_there(images_npz, tmp_path):
-    settings = {**SMALL, "output": tmp_path}
-    ft.Dense().fit("mlp-8", str(images_npz), trajectory=1, **settings)
-    for file in (tmp_path / "checkpoint").iterdir():
-        file.unlink()
-    ft.Dense().fit("mlp-8", str(images_npz), trajectory=4, **settings)
-    assert [each.step for each in read_trajectory(tmp_path)] == [24, 36]
-
-
-def test_a_finished_run_says_that_it_stores_no_trajectory_any_more(images_npz, tmp_path, capsys):
-    for every in (0, 1):
+def test_a_run_that_begins_anew_forgets_its_trajectory_and_one_that_is_finished_stores_none(
+    images_npz, tmp_path, capsys
+):
+    def train(every):
         ft.Dense().fit("mlp-8", str(images_npz), trajectory=every, output=tmp_path, **SMALL)
+
+    train(0)
+    train(1)
     assert "so no trajectory is stored" in capsys.readouterr().err
     assert not (tmp_path / "trajectory").exists()
-
-
-def test_it_draws_from_no_generator_of_the_caller(images_npz, tmp_path):
-    torch.manual_seed(1)
-    expected = torch.rand(3)
-    torch.manual_seed(1)
-    small("mc-dropout").fit("mlp-8", str(images_npz), output=tmp_path, trajectory=1, **SMALL)
-    assert torch.equal(torch.rand(3), expected)
+    for every in (1, 4):
+        for file in (tmp_path / "checkpoint").iterdir():
+            file.unlink()
+        train(every)
+    assert [each.step for each in read_trajectory(tmp_path)] == [24, 36]
 
 
 def test_of_a_large_test_set_the_same_thousand_samples_are_taken_whatever_the_seed():
@@ -200,12 +184,13 @@ def test_of_a_large_test_set_the_same_thousand_samples_are_taken_whatever_the_se
 def test_what_has_no_test_set_or_no_folder_is_refused_before_it_trains(
     features, images_npz, tmp_path
 ):
-    with pytest.raises(FreeTicketsError, match="your own arrays have none"):
-        ft.Dense().fit("mlp-8", features, output=tmp_path, trajectory=1, quiet=True)
-    with pytest.raises(FreeTicketsError, match="give it as output"):
-        ft.Dense().fit("mlp-8", str(images_npz), trajectory=1, quiet=True)
-    with pytest.raises(FreeTicketsError, match="trajectory must be at least 0"):
-        ft.Dense().fit("mlp-8", str(images_npz), output=tmp_path, trajectory=-1, quiet=True)
+    for data, settings, words in (
+        (features, {"output": tmp_path, "trajectory": 1}, "your own arrays have none"),
+        (str(images_npz), {"trajectory": 1}, "give it as output"),
+        (str(images_npz), {"output": tmp_path, "trajectory": -1}, "must be at least 0"),
+    ):
+        with pytest.raises(FreeTicketsError, match=words):
+            ft.Dense().fit("mlp-8", data, quiet=True, **settings)
 
 
 def test_the_command_line_has_a_flag_for_it(cli, images_npz, tmp_path):

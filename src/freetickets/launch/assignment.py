@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
+import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from ..errors import StoppedError
 from ..lock import STALE
+from ..training.interrupt import StopRequest
 
 # How often an assignment whose process or machine is lost starts again.
 RETRIES = 3
@@ -20,8 +23,10 @@ WAIT = 1.5 * STALE
 # What does an assignment: the command line, by its name, since it imports launchers.
 COMMAND = "freetickets.cli.worker"
 
+GRACE = 60.0  # seconds for a process to save and end
 MISTAKE = 2  # the exit code of what would only fail again
 _ERROR = "freetickets: "
+_POLL = 0.05
 
 
 @dataclass(frozen=True)
@@ -76,13 +81,14 @@ class Log:
                 yield News(self.assignment, "line", line)
 
     def end(self, code: int, retries: int) -> News:
-        """What an exit code means."""
+        """What an exit code means; that of a signal is negative."""
         if code == 0:
             return News(self.assignment, "done")
         if code == MISTAKE:
             reason = self.error or f"no reason given: see {self._file}"
             return News(self.assignment, "failed", reason)
-        what = f"its process was lost ({describe_exit(code)})"
+        by = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        what = f"its process was lost ({by})"
         if self.lost < retries:
             what += ": it starts again from its last checkpoint"
             return News(self.assignment, "again", what)
@@ -92,16 +98,58 @@ class Log:
         return News(self.assignment, "failed", f"{what}: see {self._file}")
 
 
-def stopped() -> StoppedError:
-    """What a launcher raises when it was asked to stop, and all have saved."""
-    return StoppedError("stopped; everything is saved: run the same command again to continue")
+class _Work(Protocol):
+    """The process that does an assignment; `poll` gives its exit code, or None while it works."""
+
+    log: Log
+
+    def poll(self) -> int | None: ...
+    def ask_to_stop(self) -> None: ...
+    def kill(self) -> None: ...
+    def end(self) -> None: ...  # asks it, waits up to `GRACE`, and kills it
 
 
-def describe_exit(code: int) -> str:
-    """An exit code in words.
+def follow(
+    assignments: Sequence[Assignment], start: Callable[[Log], _Work], jobs: int, retries: int
+) -> Generator[News, None, None]:
+    """Does assignments, so many at a time; tells of them until all have ended.
 
-    Example:
-        >>> describe_exit(-9), describe_exit(1)
-        ('SIGKILL', 'exit code 1')
+    If it is left before the end, they save and stop; so do they on Ctrl-C or SIGTERM
+    (StoppedError), and end at once on a second Ctrl-C.
     """
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    waiting = deque(Log(assignment) for assignment in assignments)
+    running: list[_Work] = []
+    try:
+        with StopRequest() as stop:
+            while running or (waiting and not stop.made):
+                while waiting and len(running) < jobs and not stop.made:
+                    running.append(start(waiting.popleft()))
+                time.sleep(_POLL)
+                for work in list(running):
+                    if stop.made:
+                        work.ask_to_stop()
+                    code = work.poll()
+                    yield from work.log.news()
+                    if code is None:
+                        continue
+                    running.remove(work)
+                    work.end()
+                    if stop.made and code != 0:
+                        continue  # it has saved
+                    news = work.log.end(code, retries)
+                    if news.kind == "again":
+                        waiting.appendleft(Log(news.assignment, work.log.lost + 1))
+                    yield news
+            if stop.made:
+                raise StoppedError(
+                    "stopped; everything is saved: run the same command again to continue"
+                )
+    except KeyboardInterrupt:  # the second one
+        for work in running:
+            work.kill()
+        raise
+    finally:
+        for work in running:
+            work.ask_to_stop()  # all, before the first is waited for
+        for work in running:
+            work.end()

@@ -5,17 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import FreeTicketsError, MissingExtraError
-from ..training.interrupt import StopRequest
-from .assignment import COMMAND, MISTAKE, RETRIES, Assignment, Log, News, stopped
-
-_POLL = 0.2
-_GRACE = 60.0  # seconds for tasks to save and end
+from .assignment import COMMAND, GRACE, MISTAKE, RETRIES, Assignment, Log, News, follow
 
 
 def check_ray() -> None:
@@ -29,13 +24,11 @@ def launch(
     address: str | None = None,
     cpus: float = 1.0,
     gpus: float = 0.0,
-    retries: int = RETRIES,
 ) -> Generator[News, None, None]:
-    """Does assignments wherever the cluster has room; tells of them until all have ended.
+    """Does assignments wherever the cluster has room: see `follow`.
 
-    If it is left before the end, the tasks save and stop; so do they on Ctrl-C or SIGTERM
-    (StoppedError). Without an address it is `RAY_ADDRESS`, or a new cluster on this machine. Ray
-    reserves cores, which are also the number of threads, and devices for each assignment.
+    Without an address it is `RAY_ADDRESS`, or a new cluster on this machine. Ray reserves cores,
+    which are also the number of threads, and devices for each assignment.
     """
     check_ray()
     import ray
@@ -43,36 +36,50 @@ def launch(
     ours = not ray.is_initialized()
     if ours:
         _connect(ray, address)
-    where = os.getcwd()
-    task = ray.remote(_task(where)).options(num_cpus=cpus, num_gpus=gpus, max_retries=0)
-    running: dict[Any, Log] = {}
+    task = ray.remote(_task(os.getcwd())).options(num_cpus=cpus, num_gpus=gpus, max_retries=0)
 
-    def start(assignment: Assignment, lost: int) -> None:
-        log, path = Log(assignment, lost), str(assignment.log.resolve())
-        running[task.remote(assignment.arguments, path, max(1, int(cpus)))] = log
+    def start(log: Log) -> _Task:
+        path = str(log.assignment.log.resolve())
+        return _Task(ray, log, task.remote(log.assignment.arguments, path, max(1, int(cpus))))
 
-    try:
-        with StopRequest() as stop:
-            for assignment in assignments:
-                start(assignment, 0)
-            while running and not stop.made:
-                ended, _ = ray.wait(list(running), timeout=_POLL)
-                for log in running.values():
-                    yield from log.news()
-                for reference in ended:
-                    log = running.pop(reference)
-                    code, log.error = _outcome(ray, reference)
-                    yield from log.news()
-                    news = log.end(code, retries)
-                    if news.kind == "again":
-                        start(news.assignment, log.lost + 1)
-                    yield news
-            if stop.made:
-                raise stopped()
+    try:  # all at once: those for which there is no room wait in the cluster
+        yield from follow(assignments, start, len(assignments), RETRIES)
     finally:
-        _stop(ray, list(running))
         if ours:
             ray.shutdown()
+
+
+class _Task:
+    def __init__(self, ray: Any, log: Log, reference: Any) -> None:
+        self.log = log
+        self._ray, self._reference, self._asked = ray, reference, False
+
+    def poll(self) -> int | None:
+        if not self._has_ended(within=0):
+            return None
+        try:
+            return int(self._ray.get(self._reference))
+        except self._ray.exceptions.RayTaskError as error:  # not even its log could be written
+            self.log.error = f"{type(error.cause).__name__}: {error.cause}".partition("\n")[0]
+            return MISTAKE
+        except self._ray.exceptions.RayError:  # its process or machine was lost
+            return 1
+
+    def ask_to_stop(self) -> None:
+        if not self._asked and not self._has_ended(within=0):
+            self._ray.cancel(self._reference)
+        self._asked = True
+
+    def kill(self) -> None:
+        self._ray.cancel(self._reference, force=True)
+
+    def end(self) -> None:
+        self.ask_to_stop()
+        if not self._has_ended(within=GRACE):
+            self.kill()
+
+    def _has_ended(self, within: float) -> bool:
+        return bool(self._ray.wait([self._reference], timeout=within)[0])
 
 
 def _task(where: str) -> Callable[[Sequence[str], str, int], int]:
@@ -106,24 +113,3 @@ def _connect(ray: Any, address: str | None) -> None:
         raise FreeTicketsError(f"can't reach a Ray cluster at {address}: {line}") from error
     finally:
         os.chdir(where)
-
-
-def _outcome(ray: Any, reference: Any) -> tuple[int, str]:
-    """How a task ended: as what exit code, and by which error, if that is not in its log."""
-    try:
-        return int(ray.get(reference)), ""
-    except ray.exceptions.RayTaskError as error:  # not even its log could be written
-        return MISTAKE, f"{type(error.cause).__name__}: {error.cause}".partition("\n")[0]
-    except ray.exceptions.RayError:  # its process or machine was lost
-        return 1, ""
-
-
-def _stop(ray: Any, references: list[Any]) -> None:
-    """Asks tasks to save and end, as Ctrl-C would; those that don't are ended."""
-    for reference in references:
-        ray.cancel(reference)
-    deadline = time.monotonic() + _GRACE
-    while references and time.monotonic() < deadline:
-        _, references = ray.wait(references, num_returns=len(references), timeout=_POLL)
-    for reference in references:
-        ray.cancel(reference, force=True)

@@ -6,61 +6,21 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
-from collections import deque
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from ..training.interrupt import StopRequest
-from .assignment import COMMAND, RETRIES, Assignment, Log, News, stopped
-
-_POLL = 0.05
-_GRACE = 60.0  # seconds for a process to save and end
+from .assignment import COMMAND, GRACE, RETRIES, Assignment, Log, News, follow
 
 
 def launch(
     assignments: Sequence[Assignment], jobs: int, retries: int = RETRIES
 ) -> Generator[News, None, None]:
-    """Does assignments, so many at a time, each in a process; tells of them until all have ended.
+    """Does assignments, so many at a time, each in a process: see `follow`.
 
-    If it is left before the end, the processes save and stop; so do they on Ctrl-C or SIGTERM
-    (StoppedError). They share the cores unless `OMP_NUM_THREADS` is set.
+    They share the cores unless `OMP_NUM_THREADS` is set.
     """
-    waiting = deque(Log(assignment) for assignment in assignments)
-    running: list[_Process] = []
     environment = _environment(min(jobs, len(assignments)))
-    try:
-        with StopRequest() as stop:
-            while running or (waiting and not stop.made):
-                while waiting and len(running) < jobs and not stop.made:
-                    running.append(_Process(waiting.popleft(), environment))
-                time.sleep(_POLL)
-                for process in list(running):
-                    if stop.made:
-                        process.ask_to_stop()
-                    code = process.poll()
-                    yield from process.log.news()
-                    if code is None:
-                        continue
-                    running.remove(process)
-                    process.end()
-                    if stop.made and code != 0:
-                        continue  # it has saved
-                    news = process.log.end(code, retries)
-                    if news.kind == "again":
-                        waiting.appendleft(Log(news.assignment, process.log.lost + 1))
-                    yield news
-            if stop.made:
-                raise stopped()
-    except KeyboardInterrupt:  # the second one
-        for process in running:
-            process.kill()
-        raise
-    finally:
-        for process in running:
-            process.ask_to_stop()  # all, before the first is waited for
-        for process in running:
-            process.end()
+    yield from follow(assignments, lambda log: _Process(log, environment), jobs, retries)
 
 
 class _Process:
@@ -86,9 +46,9 @@ class _Process:
     def end(self) -> None:
         self.ask_to_stop()
         try:
-            self._process.wait(_GRACE)
+            self._process.wait(GRACE)
         except subprocess.TimeoutExpired:
-            self._process.kill()  # nothing breaks: it goes on from its last checkpoint
+            self._process.kill()
             self._process.wait()
 
 

@@ -16,22 +16,13 @@ _OF_RAY = ("address", "cpus_per_task", "gpus_per_task")
 
 def add_flags(parser: argparse.ArgumentParser, what: str) -> None:
     """Adds the flags to a command that does such things side by side."""
-    group = parser.add_argument_group(f"{what} side by side")
-    group.add_argument(
-        "--launcher",
-        metavar="NAME",
-        help="local (processes on this machine) or ray (a cluster) (default: local with --jobs)",
-    )
-    group.add_argument("--jobs", type=int, metavar="N", help="local: number of processes at a time")
-    group.add_argument(
-        "--address", help="ray: address of the cluster (default: start one on this machine)"
-    )
-    group.add_argument(
-        "--cpus-per-task", type=float, metavar="N", help="ray: cores per task (default: 1)"
-    )
-    group.add_argument(
-        "--gpus-per-task", type=float, metavar="N", help="ray: GPUs per task (default: 0)"
-    )
+    add = parser.add_argument_group(f"{what} side by side").add_argument
+    kinds = "local (processes on this machine) or ray (a cluster) (default: local with --jobs)"
+    add("--launcher", metavar="NAME", help=kinds)
+    add("--jobs", type=int, metavar="N", help="local: number of processes at a time")
+    add("--address", help="ray: address of the cluster (default: start one on this machine)")
+    add("--cpus-per-task", type=float, metavar="N", help="ray: cores per task (default: 1)")
+    add("--gpus-per-task", type=float, metavar="N", help="ray: GPUs per task (default: 0)")
 
 
 def launcher_from(parsed: argparse.Namespace) -> Launcher | None:

@@ -19,8 +19,7 @@ from ..methods.plan import Plan
 from ..predictions import trajectory_files
 from ..storage import write_atomic
 from ..ticket import ticket_path
-from ..training.checkpoint import Checkpoints, check_plan, pack_checkpoint
-from ..training.folder import write_settings
+from ..training.folder import RunFolder, write_settings
 from ..training.job import PARTS, Job
 from ..training.progress import Reporter
 from ..training.state import State
@@ -64,8 +63,7 @@ def waves(plan: Plan) -> list[list[int]]:
     remembered: dict[str, int] = {}
     found: dict[int, list[int]] = {}
     for number, run in enumerate(plan.runs):
-        start = run.start
-        needed = (start.weights, start.topology) if start is not None else ()
+        needed = (run.start.weights, run.start.topology) if run.start is not None else ()
         wave = 1 + max((remembered[name] for name in needed), default=-1)
         found.setdefault(wave, []).append(number)
         events = [event for phase in run.phases for event in phase.at_end]
@@ -82,47 +80,39 @@ class _Parts:
     """The parts of one job, below its output folder."""
 
     def __init__(self, job: Job, reporter: Reporter, flags: Sequence[str]) -> None:
-        self._flags = flags
-        self._job, self._plan, self._config = job, job.plan, job.config
-        self._output = Path(str(job.config.output))
-        self._warn = reporter.warn
-        self._config.check_same(self._output)
-        self._checkpoints = Checkpoints(self._output / "checkpoint", self._warn)
-        saved = self._checkpoints.load()
-        # Read once, before all workers do: it may have to be downloaded.
-        self._identity = job.describe(*job.load_data()) if saved is None else saved
-        self._saved = saved or self._begin()
-        check_plan(self._output, self._saved["plan"], self._plan)
+        self._plan, self._config = job.plan, job.config
+        self._warn, self._flags = reporter.warn, flags
+        output = Path(str(job.config.output))
+        self._config.check_same(output)
+        self._whole = RunFolder(output, self._plan, None, self._warn)
+        saved = self._whole.load()
+        if saved is None:
+            # Read once, before all workers do: it may have to be downloaded.
+            described = job.describe(*job.load_data())
+            self._whole = RunFolder(output, self._plan, described, self._warn)
+            forget_trajectory(output)
+            write_settings(self._config, output)
+            self._whole.save(State())
         # Where a serial run was stopped, if there was one: its last run goes on as a part.
-        self._before = State.unpack(self._saved["state"])
-
-    def _begin(self) -> dict[str, Any]:
-        forget_trajectory(self._output)
-        write_settings(self._config, self._output)
-        saved = self._checkpoint(State())
-        self._checkpoints.save(saved)
-        return saved
+        self._before, self._session = saved or (State(), None)
 
     def begin(self, run: int) -> Assignment:
         """Makes the folder of a part, or leaves it as it was left, and says how to train it."""
-        folder = self._folder(run)
-        settings = replace(self._config, output=str(folder))
-        checkpoints = Checkpoints(folder / "checkpoint", self._warn)
-        settings.check_same(folder)
-        write_settings(settings, folder)
-        if checkpoints.load() is None:
-            if run == self._before.run:
-                for number in range(self._plan.tickets_before(run), self._before.tickets):
-                    _copy(ticket_path(self._output, number + 1), ticket_path(folder, number + 1))
-                checkpoints.save(self._saved)
+        part, before, first = self._part(run), self._before, self._plan.tickets_before(run)
+        settings = replace(self._config, output=str(part.path))
+        settings.check_same(part.path)
+        write_settings(settings, part.path)
+        if part.load() is None:
+            if run == before.run:
+                for number in range(first + 1, before.tickets + 1):
+                    _copy(ticket_path(self._whole.path, number), ticket_path(part.path, number))
+                part.save(before, self._session)
             else:
-                tickets = self._plan.tickets_before(run)
-                before = self._before.choices
-                state = State(run=run, tickets=tickets, shelf=self._shelf(run), choices=before)
-                checkpoints.save(self._checkpoint(state))
-        config = str(folder / "config.yaml")
+                shelf = self._shelf(run)
+                part.save(State(run, tickets=first, shelf=shelf, choices=before.choices))
+        config = str(part.path / "config.yaml")
         arguments = ("train", *self._flags, "--config", config, "--part", str(run))
-        log = folder.with_suffix(".txt")
+        log = part.path.with_suffix(".txt")
         return Assignment(f"run {run + 1} of {len(self._plan.runs)}", arguments, log)
 
     def is_done(self, run: int) -> bool:
@@ -131,38 +121,36 @@ class _Parts:
 
     def merge(self) -> None:
         """Puts the parts together; killed at any moment, it is done again."""
-        if self._before.run < len(self._plan.runs):
-            rows = [row for row in self._before.rows if row["run"] <= self._before.run]
-            seconds = {k: v for k, v in self._before.seconds.items() if k[0] <= self._before.run}
-            for run in range(self._before.run, len(self._plan.runs)):
-                part, folder = self._state(run), self._folder(run)
+        before, end, output = self._before, len(self._plan.runs), self._whole.path
+        if before.run < end:
+            parts = {run: self._state(run) for run in range(before.run, end)}
+            rows = [row for row in before.rows if row["run"] <= before.run]
+            seconds = {k: v for k, v in before.seconds.items() if k[0] <= before.run}
+            for run, part in parts.items():
                 own = {key: value for key, value in part.seconds.items() if key[0] == run + 1}
                 earlier = sum(seconds.values()) - (sum(part.seconds.values()) - sum(own.values()))
                 for row in part.rows:
                     if row["run"] == run + 1:
                         rows.append({**row, "seconds": row["seconds"] + earlier})
                 seconds |= own
+                folder = self._part(run).path
                 for number in range(self._plan.tickets_before(run) + 1, part.tickets + 1):
-                    _copy(ticket_path(folder, number), ticket_path(self._output, number))
+                    _copy(ticket_path(folder, number), ticket_path(output, number))
                 for file in trajectory_files(folder):
-                    _copy(file, self._output / file.relative_to(folder))
-            parts = map(self._state, range(self._before.run, len(self._plan.runs)))
-            done = State(
-                len(self._plan.runs),
-                tickets=self._plan.tickets,
-                rows=rows,
-                seconds=seconds,
-                choices=joined([self._before.choices, *(part.choices for part in parts)]),
-            )
-            self._checkpoints.save(self._checkpoint(done))
-        shutil.rmtree(self._output / PARTS, ignore_errors=True)
+                    _copy(file, output / file.relative_to(folder))
+            choices = joined([before.choices, *(part.choices for part in parts.values())])
+            tickets = self._plan.tickets
+            done = State(end, tickets=tickets, rows=rows, seconds=seconds, choices=choices)
+            self._whole.save(done)
+        shutil.rmtree(output / PARTS, ignore_errors=True)
 
-    def _folder(self, run: int) -> Path:
-        return self._output / PARTS / str(run + 1)
+    def _part(self, run: int) -> RunFolder:
+        folder = self._whole.path / PARTS / str(run + 1)
+        return RunFolder(folder, self._plan, self._whole.identity, self._warn)
 
     def _state(self, run: int) -> State:
-        saved = Checkpoints(self._folder(run) / "checkpoint", self._warn).load()
-        return State() if saved is None else State.unpack(saved["state"])
+        saved = self._part(run).load()
+        return State() if saved is None else saved[0]
 
     def _shelf(self, run: int) -> dict[str, dict[str, Any]]:
         """What a run starts from, as the runs before it have remembered it."""
@@ -174,9 +162,6 @@ class _Parts:
             if self._plan.runs[before].start is None:
                 found |= self._state(before).shelf
         return {name: found[name] for name in (start.weights, start.topology)}
-
-    def _checkpoint(self, state: State) -> dict[str, Any]:
-        return pack_checkpoint(self._plan, self._identity, state)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import DamagedFileError, FreeTicketsError
+from ..errors import DamagedFileError
 from ..methods.events import Event
 from ..methods.plan import Plan
 from ..storage import load_tree, save_tree
@@ -18,9 +18,13 @@ from .state import State
 _KIND = "freetickets-checkpoint"
 _KEEP = 2
 
-
-def _identity(differs: str) -> Any:
-    return field(default=None, metadata={"differs": differs})
+# What checkpoints and tickets say of the run that they are of, and what to call it if it differs.
+IDENTITY = {
+    "settings": "other settings",
+    "data": "other training data",
+    "validation_data": "other validation data",
+    "network": "another network",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,16 +32,12 @@ class Checkpoint:
     """What a checkpoint holds; older ones don't say of which settings and data they are."""
 
     plan: str
-    settings: str | None = _identity("other settings")
-    data: str | None = _identity("other training data")
-    validation_data: str | None = _identity("other validation data")
-    network: str | None = _identity("another network")
+    settings: str | None = None
+    data: str | None = None
+    validation_data: str | None = None
+    network: str | None = None
     state: dict[str, Any]
     session: dict[str, Any] | None
-
-
-# What checkpoints and tickets say of the run that they are of, and what to call it if it differs.
-IDENTITY = {each.name: each.metadata["differs"] for each in fields(Checkpoint) if each.metadata}
 
 
 def pack_checkpoint(
@@ -52,17 +52,7 @@ def pack_checkpoint(
     """
     own = {key: identity.get(key) for key in IDENTITY}
     live = None if session is None else dict(session)
-    name = plan_fingerprint(plan)
-    return dict(vars(Checkpoint(plan=name, **own, state=state.pack(), session=live)))
-
-
-def check_plan(folder: Path, saved: str, plan: Plan) -> None:
-    """Raises if the checkpoint in a folder is one of another plan."""
-    if saved != plan_fingerprint(plan):
-        raise FreeTicketsError(
-            f"{folder} was started with another plan: use the same settings to continue, or "
-            "another --output to start again"
-        )
+    return {"plan": plan_fingerprint(plan), **own, "state": state.pack(), "session": live}
 
 
 def plan_fingerprint(plan: Plan) -> str:

@@ -112,21 +112,14 @@ def fit(
     elif not isinstance(model, str):
         _check_factory(model)
         job.model = model
-    if spec.integers and not job.has_embedding:
-        _take_as_numbers(job)
+    if spec.integers and not job.has_embedding:  # the integers of a table are numbers
+        job.spec, job.load = replace(spec, integers=False), lambda: take_as_numbers(load())
+        if own is not None:
+            job.load_own_validation = lambda: take_as_numbers(own[1]())
     reporter = Reporter(quiet)
     held = hold(output, reporter.line) if output is not None and rank() == 0 else nullcontext()
     with held:
         return Ensemble(job.train(reporter), job.model, task=job.task, method=method)
-
-
-def _take_as_numbers(job: Job) -> None:
-    """Has a network without an embedding trained on numbers, where it was given integers."""
-    load, load_validation = job.load, job.load_own_validation
-    job.spec = replace(job.spec, integers=False)
-    job.load = lambda: take_as_numbers(load())
-    if load_validation is not None:
-        job.load_own_validation = lambda: take_as_numbers(load_validation())
 
 
 def _factory(model: nn.Module, anew: bool) -> Callable[[], nn.Module]:

@@ -45,15 +45,11 @@ def count_macs(
     Args:
         model: Any network. Convolutions, linear and recurrent layers and attention are counted.
         input_shape: The shape of one sample, without the batch dimension.
-        example: One sample to use instead of zeros of `input_shape`, for a model that takes
-            integers or several inputs.
+        example: One sample to use instead of zeros, if they are integers or several inputs.
 
     Returns:
-        The cost of each weight that was used, under the name of the parameter. A weight that is
-        shared or used several times has one entry, with the sum.
-
-    Raises:
-        FreeTicketsError: The model does not take such a sample.
+        The cost of each weight that was used, under the name of the parameter; that of a weight
+        that is shared or used several times is the sum.
 
     Example:
         >>> count_macs(nn.Sequential(nn.Conv2d(3, 8, 3, padding=1)), (3, 32, 32))
@@ -66,25 +62,21 @@ def count_macs(
         inputs = [example] if isinstance(example, Tensor) else list(example)
     # The meta device needs no memory, but torch takes a second to load its kernels, once.
     large = sum(parameter.numel() for parameter in model.parameters()) > _TOO_LARGE_TO_COPY
-    first, second = ("meta", "cpu") if large else ("cpu", "meta")
-    try:
-        return _count(model, inputs, first)
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise
-    # Whatever else it was, the second attempt shows whether the model is at fault.
-    try:
-        return _count(model, inputs, second)
-    except FreeTicketsError:  # such as MIMO's, which says itself what does not suit it
-        raise
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise
-        shapes = ", ".join(str(tuple(each.shape)) for each in inputs)
-        raise FreeTicketsError(
-            f"cannot count the FLOPs of {type(model).__name__} on a sample of shape {shapes}: "
-            + str(error).partition("\n")[0]
-        ) from error
+    failure: Exception | None = None
+    for device in ("meta", "cpu") if large else ("cpu", "meta"):
+        try:
+            return _count(model, inputs, device)
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            failure = error  # the second attempt shows whether the model is at fault
+    if isinstance(failure, FreeTicketsError):  # such as MIMO's, which says what does not suit it
+        raise failure
+    shapes = ", ".join(str(tuple(each.shape)) for each in inputs)
+    raise FreeTicketsError(
+        f"cannot count the FLOPs of {type(model).__name__} on a sample of shape {shapes}: "
+        + str(failure).partition("\n")[0]
+    ) from failure
 
 
 def forward_flops(
@@ -93,23 +85,13 @@ def forward_flops(
     """Returns the FLOPs of one sample forward: two operations a multiply-accumulate.
 
     `densities` are the shares of active weights of sparse parameters; the others are dense.
-
-    Example:
-        >>> costs = {"fc.weight": LayerCost(macs=1000, outputs=10, weights=1000)}
-        >>> forward_flops(costs), forward_flops(costs, {"fc.weight": 0.2})
-        (2000.0, 400.0)
     """
     densities = densities or {}
     return math.fsum(2 * cost.macs * densities.get(name, 1.0) for name, cost in costs.items())
 
 
 def train_flops(forward: float) -> float:
-    """Returns the FLOPs of one sample forward and backward; both gradients cost like the forward.
-
-    Example:
-        >>> train_flops(10.0)
-        30.0
-    """
+    """The FLOPs of one sample forward and backward; both gradients cost like the forward."""
     return 3 * forward
 
 
@@ -124,14 +106,13 @@ def _count(model: nn.Module, inputs: list[Tensor], device: str) -> dict[str, Lay
     costs: dict[str, LayerCost] = {}
 
     def watch(prefix: str, uses: Callable[..., Iterator[Use]]) -> Callable[..., None]:
-        def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            for weight, attribute, macs, outputs in uses(module, args, kwargs, output):
+        def hook(*call: Any) -> None:
+            for weight, attribute, macs, outputs in uses(*call):
                 # A weight that is computed (pruned, parametrized) is no parameter itself.
                 name = names.get(id(weight)) or f"{prefix}.{attribute}".lstrip(".")
                 before = costs.get(name, LayerCost(0, 0, 0))
-                costs[name] = LayerCost(
-                    before.macs + macs, before.outputs + outputs, weight.numel()
-                )
+                sums = before.macs + macs, before.outputs + outputs
+                costs[name] = LayerCost(*sums, weight.numel())
 
         return hook
 
@@ -187,17 +168,16 @@ def _recurrent(module: nn.RNNBase, args: Any, kwargs: Any, output: Any) -> Itera
 
 
 def _attention(module: nn.MultiheadAttention, args: Any, kwargs: Any, output: Any) -> Iterator[Use]:
-    query, key, value = (
-        _rows(_argument(args, kwargs, i, name)) for i, name in enumerate(("query", "key", "value"))
-    )
+    arguments = enumerate(("query", "key", "value"))
+    query, key, value = (_rows(_argument(args, kwargs, i, name)) for i, name in arguments)
     width = module.embed_dim
     if module.in_proj_weight is not None:
         rows = query + key + value
         yield module.in_proj_weight, "in_proj_weight", rows * width * width, rows * width
     else:
-        for rows, name in ((query, "q"), (key, "k"), (value, "v")):
-            weight = getattr(module, f"{name}_proj_weight")
-            yield weight, f"{name}_proj_weight", rows * weight.numel(), rows * width
+        for rows, own in ((query, "q"), (key, "k"), (value, "v")):
+            weight = getattr(module, f"{own}_proj_weight")
+            yield weight, f"{own}_proj_weight", rows * weight.numel(), rows * width
     # The module out_proj is never called, only its weight is used: it has no call to be hooked.
     yield module.out_proj.weight, "out_proj.weight", query * width * width, query * width
 

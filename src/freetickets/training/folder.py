@@ -15,7 +15,7 @@ from ..reading import Allow, damaged, read, read_json
 from ..seal import seal_text
 from ..storage import write_atomic, write_json
 from ..ticket import Ticket, ticket_path
-from .checkpoint import IDENTITY, Checkpoint, Checkpoints, check_plan, pack_checkpoint
+from .checkpoint import IDENTITY, Checkpoint, Checkpoints, pack_checkpoint, plan_fingerprint
 from .log import log_text
 from .state import State
 
@@ -34,21 +34,25 @@ class _ChoicesFile:
 class RunFolder:
     """What a trainer writes, and reads to go on.
 
-    `describe` is what tickets say of their run, of which `IDENTITY` tells runs apart; `warn` is
-    told, in one line, when a damaged checkpoint is passed over.
+    `describe` is what tickets say of their run, of which `IDENTITY` tells runs apart; without it
+    the run is whichever is there. `warn` is told when a damaged checkpoint is passed over.
     """
 
     def __init__(
-        self, path: Path, plan: Plan, describe: Mapping[str, Any], warn: Callable[[str], None]
+        self,
+        path: Path,
+        plan: Plan,
+        describe: Mapping[str, Any] | None,
+        warn: Callable[[str], None],
     ) -> None:
-        self.path, self._plan = path, plan
-        self._identity = {key: describe.get(key) for key in IDENTITY}
+        self.path, self._plan, self._any = path, plan, describe is None
+        self.identity = {key: (describe or {}).get(key) for key in IDENTITY}
         self._checkpoints = Checkpoints(path / "checkpoint", warn)
         self._choices: Mapping[str, Any] | None = None  # as they are written
 
-    def save(self, state: State, session: Mapping[str, Any] | None) -> None:
+    def save(self, state: State, session: Mapping[str, Any] | None = None) -> None:
         """Writes a checkpoint."""
-        self._checkpoints.save(pack_checkpoint(self._plan, self._identity, state, session))
+        self._checkpoints.save(pack_checkpoint(self._plan, self.identity, state, session))
         self.write_choices(state.choices)
 
     def load(self) -> tuple[State, Mapping[str, Any] | None] | None:
@@ -59,9 +63,16 @@ class RunFolder:
         with damaged(self.path / "checkpoint", _START_AGAIN):
             saved: Checkpoint = read(Checkpoint, tree)
             state = State.unpack(saved.state)
-        check_plan(self.path, saved.plan, self._plan)
+        if saved.plan != plan_fingerprint(self._plan):
+            raise FreeTicketsError(
+                f"{self.path} was started with another plan: use the same settings to continue, "
+                "or another --output to start again"
+            )
+        found = {key: getattr(saved, key) for key in IDENTITY}
+        if self._any:
+            self.identity = found
         for key, what in IDENTITY.items():
-            if getattr(saved, key) not in (None, self._identity[key]):
+            if found[key] not in (None, self.identity[key]):
                 raise FreeTicketsError(
                     f"{self.path} was started with {what}: restore what was there then to "
                     "continue, or use another --output to start again"
@@ -69,7 +80,7 @@ class RunFolder:
         return state, saved.session
 
     def restoring(self) -> AbstractContextManager[None]:
-        """Turns what a session that can't be meant raises into one line."""
+        """Turns what a checkpoint that can't be meant raises into one line."""
         return damaged(self.path / "checkpoint", _START_AGAIN, but=FreeTicketsError)
 
     def save_ticket(self, ticket: Ticket) -> None:
@@ -80,7 +91,7 @@ class RunFolder:
         """Reads a ticket; raises if it is another one, or of another run."""
         path = ticket_path(self.path, number)
         ticket = Ticket.load(path)
-        expected = {"number": number, **self._identity}
+        expected = {"number": number, **self.identity}
         if any(ticket.info.get(key) not in (None, value) for key, value in expected.items()):
             raise FreeTicketsError(
                 f"{path} belongs to another run, or another ticket of this one: put the run's own "
@@ -90,15 +101,15 @@ class RunFolder:
 
     def write_log(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Writes the whole log again."""
-        text = log_text(rows, self._identity["settings"] or "")
-        write_atomic(self.path / "log.csv", text.encode())
+        write_atomic(
+            self.path / "log.csv", log_text(rows, self.identity["settings"] or "").encode()
+        )
 
     def write_choices(self, choices: Mapping[str, Any]) -> None:
         """Writes which ways layers took, if that has changed."""
         if choices != self._choices:
-            settings = self._identity["settings"]
-            values = {"kernels": [], "ways": {}, **choices, "settings": settings}
-            write_json(self.path / _CHOICES, values)
+            own = {"settings": self.identity["settings"]}
+            write_json(self.path / _CHOICES, {"kernels": [], "ways": {}, **choices, **own})
             self._choices = choices
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ..config import Config
-from ..data import Batches, DatasetSpec, hold_out, take
+from ..data import DatasetSpec
 from ..data.batches import AnySplit, digest_split
 from ..data.loading import load_validation
 from ..errors import FreeTicketsError, UnknownNameError
@@ -21,10 +20,8 @@ from ..methods import Method, Plan
 from ..methods.timeline import suit_interval, warn_of_few_explorations
 from ..models import create_model
 from ..models.identity import network_identity
-from ..storage import write_json
 from ..tasks import Classification, Task, task_name
 from ..ticket import Ticket
-from .folder import write_settings
 from .ledger import Ledger, price
 from .optimizer import OPTIMIZERS
 
@@ -154,67 +151,11 @@ class Job:
     def train(self, reporter: Reporter, only: int | None = None) -> list[Ticket]:
         """Trains, or goes on where the output folder says; for `only` see `Trainer`."""
         # Pricing a plan should not wait for what only training needs.
-        from .optimizer import TrainingOptions
-        from .parallel import lost_ranks_in_one_line, make_compute, synchronise_norms
+        from .parallel import lost_ranks_in_one_line
         from .trainer import Trainer
-        from .trajectory import make_recorder
 
-        config, spec, build = self.config, self.spec, self.build_transformed
-        assert config.batch_size is not None
-        output = Path(config.output) if config.output else None
-        if output is not None:
-            config.check_same(output)
-            if (output / PARTS).exists():
-                raise FreeTicketsError(
-                    f"{output} was started side by side: continue with freetickets train --jobs 1, "
-                    "or more"
-                )
-        compute = make_compute(config.device, config.amp)
-        if config.sync_batchnorm:
-            if compute.device.type == "cpu":
-                raise FreeTicketsError(
-                    "PyTorch synchronises BatchNorm on accelerators only: leave out "
-                    "--sync-batchnorm, or use another --device"
-                )
-            build = lambda: synchronise_norms(self.build_transformed())  # noqa: E731
-        with lost_ranks_in_one_line(), compute.ranks.one_before_the_others():
-            data, own = self.load_data()  # which may have to be fetched, once a machine
-        train, held_out = hold_out(data, config.validation or 0.0) if own is None else (data, own)
-        train = take(train, config.train_samples)
-        batches: Callable[..., Batches] = partial(
-            Batches,
-            mean=spec.mean,
-            std=spec.std,
-            workers=config.workers,
-            rank=compute.ranks.rank,
-            world=compute.ranks.world,
-        )
-        size, augmentation = config.batch_size, config.augmentation or "none"
-        ledger = self.price(len(train))
-        trainer = Trainer(
-            self.plan,
-            build,
-            lambda seed: batches(train, size, augmentation=augmentation, seed=seed),
-            batches(held_out, 4 * size, shuffle=False) if held_out else None,
-            compute=compute,
-            options=TrainingOptions.of(config, self.task),
-            output=output,
-            describe=self.describe(data, own),
-            reporter=reporter,
-            checkpoint_seconds=config.checkpoint_seconds,
-            recorder=make_recorder(config, spec, self.plan.combine),
-            only=only,
-        )
-        written = output if compute.ranks.first else None
-        if written is not None:
-            write_settings(config, written)
-        try:
-            with lost_ranks_in_one_line():
-                return trainer.train()
-        finally:
-            if written is not None and (seconds := trainer.state.seconds):
-                costs = ledger.with_seconds(seconds).as_dict()
-                write_json(written / "ledger.json", {**costs, "settings": config.identity})
+        with lost_ranks_in_one_line():
+            return Trainer(self, reporter, only).train()
 
     def describe(self, data: AnySplit, validation: AnySplit | None) -> dict[str, Any]:
         """What each ticket says of its model and data, given what `load_data` returned."""

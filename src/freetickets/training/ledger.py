@@ -46,18 +46,9 @@ class PhaseCost:
 class Ledger:
     """What a plan costs, expected or spent.
 
-    Attributes:
-        phases: One line for each phase of each run.
-        tickets: How many networks it collects.
-        members: How many members they hold.
-        runs: How many trainings that makes, as the paper counts them.
-        dense_epochs: The length of the dense training that is the unit of cost.
-        dense_flops: What that training costs.
-        dense_forward_flops: One sample through the dense network.
-        test_flops: One sample through all members.
-        parameters: Parameters of one dense network.
-        ticket_parameters: Non-zero parameters of one member.
-        ticket_bytes: All members on disk, without their headers.
+    `runs` are trainings, as the paper counts them; the unit of cost is a dense training of
+    `dense_epochs`. `test_flops` are those of one sample through all members, `ticket_parameters`
+    the non-zero ones of one member, `ticket_bytes` all members on disk, without their headers.
     """
 
     phases: tuple[PhaseCost, ...]
@@ -98,15 +89,15 @@ class Ledger:
         return math.fsum(phase.seconds for phase in self.phases)
 
     def with_seconds(self, seconds: Mapping[tuple[int, str], float]) -> Ledger:
-        """Returns this ledger with the time that each (run, phase) really took."""
+        """This ledger with the time that each (run, phase) really took."""
         spent = (replace(p, seconds=seconds.get((p.run, p.phase), 0.0)) for p in self.phases)
         return replace(self, phases=tuple(spent))
 
     def as_dict(self) -> dict[str, Any]:
         """All numbers as plain values, with stable keys."""
-        relative = ("relative_flops", "relative_growth_flops", "relative_test_flops")
-        derived = {name: getattr(self, name) for name in (*relative, "flops", "seconds")}
-        return derived | asdict(self)
+        derived = ["relative_flops", "relative_growth_flops", "relative_test_flops"]
+        derived += ["flops", "seconds"]
+        return {name: getattr(self, name) for name in derived} | asdict(self)
 
 
 def _multiple(cost: float, unit: float) -> float:
@@ -128,23 +119,20 @@ def price(
 ) -> Ledger:
     """Prices a plan for a network, which may live on the meta device, before any training.
 
-    Args:
-        plan: What is to be trained.
-        model: The network.
-        input_shape: The shape of one sample.
-        train_size: Samples in one epoch, without the validation split.
-        batch_size: Samples a step.
-        steps_per_epoch: Steps in one epoch.
-        dense_epochs: The dense training to compare with, if not the plan's own.
-        transformed: The network as the method trains it, if that is another.
-        integers: Whether samples are token ids.
+    An epoch has `train_size` samples, without those of validation. The unit is a dense training of
+    `dense_epochs`, by default the plan's own; `transformed` is the network as the method trains it,
+    if that is another; with `integers` samples are token ids.
     """
-    untouched = _Networks(model, input_shape, plan.sparse, integers)
-    networks, plain, trained = untouched, untouched.at(0.0), model
+    trained = model if transformed is None else transformed
+    plain = _Networks(model, input_shape, plan.sparse, integers)
+    networks = plain
     if transformed is not None:
-        networks, trained = _Networks(transformed, input_shape, plan.sparse, integers), transformed
-    share = trained.training_share if isinstance(trained, MemberNetwork) else 1.0
-    dense, last = networks.at(0.0), networks.at(plan.runs[-1].phases[-1].sparsity)
+        networks = _Networks(transformed, input_shape, plan.sparse, integers)
+    members, share = 1, 1.0
+    if isinstance(trained, MemberNetwork):
+        members, share = trained.members, trained.training_share
+    single, dense = plain.at(0.0), networks.at(0.0)
+    last = networks.at(plan.runs[-1].phases[-1].sparsity)
     phases = []
     for number, run in enumerate(plan.runs, start=1):
         timeline = Timeline(run, steps_per_epoch)
@@ -174,13 +162,13 @@ def price(
     return Ledger(
         tuple(phases),
         plan.tickets,
-        plan.tickets * (trained.members if isinstance(trained, MemberNetwork) else 1),
+        plan.tickets * members,
         plan.trainings or len(plan.runs),
         dense_epochs,
-        train_flops(plain.forward_flops) * train_size * dense_epochs,
-        plain.forward_flops,
+        train_flops(single.forward_flops) * train_size * dense_epochs,
+        single.forward_flops,
         plan.tickets * last.forward_flops,
-        plain.parameters,
+        single.parameters,
         last.parameters,
         plan.tickets * last.bytes,
     )
@@ -216,13 +204,10 @@ def _growth_steps(plan: Plan, timeline: Timeline, span: Span) -> tuple[int, bool
 
 
 class _Network(NamedTuple):
-    """A network at one sparsity: FLOPs of one sample, non-zero parameters, size as a ticket.
-
-    `reserve_flops` are those of the gradient of what trains besides the active weights (Top-KAST).
-    """
+    """A network at one sparsity: FLOPs of one sample, non-zero parameters, size as a ticket."""
 
     forward_flops: float
-    reserve_flops: float
+    reserve_flops: float  # of the gradient of what trains besides the active weights (Top-KAST)
     parameters: int
     bytes: int
 

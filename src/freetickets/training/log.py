@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +47,14 @@ def columns(score: str) -> dict[str, str]:
     """The fields of a row, by the names that files give them, where the score has this name.
 
     Example:
-        >>> list(columns("accuracy"))[5:9]
-        ['train_loss', 'train_accuracy', 'validation_loss', 'validation_accuracy']
+        >>> columns("accuracy")["train_accuracy"]
+        'train_score'
     """
     return {each.name.replace("_score", f"_{score}"): each.name for each in fields(LogRow)}
 
 
 def score_in(row: Iterable[str]) -> str:
-    """The name of the score in the columns of a row.
-
-    Example:
-        >>> score_in(["run", "train_loss", "train_rmse", "validation_loss", "validation_rmse"])
-        'rmse'
-    """
+    """The name of the score in the columns of a row, such as "accuracy"."""
     found = [name.removeprefix("train_") for name in row if name.startswith("train_")]
     return next((name for name in found if name != "loss"), "accuracy")
 
@@ -88,9 +84,7 @@ def read_log(path: Path, settings: str = "") -> tuple[LogRow, ...]:
     rows = tuple(read_row(row, f"row {number}", allow) for number, row in lines)
     if not rows:
         raise ValueError("no rows")
-    reached = (0, 0.0)
-    for row in rows:
-        if not reached < (row.run, row.epoch):
+    for before, row in pairwise(rows):
+        if not (before.run, before.epoch) < (row.run, row.epoch):
             raise ValueError(f"epoch {row.epoch:g} of run {row.run} is out of order")
-        reached = (row.run, row.epoch)
     return rows

@@ -41,56 +41,50 @@ OPTIMIZERS: Registry[type[Optimizer]] = Registry(
 
 
 @dataclass(frozen=True)
-class OptimizerOptions:
-    """How weights are updated; the learning rate comes from the plan.
+class TrainingOptions:
+    """How a session trains, beyond its plan, which has the learning rate.
 
-    `lr_factors` maps kinds of parameters, or patterns of their names, to multiples of it.
+    `lr_factors` maps kinds of parameters, or patterns of their names, to multiples of that rate;
+    for `backend` see `Sparsifier`.
     """
 
-    name: str = "sgd"
+    optimizer: str = "sgd"
     momentum: float = 0.9
     nesterov: bool = False
     weight_decay: float = 5e-4
     decay_norms: bool = True
     lr_factors: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class TrainingOptions:
-    """What a session needs to know besides its plan; for `backend` see `Sparsifier`."""
-
-    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     task: Task = CLASSIFICATION
     backend: str = "auto"
 
     @classmethod
     def of(cls, config: Config, task: Task) -> TrainingOptions:
         """Those of resolved settings."""
-        optimizer = OptimizerOptions(
+        return cls(
             config.optimizer,
             config.momentum or 0.0,
             bool(config.nesterov),
-            weight_decay=config.weight_decay or 0.0,
-            decay_norms=config.make_recipe().decay_norms,
-            lr_factors=config.lr_factors or {},
+            config.weight_decay or 0.0,
+            config.make_recipe().decay_norms,
+            config.lr_factors or {},
+            task,
+            config.backend,
         )
-        return cls(optimizer, task, config.backend)
 
 
-def make_optimizer(model: nn.Module, options: OptimizerOptions) -> Optimizer:
+def make_optimizer(model: nn.Module, options: TrainingOptions) -> Optimizer:
     """Creates the optimizer of a network.
 
     A group of parameters whose learning rate is a multiple of the plan's says so as "lr_factor".
 
     Example:
-        >>> make_optimizer(nn.Linear(2, 2), OptimizerOptions("adamw")).__class__.__name__
+        >>> make_optimizer(nn.Linear(2, 2), TrainingOptions("adamw")).__class__.__name__
         'AdamW'
     """
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     spared = set(model.undecayed()) if isinstance(model, MemberNetwork) else set()
     if not options.decay_norms:
-        # Norms and biases are the parameters of one dimension; the biases of several members have
-        # two.
+        # Norms and biases have one dimension, but the biases of several members have two.
         spared |= {p for n, p in named.items() if p.ndim <= 1 or n.split(".")[-1] == "bias"}
     factors = _factors(model, named, options.lr_factors)
     alike: dict[tuple[bool, float], list[nn.Parameter]] = {(False, 1.0): []}
@@ -100,22 +94,21 @@ def make_optimizer(model: nn.Module, options: OptimizerOptions) -> Optimizer:
         {"params": own, "weight_decay": 0.0 if spare else options.weight_decay, "lr_factor": factor}
         for (spare, factor), own in sorted(alike.items(), key=lambda item: item[0])
     ]
-    kind: Callable[..., Optimizer] = OPTIMIZERS.find(options.name)
+    kind: Callable[..., Optimizer] = OPTIMIZERS.find(options.optimizer)
     taken = inspect.signature(kind).parameters
     given = {"lr": 0.1, "momentum": options.momentum, "nesterov": options.nesterov}
-    if can_be_fused(model):
-        given["fused"] = True
+    given |= {"fused": True} if _can_be_fused(model) else {}
     try:
         return kind(groups, **{name: value for name, value in given.items() if name in taken})
     except (TypeError, ValueError) as error:  # Muon, say, takes matrices only
-        raise FreeTicketsError(f"{options.name} can't train this network: {error}") from error
+        raise FreeTicketsError(f"{options.optimizer} can't train this network: {error}") from error
 
 
-def can_be_fused(model: nn.Module) -> bool:
+def _can_be_fused(model: nn.Module) -> bool:
     """Whether a step may be one call for all parameters: floats on the CPU, gradients dense."""
-    return all(p.is_floating_point() and p.device.type == "cpu" for p in model.parameters()) and (
-        not any(getattr(m, "sparse", False) for m in model.modules())  # embeddings may be
-    )
+    sparse = any(getattr(module, "sparse", False) for module in model.modules())  # embeddings
+    plain = (p.is_floating_point() and p.device.type == "cpu" for p in model.parameters())
+    return all(plain) and not sparse
 
 
 def _factors(

@@ -104,10 +104,7 @@ class Ranks:
                 distributed.broadcast(tensor.detach(), src=0)
 
     def share_buffers(self, network: nn.Module) -> None:
-        """Gives all ranks the first one's buffers: BatchNorm's statistics are those of its slices.
-
-        The data-parallel wrapper does the same before each training step.
-        """
+        """Gives all ranks the first one's buffers, such as BatchNorm's statistics of its slices."""
         if self.world > 1:
             ignored = _unsaved_buffers(network)
             for name, buffer in network.named_buffers():
@@ -148,8 +145,8 @@ class Compute:
         self.device = device or torch.device("cpu")
         self.ranks = ranks or Ranks()
         self._precision = precision
-        # Gradients of 16 bits would be zero where they are small. Scaling them costs a wait for the
-        # device at each step, and bfloat16 reaches as far as single precision.
+        # Small gradients of float16 would be zero. Scaling costs a wait for the device at each
+        # step, and bfloat16, which reaches as far as single precision, does without.
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=precision is torch.float16)
 
     def wrap(self, network: nn.Module) -> nn.Module:
@@ -163,9 +160,8 @@ class Compute:
         on_cpu = self.device.type == "cpu"
         wrapper = DistributedDataParallel(network, device_ids=None if on_cpu else [self.device])
         if on_cpu:
-            # A resumed run is to end with the same bits. The wrapper packs gradients again after
-            # its first step; with more than two ranks, the order in which an element is summed, and
-            # so its last bit, would depend on where it lies in the pack.
+            # A resumed run is to end with the same bits, but the wrapper packs gradients anew after
+            # its first step; with more than two ranks the last bit of a sum depends on the pack.
             # A lambda: PyTorch refuses annotations that are strings, as all are here.
             wrapper.register_comm_hook(None, lambda _, bucket: _reduce_each(bucket))
         return wrapper
@@ -197,10 +193,7 @@ class Compute:
 
 
 def make_compute(device: str, amp: bool) -> Compute:
-    """Chooses the device and the precision, and meets the other processes, if there are any.
-
-    With `amp` what is safe in 16 bits is computed so.
-    """
+    """Chooses the device, and 16 bits for what is safe in them (`amp`); meets other processes."""
     on_gpus = distributed.is_torchelastic_launched() and torch.cuda.is_available()
     if on_gpus and device in ("auto", "cuda"):
         device = f"cuda:{_local_rank()}"  # from the start: a first touch takes memory of a device
@@ -234,7 +227,7 @@ def rank() -> int:
 
 
 def _local_rank() -> int:
-    """The number that torchrun has given to this process among those of its machine."""
+    """The number among the processes of this machine."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
@@ -246,8 +239,7 @@ def release(model: nn.Module) -> None:
 
 def synchronise_norms(network: nn.Module) -> nn.Module:
     """Has BatchNorm normalise by the statistics of the whole batch, not of a rank's slice."""
-    converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
-    return converted
+    return cast(nn.Module, nn.SyncBatchNorm.convert_sync_batchnorm(network))  # type: ignore[no-untyped-call]
 
 
 @contextmanager
@@ -258,9 +250,8 @@ def lost_ranks_in_one_line() -> Iterator[None]:
     except RuntimeError as error:
         reason = re.sub(r"^\[[^]]*\] *", "", str(error).partition("\n")[0])[:80]
         said = any(word in str(error).lower() for word in _WORDS_OF_LOSS)
-        if not (
-            (said or isinstance(error, distributed.DistError)) and distributed.is_initialized()
-        ):
+        said = said or isinstance(error, distributed.DistError)
+        if not (said and distributed.is_initialized()):
             raise
         if threading.current_thread() is threading.main_thread():
             # torchrun ends the ranks that are left; they have little to do, and say why first.

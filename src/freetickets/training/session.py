@@ -66,7 +66,7 @@ class Session:
         self._layout: GroupedLayout | None = None
         self._prunes = any(phase.pruning is not None for phase in run.phases)
         network.to(compute.device)
-        self._optimizer = make_optimizer(network, options.optimizer)
+        self._optimizer = make_optimizer(network, options)
         if topology is not None or run.phases[0].sparsity > 0 or self._prunes:
             self._sparsify(topology, choices or {})
         elif options.backend != "masked" and compute.device.type == "cpu" and available():
@@ -78,8 +78,7 @@ class Session:
 
     def _sparsify(self, topology: Topology | None, choices: Mapping[str, Any]) -> None:
         sparse = self._plan.sparse
-        # Layers whose counts change can't be held compressed, nor those with a reserve; the other
-        # runs of a plan can.
+        # Layers whose counts change or that have a reserve can't be held compressed.
         changes = self._prunes or sparse.redistribute is not None or sparse.reserve > 0
         self.sparsifier = _OwnSparsifier(
             self.network,
@@ -107,8 +106,8 @@ class Session:
     ) -> Tensor:
         """Takes a step, counted from 1, and returns its mean loss and score, times the factor.
 
-        That is what this rank's mean counts in the mean over all ranks: see `Batches.factor`. Where
-        an escape follows, it needs the dense gradients.
+        The factor makes this rank's mean a part of that over all ranks: see `Batches.factor`. An
+        escape that follows needs the dense gradients (`keep_gradients`).
         """
         for group in self._optimizer.param_groups:
             group["lr"] = self.timeline.lr(step) * group.get("lr_factor", 1.0)
@@ -149,11 +148,11 @@ class Session:
             "magnitude", self.network, sparsity, (), distribution="global", exclude=exclude
         )
         release(self._model)
-        choices = self.choices.state_dict() if self.choices is not None else {}
+        choices = self.choices
         if self._layout is not None:
             self._layout.remove()  # else its layers could not be made sparse
             self._layout = None
-        self._sparsify(topology, choices)
+        self._sparsify(topology, choices.state_dict() if choices is not None else {})
         self._model = self._compute.wrap(self.network)
         assert self.sparsifier is not None
         self.sparsifier.steps = step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,9 @@ from ..sparsity.sparsifier import Sparsifier
 from ..sparsity.topology import Topology
 from ..ticket import Ticket
 from .session import Session
-from .state import State
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,8 @@ class Stage:
     session: Session
     batches: Batches
     generator: torch.Generator
-    _build: Callable[[], nn.Module]
-    _state: State
+    _trainer: Trainer
     _take: Callable[[Mapping[str, Tensor], Topology], Ticket]
-    _collect: Callable[[Ticket], str]
 
     @property
     def network(self) -> nn.Module:
@@ -55,19 +55,19 @@ class Stage:
     def build(self, ticket: Ticket) -> nn.Module:
         """Makes another network, with the weights of a ticket, in PyTorch's own layers."""
         with torch.random.fork_rng(devices=[]):
-            network = self._build()
+            network = self._trainer.build()
         network.load_state_dict(ticket.state)
         return network.to(self.device)
 
     @property
     def step(self) -> int:
         """How many steps the run has taken."""
-        return self._state.step
+        return self._trainer.state.step
 
     @property
     def collected(self) -> int:
         """How many tickets there are by now."""
-        return self._state.tickets
+        return self._trainer.state.tickets
 
     def take(
         self, weights: Mapping[str, Tensor] | None = None, topology: Topology | None = None
@@ -78,18 +78,18 @@ class Stage:
 
     def best(self) -> Ticket:
         """The phase's best network on validation data; the present one if none was scored."""
-        best = self._state.best
+        best = self._trainer.state.best
         return self.take() if best is None else Ticket.unpack(best)
 
     def collect(self, ticket: Ticket) -> str:
         """Adds a ticket to the ensemble, and saves it; returns a line for people."""
-        return self._collect(ticket)
+        return self._trainer.collect(ticket)
 
     def remember(self, name: str, ticket: Ticket) -> None:
         """Puts a network on the shelf, which is in every checkpoint until the run ends."""
-        self._state.shelf[name] = ticket.pack()
+        self._trainer.state.shelf[name] = ticket.pack()
 
     def recall(self, name: str) -> Ticket | None:
         """Takes a network from the shelf; None if nothing has this name."""
-        packed: dict[str, Any] | None = self._state.shelf.get(name)
+        packed = self._trainer.state.shelf.get(name)
         return None if packed is None else Ticket.unpack(packed)

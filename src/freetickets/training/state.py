@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,8 +13,7 @@ from ..reading import Natural, read
 from .log import read_row
 
 
-@dataclass(frozen=True)
-class Validation:
+class Validation(NamedTuple):
     """Mean loss and running score on the validation data; None where nothing is held out."""
 
     loss: float | None = None

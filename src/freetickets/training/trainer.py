@@ -6,8 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import KW_ONLY, dataclass, field
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,26 +14,29 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..data.batches import Batches
+from ..data import hold_out, take
+from ..data.batches import Batch, Batches
 from ..errors import DivergedError, FreeTicketsError, StoppedError
 from ..kernels.choices import difference
-from ..methods.plan import Phase, Plan, Run
+from ..methods.plan import Phase, Run
 from ..methods.timeline import Span, Timeline, warn_of_few_explorations
 from ..predictions import trajectory_files
 from ..seeds import derive
 from ..sparsity.criteria import initial_topology
 from ..sparsity.topology import Topology
+from ..storage import write_json
 from ..ticket import Ticket
-from .folder import RunFolder
+from .folder import RunFolder, write_settings
 from .interrupt import StopRequest
+from .job import PARTS, Job
 from .log import LogRow
 from .optimizer import TrainingOptions
-from .parallel import Compute
+from .parallel import make_compute, synchronise_norms
 from .progress import Reporter
 from .session import Session, first_sparsity, load_weights, prepare_on
 from .stage import Stage
 from .state import Clock, State, Tally, Validation
-from .trajectory import Recorder, forget_trajectory
+from .trajectory import forget_trajectory, make_recorder
 
 # A mean loss above so many times that of guessing has diverged, finite though it may be.
 _DIVERGED = 10
@@ -43,60 +45,59 @@ _DIVERGED = 10
 _CRITERION_BATCHES = 4
 
 
-@dataclass
 class Trainer:
-    """Executes a plan.
+    """Executes the plan of a job; `state` says how far it is.
 
-    Attributes:
-        plan: What to train.
-        build: Returns a freshly initialised network; called once a run, with torch seeded.
-        batches: Returns this rank's slices of the training batches of a run, given its seed.
-        validation: Batches of held-out samples, or None.
-        compute: The device, the precision and the processes, which have met.
-        options: How to train, beyond the plan.
-        output: The run's folder, from which a stopped run is resumed, and which the first rank
-            reads and writes; None keeps the tickets in memory only.
-        describe: What each ticket is to say of its model and data.
-        reporter: Shows the progress, on the first rank.
-        checkpoint_seconds: At most this much work is lost when the process is killed.
-        recorder: Stores the trajectory, if one is wanted.
-        only: The one run of the plan to train, counted from 0, in a folder of its own whose first
-            checkpoint says what came before; None for all.
-        state: Where the execution stands.
+    `only` is the one run of the plan to train, counted from 0, in a folder of its own whose first
+    checkpoint says what came before. Without an output folder tickets are kept in memory only.
     """
 
-    plan: Plan
-    build: Callable[[], nn.Module]
-    batches: Callable[[int], Batches]
-    validation: Batches | None = None
-    _: KW_ONLY
-    compute: Compute = field(default_factory=Compute)
-    options: TrainingOptions = field(default_factory=TrainingOptions)
-    output: Path | None = None
-    describe: Mapping[str, Any] = field(default_factory=dict)
-    reporter: Reporter = field(default_factory=lambda: Reporter(quiet=True))
-    checkpoint_seconds: float = 60.0
-    recorder: Recorder | None = None
-    only: int | None = None
-    state: State = field(default_factory=State, init=False)
-
-    def __post_init__(self) -> None:
-        if self.validation is None and any(
-            _selects_best(p) for r in self.plan.runs for p in r.phases
-        ):
+    def __init__(self, job: Job, reporter: Reporter, only: int | None = None) -> None:
+        config, spec, self.plan = job.config, job.spec, job.plan
+        self.build, self._task, self._only = job.build_transformed, job.task, only
+        output = Path(config.output) if config.output else None
+        if output is not None:
+            config.check_same(output)
+            if (output / PARTS).exists():
+                raise FreeTicketsError(
+                    f"{output} was started side by side: continue with freetickets train --jobs 1, "
+                    "or more"
+                )
+        self._compute = make_compute(config.device, config.amp)
+        self._ranks = ranks = self._compute.ranks
+        if config.sync_batchnorm:
+            if self._compute.device.type == "cpu":
+                raise FreeTicketsError(
+                    "PyTorch synchronises BatchNorm on accelerators only: leave out "
+                    "--sync-batchnorm, or use another --device"
+                )
+            self.build = lambda: synchronise_norms(job.build_transformed())
+        with ranks.one_before_the_others():
+            data, own = job.load_data()  # which may have to be fetched, once a machine
+        train, held_out = hold_out(data, config.validation or 0.0) if own is None else (data, own)
+        train = take(train, config.train_samples)
+        size, augmentation = config.batch_size or 1, config.augmentation or "none"
+        shared: dict[str, Any] = {"mean": spec.mean, "std": spec.std, "workers": config.workers}
+        shared |= {"rank": ranks.rank, "world": ranks.world}
+        batches: Callable[..., Batches] = partial(Batches, **shared)
+        self._batches = partial(batches, train, size, augmentation=augmentation)
+        self._validation = batches(held_out, 4 * size, shuffle=False) if held_out else None
+        self._ledger = job.price(len(train))
+        self._options = TrainingOptions.of(config, job.task)
+        self._recorder = make_recorder(config, spec, self.plan.combine)
+        phases = [phase for run in self.plan.runs for phase in run.phases]
+        if self._validation is None and any(map(_selects_best, phases)):
             raise FreeTicketsError(
                 "the plan collects the best ticket on validation data: hold some out"
             )
-        self._ranks, self._task = self.compute.ranks, self.options.task
-        if not self._ranks.first:
-            self.reporter = Reporter(quiet=True)
-        self._end = len(self.plan.runs) if self.only is None else self.only + 1
+        self._config, self._describe = config, job.describe(data, own)
+        self._reporter = reporter if ranks.first else Reporter(quiet=True)
+        self._end = len(self.plan.runs) if only is None else only + 1
         self._folder: RunFolder | None = None
-        if self.output is not None:
-            self._folder = RunFolder(self.output, self.plan, self.describe, self.reporter.warn)
-        self._last_save = time.monotonic()
-        self._stop = StopRequest()
-        self._tickets: list[Ticket] = []
+        if output is not None:
+            self._folder = RunFolder(output, self.plan, self._describe, self._reporter.warn)
+        self._last_save, self._stop = time.monotonic(), StopRequest()
+        self.state, self._tickets = State(), list[Ticket]()
 
     def train(self) -> list[Ticket]:
         """Trains what is left of the plan and returns all its tickets.
@@ -104,27 +105,33 @@ class Trainer:
         Raises:
             StoppedError: Ctrl-C or SIGTERM; everything is saved.
         """
-        self.state, saved, self._tickets = self._ranks.from_first(self._read)
-        with self._stop, torch.random.fork_rng(devices=[]):
-            try:
+        written = self._folder.path if self._folder is not None and self._ranks.first else None
+        if written is not None:
+            write_settings(self._config, written)
+        try:
+            self.state, saved, self._tickets = self._ranks.from_first(self._read)
+            with self._stop, torch.random.fork_rng(devices=[]):
                 while self.state.run < self._end:
                     self._train_run(saved)
                     saved = None
-            finally:
-                self.reporter.stop()
+        finally:
+            self._reporter.stop()
+            if written is not None and (seconds := self.state.seconds):
+                costs = self._ledger.with_seconds(seconds).as_dict()
+                write_json(written / "ledger.json", {**costs, "settings": self._config.identity})
         return self._tickets
 
     # ---- one run
 
     def _train_run(self, saved: Mapping[str, Any] | None) -> None:
         state, run = self.state, self.plan.runs[self.state.run]
-        batches = self.batches(run.seed)
+        restoring = self._folder.restoring if self._folder is not None else nullcontext
+        batches = self._batches(seed=run.seed)
         timeline = Timeline(run, len(batches))
         torch.manual_seed(derive(run.seed, "init"))
         network = self.build()
-        topology = None
         if saved is not None:
-            with self._restoring():
+            with restoring():
                 # Before its topology: it may be another one's.
                 load_weights(network, saved["network"])
                 topology = saved["sparsifier"] and saved["sparsifier"]["topology"]
@@ -132,48 +139,48 @@ class Trainer:
             network.load_state_dict(self._remembered(run.start.weights).state)
         else:
             prepare_on(network, batches)
-        if saved is None and state.run == 0 and self.only is None and self._ranks.first:
-            warn_of_few_explorations(self.plan, len(batches), self.reporter.warn)
-        self._ranks.share_network(network.to(self.compute.device))
+        if saved is None and state.run == 0 and self._only is None and self._ranks.first:
+            warn_of_few_explorations(self.plan, len(batches), self._reporter.warn)
+        self._ranks.share_network(network.to(self._compute.device))
         if saved is None:
             topology = self._first_topology(run, network, batches)
         session = Session(
-            self.plan, run, timeline, network, self.compute, self.options, topology, state.choices
+            self.plan, run, timeline, network, self._compute, self._options, topology, state.choices
         )
         if (warning := difference(state.choices, session.choices)) is not None:
-            self.reporter.warn(warning)
+            self._reporter.warn(warning)
         if saved is not None:
-            with self._restoring():
+            with restoring():
                 session.load_state_dict(saved)
-        begin = self.only or 0
+        begin = self._only or 0
         lengths = [Timeline(each, len(batches)).steps for each in self.plan.runs[begin : self._end]]
         clock = Clock(sum(lengths[: state.run - begin]) + state.step, sum(lengths))
-        self.reporter.start(clock.done, clock.total)
+        self._reporter.start(clock.done, clock.total)
         began = state.step
         while state.step < timeline.steps:
             epoch, first = divmod(state.step, len(batches))
-            for number, (inputs, labels) in enumerate(batches.epoch(epoch, start=first), first):
+            for number, batch in enumerate(batches.epoch(epoch, start=first), first):
                 span, samples = timeline.span(state.step + 1), batches.size(number)
                 if state.step in (began, span.start):
                     left = span.end - state.step
                     epochs = round(left / len(batches), 2)
-                    self.reporter.phase(state.run + 1, span.phase.name, epochs, left, clock)
-                self._train_step(session, span, inputs, labels, samples, batches.factor(number))
+                    self._reporter.phase(state.run + 1, span.phase.name, epochs, left, clock)
+                self._train_step(session, span, batch, samples, batches.factor(number))
                 clock.tick(samples)
-                self.reporter.step(clock, span.phase.name, state.tally)
+                self._reporter.step(clock, span.phase.name, state.tally)
                 if state.step == span.end or state.step % len(batches) == 0:
                     self._close_epoch(session, span, batches, clock)
                 if state.step == timeline.steps:
                     break
                 waited = time.monotonic() - self._last_save
-                is_due = self._ranks.first and waited > self.checkpoint_seconds
+                is_due = self._ranks.first and waited > self._config.checkpoint_seconds
                 if self._ranks.any(self._stop.made or is_due):
                     self._save(session)
         state.run, state.step = state.run + 1, 0
         if all(later.start is None for later in self.plan.runs[state.run :]):
             state.shelf = {}  # else each further checkpoint would hold what nobody takes
         self._save(None)
-        self.reporter.stop()
+        self._reporter.stop()
 
     def _first_topology(self, run: Run, network: nn.Module, batches: Batches) -> Topology | None:
         """The topology that a run starts with; None for a random one, or none at all."""
@@ -194,32 +201,21 @@ class Trainer:
         )
         return {name: mask for name, mask in chosen.items() if not mask.all()}
 
-    def _restoring(self) -> AbstractContextManager[None]:
-        assert self._folder is not None
-        return self._folder.restoring()
-
     def _remembered(self, name: str) -> Ticket:
         return Ticket.unpack(self.state.shelf[name])
 
     def _train_step(
-        self,
-        session: Session,
-        span: Span,
-        inputs: Tensor,
-        labels: Tensor,
-        samples: int,
-        factor: float,
+        self, session: Session, span: Span, batch: Batch, samples: int, factor: float
     ) -> None:
         """Takes a step with this rank's slice of a batch of so many samples."""
-        state, device = self.state, self.compute.device
+        state, device = self.state, self._compute.device
         began = time.perf_counter()
         state.step += 1
         ends = state.step == span.end
         try:
             means = session.step(
                 state.step,
-                inputs.to(device, non_blocking=True),
-                labels.to(device, non_blocking=True),
+                *(each.to(device, non_blocking=True) for each in batch),
                 keep_gradients=ends and any(e.needs_gradients for e in span.phase.at_end),
                 factor=factor,
             )
@@ -254,10 +250,9 @@ class Trainer:
         if not (math.isfinite(loss) and math.isfinite(score.loss or 0.0) and session.finite):
             raise self._failed(session)
         if loss > _DIVERGED * (guess := self._task.guess(batches.split.labels, session.outputs)):
-            what = (
-                f"its loss is {loss:.3g} (guessing: {guess:.3g}) in the mean of the epoch that ends"
-            )
-            raise self._failed(session, f"the training has diverged: {what}", "scale the inputs")
+            found = f"{loss:.3g} (guessing: {guess:.3g}) in the mean of the epoch that ends"
+            what = f"the training has diverged: its loss is {found}"
+            raise self._failed(session, what, "scale the inputs")
         pruning = session.timeline.pruning(span)
         complete = pruning is None or state.step >= pruning.end  # a ticket has its full sparsity
         better = score.score is not None and running.is_better(score.score, state.best_score)
@@ -266,15 +261,15 @@ class Trainer:
         if chosen:
             state.best = take(session.network.state_dict(), session.topology).pack()
             state.best_score = score.score
-        if (recorder := self.recorder) is not None:  # before an event changes the network
+        if (recorder := self._recorder) is not None:  # before an event changes the network
             self._ranks.from_first(lambda: recorder.close_epoch(session, span, state, chosen))
         events = span.phase.at_end if ends else ()
         for number, event in enumerate(events):
-            place = derive(session.run.seed, "event", state.step, number)
-            own = torch.Generator().manual_seed(place)
-            stage = Stage(session, batches, own, self.build, state, take, self._collect)
+            seed = derive(session.run.seed, "event", state.step, number)
+            own = torch.Generator().manual_seed(seed)
+            stage = Stage(session, batches, own, self, take)
             if (line := event.happen(stage)) is not None:
-                self.reporter.line(line)
+                self._reporter.line(line)
         row = LogRow(
             run=state.run + 1,
             phase=span.phase.name,
@@ -291,20 +286,20 @@ class Trainer:
         )
         state.rows.append(row.named(running.key))
         state.tally = Tally()
-        self.reporter.epoch(row, clock, running)
+        self._reporter.epoch(row, clock, running)
         if self._folder is not None and self._ranks.first:
             self._folder.write_log(state.rows)
         if ends:
             self._save(session)
 
     def _validate(self, session: Session) -> Validation:
-        if self.validation is None:
+        if self._validation is None:
             return Validation()
-        device, tally = self.compute.device, Tally()
-        for inputs, labels in self.validation.epoch(0):
+        device, tally = self._compute.device, Tally()
+        for inputs, labels in self._validation.epoch(0):
             if len(labels):  # else the batch is smaller than the number of ranks
                 tally.add(session.score(inputs.to(device), labels.to(device)), len(labels))
-        tally = Tally(self._ranks.sum(tally.sums.to(device)), len(self.validation.split))
+        tally = Tally(self._ranks.sum(tally.sums.to(device)), len(self._validation.split))
         return Validation(tally.loss, self._task.logged(tally.score))
 
     # ---- tickets
@@ -318,12 +313,12 @@ class Trainer:
         topology: Topology,
     ) -> Ticket:
         """A network, with all that is known of how it came to be."""
-        state = self.state
+        state, plan = self.state, self.plan
         info = {
-            **self.describe,
-            "method": self.plan.method,
-            "combine": self.plan.combine,
-            "tickets": self.plan.tickets,
+            **self._describe,
+            "method": plan.method,
+            "combine": plan.combine,
+            "tickets": plan.tickets,
             "run": state.run + 1,
             "seed": session.run.seed,
             "phase": span.phase.name,
@@ -335,7 +330,8 @@ class Trainer:
         }
         return Ticket.of(weights, topology, info)
 
-    def _collect(self, ticket: Ticket) -> str:
+    def collect(self, ticket: Ticket) -> str:
+        """Adds a ticket to those of the plan, and saves it; returns a line for people."""
         state = self.state
         state.best, state.best_score = None, None
         state.tickets += 1
@@ -354,9 +350,8 @@ class Trainer:
             state.choices = session.choices.state_dict()
         where = "without an output folder nothing is saved"
         if folder is not None:
-            self._ranks.from_first(
-                lambda: folder.save(state, session.state_dict() if session else None)
-            )
+            live = session.state_dict() if session is not None else None
+            self._ranks.from_first(lambda: folder.save(state, live))
             where = f"everything is saved in {folder.path}: run the same command again to continue"
         self._last_save = time.monotonic()
         if self._ranks.any(self._stop.made) and state.run < self._end:
@@ -365,25 +360,24 @@ class Trainer:
     def _read(self) -> tuple[State, Mapping[str, Any] | None, list[Ticket]]:
         """Reads the newest checkpoint, if there is one, and the tickets collected before it."""
         folder = self._folder
-        if folder is None:
-            return State(), None, []
-        saved = folder.load()
-        if saved is None:
-            forget_trajectory(folder.path)  # of a run that was here before and can't be resumed
+        saved = folder.load() if folder is not None else None
+        if folder is None or saved is None:
+            if folder is not None:  # of a run that was here before and can't be resumed
+                forget_trajectory(folder.path)
             return State(), None, []
         state, session = saved
-        numbers = range(self.plan.tickets_before(self.only or 0) + 1, state.tickets + 1)
+        numbers = range(self.plan.tickets_before(self._only or 0) + 1, state.tickets + 1)
         tickets = [folder.load_ticket(number) for number in numbers]
         folder.write_log(state.rows)
         folder.write_choices(state.choices)
         if state.run < self._end:
-            if self.only is None or session is not None:  # else it is only about to begin
-                self.reporter.line(
+            if self._only is None or session is not None:  # else it is only about to begin
+                self._reporter.line(
                     f"resuming run {state.run + 1} after step {state.step}, "
                     f"{state.tickets} of {self.plan.tickets} tickets collected"
                 )
-        elif self.recorder is not None and not trajectory_files(folder.path):
-            self.reporter.warn(
+        elif self._recorder is not None and not trajectory_files(folder.path):
+            self._reporter.warn(
                 "the run is finished, so no trajectory is stored: train with another --output"
             )
         return state, session, tickets
