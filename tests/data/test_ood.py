@@ -62,32 +62,20 @@ def test_a_data_set_is_converted_only_if_asked_for(refused, inside):
     assert torch.equal(same.inputs, load("fashion-mini", "test").inputs)
 
 
-@pytest.mark.parametrize("by_class", [False, True], ids=["flat", "by class"])
-def test_a_folder_of_images_is_read_flat_or_by_class(inside, tmp_path, by_class):
-    for number in range(4):
-        folder = tmp_path / "pictures" / (f"class{number % 2}" if by_class else ".")
-        folder.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / f"{number}.png")
-    split = load_ood(str(tmp_path / "pictures"), inside, COLOUR)
-    assert sorted(split.inputs[:, 0, 0, 0].tolist()) == [0, 1, 2, 3]
-    assert split.labels.tolist() == [-1] * 4
-
-
-@pytest.mark.parametrize("suffix", ["npy", "npz"])
-def test_arrays_are_read_and_converted(refused, inside, tmp_path, rng, suffix):
+def test_a_path_is_read_as_for_predictions(refused, inside, tmp_path, rng):
     images = rng.integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
-    path = tmp_path / f"x.{suffix}"
-    np.save(path, images) if suffix == "npy" else np.savez(path, x=images)
-    split = load_ood(str(path), inside, COLOUR, samples=4)
-    assert np.array_equal(split.inputs.numpy(), images.transpose(0, 3, 1, 2)[:4])
-    refused("--resize", load_ood, str(path), inside, (1, 8, 8))
-    assert load_ood(str(path), inside, (1, 4, 4), resize=True).inputs.shape == (6, 1, 4, 4)
-    np.save(tmp_path / "none.npy", images[:0])
-    refused("no images were given", load_ood, str(tmp_path / "none.npy"), inside, COLOUR)
-    features = rng.normal(size=(5, 6)).astype(np.float32)
-    np.save(tmp_path / "f.npy", features)  # numbers of the right shape are taken as they are
-    split = load_ood(str(tmp_path / "f.npy"), inside, (6, 1, 1))
-    assert np.array_equal(split.inputs.numpy().reshape(5, 6), features)
+    np.save(tmp_path / "x.npy", images)
+    for number, image in enumerate(images):
+        path = tmp_path / "pictures" / f"class{number // 3}" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    for name in ("pictures", "x.npy"):
+        path = str(tmp_path / name)
+        split = load_ood(path, inside, COLOUR, samples=4)
+        assert np.array_equal(split.inputs.numpy(), images.transpose(0, 3, 1, 2)[:4])
+        assert split.labels.tolist() == [-1] * 4
+        refused("--resize", load_ood, path, inside, (1, 4, 4))
+        assert load_ood(path, inside, (1, 4, 4), resize=True).inputs.shape == (6, 1, 4, 4)
 
 
 def test_what_is_not_there_is_told_apart(refused, inside, no_data):

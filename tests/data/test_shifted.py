@@ -65,7 +65,7 @@ def test_grey_images_may_have_no_axis_of_channels(tmp_path):
 
 def test_wrong_labels_shapes_and_files_are_one_line_each(refused, inside, tmp_path):
     stack = write(tmp_path, inside)
-    missing = r"lacks snow.npy: get it, or name the types"
+    missing = r"lacks snow.npy: get it, or name types"
     refused(missing, CorruptedArrays(tmp_path, inside, 6).open, "snow")
     for wrong in (stack[:-1], stack.astype(np.float32), stack.transpose(0, 3, 1, 2)):
         np.save(tmp_path / "snow.npy", wrong)

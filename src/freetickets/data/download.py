@@ -7,11 +7,10 @@ import hashlib
 import http.client
 import os
 import ssl
-import sys
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -22,7 +21,6 @@ GET_AGAIN = "delete it and get it again"  # what to do about a damaged file
 _CHUNK = 1 << 18
 _TIMEOUT = 30.0  # seconds without a byte
 _LARGEST = 1 << 30  # bytes; the largest file that is fetched has 182 MB
-_LINES = 4  # of a log, for the whole transfer
 _NETWORK = (
     *(urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError),
     *(ssl.SSLError, ValueError),  # an address that is none
@@ -111,46 +109,22 @@ def check_md5(file: IO[bytes], expected: str, what: str) -> None:
 
 
 def _transfer(url: str, file: IO[bytes]) -> None:
+    from ..progress import WorkProgress
+
     with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
         total = int(response.headers.get("Content-Length") or 0)  # 0 if the server does not say
-        received = 0
-        with _progress(url, total) as show:
+        name, received = url.rsplit("/", 1)[-1], 0
+        progress = WorkProgress("bytes")
+        progress.line(f"downloading {url}" + (f" ({total / 1e6:.1f} MB)" if total else ""))
+        with progress.over(total):
+            progress.begin(name)
             while chunk := response.read(_CHUNK):
                 file.write(chunk)
                 received += len(chunk)
                 if received > _LARGEST:
                     raise urllib.error.URLError("it is far larger than any file that is offered")
-                show(received)
+                if total:
+                    progress.advance(len(chunk))
     if received < total:  # a connection that breaks looks like an end
         raise urllib.error.URLError(f"the transfer broke off after {received:,} of {total:,} bytes")
-
-
-@contextmanager
-def _progress(url: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a transfer on standard error while the block runs, which says how far it came."""
-    if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        name = url.rsplit("/", 1)[-1]
-        columns = (TextColumn(name), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task(name, total=total or None)
-            yield lambda received: bar.update(task, completed=received)
-        return
-    print(f"downloading {url}" + (f" ({total / 1e6:.1f} MB)" if total else ""), file=sys.stderr)
-    shown = 0
-
-    def print_line(received: int) -> None:
-        nonlocal shown
-        if total and received * _LINES // total > shown:
-            shown = received * _LINES // total
-            print(f"  {received / total:.0%}", file=sys.stderr)
-
-    yield print_line
+    progress.end(name)

@@ -25,7 +25,6 @@ _BOMB_RATIO, _BOMB_BYTES = 200, 1 << 28
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 # NumPy's headers are Python's words.
 _DAMAGE = (*DAMAGE, OSError, MemoryError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile)
-_IMAGES = "images are (N, H, W), (N, C, H, W) or (N, H, W, C), other features float32"
 
 
 class Header(NamedTuple):
@@ -95,7 +94,9 @@ def check_finite(array: npt.NDArray[Any], what: str) -> None:
     with np.errstate(over="ignore"):  # what float32 can't hold is infinite there
         count = int(np.count_nonzero(~np.isfinite(array.astype(np.float32, copy=False))))
     if count:
-        words = "values that are not finite numbers: remove or replace them"
+        words = "value that is not a finite number: remove or replace it"
+        if count > 1:
+            words = "values that are not finite numbers: remove or replace them"
         raise FreeTicketsError(f"{what} has {count:,} {words}")
 
 
@@ -216,7 +217,10 @@ def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     if len(shape) == 3:
         return (1, shape[1], shape[2])
     if len(shape) != 4:
-        raise FreeTicketsError(f"uint8 array of shape {shape}: {_IMAGES}")
+        layouts = "(N, H, W), (N, C, H, W) or (N, H, W, C)"
+        raise FreeTicketsError(
+            f"uint8 array of shape {shape}: images are {layouts}, other features float32"
+        )
     last = shape[3] in (1, 3) and shape[1] not in (1, 3)
     return (shape[3], shape[1], shape[2]) if last else (shape[1], shape[2], shape[3])
 

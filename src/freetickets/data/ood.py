@@ -57,12 +57,11 @@ def load_ood(
     elif name in _NOISE:
         inputs = _noise(name, inside, shape, samples)
     else:
-        mnist = name == "mnist"
-        split = (
-            load_mnist(data_root(data_dir), download)
-            if mnist
-            else load(name, "test", data_dir, download)
-        )
+        split: Split | LazySplit
+        if name == "mnist":
+            split = load_mnist(data_root(data_dir), download)
+        else:
+            split = load(name, "test", data_dir, download)
         assert isinstance(split, Split)  # none of these is read from disk image by image
         images = split.inputs[:samples].numpy()
         inputs = torch.from_numpy(match_shape(images, shape, name, resize))

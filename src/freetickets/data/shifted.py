@@ -18,7 +18,6 @@ from .tree import files_by_class
 
 # Names that others give to types: those of TensorFlow Datasets.
 ALIASES = {"glass_blur": "frosted_glass_blur", "elastic_transform": "elastic"}
-_GET = "get it, or name the types by --corruptions"
 
 
 def shifted_folder(dataset: str, root: Path) -> Path:
@@ -100,4 +99,4 @@ def _find(folder: Path, name: str, rest: str) -> Path:
     for path in (folder / f"{each}{rest}" for each in (name, ALIASES.get(name, name))):
         if path.exists():
             return path
-    raise FreeTicketsError(f"{folder} lacks {name}{rest}: {_GET}")
+    raise FreeTicketsError(f"{folder} lacks {name}{rest}: get it, or name types by --corruptions")

@@ -103,12 +103,7 @@ AnySplit = TypeVar("AnySplit", bound=Samples)
 def hold_out(split: AnySplit, fraction: float) -> tuple[AnySplit, AnySplit | None]:
     """Split off a validation set: the same share of each class, always the same samples.
 
-    Args:
-        split: The training samples.
-        fraction: Share to hold out, 0 <= fraction < 1; 0 holds nothing out.
-
-    Returns:
-        What is left to train on, and the validation samples (None for fraction 0).
+    Returns what is left to train on, and the validation samples (None for a fraction of 0).
 
     Example:
         >>> data = arrays(np.zeros((50, 2), np.float32), np.arange(50) % 5)
@@ -128,11 +123,9 @@ def hold_out(split: AnySplit, fraction: float) -> tuple[AnySplit, AnySplit | Non
 
 
 def take(split: AnySplit, samples: int | None) -> AnySplit:
-    """Take some samples only: the same share of each class, always the same ones.
+    """Take so many samples, or all for None: the same share of each class, always the same ones.
 
-    Args:
-        split: All samples.
-        samples: How many, up to rounding within classes; None for all.
+    Within classes numbers are rounded.
 
     Example:
         >>> data = arrays(np.zeros((50, 2), np.float32), np.arange(50) % 5)

@@ -46,11 +46,8 @@ _HEADER = 128
 _MOST_BYTES = 1 << 29  # of one array, unpacked; the largest of SVHN's has 225 MB
 _MATRIX, _COMPRESSED = 14, 15
 # By the codes of the file: how numbers are stored, and what they are in MATLAB.
-_STORED = dict(enumerate(["i1", "u1", "i2", "u2", "i4", "u4", "f4"], 1)) | {
-    9: "f8",
-    12: "i8",
-    13: "u8",
-}
+_STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8"}
+_STORED |= {12: "i8", 13: "u8"}
 _CLASSES = dict(enumerate(["f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"], 6))
 
 

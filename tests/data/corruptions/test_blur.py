@@ -5,12 +5,10 @@ from math import ceil, cos, exp, radians, sin
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import ndimage
 
 from freetickets.data.corruptions import SEVERITIES, corrupt
-from freetickets.data.corruptions.blur import disk, sample, stroke
+from freetickets.data.corruptions.blur import disk, stroke
 from freetickets.data.corruptions.streams import LEVELS, Streams
 from freetickets.seeds import derive
 
@@ -145,16 +143,6 @@ def by_scipy(image, places, border):
     channels = (image[..., channel] for channel in range(3))
     read = partial(ndimage.map_coordinates, coordinates=places, order=1, mode=border)
     return np.stack([read(channel) for channel in channels], axis=-1)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.sampled_from(["mirror", "reflect"]), *[st.integers(2, 9)] * 2, st.integers(0, 99))
-def test_sampling_is_scipys_map_coordinates(border, height, width, seed):
-    rng = np.random.default_rng(seed)
-    images = rng.random((2, height, width, 3))
-    y, x = rng.uniform(-20, 20, (2, 2, 5, 4))
-    for number, result in enumerate(sample(images, y, x, border)):
-        assert np.allclose(result, by_scipy(images[number], [y[number], x[number]], border))
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
