@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetickets.data import Batches, LazySplit, Split, get_spec, load
-from freetickets.data.batches import AUGMENTATIONS, CropFlip, crop_flip
+from freetickets.data.batches import AUGMENTATIONS, crop_flip, draw_moves
 from freetickets.errors import FreeTicketsError
 
 names = st.sampled_from(list(AUGMENTATIONS))
@@ -220,21 +220,20 @@ def test_a_batch_is_augmented_like_its_images_one_by_one(seed, pad, border, data
     sides = [data.draw(st.integers(*ends)) for ends in ((0, 4), (1, 3), (5, 9), (5, 9))]
     rng = np.random.default_rng(seed)
     images = rng.integers(0, 256, sides, dtype=np.uint8)
-    draws = CropFlip.draw(rng, len(images), pad)
-    result = crop_flip(images, draws, border)
+    moves = draw_moves(rng, len(images), pad)
+    result = crop_flip(images, moves, pad, border)
     assert (result.shape, result.dtype) == (images.shape, np.uint8)
-    each = zip(images, draws.top, draws.left, draws.mirrored, result, strict=True)
-    for image, top, left, mirrored, one in each:
-        expected = pixel_by_pixel(image, pad, top, left, mirrored, border == "reflect")
+    for image, move, one in zip(images, moves.T, result, strict=True):
+        expected = pixel_by_pixel(image, pad, *move, border == "reflect")
         assert np.array_equal(one, expected)
 
 
 def test_all_offsets_and_both_sides_are_drawn_evenly():
-    draws = CropFlip.draw(np.random.default_rng(0), 81_000, 4)
-    counts = np.bincount(draws.top * 9 + draws.left, minlength=81)
+    top, left, mirrored = draw_moves(np.random.default_rng(0), 81_000, 4)
+    counts = np.bincount(top * 9 + left, minlength=81)
     assert counts.min() > 850
     assert counts.max() < 1150
-    assert abs(draws.mirrored.mean() - 0.5) < 0.01
+    assert abs(mirrored.mean() - 0.5) < 0.01
 
 
 @pytest.mark.parametrize(

@@ -129,15 +129,15 @@ class Batches:
         augmentation = AUGMENTATIONS.get(self.augmentation)
         for batch, (inputs, labels) in enumerate(self._read(order, epoch, start), start):
             if augmentation is not None:
-                mine = self._slice(batch)
+                start, stop = self._slice(batch)
                 rng = np.random.default_rng([self.seed, epoch, _CROP_FLIP, batch])
-                pad = augmentation.padding(*inputs.shape[2:])
-                draws = CropFlip.draw(rng, self.size(batch), pad)
-                draws = draws.part(*(end - batch * self.batch_size for end in mine))
+                pad, first = augmentation.padding(*inputs.shape[2:]), batch * self.batch_size
+                moves = draw_moves(rng, self.size(batch), pad)[:, start - first : stop - first]
                 if augmentation.flip != "random":
-                    mirrored = sides[order[slice(*mine)]] != epoch % 2
-                    draws = draws._replace(mirrored=mirrored & (augmentation.flip == "alternate"))
-                inputs = torch.from_numpy(crop_flip(inputs.numpy(), draws, augmentation.border))
+                    alternate = augmentation.flip == "alternate"
+                    moves[2] = alternate & (sides[order[start:stop]] != epoch % 2)
+                images = crop_flip(inputs.numpy(), moves, pad, augmentation.border)
+                inputs = torch.from_numpy(images)
             if inputs.dtype == torch.uint8:
                 inputs = inputs.float().mul_(self._scale).add_(self._shift)
             yield inputs, labels
@@ -235,34 +235,25 @@ AUGMENTATIONS = {
 }
 
 
-class CropFlip(NamedTuple):
-    """Where each image of a batch is cropped, and whether it is mirrored."""
+def draw_moves(rng: np.random.Generator, count: int, pad: int) -> npt.NDArray[np.int64]:
+    """Draw (3, N): row and column of each crop in the padded image, and whether it is mirrored.
 
-    pad: int  # pixels on each side
-    top: npt.NDArray[np.int64]  # (N,), row of the crop in the padded image, 0 to 2 * pad
-    left: npt.NDArray[np.int64]
-    mirrored: npt.NDArray[np.bool_]
-
-    @classmethod
-    def draw(cls, rng: np.random.Generator, count: int, pad: int) -> CropFlip:
-        """Draw for `count` images; each of the (2 pad + 1)² offsets and both sides as likely."""
-        top, left = rng.integers(0, 2 * pad + 1, size=(2, count))
-        return cls(pad, top, left, rng.integers(0, 2, size=count, dtype=np.uint8).astype(bool))
-
-    def part(self, start: int, stop: int) -> CropFlip:
-        """Return the draws of the images from start to stop."""
-        which = slice(start, stop)
-        return CropFlip(self.pad, self.top[which], self.left[which], self.mirrored[which])
+    Each of the (2 pad + 1)² offsets and both sides are as likely.
+    """
+    places = rng.integers(0, 2 * pad + 1, size=(2, count))
+    return np.vstack([places, rng.integers(0, 2, size=count, dtype=np.uint8)])
 
 
-def crop_flip(images: npt.NDArray[Any], draws: CropFlip, border: Border) -> npt.NDArray[Any]:
-    """Pad images (N, C, H, W), crop them back to H x W, and mirror some."""
-    height, width = images.shape[2:]
-    padded = np.pad(images, [(0, 0)] * 2 + [(draws.pad, draws.pad)] * 2, mode=border)
+def crop_flip(
+    images: npt.NDArray[Any], moves: npt.NDArray[np.int64], pad: int, border: Border
+) -> npt.NDArray[Any]:
+    """Pad images (N, C, H, W), crop them back to H x W, and mirror some; see `draw_moves`."""
+    top, left, mirrored = moves[0], moves[1], moves[2].astype(bool)
+    padded = np.pad(images, [(0, 0)] * 2 + [(pad, pad)] * 2, mode=border)
     # All crops of all images as a view; indexing copies only the drawn ones.
-    crops = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
-    chosen: npt.NDArray[Any] = crops[np.arange(len(images)), :, draws.top, draws.left]
-    chosen[draws.mirrored] = chosen[draws.mirrored, :, :, ::-1]
+    crops = np.lib.stride_tricks.sliding_window_view(padded, images.shape[2:], axis=(2, 3))
+    chosen: npt.NDArray[Any] = crops[np.arange(len(images)), :, top, left]
+    chosen[mirrored] = chosen[mirrored, :, :, ::-1]
     return chosen
 
 
