@@ -24,7 +24,7 @@ Changes = dict[str, list[npt.NDArray[np.uint8]]]
 
 
 def main(sheet: Path | None) -> None:
-    """Print the table, and perhaps draw the sheet."""
+    """Print the table as Markdown, and perhaps draw the sheet."""
     data = load("cifar10", "test")
     assert not isinstance(data, LazySplit)
     images = np.ascontiguousarray(data.inputs[:SAMPLES].numpy().transpose(0, 2, 3, 1))
@@ -34,19 +34,14 @@ def main(sheet: Path | None) -> None:
         for name in CORRUPTIONS
     }
     changes["frost*"] = [corrupt(images, "frost", severity) for severity in SEVERITIES]
-    print_table(images, changes)
-    if sheet is not None:
-        # Five bits a channel look the same at this size, in half the bytes.
-        ImageOps.posterize(draw_sheet(images, changes), 5).save(sheet, optimize=True)
-
-
-def print_table(images: npt.NDArray[np.uint8], changes: Changes) -> None:
-    """Print the mean absolute changes, as Markdown."""
     print("| corruption | 1 | 2 | 3 | 4 | 5 | order |\n|---|---|---|---|---|---|---|")
     for name, corrupted in changes.items():
         means = [np.abs(each.astype(int) - images).mean() for each in corrupted]
         order = " < ".join(str(1 + place) for place in np.argsort(means))
         print(f"| {name} | {' | '.join(f'{mean:.1f}' for mean in means)} | {order} |")
+    if sheet is not None:
+        # Five bits a channel look the same at this size, in half the bytes.
+        ImageOps.posterize(draw_sheet(images, changes), 5).save(sheet, optimize=True)
 
 
 def draw_sheet(images: npt.NDArray[np.uint8], changes: Changes) -> Image.Image:
@@ -63,8 +58,7 @@ def draw_sheet(images: npt.NDArray[np.uint8], changes: Changes) -> Image.Image:
         pen.text((6, top + cell // 2), name, "black", font, anchor="lm")
         shown = [each[number] for number in SHOWN for each in (images, *corrupted)]
         for column, image in enumerate(shown):
-            size = (cell - GAP, cell - GAP)
-            large = Image.fromarray(image).resize(size, Image.Resampling.NEAREST)
+            large = ImageOps.scale(Image.fromarray(image), SCALE, Image.Resampling.NEAREST)
             sheet.paste(large, (LABEL + column * cell, top))
     return sheet
 

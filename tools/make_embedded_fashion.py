@@ -7,7 +7,6 @@ The result is the same byte for byte whenever it is run with the same versions o
 
 from __future__ import annotations
 
-import io
 import sys
 import zipfile
 from pathlib import Path
@@ -30,17 +29,14 @@ def main(folder: Path) -> None:
             labels = data.labels.numpy().astype(np.uint8)
             first = [np.flatnonzero(labels == label)[:count] for label in range(10)]
             chosen = np.sort(np.concatenate(first))
-            _write(archive, f"x_{split}", data.inputs.numpy()[chosen, 0])
-            _write(archive, f"y_{split}", labels[chosen])
+            arrays = {f"x_{split}": data.inputs.numpy()[chosen, 0], f"y_{split}": labels[chosen]}
+            for name, array in arrays.items():
+                # Dated 1980: the time of making is no part of the data.
+                member = zipfile.ZipInfo(f"{name}.npy")
+                member.compress_type = zipfile.ZIP_LZMA
+                with archive.open(member, "w") as file:
+                    np.save(file, array)
     print(f"{TARGET}: {TARGET.stat().st_size:,} bytes")
-
-
-def _write(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
-    content = io.BytesIO()
-    np.save(content, array)
-    member = zipfile.ZipInfo(f"{name}.npy")  # dated 1980: the time of making is no part of the data
-    member.compress_type = zipfile.ZIP_LZMA
-    archive.writestr(member, content.getvalue())
 
 
 if __name__ == "__main__":

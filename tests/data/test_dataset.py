@@ -49,18 +49,19 @@ def by_index(batches, epoch, start=0):
     return {int(row[0]): row[1:].tolist() for row in rows}
 
 
-def test_every_generator_draws_anew_each_epoch_and_for_each_sample():
-    batches = Batches(read(Jittered()), 4)
-    first, second = by_index(batches, 0), by_index(batches, 1)
-    assert sorted(first) == list(range(12))
-    for draws in range(3):
-        values = {each[draws] for epoch in (first, second) for each in epoch.values()}
-        assert len(values) == 24
+def states():
+    numpys = np.random.get_state()[1].tolist()  # noqa: NPY002
+    return random.getstate(), numpys, torch.get_rng_state().tolist()
 
 
 def test_a_sample_is_a_function_of_seed_epoch_and_index_alone():
-    split = read(Jittered())
-    expected = by_index(Batches(split, 4, seed=5), 2)
+    before, split = states(), read(Jittered())
+    expected, other = (by_index(Batches(split, 4, seed=5), epoch) for epoch in (2, 3))
+    assert states() == before  # the generators of the process are left alone
+    assert sorted(expected) == list(range(12))
+    for draws in range(3):
+        values = {each[draws] for epoch in (expected, other) for each in epoch.values()}
+        assert len(values) == 24
     later = by_index(Batches(split, 4, seed=5), 2, start=2)
     assert len(later) == 4
     assert later == {index: expected[index] for index in later}
@@ -71,16 +72,6 @@ def test_a_sample_is_a_function_of_seed_epoch_and_index_alone():
     chosen = by_index(Batches(split.subset([9, 1]), 2, seed=5), 2)
     assert chosen == {index: expected[index] for index in (1, 9)}
     assert by_index(Batches(split, 4, seed=6), 2) != expected
-
-
-def test_the_generators_of_the_process_are_left_alone():
-    def states():
-        numpys = np.random.get_state()[1].tolist()  # noqa: NPY002
-        return random.getstate(), numpys, torch.get_rng_state().tolist()
-
-    before = states()
-    list(Batches(read(Jittered()), 4).epoch(0))
-    assert states() == before
 
 
 def test_labels_are_those_of_the_samples_as_they_are_read():
@@ -116,9 +107,14 @@ def test_images_in_any_layout_are_read_as_arrays_are(workers):
     assert training_data(pillow, workers=workers)[0].shape == (3, 4, 5)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
+        (
+            [(np.zeros(3), 0)] * 5 + [(np.zeros(3), 0, 0)],
+            "^sample 5 of .* a tuple of 3",
+        ),
         ([(np.zeros(3), {"id": 1}, 0)] * 2, r"sample 0 .* a tuple of 3 \(ndarray, dict, int\)"),
         ([(np.zeros(3),)] * 2, "a tuple of 1"),
         ([{"x": np.zeros(3), "y": 0}] * 2, r"sample 0 .* is a dict: it must be a pair"),
@@ -130,13 +126,10 @@ def test_images_in_any_layout_are_read_as_arrays_are(workers):
         ([], "the dataset is empty"),
     ],
 )
-def test_samples_that_are_no_pairs_of_input_and_label_are_one_line(refused, samples, message):
-    refused(message, training_data, Given(*samples))
-
-
-def test_an_error_in_a_worker_is_one_line_as_well(refused):
-    dataset = Given(*[(np.zeros(3), 0)] * 5, (np.zeros(3), 0, 0))
-    refused(r"^sample 5 of the dataset is a tuple of 3", training_data, dataset, workers=1)
+def test_samples_that_are_no_pairs_of_input_and_label_are_one_line(
+    refused, samples, message, workers
+):
+    refused(message, training_data, Given(*samples), workers=workers)
 
 
 def test_a_dataset_with_a_generator_of_its_own_is_refused_unless_it_is_seeded(refused):

@@ -11,7 +11,6 @@ from freetickets.data.decode import (
     pixels,
     random_crop,
 )
-from freetickets.errors import FreeTicketsError
 
 
 def gradient(width, height):
@@ -35,22 +34,15 @@ def test_any_mode_becomes_grey_or_colour(tmp_path, mode, channels):
     assert pixels(open_image(path, channels)).tolist() == [[[255] * 4] * 4] * channels
 
 
-def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
+def test_sixteen_bits_are_scaled_thirty_two_refused_and_a_palette_may_have_alpha(refused, tmp_path):
     Image.fromarray(np.full((2, 2), 0x8000, np.uint16)).save(tmp_path / "a.png")
     assert (pixels(open_image(tmp_path / "a.png", 1)) == 0x80).all()
     assert image_size_and_channels(tmp_path / "a.png")[1] == 1
-
-
-def test_thirty_two_bits_and_odd_channels_are_refused(refused, tmp_path):
     Image.new("F", (2, 2)).save(tmp_path / "a.tif")
     refused("32 bits", open_image, tmp_path / "a.tif", 1)
     refused("1 or 3 channels", open_image, tmp_path / "a.tif", 4)
-
-
-def test_a_palette_with_alpha_gives_no_warning(tmp_path):
-    image = Image.new("P", (2, 2))
-    image.save(tmp_path / "a.png", transparency=b"\x00\x80")
-    assert pixels(open_image(tmp_path / "a.png", 3)).shape == (3, 2, 2)
+    Image.new("P", (2, 2)).save(tmp_path / "a.png", transparency=b"\x00\x80")
+    assert pixels(open_image(tmp_path / "a.png", 3)).shape == (3, 2, 2)  # without a warning
 
 
 def test_a_decompression_bomb_is_refused(refused, tmp_path, monkeypatch):
@@ -94,22 +86,24 @@ def test_random_crops_have_the_areas_ratios_and_mirrors_of_imagenet():
     assert 0.70 < min(ratios) < 0.80
     assert 1.28 < max(ratios) < 1.40
     assert 0.4 < np.mean(mirrors) < 0.6
-
-
-def test_a_very_long_image_is_cropped_to_an_allowed_ratio():
-    for size in ((2000, 10), (10, 2000), (1, 1)):
+    for size in ((2000, 10), (10, 2000), (1, 1)):  # no crop of an allowed ratio is found by chance
         crop = random_crop(gradient(*size), 16, 16, np.random.default_rng(0))
         assert crop.size == (16, 16)
 
 
-def test_images_of_the_right_shape_are_left_as_they_are(rng):
-    images = rng.integers(0, 256, (4, 3, 9, 7), dtype=np.uint8)
-    assert match_shape(images, (3, 9, 7), "these", resize=False) is images
-    assert match_shape(images, (3, 9, 7), "these", resize=True) is images
-
-
-def test_grey_becomes_colour_by_repeating_and_colour_grey_by_its_luma(rng):
+def test_grey_becomes_colour_by_repeating_and_colour_grey_by_its_luma(refused, rng):
     grey = rng.integers(0, 256, (3, 1, 8, 8), dtype=np.uint8)
+    for resize in (False, True):
+        assert match_shape(grey, (1, 8, 8), "these", resize) is grey
+    refused("only grey and colour", match_shape, grey, (4, 8, 8), "these", resize=True)
+    refused(
+        "are 1 x 8 x 8, .* 3 x 8 x 8: convert by --resize",
+        match_shape,
+        grey,
+        (3, 8, 8),
+        "these",
+        resize=False,
+    )
     colour = match_shape(grey, (3, 8, 8), "these", resize=True)
     assert np.array_equal(colour, np.repeat(grey, 3, axis=1))
     assert np.array_equal(match_shape(colour, (1, 8, 8), "these", resize=True), grey)
@@ -126,8 +120,3 @@ def test_another_size_is_resized_and_its_centre_kept(rng):
     image = rng.integers(0, 256, (1, 1, 6, 6), dtype=np.uint8)
     expected = np.asarray(Image.fromarray(image[0, 0]).resize((12, 12), Image.Resampling.BICUBIC))
     assert np.array_equal(match_shape(image, (1, 12, 12), "one", resize=True)[0, 0], expected)
-
-
-def test_what_is_neither_grey_nor_colour_can_not_be_converted():
-    with pytest.raises(FreeTicketsError, match="only grey and colour"):
-        match_shape(np.zeros((2, 4, 8, 8), np.uint8), (3, 8, 8), "these", resize=True)

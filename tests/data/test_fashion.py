@@ -18,22 +18,19 @@ def idx(array):
 @pytest.fixture
 def fake(monkeypatch, rng):
     """The test set of Fashion-MNIST, of 5 images: the contents of its two files."""
-    monkeypatch.setattr(fashion, "_COUNTS", {"train": 60_000, "test": 5})
+    monkeypatch.setitem(fashion._PARTS, "test", ("t10k", 5))
     images = rng.integers(0, 256, (5, 28, 28), dtype=np.uint8)
     labels = np.array([3, 1, 4, 1, 5], np.uint8)
     return images, {"t10k-images-idx3-ubyte": idx(images), "t10k-labels-idx1-ubyte": idx(labels)}
 
 
-def test_the_embedded_set_is_balanced_and_looks_like_fashion():
+def test_the_embedded_set_is_small_balanced_and_looks_like_fashion():
     for split, each in (("train", 1000), ("test", 200)):
         data = load("fashion-mini", split)
         assert isinstance(data, Split)
         assert torch.bincount(data.labels).tolist() == [each] * 10
         assert data.inputs.dtype == torch.uint8
         assert abs(data.inputs.float().mean() / 255 - 0.2860) < 0.01
-
-
-def test_the_embedded_file_is_small_and_has_its_licence():
     folder = resources.files("freetickets.data").joinpath("embedded")
     assert len(folder.joinpath("fashion_mini.npz").read_bytes()) < 6_000_000
     assert "Zalando SE" in folder.joinpath("LICENSE").read_text(encoding="utf-8")
@@ -52,7 +49,9 @@ def test_files_are_found_where_users_have_them(fake, no_data, folder, compressed
     assert split.labels.tolist() == [3, 1, 4, 1, 5]
 
 
-def test_missing_files_are_downloaded_to_torchvisions_folder(fake, server, tmp_path, monkeypatch):
+def test_missing_files_are_downloaded_to_torchvisions_folder(
+    refused, fake, server, tmp_path, monkeypatch
+):
     url, served = server
     for name, content in fake[1].items():
         packed = gzip.compress(content)
@@ -61,6 +60,11 @@ def test_missing_files_are_downloaded_to_torchvisions_folder(fake, server, tmp_p
     monkeypatch.setenv("FREETICKETS_MIRROR", url)
     assert len(load("fashion-mnist", "test", tmp_path)) == 5
     assert (tmp_path / "FashionMNIST/raw/t10k-labels-idx1-ubyte.gz").is_file()
+    # They are not taken for MNIST's digits, whose files have the same names, but other checksums.
+    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(b"clothes")
+    refused("is not there", load_mnist, tmp_path, download=False)
+    refused("has the wrong checksum", load_mnist, tmp_path, download=True)
+    assert not list(tmp_path.glob("MNIST/raw/*"))
 
 
 def test_a_file_of_another_size_or_kind_or_damaged_is_refused(refused, tmp_path):
@@ -85,16 +89,3 @@ def test_digits_are_read_where_torchvision_puts_them(tmp_path, rng):
     split = load_mnist(tmp_path, download=False)
     assert np.array_equal(split.inputs[:, 0].numpy(), images)
     assert np.array_equal(split.labels.numpy(), labels)
-
-
-def test_fashion_in_the_root_is_not_taken_for_digits(refused, tmp_path):
-    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(b"clothes")
-    refused("is not there", load_mnist, tmp_path, download=False)
-
-
-def test_a_missing_file_is_fetched_and_its_checksum_checked(refused, server, tmp_path, monkeypatch):
-    address, served = server
-    (served / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"something else"))
-    monkeypatch.setenv("FREETICKETS_MIRROR", address)
-    refused("has the wrong checksum", load_mnist, tmp_path, download=True)
-    assert not list(tmp_path.rglob("MNIST/raw/*"))

@@ -3,7 +3,7 @@ import pytest
 import torch
 from PIL import Image
 
-from freetickets.data.images import list_images, read_images
+from freetickets.data.images import count_inputs, list_images, read_images
 
 SHAPE = (3, 8, 6)
 
@@ -44,42 +44,43 @@ def test_another_size_is_refused_unless_resizing_is_asked_for(refused, tmp_path)
     assert resized[0, :, 0, 0].tolist() == [255, 0, 0]
 
 
+def test_arrays_of_another_size_are_resized_as_files_are(refused, tmp_path, picture):
+    path, _ = picture
+    pixels = np.asarray(Image.open(path))
+    np.save(tmp_path / "a.npy", pixels[None])
+    np.savez(tmp_path / "b.npz", images=np.asfortranarray(np.stack([pixels] * 2)), y=np.zeros(2))
+    files = [path, tmp_path / "a.npy", tmp_path / "b.npz"]
+    first, *others = read_images(files, (1, 5, 4), resize=True)
+    assert len(others) == 3
+    assert all(torch.equal(first, other) for other in others)
+    assert count_inputs(files) == 4
+    refused("a.npy are 3 x 8 x 6, .*--resize", read_images, tmp_path / "a.npy", (1, 5, 4))
+
+
 @pytest.mark.parametrize(
-    ("array", "message"),
+    ("name", "content", "message"),
     [
-        (np.zeros((2, 3, 8, 6), np.complex64), "holds complex64"),
-        (np.zeros((2, 3, 9, 6), np.uint8), r"\(3, 9, 6\), not \(3, 8, 6\)"),
-        (np.zeros((3,), np.uint8), "images are"),
+        ("a.npy", np.zeros((2, 3, 8, 6), np.complex64), "holds complex64"),
+        ("a.npy", np.zeros((2, 3, 9, 6)), r"holds samples of \(3, 9, 6\), not \(3, 8, 6\)"),
+        ("a.npy", np.zeros((3,), np.uint8), "images are"),
+        ("a.npy", np.array(3.0), "holds a single value"),
+        ("a.npy", np.full((2, 3, 8, 6), np.nan), r"a\.npy has 288 values that are not finite"),
+        ("a.npy", np.full((1, 3, 8, 6), 1e39), r"a\.npy has 144 values that are not finite"),
+        ("a.npy", np.zeros((0, *SHAPE), np.uint8), r"no images were given: .*a\.npy"),
+        ("a.npy", np.array([None]), "not a readable .npy"),
+        ("a.npz", {"p": np.zeros(1), "q": np.zeros(1)}, "name the array"),
+        ("a.npy", b"\x93NUMPY", "not a readable .npy"),
+        ("a.png", b"\x89PNG", "can't be read as an image"),
+        ("empty", None, "holds no images"),
+        ("nowhere", None, "no such file"),
     ],
 )
-def test_arrays_of_something_else_are_refused(refused, tmp_path, array, message):
-    np.save(tmp_path / "a.npy", array)
-    refused(message, read_images, tmp_path / "a.npy", SHAPE)
-
-
-def test_damaged_missing_and_empty_are_one_line_each(refused, tmp_path, picture):
-    path, expected = picture
-    np.save(tmp_path / "a.npy", expected.numpy()[None])
-    np.savez(tmp_path / "b.npz", p=np.zeros(1), q=np.zeros(1))
-    (tmp_path / "a.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-10])
+def test_what_can_not_be_read_is_one_line(refused, tmp_path, name, content, message):
     (tmp_path / "empty").mkdir()
-    path.write_bytes(path.read_bytes()[:60])
-    np.save(tmp_path / "objects.npy", np.array([None]), allow_pickle=True)
-    for name, message in (
-        ("a.png", "cannot read"),
-        ("a.npy", "not a readable"),
-        ("b.npz", "name the array"),
-        ("objects.npy", "not a readable"),
-        ("empty", "holds no images"),
-        ("nowhere", "no such file"),
-    ):
-        refused(message, read_images, tmp_path / name, SHAPE)
-    refused("no images were given", read_images, [], SHAPE)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
-def test_values_that_are_no_finite_numbers_are_counted(refused, tmp_path, value):
-    features = np.zeros((3, 4))
-    features[0, :2] = value
-    np.save(tmp_path / "a.npy", features)
-    refused(r"a\.npy has 2 values that are not finite", read_images, tmp_path / "a.npy", (4, 1, 1))
+    if isinstance(content, bytes):
+        (tmp_path / name).write_bytes(content)
+    elif isinstance(content, dict):
+        np.savez(tmp_path / name, **content)
+    elif content is not None:
+        np.save(tmp_path / name, content, allow_pickle=True)
+    refused(message, read_images, tmp_path / name, SHAPE)

@@ -8,7 +8,6 @@ from scipy import stats
 
 from freetickets.data import LazySplit, Split, load
 from freetickets.data.ood import fingerprints, load_ood, refuse_known
-from freetickets.errors import FreeTicketsError, UnknownNameError
 
 COLOUR = (3, 8, 8)
 
@@ -34,7 +33,12 @@ def test_pure_noise_is_that_of_the_authors(inside):
     assert stats.kstest(between[:20_000], expected.cdf).statistic < 0.015
 
 
-def test_noise_is_the_same_each_time_and_fewer_samples_are_the_first(inside):
+def test_noise_is_the_same_each_time_and_fewer_samples_are_the_first(refused, inside):
+    floats = Split(torch.zeros(3, 6), torch.zeros(3, dtype=torch.int64))
+    photos = LazySplit((Path("a.png"),), torch.zeros(1, dtype=torch.int64), COLOUR)
+    refused("takes floats", load_ood, "gaussian-noise", floats, (6,))
+    refused("not for photos on disk", load_ood, "additive-noise", photos, COLOUR)
+    assert len(load_ood("gaussian-noise", photos, COLOUR, samples=4)) == 4
     for name in ("gaussian-noise", "additive-noise"):
         whole = load_ood(name, inside, COLOUR, samples=20).inputs
         assert torch.equal(load_ood(name, inside, COLOUR, samples=7).inputs, whole[:7])
@@ -49,14 +53,6 @@ def test_additive_noise_lies_on_the_test_images(inside):
     assert abs(change).max() <= 0.5 + 1 / 255
 
 
-def test_noise_is_for_images_in_memory(refused):
-    floats = Split(torch.zeros(3, 6), torch.zeros(3, dtype=torch.int64))
-    photos = LazySplit((Path("a.png"),), torch.zeros(1, dtype=torch.int64), COLOUR)
-    refused("takes floats", load_ood, "gaussian-noise", floats, (6,))
-    refused("not for photos on disk", load_ood, "additive-noise", photos, COLOUR)
-    assert len(load_ood("gaussian-noise", photos, COLOUR, samples=4)) == 4
-
-
 def test_a_data_set_is_converted_only_if_asked_for(refused, inside):
     refused(r"fashion-mini are 1 x 28 x 28.*--resize", load_ood, "fashion-mini", inside, COLOUR)
     split = load_ood("fashion-mini", inside, COLOUR, resize=True, samples=5)
@@ -66,59 +62,38 @@ def test_a_data_set_is_converted_only_if_asked_for(refused, inside):
     assert torch.equal(same.inputs, load("fashion-mini", "test").inputs)
 
 
-@pytest.mark.parametrize("by_class", [False, True], ids=["flat", "by class"])
-def test_a_folder_of_images_is_read_flat_or_by_class(inside, tmp_path, by_class):
-    for number in range(4):
-        folder = tmp_path / "pictures" / (f"class{number % 2}" if by_class else ".")
-        folder.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / f"{number}.png")
-    split = load_ood(str(tmp_path / "pictures"), inside, COLOUR)
-    assert sorted(split.inputs[:, 0, 0, 0].tolist()) == [0, 1, 2, 3]
-    assert split.labels.tolist() == [-1] * 4
-
-
-@pytest.mark.parametrize("suffix", ["npy", "npz"])
-def test_arrays_are_read_and_converted(refused, inside, tmp_path, rng, suffix):
+def test_a_path_is_read_as_for_predictions(refused, inside, tmp_path, rng):
     images = rng.integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
-    path = tmp_path / f"x.{suffix}"
-    np.save(path, images) if suffix == "npy" else np.savez(path, x=images)
-    split = load_ood(str(path), inside, COLOUR, samples=4)
-    assert np.array_equal(split.inputs.numpy(), images.transpose(0, 3, 1, 2)[:4])
-    refused("--resize", load_ood, str(path), inside, (1, 8, 8))
-    assert load_ood(str(path), inside, (1, 4, 4), resize=True).inputs.shape == (6, 1, 4, 4)
-    np.save(tmp_path / "none.npy", images[:0])
-    refused("holds no images", load_ood, str(tmp_path / "none.npy"), inside, COLOUR)
+    np.save(tmp_path / "x.npy", images)
+    for number, image in enumerate(images):
+        path = tmp_path / "pictures" / f"class{number // 3}" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    for name in ("pictures", "x.npy"):
+        path = str(tmp_path / name)
+        split = load_ood(path, inside, COLOUR, samples=4)
+        assert np.array_equal(split.inputs.numpy(), images.transpose(0, 3, 1, 2)[:4])
+        assert split.labels.tolist() == [-1] * 4
+        refused("--resize", load_ood, path, inside, (1, 4, 4))
+        assert load_ood(path, inside, (1, 4, 4), resize=True).inputs.shape == (6, 1, 4, 4)
 
 
-def test_floats_of_the_right_shape_are_taken_as_they_are(inside, tmp_path, rng):
-    features = rng.normal(size=(5, 6)).astype(np.float32)
-    np.save(tmp_path / "f.npy", features)
-    split = load_ood(str(tmp_path / "f.npy"), inside, (6, 1, 1))
-    assert np.array_equal(split.inputs.numpy().reshape(5, 6), features)
-
-
-def test_an_unknown_name_offers_the_nearest_and_a_path_says_it_is_missing(refused, inside):
-    with pytest.raises(UnknownNameError, match=r"unknown OoD set 'svnh': did you mean 'svhn'\?"):
-        load_ood("svnh", inside, COLOUR)
+def test_what_is_not_there_is_told_apart(refused, inside, no_data):
+    refused("unknown OoD set 'svnh': did you mean 'svhn'", load_ood, "svnh", inside, COLOUR)
     for path in ("some/where", "gone.npy"):
         refused("there is no such file or folder", load_ood, path, inside, COLOUR)
+    for name in ("svhn", "cifar10", "cifar100", "fashion-mnist", "mnist"):
+        refused("allow the download", load_ood, name, inside, (3, 32, 32), download=False)
 
 
-def test_images_that_the_ensemble_knows_are_refused(inside):
+def test_images_that_the_ensemble_knows_are_refused(refused, inside):
     known = fingerprints([inside])
     assert len(known) == 30
     fresh = load_ood("gaussian-noise", inside, COLOUR, samples=100).inputs
     refuse_known("noise", fresh, known)
-    mixed = torch.cat([fresh, inside.inputs[:2]])
-    with pytest.raises(FreeTicketsError, match=r"2 of the 102 images of noise are in the data set"):
-        refuse_known("noise", mixed, known)
+    words = "2 of the 102 images of noise are in the data set"
+    refused(words, refuse_known, "noise", torch.cat([fresh, inside.inputs[:2]]), known)
     refuse_known("noise", torch.cat([fresh, inside.inputs[:1]]), known)  # one twin may be chance
-
-
-def test_a_set_that_is_not_here_is_not_downloaded_if_forbidden(inside, no_data):
-    for name in ("svhn", "cifar10", "cifar100", "fashion-mnist", "mnist"):
-        with pytest.raises(FreeTicketsError, match="allow the download"):
-            load_ood(name, inside, (3, 32, 32), download=False, resize=True)
 
 
 def test_the_published_sets_are_read(inside, real_data):

@@ -62,26 +62,16 @@ def test_a_few_trials_of_each_kind_end_well():
     assert done.stdout.splitlines()[-1].split()[:2] == ["all", "100"]
 
 
-def _hidden_memory_error():
-    try:
-        raise MemoryError
-    except MemoryError as error:
-        raise FreeTicketsError("it is damaged") from error
+def test_memory_behind_a_message_and_a_message_of_two_lines_are_seen(home):
+    def fail(data):
+        if data != b"memory":
+            raise FreeTicketsError(data.decode())
+        try:
+            raise MemoryError
+        except MemoryError as error:
+            raise FreeTicketsError("it is damaged") from error
 
-
-def _tell(message):
-    raise FreeTicketsError(message)
-
-
-@pytest.mark.parametrize(
-    ("fail", "word"),
-    [
-        (_hidden_memory_error, MEMORY),
-        (lambda: _tell("one line"), REFUSED),
-        (lambda: _tell("two\nlines"), TRACEBACK),
-    ],
-)
-def test_memory_behind_a_message_and_a_message_of_two_lines_are_seen(home, fail, word):
     bench = Bench("idx", home)
-    bench.kind = replace(KINDS["idx"], load=lambda _: fail())
-    assert bench.load("raw", b"").word == word
+    bench.kind = replace(KINDS["idx"], load=lambda folder: fail((folder / "raw").read_bytes()))
+    for data, word in (("memory", MEMORY), ("one line", REFUSED), ("two\nlines", TRACEBACK)):
+        assert bench.load("raw", data.encode()).word == word

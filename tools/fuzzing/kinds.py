@@ -9,9 +9,10 @@ import pickle
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from PIL import Image
@@ -31,6 +32,7 @@ from freetickets.training.checkpoint import Checkpoints
 
 TRAINING = "--model mlp-8 --epochs 2 --tickets 2 --interval 4 --batch-size 16 --backend masked"
 _CIFAR_IMAGES = 4
+_IMAGES = tuple(f"image.{kind}" for kind in ("png", "jpg", "gif", "bmp", "webp", "tif", "ppm"))
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,6 @@ def _samples(number: int, count: int = 48) -> tuple[np.ndarray, np.ndarray]:
 
 def _make_npz(folder: Path, number: int) -> None:
     (x_train, y_train), (x_test, y_test) = _samples(number), _samples(number + 100, 24)
-    folder.mkdir(parents=True, exist_ok=True)
     arrays = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
     arrays["classes"] = np.array(["a", "b", "c"])
     np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
@@ -86,6 +87,14 @@ def trained(home: Path, number: int) -> Path:
 
 def _make_run(folder: Path, number: int) -> None:
     shutil.copytree(trained(folder.parents[1], number), folder, dirs_exist_ok=True)
+
+
+def _make_checkpoint(folder: Path, number: int) -> None:
+    _make_run(folder, number)
+    *others, last = sorted((folder / "checkpoint").iterdir())
+    last.replace(folder / _CHECKPOINT)
+    for file in set(others) - {folder / _CHECKPOINT}:
+        file.unlink()
 
 
 def _make_ensemble(folder: Path, number: int) -> None:
@@ -124,32 +133,22 @@ def _make_cifar(folder: Path, number: int) -> None:
         "labels": rng.integers(0, 10, _CIFAR_IMAGES).tolist(),
         "filenames": [f"{i}.png" for i in range(_CIFAR_IMAGES)],
     }
-    place = folder / "cifar-10-batches-py"
-    place.mkdir(parents=True)
-    (place / "test_batch").write_bytes(pickle.dumps(content, protocol=4))
+    (folder / "cifar-10-batches-py").mkdir()
+    (folder / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps(content, protocol=4))
 
 
 def _load_cifar(folder: Path) -> Any:
-    whole = cifar.LAYOUTS["cifar10"]
-    images = {"train": _CIFAR_IMAGES, "test": _CIFAR_IMAGES}
-    cifar.LAYOUTS["cifar10"] = replace(whole, images=images)
-    try:
-        split = load("cifar10", "test", folder, download=False)
-    finally:
-        cifar.LAYOUTS["cifar10"] = whole
-    return _arrays(split)
+    few = replace(cifar.LAYOUTS["cifar10"], images={"train": 0, "test": _CIFAR_IMAGES})
+    with mock.patch.dict(cifar.LAYOUTS, cifar10=few):
+        return _arrays(load("cifar10", "test", folder, download=False))
 
 
 def _make_svhn(folder: Path, number: int, packed: bool = True) -> None:
     from scipy.io import savemat
 
     rng = np.random.default_rng(number)
-    content = {
-        "X": rng.integers(0, 256, (32, 32, 3, 3), dtype=np.uint8),
-        "y": rng.integers(1, 11, (3, 1)),
-    }
-    folder.mkdir(parents=True)
-    savemat(folder / "test_32x32.mat", content, do_compression=packed)
+    images, labels = rng.integers(0, 256, (32, 32, 3, 3), np.uint8), rng.integers(1, 11, (3, 1))
+    savemat(folder / "test_32x32.mat", {"X": images, "y": labels}, do_compression=packed)
 
 
 def _load_svhn(folder: Path) -> Any:
@@ -158,96 +157,64 @@ def _load_svhn(folder: Path) -> Any:
 
 def _make_idx(folder: Path, number: int) -> None:
     images, _ = _samples(number, 10)
-    header = bytes((0, 0, 8, 3)) + np.array(images.shape, ">i4").tobytes()
-    folder.mkdir(parents=True)
-    (folder / "raw").write_bytes(header + images.tobytes())
-    (folder / "packed.gz").write_bytes(gzip.compress(header + images.tobytes(), mtime=0))
+    content = bytes((0, 0, 8, 3)) + np.array(images.shape, ">i4").tobytes() + images.tobytes()
+    (folder / "raw").write_bytes(content)
+    (folder / "packed.gz").write_bytes(gzip.compress(content, mtime=0))
 
 
 def _make_images(folder: Path, number: int) -> None:
     image = Image.fromarray(np.random.default_rng(number).integers(0, 256, (9, 8, 3), np.uint8))
-    folder.mkdir(parents=True)
-    for suffix in ("png", "jpg", "gif", "bmp", "webp", "tif", "ppm"):
-        image.save(folder / f"image.{suffix}")
+    for name in _IMAGES:
+        image.save(folder / name)
 
 
 def _make_npy(folder: Path, number: int) -> None:
-    folder.mkdir(parents=True)
     np.save(folder / "x.npy", np.random.default_rng(number).normal(size=(5, 4)).astype("f4"))
 
 
 def _make_config(folder: Path, number: int) -> None:
-    folder.mkdir(parents=True)
     config = Config(seed=number, epochs=3, options={"tickets": 2, "sparsity": 0.8})
     (folder / "mine.yaml").write_text(config.as_yaml())
 
 
-def _no_warning(_: str) -> None:
-    """A damaged checkpoint is passed over aloud; here there is only one."""
-
-
+# A damaged checkpoint is passed over aloud, which has no consequence where there is only one.
 _RUN = ("config.yaml", "ledger.json", "metrics.json", "log.csv", "predictions/data.npz")
+_SAVED = "predictions/data.npz"
+_TICKET, _CHECKPOINT = "tickets/01.safetensors", "checkpoint/000001.safetensors"
 
 KINDS = {
-    "ticket": Kind(
-        _make_run, ("tickets/01.safetensors",), lambda f: Ticket.load(f / "tickets/01.safetensors")
-    ),
+    "ticket": Kind(_make_run, (_TICKET,), lambda f: Ticket.load(f / _TICKET)),
     "checkpoint": Kind(
-        lambda folder, number: _make_checkpoint(folder, number),
-        ("checkpoint/000001.safetensors",),
-        lambda f: Checkpoints(f / "checkpoint", _no_warning).load(),
+        _make_checkpoint,
+        (_CHECKPOINT,),
+        lambda f: Checkpoints(f / "checkpoint", lambda _: None).load(),
     ),
-    "predictions": Kind(
-        _make_run,
-        ("predictions/data.npz",),
-        lambda f: Predictions.load(f / "predictions/data.npz"),
-    ),
+    "predictions": Kind(_make_run, (_SAVED,), lambda f: Predictions.load(f / _SAVED)),
     "run": Kind(_make_run, _RUN, _load_run, owned=_RUN),
     "settings": Kind(_make_run, ("config.yaml",), read_run_config),
-    "summary": Kind(
-        _make_run,
-        ("predictions/data.npz", "predictions/networks.json"),
-        summarise,
-        owned=("predictions/data.npz",),
-    ),
+    "summary": Kind(_make_run, (_SAVED, "predictions/networks.json"), summarise, owned=(_SAVED,)),
     "ensemble": Kind(
         _make_ensemble,
-        ("tickets/01.safetensors", "tickets/02.safetensors", "calibration.json"),
+        (_TICKET, "tickets/02.safetensors", "calibration.json"),
         _load_ensemble,
-        owned=("tickets/01.safetensors",),
+        owned=(_TICKET,),
     ),
     "record": Kind(
-        _make_record,
-        ("results/some-cell/1.json",),
-        lambda f: results.Results.load(f).records,
+        _make_record, ("results/some-cell/1.json",), lambda f: results.Results.load(f).records
     ),
     "npz": Kind(_make_npz, ("data.npz",), _load_npz),
     "cifar": Kind(_make_cifar, ("cifar-10-batches-py/test_batch",), _load_cifar, sealed=False),
     "svhn": Kind(_make_svhn, ("test_32x32.mat",), _load_svhn),
     "svhn-unpacked": Kind(
-        lambda folder, number: _make_svhn(folder, number, packed=False),
-        ("test_32x32.mat",),
-        _load_svhn,
-        sealed=False,
+        partial(_make_svhn, packed=False), ("test_32x32.mat",), _load_svhn, sealed=False
     ),
     "idx": Kind(_make_idx, ("raw",), lambda f: read_idx(f / "raw", (10, 6, 6)), sealed=False),
     "idx-gz": Kind(_make_idx, ("packed.gz",), lambda f: read_idx(f / "packed.gz", (10, 6, 6))),
     "image": Kind(
-        _make_images,
-        tuple(f"image.{suffix}" for suffix in ("png", "jpg", "gif", "bmp", "webp", "tif", "ppm")),
-        lambda f: read_images(f, (3, 9, 8), resize=True),
-        sealed=False,
+        _make_images, _IMAGES, lambda f: read_images(f, (3, 9, 8), resize=True), sealed=False
     ),
     "npy": Kind(_make_npy, ("x.npy",), lambda f: read_images(f / "x.npy", (4, 1, 1)), sealed=False),
     "config": Kind(
         _make_config, ("mine.yaml",), lambda f: read_config(f / "mine.yaml"), sealed=False
     ),
 }
-
-
-def _make_checkpoint(folder: Path, number: int) -> None:
-    _make_run(folder, number)
-    files = sorted((folder / "checkpoint").iterdir())
-    files[-1].replace(folder / "checkpoint" / "000001.safetensors")
-    for file in files[:-1]:
-        file.unlink(missing_ok=True)

@@ -58,14 +58,9 @@ def _insert(data: bytes, draw: random.Random) -> bytes:
     return data[:place] + draw.randbytes(draw.choice((1, 2, 8, 64, 1000))) + data[place:]
 
 
-def _delete(data: bytes, draw: random.Random) -> bytes:
+def _delete(data: bytes, draw: random.Random, instead: bytes = b"") -> bytes:
     start, end = _chunk(data, draw)
-    return data[:start] + data[end:]
-
-
-def _erase(data: bytes, draw: random.Random) -> bytes:
-    start, end = _chunk(data, draw)
-    return data[:start] + bytes(end - start) + data[end:]
+    return data[:start] + instead * (end - start) + data[end:]
 
 
 def _duplicate(data: bytes, draw: random.Random) -> bytes:
@@ -80,20 +75,13 @@ def _swap(data: bytes, draw: random.Random) -> bytes:
     return data[:a] + data[c:d] + data[b:c] + data[a:b] + data[d:]
 
 
-def _swap_lines(data: bytes, draw: random.Random) -> bytes:
+def _move_line(data: bytes, draw: random.Random) -> bytes:
+    """Two lines in each other's place, or one of them in none."""
     lines = data.splitlines(keepends=True)
     if len(lines) < 2:
         return _swap(data, draw)
     a, b = draw.sample(range(len(lines)), 2)
-    lines[a], lines[b] = lines[b], lines[a]
-    return b"".join(lines)
-
-
-def _drop_line(data: bytes, draw: random.Random) -> bytes:
-    lines = data.splitlines(keepends=True)
-    if not lines:
-        return data
-    del lines[draw.randrange(len(lines))]
+    lines[a], lines[b] = lines[b], draw.choice((lines[a], b""))
     return b"".join(lines)
 
 
@@ -117,10 +105,9 @@ def _written_number(data: bytes, draw: random.Random) -> bytes:
 
 
 _MUTATIONS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
-    *(_flip, _flip, _flip, _set),
+    *(_flip, _flip, _flip, _set, _truncate_at_line, _insert, _delete, _duplicate, _swap),
+    *(_move_line, _move_line, _number, _number, _written_number),
+    lambda data, draw: _delete(data, draw, b"\0"),
     lambda data, draw: data[: _place(data, draw)],
-    _truncate_at_line,
     lambda data, draw: b"",
-    *(_insert, _delete, _erase),
-    *(_duplicate, _swap, _swap_lines, _drop_line, _number, _number, _written_number),
 )

@@ -43,6 +43,7 @@ class Bench:
         self.folder, self.other = home / name / "1", home / name / "2"
         for number, folder in ((1, self.folder), (2, self.other)):
             if not folder.exists():
+                folder.mkdir(parents=True)
                 self.kind.make(folder, number)
         own = self.kind.load(self.folder)
         self.expected = digest(own)
@@ -83,11 +84,9 @@ class Bench:
         return Outcome(WRONG if self.kind.sealed else CHANGED)
 
     def _is_mixed(self, content: Any) -> bool:
-        """Whether each part is whole, of this folder or of the other: a file ties no parts."""
-        parts = _digests(content)
-        return bool(parts) and all(
-            part in both for part, *both in zip(parts, *self._parts, strict=True)
-        )
+        """Whether each array is whole, of this folder or of the other: a file ties no arrays."""
+        parts = zip(_digests(content), *self._parts, strict=True)
+        return isinstance(content, tuple) and all(part in both for part, *both in parts)
 
     def _with_other(self, file: str) -> str:
         """What the folder holds with a file of the other one; nothing, if that is refused."""
@@ -114,16 +113,13 @@ class Bench:
 
 
 def _digests(content: Any) -> list[str]:
-    """Of the arrays of a data set, one by one."""
     return [digest(part) for part in content] if isinstance(content, tuple) else []
 
 
 def _wanted_memory(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, MemoryError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    if error is None or isinstance(error, MemoryError):
+        return error is not None
+    return _wanted_memory(error.__cause__ or error.__context__)
 
 
 def digest(value: Any) -> str:

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from ..data import get_spec
-from ..data.corruptions.names import CORRUPTIONS, SEVERITIES, check_corruption, chosen, set_name
+from ..data.corruptions import CORRUPTIONS, SEVERITIES, check_corruption, chosen, set_name
 from ..errors import FreeTicketsError, StoppedError
 
 

@@ -23,20 +23,13 @@ if TYPE_CHECKING:
     from .split import hold_out as hold_out
     from .split import take as take
 
+_NAMES = {
+    "batches": "Batches",
+    "dataset": "DatasetSplit",
+    "loading": "load",
+    "spec": "DatasetSpec OwnDataset dataset_names get_spec",
+    "split": "LazySplit Split arrays hold_out take",
+}
 __getattr__, __dir__, __all__ = attach(
-    __name__,
-    {
-        "Batches": "batches",
-        "DatasetSpec": "spec",
-        "OwnDataset": "spec",
-        "DatasetSplit": "dataset",
-        "LazySplit": "split",
-        "Split": "split",
-        "arrays": "split",
-        "dataset_names": "spec",
-        "get_spec": "spec",
-        "hold_out": "split",
-        "load": "loading",
-        "take": "split",
-    },
+    __name__, {name: home for home, names in _NAMES.items() for name in names.split()}
 )

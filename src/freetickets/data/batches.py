@@ -7,16 +7,15 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL.Image import Image
-from torch.utils.data import Dataset
 
 from ..errors import FreeTicketsError
-from .dataset import DatasetSplit, SeededReader, read_parts
+from .dataset import DatasetSplit, read_parts
 from .decode import centre_crop, fit, open_image, pixels, random_crop
 from .split import LazySplit, Split
 
@@ -102,8 +101,8 @@ class Batches:
         """
         if self._is_shared(batch):
             return 1.0
-        part = self._slice(batch)
-        return self.world * (part.stop - part.start) / self.size(batch)
+        start, stop = self._slice(batch)
+        return self.world * (stop - start) / self.size(batch)
 
     def whole(self) -> Batches:
         """The same batches, not divided over ranks."""
@@ -122,99 +121,80 @@ class Batches:
 
     def _prepare(self, epoch: int, start: int) -> Iterator[Batch]:
         """Augment images and normalise them."""
-        count, augmentation = len(self.split), AUGMENTATIONS.get(self.augmentation)
-        order = np.arange(count)
+        order = np.arange(len(self.split))
         if self.shuffle:
-            order = np.random.default_rng([self.seed, epoch, _ORDER]).permutation(count)
-        mirrored = np.zeros(count, bool)
-        if augmentation is not None and augmentation.flip == "alternate":
-            # Each image begins on a side of its own, and changes it from epoch to epoch.
-            rng = np.random.default_rng([self.seed, 0, _SIDE])
-            mirrored = rng.integers(0, 2, size=count) != epoch % 2
+            order = np.random.default_rng([self.seed, epoch, _ORDER]).permutation(len(order))
+        # Each image begins on a side of its own, and changes it from epoch to epoch.
+        sides = np.random.default_rng([self.seed, 0, _SIDE]).integers(0, 2, size=len(order))
+        augmentation = AUGMENTATIONS.get(self.augmentation)
         for batch, (inputs, labels) in enumerate(self._read(order, epoch, start), start):
             if augmentation is not None:
-                mine, first = self._slice(batch), batch * self.batch_size
+                start, stop = self._slice(batch)
                 rng = np.random.default_rng([self.seed, epoch, _CROP_FLIP, batch])
-                pad = augmentation.padding(*inputs.shape[2:])
-                draws = CropFlip.draw(rng, self.size(batch), pad)
-                draws = draws.part(mine.start - first, mine.stop - first)
+                pad, first = augmentation.padding(*inputs.shape[2:]), batch * self.batch_size
+                moves = draw_moves(rng, self.size(batch), pad)[:, start - first : stop - first]
                 if augmentation.flip != "random":
-                    draws = draws._replace(mirrored=mirrored[order[mine]])
-                inputs = torch.from_numpy(crop_flip(inputs.numpy(), draws, augmentation.border))
+                    alternate = augmentation.flip == "alternate"
+                    moves[2] = alternate & (sides[order[start:stop]] != epoch % 2)
+                images = crop_flip(inputs.numpy(), moves, pad, augmentation.border)
+                inputs = torch.from_numpy(images)
             if inputs.dtype == torch.uint8:
                 inputs = inputs.float().mul_(self._scale).add_(self._shift)
             yield inputs, labels
 
     def _read(self, order: npt.NDArray[np.int64], epoch: int, start: int) -> Iterator[Batch]:
         """Give this rank's samples of each batch, as they are."""
-        parts = [order[self._slice(batch)] for batch in range(start, len(self))]
         split = self.split
+        parts = [order[slice(*self._slice(batch))] for batch in range(start, len(self))]
+        places = [part.tolist() for part in parts]
         if isinstance(split, Split):
             for part in map(torch.from_numpy, parts):
                 yield split.inputs.index_select(0, part), split.labels.index_select(0, part)
-            return
-        places = [part.tolist() for part in parts]
-        if isinstance(split, DatasetSplit):
-            reader = SeededReader(split, self.seed, epoch)
-            for inputs, labels in read_parts(reader, places, self.workers):
+        elif isinstance(split, DatasetSplit):
+            read = partial(split.read, seed=self.seed, epoch=epoch)
+            for inputs, labels in read_parts(read, places, self.workers):
                 yield inputs, split.encode(labels)
-            return
-        key = (self.seed, epoch) if self.augmentation == "imagenet" else None
-        images = read_parts(_Decoder(split, key), places, self.workers)
-        yield from zip(images, (split.labels[part] for part in places), strict=True)
+        else:
+            key = (self.seed, epoch) if self.augmentation == "imagenet" else None
+            images = read_parts(partial(_decode, split, key), places, self.workers)
+            yield from zip(images, (split.labels[part] for part in places), strict=True)
 
-    def _slice(self, batch: int) -> slice:
-        """Return where this rank's part of a batch lies in the order."""
+    def _slice(self, batch: int) -> tuple[int, int]:
+        """Return where this rank's part of a batch begins and ends in the order."""
         first, size = batch * self.batch_size, self.size(batch)
         if self._is_shared(batch):
-            return slice(first, first + size)
-        ends = (first + size * rank // self.world for rank in (self.rank, self.rank + 1))
-        return slice(*ends)
+            return first, first + size
+        return first + size * self.rank // self.world, first + size * (self.rank + 1) // self.world
 
     def _is_shared(self, batch: int) -> bool:
         """Whether all ranks get the whole batch: a rest too small for two samples for each."""
         return self.shuffle and self.size(batch) < min(self.batch_size, 2 * self.world)
 
 
-class _Decoder(Dataset[torch.Tensor]):
-    """Decodes a batch of image files; runs in a worker process.
-
-    A bad image is returned as an error, not raised: torch would wrap it in a page of traceback.
-    """
-
-    def __init__(self, split: LazySplit, key: tuple[int, int] | None) -> None:
-        self._split, self._key = split, key
-
-    def __getitems__(self, indices: list[int]) -> torch.Tensor | FreeTicketsError:
-        batch = torch.empty((len(indices), *self._split.shape), dtype=torch.uint8)
-        try:
-            for row, index in zip(batch.numpy(), indices, strict=True):
-                row[...] = pixels(self._cropped(index))
-        except FreeTicketsError as error:
-            return error
-        return batch
-
-    def _cropped(self, index: int) -> Image:
-        channels, height, width = self._split.shape
-        image = open_image(self._split.paths[index], channels)
-        if self._key is None:
-            return (fit if self._split.cropped else centre_crop)(image, height, width)
-        rng = np.random.default_rng([*self._key, _DECODE, index])
-        return random_crop(image, height, width, rng)
+def _decode(split: LazySplit, key: tuple[int, int] | None, indices: list[int]) -> torch.Tensor:
+    """Decode a batch of image files, cropped at random if there is a key."""
+    channels, height, width = split.shape
+    batch = torch.empty((len(indices), *split.shape), dtype=torch.uint8)
+    for row, index in zip(batch.numpy(), indices, strict=True):
+        image = open_image(split.paths[index], channels)
+        if key is not None:
+            rng = np.random.default_rng([*key, _DECODE, index])
+            image = random_crop(image, height, width, rng)
+        else:
+            image = (fit if split.cropped else centre_crop)(image, height, width)
+        row[...] = pixels(image)
+    return batch
 
 
 def _check_augmentation(split: AnySplit, augmentation: str) -> None:
-    if augmentation == "none":
-        return
+    known, kind = ["none"], "features"
     if isinstance(split, LazySplit):
-        known, kind = ["imagenet"], "image files"
+        known, kind = ["none", "imagenet"], "image files"
     elif split.dtype == torch.uint8:
-        known, kind = list(AUGMENTATIONS), "images in memory"
-    else:
-        known, kind = [], "features"
+        known, kind = ["none", *AUGMENTATIONS], "images in memory"
     if augmentation not in known:
         raise FreeTicketsError(
-            f"augmentation {augmentation!r} is not for {kind}: choose from {['none', *known]}"
+            f"augmentation {augmentation!r} is not for {kind}: choose from {known}"
         )
 
 
@@ -255,34 +235,25 @@ AUGMENTATIONS = {
 }
 
 
-class CropFlip(NamedTuple):
-    """Where each image of a batch is cropped, and whether it is mirrored."""
+def draw_moves(rng: np.random.Generator, count: int, pad: int) -> npt.NDArray[np.int64]:
+    """Draw (3, N): row and column of each crop in the padded image, and whether it is mirrored.
 
-    pad: int  # pixels on each side
-    top: npt.NDArray[np.int64]  # (N,), row of the crop in the padded image, 0 to 2 * pad
-    left: npt.NDArray[np.int64]
-    mirrored: npt.NDArray[np.bool_]
-
-    @classmethod
-    def draw(cls, rng: np.random.Generator, count: int, pad: int) -> CropFlip:
-        """Draw for `count` images; each of the (2 pad + 1)² offsets and both sides as likely."""
-        top, left = rng.integers(0, 2 * pad + 1, size=(2, count))
-        return cls(pad, top, left, rng.integers(0, 2, size=count, dtype=np.uint8).astype(bool))
-
-    def part(self, start: int, stop: int) -> CropFlip:
-        """Return the draws of the images from start to stop."""
-        which = slice(start, stop)
-        return CropFlip(self.pad, self.top[which], self.left[which], self.mirrored[which])
+    Each of the (2 pad + 1)² offsets and both sides are as likely.
+    """
+    places = rng.integers(0, 2 * pad + 1, size=(2, count))
+    return np.vstack([places, rng.integers(0, 2, size=count, dtype=np.uint8)])
 
 
-def crop_flip(images: npt.NDArray[Any], draws: CropFlip, border: Border) -> npt.NDArray[Any]:
-    """Pad images (N, C, H, W), crop them back to H x W, and mirror some."""
-    height, width = images.shape[2:]
-    padded = np.pad(images, [(0, 0)] * 2 + [(draws.pad, draws.pad)] * 2, mode=border)
+def crop_flip(
+    images: npt.NDArray[Any], moves: npt.NDArray[np.int64], pad: int, border: Border
+) -> npt.NDArray[Any]:
+    """Pad images (N, C, H, W), crop them back to H x W, and mirror some; see `draw_moves`."""
+    top, left, mirrored = moves[0], moves[1], moves[2].astype(bool)
+    padded = np.pad(images, [(0, 0)] * 2 + [(pad, pad)] * 2, mode=border)
     # All crops of all images as a view; indexing copies only the drawn ones.
-    crops = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
-    chosen: npt.NDArray[Any] = crops[np.arange(len(images)), :, draws.top, draws.left]
-    chosen[draws.mirrored] = chosen[draws.mirrored, :, :, ::-1]
+    crops = np.lib.stride_tricks.sliding_window_view(padded, images.shape[2:], axis=(2, 3))
+    chosen: npt.NDArray[Any] = crops[np.arange(len(images)), :, top, left]
+    chosen[mirrored] = chosen[mirrored, :, :, ::-1]
     return chosen
 
 

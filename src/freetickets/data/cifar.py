@@ -1,14 +1,12 @@
 """CIFAR-10 and CIFAR-100 as their author publishes them for Python: pickles.
 
-A pickle may name any function to be called. The three of NumPy that CIFAR's name have harmless
-stand-ins here; every other is refused, and so are instructions that those files don't need.
+A pickle may name any function to be called. Here nothing is: what CIFAR's files need of the format
+is read by hand, names of anything but NumPy's arrays are refused, and so are other instructions.
 """
 
 from __future__ import annotations
 
-import io
 import math
-import pickle
 import pickletools
 import shutil
 import tarfile
@@ -24,7 +22,7 @@ import torch
 
 from ..errors import FreeTicketsError
 from ..reading import damaged, error_line
-from .download import GET_AGAIN, Remote, check_md5, fetch, write_whole
+from .download import GET_AGAIN, Remote, check_md5, find_or_fetch, write_whole
 from .split import Split
 
 
@@ -93,16 +91,11 @@ def load_cifar(name: str, split: Literal["train", "test"], root: Path, download:
 
 def _unpack(layout: CifarFiles, root: Path, download: bool) -> Path:
     """Take the known files out of the archive, by name: it cannot write anywhere else."""
-    folder, archive = root / layout.folder, root / layout.archive.filename
-    if archive.is_file():
-        check_md5(archive, layout.archive.md5)
-    elif download:
-        fetch(layout.archive.url, archive, layout.archive.md5)
-    else:
-        raise FreeTicketsError(
-            f"{folder} is missing or not complete: name its --data-dir, or allow the download"
-        )
+    folder, remote = root / layout.folder, layout.archive
+    archive = find_or_fetch(root, [remote.filename], remote.filename, remote, download)
     try:
+        with archive.open("rb") as packed:
+            check_md5(packed, remote.md5, str(archive))
         folder.mkdir(parents=True, exist_ok=True)
         with tarfile.open(archive) as tar:
             for file in (file for files in layout.files.values() for file in files):
@@ -118,121 +111,118 @@ def _unpack(layout: CifarFiles, root: Path, download: bool) -> Path:
 
 
 _LARGEST = 1 << 30  # bytes; the largest file of CIFAR has 155 MB
-_PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
-_GETS = {"GET", "BINGET", "LONG_BINGET"}
-_RECALLABLE = {
-    "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE",
-    "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "GLOBAL", "STACK_GLOBAL", "REDUCE",
-}  # fmt: skip
-_OTHERS = {
-    "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1",
-    "BININT2", "LONG", "LONG1", "BUILD", "EMPTY_LIST", "LIST", "APPEND", "APPENDS", "EMPTY_TUPLE",
-    "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_DICT", "DICT", "SETITEM", "SETITEMS",
-}  # fmt: skip
-_ALLOWED = _PUTS | _GETS | _RECALLABLE | _OTHERS
+_RECONSTRUCT = {  # the second by NumPy 2
+    "numpy.core.multiarray _reconstruct",
+    "numpy._core.multiarray _reconstruct",
+}
+_NAMES = {"numpy ndarray", "numpy dtype", *_RECONSTRUCT}
+_VALUES = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_PLAIN = {"int", "int_or_bool", "str", "bytes", "bytes_or_str"}  # what instructions may give
+
+
+@dataclass
+class _Call:
+    """A function that a pickle names, with what it would be given; it is never called."""
+
+    function: str
+    arguments: Any = ()
+    state: Any = None
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
-    """Return the dictionary in a pickle: lists, numbers, strings and arrays of bytes, no more.
-
-    Strings of Python 2 come as `bytes`, but as `str` if they are keys.
-    """
+    """Return the dictionary in a pickle: lists, numbers, texts and arrays of bytes, no more."""
     try:
         if path.stat().st_size > _LARGEST:
             raise FreeTicketsError(f"{path} is too large for a CIFAR file")
         data = path.read_bytes()
     except OSError as error:
         raise FreeTicketsError(f"cannot read {path}: {error_line(error)}") from error
-    with damaged(path, GET_AGAIN, but=FreeTicketsError):
+    with damaged(path, GET_AGAIN):
         with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)
-            try:
-                _look_through(data)
-            except DeprecationWarning as error:  # a text with an escape that is none
-                raise pickle.UnpicklingError(str(error)) from error
-        unpickler = _DataUnpickler(io.BytesIO(data), encoding="bytes")
-        unpickler.path = path
-        content = unpickler.load()
-        if isinstance(content, dict):  # an array that was never filled is none
-            return {
-                _text(key): getattr(value, "array", None) if isinstance(value, _Ndarray) else value
-                for key, value in content.items()
-            }
+            warnings.simplefilter("ignore")  # a text with an escape that is none
+            content = _read(data)
+        if isinstance(content, dict):
+            return {key: _array(value) for key, value in content.items()}
     raise FreeTicketsError(f"{path} holds no dictionary: it is not a CIFAR file")
 
 
-def _look_through(data: bytes) -> None:
-    """Refuses instructions by which a small pickle takes endless memory or time."""
-    before, puts = "", 0
-    recallable: set[int] = set()
+def _read(data: bytes) -> Any:
+    """What a pickle holds: a machine with a stack, marks in it, and a memory."""
+    stack: list[Any] = []
+    marks: list[int] = []
+    memory: dict[Any, Any] = {}
+
+    def popped(count: int = 0) -> list[Any]:
+        start = len(stack) - count if count else marks.pop()
+        items = stack[start:]
+        del stack[start:]
+        return items
+
     for code, argument, _ in pickletools.genops(data):  # this checks that texts are in the file
-        if code.name not in _ALLOWED:
-            raise pickle.UnpicklingError(f"{code.name} has no place in a CIFAR file")
-        if code.name in _PUTS:
-            place = puts if code.name == "MEMOIZE" else int(argument or 0)
-            if place > len(data):
-                raise pickle.UnpicklingError("a memory that is larger than the file")
-            puts += 1
-            # Lists of lists, each recalled twice, would double at every step.
-            (recallable.add if before in _RECALLABLE else recallable.discard)(place)
-            continue
-        if code.name in _GETS and argument not in recallable:
-            raise pickle.UnpicklingError("it recalls more than texts")
-        before = code.name
+        match code.name:
+            case "PROTO" | "FRAME" | "STOP":
+                pass
+            case "MARK":
+                marks.append(len(stack))
+            case "PUT" | "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
+                memory[len(memory) if argument is None else argument] = stack[-1]
+            case "GET" | "BINGET" | "LONG_BINGET":
+                stack.append(memory[argument])
+            case "NONE" | "NEWTRUE" | "NEWFALSE":
+                stack.append(_VALUES[code.name])
+            case "EMPTY_TUPLE":
+                stack.append(())
+            case "TUPLE" | "TUPLE1" | "TUPLE2" | "TUPLE3":
+                stack.append(tuple(popped(int(code.name[5:] or 0))))
+            case "EMPTY_LIST" | "LIST":
+                stack.append(popped() if code.name == "LIST" else [])
+            case "APPEND" | "APPENDS":
+                items = popped(int(code.name == "APPEND"))
+                stack[-1].extend(items)
+            case "EMPTY_DICT":
+                stack.append({})
+            case "DICT" | "SETITEM" | "SETITEMS":
+                items = popped(2 * (code.name == "SETITEM"))
+                if code.name == "DICT":
+                    stack.append({})
+                # Not any keys: to look at all of a tuple of tuples of tuples would take for ever.
+                stack[-1].update(zip(map(_text, items[::2]), items[1::2], strict=True))
+            case "GLOBAL" | "STACK_GLOBAL":
+                name = argument or " ".join(popped(2))
+                if name not in _NAMES:
+                    name = name.replace(" ", ".")
+                    raise FreeTicketsError(f"it wants to run {name}, as no file of CIFAR does")
+                stack.append(name)
+            case "REDUCE":
+                stack.append(_Call(*popped(2)))
+            case "BUILD":
+                (state,) = popped(1)
+                stack[-1].state = state
+            case _ if any(given.name in _PLAIN for given in code.stack_after):
+                stack.append(argument)
+            case _:
+                raise ValueError(f"{code.name} has no place in a CIFAR file")
+    (content,) = stack
+    return content
 
 
-class _DataUnpickler(pickle.Unpickler):
-    path: Path
-
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _STAND_INS[module, name]
-        except KeyError:
-            raise FreeTicketsError(
-                f"{self.path} wants to run {module}.{name}, as no file of CIFAR does: not opened"
-            ) from None
-
-
-class _Ndarray:
-    """Takes the place of an array until its bytes are known."""
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        _, shape, dtype, is_fortran, data = state
-        if not isinstance(shape, tuple) or not all(type(side) is int for side in shape):
-            raise pickle.UnpicklingError("an array without a shape")
-        if not isinstance(dtype, _Dtype) or not isinstance(data, bytes):
-            raise pickle.UnpicklingError("an array of something else than bytes")
-        if is_fortran or min(shape, default=0) < 0 or math.prod(shape) != len(data):
-            raise pickle.UnpicklingError(f"{len(data)} bytes for an array of shape {shape}")
-        self.array = np.frombuffer(data, np.uint8).reshape(shape)
-
-
-class _Dtype:
-    """Takes the place of NumPy's type; only bytes are accepted."""
-
-    def __init__(self, code: str | bytes, *_: Any) -> None:
-        if _text(code) != "u1":
-            raise pickle.UnpicklingError(f"an array of {_text(code)}, not of bytes")
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        """Byte order and the like mean nothing for single bytes."""
-
-
-def _reconstruct(*_: Any) -> _Ndarray:
-    return _Ndarray()
-
-
-_STAND_INS = {
-    ("numpy", "ndarray"): _Ndarray,
-    ("numpy", "dtype"): _Dtype,
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,  # files written by NumPy 2
-}
+def _array(value: Any) -> Any:
+    """A value of the dictionary, as an array if that is what its maker stands for."""
+    if not isinstance(value, _Call):
+        return value
+    _, shape, kind, is_fortran, data = value.state
+    if value.function not in _RECONSTRUCT or _text(kind.arguments[0]) != "u1":
+        raise ValueError("an array of something else, not of bytes")
+    data = data.encode("latin1") if isinstance(data, str) else data
+    sides = tuple(map(int, shape))
+    if is_fortran or min(sides, default=0) < 0 or math.prod(sides) != len(data):
+        raise ValueError(f"{len(data)} bytes for an array of shape {sides}")
+    return np.frombuffer(data, np.uint8).reshape(sides)
 
 
 def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("latin1")
     if not isinstance(value, str):
-        raise pickle.UnpicklingError(f"a {type(value).__name__} instead of a text")
+        raise ValueError(f"a {type(value).__name__} instead of a text")
     return value

@@ -7,7 +7,7 @@ seed, epoch and index always draw the same, in whichever process that is.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,12 +20,13 @@ from ..seeds import derive
 from ..tasks import CLASSIFICATION, Task
 from ..tasks.labels import Classes
 from .inputs import as_array, as_inputs, as_numbers, as_tensor
+from .split import Samples
 
 _TWICE = 4  # samples that are read again, to see whether they are the same
 
 
 @dataclass(frozen=True, eq=False)
-class DatasetSplit:
+class DatasetSplit(Samples):
     """Samples that a torch Dataset gives when it is asked for them.
 
     Attributes:
@@ -47,6 +48,7 @@ class DatasetSplit:
     classes: Classes | None = None
     task: Task = CLASSIFICATION
     digest: str = ""
+    _held = "indices"
 
     @classmethod
     def open(cls, dataset: Dataset[Any], *, labelled: bool) -> DatasetSplit:
@@ -56,16 +58,8 @@ class DatasetSplit:
             raise FreeTicketsError("the dataset is empty")
         classes = Classes(()) if labelled else None
         split = cls(dataset, indices, torch.zeros_like(indices), classes=classes)
-        inputs, _ = SeededReader(split).read([0])
+        inputs, _ = split.read([0])
         return replace(split, shape=tuple(inputs.shape[1:]), dtype=inputs.dtype)
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def subset(self, indices: torch.Tensor | Sequence[int]) -> DatasetSplit:
-        """Return the samples at the indices, in their order."""
-        chosen = torch.as_tensor(indices, dtype=torch.int64)
-        return replace(self, indices=self.indices[chosen], labels=self.labels[chosen])
 
     def encode(self, labels: list[Any]) -> torch.Tensor:
         """Return labels as the dataset gives them as networks learn them."""
@@ -75,14 +69,43 @@ class DatasetSplit:
 
     def check_repeatable(self) -> None:
         """Raise if reading the first samples once more gives others."""
-        reader, places = SeededReader(self), list(range(min(_TWICE, len(self))))
-        (first, labels), (second, again) = reader.read(places), reader.read(places)
+        places = list(range(min(_TWICE, len(self))))
+        (first, labels), (second, again) = self.read(places), self.read(places)
         if not torch.equal(first, second) or repr(labels) != repr(again):
             raise FreeTicketsError(
                 "the dataset gives other samples when it is read again: let what is random in it "
                 "draw from random, numpy.random or torch, which are seeded for each sample, or "
                 "seed its own generator by torch.initial_seed() in __getitem__"
             )
+
+    def read(
+        self, places: list[int], seed: int = 0, epoch: int = 0
+    ) -> tuple[torch.Tensor, list[Any]]:
+        """Return the inputs at some places, stacked, and their labels as the dataset has them."""
+        if not places:  # of a batch smaller than the number of ranks
+            return torch.empty((0, *self.shape), dtype=self.dtype), []
+        samples = []
+        # The generators of the process are the user's: they are left as they were.
+        kept = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+        try:
+            for index in self.indices[places].tolist():
+                own = derive(seed, epoch, "sample", index)
+                random.seed(own)
+                np.random.seed(own % 2**32)  # noqa: NPY002
+                torch.default_generator.manual_seed(own)
+                samples.append(_pair(self.dataset[index], index, self.classes is not None))
+        finally:
+            random.setstate(kept[0])
+            np.random.set_state(kept[1])  # noqa: NPY002
+            torch.set_rng_state(kept[2])
+        arrays = [as_array(each) for each, _ in samples]
+        _check_same("have the shape", *(array.shape for array in arrays))
+        inputs = as_inputs(np.stack(arrays))
+        if self.dtype is not None:
+            _check_same("have the shape", self.shape, tuple(inputs.shape[1:]))
+            inputs = as_numbers(inputs) if self.dtype == torch.float32 else inputs
+            _check_same("are", self.dtype, inputs.dtype)
+        return inputs, [label for _, label in samples]
 
 
 def plain_tensors(dataset: Dataset[Any]) -> tuple[torch.Tensor, ...] | None:
@@ -95,53 +118,25 @@ def plain_tensors(dataset: Dataset[Any]) -> tuple[torch.Tensor, ...] | None:
     return None
 
 
-class SeededReader(Dataset[Any]):
-    """Reads samples of a Dataset, each with the generators seeded by seed, epoch and its place."""
+class _Reader(Dataset[Any]):
+    """Reads places; gives an error as a value, which torch would wrap in a page of traceback."""
 
-    def __init__(self, split: DatasetSplit, seed: int = 0, epoch: int = 0) -> None:
-        self._split, self._key = split, (seed, epoch)
+    def __init__(self, read: Callable[[list[int]], Any]) -> None:
+        self._read = read
 
     def __getitems__(self, places: list[int]) -> Any:
         try:
-            return self.read(places)
-        except FreeTicketsError as error:  # for torch would wrap it in a page of traceback
+            return self._read(places)
+        except FreeTicketsError as error:
             return error
 
-    def read(self, places: list[int]) -> tuple[torch.Tensor, list[Any]]:
-        """Return the inputs at some places, stacked, and their labels as the dataset has them."""
-        split, samples = self._split, []
-        if not places:  # of a batch smaller than the number of ranks
-            return torch.empty((0, *split.shape), dtype=split.dtype), []
-        # The generators of the process are the user's: they are left as they were.
-        kept = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-        try:
-            for index in split.indices[places].tolist():
-                seed = derive(*self._key, "sample", index)
-                random.seed(seed)
-                np.random.seed(seed % 2**32)  # noqa: NPY002
-                torch.default_generator.manual_seed(seed)
-                samples.append(_pair(split.dataset[index], index, split.classes is not None))
-        finally:
-            random.setstate(kept[0])
-            np.random.set_state(kept[1])  # noqa: NPY002
-            torch.set_rng_state(kept[2])
-        labels = [label for _, label in samples]
-        arrays = [as_array(each) for each, _ in samples]
-        _check_same("have the shape", [array.shape for array in arrays])
-        inputs = as_inputs(np.stack(arrays))
-        if split.dtype is None:
-            return inputs, labels
-        _check_same("have the shape", [split.shape, tuple(inputs.shape[1:])])
-        if split.dtype == torch.float32:
-            inputs = as_numbers(inputs)
-        _check_same("are", [split.dtype, inputs.dtype])
-        return inputs, labels
 
-
-def read_parts(reader: Dataset[Any], parts: list[list[int]], workers: int) -> Iterator[Any]:
-    """Give what a reader makes of each list of places, in order, and raise an error among it."""
+def read_parts(
+    read: Callable[[list[int]], Any], parts: list[list[int]], workers: int
+) -> Iterator[Any]:
+    """Give what `read` makes of each list of places, in order, and raise an error among it."""
     loader: DataLoader[Any] = DataLoader(
-        reader,
+        _Reader(read),
         batch_sampler=parts,
         num_workers=workers,
         collate_fn=_as_it_is,
@@ -158,21 +153,20 @@ def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def _check_same(what: str, values: Sequence[Any]) -> None:
-    for value in values[1:]:
-        if value != values[0]:
-            raise FreeTicketsError(
-                f"some inputs {what} {values[0]}, others {value}: make them alike"
-            )
+def _check_same(what: str, first: Any, *others: Any) -> None:
+    for other in others:
+        if other != first:
+            raise FreeTicketsError(f"some inputs {what} {first}, others {other}: make them alike")
 
 
 def _pair(sample: Any, index: int, labelled: bool) -> tuple[Any, Any]:
     """Return the input and the label of a sample that a Dataset gave."""
-    if not labelled and not isinstance(sample, (tuple, list, dict)):
+    is_list = isinstance(sample, (tuple, list))
+    if not labelled and not is_list and not isinstance(sample, dict):
         return sample, None
-    if not isinstance(sample, (tuple, list)) or len(sample) != 2:
+    if not is_list or len(sample) != 2:
         kind = type(sample).__name__
-        if isinstance(sample, (tuple, list)):
+        if is_list:
             kind += f" of {len(sample)} ({', '.join(type(part).__name__ for part in sample)})"
         raise FreeTicketsError(
             f"sample {index} of the dataset is a {kind}: it must be a pair (input, label) only"

@@ -26,7 +26,7 @@ _MOST_PIXELS = 64_000_000  # a quarter of a gigabyte, decoded
 
 def image_size_and_channels(path: Path) -> tuple[tuple[int, int], int]:
     """Return ((height, width), channels) of an image from its header: 1 channel if grey, else 3."""
-    with _one_line(path), _open(path) as image:
+    with _open(path) as image:
         return (image.height, image.width), 1 if image.mode in _GREY else 3
 
 
@@ -34,9 +34,8 @@ def open_image(path: Path, channels: int) -> Image.Image:
     """Decode an image as grey (1 channel) or RGB (3 channels); nothing bad gets through."""
     if channels not in _MODES:
         raise FreeTicketsError(f"image files have 1 or 3 channels, not {channels}: use an array")
-    with _one_line(path), _open(path) as opened:
-        opened.load()
-        image: Image.Image = opened
+    with _open(path) as image:
+        image.load()
         if image.mode.startswith("I;16"):  # Pillow would clip, not scale, 16 bits to 8
             image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         if image.mode in ("I", "F"):
@@ -46,13 +45,27 @@ def open_image(path: Path, channels: int) -> Image.Image:
         return image.convert(_MODES[channels])
 
 
-def _open(path: Path) -> Image.Image:
-    """Opens an image by its header; nothing is decoded."""
-    image = Image.open(path, formats=_FORMATS)
-    if image.width * image.height > _MOST_PIXELS:
-        image.close()
-        raise Image.DecompressionBombError
-    return image
+@contextmanager
+def _open(path: Path) -> Iterator[Image.Image]:
+    """An image of which only the header is read; what a bad file makes Pillow raise is one line."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            warnings.simplefilter("ignore", UserWarning)  # a camera's odd metadata harms nobody
+            with Image.open(path, formats=_FORMATS) as image:
+                if image.width * image.height > _MOST_PIXELS:
+                    raise Image.DecompressionBombError
+                yield image
+    except FileNotFoundError as error:
+        raise FreeTicketsError(f"{path}: there is no such file") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise FreeTicketsError(f"{path} has too many pixels to be opened safely") from error
+    except UnidentifiedImageError as error:
+        raise FreeTicketsError(f"{path} can't be read as an image") from error
+    except FreeTicketsError:
+        raise
+    except Exception as error:  # Pillow's parsers raise whatever they stumble over
+        raise FreeTicketsError(f"cannot read the image {path}: {error}") from error
 
 
 def fit(image: Image.Image, height: int, width: int) -> Image.Image:
@@ -93,26 +106,6 @@ def pixels(image: Image.Image) -> npt.NDArray[np.uint8]:
     """Return the pixels of a grey or RGB image as uint8 (C, H, W)."""
     array = np.asarray(image)
     return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
-
-
-@contextmanager
-def _one_line(path: Path) -> Iterator[None]:
-    """Whatever a bad file makes Pillow raise, the user reads one sentence that names the file."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            warnings.simplefilter("ignore", UserWarning)  # a camera's odd metadata harms nobody
-            yield
-    except FileNotFoundError as error:
-        raise FreeTicketsError(f"{path}: there is no such file") from error
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise FreeTicketsError(f"{path} has too many pixels to be opened safely") from error
-    except UnidentifiedImageError as error:
-        raise FreeTicketsError(f"{path} can't be read as an image") from error
-    except FreeTicketsError:
-        raise
-    except Exception as error:  # Pillow's parsers raise whatever they stumble over
-        raise FreeTicketsError(f"cannot read the image {path}: {error}") from error
 
 
 Images = npt.NDArray[np.uint8]

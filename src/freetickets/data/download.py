@@ -7,11 +7,10 @@ import hashlib
 import http.client
 import os
 import ssl
-import sys
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -65,9 +64,8 @@ def fetch(url: str, target: Path, md5: str) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with write_whole(target) as file:
-            digest = hashlib.md5(usedforsecurity=False)
-            _transfer(url, file, digest.update)
-            _compare(digest.hexdigest(), md5, target.name)
+            _transfer(url, file)
+            check_md5(file, md5, target.name)
     except urllib.error.HTTPError as error:
         error.close()
         raise FreeTicketsError(f"cannot download {url}: {error.code} {error.reason}") from error
@@ -90,7 +88,7 @@ def write_whole(target: Path) -> Iterator[IO[bytes]]:
     descriptor, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
     temporary = Path(name)
     try:
-        with open(descriptor, "wb") as file:
+        with open(descriptor, "w+b") as file:
             yield file
         temporary.chmod(0o644)  # made for its owner only, but data is for everyone
         temporary.replace(target)
@@ -98,68 +96,35 @@ def write_whole(target: Path) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
 
 
-def check_md5(path: Path, expected: str) -> None:
-    """Refuses a file on disk that is another than the expected one."""
+def check_md5(file: IO[bytes], expected: str, what: str) -> None:
+    """Refuses a file that is another than the expected one."""
     digest = hashlib.md5(usedforsecurity=False)
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    _compare(digest.hexdigest(), expected, str(path))
-
-
-def _compare(found: str, expected: str, what: str) -> None:
-    if found != expected:
+    file.seek(0)
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
+    if (found := digest.hexdigest()) != expected:
         raise FreeTicketsError(
             f"{what} has the wrong checksum (md5 {found}, not {expected}): get it again"
         )
 
 
-def _transfer(url: str, file: IO[bytes], on_chunk: Callable[[bytes], None]) -> None:
+def _transfer(url: str, file: IO[bytes]) -> None:
+    from ..progress import WorkProgress
+
     with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
-        total = int(response.headers.get("Content-Length") or 0)
-        received = 0
-        with transfer_progress(url, total) as advance:
+        total = int(response.headers.get("Content-Length") or 0)  # 0 if the server does not say
+        name, received = url.rsplit("/", 1)[-1], 0
+        progress = WorkProgress("bytes")
+        progress.line(f"downloading {url}" + (f" ({total / 1e6:.1f} MB)" if total else ""))
+        with progress.over(total):
+            progress.begin(name)
             while chunk := response.read(_CHUNK):
                 file.write(chunk)
-                on_chunk(chunk)
                 received += len(chunk)
                 if received > _LARGEST:
                     raise urllib.error.URLError("it is far larger than any file that is offered")
-                advance(len(chunk))
+                if total:
+                    progress.advance(len(chunk))
     if received < total:  # a connection that breaks looks like an end
         raise urllib.error.URLError(f"the transfer broke off after {received:,} of {total:,} bytes")
-
-
-_LINES = 4  # of a log, for the whole transfer
-
-
-@contextmanager
-def transfer_progress(url: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a transfer on standard error while the block runs, which says how many bytes came.
-
-    The total is 0 if the server does not say.
-    """
-    if not sys.stderr.isatty():
-        yield _plain_lines(url, total)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    name = url.rsplit("/", 1)[-1]
-    columns = (TextColumn(name), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(name, total=total or None)
-        yield lambda count: bar.advance(task, count)
-
-
-def _plain_lines(url: str, total: int) -> Callable[[int], None]:
-    print(f"downloading {url}" + (f" ({total / 1e6:.1f} MB)" if total else ""), file=sys.stderr)
-    received = 0
-
-    def advance(count: int) -> None:
-        nonlocal received
-        before, received = received, received + count
-        if total and received * _LINES // total > before * _LINES // total:
-            print(f"  {received / total:.0%}", file=sys.stderr)
-
-    return advance
+    progress.end(name)

@@ -26,11 +26,17 @@ class IdxFiles:
     folders: tuple[str, ...]
     md5: dict[str, str]
 
-    def obtain(self, name: str, root: Path, download: bool) -> Path:
-        """Return one of the files; download it if it is missing."""
-        places = [f"{folder}/{name}{suffix}" for folder in self.folders for suffix in ("", ".gz")]
-        remote = Remote(f"{self.address}/{name}.gz", self.md5[name])
-        return find_or_fetch(root, places, f"{self.folders[0]}/{name}.gz", remote, download)
+    def load(self, stem: str, count: int, root: Path, download: bool) -> Split:
+        """Read so many images and labels; download the two files if they are missing."""
+        found = []
+        for name, shape in ((f"{stem}-images-idx3", (28, 28)), (f"{stem}-labels-idx1", ())):
+            name = f"{name}-ubyte"
+            places = [f"{folder}/{name}{end}" for folder in self.folders for end in ("", ".gz")]
+            target = f"{self.folders[0]}/{name}.gz"
+            remote = Remote(f"{self.address}/{name}.gz", self.md5[name])
+            path = find_or_fetch(root, places, target, remote, download)
+            found.append(read_idx(path, (count, *shape)))
+        return arrays(*found)
 
 
 # Torchvision's folders first.
@@ -52,9 +58,7 @@ MNIST = IdxFiles(
         "t10k-labels-idx1-ubyte": "ec29112dd5afa0611ce80d1b7f02629c",
     },
 )
-
-
-_COUNTS = {"train": 60_000, "test": 10_000}
+_PARTS = {"train": ("train", 60_000), "test": ("t10k", 10_000)}
 
 
 def load_mini(split: Literal["train", "test"]) -> Split:
@@ -65,17 +69,13 @@ def load_mini(split: Literal["train", "test"]) -> Split:
 
 
 def load_fashion(split: Literal["train", "test"], root: Path, download: bool) -> Split:
-    """Read a split of the whole data set; download the two files if they are missing."""
-    stem, count = ("train" if split == "train" else "t10k"), _COUNTS[split]
-    images = FASHION.obtain(f"{stem}-images-idx3-ubyte", root, download)
-    labels = FASHION.obtain(f"{stem}-labels-idx1-ubyte", root, download)
-    return arrays(read_idx(images, (count, 28, 28)), read_idx(labels, (count,)))
+    """Read a split of the whole data set."""
+    return FASHION.load(*_PARTS[split], root, download)
 
 
 def load_mnist(root: Path, download: bool) -> Split:
-    """Read the 10,000 test digits; download the two files if they are missing."""
-    images, labels = (MNIST.obtain(name, root, download) for name in MNIST.md5)
-    return arrays(read_idx(images, (10_000, 28, 28)), read_idx(labels, (10_000,)))
+    """Read the 10,000 test digits."""
+    return MNIST.load("t10k", 10_000, root, download)
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:

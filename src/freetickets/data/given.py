@@ -14,7 +14,7 @@ from ..errors import FreeTicketsError
 from ..tasks import CLASSIFICATION, Task
 from ..tasks.labels import Classes
 from .batches import AnySplit
-from .dataset import DatasetSplit, SeededReader, plain_tensors, read_parts
+from .dataset import DatasetSplit, plain_tensors, read_parts
 from .inputs import as_array, as_inputs, as_numbers, as_tensor
 from .loading import load, load_validation
 from .spec import DatasetSpec, get_spec
@@ -145,7 +145,7 @@ def _examine(
     starts = range(0, len(opened), _AT_ONCE)
     parts = [list(range(at, min(len(opened), at + _AT_ONCE))) for at in starts]
     found: list[Any] = []
-    for inputs, told in read_parts(SeededReader(opened), parts, workers):
+    for inputs, told in read_parts(opened.read, parts, workers):
         content.add(inputs)
         found += told
     raw = as_array(found, "y")
@@ -160,33 +160,30 @@ class _Content:
     """What samples hold, counted and digested as they go by: large sets would not fit."""
 
     def __init__(self) -> None:
-        self._digest = hashlib.sha256()
-        self._counts: list[torch.Tensor] = []  # of each channel
+        self._sha, self._counts = hashlib.sha256(), torch.zeros(1, 256, dtype=torch.int64)
 
     def add(self, inputs: torch.Tensor) -> None:
         """Counts more samples."""
-        self._digest.update(inputs.contiguous().numpy().data)
+        self._sha.update(inputs.contiguous().numpy().data)
         if inputs.dtype == torch.uint8:
             counts = [torch.bincount(each.flatten(), minlength=256) for each in inputs.unbind(1)]
-            before = self._counts or [torch.zeros_like(each) for each in counts]
-            self._counts = [a + b for a, b in zip(before, counts, strict=True)]
+            self._counts = self._counts + torch.stack(counts)
 
     @property
     def digest(self) -> str:
         """A digest of all that has gone by."""
-        return self._digest.hexdigest()[:16]
+        return self._sha.hexdigest()[:16]
 
     def describe(self, kind: str, split: AnySplit, classes: Classes, task: Task) -> DatasetSpec:
         """Returns what is known of the samples, all of which have gone by."""
-        self._digest.update(split.labels.contiguous().numpy().data)
+        self._sha.update(split.labels.contiguous().numpy().data)
         if classes.values:
-            self._digest.update(repr(classes.values).encode())
-        # How often each of the 256 values occurs gives mean and deviation.
+            self._sha.update(repr(classes.values).encode())
+        # How often each of the 256 values occurs gives mean and deviation of a channel.
         values, means, deviations = torch.arange(256, dtype=torch.float64) / 255, [], []
-        for counts in (each.double() for each in self._counts):
-            mean = float((counts * values).sum() / counts.sum())
-            spread = float((counts * (values - mean) ** 2).sum() / (counts.sum() - 1))
-            means.append(mean)
+        for counts in self._counts.double() if split.dtype == torch.uint8 else ():
+            means.append(float((counts * values).sum() / counts.sum()))
+            spread = float((counts * (values - means[-1]) ** 2).sum() / (counts.sum() - 1))
             deviations.append(max(spread**0.5, 1e-3))
         return DatasetSpec(
             # After what it holds: a run must not be resumed with other samples.
@@ -198,8 +195,6 @@ class _Content:
             test_size=0,
             mean=tuple(means),
             std=tuple(deviations),
-            augmentation="none",
-            recipe="small",
             source="given in Python",
             labels=classes.values,
             integers=split.dtype == torch.int64,

@@ -13,12 +13,13 @@ import torch
 
 from ..errors import FreeTicketsError
 from . import npz
-from .decode import fit, open_image, pixels
+from .decode import fit, match_shape, open_image, pixels
 from .split import Split
 from .tree import image_files
 
-_ARRAYS = (".npy", ".npz")
+ARRAYS = (".npy", ".npz")
 _NPZ_KEYS = ("x", "x_test", "images")
+_Array = npt.NDArray[Any]
 
 
 def list_images(paths: str | Path | Iterable[str | Path]) -> list[Path]:
@@ -47,13 +48,10 @@ def read_images(
 
 def count_inputs(files: Sequence[Path]) -> int:
     """Return how many samples files hold; of arrays only the headers are read."""
-    return sum(_count_rows(file) if file.suffix in _ARRAYS else 1 for file in files)
-
-
-def _count_rows(path: Path) -> int:
-    if path.suffix == ".npz":
-        return npz.read_headers(path)[_npz_key(path)].shape[0]
-    return len(npz.open_npy(path))
+    return sum(
+        npz.read_headers(file)[_key(file)].shape[0] if file.suffix in ARRAYS else 1
+        for file in files
+    )
 
 
 def read_inputs(
@@ -74,39 +72,41 @@ def read_inputs(
         inputs = torch.from_numpy(np.stack([sample for _, sample in batch]))
         yield [name for name, _ in batch], Split(inputs, torch.zeros(len(batch), dtype=torch.int64))
     if not found:
-        raise FreeTicketsError("no images were given")
+        raise FreeTicketsError(f"no images were given: {', '.join(map(str, files)) or 'no file'}")
 
 
 def _read_samples(
     files: Sequence[Path], shape: tuple[int, ...], resize: bool, at_once: int
-) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+) -> Iterator[tuple[str, _Array]]:
     for path in files:
-        if path.suffix not in _ARRAYS:
-            if len(shape) != 3:
-                raise FreeTicketsError(f"{path}: the network takes arrays of shape {shape}")
-            channels, height, width = shape
-            image = open_image(path, channels)
-            if (image.height, image.width) != (height, width):
-                if not resize:
-                    raise FreeTicketsError(
-                        f"{path} is {image.width} x {image.height} pixels, the network takes "
-                        f"{width} x {height}: resize it, or allow it with --resize"
-                    )
-                image = fit(image, height, width)
-            yield str(path), pixels(image)
+        if path.suffix not in ARRAYS:
+            yield str(path), _read_image(path, shape, resize)
             continue
         number = itertools.count()
-        for rows in _read_rows(path, at_once):
-            if rows.dtype != np.uint8:
-                block = _as_numbers(path, rows, shape)
-            elif (found := npz.image_shape(rows.shape)) == shape:
-                block = npz.channels_first(rows)
+        for rows in npz.read_rows(path, _key(path), at_once):
+            if rows.dtype == np.uint8:
+                block = match_shape(npz.channels_first(rows), shape, str(path), resize)
             else:
-                raise FreeTicketsError(f"{path} holds images of (C, H, W) = {found}, not {shape}")
+                block = _as_numbers(path, rows, shape)
             yield from ((f"{path}[{next(number)}]", sample) for sample in block)
 
 
-def _as_numbers(path: Path, rows: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def _read_image(path: Path, shape: tuple[int, ...], resize: bool) -> _Array:
+    if len(shape) != 3:
+        raise FreeTicketsError(f"{path}: the network takes arrays of shape {shape}")
+    channels, height, width = shape
+    image = open_image(path, channels)
+    if (image.height, image.width) != (height, width):
+        if not resize:
+            raise FreeTicketsError(
+                f"{path} is {image.width} x {image.height} pixels, the network takes "
+                f"{width} x {height}: resize it, or allow it with --resize"
+            )
+        image = fit(image, height, width)
+    return pixels(image)
+
+
+def _as_numbers(path: Path, rows: _Array, shape: tuple[int, ...]) -> _Array:
     if rows.dtype.kind not in "fiu":
         raise FreeTicketsError(f"{path} holds {rows.dtype}: give uint8 images or numbers")
     if shape[1:] == (1, 1) and rows.ndim == 2:  # features of an .npz data set
@@ -117,27 +117,10 @@ def _as_numbers(path: Path, rows: npt.NDArray[Any], shape: tuple[int, ...]) -> n
     return rows.astype(np.float32 if rows.dtype.kind == "f" else np.int64)
 
 
-def _read_rows(path: Path, at_once: int) -> Iterator[npt.NDArray[Any]]:
-    """Give this many rows of an array at a time."""
-    if path.suffix == ".npz":
-        yield from npz.read_rows(path, _npz_key(path), at_once)
-        return
-    array = npz.open_npy(path)
-    for at in range(0, len(array), at_once):
-        yield np.array(array[at : at + at_once])
-
-
-def open_array(path: Path) -> npt.NDArray[Any]:
-    """Return the array of an .npy, mapped, or the array of images of an .npz; see `_NPZ_KEYS`."""
-    if path.suffix == ".npz":
-        return npz.read_arrays(path, _npz_key(path))[0]
-    return npz.open_npy(path)
-
-
-def _npz_key(path: Path) -> str:
-    keys: Sequence[str] = list(npz.read_headers(path))
-    if len(keys) > 1:
-        keys = [key for key in _NPZ_KEYS if key in keys]
-    if not keys:
-        raise FreeTicketsError(f"{path}: name the array of images 'x'")
-    return keys[0]
+def _key(path: Path) -> str:
+    """The name of the array of images in a file: the only one, or see `_NPZ_KEYS`."""
+    keys = list(npz.read_headers(path))
+    for key in keys if len(keys) == 1 else _NPZ_KEYS:
+        if key in keys:
+            return key
+    raise FreeTicketsError(f"{path}: name the array of images 'x'")

@@ -22,10 +22,8 @@ def as_array(x: Any, name: str = "x") -> npt.NDArray[Any]:
         x = x.detach().cpu()
         # NumPy has no bfloat16.
         return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
-    if hasattr(x, "to_numpy"):
-        x = x.to_numpy()
     try:
-        return np.asarray(x)
+        return np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
     except ValueError as error:
         raise FreeTicketsError(f"{name} is not an array: {error}") from error
 
@@ -38,18 +36,17 @@ def as_inputs(x: Any) -> torch.Tensor:
             raise FreeTicketsError("x has text or missing values in it: encode or fill them")
         array = array.astype(np.float64)
     if array.dtype == np.uint8:
-        array = channels_first(array)
-    elif array.ndim >= 2 and array.dtype.kind in "iu":
-        array = array.astype(np.int64, copy=False)
-    elif array.ndim >= 2 and array.dtype.kind in "fb":
-        with np.errstate(over="ignore"):  # too large for float32 becomes infinite: refused below
-            array = array.astype(np.float32, copy=False)
-        if not np.isfinite(array).all():
-            raise FreeTicketsError("x has values that are not finite: remove NaN and infinity")
-    else:
+        return as_tensor(channels_first(array))
+    if array.ndim < 2 or array.dtype.kind not in "iufb":
         raise FreeTicketsError(
             f"x is {array.dtype} of shape {array.shape}: give uint8 images or floats (N, ...)"
         )
+    if array.dtype.kind in "iu":
+        return as_tensor(array.astype(np.int64, copy=False))
+    with np.errstate(over="ignore"):  # too large for float32 becomes infinite: refused below
+        array = array.astype(np.float32, copy=False)
+    if not np.isfinite(array).all():
+        raise FreeTicketsError("x has values that are not finite: remove NaN and infinity")
     return as_tensor(array)
 
 

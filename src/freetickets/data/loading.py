@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from ..errors import FreeTicketsError
@@ -19,7 +18,7 @@ from .npz import check_finite, read_arrays
 from .spec import DATASETS, DatasetSpec, data_root, get_spec
 from .split import LazySplit, Split, arrays
 from .svhn import load_svhn
-from .tree import ImageTree, find_imagenet
+from .tree import files_by_class, find_imagenet, open_tree
 
 SplitName = Literal["train", "test"]
 
@@ -62,15 +61,12 @@ def load_validation(
 
     The path, also relative to the data root, is a folder `<class>/*` or an .npz with x and y.
     """
-    places = (Path(path).expanduser(), data_root(data_dir) / path)
-    found = next((place for place in places if place.exists()), None)
-    if found is None:
-        raise FreeTicketsError(f"no validation data at {path}: there is no such folder or file")
-    if found.is_dir():
-        return _load_tree(ImageTree.of_classes(found, spec.classes), spec, "test")
-    x, y = read_arrays(found, "x", "y")
-    check_finite(x, f"{found}: x")
-    return _as_split(x, y, spec)
+    for found in (Path(path).expanduser(), data_root(data_dir) / path):
+        if found.is_dir():
+            return _read_files(files_by_class(found, spec.classes), spec)
+        if found.exists():
+            return _read_npz(found, ("x", "y"), spec)
+    raise FreeTicketsError(f"no validation data at {path}: there is no such folder or file")
 
 
 def _read(spec: DatasetSpec, split: SplitName, root: Path, download: bool) -> Split | LazySplit:
@@ -89,22 +85,26 @@ def _read(spec: DatasetSpec, split: SplitName, root: Path, download: bool) -> Sp
                     f"ImageNet is not in {root / 'imagenet'}: get it from image-net.org and put "
                     "its images into train/<wnid>/ and val/<wnid>/ there, or name its --data-dir"
                 )
-            return _load_tree(tree, spec, split)
+            return _read_files(tree.files(split), spec)
     if spec.name in DATASETS:
         x, y = DATASETS.find(spec.name).read(split)
         return _as_split(np.asarray(x), np.asarray(y), spec)
     path = Path(spec.name)
     if path.is_dir():
-        return _load_tree(ImageTree.open(path), spec, split)
-    x, y = read_arrays(path, f"x_{split}", f"y_{split}")
-    check_finite(x, f"{spec.name}: x_{split}")
-    if split == "train" and x.dtype.kind == "f":  # told now, not after hours of training
-        (x_test,) = read_arrays(path, "x_test")
-        check_finite(x_test, f"{spec.name}: x_test")
+        return _read_files(open_tree(path).files(split), spec)
+    data = _read_npz(path, (f"x_{split}", f"y_{split}"), spec)
+    if split == "train" and data.dtype == torch.float32:  # told now, not after hours of training
+        check_finite(read_arrays(path, "x_test")[0], f"{spec.name}: x_test")
+    return data
+
+
+def _read_npz(path: Path, keys: tuple[str, str], spec: DatasetSpec) -> Split:
+    x, y = read_arrays(path, *keys)
+    check_finite(x, f"{path}: {keys[0]}")
     return _as_split(x, y, spec)
 
 
-def _as_split(x: npt.NDArray[Any], y: npt.NDArray[Any], spec: DatasetSpec) -> Split:
+def _as_split(x: Any, y: Any, spec: DatasetSpec) -> Split:
     if x.ndim == 2 and (x.shape[1], 1, 1) == spec.shape:  # features, in the spec's shape
         x = x.reshape(len(x), *spec.shape)
     if spec.task.has_classes:
@@ -113,14 +113,13 @@ def _as_split(x: npt.NDArray[Any], y: npt.NDArray[Any], spec: DatasetSpec) -> Sp
     return Split(as_numbers(as_inputs(x)), as_tensor(spec.task.targets(y, classes)))
 
 
-def _load_tree(tree: ImageTree, spec: DatasetSpec, split: SplitName) -> Split | LazySplit:
-    """Read a split of a folder; photos stay on disk until they are used."""
-    files = tree.files(split)
-    labels = torch.tensor([label for _, label in files], dtype=torch.int64)
+def _read_files(files: list[tuple[Path, int]], spec: DatasetSpec) -> Split | LazySplit:
+    """Read images; photos stay on disk until they are used."""
+    photos = LazySplit.of(files, spec.shape)
     if spec.augmentation == "imagenet":
-        return LazySplit(tuple(path for path, _ in files), labels, spec.shape)
+        return photos
     channels, height, width = spec.shape
     images = np.empty((len(files), *spec.shape), np.uint8)
-    for row, (path, _) in zip(images, files, strict=True):
+    for row, path in zip(images, photos.paths, strict=True):
         row[...] = pixels(fit(open_image(path, channels), height, width))
-    return Split(torch.from_numpy(images), labels)
+    return Split(torch.from_numpy(images), photos.labels)

@@ -28,15 +28,22 @@ _DAMAGE = (*DAMAGE, OSError, MemoryError, SyntaxError, tokenize.TokenError, zipf
 
 
 class Header(NamedTuple):
-    """Shape and type of one array of an .npz file."""
+    """Shape, order and type of one array."""
 
     shape: tuple[int, ...]
+    fortran: bool
     dtype: np.dtype
 
 
 def read_headers(path: Path) -> dict[str, Header]:
-    """Return the header of each array, none of which is read; what can't be read is one line."""
-    with _one_line(path), zipfile.ZipFile(path) as archive:
+    """Return the header of each array of an .npz or of the one of an .npy; none of them is read.
+
+    What can't be read is one line.
+    """
+    if path.suffix == ".npy":
+        array = open_npy(path)
+        return {"x": Header(array.shape, False, array.dtype)}
+    with _one_line(path, "npz"), zipfile.ZipFile(path) as archive:
         _check_members(archive, path)
         return {
             info.filename.removesuffix(".npy"): _read_header(archive, info, path)
@@ -50,33 +57,31 @@ def read_arrays(path: Path, *keys: str) -> list[npt.NDArray[Any]]:
     for key in keys:
         if key not in headers:
             raise FreeTicketsError(f"{path} has no array {key!r}, only: {', '.join(headers)}")
-    with _one_line(path), np.load(path, allow_pickle=False) as file:
+    with _one_line(path, "npz"), np.load(path, allow_pickle=False) as file:
         return [file[key] for key in keys]
 
 
 def read_rows(path: Path, key: str, at_once: int) -> Iterator[npt.NDArray[Any]]:
-    """Give this many rows of an array of the file at a time; see `read_headers` for the errors."""
-    read_headers(path)
-    with _one_line(path), zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as member:
-        shape, fortran, dtype = _read_start(member)
-        if fortran:  # column by column: no row is whole before the end
-            (whole,) = read_arrays(path, key)
-            yield from (whole[at : at + at_once] for at in range(0, shape[0], at_once))
+    """Give this many rows of an array at a time; see `read_headers` for the errors."""
+    with _one_line(path, "npz"):
+        shape, fortran, dtype = read_headers(path)[key]
+        starts = range(0, shape[0], at_once)
+        if path.suffix == ".npy" or fortran:  # column by column: no row is whole before the end
+            whole = open_npy(path) if path.suffix == ".npy" else read_arrays(path, key)[0]
+            yield from (np.array(whole[at : at + at_once]) for at in starts)
             return
-        for at in range(0, shape[0], at_once):
-            rows = (min(at_once, shape[0] - at), *shape[1:])
-            data = bytearray(member.read(math.prod(rows) * dtype.itemsize))
-            yield np.frombuffer(data, dtype).reshape(rows)
+        with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as member:
+            _read_start(member)
+            for at in starts:
+                rows = (min(at_once, shape[0] - at), *shape[1:])
+                data = bytearray(member.read(math.prod(rows) * dtype.itemsize))
+                yield np.frombuffer(data, dtype).reshape(rows)
 
 
 def open_npy(path: Path) -> npt.NDArray[Any]:
     """Return the array of an .npy, mapped, so that its header is checked before memory is taken."""
-    try:
+    with _one_line(path, "npy"):
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError as error:
-        raise FreeTicketsError(f"{path} is missing: there is no such file") from error
-    except _DAMAGE as error:
-        raise FreeTicketsError(f"{path} is not a readable .npy file: {error}") from error
     if not array.ndim:
         raise FreeTicketsError(f"{path} holds a single value: samples are rows of an array")
     return array
@@ -117,9 +122,6 @@ def npz_spec(path: Path, task: Task) -> DatasetSpec:
         test_size=headers["x_test"].shape[0],
         mean=(0.5,) * shape[0] if is_image else (),
         std=(0.25,) * shape[0] if is_image else (),
-        augmentation="none",  # a flip may change what the user's images mean
-        recipe="small",
-        source="your own",
         target_shape=() if task.has_classes else headers["y_train"].shape[1:],
         task=task,
     )
@@ -151,57 +153,56 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
 
 def _read_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Header:
     with archive.open(info) as member:
-        shape, _, dtype = _read_start(member)
-        if dtype.hasobject:
+        header = _read_start(member)
+        if header.dtype.hasobject:
             raise FreeTicketsError(f"{path}: {info.filename} holds Python objects, which could run")
         # A header that promises more than the file holds would make NumPy ask for that memory.
-        if info.file_size - member.tell() != math.prod(shape) * dtype.itemsize:
+        if info.file_size - member.tell() != math.prod(header.shape) * header.dtype.itemsize:
             raise FreeTicketsError(f"{path} is damaged: {info.filename} is not as long as it says")
-        return Header(shape, dtype)
+        return header
 
 
-def _read_start(member: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """The shape, the order and the type with which an array begins."""
+def _read_start(member: Any) -> Header:
     if np.lib.format.read_magic(member) == (1, 0):
-        return np.lib.format.read_array_header_1_0(member)
-    return np.lib.format.read_array_header_2_0(member)
+        return Header(*np.lib.format.read_array_header_1_0(member))
+    return Header(*np.lib.format.read_array_header_2_0(member))
 
 
 def _input_shape(path: Path, header: Header) -> tuple[int, int, int]:
-    if not header.shape or header.shape[0] == 0:
+    shape = header.shape
+    if not shape or shape[0] == 0:
         raise FreeTicketsError(f"{path}: an array of inputs is empty")
     if header.dtype == np.uint8:
-        return image_shape(header.shape)
+        return image_shape(shape)
     if header.dtype.kind != "f":
         raise FreeTicketsError(f"{path}: inputs are {header.dtype}, not uint8 images or floats")
-    if len(header.shape) == 2:
-        return (header.shape[1], 1, 1)
-    if len(header.shape) == 4:
-        return header.shape[1], header.shape[2], header.shape[3]
-    raise FreeTicketsError(f"{path}: float inputs are (N, F) or (N, C, H, W), not {header.shape}")
+    if len(shape) not in (2, 4):
+        raise FreeTicketsError(f"{path}: float inputs are (N, F) or (N, C, H, W), not {shape}")
+    return (shape[1], 1, 1) if len(shape) == 2 else (shape[1], shape[2], shape[3])
 
 
 def _class_names(path: Path, named: bool) -> tuple[str, ...]:
+    (found,) = read_arrays(path, "classes" if named else "y_train")
     if named:
-        (names,) = read_arrays(path, "classes")
-        if names.ndim != 1 or names.dtype.kind != "U" or len(names) < 2:
+        if found.ndim != 1 or found.dtype.kind != "U" or len(found) < 2:
             raise FreeTicketsError(f"{path}: 'classes' must be two or more strings in one axis")
-        return tuple(names.tolist())
-    (labels,) = read_arrays(path, "y_train")
-    if labels.dtype.kind not in "iu" or labels.min() < 0:
+        return tuple(found.tolist())
+    if found.dtype.kind not in "iu" or found.min() < 0:
         raise FreeTicketsError(f"{path}: labels must be integers from 0")
-    if labels.max() >= len(labels):
-        raise FreeTicketsError(f"{path}: label {labels.max()} of {len(labels)} samples; from 0 up")
-    return tuple(str(label) for label in range(max(2, int(labels.max()) + 1)))
+    if found.max() >= len(found):
+        raise FreeTicketsError(f"{path}: label {found.max()} of {len(found)} samples; from 0 up")
+    return tuple(str(label) for label in range(max(2, int(found.max()) + 1)))
 
 
 @contextmanager
-def _one_line(path: Path) -> Iterator[None]:
+def _one_line(path: Path, kind: str) -> Iterator[None]:
     """Whatever a damaged file makes zipfile and NumPy raise, the user reads one sentence."""
     try:
         yield
+    except FileNotFoundError as error:
+        raise FreeTicketsError(f"{path} is missing: there is no such file") from error
     except _DAMAGE as error:
-        raise FreeTicketsError(f"{path} is not a readable .npz file: {error}") from error
+        raise FreeTicketsError(f"{path} is not a readable .{kind} file: {error}") from error
 
 
 def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -216,9 +217,9 @@ def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     if len(shape) == 3:
         return (1, shape[1], shape[2])
     if len(shape) != 4:
+        layouts = "(N, H, W), (N, C, H, W) or (N, H, W, C)"
         raise FreeTicketsError(
-            f"uint8 array of shape {shape}: images are (N, H, W), (N, C, H, W) or (N, H, W, C), "
-            "other features float32"
+            f"uint8 array of shape {shape}: images are {layouts}, other features float32"
         )
     last = shape[3] in (1, 3) and shape[1] not in (1, 3)
     return (shape[3], shape[1], shape[2]) if last else (shape[1], shape[2], shape[3])

@@ -7,16 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from ..errors import FreeTicketsError, UnknownNameError
 from ..seeds import derive
 from .decode import match_shape
 from .fashion import load_mnist
-from .images import open_array, read_images
+from .images import ARRAYS, read_images
 from .loading import load
-from .npz import channels_first
 from .spec import data_root
 from .split import LazySplit, Split
 
@@ -24,7 +22,6 @@ _DATASETS = ("svhn", "cifar10", "cifar100", "fashion-mnist", "fashion-mini")
 _NOISE = ("gaussian-noise", "additive-noise")
 OOD_NAMES = (*_DATASETS, "mnist", *_NOISE)
 _NOISE_IMAGES = 10_000
-_ARRAYS = (".npy", ".npz")
 _SAME = 0.01  # the share of known images above which a set is not new to an ensemble
 
 
@@ -33,7 +30,7 @@ def is_name(name: str) -> bool:
     if name in OOD_NAMES:
         return True
     if not Path(name).expanduser().exists():
-        if "/" in name or name.endswith(_ARRAYS):
+        if "/" in name or name.endswith(ARRAYS):
             raise FreeTicketsError(f"{name}: there is no such file or folder of OoD images")
         raise UnknownNameError("OoD set", name, OOD_NAMES)
     return False
@@ -56,20 +53,18 @@ def load_ood(
     the first ones; `resize` says whether images of another shape are converted.
     """
     if not is_name(name):
-        inputs = _read_path(Path(name).expanduser(), shape, resize)
+        inputs = read_images(Path(name).expanduser(), shape, resize)[:samples]
     elif name in _NOISE:
-        inputs = torch.from_numpy(_noise(name, inside, shape, samples))
+        inputs = _noise(name, inside, shape, samples)
     else:
+        split: Split | LazySplit
         if name == "mnist":
-            split: Split | LazySplit = load_mnist(data_root(data_dir), download)
+            split = load_mnist(data_root(data_dir), download)
         else:
             split = load(name, "test", data_dir, download)
         assert isinstance(split, Split)  # none of these is read from disk image by image
         images = split.inputs[:samples].numpy()
         inputs = torch.from_numpy(match_shape(images, shape, name, resize))
-    inputs = inputs[:samples]
-    if not len(inputs):
-        raise FreeTicketsError(f"{name} holds no images")
     return Split(inputs, torch.full((len(inputs),), -1))
 
 
@@ -101,34 +96,24 @@ def _each_print(inputs: torch.Tensor) -> Iterable[bytes]:
     return (hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows)
 
 
-def _read_path(path: Path, shape: tuple[int, ...], resize: bool) -> torch.Tensor:
-    if path.suffix in _ARRAYS:
-        array = open_array(path)
-        if array.dtype == np.uint8 and array.ndim in (3, 4):
-            images = match_shape(channels_first(array), shape, str(path), resize)
-            return torch.from_numpy(np.array(images))
-    return read_images(path, shape, resize)
-
-
 def _noise(
     name: str, inside: Split | LazySplit, shape: tuple[int, ...], samples: int | None
-) -> npt.NDArray[np.uint8]:
+) -> torch.Tensor:
     """Images of noise, or noisy images: N(0, 0.5) cut to [-1, 1] and halved, as the authors do.
 
     Pure noise is laid on middle grey, 10,000 times; either is rounded to 8 bits.
     """
-    if isinstance(inside, Split) and inside.inputs.dtype != torch.uint8:
+    if inside.dtype != torch.uint8:
         raise FreeTicketsError(f"{name} is for images: this ensemble takes floats")
     base, count = None, _NOISE_IMAGES
     if name == "additive-noise":
         if isinstance(inside, LazySplit):
             raise FreeTicketsError("additive-noise is for images in memory, not for photos on disk")
         base, count = inside.inputs.numpy(), len(inside)
-    count = min(count, samples or count)
+    images = np.empty((min(count, samples or count), *shape), np.uint8)
     rng = np.random.default_rng(derive("ood", name))
-    images = np.empty((count, *shape), np.uint8)
     for index, image in enumerate(images):  # image by image: all as doubles would need much memory
         draw = np.clip(rng.normal(0.0, 0.5, shape), -1.0, 1.0) * 0.5
         below = 0.5 if base is None else base[index] / 255
         image[...] = np.rint(np.clip(below + draw, 0.0, 1.0) * 255)
-    return images
+    return torch.from_numpy(images)

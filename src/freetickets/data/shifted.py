@@ -11,10 +11,10 @@ import torch
 
 from ..errors import FreeTicketsError
 from ..reading import read_json
-from .corruptions.names import SEVERITIES, set_name
+from .corruptions import SEVERITIES, set_name
 from .npz import channels_first, open_npy
 from .split import LazySplit, Split
-from .tree import class_folders, image_files
+from .tree import files_by_class
 
 # Names that others give to types: those of TensorFlow Datasets.
 ALIASES = {"glass_blur": "frosted_glass_blur", "elastic_transform": "elastic"}
@@ -41,10 +41,9 @@ class CorruptedArrays:
 
     def __init__(self, folder: Path, inside: Split, samples: int) -> None:
         self.folder = folder
-        self._inside = inside
-        labels = open_npy(folder / "labels.npy")
+        self._inside, self._samples = inside, samples
+        labels, truth = open_npy(folder / "labels.npy"), inside.labels.numpy()
         self._count = len(labels) // len(SEVERITIES)
-        truth = inside.labels.numpy()
         if not np.array_equal(labels, np.tile(truth[: self._count], len(SEVERITIES))):
             raise FreeTicketsError(
                 f"{folder / 'labels.npy'} does not hold the {len(truth):,} labels of the test set, "
@@ -55,19 +54,14 @@ class CorruptedArrays:
                 f"{folder} holds {self._count:,} of the {samples:,} test images: give --samples "
                 f"{self._count}"
             )
-        self._samples = samples
 
     def open(self, name: str) -> npt.NDArray[np.uint8]:
         """Maps the images of a type, and checks their shape."""
-        known = (self.folder / f"{each}.npy" for each in (name, ALIASES.get(name, name)))
-        if (path := next((path for path in known if path.exists()), None)) is None:
-            raise FreeTicketsError(
-                f"{self.folder} lacks {name}.npy: get it, or name the types by --corruptions"
-            )
+        path = _find(self.folder, name, ".npy")
         images = open_npy(path)
-        channels, height, width = self._inside.inputs.shape[1:]
+        channels, *sides = self._inside.shape
         count = len(SEVERITIES) * self._count
-        wanted = [(count, height, width, channels), (count, height, width)][: 1 + (channels == 1)]
+        wanted = [(count, *sides, channels), (count, *sides)][: 1 + (channels == 1)]
         if images.dtype != np.uint8 or images.shape not in wanted:
             raise FreeTicketsError(
                 f"{path} holds {images.dtype} {images.shape}, not uint8 {wanted[-1]}: five "
@@ -86,12 +80,8 @@ def corrupted_photos(
     folder: Path, name: str, severity: int, classes: Sequence[str], shape: tuple[int, int, int]
 ) -> LazySplit:
     """Lists the photos of `<type>/<severity>/<class>/*`, which are cropped already."""
-    known = (folder / each / str(severity) for each in (name, ALIASES.get(name, name)))
-    if (place := next((place for place in known if place.is_dir()), None)) is None:
-        raise FreeTicketsError(
-            f"{folder / name / str(severity)} is missing: get it, or name types by --corruptions"
-        )
-    return _photos(place, classes, shape, cropped=True)
+    place = _find(folder, name, f"/{severity}")
+    return LazySplit.of(files_by_class(place, classes), shape, cropped=True)
 
 
 def natural_photos(
@@ -100,18 +90,13 @@ def natural_photos(
     """Lists the photos of `<class>/*`, and which of the ensemble's classes they are of."""
     if not folder.is_dir():
         raise FreeTicketsError(f"{folder} is not a folder: ImageNet-A is <wnid>/*.jpg")
-    photos = _photos(folder, classes, shape, cropped=False)
+    photos = LazySplit.of(files_by_class(folder, classes), shape)
     return photos, sorted(set(photos.labels.tolist()))
 
 
-def _photos(
-    folder: Path, classes: Sequence[str], shape: tuple[int, int, int], cropped: bool
-) -> LazySplit:
-    labels, names = {name: label for label, name in enumerate(classes)}, class_folders(folder)
-    if strangers := [name for name in names if name not in labels]:
-        raise FreeTicketsError(f"{folder / strangers[0]}: the ensemble has no class of that name")
-    files = [(path, labels[name]) for name in names for path in image_files(folder / name)]
-    if not files:
-        raise FreeTicketsError(f"{folder} holds no images by class")
-    truth = torch.tensor([label for _, label in files])
-    return LazySplit(tuple(path for path, _ in files), truth, shape, cropped)
+def _find(folder: Path, name: str, rest: str) -> Path:
+    """What a type has in a folder, under its own name or that of others."""
+    for path in (folder / f"{each}{rest}" for each in (name, ALIASES.get(name, name))):
+        if path.exists():
+            return path
+    raise FreeTicketsError(f"{folder} lacks {name}{rest}: get it, or name types by --corruptions")

@@ -57,11 +57,11 @@ class DatasetSpec:
     shape: tuple[int, int, int]
     train_size: int
     test_size: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    augmentation: str
-    recipe: str
-    source: str
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    augmentation: str = "none"  # a flip may change what the user's images mean
+    recipe: str = "small"
+    source: str = "your own"
     labels: tuple[bool | int | str, ...] = ()
     integers: bool = False
     target_shape: tuple[int, ...] = ()
@@ -71,74 +71,41 @@ class DatasetSpec:
 _FASHION_MINI = DatasetSpec(
     name="fashion-mini",
     description="12,000 of Fashion-MNIST's images; comes with FreeTickets, nothing to download",
-    classes=tuple(_FASHION.split("|")),
-    shape=(1, 28, 28),
-    train_size=10_000,
-    test_size=2_000,
-    mean=(0.2860,),
-    std=(0.3530,),
-    augmentation="none",
-    recipe="small",
-    source="Zalando SE 2017, MIT licence",
-)
+    classes=tuple(_FASHION.split("|")), shape=(1, 28, 28), train_size=10_000, test_size=2_000,
+    mean=(0.2860,), std=(0.3530,), source="Zalando SE 2017, MIT licence",
+)  # fmt: skip
 _CIFAR10 = DatasetSpec(
-    name="cifar10",
-    description="colour photos of 10 kinds of things, 32 x 32",
-    classes=tuple(_CIFAR10_CLASSES.split()),
-    shape=(3, 32, 32),
-    train_size=50_000,
-    test_size=10_000,
-    mean=(0.4914, 0.4822, 0.4465),
-    std=(0.2023, 0.1994, 0.2010),
-    augmentation="reflect-crop-flip",
-    recipe="cifar",
-    source="Krizhevsky 2009, no licence stated",
-)
+    name="cifar10", description="colour photos of 10 kinds of things, 32 x 32",
+    classes=tuple(_CIFAR10_CLASSES.split()), shape=(3, 32, 32), train_size=50_000, test_size=10_000,
+    mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010),
+    augmentation="reflect-crop-flip", recipe="cifar", source="Krizhevsky 2009, no licence stated",
+)  # fmt: skip
 _SPECS = (
     _FASHION_MINI,
     replace(
-        _FASHION_MINI,
-        name="fashion-mnist",
+        _FASHION_MINI, name="fashion-mnist", train_size=60_000, test_size=10_000,
         description="grey pictures of 10 kinds of clothes, 28 x 28",
-        train_size=60_000,
-        test_size=10_000,
     ),
     _CIFAR10,
     replace(
-        _CIFAR10,
-        name="cifar100",
-        description="colour photos of 100 kinds of things, 32 x 32",
-        classes=CIFAR100,
-        mean=(0.50708, 0.48655, 0.44092),
-        std=(0.26733, 0.25644, 0.27615),
-        augmentation="pad-crop-flip",
+        _CIFAR10, name="cifar100", description="colour photos of 100 kinds of things, 32 x 32",
+        classes=CIFAR100, augmentation="pad-crop-flip",
+        mean=(0.50708, 0.48655, 0.44092), std=(0.26733, 0.25644, 0.27615),
     ),
     replace(
-        _CIFAR10,
-        name="svhn",
-        description="digits of house numbers, 32 x 32",
-        classes=tuple("0123456789"),
-        train_size=73_257,
-        test_size=26_032,
-        mean=(0.4377, 0.4438, 0.4728),
-        std=(0.1980, 0.2010, 0.1970),
+        _CIFAR10, name="svhn", description="digits of house numbers, 32 x 32",
+        classes=tuple("0123456789"), train_size=73_257, test_size=26_032,
+        mean=(0.4377, 0.4438, 0.4728), std=(0.1980, 0.2010, 0.1970),
         augmentation="none",  # a mirrored digit is no digit
         source="Netzer et al. 2011, for non-commercial use",
     ),
     DatasetSpec(
-        name="imagenet",
-        description="photos of 1,000 kinds of things (ILSVRC 2012), 224 x 224",
-        classes=tuple(str(label) for label in range(1000)),
-        shape=(3, 224, 224),
-        train_size=1_281_167,
-        test_size=50_000,
-        mean=IMAGENET_MEAN,
-        std=IMAGENET_STD,
-        augmentation="imagenet",
-        recipe="imagenet",
-        source="image-net.org, for non-commercial research; not downloaded",
+        name="imagenet", description="photos of 1,000 kinds of things (ILSVRC 2012), 224 x 224",
+        classes=tuple(map(str, range(1000))), shape=(3, 224, 224), train_size=1_281_167,
+        test_size=50_000, mean=IMAGENET_MEAN, std=IMAGENET_STD, augmentation="imagenet",
+        recipe="imagenet", source="image-net.org, for non-commercial research; not downloaded",
     ),
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,33 @@ if TYPE_CHECKING:
 _HOLD_OUT_SEED = 2022  # one split for every method and run, or their numbers could not be compared
 
 
+class Samples:
+    """What all splits have in common: labels, and one other thing of each sample."""
+
+    labels: torch.Tensor
+    _held: ClassVar[str]  # the field of that other thing
+
+    def __post_init__(self) -> None:
+        if (inputs := len(getattr(self, self._held))) != (labels := len(self.labels)):
+            raise FreeTicketsError(
+                f"{inputs} inputs but {labels} labels: there must be one for each"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def subset(self, indices: torch.Tensor | Sequence[int]) -> Self:
+        """Return the samples at the indices, in their order."""
+        chosen = torch.as_tensor(indices, dtype=torch.int64)
+        split: Any = self
+        held = getattr(self, self._held)
+        held = tuple(held[i] for i in chosen.tolist()) if type(held) is tuple else held[chosen]
+        found: Self = replace(split, **{self._held: held, "labels": self.labels[chosen]})
+        return found
+
+
 @dataclass(frozen=True, eq=False)
-class Split:
+class Split(Samples):
     """Samples held in memory.
 
     Attributes:
@@ -32,12 +57,7 @@ class Split:
 
     inputs: torch.Tensor
     labels: torch.Tensor
-
-    def __post_init__(self) -> None:
-        _check_lengths(len(self.inputs), len(self.labels))
-
-    def __len__(self) -> int:
-        return len(self.labels)
+    _held = "inputs"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -49,14 +69,9 @@ class Split:
         """What the samples are made of; uint8 for images."""
         return self.inputs.dtype
 
-    def subset(self, indices: torch.Tensor | Sequence[int]) -> Split:
-        """Return the samples at the indices, in their order."""
-        chosen = torch.as_tensor(indices, dtype=torch.int64)
-        return Split(self.inputs[chosen], self.labels[chosen])
-
 
 @dataclass(frozen=True, eq=False)
-class LazySplit:
+class LazySplit(Samples):
     """Images on disk, for sets that memory does not hold; `Batches` decodes them in its workers.
 
     Attributes:
@@ -71,41 +86,24 @@ class LazySplit:
     shape: tuple[int, int, int]
     cropped: bool = False
     dtype: ClassVar[torch.dtype] = torch.uint8
+    _held = "paths"
 
-    def __post_init__(self) -> None:
-        _check_lengths(len(self.paths), len(self.labels))
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def subset(self, indices: torch.Tensor | Sequence[int]) -> LazySplit:
-        """Return the samples at the indices, in their order."""
-        chosen = torch.as_tensor(indices, dtype=torch.int64)
-        paths = tuple(self.paths[i] for i in chosen.tolist())
-        return replace(self, paths=paths, labels=self.labels[chosen])
+    @classmethod
+    def of(
+        cls, files: Sequence[tuple[Path, int]], shape: tuple[int, int, int], cropped: bool = False
+    ) -> LazySplit:
+        """The images of files with their labels."""
+        paths, labels = zip(*files, strict=True)
+        return cls(paths, torch.tensor(labels), shape, cropped)
 
 
-class _Samples(Protocol):
-    """What both kinds of split have in common."""
-
-    @property
-    def labels(self) -> torch.Tensor: ...
-    def __len__(self) -> int: ...
-    def subset(self, indices: torch.Tensor | Sequence[int]) -> Self: ...
-
-
-AnySplit = TypeVar("AnySplit", bound=_Samples)
+AnySplit = TypeVar("AnySplit", bound=Samples)
 
 
 def hold_out(split: AnySplit, fraction: float) -> tuple[AnySplit, AnySplit | None]:
     """Split off a validation set: the same share of each class, always the same samples.
 
-    Args:
-        split: The training samples.
-        fraction: Share to hold out, 0 <= fraction < 1; 0 holds nothing out.
-
-    Returns:
-        What is left to train on, and the validation samples (None for fraction 0).
+    Returns what is left to train on, and the validation samples (None for a fraction of 0).
 
     Example:
         >>> data = arrays(np.zeros((50, 2), np.float32), np.arange(50) % 5)
@@ -125,11 +123,9 @@ def hold_out(split: AnySplit, fraction: float) -> tuple[AnySplit, AnySplit | Non
 
 
 def take(split: AnySplit, samples: int | None) -> AnySplit:
-    """Take some samples only: the same share of each class, always the same ones.
+    """Take so many samples, or all for None: the same share of each class, always the same ones.
 
-    Args:
-        split: All samples.
-        samples: How many, up to rounding within classes; None for all.
+    Within classes numbers are rounded.
 
     Example:
         >>> data = arrays(np.zeros((50, 2), np.float32), np.arange(50) % 5)
@@ -150,7 +146,7 @@ def take(split: AnySplit, samples: int | None) -> AnySplit:
     return taken
 
 
-def _share(split: _Samples, fraction: float) -> npt.NDArray[np.bool_]:
+def _share(split: Samples, fraction: float) -> npt.NDArray[np.bool_]:
     """Which samples are the share of each class."""
     labels = _strata(split)
     chosen = np.zeros(len(labels), dtype=bool)
@@ -161,7 +157,7 @@ def _share(split: _Samples, fraction: float) -> npt.NDArray[np.bool_]:
     return chosen
 
 
-def _strata(split: _Samples) -> npt.NDArray[np.int64]:
+def _strata(split: Samples) -> npt.NDArray[np.int64]:
     """What samples are drawn alike from: classes; numbers are all of one kind."""
     labels: npt.NDArray[Any] = split.labels.numpy()
     return labels if labels.dtype.kind in "iu" else np.zeros(len(labels), np.int64)
@@ -186,8 +182,3 @@ def arrays(x: Any, y: Any) -> Split:
     if labels.min() < 0:
         raise FreeTicketsError(f"y has the label {labels.min()}: labels count from 0")
     return Split(inputs, as_tensor(labels.astype(np.int64)))
-
-
-def _check_lengths(inputs: int, labels: int) -> None:
-    if inputs != labels:
-        raise FreeTicketsError(f"{inputs} inputs but {labels} labels: there must be one for each")

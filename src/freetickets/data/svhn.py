@@ -45,11 +45,10 @@ def load_svhn(split: Literal["train", "test"], root: Path, download: bool) -> Sp
 _HEADER = 128
 _MOST_BYTES = 1 << 29  # of one array, unpacked; the largest of SVHN's has 225 MB
 _MATRIX, _COMPRESSED = 14, 15
-# Codes of the file: how numbers are stored, and what they are in MATLAB.
-_STORED = {1: "i1", 2: "u1", 3: "<i2", 4: "<u2", 5: "<i4", 6: "<u4", 7: "<f4", 9: "<f8"}
-_STORED |= {12: "<i8", 13: "<u8"}
-_CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4"}
-_CLASSES |= {14: "i8", 15: "u8"}
+# By the codes of the file: how numbers are stored, and what they are in MATLAB.
+_STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8"}
+_STORED |= {12: "i8", 13: "u8"}
+_CLASSES = dict(enumerate(["f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"], 6))
 
 
 def read_mat(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -115,7 +114,7 @@ def _read_array(content: memoryview) -> tuple[str, npt.NDArray[Any]] | None:
     if dims != 5 or stored not in _STORED:
         raise ValueError("an array without a shape or numbers")
     shape = np.frombuffer(sides, "<i4").tolist()
-    values = np.frombuffer(numbers, _STORED[stored])
+    values = np.frombuffer(numbers, f"<{_STORED[stored]}")
     if len(shape) < 2 or min(shape) < 0 or math.prod(shape) != len(values):
         raise ValueError(f"{len(values):,} numbers of shape {tuple(shape)}")
     array = values.astype(_CLASSES[flags & 0xFF], copy=False).reshape(shape, order="F")

@@ -4,59 +4,59 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import NamedTuple
 
 from ..errors import FreeTicketsError
 from .spec import IMAGENET_MEAN, IMAGENET_STD, DatasetSpec
 
-IMAGE_SUFFIXES = frozenset(
+_SUFFIXES = frozenset(
     f".{kind}" for kind in ("bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
 )
 _LARGEST_IN_MEMORY = 96  # pixels a side; larger pictures are photos: decoded and cropped when used
 _PHOTO_SIZE = 224
 
 
-@dataclass(frozen=True)
-class ImageTree:
-    """The files of a folder of images by class; none of them is opened."""
+class ImageTree(NamedTuple):
+    """A folder of images by class, for training and for testing; no file is opened."""
 
     train: Path
     test: Path
     classes: tuple[str, ...]
 
-    @classmethod
-    def open(cls, folder: Path) -> ImageTree:
-        """Look at the folder's class names, for training and for test images."""
-        train = folder / "train"
-        test = folder / "test" if (folder / "test").is_dir() else folder / "val"
-        if not train.is_dir() or not test.is_dir():
-            raise FreeTicketsError(f"{folder} needs train/<class>/ and test/<class>/ (or val/)")
-        classes = class_folders(train)
-        if len(classes) < 2:
-            raise FreeTicketsError(f"{train} needs a folder of images for each class, two or more")
-        _check_known(test, classes, f"in {train}")
-        return cls(train, test, tuple(classes))
+    def files(self, split: str) -> list[tuple[Path, int]]:
+        """The files of "train", where no class may be empty, or of "test"."""
+        if split == "test":
+            return files_by_class(self.test, self.classes, f"in {self.train}")
+        for name in self.classes:
+            if not image_files(self.train / name):
+                raise FreeTicketsError(f"{self.train / name} holds no images: fill or remove it")
+        return files_by_class(self.train, self.classes)
 
-    @classmethod
-    def of_classes(cls, folder: Path, classes: Sequence[str]) -> ImageTree:
-        """Take a folder `<class>/*` for the test images of known classes."""
-        _check_known(folder, classes, "in the training data")
-        return cls(folder, folder, tuple(classes))
 
-    def files(self, split: Literal["train", "test"]) -> list[tuple[Path, int]]:
-        """Return each image with its label, class by class and sorted, the same on any machine."""
-        folder = self.train if split == "train" else self.test
-        found: list[tuple[Path, int]] = []
-        for label, name in enumerate(self.classes):
-            images = image_files(folder / name)
-            if split == "train" and not images:
-                raise FreeTicketsError(f"{folder / name} holds no images: fill or remove it")
-            found += [(path, label) for path in images]
-        if not found:
-            raise FreeTicketsError(f"{folder} holds no images")
-        return found
+def open_tree(folder: Path) -> ImageTree:
+    """Look at a folder's class names, for training and for test images."""
+    train = folder / "train"
+    test = folder / "test" if (folder / "test").is_dir() else folder / "val"
+    if not train.is_dir() or not test.is_dir():
+        raise FreeTicketsError(f"{folder} needs train/<class>/ and test/<class>/ (or val/)")
+    classes = _class_folders(train)
+    if len(classes) < 2:
+        raise FreeTicketsError(f"{train} needs a folder of images for each class, two or more")
+    return ImageTree(train, test, tuple(classes))
+
+
+def files_by_class(
+    folder: Path, classes: Sequence[str], where: str = "in the training data"
+) -> list[tuple[Path, int]]:
+    """Each image of `<class>/*` with its label, class by class, sorted: the same anywhere."""
+    if strangers := sorted(set(_class_folders(folder)) - set(classes)):
+        raise FreeTicketsError(f"{folder / strangers[0]}: there is no such class {where}")
+    labelled = enumerate(classes)
+    found = [(path, label) for label, name in labelled for path in image_files(folder / name)]
+    if not found:
+        raise FreeTicketsError(f"{folder} holds no images by class")
+    return found
 
 
 def image_files(folder: Path) -> list[Path]:
@@ -67,7 +67,7 @@ def image_files(folder: Path) -> list[Path]:
         return sorted(
             Path(entry.path)
             for entry in entries
-            if os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES
+            if os.path.splitext(entry.name)[1].lower() in _SUFFIXES
             and not entry.name.startswith(".")
             and entry.is_file()  # or a link to one: opening a pipe or a device might never end
         )
@@ -81,7 +81,7 @@ def folder_spec(folder: Path, image_size: int | None = None) -> DatasetSpec:
     """
     from .decode import image_size_and_channels
 
-    tree = ImageTree.open(folder)
+    tree = open_tree(folder)
     train = tree.files("train")
     (height, width), channels = image_size_and_channels(train[0][0])
     if image_size is not None or max(height, width) > _LARGEST_IN_MEMORY:
@@ -98,23 +98,21 @@ def folder_spec(folder: Path, image_size: int | None = None) -> DatasetSpec:
         std=IMAGENET_STD if channels == 3 else (0.25,),
         augmentation="imagenet" if photos else "pad-crop-flip",
         recipe="imagenet" if photos else "small",
-        source="your own",
     )
 
 
 def find_imagenet(root: Path) -> ImageTree | None:
     """Return the ImageNet folders below a data root, or None if they are not there."""
-    places = (root / "imagenet", root / "ILSVRC2012", root)
-    folder = next((place for place in places if (place / "train").is_dir()), None)
-    if folder is None:
-        return None
-    tree = ImageTree.open(folder)
-    if len(tree.classes) != 1000:
-        raise FreeTicketsError(
-            f"{tree.train} has {len(tree.classes)} classes, ImageNet has 1000: "
-            f"for a subset give its path ({folder}) as the data set"
-        )
-    return tree
+    for folder in (root / "imagenet", root / "ILSVRC2012", root):
+        if (folder / "train").is_dir():
+            tree = open_tree(folder)
+            if len(tree.classes) == 1000:
+                return tree
+            raise FreeTicketsError(
+                f"{tree.train} has {len(tree.classes)} classes, ImageNet has 1000: "
+                f"for a subset give its path ({folder}) as the data set"
+            )
+    return None
 
 
 def imagenet_classes(root: Path) -> tuple[str, ...]:
@@ -129,11 +127,5 @@ def imagenet_classes(root: Path) -> tuple[str, ...]:
     return tree.classes if tree else ()
 
 
-def _check_known(folder: Path, classes: Sequence[str], where: str) -> None:
-    if strangers := sorted(set(class_folders(folder)) - set(classes)):
-        raise FreeTicketsError(f"{folder / strangers[0]}: there is no such class {where}")
-
-
-def class_folders(folder: Path) -> list[str]:
-    """The names of the classes that a folder has a folder of, sorted."""
+def _class_folders(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir() if each.is_dir() and each.name[0] != ".")

@@ -11,7 +11,7 @@ import torch
 
 from .. import metrics
 from ..data import LazySplit, Split
-from ..data.corruptions.names import SEVERITIES
+from ..data.corruptions import SEVERITIES
 from ..data.ood import OOD_NAMES, digest, is_name, load_ood, refuse_known
 from ..data.shifted import (
     ALIASES,

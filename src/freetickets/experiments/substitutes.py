@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from .. import data
 from ..data import DatasetSpec, Split, get_spec
-from ..data.corruptions.names import SEVERITIES, chosen, set_name
+from ..data.corruptions import SEVERITIES, chosen, set_name
 from ..data.decode import match_shape
 from ..data.spec import data_root
 from ..errors import FreeTicketsError

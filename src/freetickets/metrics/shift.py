@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..data.corruptions.names import COMMON15, CORRUPTIONS
+from ..data.corruptions import COMMON15, CORRUPTIONS
 from ..errors import FreeTicketsError, UnknownNameError
 from .arrays import Array, check_predictions, top_class
 from .calibration import Bins, bin_sums

@@ -6,7 +6,7 @@ from scipy import ndimage
 
 from freetickets.data.corruptions import SEVERITIES, corrupt, weather
 from freetickets.data.corruptions.streams import Streams
-from freetickets.data.corruptions.weather import edges, equalize, plasma
+from freetickets.data.corruptions.weather import edges, equalize
 from freetickets.seeds import derive
 
 
@@ -32,13 +32,6 @@ def _plasma_by_points(noise, size, decay):
     return (grid - grid.min()) / (grid.max() - grid.min())
 
 
-@pytest.mark.parametrize(("size", "decay"), [(2, 3.0), (8, 2.0), (32, 3.0), (32, 1.75)])
-def test_plasma_is_diamonds_and_squares_point_by_point(size, decay):
-    noise = np.random.default_rng(0).uniform(-1, 1, (3, size**2 - 1))
-    for clouds, numbers in zip(plasma(noise, size, decay), noise, strict=True):
-        assert np.allclose(clouds, _plasma_by_points(numbers, size, decay))
-
-
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_fog_adds_plasma_and_scales_by_the_brightest_value(photos, severity):
     strength, decay = [(0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)][severity - 1]
@@ -50,14 +43,10 @@ def test_fog_adds_plasma_and_scales_by_the_brightest_value(photos, severity):
     assert np.abs(corrupt(dim, "fog", severity)[0] - 255 * expected + 0.5).max() < 0.501
 
 
-def test_black_stays_black_in_fog():
-    assert not corrupt(np.zeros((2, 32, 32, 3), np.uint8), "fog", 5).any()
-
-
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_snow_only_brightens_and_bleaches_to_its_share(photos, severity):
     result = corrupt(photos, "snow", severity).astype(int)
-    kept = weather._SNOW[severity - 1][-1]
+    kept = (0.95, 0.9, 0.9, 0.85, 0.8)[severity - 1]
     grey = photos @ np.array([0.299, 0.587, 0.114])
     bleached = np.maximum(photos, (1.5 * grey + 127.5)[..., None])
     least = np.minimum(kept * photos + (1 - kept) * bleached, 255)
@@ -67,18 +56,12 @@ def test_snow_only_brightens_and_bleaches_to_its_share(photos, severity):
     assert np.ptp(layer, axis=1).max() < 1.01
 
 
-def test_snow_falls_twice_the_second_time_turned_around():
-    dark = np.zeros((50, 32, 32, 3), np.uint8)
-    for severity in SEVERITIES:
-        result = corrupt(dark, "snow", severity)
-        assert np.array_equal(result, result[:, ::-1, ::-1])
-        assert result.std(axis=(1, 2)).min() > 1
-
-
-def test_flakes_fall_down_rather_than_sideways():
+def test_snow_falls_down_twice_the_second_time_turned_around():
     dark = np.zeros((100, 32, 32), np.uint8)
     for severity in SEVERITIES:
         flakes = corrupt(dark, "snow", severity).astype(float)
+        assert np.array_equal(flakes, flakes[:, ::-1, ::-1])
+        assert flakes.std(axis=(1, 2)).min() > 1
         down, across = (np.abs(np.diff(flakes, axis=axis)).mean() for axis in (1, 2))
         assert down < 0.6 * across
 
@@ -124,8 +107,7 @@ def test_edges_are_cannys(seed):
     images = (255 * np.where(drops < 0.7, 0, drops)).clip(0, 255).astype(np.uint8)
     smooth = (255 * drops).clip(0, 255).astype(np.uint8)  # with weak edges
     for batch in (images, smooth):
-        found = edges(batch, 50, 150)
-        for image, result in zip(batch, found, strict=True):
+        for image, result in zip(batch, edges(batch, 50, 150), strict=True):
             assert np.array_equal(result, _edges_by_pixels(image, 50, 150))
 
 
@@ -166,7 +148,4 @@ def test_water_only_brightens_with_pale_turquoise_of_half_strength(severity):
     assert np.array_equal(result[..., 1], result[..., 2])
     wet = (result > 0).any(axis=3).mean()
     assert 0.001 < wet < 0.5
-
-
-def test_an_image_without_a_drop_stays_as_it_is():
-    assert not weather._water(np.zeros((2, 8, 8))).any()
+    assert not weather._water(np.zeros((2, 8, 8))).any()  # without a drop nothing changes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -10,12 +9,10 @@ import numpy as np
 
 from ...errors import FreeTicketsError, MissingExtraError
 from ...seeds import derive
-from .frost import frost as lay_frost
+from . import check_corruption
 from .frost import load_pictures
-from .names import check_corruption
-from .streams import Bytes, Floats, Streams
+from .streams import FUNCTIONS, LEVELS, Bytes, Floats, Streams
 
-Corruption = Callable[[Bytes, int, Streams], Floats]  # images (N, H, W, 3), severity -> 0 .. 255
 _BLOCK = 100  # images at once: enough to be quick, and little memory
 _GREEN = 1
 
@@ -52,13 +49,22 @@ def corrupt(
         138
     """
     check_corruption(name, severity)
-    colour, change = _as_colour(np.asarray(images)), _function(name, frost)
+    colour = _as_colour(np.asarray(images))
+    try:
+        from . import blur, pixels, weather  # noqa: F401  what is in them registers itself
+    except ImportError as error:
+        raise MissingExtraError("corrupting images", "corruptions") from error
+    change, level = FUNCTIONS[name], LEVELS[name][severity - 1]
+    if name == "frost":
+        change = partial(change, pictures=load_pictures(frost))
     key = derive(seed, name, severity)
     result = np.empty_like(colour)
     for start in range(0, len(colour), _BLOCK):
         block = colour[start : start + _BLOCK]
-        changed = change(block, severity, Streams(key, first + start, len(block)))
-        result[start : start + _BLOCK] = changed.astype(np.uint8)  # cuts off, does not round
+        changed = change(block, level, Streams(key, first + start, len(block)))
+        if changed.dtype != np.uint8:
+            changed = (255 * np.clip(changed, 0, 1)).astype(np.uint8)  # cuts off, does not round
+        result[start : start + _BLOCK] = changed
     if images.ndim == 3:
         return result[..., _GREEN]
     return result if images.shape[3] == 3 else result[..., _GREEN : _GREEN + 1]
@@ -74,16 +80,3 @@ def _as_colour(images: Floats) -> Bytes:
     if len(shape) == 3:
         images = images[..., None]
     return np.ascontiguousarray(np.broadcast_to(images, (*images.shape[:3], 3)))
-
-
-def _function(name: str, folder: str | Path | None) -> Corruption:
-    """The function of a corruption has its name."""
-    try:
-        from . import blur, pixels, weather
-    except ImportError as error:
-        raise MissingExtraError("corrupting images", "corruptions") from error
-    if name == "frost":
-        return partial(lay_frost, pictures=load_pictures(folder))
-    found = (vars(room).get(name) for room in (blur, pixels, weather))
-    function: Corruption = next(each for each in found if each is not None)
-    return function

@@ -10,18 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
-from .streams import Bytes, Floats, Streams
-
-_SIGMAS = (0.4, 0.6, 0.7, 0.8, 1.0)
-_DISKS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))  # radius, smoothing
-_GLASS = ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))  # sigma, rounds
-_ZOOM_ENDS = (1.06, 1.11, 1.16, 1.21, 1.26)
-_STROKES = ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5))  # radius, sigma
-# Of the image's size: strength and smoothness of the pull, reach of the shear.
-_ELASTIC = (
-    *((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06)),
-    *((0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
-)
+from .streams import Bytes, Floats, Streams, corruption
 
 
 def smooth(images: Floats, sigma: float) -> Floats:
@@ -31,15 +20,17 @@ def smooth(images: Floats, sigma: float) -> Floats:
     return blurred
 
 
-def gaussian_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
+@corruption(0.4, 0.6, 0.7, 0.8, 1.0)
+def gaussian_blur(images: Bytes, sigma: float, streams: Streams) -> Floats:
     """Blur by a Gaussian."""
-    return 255 * np.clip(smooth(images / 255, _SIGMAS[severity - 1]), 0, 1)
+    return smooth(images / 255, sigma)
 
 
-def defocus_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
+@corruption((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))  # radius, smoothing
+def defocus_blur(images: Bytes, level: tuple[float, float], streams: Streams) -> Floats:
     """Blur by a small disk, as a lens does that is out of focus."""
-    kernel = disk(*_DISKS[severity - 1])[None, :, :, None]
-    return 255 * np.clip(ndimage.correlate(images / 255, kernel, mode="mirror"), 0, 1)
+    blurred: Floats = ndimage.correlate(images / 255, disk(*level)[None, :, :, None], mode="mirror")
+    return blurred
 
 
 def disk(radius: float, smoothing: float) -> Floats:
@@ -58,9 +49,10 @@ def disk(radius: float, smoothing: float) -> Floats:
     return kernel
 
 
-def glass_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
+@corruption((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))  # sigma, rounds
+def glass_blur(images: Bytes, level: tuple[float, int], streams: Streams) -> Floats:
     """Blur, let pixels jump to their neighbours, blur again."""
-    sigma, rounds = _GLASS[severity - 1]
+    sigma, rounds = level
     pixels = (255 * smooth(images / 255, sigma)).astype(np.uint8)
     height, width = pixels.shape[1:3]
     size = max(height - 2, 0), max(width - 2, 0)
@@ -73,20 +65,21 @@ def glass_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
         rows = np.arange(2, height)[:, None] - up
         columns = np.arange(2, width) - left
         pixels[:, 2:, 2:] = pixels[image, rows, columns]
-    return 255 * np.clip(smooth(pixels / 255, sigma), 0, 1)
+    return smooth(pixels / 255, sigma)
 
 
-def zoom_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
+@corruption(1.06, 1.11, 1.16, 1.21, 1.26)
+def zoom_blur(images: Bytes, end: float, streams: Streams) -> Floats:
     """Average the image with larger and larger copies of itself."""
     # Steps of 0.01 do not sum up exactly: the end is a level of severities 1 and 2 only.
-    factors = np.arange(1, _ZOOM_ENDS[severity - 1], 0.01)
+    factors = np.arange(1, end, 0.01)
     # One plane of one channel is one product of matrices, always of the same size: the bits of
     # the result do not depend on how many images there are.
     planes = np.ascontiguousarray((images / np.float32(255)).transpose(0, 3, 1, 2))
     total = planes.copy()
     for factor in factors:
         total += enlarge(planes, float(factor))
-    return (255 * np.clip(total / (len(factors) + 1), 0, 1)).transpose(0, 2, 3, 1)
+    return (total / (len(factors) + 1)).transpose(0, 2, 3, 1)
 
 
 def enlarge(planes: Floats, factor: float) -> Floats:
@@ -109,10 +102,10 @@ def _zoom_matrix(size: int, factor: float) -> Floats:
     return matrix
 
 
-def motion_blur(images: Bytes, severity: int, streams: Streams) -> Floats:
+@corruption((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5))  # radius, sigma
+def motion_blur(images: Bytes, level: tuple[int, float], streams: Streams) -> Bytes:
     """Blur along a line whose angle is drawn for each image, from -45 to 45 degrees."""
-    angles = streams.draw(lambda rng: rng.uniform(-45, 45))
-    return stroke(images, *_STROKES[severity - 1], angles)
+    return stroke(images, *level, streams.draw(lambda rng: rng.uniform(-45, 45)))
 
 
 def stroke(images: Bytes, radius: int, sigma: float, angles: Floats) -> Bytes:
@@ -139,10 +132,14 @@ def stroke(images: Bytes, radius: int, sigma: float, angles: Floats) -> Bytes:
     return (fine // 257).astype(np.uint8).reshape(images.shape)
 
 
-def elastic_transform(images: Bytes, severity: int, streams: Streams) -> Floats:
+# Of the image's size: strength and smoothness of the pull, reach of the shear.
+@corruption(
+    (0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)
+)
+def elastic_transform(images: Bytes, level: tuple[float, float, float], streams: Streams) -> Floats:
     """Move three points at random, the whole image with them, then each pixel a little."""
     height, width = images.shape[1:3]
-    strength, smoothness, reach = (min(height, width) * share for share in _ELASTIC[severity - 1])
+    strength, smoothness, reach = (min(height, width) * share for share in level)
     pixels = images / np.float32(255)
     matrices = _shears(height, width, streams.draw(lambda rng: rng.uniform(-reach, reach, (3, 2))))
     y, x = np.mgrid[:height, :width].astype(float)
@@ -153,15 +150,14 @@ def elastic_transform(images: Bytes, severity: int, streams: Streams) -> Floats:
         sigmas = (0, 0, smoothness, smoothness)
         pulls = strength * ndimage.gaussian_filter(pulls, sigmas, mode="reflect", truncate=3)
         pixels = sample(pixels, y + pulls[:, 1], x + pulls[:, 0], "reflect")
-    return 255 * np.clip(pixels, 0, 1)
+    return pixels
 
 
 def _shears(height: int, width: int, moves: Floats) -> Floats:
     """Return (N, 3, 2) affine maps from the new image's (x, y, 1) to the old one's (x, y)."""
     centre, size = np.array([width // 2, height // 2]), min(height, width) // 3
     corners = centre + max(size, 1) * np.array([[1, 1], [1, -1], [-1, -1]])
-    ones = np.ones((len(moves), 3, 1))
-    moved = np.concatenate([corners + moves, ones], axis=2)
+    moved = np.concatenate([corners + moves, np.ones((len(moves), 3, 1))], axis=2)
     maps: Floats = np.linalg.solve(moved, np.broadcast_to(corners, moves.shape) * 1.0)
     return maps
 
@@ -186,10 +182,8 @@ def sample(images: Floats, y: Floats, x: Floats, border: Literal["mirror", "refl
 
 def _fold(index: Floats, size: int, border: str) -> npt.NDArray[np.intp]:
     """Fold any index into 0 .. size - 1."""
-    whole = index.astype(np.intp)
+    turn, period = 2 * size - 1, 2 * size
     if border == "mirror":
-        period = max(2 * size - 2, 1)
-        whole = whole % period
-        return np.minimum(whole, period - whole) if size > 1 else whole * 0
-    whole = whole % (2 * size)
-    return np.minimum(whole, 2 * size - 1 - whole)
+        turn, period = 2 * size - 2, max(2 * size - 2, 1)
+    whole = index.astype(np.intp) % period
+    return np.minimum(whole, turn - whole)

@@ -6,16 +6,18 @@ as often. `corruptions.json` says how they were made, so that nothing different 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from io import BytesIO
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,43 +31,42 @@ from .streams import Bytes, Floats
 _BLOCK = 500  # images between two signs of life
 _CHUNK = 1 << 20  # bytes that are written at a time
 _REVISION = 2  # goes up with every change of the corruptions that changes bytes
+_Task = tuple[str, int, int]
 
 
+@dataclass
 class CorruptedSet:
     """A folder that is filled corruption by corruption, with images (N, H, W, 3) or (N, H, W).
 
     It is made if it is missing, and refused if it holds something else.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        dataset: str,
-        images: Bytes,
-        labels: npt.NDArray[np.int64],
-        severities: Sequence[int],
-        seed: int,
-        frost: Path | None,
-    ) -> None:
-        self.folder, self._severities = folder, tuple(severities)
-        self._images, self._shared = images, (images, seed, frost)
-        self._shape = (len(self._severities) * len(images), *images.shape[1:])
-        # What the bytes of the set depend on.
-        self.settings = {
-            "dataset": dataset,
-            "samples": len(images),
-            "images": sha256(f"{images.shape}".encode() + images.tobytes()).hexdigest(),
-            "seed": seed,
-            "severities": list(severities),  # in the order of the files
-            "frost": frost_source(frost),
+    folder: Path
+    dataset: str
+    images: Bytes
+    labels: npt.NDArray[np.int64]
+    severities: Sequence[int]
+    seed: int
+    frost: Path | None
+
+    def __post_init__(self) -> None:
+        self._shape = (len(self.severities) * len(self.images), *self.images.shape[1:])
+        self._block = partial(_corrupt_block, self.images, self.seed, self.frost)
+        self._claim()
+        kind = np.uint8 if self.labels.max() < 256 else np.int64
+        self._save("labels", np.tile(self.labels.astype(kind), len(self.severities)))
+
+    def _claim(self) -> None:
+        """Make the folder one's own, or check that it was made with these settings."""
+        self.settings = {  # what the bytes of the set depend on
+            "dataset": self.dataset,
+            "samples": len(self.images),
+            "images": sha256(f"{self.images.shape}".encode() + self.images.tobytes()).hexdigest(),
+            "seed": self.seed,
+            "severities": list(self.severities),  # in the order of the files
+            "frost": frost_source(self.frost),
             "revision": _REVISION,
         }
-        self._open()
-        kind = np.uint8 if labels.max() < 256 else np.int64
-        self._save("labels", np.tile(labels.astype(kind), len(self._severities)))
-
-    def _open(self) -> None:
-        """Claim the folder, or check that it was made with these settings."""
         note = self.folder / "corruptions.json"
         if note.exists():
             with damaged(note, "choose another --output"):
@@ -94,13 +95,10 @@ class CorruptedSet:
     def write(self, name: str, workers: ProcessPoolExecutor | None = None) -> Iterator[int]:
         """Make one corruption; its file appears when it is done. Gives counts of new images."""
         result = np.empty(self._shape, np.uint8)
-        starts = range(0, len(self._images), _BLOCK)
-        tasks = [(name, severity, start) for severity in self._severities for start in starts]
+        tasks = product([name], self.severities, range(0, len(self.images), _BLOCK))
         done = 0
-        here = (_corrupt_block(*self._shared, task) for task in tasks)
-        parts = here if workers is None else workers.map(_work, tasks)
         try:
-            for part in parts:
+            for part in workers.map(_work, tasks) if workers else map(self._block, tasks):
                 result[done : done + len(part)] = part
                 done += len(part)
                 yield len(part)
@@ -115,7 +113,7 @@ class CorruptedSet:
             yield None
             return
         # Not forked: this process may have threads, of torch for example.
-        pool = ProcessPoolExecutor(count, get_context("spawn"), _start, self._shared)
+        pool = ProcessPoolExecutor(count, get_context("spawn"), _start, (self._block,))
         try:
             yield pool
         finally:
@@ -130,22 +128,19 @@ class CorruptedSet:
         write_atomic(self.folder / f"{name}.npy", iter(lambda: content.read(_CHUNK), b""))
 
 
-_shared: tuple[Bytes, int, Path | None]
-
-
-def _start(*shared: Any) -> None:
-    """Keep what all tasks of a worker need; Ctrl-C is for the process that hands out the tasks."""
-    global _shared
-    _shared = shared
-    signal(SIGINT, SIG_IGN)
-
-
-def _work(task: tuple[str, int, int]) -> Bytes:
-    return _corrupt_block(*_shared, task)
-
-
-def _corrupt_block(
-    images: Bytes, seed: int, frost: Path | None, task: tuple[str, int, int]
-) -> Bytes:
+def _corrupt_block(images: Bytes, seed: int, frost: Path | None, task: _Task) -> Bytes:
     name, severity, start = task
     return corrupt(images[start : start + _BLOCK], name, severity, seed, frost, first=start)
+
+
+_work_on: Callable[[_Task], Bytes]  # of a worker process: its set is sent to it only once
+
+
+def _start(block: Callable[[_Task], Bytes]) -> None:
+    global _work_on
+    _work_on = block
+    signal(SIGINT, SIG_IGN)  # Ctrl-C is for the process that hands out the tasks
+
+
+def _work(task: _Task) -> Bytes:
+    return _work_on(task)

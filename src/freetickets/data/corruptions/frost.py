@@ -14,9 +14,8 @@ import numpy as np
 
 from ...errors import FreeTicketsError
 from ..spec import data_root
-from .streams import Bytes, Floats, Streams
+from .streams import Bytes, Floats, Streams, corruption
 
-_SHARES = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # of image, of ice
 # A sixth is published, but the original draws only among the first five.
 FILES = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")
 _SEED, _SIZE, _NEEDLES = 2022, 128, 500
@@ -31,7 +30,10 @@ _COLOURS = (
 )
 
 
-def frost(images: Bytes, severity: int, streams: Streams, pictures: tuple[Bytes, ...]) -> Floats:
+@corruption((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # of image, of ice
+def frost(
+    images: Bytes, shares: tuple[float, float], streams: Streams, pictures: tuple[Bytes, ...]
+) -> Bytes:
     """Add a random part of a random picture to the darkened image."""
     height, width = images.shape[1:3]
     grown = [_at_least(picture, height + 1, width + 1) for picture in pictures]
@@ -42,8 +44,8 @@ def frost(images: Bytes, severity: int, streams: Streams, pictures: tuple[Bytes,
         left = rng.integers(picture.shape[1] - width)
         return picture[top : top + height, left : left + width]
 
-    image_share, ice_share = _SHARES[severity - 1]
-    return np.clip(image_share * images + ice_share * streams.draw(crop), 0, 255)
+    laid = shares[0] * images + shares[1] * streams.draw(crop)
+    return np.clip(laid, 0, 255).astype(np.uint8)
 
 
 def _at_least(picture: Bytes, height: int, width: int) -> Bytes:
@@ -59,48 +61,41 @@ def frost_source(frost: str | Path | None) -> Literal["files", "synthetic"]:
 
 def find_frost(frost: str | Path | None, data_dir: str | Path | None = None) -> Path | None:
     """The folder of the pictures: the given one, else `frost` in the data root, else None."""
-    if frost is not None:
-        folder = Path(frost).expanduser()
-        if missing := [name for name in FILES if not (folder / name).is_file()]:
-            raise FreeTicketsError(
-                f"no {missing[0]} in {folder}: give the folder of frost1.png to frost5.jpg, or none"
-            )
-        return folder
-    folder = data_root(data_dir) / "frost"
-    return folder if all((folder / name).is_file() for name in FILES) else None
+    folder = data_root(data_dir) / "frost" if frost is None else Path(frost).expanduser()
+    missing = [name for name in FILES if not (folder / name).is_file()]
+    if missing and frost is not None:
+        raise FreeTicketsError(
+            f"no {missing[0]} in {folder}: give the folder of frost1.png to frost5.jpg, or none"
+        )
+    return None if missing else folder
 
 
+@lru_cache(maxsize=3)
 def load_pictures(frost: str | Path | None) -> tuple[Bytes, ...]:
     """Return the pictures of a folder, a fifth of their size, or those that are made here."""
-    return synthetic_pictures() if frost is None else _read(Path(find_frost(frost) or frost))
+    if frost is None or (folder := find_frost(frost)) is None:
+        return tuple(_freeze(number) for number in range(len(FILES)))
+    return tuple(_read(folder / name) for name in FILES)
 
 
-@lru_cache(maxsize=2)
-def _read(folder: Path) -> tuple[Bytes, ...]:
+def _read(path: Path) -> Bytes:
     from PIL import Image
 
-    pictures = []
-    for name in FILES:
-        try:
-            with Image.open(folder / name) as image:
-                picture = np.asarray(image.convert("RGB"))
-        except (OSError, ValueError) as error:
-            raise FreeTicketsError(f"can't read {folder / name} ({error}): get it again") from error
-        # What linear interpolation to a fifth comes to: no mean is taken, each fifth pixel is.
-        pictures.append(np.ascontiguousarray(picture[2::5, 2::5]))
-    return tuple(pictures)
+    try:
+        with Image.open(path) as image:
+            picture = np.asarray(image.convert("RGB"))
+    except (OSError, ValueError) as error:
+        raise FreeTicketsError(f"can't read {path} ({error}): get it again") from error
+    # What linear interpolation to a fifth comes to: no mean is taken, each fifth pixel is.
+    return np.ascontiguousarray(picture[2::5, 2::5])
 
 
-@lru_cache(maxsize=1)
-def synthetic_pictures() -> tuple[Bytes, ...]:
-    """Return five pictures, always the same."""
-    pictures = []
-    for number, (mean, deviation) in enumerate(_COLOURS):
-        rng = np.random.default_rng([_SEED, number])
-        ice = _standard(0.75 * _standard(_clouds(rng)) + 0.66 * _standard(_needles(rng)))
-        picture = np.array(mean) + np.array(deviation) * ice[..., None]
-        pictures.append(picture.clip(0, 255).astype(np.uint8))
-    return tuple(pictures)
+def _freeze(number: int) -> Bytes:
+    """Make one picture, always the same."""
+    rng = np.random.default_rng([_SEED, number])
+    ice = _standard(0.75 * _standard(_clouds(rng)) + 0.66 * _standard(_needles(rng)))
+    mean, deviation = np.array(_COLOURS[number])
+    return (mean + deviation * ice[..., None]).clip(0, 255).astype(np.uint8)
 
 
 def _clouds(rng: np.random.Generator) -> Floats:

@@ -1,22 +1,38 @@
-"""One random stream for each image, so that a result does not depend on the batch."""
+"""What all corruptions share: their names and levels, and one random stream for each image."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[Any]
+# Images (N, H, W, 3), a level, streams -> the same as bytes, or as numbers, cut to 0 .. 1.
+Change = TypeVar("Change", bound=Callable[..., Floats])
+
+FUNCTIONS: dict[str, Callable[..., Floats]] = {}
+LEVELS: dict[str, tuple[Any, ...]] = {}  # what the function is given at each severity
+
+
+def corruption(*levels: Any) -> Callable[[Change], Change]:
+    """Register a function as the corruption of its name, with its levels of severity 1 to 5."""
+
+    def register(function: Change) -> Change:
+        name = function.__name__
+        FUNCTIONS[name], LEVELS[name] = function, levels
+        return function
+
+    return register
 
 
 @dataclass(frozen=True)
 class Streams:
-    """The random streams of some images in a row."""
+    """Random streams of some images in a row, so that a result does not depend on the batch."""
 
     key: int  # what the streams of all images have in common
     first: int  # the number of the first image, counted over the whole data set

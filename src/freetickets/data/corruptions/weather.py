@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
 from .blur import enlarge, smooth, stroke
-from .streams import Bytes, Floats, Streams
+from .streams import Bytes, Floats, Streams, corruption
+
+_GREY = (0.299, 0.587, 0.114)
+_PALE_TURQUOISE, _BROWN = np.array([175, 238, 238]) / 255, np.array([63, 42, 20]) / 255
+_CANNY, _FARTHEST = (50, 150), 20
+_RELIEF = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])  # lights the drops from one side
+
 
 # Mean and deviation of the noise, zoom, threshold, radius and sigma of the motion, share kept.
-_SNOW = (
+@corruption(
     (0.1, 0.2, 1.0, 0.6, 8, 3.0, 0.95),
     (0.1, 0.2, 1.0, 0.5, 10, 4.0, 0.9),
     (0.15, 0.3, 1.75, 0.55, 10, 4.0, 0.9),
     (0.25, 0.3, 2.25, 0.6, 12, 6.0, 0.85),
     (0.3, 0.3, 1.25, 0.65, 14, 12.0, 0.8),
 )
-_FOG = ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75))  # strength, decay
-_GREY = (0.299, 0.587, 0.114)
-# Mean and deviation of the noise, its smoothness, the level above which there is liquid; then the
-# strength of water or the smoothness of mud.
-_LIQUID = (
-    (0.62, 0.1, 0.7, 0.7, 0.5),
-    (0.65, 0.1, 0.8, 0.7, 0.5),
-    (0.65, 0.3, 1.0, 0.69, 0.5),
-    (0.65, 0.1, 0.7, 0.69, 0.6),
-    (0.65, 0.1, 0.5, 0.68, 0.6),
-)
-_FIRST_MUD = 4
-_PALE_TURQUOISE, _BROWN = np.array([175, 238, 238]) / 255, np.array([63, 42, 20]) / 255
-_CANNY, _FARTHEST = (50, 150), 20
-_RELIEF = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])  # lights the drops from one side
-
-
-def snow(images: Bytes, severity: int, streams: Streams) -> Floats:
+def snow(images: Bytes, level: tuple[Any, ...], streams: Streams) -> Floats:
     """Bleach the image, then let flakes fall over it and, turned around, once more."""
-    mean, deviation, zoom, threshold, radius, sigma, kept = _SNOW[severity - 1]
+    mean, deviation, zoom, threshold, radius, sigma, kept = level
     size = images.shape[1:3]
     flakes = enlarge(streams.draw(lambda rng: rng.normal(mean, deviation, size)), zoom)
     flakes[flakes < threshold] = 0
@@ -46,19 +37,20 @@ def snow(images: Bytes, severity: int, streams: Streams) -> Floats:
     pixels = images / np.float32(255)
     grey = pixels @ np.array(_GREY, np.float32)
     bleached = np.maximum(pixels, 1.5 * grey[..., None] + 0.5)
-    return 255 * np.clip(kept * pixels + (1 - kept) * bleached + layer[..., None], 0, 1)
+    return kept * pixels + (1 - kept) * bleached + layer[..., None]
 
 
-def fog(images: Bytes, severity: int, streams: Streams) -> Floats:
+@corruption((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75))  # strength, decay
+def fog(images: Bytes, level: tuple[float, float], streams: Streams) -> Floats:
     """Add clouds, then darken the image so that its brightest value could stay what it was."""
-    strength, decay = _FOG[severity - 1]
+    strength, decay = level
     height, width = images.shape[1:3]
     size = 1 << (max(height, width, 2) - 1).bit_length()
     clouds = plasma(streams.draw(lambda rng: rng.uniform(-1, 1, size * size - 1)), size, decay)
     pixels = images / 255
     brightest = pixels.max(axis=(1, 2, 3), keepdims=True)
     foggy = pixels + strength * clouds[:, :height, :width, None]
-    return 255 * np.clip(foggy * brightest / (brightest + strength), 0, 1)
+    return foggy * brightest / (brightest + strength)
 
 
 def plasma(noise: Floats, size: int, decay: float) -> Floats:
@@ -94,18 +86,27 @@ def plasma(noise: Floats, size: int, decay: float) -> Floats:
     return clouds / clouds.max(axis=(1, 2), keepdims=True)
 
 
-def spatter(images: Bytes, severity: int, streams: Streams) -> Floats:
-    """Cover parts of the image: water brightens (severities 1 to 3), mud hides (4 and 5)."""
-    mean, deviation, smoothness, level, last = _LIQUID[severity - 1]
+# Mean and deviation of the noise, its smoothness, the level above which there is liquid; then the
+# strength of water or the smoothness of mud.
+@corruption(
+    ("water", 0.62, 0.1, 0.7, 0.7, 0.5),
+    ("water", 0.65, 0.1, 0.8, 0.7, 0.5),
+    ("water", 0.65, 0.3, 1.0, 0.69, 0.5),
+    ("mud", 0.65, 0.1, 0.7, 0.69, 0.6),
+    ("mud", 0.65, 0.1, 0.5, 0.68, 0.6),
+)
+def spatter(images: Bytes, level: tuple[Any, ...], streams: Streams) -> Floats:
+    """Cover parts of the image: water brightens, mud hides."""
+    kind, mean, deviation, smoothness, least, last = level
     size = images.shape[1:3]
     liquid = smooth(streams.draw(lambda rng: rng.normal(mean, deviation, size)), smoothness)
     pixels = images / 255
-    if severity < _FIRST_MUD:
-        drops = last * _water(np.where(liquid < level, 0, liquid))
-        return 255 * np.clip(pixels + drops[..., None] * _PALE_TURQUOISE, 0, 1)
-    mud = smooth((liquid > level).astype(float), last)
+    if kind == "water":
+        drops = last * _water(np.where(liquid < least, 0, liquid))
+        return pixels + drops[..., None] * _PALE_TURQUOISE
+    mud = smooth((liquid > least).astype(float), last)
     mud = np.where(mud < 0.8, 0, mud)[..., None]
-    return 255 * np.clip(pixels * (1 - mud) + mud * _BROWN, 0, 1)
+    return pixels * (1 - mud) + mud * _BROWN
 
 
 def _water(liquid: Floats) -> Floats:
@@ -150,15 +151,12 @@ def edges(images: Bytes, low: float, high: float) -> npt.NDArray[np.bool_]:
     flat = np.abs(down) < np.tan(np.pi / 8) * np.abs(right)
     steep = np.abs(down) > np.tan(3 * np.pi / 8) * np.abs(right)
     falling = (right < 0) == (down < 0)
-    ridge = np.select(
-        [flat, steep, falling],
-        [
-            (steepness > neighbour(0, -1)) & (steepness >= neighbour(0, 1)),
-            (steepness > neighbour(-1, 0)) & (steepness >= neighbour(1, 0)),
-            (steepness > neighbour(-1, -1)) & (steepness > neighbour(1, 1)),
-        ],
-        (steepness > neighbour(-1, 1)) & (steepness > neighbour(1, -1)),
+    ways = [(0, 1, np.greater_equal), (1, 0, np.greater_equal), (1, 1, np.greater)]
+    *ridges, other = (
+        (steepness > neighbour(-dy, -dx)) & beats(steepness, neighbour(dy, dx))
+        for dy, dx, beats in (*ways, (1, -1, np.greater))
     )
+    ridge = np.select([flat, steep, falling], ridges, other)
     weak = ridge & (steepness > low)
     touching = np.zeros((3, 3, 3))
     touching[1] = 1  # in the image, not from one image to the next
