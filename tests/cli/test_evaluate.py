@@ -245,7 +245,7 @@ def test_saved_scores_need_no_model_and_no_data(cli, one_line, trained, monkeypa
     ("flags", "message"),
     [
         ("--ood svnh", "unknown OoD set 'svnh': did you mean 'svhn'?"),
-        ("--ood fashion-mini", "are 1 x 28 x 28 (channels, height, width)"),
+        ("--ood fashion-mini", "are 1 x 28 x 28, the ensemble takes 1 x 8 x 8"),
         ("--corruptions all18", "did you mean 'all19'?"),
         ("--attack fgms", "did you mean 'fgsm'?"),
         ("--attack fgsm --epsilon eight", "--epsilon eight is not a number"),

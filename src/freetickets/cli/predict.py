@@ -13,13 +13,9 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .evaluate import add_prediction_flags
-
-if TYPE_CHECKING:
-    from ..data import Split
-    from ..ensemble import Ensemble
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +45,13 @@ def run(parsed: argparse.Namespace) -> None:
 
     def rows() -> Iterator[dict[str, object]]:
         for names, inputs in batches:
-            yield from _rows(ensemble, names, inputs, size)
+            members = ensemble.member_predictions(inputs, size)
+            prediction = ensemble.combine(members)
+            unsure = vars(ensemble.task.uncertainty(members, prediction))
+            columns = {**ensemble.task.columns(prediction, ensemble.labels), **unsure}
+            for i, name in enumerate(names):
+                row = {title: _plain(values[i].tolist()) for title, values in columns.items()}
+                yield {"input": name, **row}
             progress.advance(len(names))
 
     with progress.over(count_inputs(files)):
@@ -59,18 +61,6 @@ def run(parsed: argparse.Namespace) -> None:
             write_atomic(Path(parsed.output), (line.encode() for line in lines))
         else:
             out.writelines(lines)
-
-
-def _rows(
-    ensemble: Ensemble, names: list[str], inputs: Split, batch_size: int
-) -> Iterator[dict[str, object]]:
-    members = ensemble.member_predictions(inputs, batch_size)
-    prediction = ensemble.combine(members)
-    unsure = vars(ensemble.task.uncertainty(members, prediction))
-    columns = {**ensemble.task.columns(prediction, ensemble.labels), **unsure}
-    for i, name in enumerate(names):
-        row = {title: _plain(values[i].tolist()) for title, values in columns.items()}
-        yield {"input": name, **row}
 
 
 def _plain(value: Any) -> Any:
