@@ -10,7 +10,6 @@ import contextlib
 import glob
 import hashlib
 import json
-import math
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -137,17 +136,3 @@ def _unflatten(value: Any, tensors: Mapping[str, Tensor]) -> Any:
             return tuple(_unflatten(item, tensors) for item in content)
         return {_unflatten(k, tensors): _unflatten(v, tensors) for k, v in content}
     return value
-
-
-def without_nan(value: Any) -> Any:
-    """Plain values as JSON can say them: null for what is no finite number.
-
-    Example:
-        >>> without_nan({"nll": [float("nan"), 0.5]})
-        {'nll': [None, 0.5]}
-    """
-    if isinstance(value, dict):
-        return {key: without_nan(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_nan(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

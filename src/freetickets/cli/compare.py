@@ -23,8 +23,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> Any:
     """Prints the main table, and how the runs differ from the reference."""
+    from ..evaluation.results import plain
     from ..report import differences
-    from ..storage import without_nan
     from .tables import print_differences
 
     runs, reference, rows = read_and_print(parsed)
@@ -43,7 +43,7 @@ def run(parsed: argparse.Namespace) -> Any:
             scores = {key: asdict(score) for key, score in each.scores.items()}
             told.append({"run": name, **scores, "mcnemar": each.mcnemar})
         shown = [row.as_dict() for row in rows]
-        return without_nan({"reference": reference.name, "rows": shown, "differences": told})
+        return plain({"reference": reference.name, "rows": shown, "differences": told})
     if found:
         print_differences(reference.name, found)
     elif not task.has_classes:

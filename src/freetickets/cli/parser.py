@@ -43,18 +43,13 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"freetickets: {message}\n")
 
 
-class _Factors(argparse.Action):
-    """Reads "name=factor" one or several times."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
-        try:
-            pairs = (text.rpartition("=") for text in values)
-            factors = {name: float(factor) for name, _, factor in pairs}
-        except ValueError:
-            factors = {"": 0.0}
-        if "" in factors:
-            parser.error(f"{flag} takes names and factors, such as norm-bias=64")
-        setattr(namespace, self.dest, factors)
+def _factor(text: str) -> tuple[str, float]:
+    """Reads "name=factor"."""
+    name, _, factor = text.rpartition("=")
+    if name:
+        with contextlib.suppress(ValueError):
+            return name, float(factor)
+    raise argparse.ArgumentTypeError("give names and factors, such as norm-bias=64")
 
 
 def _known_flags(parser: argparse.ArgumentParser) -> list[str]:
@@ -174,7 +169,7 @@ def _add_fields(group: Any, kind: type, skip: Sequence[str]) -> None:
         elif typing.get_origin(hint) is tuple:
             options.update(nargs="*", metavar="PATTERN")
         elif typing.get_origin(wanted) is dict:
-            options.update(nargs="*", metavar="NAME=FACTOR", action=_Factors)
+            options.update(nargs="*", metavar="NAME=FACTOR", type=_factor)
         else:
             options.update(type=wanted, metavar=wanted.__name__.upper())
         flag = "--" + each.name.replace("_", "-")
@@ -215,6 +210,8 @@ def _config_from(parsed: argparse.Namespace) -> Config:
         values["method"] = parsed.method
     method = get_method(values.get("method", Config.method))
     given = {name: value for name, value in vars(parsed).items() if value is not None}
+    if "lr_factors" in given:
+        given["lr_factors"] = dict(given["lr_factors"])
     values.update({f.name: given[f.name] for f in fields(Config) if f.name in given})
     options = {f.name: given[f.name] for f in fields(method) if f.name in given}
     values["options"] = {**values.get("options", {}), **options}

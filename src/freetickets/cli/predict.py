@@ -71,15 +71,13 @@ def _plain(value: Any) -> Any:
 
 
 def _csv_lines(rows: Iterator[dict[str, object]]) -> Iterator[str]:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     for number, row in enumerate(rows):
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
         if number == 0:  # not before: what fails at once prints nothing
             writer.writerow(row)
         writer.writerow(row.values())
         yield text.getvalue()
-        text.seek(0)
-        text.truncate()
 
 
 def _json_lines(rows: Iterator[dict[str, object]]) -> Iterator[str]:

@@ -24,8 +24,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> Any:
     """Prints the main table and writes the page and its tables."""
     from ..errors import FreeTicketsError
+    from ..evaluation.results import plain
     from ..report import comparison_page, write_tables
-    from ..storage import without_nan, write_atomic
+    from ..storage import write_atomic
 
     output = Path(parsed.output)
     # Mistakes are told before the work begins.
@@ -40,4 +41,4 @@ def run(parsed: argparse.Namespace) -> Any:
     if not parsed.json:
         print(f"saved in {output}, tables in {tables}")
     shown = [row.as_dict() for row in rows]
-    return without_nan({"output": str(output), "tables": str(tables), "rows": shown})
+    return plain({"output": str(output), "tables": str(tables), "rows": shown})
