@@ -190,7 +190,7 @@ def _parse_info(text: Any) -> dict[str, Any]:
     needed = ("dataset", "combine", *_NEEDED.get(kind or "", ()))
     if missing := [name for name in needed if found.get(name) is None]:
         raise ValueError(f"it does not say its {', '.join(missing)}")
-    if kind == "shift" and not all(part.isdecimal() for part in parts):
+    if kind == "shift" and not all(part.isdecimal() for part in parts or ()):
         raise ValueError("parts must be severities")
     if parts == ():
         raise ValueError("parts without names")

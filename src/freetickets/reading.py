@@ -125,7 +125,7 @@ def read(kind: Any, value: Any, where: str = "", allow: Allow = Allow.NOTHING) -
         if missing := [each.name for each in needed if each.name not in values]:
             raise FreeTicketsError(f"{where or 'it'} lacks {', '.join(missing)}")
         with _told(f"{where}: " if where else ""):
-            return form(**values)
+            return kind(**values)
     if form in (dict, Mapping):
         given = _plain(dict, value, where)
         keys = [read(inner[0], key, f"a key of {where or 'it'}", allow) for key in given]

@@ -167,18 +167,11 @@ def print_comparison(rows: Sequence[report.RunRow], scores: Sequence[Score]) -> 
     """Prints the main columns of the comparison, as many as leave room for the names."""
     title = f"{rows[0].dataset}, {rows[0].samples:,} test samples: scores of the ensembles"
     console, table = _comparison(title, "run", "method")
-    # Text, not markup: a run may be named "[red]".
-    lines = [[Text(row.run), Text(row.description)] for row in rows]
-    names = sum(max(map(len, column)) + 2 for column in zip(*lines, strict=True))
-    for column in _columns_within(console.width - min(names, _NAMES_WIDTH), rows, scores):
+    names = max(len(row.run) for row in rows) + max(len(row.description) for row in rows) + 4
+    columns = _columns_within(console.width - min(names, _NAMES_WIDTH), rows, scores)
+    for column in columns:
         _add_number(table, column.short or "")
-        for row, line in zip(rows, lines, strict=True):
-            style = _STYLES[report.mark_of(row, column, rows)]
-            line.append(Text(column.cell(row).text, style=style))
-    for _, group in groupby(zip(rows, lines, strict=True), key=lambda pair: pair[0].kind):
-        for _, line in group:
-            table.add_row(*line)
-        table.add_section()
+    _fill(table, report.main_table(rows, columns), titled=False)
     console.print(table)
 
 
@@ -250,13 +243,17 @@ def _of_part(title: str, part: report.Table) -> Table:
     table = Table(title=title)
     for column, heading in enumerate(part.header):
         table.add_column(heading, justify="right" if part.is_numeric(column) else "left")
+    _fill(table, part)
+    return table
+
+
+def _fill(table: Table, part: report.Table, titled: bool = True) -> None:
     for group, rows in part.parts():
-        if group:
+        if group and titled:
             table.add_row(Text(group, style="italic"))
-        for row in rows:
+        for row in rows:  # of text, not markup: a run may be named "[red]"
             table.add_row(*(Text(cell.text, style=_STYLES[cell.mark]) for cell in row))
         table.add_section()
-    return table
 
 
 def print_prices(prices: PriceList, experiments: Iterable[Experiment]) -> None:
