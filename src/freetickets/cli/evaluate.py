@@ -17,8 +17,10 @@ from ..errors import FreeTicketsError
 from ..lock import hold
 
 _REQUESTED = ("features", "imagenet_a", "samples", "resize", "fresh")  # fields of the request
-_NOT_SAVED = ("corruptions", "ood", "attack", "features", "imagenet_a", "all", "samples", "fresh")
-_NOT_SAVED += ("select", "temperature")
+_NOT_SAVED = (
+    *("corruptions", "ood", "attack", "features", "imagenet_a", "all", "samples", "fresh"),
+    *("select", "temperature"),
+)
 
 
 def add_prediction_flags(parser: argparse.ArgumentParser) -> None:

@@ -71,17 +71,17 @@ def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     method = _method_in(arguments)
     for module in (train, plan, evaluate, predict, compare, report, corrupt, reproduce, bench):
         name, text = module.__name__.rpartition(".")[2], inspect.getdoc(module) or ""
-        options = {"help": text.partition("\n")[0], "description": text}
-        formatter = argparse.RawDescriptionHelpFormatter
-        command = _add_common(commands.add_parser(name, **options, formatter_class=formatter))
-        command.set_defaults(run=module.run)
+        form = argparse.RawDescriptionHelpFormatter
+        first = text.partition("\n")[0]
+        command = commands.add_parser(name, help=first, description=text, formatter_class=form)
+        _add_common(command).set_defaults(run=module.run)
         if module in (train, plan):
             _add_training(command, module, method)
         else:
             module.add_flags(command)
     for name, run, text in lists.COMMANDS:
-        command = _add_common(commands.add_parser(name, help=text, description=text))
-        command.set_defaults(run=run)
+        command = commands.add_parser(name, help=text, description=text)
+        _add_common(command).set_defaults(run=run)
         if run is lists.methods:
             lists.add_method_flags(command)
     return parser

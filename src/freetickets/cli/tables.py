@@ -94,8 +94,8 @@ def print_suite(found: Evaluation) -> None:
         for name, each in found.ood.items()
         for score, it in each.scores.items()
     )
-    title, columns = "out of distribution (OoD positive)", ("", "score", "AUROC", "AUPR", "FPR95")
-    _show(_table(title, columns, unknown))
+    title = "out of distribution (OoD positive)"
+    _show(_table(title, ("", "score", "AUROC", "AUPR", "FPR95"), unknown))
     table = _table(
         "accuracy under attack, crafted on each member",
         ("", "epsilon", "clean", "min", "mean", "max"),
