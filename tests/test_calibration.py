@@ -9,7 +9,7 @@ from scipy.special import log_softmax
 
 from freetickets.calibration import HIGHEST, Temperature, fit_temperature
 from freetickets.errors import FreeTicketsError
-from freetickets.metrics import accuracy, ece, ensemble_log_probs, nll
+from freetickets.metrics import ensemble_log_probs, nll
 from freetickets.metrics.predictive import RULES
 
 GRID = np.exp(np.linspace(-np.log(HIGHEST), np.log(HIGHEST), 3001))
@@ -40,8 +40,7 @@ def by_hand(logs, labels, values, scope, combine):
 
 def scaled_nll(temperature, logs, labels):
     """The NLL as a user gets it: apply, then combine by the same rule."""
-    combined = ensemble_log_probs(temperature.apply(logs), temperature.combine)
-    return nll(combined[None], labels)
+    return nll(ensemble_log_probs(temperature.apply(logs), temperature.combine)[None], labels)
 
 
 @pytest.mark.parametrize("combine", RULES)
@@ -55,17 +54,6 @@ def test_the_ensembles_temperature_is_the_best_of_a_fine_grid(combine, spread):
 
 
 @pytest.mark.parametrize("combine", RULES)
-def test_the_members_temperatures_are_the_best_of_a_grid_in_two_dimensions(combine):
-    logs, labels = draw(2, 400, 4)  # enough that probabilities too have one minimum
-    logs[0] = log_softmax(logs[0] / 4, axis=-1)
-    found = fit_temperature(logs, labels, scope="members", combine=combine)
-    coarse = GRID[::100]
-    losses = [by_hand(logs, labels, [a, b], "members", combine) for a in coarse for b in coarse]
-    assert scaled_nll(found, logs, labels) <= min(losses)
-    assert scaled_nll(found, logs, labels) == pytest.approx(min(losses), rel=1e-2)
-
-
-@pytest.mark.parametrize("combine", RULES)
 @pytest.mark.parametrize("seed", range(6))
 def test_no_other_optimizer_finds_better_temperatures_from_there(combine, seed):
     """Members so different that some of them end at a bound and others do not."""
@@ -74,31 +62,14 @@ def test_no_other_optimizer_finds_better_temperatures_from_there(combine, seed):
     logs, labels = draw(members, 300, 5, rng.uniform(0.1, 4), rng.uniform(0, 5), seed)
     logs = log_softmax(logs * rng.uniform(0.1, 4, size=(members, 1, 1)), axis=-1)
     found = fit_temperature(logs, labels, scope="members", combine=combine)
-    bound = np.log(HIGHEST)
-
-    def loss(at):
-        return by_hand(logs, labels, np.exp(at), "members", combine)
-
-    options = {"method": "L-BFGS-B", "options": {"ftol": 1e-14, "gtol": 1e-9}}
-    other = minimize(loss, np.log(found.values), bounds=[(-bound, bound)] * members, **options)
+    other = minimize(
+        lambda at: by_hand(logs, labels, np.exp(at), "members", combine),
+        np.log(found.values),
+        bounds=[(-np.log(HIGHEST), np.log(HIGHEST))] * members,
+        method="L-BFGS-B",
+        options={"ftol": 1e-14, "gtol": 1e-9},
+    )
     assert scaled_nll(found, logs, labels) <= other.fun + 1e-7
-
-
-def test_members_of_one_kind_share_the_temperature_that_mended_networks_would_have():
-    """Networks that are three times too sure of everything: three is the answer, up to noise."""
-    rng = np.random.default_rng(0)
-    logits = 1.5 * rng.normal(size=(20_000, 4))
-    labels = (logits + rng.gumbel(size=logits.shape)).argmax(-1)  # a sample of softmax(logits)
-    found = fit_temperature(log_softmax(3 * logits, axis=-1)[None], labels)
-    assert found.values[0] == pytest.approx(3, rel=0.03)
-
-
-def test_members_fitted_together_beat_members_fitted_one_by_one():
-    logs, labels = draw(4, 400, 5)
-    together = fit_temperature(logs, labels, scope="members")
-    alone = [fit_temperature(member[None], labels).values[0] for member in logs]
-    one_by_one = Temperature(tuple(alone), "members")
-    assert scaled_nll(together, logs, labels) < scaled_nll(one_by_one, logs, labels) - 0.01
 
 
 @settings(max_examples=80, deadline=None)
@@ -161,15 +132,6 @@ def test_labels_that_are_always_or_never_right_lead_to_the_bounds(scope, combine
     assert scaled_nll(sure, logs, [0]) < 1e-3
 
 
-def test_it_mends_calibration_and_leaves_the_classes_as_they_are():
-    logs, labels = draw(3, 2000, 10, spread=6)
-    fit, rest = slice(0, 1000), slice(1000, 2000)
-    scaled = fit_temperature(logs[:, fit], labels[fit]).apply(logs[:, rest])
-    assert accuracy(scaled, labels[rest]) == accuracy(logs[:, rest], labels[rest])
-    assert ece(scaled, labels[rest]) < 0.5 * ece(logs[:, rest], labels[rest])
-    assert nll(scaled, labels[rest]) < nll(logs[:, rest], labels[rest])
-
-
 @pytest.mark.parametrize("combine", RULES)
 @pytest.mark.parametrize(("values", "scope"), [((0.5, 1.0, 2.0), "members"), ((2.0,), "ensemble")])
 def test_what_is_applied_is_the_members_share_and_then_the_ensembles(combine, values, scope):
@@ -186,20 +148,13 @@ def test_what_is_applied_is_the_members_share_and_then_the_ensembles(combine, va
     np.testing.assert_allclose(members[1], logs[1], atol=1e-12)
 
 
-@pytest.mark.parametrize("scope", ["ensemble", "members"])
-def test_it_survives_a_file(scope):
-    found = fit_temperature(*draw(2, 30, 3), scope=scope, combine="logits")
-    assert Temperature.from_dict(json.loads(json.dumps(found.as_dict()))) == found
-
-
-@pytest.mark.parametrize("values", [1.0, ["1.0"], [True], [10**400], ["warm"], None, "kelvin"])
-def test_a_file_that_holds_no_temperature_is_refused(values):
-    saved = {"values": values, "scope": "ensemble", "combine": "logits"}
-    if values == "kelvin":
-        saved |= {"values": [1.0], "unit": values}
-    with pytest.raises(FreeTicketsError, match=r"not a temperature \(.*fit it again") as caught:
-        Temperature.from_dict(saved if values else [1.0])
-    assert len(str(caught.value)) < 300
+def test_it_survives_a_file_and_what_is_none_is_refused():
+    found = fit_temperature(*draw(2, 30, 3), scope="members", combine="logits")
+    saved = json.loads(json.dumps(found.as_dict()))
+    assert Temperature.from_dict(saved) == found
+    for wrong in ([1.0], {**saved, "unit": "K"}, {**saved, "values": 1}, {**saved, "scope": "x"}):
+        with pytest.raises(FreeTicketsError, match=r"not a temperature \(.*fit it again"):
+            Temperature.from_dict(wrong)
 
 
 def test_wrong_names_and_numbers_say_what_to_do():

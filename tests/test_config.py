@@ -3,6 +3,7 @@ from dataclasses import asdict, fields, replace
 import pytest
 import yaml
 
+from freetickets.cli.parser import attribute_texts
 from freetickets.config import Config, read_config
 from freetickets.data import get_spec
 from freetickets.errors import FreeTicketsError
@@ -31,21 +32,14 @@ def test_what_is_given_wins_over_the_recipe_even_if_it_is_zero():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_settings_come_back_from_yaml(tmp_path, method):
+def test_settings_come_back_from_plain_yaml(tmp_path, method):
     config = Config(method=method, model_options={"dropout": 0.1}, epochs=3).resolved(FASHION)
     (tmp_path / "c.yaml").write_text(config.as_yaml())
+    assert list(yaml.safe_load(config.as_yaml())) == [field.name for field in fields(Config)]
     again = Config(**read_config(tmp_path / "c.yaml"))
     assert again.differences(config) == []
     assert again.make_method() == config.make_method()
     assert again.resolved(FASHION).differences(config) == []
-
-
-def test_the_saved_yaml_is_plain(tmp_path):
-    config = Config(method="edst", options={"exclude": ["fc1"]}).resolved(FASHION)
-    values = yaml.safe_load(config.as_yaml())
-    assert list(values) == [field.name for field in fields(Config)]
-    assert values["options"]["exclude"] == ["fc1"]
-    assert config.make_method().exclude == ("fc1",)  # type: ignore[attr-defined]
 
 
 def test_differences_name_what_changes_the_result_and_nothing_else():
@@ -63,6 +57,7 @@ def test_differences_name_what_changes_the_result_and_nothing_else():
     for name in {field.name for field in fields(Config)} - set(free):
         changed = replace(config, **{name: other.get(name, 7)})
         assert len(config.differences(changed)) == 1, name
+        assert config.identity != changed.identity, name
 
 
 @pytest.mark.parametrize(
@@ -70,7 +65,6 @@ def test_differences_name_what_changes_the_result_and_nothing_else():
     [
         ("lr: 1e-3", "lr", 0.001),  # YAML 1.1 takes this for text
         ("lr: 1", "lr", 1.0),
-        ("epochs: '3'", "epochs", 3.0),
         ("batch_size: 64", "batch_size", 64),
         ("epochs: null", "epochs", None),
         ("amp: yes", "amp", True),
@@ -89,37 +83,28 @@ def test_values_of_a_file_get_the_type_of_their_setting(tmp_path, text, name, va
     ("settings", "message"),
     [
         ({"lr": "fast"}, "lr must be a number, not 'fast'"),
-        ({"lr": True}, "lr must be a number, not True"),
-        ({"lr": [1]}, "lr must be a number"),
         ({"batch_size": 1.5}, "batch_size must be a whole number, not 1.5"),
         ({"seed": None}, "seed must be a whole number, not None"),
-        ({"amp": "yes"}, "amp must be true or false, not 'yes'"),
-        ({"model": 3}, "model must be text, not 3"),
-        ({"options": [1]}, "options must be a map"),
         ({"nesterov": 1}, "nesterov must be true or false, not 1"),
-        ({"lr_factors": ["bias"]}, "lr_factors must be a map"),
         ({"lr_factors": {"bias": "high"}}, "lr_factors.bias must be a number, not 'high'"),
+        ({"lr_factors": {"norm-bias": 0}}, "lr_factors.norm-bias must be positive, not 0"),
+        ({"nesterov": True, "momentum": 0.0}, "nesterov needs momentum: give --momentum"),
+        ({"recipe": "fast", "momentum": 0.0}, "nesterov needs momentum: give --momentum"),
+        ({"method": "dst", "options": {"tickets": "two"}}, "tickets must be a whole number"),
+        ({"method": "dst", "options": {"exclude": "fc1"}}, "exclude must be a list, not 'fc1'"),
+        ({"method": "dst", "options": {"rat": 1}}, "unknown option of dst 'rat': did you mean"),
     ],
 )
-def test_a_value_of_another_type_is_one_line(settings, message):
+def test_a_setting_of_another_type_or_that_does_not_go_with_others_is_one_line(settings, message):
     with pytest.raises(FreeTicketsError) as caught:
-        Config(**settings)
+        Config(**settings).resolved(FASHION)
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"tickets": "two"}, "tickets must be a whole number"),
-        ({"exclude": "fc1"}, "exclude must be a list, not 'fc1'"),
-        ({"interval": 2.5}, "interval must be a whole number"),
-        ({"rat": 1}, "unknown option of dst 'rat': did you mean 'rate'"),
-    ],
-)
-def test_an_option_that_is_not_one_of_the_method_is_one_line(options, message):
-    with pytest.raises(FreeTicketsError, match=message):
-        Config(method="dst", options=options).make_method()
+def test_what_only_some_settings_ask_for_may_be_left_out():
     assert Config(method="dst", options={"interval": None}).make_method() == DST()
+    without = Config(recipe="fast", momentum=0.0, optimizer="adam").resolved(FASHION)
+    assert without.nesterov  # which only SGD asks for
 
 
 def test_a_run_may_begin_with_other_settings_until_it_has_saved_something(tmp_path):
@@ -136,21 +121,13 @@ def test_a_run_may_begin_with_other_settings_until_it_has_saved_something(tmp_pa
 
 
 def test_every_setting_is_documented():
-    from freetickets.cli.parser import attribute_texts
-
     for kind in (Config, *METHODS.values()):
         assert set(attribute_texts(kind)) >= {field.name for field in fields(kind)}
 
 
 @pytest.mark.parametrize(
     ("dataset", "augmentation"),
-    [
-        ("cifar10", "translate-alternate"),
-        ("cifar100", "translate-alternate"),
-        ("svhn", "translate"),
-        ("fashion-mini", "translate"),
-        ("imagenet", "imagenet"),
-    ],
+    [("cifar10", "translate-alternate"), ("svhn", "translate"), ("imagenet", "imagenet")],
 )
 def test_the_fast_recipe_moves_images_and_mirrors_those_that_may_be(dataset, augmentation):
     spec = get_spec(dataset)
@@ -173,24 +150,7 @@ def test_runs_of_before_there_were_factors_and_nesterov_are_still_the_same(recip
     assert Config(**asdict(config)) == config
     assert Config(**older).differences(config) == []
     assert Config(**older).identity == config.identity
-    for other in ({"nesterov": True}, {"lr_factors": {"norm-bias": 2}}):
-        assert replace(config, **other).identity != config.identity  # type: ignore[arg-type]
 
 
 def test_the_identity_of_a_run_is_the_one_that_older_versions_gave_it():
     assert Config().resolved(FASHION).identity == "01dbc20795dae148"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"nesterov": True, "momentum": 0.0}, "nesterov needs momentum: give --momentum"),
-        ({"recipe": "fast", "momentum": 0.0}, "nesterov needs momentum: give --momentum"),
-        ({"lr_factors": {"norm-bias": 0}}, "lr_factors.norm-bias must be positive, not 0"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(settings, message):
-    with pytest.raises(FreeTicketsError, match=message):
-        Config(**settings).resolved(FASHION)
-    without = Config(recipe="fast", momentum=0.0, optimizer="adam").resolved(FASHION)
-    assert without.nesterov  # which only SGD asks for

@@ -20,6 +20,7 @@ from freetickets.seal import seal_values
 from freetickets.selection import select_members
 
 SMALL = {"batch_size": 10, "epochs": 4, "quiet": True}
+SCOPES = ["ensemble", "members"]
 
 
 @pytest.fixture(scope="module")
@@ -66,17 +67,21 @@ def small_ticket(network=None, **info):
 # ---- predictions
 
 
-def test_members_predict_what_their_networks_do(ensemble, features):
+def test_members_predict_what_their_networks_do_and_the_ensemble_their_mean(ensemble, features):
     x = features[0]
-    found = ensemble.member_proba(x)
-    assert found.shape == (3, 60, 3)
-    assert found.dtype == np.float64
+    found, probs = ensemble.member_proba(x), ensemble.predict_proba(x)
+    assert (found.shape, found.dtype) == ((3, 60, 3), np.float64)
     for member, ticket in zip(found, ensemble.tickets, strict=True):
         network = ft.models.create_model("mlp-8", (6,), 3)
         network.load_state_dict(ticket.state)
         with torch.no_grad():
             expected = network.eval()(x).double().softmax(-1)
         np.testing.assert_allclose(member, expected, atol=1e-12)
+    np.testing.assert_allclose(probs, found.mean(0), atol=1e-12)
+    assert np.array_equal(ensemble.predict(x), probs.argmax(-1))
+    logs = ensemble.member_log_proba(x)
+    by_logits = by_rule(ensemble, "logits").predict_proba(x)
+    np.testing.assert_allclose(by_logits, softmax(logs.mean(0), axis=-1), atol=1e-12)
 
 
 def test_an_ensemble_says_what_it_is(ensemble, features):
@@ -89,17 +94,6 @@ def test_an_ensemble_says_what_it_is(ensemble, features):
     assert repr(ft.Ensemble([by_hand], lambda: nn.Linear(2, 2))) == "Ensemble(1 member)"
 
 
-def test_the_ensembles_probabilities_are_the_mean_and_add_up_to_one(ensemble, features):
-    probs = ensemble.predict_proba(features[0])
-    np.testing.assert_allclose(probs, ensemble.member_proba(features[0]).mean(0), atol=1e-12)
-    np.testing.assert_allclose(probs.sum(-1), 1, atol=1e-12)
-    assert np.array_equal(ensemble.predict(features[0]), probs.argmax(-1))
-    logs = ensemble.member_log_proba(features[0])
-    np.testing.assert_allclose(np.exp(logs), ensemble.member_proba(features[0]))
-    found = by_rule(ensemble, "logits").predict_proba(features[0])
-    np.testing.assert_allclose(found, softmax(logs.mean(0), axis=-1), atol=1e-12)
-
-
 def test_neither_the_kind_of_inputs_nor_the_size_of_a_batch_matters(ensemble, features):
     x, y = features
     expected = ensemble.predict_proba(x)
@@ -109,7 +103,7 @@ def test_neither_the_kind_of_inputs_nor_the_size_of_a_batch_matters(ensemble, fe
         np.testing.assert_allclose(ensemble.predict_proba(x, size), expected, atol=1e-6)
 
 
-def test_inputs_of_another_shape_are_one_line(ensemble):
+def test_inputs_of_another_shape_or_kind_are_one_line(ensemble):
     for shape in [(4, 7), (4, 6, 1, 1), (4, 1, 6), (6,)]:
         with pytest.raises(FreeTicketsError, match=r"takes inputs of shape \(N, 6\)"):
             ensemble.predict_proba(torch.zeros(shape))
@@ -118,35 +112,12 @@ def test_inputs_of_another_shape_are_one_line(ensemble):
     with pytest.raises(FreeTicketsError, match="0 samples"):
         ensemble.predict_proba(torch.zeros(0, 6))
 
-
-def test_bytes_for_an_ensemble_of_floats_are_refused_not_scaled_in_silence():
     def build():
         return nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
 
     images = ft.Ensemble([small_ticket(build(), input_shape=[1, 4, 4])], build)
     with pytest.raises(FreeTicketsError, match="trained on floats: give floats"):
         images.predict_proba(torch.zeros(2, 1, 4, 4, dtype=torch.uint8))
-
-
-def test_features_of_an_npz_data_set_are_rows(tmp_path):
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(40, 5)).astype(np.float32), np.arange(40) % 2
-    np.savez(tmp_path / "f.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-    trained = ft.Dense().fit("mlp-4", str(tmp_path / "f.npz"), **SMALL)
-    found = trained.predict_proba(x)
-    assert found.shape == (40, 2)
-    assert np.array_equal(found, trained.predict_proba(x.reshape(40, 5, 1, 1)))
-
-
-def test_predicting_leaves_the_generator_and_the_tickets_alone(
-    ensemble, features, tmp_path, digests
-):
-    ensemble.save(tmp_path / "before")
-    state = torch.get_rng_state()
-    ft.load(tmp_path / "before").predict_proba(features[0])
-    assert torch.equal(torch.get_rng_state(), state)
-    ensemble.save(tmp_path / "after")
-    assert digests(tmp_path / "before") == digests(tmp_path / "after")
 
 
 # ---- uncertainty
@@ -161,10 +132,7 @@ def test_total_is_aleatoric_and_epistemic_and_none_is_negative(seed, members, cl
     warmer = ft.Uncertainty.of(logs, log_softmax(logits.mean(0) / 1000, axis=-1))
     for each in (unsure, warmer):
         np.testing.assert_allclose(each.total, each.aleatoric + each.epistemic, atol=1e-9)
-        assert (each.epistemic >= 0).all()
-        assert (each.aleatoric >= 0).all()
-        assert (each.total <= np.log(classes) + 1e-9).all()
-    assert (unsure.epistemic <= np.log(members) + 1e-9).all()
+        assert min(each.epistemic.min(), each.aleatoric.min()) >= 0
     own = -(np.exp(logs) * logs).sum(-1).mean(0)
     np.testing.assert_allclose(unsure.aleatoric, own, atol=1e-9)
     shares = unsure.epistemic * warmer.total, warmer.epistemic * unsure.total
@@ -172,9 +140,6 @@ def test_total_is_aleatoric_and_epistemic_and_none_is_negative(seed, members, cl
 
 
 def test_uncertainty_is_that_of_the_members(ensemble, features):
-    certain = ft.Uncertainty.of(np.array([[[0.0, -np.inf]], [[-np.inf, 0.0]]]))
-    assert certain.aleatoric.tolist() == [0]
-    assert certain.total[0] == pytest.approx(np.log(2))
     found = ensemble.uncertainty(features[0])
     expected = ft.Uncertainty.of(ensemble.member_log_proba(features[0]))
     assert np.array_equal(found.epistemic, expected.epistemic)
@@ -184,40 +149,28 @@ def test_uncertainty_is_that_of_the_members(ensemble, features):
 # ---- calibration
 
 
-@pytest.mark.parametrize("scope", ["ensemble", "members"])
+@pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("combine", RULES)
-def test_calibration_is_never_worse_where_it_was_fitted(sure, features, held_out, scope, combine):
-    raw = by_rule(sure, combine)
-    for data in (features, held_out):
-        calibrated = raw.calibrate(*data, scope)
-        assert loss(calibrated, data) < loss(raw, data)
-        assert raw.temperature is None
-
-
-@pytest.mark.parametrize("combine", RULES)
-def test_the_ensembles_temperature_divides_what_it_predicts(sure, held_out, combine):
+def test_calibration_divides_what_is_said_and_betters_it_where_it_was_fitted(
+    sure, held_out, scope, combine
+):
     raw, x = by_rule(sure, combine), held_out[0]
-    calibrated = raw.calibrate(*held_out)
-    (value,) = calibrated.temperature.values
-    expected = softmax(np.log(raw.predict_proba(x)) / value, axis=-1)
-    np.testing.assert_allclose(calibrated.predict_proba(x), expected, atol=1e-12)
-    assert np.array_equal(calibrated.predict(x), raw.predict(x))
-    assert np.array_equal(calibrated.member_proba(x), raw.member_proba(x))
-
-
-@pytest.mark.parametrize("combine", RULES)
-def test_the_members_temperatures_divide_what_they_say(sure, held_out, combine):
-    raw, x = by_rule(sure, combine), held_out[0]
-    calibrated = raw.calibrate(*held_out, scope="members")
-    values = np.array(calibrated.temperature.values)[:, None, None]
-    logs = log_softmax(raw.member_log_proba(x) / values, axis=-1)
+    calibrated = raw.calibrate(*held_out, scope)
+    assert loss(calibrated, held_out) < loss(raw, held_out)
+    assert raw.temperature is None
+    values = np.array(calibrated.temperature.values)
+    logs = raw.member_log_proba(x)
+    if scope == "members":
+        logs = log_softmax(logs / values[:, None, None], axis=-1)
     np.testing.assert_allclose(calibrated.member_log_proba(x), logs, atol=1e-12)
-    mean = np.exp(logs).mean(0) if combine == "probabilities" else softmax(logs.mean(0), axis=-1)
-    np.testing.assert_allclose(calibrated.predict_proba(x), mean, atol=1e-12)
-    assert np.array_equal(calibrated.predict(x), mean.argmax(-1))
+    joint = np.exp(logs).mean(0) if combine == "probabilities" else softmax(logs.mean(0), axis=-1)
+    if scope == "ensemble":
+        joint = softmax(np.log(joint) / values[0], axis=-1)
+    np.testing.assert_allclose(calibrated.predict_proba(x), joint, atol=1e-12)
+    assert np.array_equal(calibrated.predict(x), joint.argmax(-1))
 
 
-@pytest.mark.parametrize("scope", ["ensemble", "members"])
+@pytest.mark.parametrize("scope", SCOPES)
 def test_the_uncertainty_after_calibration_is_that_of_what_is_predicted(sure, held_out, scope):
     calibrated = sure.calibrate(*held_out, scope)
     unsure, before = calibrated.uncertainty(held_out[0]), sure.uncertainty(held_out[0])
@@ -230,42 +183,32 @@ def test_the_uncertainty_after_calibration_is_that_of_what_is_predicted(sure, he
         np.testing.assert_allclose(unsure.epistemic, shares * unsure.total, atol=1e-12)
 
 
-@pytest.mark.parametrize("scope", ["ensemble", "members"])
+@pytest.mark.parametrize("scope", SCOPES)
 def test_calibrating_again_forgets_the_first_time(sure, features, held_out, scope):
-    fresh = sure.calibrate(*held_out, scope).temperature
-    for before in ("ensemble", "members"):
-        again = sure.calibrate(*features, before).calibrate(*held_out, scope)
+    x, y = held_out
+    fresh = sure.calibrate(x, y, scope).temperature
+    for before, labels in zip(SCOPES, (y.tolist(), y.to(torch.uint8)), strict=True):
+        again = sure.calibrate(*features, before).calibrate(Split(x, y), labels, scope)
         assert again.temperature == fresh
         plain = again.with_temperature(None).predict_proba(features[0])
         assert np.array_equal(plain, sure.predict_proba(features[0]))
 
 
-def test_labels_may_be_of_any_kind(sure, held_out):
+def test_a_temperature_that_can_not_be_meant_is_one_line(sure, held_out):
     x, y = held_out
-    expected = sure.calibrate(x, y).temperature
-    for labels in (y.numpy(), y.tolist(), y.to(torch.uint8)):
-        assert sure.calibrate(Split(x, y), labels).temperature == expected
-
-
-@pytest.mark.parametrize(
-    ("use", "message"),
-    [  # the first before anything is predicted
-        (lambda sure, x, y: sure.calibrate(None, None, "member"), "did you mean 'members'"),
-        (lambda sure, x, y: sure.calibrate(x, y[:-1]), "90 predictions need 90 labels"),
-        (lambda sure, x, y: sure.calibrate(x, y + 0.5), "is not a class: labels are whole"),
-        (
-            lambda sure, *_: sure.with_temperature(Temperature((1.0, 2.0), "members")),
-            "for 2 members, not for 3: fit them again",
-        ),
-        (
-            lambda sure, *_: sure.with_temperature(Temperature((2.0,), combine="logits")),
-            r"mean of logits, but .* probabilities: fit it",
-        ),
-    ],
-)
-def test_a_temperature_that_can_not_be_meant_is_one_line(sure, held_out, use, message):
-    with pytest.raises(FreeTicketsError, match=message):
-        use(sure, *held_out)
+    for arguments, message in (
+        ((None, None, "member"), "did you mean 'members'"),  # before anything is predicted
+        ((x, y[:-1]), "90 predictions need 90 labels"),
+        ((x, y + 0.5), "is not a class: labels are whole"),
+    ):
+        with pytest.raises(FreeTicketsError, match=message):
+            sure.calibrate(*arguments)
+    for temperature, message in (
+        (Temperature((1.0, 2.0), "members"), "for 2 members, not for 3: fit them again"),
+        (Temperature((2.0,), combine="logits"), r"mean of logits, but .* probabilities: fit it"),
+    ):
+        with pytest.raises(FreeTicketsError, match=message):
+            sure.with_temperature(temperature)
 
 
 # ---- choosing members
@@ -281,7 +224,7 @@ def pool(sure):
     return ft.Ensemble([ignorant, second, ignorant, third, first])
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 5, None])
+@pytest.mark.parametrize("size", [1, 4, None])
 @pytest.mark.parametrize("combine", RULES)
 def test_what_is_chosen_are_the_members_that_the_definition_chooses(pool, held_out, size, combine):
     raw, (x, y) = by_rule(pool, combine), held_out
@@ -293,18 +236,11 @@ def test_what_is_chosen_are_the_members_that_the_definition_chooses(pool, held_o
     assert len(raw) == 5
 
 
-def test_a_choice_is_made_and_kept_without_the_temperature_of_the_pool(
-    pool, features, held_out, tmp_path
-):
-    chosen = pool.select(*held_out, 2)
+def test_a_choice_is_made_without_the_temperature_of_the_pool(pool, features, held_out):
+    chosen, x = pool.select(*held_out, 2), features[0]
     from_calibrated = pool.calibrate(*features, "members").select(*held_out, 2)
     assert from_calibrated.temperature is None
-    x = features[0]
     assert np.array_equal(from_calibrated.member_proba(x), chosen.member_proba(x))
-    calibrated = chosen.calibrate(*held_out, "members")
-    calibrated.save(tmp_path)
-    loaded = ft.load(tmp_path)
-    assert np.array_equal(loaded.member_proba(x), calibrated.member_proba(x))
     compiled = pool.compile().select(*held_out, 2)
     np.testing.assert_allclose(compiled.member_proba(x), chosen.member_proba(x), atol=1e-5)
 
@@ -320,7 +256,7 @@ def test_a_choice_that_can_not_be_made_is_one_line(pool, features):
 # ---- saving and loading
 
 
-@pytest.mark.parametrize("scope", ["ensemble", "members"])
+@pytest.mark.parametrize("scope", SCOPES)
 def test_a_temperature_is_saved_with_the_ensemble_and_comes_back_exactly(
     ensemble, held_out, tmp_path, scope
 ):
@@ -342,9 +278,8 @@ def test_a_damaged_calibration_is_one_line_that_names_it(ensemble, tmp_path):
     sealed = json.dumps(seal_values(good))
     path.write_text(sealed)
     assert ft.load(tmp_path).temperature == Temperature((1.5,))
-    values = ([math.nan], [-1.5], [], ["1.5"], [1.5, 1.5])
-    changes = [{"scope": "members"}, {"scope": "forest"}, {"combine": "logits"}, {"range": "x"}]
-    changes += [{"values": each} for each in values]
+    changes = [{"scope": "members"}, {"combine": "logits"}, {"range": "x"}]
+    changes += [{"values": values} for values in ([math.nan], [], ["1.5"])]
     wrong = ["", sealed[:-1], "\xff" + sealed, "[1.5]", sealed.replace("1.5", "1.6")]
     wrong += [json.dumps(good), *(json.dumps(seal_values({**good, **each})) for each in changes)]
     for content in wrong:
@@ -356,16 +291,19 @@ def test_a_damaged_calibration_is_one_line_that_names_it(ensemble, tmp_path):
 
 
 def test_what_is_saved_predicts_the_same_after_loading_and_some_members_in_their_place(
-    ensemble, features, tmp_path
+    ensemble, features, tmp_path, digests
 ):
     ensemble.save(tmp_path)
+    state, files = torch.get_rng_state(), digests(tmp_path)
     loaded = ft.load(tmp_path)
     assert (len(loaded), loaded.classes) == (3, ("0", "1", "2"))
     assert np.array_equal(loaded.member_proba(features[0]), ensemble.member_proba(features[0]))
+    assert torch.equal(torch.get_rng_state(), state)
+    ensemble.save(tmp_path)
+    assert digests(tmp_path) == files  # predicting leaves the tickets alone
     part = ft.Ensemble([ensemble.tickets[2], ensemble.tickets[0]])
     part.save(tmp_path)  # in place of the three
-    loaded = ft.load(tmp_path)
-    found = loaded.member_proba(features[0])
+    found = ft.load(tmp_path).member_proba(features[0])
     assert np.array_equal(found, ensemble.member_proba(features[0])[[2, 0]])
     assert ensemble.tickets[0].info["tickets"] == 3  # nothing was changed in memory
 
@@ -379,18 +317,13 @@ def test_a_network_of_ones_own_needs_its_factory_again(features, tmp_path):
     assert np.array_equal(loaded.predict_proba(features[0]), trained.predict_proba(features[0]))
 
 
-def test_a_name_in_a_ticket_never_makes_code_run(tmp_path):
-    ft.Ensemble([small_ticket(model="os:getcwd", model_options={})], own_network).save(tmp_path)
-    with pytest.raises(FreeTicketsError, match=r"your own \(os:getcwd\): pass the same factory"):
-        ft.load(tmp_path)
-
-
 def test_what_is_no_ensemble_is_one_line(ensemble):
     network = ft.models.create_model("mlp-8", (6,), 3)
     for tickets, build, message in (
         ([], None, "at least one ticket"),
         (ensemble.tickets, lambda: network, "a new network each time"),
         (ensemble.tickets, own_network, "does not fit the ticket"),
+        ([small_ticket(model="os:getcwd")], None, r"your own \(os:getcwd\): pass the same factory"),
     ):
         with pytest.raises(FreeTicketsError, match=message) as caught:
             ft.Ensemble(tickets, build)
@@ -398,13 +331,8 @@ def test_what_is_no_ensemble_is_one_line(ensemble):
         assert len(str(caught.value)) < 300
 
 
-def test_what_can_not_be_written_is_one_line_and_a_part_is_loaded_only_on_request(
-    ensemble, tmp_path
-):
+def test_a_part_is_loaded_only_on_request_and_no_damaged_one(ensemble, tmp_path):
     ensemble.save(tmp_path)
-    (tmp_path / "file").write_text("no folder")
-    with pytest.raises(FreeTicketsError, match="can't write"):
-        ensemble.save(tmp_path / "file" / "mine")
     (tmp_path / "tickets" / "03.safetensors").unlink()
     with pytest.raises(FreeTicketsError, match="has 2 of 3 tickets: the run is still training"):
         ft.load(tmp_path)

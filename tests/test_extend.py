@@ -8,14 +8,20 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 
 import freetickets as ft
+from freetickets.data.spec import DATASETS
 from freetickets.errors import FreeTicketsError
-from freetickets.methods import METHODS, Event, Setting
+from freetickets.methods import METHODS, Event, Setting, get_recipe
+from freetickets.models.names import MODELS
+from freetickets.sparsity.score import SCORES
+from freetickets.training.optimizer import OPTIMIZERS
+from freetickets.training.progress import Reporter
 
 EXTEND = Path(__file__).parents[1] / "examples" / "extend"
 SMALL: dict[str, Any] = {"batch_size": 10, "epochs": 4, "quiet": True, "backend": "masked"}
@@ -27,29 +33,17 @@ def extend(monkeypatch):
     """Imports a module of the examples, which is forgotten afterwards."""
     monkeypatch.chdir(EXTEND)
     monkeypatch.setattr(sys, "path", [*sys.path, str(EXTEND)])
-    known = {id(registry): dict(registry._known) for registry in registries()}
-    names = {path.stem for path in EXTEND.glob("*.py")}
-    yield lambda name: importlib.import_module(name)
-    for name in names:
-        sys.modules.pop(name, None)
-    for registry in registries():
-        registry._known = known[id(registry)]
+    for registry in (METHODS, DATASETS, MODELS, SCORES, OPTIMIZERS):
+        monkeypatch.setattr(registry, "_known", dict(registry._known))
+    yield importlib.import_module
+    for path in EXTEND.glob("*.py"):
+        sys.modules.pop(path.stem, None)
 
 
-def registries():
-    from freetickets.data.spec import DATASETS
-    from freetickets.models.names import MODELS
-    from freetickets.sparsity.score import SCORES
-    from freetickets.training.optimizer import OPTIMIZERS
-
-    return [METHODS, DATASETS, MODELS, SCORES, OPTIMIZERS]
-
-
-@pytest.fixture
-def features():
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(60, 6, generator=generator)
-    return x, (x[:, 0] > 0).long()
+def freetickets(*words, **options):
+    """A command in a process of its own."""
+    command = [sys.executable, "-m", "freetickets", *map(str, words)]
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, **options)
 
 
 # ---- methods
@@ -84,10 +78,9 @@ def test_a_method_of_ones_own_is_what_is_trained(features, tmp_path, kind, name)
     assert [ticket.info["phase"] for ticket in ensemble.tickets] == ["my refine 1", "my refine 2"]
     assert {ticket.info["method"] for ticket in ensemble.tickets} == {name}
     again = method.fit("mlp-8", features, output=tmp_path / "run", **SMALL)  # it is finished
-    x = features[0].numpy()
-    assert np.array_equal(again.predict_proba(x), ensemble.predict_proba(x))
     loaded = ft.load(tmp_path / "run", method=method)
-    assert np.array_equal(loaded.predict_proba(x), ensemble.predict_proba(x))
+    for other in (again, loaded):
+        assert np.array_equal(other.predict_proba(features[0]), ensemble.predict_proba(features[0]))
 
 
 @dataclass(frozen=True)
@@ -101,42 +94,29 @@ class Odd(ft.EDST):
     rule: Any = print
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        (Usurper, "there is a method named 'edst' already"),
-        (Odd, "option rule of odd must be a number, a text"),
-    ],
-)
-def test_a_name_that_is_taken_and_an_option_that_no_file_can_hold_are_refused(
-    features, kind, message
+def test_a_name_that_is_taken_and_an_option_that_no_file_can_hold_are_refused(features):
+    with pytest.raises(FreeTicketsError, match="there is a method named 'edst' already"):
+        Usurper().fit("mlp-8", features, **SMALL)
+    with pytest.raises(FreeTicketsError, match="option rule of odd must be a number, a text"):
+        Odd().fit("mlp-8", features, **SMALL)
+
+
+def test_a_method_that_is_not_known_says_how_to_make_it_known_and_imports_nothing(
+    features, tmp_path, monkeypatch
 ):
-    with pytest.raises(FreeTicketsError, match=message):
-        kind().fit("mlp-8", features, **SMALL)
-
-
-def test_a_method_that_is_not_known_says_how_to_make_it_known(features, tmp_path):
-    ensemble = Named(tickets=2, interval=2).fit("mlp-8", features, **SMALL)
-    ensemble.save(tmp_path)
-    with pytest.raises(FreeTicketsError, match="unknown method 'named'"):
-        ft.load(tmp_path)
-    for ticket in ensemble.tickets:
-        ticket.info["method"] = "nowhere_at_all:Mine"
-    ensemble.save(tmp_path)
-    with pytest.raises(FreeTicketsError, match="by --import nowhere_at_all"):
-        ft.load(tmp_path)
-
-
-def test_nothing_in_a_ticket_imports_code(features, tmp_path, monkeypatch):
     (tmp_path / "hostile.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    ensemble = ft.EDST(tickets=2, interval=2).fit("mlp-8", features, **SMALL)
-    for name in ("hostile:Mine", "os:system", "subprocess:Popen"):
+    ensemble = Named(tickets=2, interval=2).fit("mlp-8", features, **SMALL)
+    for name, message in (
+        ("named", "unknown method 'named'"),
+        ("hostile:Mine", "is not known here: import it first, by --import hostile"),
+        ("subprocess:Popen", "must be a data class"),
+    ):
         for ticket in ensemble.tickets:
             ticket.info["method"] = name
         ensemble.save(tmp_path / "run")
-        with pytest.raises(FreeTicketsError, match=r"not known here|must be a data class"):
+        with pytest.raises(FreeTicketsError, match=message):
             ft.load(tmp_path / "run")
 
 
@@ -147,7 +127,6 @@ def test_nothing_in_a_ticket_imports_code(features, tmp_path, monkeypatch):
     "flags",
     [
         ("method:Cycles",),
-        ("event:ShakenEDST",),
         ("edst", "--grow", "growth:noisy_gradient"),
         ("edst", "--optimizer", "optimizer:SignSGD", "--lr", "0.001"),
     ],
@@ -165,66 +144,52 @@ def test_a_data_set_of_ones_own_is_trained_on_and_scored(cli, tmp_path):
     flags = ["--dataset", "dataset:rings", "--model", "mlp-32-32", "--epochs", "20", "--quiet"]
     answer = cli("train", "dst", *flags, "--tickets", 1, "--json", "-o", tmp_path / "run")
     assert answer.code == 0, answer.err
-    assert ft.load(tmp_path / "run").predict([[1.0, 0.0], [0.0, -2.0], [3.0, 0.0]]).tolist() == [
-        0, 1, 2,
-    ]  # fmt: skip
+    found = ft.load(tmp_path / "run").predict([[1.0, 0.0], [0.0, -2.0], [3.0, 0.0]])
+    assert found.tolist() == [0, 1, 2]
 
 
 def test_an_event_of_ones_own_happens_and_leaves_the_topology(extend, tmp_path, features):
-    event = extend("event")
-    method = event.ShakenEDST(tickets=2, interval=1000, shake=0.5)
-    plan = method.plan(Setting(ft.methods.get_recipe("small")))  # type: ignore[attr-defined]
-    assert [[e.event for e in phase.at_end] for phase in plan.runs[0].phases] == [
-        [], ["collect", "shake"], ["collect"],
-    ]  # fmt: skip
+    method = extend("event").ShakenEDST(tickets=2, interval=1000, shake=0.5)
+    phases = method.plan(Setting(get_recipe("small"))).runs[0].phases
+    events = [[each.event for each in phase.at_end] for phase in phases]
+    assert events == [[], ["collect", "shake"], ["collect"]]
     tickets = method.fit("mlp-8", features, output=tmp_path, **SMALL).tickets
-    assert {"collect shake", "collect"} <= {
-        line.split(",")[10] for line in (tmp_path / "log.csv").read_text().splitlines()
-    }
+    log = [line.split(",") for line in (tmp_path / "log.csv").read_text().splitlines()]
+    assert {"collect shake", "collect"} <= {cells[10] for cells in log}
     for name, mask in tickets[0].topology.items():
         assert torch.equal(mask, tickets[1].topology[name])
         assert not torch.equal(tickets[0].state[name], tickets[1].state[name])
 
 
 @pytest.mark.usefixtures("extend")
-def test_killed_and_resumed_by_the_command_it_ends_the_same(tmp_path, digests):
-    command = [sys.executable, "-m", "freetickets", "train", "event:ShakenEDST", *TINY.split()]
-    command += ["--checkpoint-seconds", "0", "--seed", "3"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-
-    def start(output):
-        pipes = {"stdout": subprocess.DEVNULL, "env": environment}
-        return subprocess.Popen([*command, "-o", str(output)], **pipes)
-
+def test_killed_resumed_evaluated_and_reported_by_commands_it_is_the_same(tmp_path, digests):
+    command = ["train", "event:ShakenEDST", *TINY.split(), "--checkpoint-seconds", "0"]
+    environment = {"env": {**os.environ, "OMP_NUM_THREADS": "1"}}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    with start(killed) as process:
+    with freetickets(*command, "-o", killed, **environment) as process:
         log = killed / "log.csv"
         while process.poll() is None and not (log.exists() and "shake" in log.read_text()):
             time.sleep(0.01)
         process.kill()
     assert not (killed / "metrics.json").exists()
     for folder in (killed, whole):
-        with start(folder) as process:
+        with freetickets(*command, "-o", folder, **environment) as process:
             assert process.wait() == 0
     assert len(digests(whole / "tickets")) == 2
     assert digests(whole / "tickets") == digests(killed / "tickets")
-
-
-@pytest.mark.usefixtures("extend")
-def test_it_is_evaluated_and_reported_in_another_process(tmp_path):
-    def run(*words):
-        command = [sys.executable, "-m", "freetickets", *map(str, words)]
-        return subprocess.run(command, text=True, capture_output=True, check=False)
-
-    folder = tmp_path / "run"
-    assert run("train", "event:ShakenEDST", *TINY.split(), "-o", folder).returncode == 0
-    refused = run("evaluate", folder)
-    assert refused.returncode == 2
-    assert "the method 'event:ShakenEDST' is not known here" in refused.stderr
-    assert refused.stderr.count("\n") == 1
-    assert run("evaluate", folder, "--import", "event").returncode == 0
-    assert run("report", folder, "-o", tmp_path / "page.html").returncode == 0
-    assert "event:ShakenEDST" in (tmp_path / "page.html").read_text()
+    page = tmp_path / "page.html"
+    for words, code in (
+        (("evaluate", whole), 2),
+        (("evaluate", whole, "--import", "event"), 0),
+        (("report", whole, "-o", page), 0),
+    ):
+        with freetickets(*words, stderr=subprocess.PIPE) as process:
+            told = process.communicate()[1]
+        assert process.returncode == code
+        if code:
+            assert "the method 'event:ShakenEDST' is not known here" in told
+            assert told.count("\n") == 1
+    assert "event:ShakenEDST" in page.read_text()
 
 
 # ---- events
@@ -257,8 +222,6 @@ class Counting(ft.EDST):
 
 
 def test_what_an_event_keeps_and_draws_survives_a_kill(features, tmp_path, capsys, monkeypatch):
-    from freetickets.training.progress import Reporter
-
     method, settings = Counting(tickets=2, interval=2), {**SMALL, "quiet": False}
 
     def drawn():
@@ -268,20 +231,14 @@ def test_what_an_event_keeps_and_draws_survives_a_kill(features, tmp_path, capsy
     whole = drawn()
     assert len(whole) == 3
     assert len(set(whole[-1].split(", "))) == 3
-    left = 0
 
     class KilledError(BaseException):
         pass
 
-    def counted(*_):
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise KilledError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Reporter, "step", counted)
-        for left in (9, 8):  # noqa: B007  # counted down above
+    for left in (9, 8):
+        killing = Mock(side_effect=[*[None] * (left - 1), KilledError()])
+        with monkeypatch.context() as patch:
+            patch.setattr(Reporter, "step", killing)
             with pytest.raises(KilledError):
                 method.fit("mlp-8", features, output=tmp_path / "killed", **settings)
     method.fit("mlp-8", features, output=tmp_path / "killed", **settings)

@@ -25,12 +25,15 @@ def predictions():
     return Predictions(np.log(probs).astype(np.float32), rng.integers(0, 4, 25), info)
 
 
+def equal(a, b):
+    return np.array_equal(a.outputs, b.outputs) and np.array_equal(a.labels, b.labels)
+
+
 def test_saved_predictions_come_back_exactly(predictions, tmp_path):
     predictions.save(tmp_path / "new" / "p.npz")
     loaded = Predictions.load(tmp_path / "new" / "p.npz")
-    assert np.array_equal(loaded.outputs, predictions.outputs)
+    assert equal(loaded, predictions)
     assert loaded.outputs.dtype == np.float32
-    assert np.array_equal(loaded.labels, predictions.labels)
     assert loaded.info == predictions.info
     assert loaded.scores() == predictions.scores()
     Predictions(LOGS, LABELS, {**INFO, "parts": ["1", "2"]}).save(tmp_path / "toy.npz")
@@ -41,26 +44,21 @@ def test_saved_predictions_come_back_exactly(predictions, tmp_path):
         Predictions.load(tmp_path / "none.npz")
 
 
-def test_scores_are_those_of_the_metrics(predictions):
+def test_scores_are_those_of_the_metrics_by_the_rule_to_combine(predictions):
     scores = predictions.scores()
     logs, labels = predictions.outputs, predictions.labels
     assert list(scores) == ["dataset", "samples", "members", "member_mean", "ensemble"]
     assert (scores["dataset"], scores["samples"]) == ("toy", 25)
+    by_logits = replace(predictions, info={**predictions.info, "combine": "logits"}).scores()
+    assert by_logits["members"] == scores["members"]
+    mean = ft.metrics.ensemble_log_probs(logs, "logits")[None]
     for name in ("accuracy", "nll", "ece"):
         score = getattr(ft.metrics, name)
         members = [score(member[None], labels) for member in logs]
         assert [row[name] for row in scores["members"]] == members
         assert scores["member_mean"][name] == pytest.approx(np.mean(members))
         assert scores["ensemble"][name] == pytest.approx(score(logs, labels), rel=1e-9)
-
-
-def test_the_ensembles_scores_follow_the_rule_to_combine(predictions):
-    by_logits = replace(predictions, info={**predictions.info, "combine": "logits"})
-    mean = ft.metrics.ensemble_log_probs(predictions.outputs, "logits")[None]
-    expected = ft.metrics.nll(mean, predictions.labels)
-    assert by_logits.scores()["ensemble"]["nll"] == pytest.approx(expected)
-    assert by_logits.scores()["ensemble"]["nll"] != predictions.scores()["ensemble"]["nll"]
-    assert by_logits.scores()["members"] == predictions.scores()["members"]
+        assert by_logits["ensemble"][name] == pytest.approx(score(mean, labels))
 
 
 @pytest.mark.parametrize(
@@ -77,11 +75,7 @@ def test_scores_are_those_at_the_temperature_that_was_saved(predictions, tempera
     members_are_the_same = scores["members"] == predictions.scores()["members"]
     assert members_are_the_same == (temperature.scope == "ensemble")
     assert scaled.adjusted(range(3), None).scores() == predictions.scores()
-
-
-def test_some_of_the_members_are_scored_as_if_there_were_no_others(predictions):
-    part = predictions.adjusted([2, 0], None).scores()
-    every = predictions.scores()
+    part, every = predictions.adjusted([2, 0], None).scores(), predictions.scores()
     assert part["members"] == [every["members"][2], every["members"][0]]
     expected = ft.metrics.nll(predictions.outputs[[2, 0]], predictions.labels)
     assert part["ensemble"]["nll"] == pytest.approx(expected)
@@ -100,8 +94,7 @@ def test_damaged_predictions_are_named_and_never_read_as_others(predictions, tmp
                 found = Predictions.load(tmp_path / "bad.npz")
             except FreeTicketsError:
                 continue
-            assert np.array_equal(found.outputs, predictions.outputs)  # a date in the zip, say
-            assert np.array_equal(found.labels, predictions.labels)
+            assert equal(found, predictions)  # it was a date in the zip, say
             assert found.info == predictions.info
 
 
@@ -112,7 +105,7 @@ def test_damaged_predictions_are_named_and_never_read_as_others(predictions, tmp
         (LOGS, LABELS[1:], {}),
         (LOGS, LABELS + 5, {}),
         *((LOGS, LABELS, {"parts": parts}) for parts in (["1", "2", "3", "4"], [])),
-        (LOGS, LABELS, {"combine": 3}),
+        *((LOGS, LABELS, {"combine": combine}) for combine in (3, None)),
         (LOGS, LABELS, {"samples": [3]}),
         (LOGS, LABELS, {"kind": "attack", "parts": ["1"]}),
         (LOGS, LABELS, {"kind": "shift", "parts": ["much"]}),

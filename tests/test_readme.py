@@ -15,25 +15,19 @@ from freetickets.cli.parser import make_parser
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
 COSTS = (ROOT / "docs" / "costs.md").read_text()
-
-
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
+CODE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_it_is_short_enough_to_be_read():
     assert len(TEXT.split()) <= 700
 
 
-def test_the_two_commands_of_a_checkout_are_there():
+def test_its_commands_are_there_and_what_is_installed_runs_them():
     makefile = (ROOT / "Makefile").read_text()
     for command in ("demo", "test"):
         assert re.search(rf"^make {command}\b", TEXT, re.MULTILINE)
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
-
-
-def test_what_is_installed_runs_what_is_shown():
-    """Without the extras, `evaluate --all` and `report` would end with one line."""
+    # Without the extras, `evaluate --all` and `report` would end with one line.
     assert re.search(r"^pip install 'freetickets\[all\]'", TEXT, re.MULTILINE)
     assert "evaluate runs/edst --all" in TEXT
     assert re.search(r"^all = .*report.*corruptions", (ROOT / "pyproject.toml").read_text(), re.M)
@@ -41,8 +35,7 @@ def test_what_is_installed_runs_what_is_shown():
 
 def test_the_ensemble_lines_work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code = blocks("python")[0]
-    small = code.replace('"mlp-512-512"', '"mlp-8"').replace("epochs=9", "epochs=1, quiet=True")
+    small = CODE[0].replace('"mlp-512-512"', '"mlp-8"').replace("epochs=9", "epochs=1, quiet=True")
     assert "mlp-8" in small
     assert "quiet" in small
     names: dict[str, Any] = {}
@@ -63,7 +56,7 @@ def test_the_two_lines_work_in_a_loop():
         "criterion": nn.CrossEntropyLoss(),
         "batches": [(torch.randn(4, 8), torch.tensor([0, 1, 0, 1])) for _ in range(3)],
     }
-    exec(blocks("python")[1], names)
+    exec(CODE[1], names)
     assert names["sparsifier"].steps == 3
     assert names["sparsifier"].sparsity == pytest.approx(0.8, abs=0.01)
 
@@ -78,19 +71,12 @@ def test_every_command_is_one_that_the_parser_knows(text):
             make_parser(arguments).parse_args(arguments)
 
 
-def test_the_flops_are_what_plan_prints(cli):
-    found = re.search(r"\| ([\d.]+)x of dense \| `freetickets (plan [^`]+)`", TEXT)
-    assert found
-    ledger = json.loads(cli(*found[2].split(), "--json").out)["ledger"]
-    assert f"{ledger['relative_flops']:.3f}" == found[1]
-
-
-def test_the_table_of_costs_is_what_plan_prints(cli):
-    rows = re.findall(
-        r"^\| `([^`]+)` \| (\w+), ([\w-]+) \| ([\d.]+)x \| ([\d.]+)x \| (\d) \|",
-        COSTS,
-        re.MULTILINE,
-    )
+def test_the_costs_are_what_plan_prints(cli):
+    (shown,) = re.findall(r"\| ([\d.]+)x of dense \| `freetickets (plan [^`]+)`", TEXT)
+    ledger = json.loads(cli(*shown[1].split(), "--json").out)["ledger"]
+    assert f"{ledger['relative_flops']:.3f}" == shown[0]
+    row = r"^\| `([^`]+)` \| (\w+), ([\w-]+) \| ([\d.]+)x \| ([\d.]+)x \| (\d) \|"
+    rows = re.findall(row, COSTS, re.MULTILINE)
     assert len(rows) >= 6
     for method, dataset, model, train, test, runs in rows:
         answer = cli("plan", *method.split(), "--dataset", dataset, "--model", model, "--json")
@@ -102,11 +88,10 @@ def test_the_table_of_costs_is_what_plan_prints(cli):
 
 def test_the_verdicts_are_those_of_the_results():
     results = (ROOT / "docs" / "results.md").read_text()
-    told = re.search(r"Of (\d+) checks.*?support (\d+) and contradict (\d+)", TEXT, re.DOTALL)
-    found = re.search(r"Of (\d+) checks: (\d+) supported, \d+ undecided, (\d+) contra", results)
-    assert told
-    assert found
-    assert told.groups() == found.groups()
+    told = re.findall(r"Of (\d+) checks.*?support (\d+) and contradict (\d+)", TEXT, re.DOTALL)
+    found = re.findall(r"Of (\d+) checks: (\d+) supported, \d+ undecided, (\d+) contra", results)
+    assert len(told) == 1
+    assert told == found
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/README.md"])

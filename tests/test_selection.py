@@ -58,27 +58,6 @@ def test_the_choice_is_that_of_the_definition(
         assert ours == pytest.approx(theirs, rel=1e-9, abs=2e-9)
 
 
-@pytest.mark.parametrize("combine", RULES)
-@pytest.mark.parametrize("replacement", [False, True])
-@pytest.mark.parametrize("seed", range(5))
-def test_without_a_size_it_is_never_worse_than_the_best_member(combine, replacement, seed):
-    logs, labels = draw(6, 40, 4, seed=seed)
-    chosen = select_members(logs, labels, combine=combine, replacement=replacement)
-    alone = [loss(logs, labels, [i], combine) for i in range(6)]
-    assert chosen[0] == np.argmin(alone)
-    path = [loss(logs, labels, chosen[: i + 1], combine) for i in range(len(chosen))]
-    assert path[0] == min(alone)
-    assert all(later < earlier for earlier, later in itertools.pairwise(path))
-
-
-def test_a_hopeless_member_is_left_out_unless_the_size_asks_for_it():
-    logs, labels = draw(3, 50, 4)
-    sure_of_the_next_class = log_softmax(15 * np.eye(4)[(labels + 1) % 4], axis=-1)
-    pool = np.concatenate([sure_of_the_next_class[None], logs])
-    assert 0 not in select_members(pool, labels)
-    assert select_members(pool, labels, 4)[-1] == 0
-
-
 def test_of_equal_members_the_first_is_chosen_and_a_copy_is_no_gain():
     logs, labels = draw(1, 20, 3)
     copies = np.repeat(logs, 4, axis=0)

@@ -3,10 +3,9 @@ import json
 import math
 import os
 import random
-import resource
 import tracemalloc
-from collections import OrderedDict
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import safetensors.torch
@@ -18,6 +17,7 @@ from freetickets import seal
 from freetickets.errors import DamagedFileError, FreeTicketsError, NewerFileError
 from freetickets.reading import read_json
 from freetickets.storage import _digest, load_tree, save_tree, write_atomic, write_json
+from freetickets.ticket import Ticket
 
 DTYPES = (
     torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8,
@@ -27,7 +27,10 @@ DTYPES = (
 
 def sample_tree():
     return {
-        "weights": [torch.arange(12, dtype=torch.float32).view(3, 4), torch.tensor(True)],
+        "weights": [
+            torch.arange(12, dtype=torch.float32).view(3, 4),
+            torch.tensor([-0.0, math.nan]),
+        ],
         "numbers": (1, -0.0, math.nan, math.inf, -math.inf, 2**70, True, None, "höhe\n"),
         7: {"nested": [], ("a", 1): {}, None: 0.1},
     }
@@ -42,17 +45,6 @@ def test_a_tensor_of_any_type_and_shape_comes_back_bit_for_bit(tmp_path, same, d
     tensor = (torch.randn(shape) * 3).to(dtype)
     save_tree(tmp_path / "t", [tensor], "test")
     assert same(load_tree(tmp_path / "t", "test"), [tensor])
-
-
-def test_nan_and_negative_zero_keep_their_bits_in_a_tensor(tmp_path, same):
-    bits = torch.tensor([0x7FC00001, -0x80000000, 0x7F800000, 1], dtype=torch.int32)
-    save_tree(tmp_path / "t", bits.view(torch.float32), "test")
-    assert same(load_tree(tmp_path / "t", "test"), bits.view(torch.float32))
-
-
-def test_plain_values_keys_and_order_come_back_with_their_types(tmp_path, same):
-    save_tree(tmp_path / "t", sample_tree(), "test")
-    assert same(load_tree(tmp_path / "t", "test"), sample_tree())
 
 
 _plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
@@ -76,20 +68,14 @@ def test_any_tree_of_plain_values_comes_back(tmp_path_factory, same, tree):
 def test_views_transposes_and_shared_memory_are_saved_by_value(tmp_path, same):
     base = torch.arange(6.0).view(2, 3)
     tree = [base, base, base[1], base.t(), base[:, :1].expand(2, 9)]
-    save_tree(tmp_path / "t", tree, "test")
-    assert same(load_tree(tmp_path / "t", "test"), tree)
+    save_tree(tmp_path / "t", [*tree, torch.nn.Parameter(base)], "test")
+    assert same(load_tree(tmp_path / "t", "test"), [*tree, base])
 
 
-def test_a_parameter_is_saved_as_its_values(tmp_path):
-    save_tree(tmp_path / "t", OrderedDict(w=torch.nn.Parameter(torch.ones(2))), "test")
-    loaded = load_tree(tmp_path / "t", "test")["w"]
-    assert not loaded.requires_grad
-    assert loaded.tolist() == [1, 1]
-
-
-def test_equal_content_is_equal_bytes(tmp_path):
+def test_plain_values_come_back_with_their_types_and_equal_content_is_equal_bytes(tmp_path, same):
     for name in "ab":
         save_tree(tmp_path / name, sample_tree(), "test")
+    assert same(load_tree(tmp_path / "a", "test"), sample_tree())
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
@@ -139,18 +125,15 @@ def test_no_flipped_bit_gives_a_wrong_value(tmp_path, same):
     "content",
     [
         b"",
-        b"\0" * 8,
         b"not safetensors at all",
-        b"\xff" * 64,
         (2**63).to_bytes(8, "little") + b"{}",
         (10**9).to_bytes(8, "little") + b"{}",
         safetensors.torch.save({"a": torch.ones(2)}),
         safetensors.torch.save({}, {"freetickets": "no json"}),
         safetensors.torch.save({}, {"freetickets": "[]"}),
-        safetensors.torch.save({}, {"freetickets": '{"kind": "test", "tree": {"tensor": "9"}}'}),
         safetensors.torch.save({}, {"freetickets": "[" * 100_000}),
     ],
-    ids=range(11),
+    ids=range(8),
 )
 def test_what_is_no_file_of_ours_is_named_so_without_taking_memory(tmp_path, content):
     (tmp_path / "t").write_bytes(content)
@@ -162,42 +145,26 @@ def test_what_is_no_file_of_ours_is_named_so_without_taking_memory(tmp_path, con
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(
-    "tree",
-    [{"tensor": "9"}, {"tensor": []}, {"map": 3}, {"map": [[[], 1]]}, {"a": 1, "b": 2}, {}],
-    ids=str,
-)
-def test_a_forged_tree_with_a_right_checksum_is_damaged(tmp_path, tree):
-    header = {"kind": "test", "version": 1, "tree": tree}
-    header["sha256"] = _digest(header, {})
-    content = safetensors.torch.save({}, {"freetickets": json.dumps(header)})
-    (tmp_path / "t").write_bytes(content)
-    assert _outcome(tmp_path / "t") is None
+def test_a_forged_tree_with_a_right_checksum_is_damaged(tmp_path):
+    for tree in ({"tensor": "9"}, {"tensor": []}, {"map": 3}, {"map": [[[], 1]]}, {"a": 1, "b": 2}):
+        header = {"kind": "test", "version": 1, "tree": tree}
+        header["sha256"] = _digest(header, {})
+        content = safetensors.torch.save({}, {"freetickets": json.dumps(header)})
+        (tmp_path / "t").write_bytes(content)
+        assert _outcome(tmp_path / "t") is None, tree
 
 
-def test_a_missing_file_and_a_folder_are_one_line(tmp_path):
+def test_a_missing_file_a_folder_and_another_kind_are_one_line(tmp_path):
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(FreeTicketsError, match="can't read") as caught:
             load_tree(path, "test")
         assert not isinstance(caught.value, DamagedFileError)
+    save_tree(tmp_path / "t", {}, "freetickets-checkpoint")
+    with pytest.raises(FreeTicketsError, match="is a freetickets-checkpoint, not a"):
+        Ticket.load(tmp_path / "t")
 
 
 # ---- writing
-
-
-def test_a_file_that_grows_too_large_leaves_the_old_one_and_nothing_else(tmp_path):
-    path = tmp_path / "file"
-    write_atomic(path, b"old")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    told = r"can't write.*what was saved before is untouched"
-    try:
-        with pytest.raises(FreeTicketsError, match=told):
-            write_atomic(path, b"x" * 100_000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["file"]
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
@@ -207,14 +174,10 @@ def test_a_full_disk_or_an_interruption_leaves_the_old_file_and_nothing_else(
 ):
     path = tmp_path / "file"
     write_atomic(path, b"old")
-
-    def fail(*_):
-        raise error
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, call, fail)
+        patch.setattr(os, call, Mock(side_effect=error))
         expected = FreeTicketsError if isinstance(error, OSError) else KeyboardInterrupt
-        with pytest.raises(expected):
+        with pytest.raises(expected, match=r"saved before is untouched|^$"):
             write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
@@ -238,21 +201,14 @@ def test_what_a_killed_writer_left_goes_with_the_next_write_of_that_file(tmp_pat
     assert sorted(os.listdir(tmp_path)) == [".b.x", "a[1]"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b"0.8125", b"0.8126"),
-        (b'"shape":[3,4]', b'"shape":[4,3]'),
-        (b'"dtype":"F32"', b'"dtype":"I32"'),
-    ],
-)
-def test_nothing_in_a_file_can_be_altered_even_with_care(tmp_path, old, new):
+def test_nothing_in_a_file_can_be_altered_even_with_care(tmp_path):
     save_tree(tmp_path / "t", {"sparsity": 0.8125, "w": torch.ones(3, 4)}, "test")
     data = (tmp_path / "t").read_bytes()
-    assert old in data
-    (tmp_path / "t").write_bytes(data.replace(old, new))
-    with pytest.raises(DamagedFileError, match="checksum"):
-        load_tree(tmp_path / "t", "test")
+    for old, new in ((b"0.8125", b"0.8126"), (b"[3,4]", b"[4,3]"), (b'"F32"', b'"I32"')):
+        assert old in data
+        (tmp_path / "t").write_bytes(data.replace(old, new))
+        with pytest.raises(DamagedFileError, match="checksum"):
+            load_tree(tmp_path / "t", "test")
 
 
 def test_a_folder_in_the_place_of_a_file_or_the_reverse_is_one_line(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -79,18 +79,16 @@ class Temperature:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns it as plain data, for a file."""
-        values = list(map(float, self.values))
-        return {"values": values, "scope": self.scope, "combine": self.combine}
+        return {**asdict(self), "values": list(map(float, self.values))}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Temperature:
         """Returns what `as_dict` described."""
         try:
-            found: Temperature = read(cls, saved)
+            return cls(**vars(read(cls, saved)))
         except FreeTicketsError as error:
             hint = "fit it again on the validation data"
             raise FreeTicketsError(f"not a temperature ({error}): {hint}") from error
-        return found
 
 
 def check_scope(scope: str) -> None:
@@ -111,13 +109,8 @@ def fit_temperature(
     Members are fitted together, for what they say together: members that are well calibrated one by
     one make an ensemble that is less sure than it is right. Their mean probability may have several
     minima, of which one near T = 1 is found. Samples whose true class is ruled out don't count.
-    Give it data that was not used for training and will not be used for testing.
-
-    Args:
-        log_probs: The members' log-probabilities, (M, N, C).
-        labels: The truth, (N,).
-        scope: One temperature for the whole "ensemble", or one for each of the "members".
-        combine: The mean of the members' "probabilities", or of their "logits".
+    Give it data that was not used for training and will not be used for testing: log-probabilities
+    (M, N, C) and labels (N,).
 
     Example:
         >>> certain, right_two_times_of_three = np.log([[[0.99, 0.01]] * 3]), [0, 0, 1]

@@ -11,21 +11,11 @@ from typing import Annotated, Any
 
 import yaml
 
-from . import __version__
+from . import __version__, reading
 from .data.spec import DatasetSpec
 from .errors import FreeTicketsError, NewerFileError, UnknownNameError
 from .methods import Method, Recipe, Setting, get_method, get_recipe
-from .reading import (
-    Allow,
-    Count,
-    Natural,
-    NotNegative,
-    Positive,
-    error_line,
-    must,
-    parse_yaml,
-    read_fields,
-)
+from .reading import Allow, Count, Natural, NotNegative, Positive, must, read_fields
 from .seal import BrokenSealError, open_text
 from .tasks import Task, make_task
 
@@ -139,21 +129,18 @@ class Config:
     def resolved(self, spec: DatasetSpec, method: Method | None = None) -> Config:
         """The same run with every None of the recipe and the data set filled in."""
         recipe = get_recipe(self.recipe or spec.recipe)
-        missing = (name for name in _OF_THE_RECIPE if getattr(self, name) is None)
-        filled = {name: getattr(recipe, name) for name in missing}
+        defaults = {name: getattr(recipe, name) for name in _OF_THE_RECIPE}
+        # Not what is off: these came later, and the runs of before stay the same.
+        defaults |= {"nesterov": recipe.nesterov or None}
+        defaults |= {"lr_factors": dict(recipe.lr_factors or {}) or None}
+        own = spec.augmentation
+        defaults["augmentation"] = recipe.augmentations.get(own, own) if spec.mean else own
         if self.validation_data is not None:
             if self.validation:
-                own = "with validation data of your own nothing is held out"
-                raise FreeTicketsError(f"{own}: leave out either validation_data or validation")
-            filled["validation"] = 0.0
-        # Not what is off: these came later, and the runs of before stay the same.
-        if self.nesterov is None and recipe.nesterov:
-            filled["nesterov"] = True
-        if self.lr_factors is None and recipe.lr_factors:
-            filled["lr_factors"] = dict(recipe.lr_factors)
-        if self.augmentation is None:
-            own, are_images = spec.augmentation, bool(spec.mean)
-            filled["augmentation"] = recipe.augmentations.get(own, own) if are_images else own
+                nothing = "with validation data of your own nothing is held out"
+                raise FreeTicketsError(f"{nothing}: leave out either validation_data or validation")
+            defaults["validation"] = 0.0
+        filled = {name: value for name, value in defaults.items() if getattr(self, name) is None}
         options = asdict(method or self.make_method())
         for name, value in options.items():
             if not _is_plain(value):
@@ -196,28 +183,29 @@ class Config:
 
     def as_yaml(self) -> str:
         """The settings as a file that `--config` reads."""
-        text: str = yaml.safe_dump(_plain(asdict(self)), sort_keys=False)
-        return text
+        return str(yaml.safe_dump(_plain(asdict(self)), sort_keys=False))
 
     @property
     def identity(self) -> str:
         """A digest of all that changes what is trained; every file of the run bears it."""
-        default = _flat(asdict(Config()))
-        told = {
-            name: value
-            for name, value in _flat(_plain(asdict(self))).items()
-            if name not in _FREE and value != default.get(name)  # so new settings change nothing
-        }
+        mine, default = self._fixed(), Config()._fixed()  # so new settings change nothing
+        told = {name: value for name, value in mine.items() if value != default.get(name)}
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
     def differences(self, other: Config) -> list[str]:
         """What another run would do otherwise than this one, as "name: mine -> other's"."""
-        mine, theirs = _flat(asdict(self)), _flat(asdict(other))
+        mine, theirs = self._fixed(), other._fixed()
         return [
-            f"{name}: {_plain(mine.get(name))} -> {_plain(theirs.get(name))}"
+            f"{name}: {mine.get(name)} -> {theirs.get(name)}"
             for name in {**mine, **theirs}
-            if name not in _FREE and _plain(mine.get(name)) != _plain(theirs.get(name))
+            if mine.get(name) != theirs.get(name)
         ]
+
+    def _fixed(self) -> dict[str, Any]:
+        """What must not change, with options of the method and the model beside the others."""
+        outer = _plain(asdict(self))
+        flat = {**outer.pop("options"), **outer.pop("model_options"), **outer}
+        return {name: value for name, value in flat.items() if name not in _FREE}
 
     def check_same(self, folder: Path) -> None:
         """Raises if the folder holds a run that was begun with other settings."""
@@ -231,16 +219,9 @@ class Config:
             )
 
 
-def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with those of the method and the model beside the others."""
-    inner = {**settings["options"], **settings["model_options"]}
-    outer = {key: settings[key] for key in settings if key not in ("options", "model_options")}
-    return {**inner, **outer}
-
-
 def read_config(path: str | Path) -> dict[str, Any]:
     """Reads a YAML file of settings; unknown names are refused."""
-    return _parse(_read(path), path)
+    return _parse(_read(Path(path)), path)
 
 
 def read_run_config(folder: Path) -> Config:
@@ -260,18 +241,15 @@ def read_run_config(folder: Path) -> Config:
         ) from error
 
 
-def _read(path: str | Path) -> str:
+def _read(path: Path) -> str:
     try:
-        size = Path(path).stat().st_size
-        if size > _LARGEST:
-            raise FreeTicketsError(f"{path} has {size:,} bytes: it can't be a file of settings")
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FreeTicketsError(f"can't read {path}: {error_line(error)}") from error
+        return reading.read_file(path, _LARGEST).decode()
+    except UnicodeDecodeError as error:
+        raise FreeTicketsError(f"can't read {path}: {error}") from error
 
 
 def _parse(text: str, path: str | Path) -> dict[str, Any]:
-    values = parse_yaml(text, path)
+    values = reading.parse_yaml(text, path)
     if not isinstance(values, Mapping):
         raise FreeTicketsError(f"{path} must hold settings such as 'method: edst', one per line")
     try:

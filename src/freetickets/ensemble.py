@@ -81,7 +81,7 @@ class Ensemble:
 
     def __repr__(self) -> str:
         told = [f"{len(self)} member" + "s" * (len(self) != 1)]
-        made_of = (self.info.get(key) for key in ("method", "model", "dataset"))
+        made_of = map(self.info.get, ("method", "model", "dataset"))
         told += [str(each) for each in made_of if each]
         if self.tickets[0].topology:
             told.append(f"sparsity {self.info.get('sparsity', 0.0):.3g}")
@@ -117,12 +117,8 @@ class Ensemble:
     ) -> Ensemble:
         """Returns the same ensemble, at the temperature that suits this data best.
 
-        Args:
-            x: Inputs that were not used for training and will not be used for testing.
-            y: Their labels, (N,), as in training.
-            scope: One temperature for the "ensemble", which never changes the predicted class; or
-                one for each of the "members", which changes what the members say, too.
-            batch_size: Samples that are predicted at a time.
+        The data should not be used for training or testing. One temperature for the "ensemble"
+        never changes the predicted class; one for each of the "members" changes what these say.
         """
         check_scope(scope)
         self._need_classes("a temperature is fitted to")
@@ -148,14 +144,9 @@ class Ensemble:
     ) -> Ensemble:
         """Returns the ensemble of those members that are best together, in the order of choice.
 
-        They are chosen greedily by NLL. A temperature is not kept, as it was fitted to all of them:
-        calibrate what was chosen.
-
-        Args:
-            x: Inputs that were not used for training and will not be used for testing.
-            y: Their labels, (N,), as in training.
-            size: How many to choose; None for as long as each makes the ensemble better.
-            batch_size: Samples that are predicted at a time.
+        They are chosen greedily by NLL on data that should not be used for training or testing: as
+        many as asked for, or as long as each makes the ensemble better. A temperature is not kept,
+        as it was fitted to all of them: calibrate what was chosen.
         """
         if len(self) > len(self.tickets):
             raise FreeTicketsError(
@@ -167,10 +158,9 @@ class Ensemble:
         logs, truth = self._held_out(x, y, batch_size)
         chosen = select_members(logs, truth, size, combine=self.info["combine"])
         selected = self.with_temperature(None)
-        selected.tickets = [self.tickets[i] for i in chosen]
-        selected._networks = [self._networks[i] for i in chosen]
-        selected._predictors = [self._predictors[i] for i in chosen]
         selected._members = len(chosen)
+        for name in ("tickets", "_networks", "_predictors"):
+            setattr(selected, name, [getattr(self, name)[i] for i in chosen])
         return selected
 
     @property
@@ -219,11 +209,10 @@ class Ensemble:
         for inputs in self.batches(x, batch_size):
             with looked_up(inputs):
                 outputs = [network(inputs) for network in self._predictors]
-            members = [
-                each if isinstance(network, MemberNetwork) else each[None]
-                for each, network in zip(outputs, self._networks, strict=True)
-            ]
-            found = self.task.predictions(torch.cat(members))
+            for i, network in enumerate(self._networks):
+                if not isinstance(network, MemberNetwork):
+                    outputs[i] = outputs[i][None]
+            found = self.task.predictions(torch.cat(outputs))
             yield found if self.temperature is None else self.temperature.scale_members(found)
 
     def combine(self, members: Array) -> Array:
@@ -269,22 +258,20 @@ class Ensemble:
         """
         shape, integers = tuple(self.info["input_shape"]), bool(self.info.get("integers"))
         for split in unlabelled(x, shape, integers, batch_size):
-            mean, std = self.info["mean"], self.info["std"]
-            if split.dtype == torch.uint8 and not mean:
+            pixels = split.dtype == torch.uint8
+            if pixels and not self.info["mean"]:
                 raise FreeTicketsError(
                     "the ensemble was trained on floats: give floats, prepared in the same way"
                 )
-            if split.dtype != torch.uint8 or not normalised:
-                mean, std = (), ()
+            mean, std = (self.info[n] if pixels and normalised else () for n in ("mean", "std"))
             for batch, _ in Batches(split, batch_size, mean=mean, std=std, shuffle=False).epoch(0):
                 yield batch.to(self._device)
 
     def save(self, folder: str | Path) -> None:
         """Writes tickets and temperature for `load`, in place of an ensemble that was there."""
         folder = Path(folder)
-        calibration = folder / _CALIBRATION
         # First, and the new one last: no tickets may ever lie beside a temperature of others.
-        if calibration.exists():
+        if (calibration := folder / _CALIBRATION).exists():
             calibration.unlink()
         for number, ticket in enumerate(self.tickets, start=1):
             info = {**ticket.info, "number": number, "tickets": len(self.tickets)}
@@ -317,20 +304,20 @@ def load(
         task: What was learned, if it is a task of your own: an object, or "module:Class".
     """
     folder = Path(folder)
-    files = _ticket_files(folder)
-    if not files:
+    tickets = []
+    for file in _ticket_files(folder):
+        tickets.append(ticket := Ticket.load(file))
+        number = ticket.info.get("number")
+        if number is not None and file != ticket_path(folder, number):
+            raise FreeTicketsError(f"{file} is ticket {number}: give it its own name again")
+    if not tickets:
         raise FreeTicketsError(f"no tickets in {folder}: is it the folder of a run?")
-    tickets = [Ticket.load(file) for file in files]
     info = tickets[0].info
     if len(tickets) < info.get("tickets", 0) and not partial:
         raise FreeTicketsError(
             f"{folder} has {len(tickets)} of {info['tickets']} tickets: the run is still training, "
             "or was stopped; run its train command again to finish it"
         )
-    for file, ticket in zip(files, tickets, strict=True):
-        number = ticket.info.get("number")
-        if number is not None and file != ticket_path(folder, number):
-            raise FreeTicketsError(f"{file} is ticket {number}: give it its own name again")
     if len({ticket.info.get("settings") for ticket in tickets}) > 1:
         belong = f"the tickets in {folder} belong to different runs"
         raise FreeTicketsError(f"{belong}: load each run from a folder of its own")

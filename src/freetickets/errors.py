@@ -31,7 +31,7 @@ class UnknownNameError(FreeTicketsError):
 
 
 class MissingExtraError(FreeTicketsError):
-    """An optional dependency is not installed; the message names the command that installs it."""
+    """An optional dependency is not installed; the message says how to install it."""
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an extra: pip install 'freetickets[{extra}]'")
@@ -58,12 +58,7 @@ _WORDS_OF_SHORTAGE = ("allocate memory", "out of memory", "bad_alloc", "start ne
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that there is no memory left.
-
-    Example:
-        >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
-        True
-    """
+    """Whether an error says that there is no memory left."""
     if isinstance(error, (OSError, RuntimeError)):
         return any(words in str(error).lower() for words in _WORDS_OF_SHORTAGE)
     return isinstance(error, MemoryError)

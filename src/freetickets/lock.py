@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .errors import FreeTicketsError
-from .reading import Count, Text, read
+from .reading import Count, Text, error_line, read
 from .seal import parse_json
 
 NAME = ".lock"
@@ -47,6 +47,9 @@ class Holder:
     host: Text
     start: str
 
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host}"
+
 
 def _this_process() -> Holder:
     return Holder(os.getpid(), socket.gethostname(), process_start(os.getpid()) or "")
@@ -59,15 +62,6 @@ def hold(
     """Keeps other processes out of a folder, which is made if it is not there.
 
     Waits so many seconds for another to leave; tells when the folder of a dead one is taken over.
-
-    Example:
-        >>> with tempfile.TemporaryDirectory() as folder, hold(folder):
-        ...     try:
-        ...         with hold(folder):
-        ...             pass
-        ...     except FolderInUseError as error:
-        ...         print("in use by process" in str(error))
-        True
     """
     folder = Path(folder)
     made = [each for each in (folder, *folder.parents) if not each.exists()]
@@ -129,7 +123,7 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FreeTicketsError(f"can't write {path}: {error.strerror or error}") from error
+        raise FreeTicketsError(f"can't write {path}: {error_line(error)}") from error
 
 
 def _take(key: Path, path: Path, tell: Callable[[str], None]) -> int:
@@ -149,25 +143,19 @@ def _take(key: Path, path: Path, tell: Callable[[str], None]) -> int:
                 if not locked or (holder is not None and _lives(holder, descriptor, path.parent)):
                     raise _in_use(path, holder)
                 if holder is not None:
-                    dead = f"process {holder.process} on {holder.host} died"
-                    tell(f"{dead} while it worked in {path.parent}: its lock is taken over")
-                _sign(descriptor, path)
+                    tell(f"{holder} died while it worked in {path.parent}: its lock is taken over")
+                with _writing(path):
+                    try:
+                        os.ftruncate(descriptor, 0)
+                        os.pwrite(descriptor, json.dumps(asdict(_this_process())).encode(), 0)
+                    except OSError:  # no room: nothing half written may stay
+                        path.unlink(missing_ok=True)
+                        raise
             except BaseException:
                 os.close(descriptor)
                 raise
             _held.add(key)
             return descriptor
-
-
-def _sign(descriptor: int, path: Path) -> None:
-    """Writes who holds the lock into its file, which is removed if there is no room for that."""
-    with _writing(path):
-        try:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(asdict(_this_process())).encode(), 0)
-        except OSError:
-            path.unlink(missing_ok=True)
-            raise
 
 
 def _lock(descriptor: int) -> bool:
@@ -176,8 +164,7 @@ def _lock(descriptor: int) -> bool:
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno in (errno.EACCES, errno.EAGAIN):
-            return False
+        return error.errno not in (errno.EACCES, errno.EAGAIN)
     return True
 
 
@@ -190,10 +177,10 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 def _read(descriptor: int) -> Holder | None:
     try:
-        holder: Holder = read(Holder, parse_json(os.pread(descriptor, 4096, 0).decode()))
+        text = os.pread(descriptor, 4096, 0).decode()
+        return Holder(**vars(read(Holder, parse_json(text))))
     except (FreeTicketsError, ValueError):  # empty, or half written before the power was lost
         return None
-    return holder
 
 
 def _lives(holder: Holder, descriptor: int, folder: Path) -> bool:
@@ -208,11 +195,11 @@ def _lives(holder: Holder, descriptor: int, folder: Path) -> bool:
 
 
 def _in_use(path: Path, holder: Holder | None) -> FolderInUseError:
-    if holder is None:
-        return FolderInUseError(f"{path.parent} is in use by another process: wait until it ends")
-    elsewhere = f"; if it is dead, try again in {STALE:.0f} s"
-    hint = ", or stop it" if holder.host == socket.gethostname() else elsewhere
-    who = f"process {holder.process} on {holder.host}"
+    hint = ""
+    if holder is not None:
+        here = holder.host == socket.gethostname()
+        hint = ", or stop it" if here else f"; if it is dead, try again in {STALE:.0f} s"
+    who = holder or "another process"
     return FolderInUseError(f"{path.parent} is in use by {who}: wait until it ends{hint}")
 
 

@@ -16,7 +16,7 @@ from .calibration import Temperature
 from .data.npz import read_arrays, read_headers
 from .errors import FreeTicketsError, NewerFileError
 from .metrics.diversity import SAMPLE_DIVERSITY
-from .reading import Allow, Count, Natural, damaged, read
+from .reading import Allow, Count, Natural, damaged, read_fields, types_of
 from .seal import parse_json, stamp, unstamp
 from .storage import write_atomic
 from .tasks import CLASSIFICATION, Task, stored_task
@@ -25,55 +25,25 @@ _LOG_PROBS = "log_probs"
 
 REMAKE = "remove it, or make it again"  # a file of predictions that is damaged
 
-# What the file of a kind of set must say of itself, beyond what all do.
+# What files of predictions say of themselves, by type; they may say more.
+_INFO = {str: "dataset combine"}
+_INFO_OR_NONE = {
+    str: "task kind method model settings tickets images source frost phase",
+    Natural: "samples seed step ticket_step",
+    Count: "steps run ticket",
+    float: "epsilon epoch",
+    bool: "collected",
+    tuple[str, ...]: "parts",
+    tuple[Natural, ...]: "classes_200",
+    Temperature: "temperature",
+}
+# What the file of a kind of set must say, beyond what all do.
 _NEEDED = {
     "shift": ("parts",),
     "attack": ("parts", "epsilon"),
     "natural": ("classes_200",),
     "trajectory": ("run", "step", "epoch", "phase", "ticket", "collected"),
 }
-
-
-@dataclass(frozen=True)
-class _Info:
-    """The types of what files of predictions say of themselves; they may say more."""
-
-    dataset: str
-    combine: str
-    task: str | None = None
-    kind: str | None = None
-    method: str | None = None
-    model: str | None = None
-    settings: str | None = None
-    tickets: str | None = None
-    images: str | None = None
-    temperature: Temperature | None = None
-    samples: Natural | tuple[Natural, ...] | None = None
-    parts: tuple[str, ...] | None = None
-    source: str | None = None
-    frost: str | None = None
-    seed: Natural | None = None
-    epsilon: float | None = None
-    steps: Count | None = None
-    classes_200: tuple[Natural, ...] | None = None
-    run: Count | None = None
-    step: Natural | None = None
-    epoch: float | None = None
-    phase: str | None = None
-    ticket: Count | None = None
-    collected: bool | None = None
-    ticket_step: Natural | None = None
-
-    def __post_init__(self) -> None:
-        missing = [name for name in _NEEDED.get(self.kind or "", ()) if getattr(self, name) is None]
-        if missing:
-            raise ValueError(f"it does not say its {', '.join(missing)}")
-        if self.kind != "trajectory" and isinstance(self.samples, tuple):
-            raise ValueError("samples must be a whole number")
-        if self.kind == "shift" and not all(part.isdecimal() for part in self.parts or ()):
-            raise ValueError("parts must be severities")
-        if self.parts is not None and not self.parts:
-            raise ValueError("parts without names")
 
 
 @dataclass(frozen=True)
@@ -101,19 +71,13 @@ class Predictions:
         """Writes them as a compressed .npz."""
         buffer = io.BytesIO()
         info = np.array(json.dumps(stamp(self.info)))
-        arrays: dict[str, Any]
-        arrays = {_array_name(self.task): self.outputs, "labels": self.labels, "info": info}
-        np.savez_compressed(buffer, **arrays)
+        outputs: dict[str, Any] = {_array_name(self.task): self.outputs}
+        np.savez_compressed(buffer, **outputs, labels=self.labels, info=info)
         write_atomic(path, buffer.getvalue())
 
     @classmethod
     def load(cls, path: Path, task: Task | str | None = None) -> Predictions:
-        """Reads what `save` wrote; nothing in the file can run code.
-
-        Args:
-            path: The file.
-            task: A task of the user's own.
-        """
+        """Reads what `save` wrote, of a task of the user's own too; no file can run code."""
         if not path.exists():
             raise FreeTicketsError(f"no predictions at {path}: run evaluate first")
         with damaged(path, REMAKE):
@@ -136,11 +100,10 @@ class Predictions:
         if names is None:
             return [self]
         info = {key: value for key, value in self.info.items() if key != "parts"}
-        outputs = np.split(self.outputs, len(names), axis=1)
-        labels = np.split(self.labels, len(names))
+        pieces = np.split(self.outputs, len(names), axis=1), np.split(self.labels, len(names))
         return [
-            Predictions(said, truth, {**info, "part": name}, self.task)
-            for name, said, truth in zip(names, outputs, labels, strict=True)
+            Predictions(outputs, labels, {**info, "part": name}, self.task)
+            for name, outputs, labels in zip(names, *pieces, strict=True)
         ]
 
     def members(self) -> npt.NDArray[np.float64]:
@@ -219,7 +182,18 @@ def trajectory_file(folder: Path, run: int, step: int) -> Path:
 
 def _parse_info(text: Any) -> dict[str, Any]:
     info = parse_json(str(text))
-    read(_Info, info, allow=Allow.RECORD)
+    types = types_of(_INFO, _INFO_OR_NONE)
+    if isinstance(info, dict) and info.get("kind") == "trajectory":
+        types["samples"] = tuple[Natural, ...]
+    found = read_fields(types, info, allow=Allow.RECORD)
+    kind, parts = found.get("kind"), found.get("parts")
+    needed = ("dataset", "combine", *_NEEDED.get(kind or "", ()))
+    if missing := [name for name in needed if found.get(name) is None]:
+        raise ValueError(f"it does not say its {', '.join(missing)}")
+    if kind == "shift" and not all(part.isdecimal() for part in parts or ()):
+        raise ValueError("parts must be severities")
+    if parts == ():
+        raise ValueError("parts without names")
     return unstamp(info)
 
 

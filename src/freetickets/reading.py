@@ -39,8 +39,14 @@ DAMAGE = (
 )
 
 _DEEPEST = 20  # maps and lists within one another
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-_KINDS |= {dict: "a map", tuple: "a list"}
+_KINDS: dict[Any, tuple[str, Any]] = {  # what errors call them, and what is one
+    bool: ("true or false", bool),
+    int: ("a whole number", numbers.Integral),
+    float: ("a number", numbers.Real),
+    str: ("text", str),
+    dict: ("a map", Mapping),
+    tuple: ("a list", (list, tuple)),
+}
 _FORMS = (dict, Mapping, tuple, list, typing.Union, types.UnionType, Annotated)
 
 
@@ -87,27 +93,39 @@ def read(kind: Any, value: Any, where: str = "", allow: Allow = Allow.NOTHING) -
     """Makes a value of a type out of plain values; `where` is what errors call it.
 
     Example:
-        >>> from dataclasses import dataclass
-        >>> @dataclass
-        ... class Point:
-        ...     x: float
-        ...     marks: tuple[Count, ...] = ()
-        >>> read(Point, {"x": 2, "marks": [1, 3]})
-        Point(x=2.0, marks=(1, 3))
-        >>> read(dict[str, Point], {"a": {"x": 2, "marks": [1, 0]}})
+        >>> read(dict[str, tuple[Count, ...]], {"a": [1, 3]})
+        {'a': (1, 3)}
+        >>> read(dict[str, tuple[Count, ...]], {"a": [1, 0]})
         Traceback (most recent call last):
         ...
-        freetickets.errors.FreeTicketsError: a.marks[1] must be at least 1, not 0
+        freetickets.errors.FreeTicketsError: a[1] must be at least 1, not 0
     """
     form, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
-    if form is Annotated:
-        return _checked(inner, value, where, allow)
-    if form in (typing.Union, types.UnionType):
-        return _either(inner, value, where, allow)
     if form is Any:
         return value
+    if form is Annotated:
+        kind, *checks = inner
+        if typing.get_origin(kind) in _FORMS or kind in _KINDS:  # else the checks make it
+            value = read(kind, value, where, allow)
+        with _told(f"{where or 'it'} "):
+            for check in checks:
+                value = check(value)
+        return value
+    if form in (typing.Union, types.UnionType):
+        if types.NoneType in inner and (value is None or (value == "" and Allow.TEXTS in allow)):
+            return None
+        *others, last = (choice for choice in inner if choice is not types.NoneType)
+        for choice in others:
+            with suppress(FreeTicketsError):
+                return read(choice, value, where, allow)
+        return read(last, value, where, allow)
     if is_dataclass(form):
-        return _made(form, value, where, allow)
+        values = read_fields(form, value, where, allow)
+        needed = (f for f in fields(form) if f.init and f.default is f.default_factory is MISSING)
+        if missing := [each.name for each in needed if each.name not in values]:
+            raise FreeTicketsError(f"{where or 'it'} lacks {', '.join(missing)}")
+        with _told(f"{where}: " if where else ""):
+            return kind(**values)
     if form in (dict, Mapping):
         given = _plain(dict, value, where)
         keys = [read(inner[0], key, f"a key of {where or 'it'}", allow) for key in given]
@@ -126,15 +144,15 @@ def read(kind: Any, value: Any, where: str = "", allow: Allow = Allow.NOTHING) -
         try:
             value = form(value)
         except ValueError:
-            raise _wrong(where, _KINDS[form], value) from None
+            raise _wrong(where, _KINDS[form][0], value) from None
     return _plain(form, value, where)
 
 
 def read_fields(
     kind: Any, values: Any, where: str = "", allow: Allow = Allow.NOTHING, noun: str = "key"
 ) -> dict[str, Any]:
-    """The values of those fields of a data class that a mapping has, each of its type."""
-    hints = _hints(kind)
+    """Of a map those values that a data class, or a map of types, has a field for, of its type."""
+    hints = kind if isinstance(kind, dict) else _hints(kind)
     for name in _plain(dict, values, where):
         if name not in hints and Allow.UNKNOWN not in allow:
             raise UnknownNameError(f"{noun} of {where}" if where else noun, str(name), hints)
@@ -143,6 +161,17 @@ def read_fields(
         for name, value in values.items()
         if name in hints
     }
+
+
+def types_of(names: Mapping[Any, str], or_none: Mapping[Any, str]) -> dict[str, Any]:
+    """The type of each name, by the names of each type; what may also be None stands apart.
+
+    Example:
+        >>> types_of({str: "model method"}, {int: "step"})
+        {'model': <class 'str'>, 'method': <class 'str'>, 'step': int | None}
+    """
+    types = {name: kind for kind, known in names.items() for name in known.split()}
+    return types | {name: kind | None for kind, known in or_none.items() for name in known.split()}
 
 
 @contextmanager
@@ -173,16 +202,21 @@ def error_line(error: Exception) -> str:
     return " ".join((said or str(error) or type(error).__name__).split())
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Reads what `storage.write_json` wrote, and checks its seal."""
+def read_file(path: Path, most: float = math.inf) -> bytes:
+    """What a file holds; one of settings has a limit."""
     try:
-        text = path.read_text(encoding="utf-8")
+        if (size := path.stat().st_size) > most:
+            raise FreeTicketsError(f"{path} has {size:,} bytes: it can't be a file of settings")
+        return path.read_bytes()
     except OSError as error:
         raise FreeTicketsError(f"can't read {path}: {error_line(error)}") from error
-    except ValueError as error:
-        raise DamagedFileError(f"{path} is damaged: it is not text") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads what `storage.write_json` wrote, and checks its seal."""
+    data = read_file(path)
     with damaged(path):
-        return open_values(text)
+        return open_values(data.decode())
 
 
 def parse_yaml(text: str, source: str | Path, aliases: bool = False) -> Any:
@@ -217,59 +251,30 @@ def _hints(kind: Any) -> dict[str, Any]:
     return {each.name: hints[each.name] for each in fields(kind) if each.init}
 
 
-def _made(kind: Any, values: Any, where: str, allow: Allow) -> Any:
-    """A data class, with its own checks."""
-    found = read_fields(kind, values, where, allow)
-    needed = (f for f in fields(kind) if f.init and f.default is f.default_factory is MISSING)
-    if missing := [each.name for each in needed if each.name not in found]:
-        raise FreeTicketsError(f"{where or 'it'} lacks {', '.join(missing)}")
-    try:
-        return kind(**found)
-    except (FreeTicketsError, ValueError) as error:
-        raise FreeTicketsError(f"{where}: {error}" if where else str(error)) from error
-
-
-def _checked(inner: tuple[Any, ...], value: Any, where: str, allow: Allow) -> Any:
-    kind, *checks = inner
-    if typing.get_origin(kind) in _FORMS or kind in _KINDS:  # else the checks make it
-        value = read(kind, value, where, allow)
-    try:
-        for check in checks:
-            value = check(value)
-    except (FreeTicketsError, ValueError) as error:
-        raise FreeTicketsError(f"{where or 'it'} {error}") from error
-    return value
-
-
-def _either(choices: tuple[Any, ...], value: Any, where: str, allow: Allow) -> Any:
-    """The first of several types that a value is of."""
-    if types.NoneType in choices and (value is None or (value == "" and Allow.TEXTS in allow)):
-        return None
-    *others, last = (choice for choice in choices if choice is not types.NoneType)
-    for choice in others:
-        with suppress(FreeTicketsError):
-            return read(choice, value, where, allow)
-    return read(last, value, where, allow)
-
-
 def _plain(kind: Any, value: Any, where: str) -> Any:
     """A value that is of a plain type already; NumPy's numbers are numbers, and tuples lists."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if kind is int and isinstance(value, numbers.Integral) and is_number:
-        if abs(int(value)) < 2**63:
-            return int(value)
-        raise _wrong(where, "a number of fewer digits", value)
-    if kind is float and is_number:
+    words, accepted = _KINDS[kind]
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+        raise _wrong(where, words, value)
+    if kind is int:
+        if abs(int(value)) >= 2**63:
+            raise _wrong(where, "a number of fewer digits", value)
+        return int(value)
+    if kind is float:
         with suppress(OverflowError):  # an integer of hundreds of digits
             if math.isfinite(number := float(value)):
                 return number
-    if (
-        (kind is dict and isinstance(value, Mapping))
-        or (kind is tuple and isinstance(value, (list, tuple)))
-        or (kind in (bool, str) and isinstance(value, kind))
-    ):
-        return value
-    raise _wrong(where, "a finite number" if kind is float and is_number else _KINDS[kind], value)
+        raise _wrong(where, "a finite number", value)
+    return value
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """Puts the place before what a check says."""
+    try:
+        yield
+    except (FreeTicketsError, ValueError) as error:
+        raise FreeTicketsError(f"{where}{error}") from error
 
 
 def _wrong(where: str, wanted: str, value: Any) -> FreeTicketsError:

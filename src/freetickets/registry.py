@@ -14,6 +14,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from .errors import FreeTicketsError, UnknownNameError
@@ -48,16 +51,14 @@ class Registry(Mapping[str, T], Generic[T]):
         self._group = f"freetickets.{group}"
         self._known = dict(known or {})
         self._check = check
-        self._installed: dict[str, importlib.metadata.EntryPoint] | None = None
 
     def register(self, name: str, thing: T) -> T:
         """Adds a thing under a name of its own; the same thing may be added again."""
         if self._check is not None:
             self._check(thing)
-        if self._known.get(name, thing) is not thing:
+        if self._known.setdefault(name, thing) is not thing:
             there = f"there is a {self.kind} named {name!r} already"
             raise FreeTicketsError(f"{there}: give yours another name")
-        self._known[name] = thing
         return thing
 
     def find(self, name: str) -> T:
@@ -69,16 +70,14 @@ class Registry(Mapping[str, T], Generic[T]):
         if not is_reference(name):
             raise UnknownNameError(self.kind, name, self)
         module_name, _, path = name.partition(":")
-        found: Any = sys.modules.get(module_name)  # if the user has imported it already
-        for part in path.split("."):
-            found = getattr(found, part, None)
         # Without a check, a file could name any function of any module to be called.
-        if found is None or self._check is None:
-            raise FreeTicketsError(
-                f"the {self.kind} {name!r} is not known here: import it first, by --import "
-                f"{module_name} on the command line"
-            )
-        return self.register(name, found)
+        if self._check is not None:
+            with suppress(KeyError, AttributeError):  # if the user has imported it already
+                return self.register(name, attrgetter(path)(sys.modules[module_name]))
+        raise FreeTicketsError(
+            f"the {self.kind} {name!r} is not known here: import it first, by --import "
+            f"{module_name} on the command line"
+        )
 
     def load(self, name: str) -> T:
         """Looks up a name that the user has typed, which may be "module:name" to import."""
@@ -104,12 +103,9 @@ class Registry(Mapping[str, T], Generic[T]):
     def __len__(self) -> int:
         return len({*self._known, *self._entry_points})
 
-    @property
+    @cached_property
     def _entry_points(self) -> dict[str, importlib.metadata.EntryPoint]:
-        if self._installed is None:
-            found = importlib.metadata.entry_points(group=self._group)
-            self._installed = {point.name: point for point in found}
-        return self._installed
+        return {each.name: each for each in importlib.metadata.entry_points(group=self._group)}
 
 
 def is_reference(name: str) -> bool:
@@ -123,14 +119,14 @@ def import_module(kind: str, module_name: str, name: str = "") -> Any:
     An installed command, unlike `python -m`, does not look there. It comes last: first, a file
     there would be taken for any module that is imported from now on.
     """
-    name = name or module_name
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
         return importlib.import_module(module_name)
     except ImportError as error:
-        _check_not_hidden(kind, name, module_name)
-        raise FreeTicketsError(f"{kind} {name!r}: cannot import {module_name}: {error}") from error
+        what = f"{kind} {name or module_name!r}"
+        _check_not_hidden(what, module_name)
+        raise FreeTicketsError(f"{what}: cannot import {module_name}: {error}") from error
 
 
 def import_reference(kind: str, name: str) -> Any:
@@ -139,14 +135,14 @@ def import_reference(kind: str, name: str) -> Any:
     found = import_module(kind, module_name, name)
     for part in path.split("."):
         if not hasattr(found, part):
-            _check_not_hidden(kind, name, module_name)
+            _check_not_hidden(f"{kind} {name!r}", module_name)
             names = (n for n in dir(found) if n[0] != "_" and callable(getattr(found, n)))
             raise UnknownNameError(f"name in {module_name}", part, names)
         found = getattr(found, part)
     return found
 
 
-def _check_not_hidden(kind: str, name: str, module_name: str) -> None:
+def _check_not_hidden(what: str, module_name: str) -> None:
     """Raises if the current directory has the module, but another one of its name came first."""
     folders, here = [os.getcwd()], []
     for part in module_name.split("."):
@@ -160,6 +156,6 @@ def _check_not_hidden(kind: str, name: str, module_name: str) -> None:
     # What has no origin is a mere folder, perhaps of data.
     if here[-1] is not None and origin not in (None, here[0]):
         raise FreeTicketsError(
-            f"{kind} {name!r}: {package} is not that of the current directory, which is looked "
-            f"through last, but {origin}: give yours another name"
+            f"{what}: {package} is not that of the current directory, which is looked through "
+            f"last, but {origin}: give yours another name"
         )

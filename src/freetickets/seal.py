@@ -31,12 +31,7 @@ class BrokenSealError(ValueError):
 
 
 def stamp(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with their format and the version that writes them.
-
-    Example:
-        >>> list(stamp({"accuracy": 0.5}))
-        ['version', 'freetickets', 'accuracy']
-    """
+    """Values with their format and the version that writes them."""
     return {"version": FORMAT, "freetickets": __version__, **values}
 
 
@@ -67,17 +62,7 @@ def seal_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def open_values(text: str) -> dict[str, Any]:
-    """What a JSON text says, without its seal and stamp.
-
-    Example:
-        >>> text = json.dumps(seal_values({"accuracy": 0.5}))
-        >>> open_values(text)
-        {'accuracy': 0.5}
-        >>> open_values(text.replace("0.5", "0.9"))
-        Traceback (most recent call last):
-        ...
-        freetickets.seal.BrokenSealError: its content does not match its checksum
-    """
+    """What a JSON text says, without its seal and stamp."""
     values = parse_json(text)
     if not isinstance(values, dict) or NAME not in values:
         raise BrokenSealError("it has no checksum of its content")
@@ -112,12 +97,7 @@ def seal_text(text: str) -> str:
 
 
 def open_text(text: str) -> str:
-    r"""A text without its seal.
-
-    Example:
-        >>> open_text(seal_text("seed: 0\n"))
-        'seed: 0\n'
-    """
+    """A text without its seal."""
     _, _, content = text.partition("\n")
     if text != seal_text(content):
         raise BrokenSealError
@@ -141,12 +121,7 @@ def seal_table(text: str, settings: str = "") -> str:
 
 
 def open_table(text: str, settings: str = "") -> str:
-    r"""A CSV text without its seal.
-
-    Example:
-        >>> open_table(seal_table("step,loss\n1,0.7\n2,0.5\n"))
-        'step,loss\n1,0.7\n2,0.5\n'
-    """
+    """A CSV text without its seal."""
     lines = text.splitlines()
     content = "".join(f"{line.rpartition(',')[0]}\n" for line in lines)
     if len(lines) < 2 or text != seal_table(content, settings):

@@ -10,7 +10,6 @@ import contextlib
 import glob
 import hashlib
 import json
-import math
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -22,8 +21,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from .errors import DamagedFileError, FreeTicketsError, is_out_of_memory
-from .reading import DAMAGE, damaged, error_line
+from .errors import FreeTicketsError
+from .reading import damaged, error_line, read_file
 from .seal import seal_values, stamp, unstamp
 
 # safetensors keeps metadata in an unordered map: with a single key, equal content is equal bytes.
@@ -39,8 +38,7 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes]) -> None:
             left.unlink(missing_ok=True)  # by a process that was killed while it wrote
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(descriptor, "wb") as file:
-            for piece in [data] if isinstance(data, bytes) else data:
-                file.write(piece)
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
@@ -79,27 +77,19 @@ def save_tree(path: Path, tree: Any, kind: str) -> None:
 
 def load_tree(path: Path, kind: str) -> Any:
     """Loads what `save_tree` saved, exactly as it was written."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise FreeTicketsError(f"can't read {path}: {error_line(error)}") from error
+    data = read_file(path)
     _check_memory(2 * len(data))
-    try:
-        tensors = safetensors.torch.load(data)
+    with damaged(path):
+        try:
+            tensors = safetensors.torch.load(data)
+        except safetensors.SafetensorError as error:
+            raise ValueError(f"not a FreeTickets file: {error_line(error)}") from error
         length = int.from_bytes(data[:8], "little")
         header = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][_METADATA_KEY])
-        found, expected = header["kind"], header.pop("sha256")
-        intact = _digest(header, tensors) == expected
-    except (safetensors.SafetensorError, *DAMAGE) as error:
-        if is_out_of_memory(error):
-            raise  # nothing is wrong with the file
-        reason = f"damaged or not a FreeTickets file: {error_line(error)}"
-        raise DamagedFileError(f"{path} is {reason}") from error
-    with damaged(path):
-        if not intact:
+        if header.pop("sha256") != _digest(header, tensors):
             raise ValueError("its content does not match its checksum")
-        if found != kind:
-            raise ValueError(f"it is a {found}, not a {kind}")
+        if header["kind"] != kind:
+            raise ValueError(f"it is a {header['kind']}, not a {kind}")
         return _unflatten(unstamp(header)["tree"], tensors)
 
 
@@ -146,17 +136,3 @@ def _unflatten(value: Any, tensors: Mapping[str, Tensor]) -> Any:
             return tuple(_unflatten(item, tensors) for item in content)
         return {_unflatten(k, tensors): _unflatten(v, tensors) for k, v in content}
     return value
-
-
-def without_nan(value: Any) -> Any:
-    """Plain values as JSON can say them: null for what is no finite number.
-
-    Example:
-        >>> without_nan({"nll": [float("nan"), 0.5]})
-        {'nll': [None, 0.5]}
-    """
-    if isinstance(value, dict):
-        return {key: without_nan(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_nan(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -11,48 +11,28 @@ import torch
 from torch import Tensor
 
 from .errors import FreeTicketsError
-from .reading import Allow, Count, Natural, Positive, damaged, read
+from .reading import Allow, Count, Natural, Positive, damaged, read_fields, types_of
 from .sparsity.topology import Topology, pack_mask, unpack_mask
 from .storage import load_tree, save_tree
 
 _KIND = "freetickets-ticket"
 
 
-@dataclass(frozen=True)
-class _Info:
-    """The types of what a ticket says of itself; it may say more, and one made by hand less."""
-
-    number: Count | None = None
-    tickets: Count | None = None
-    model: str = ""
-    model_options: dict[str, Any] = field(default_factory=dict)
-    method: str = "dense"
-    options: dict[str, Any] = field(default_factory=dict)
-    combine: str = ""
-    input_shape: tuple[Count, ...] = ()
-    classes: tuple[str, ...] = ()
-    task: str = "classification"
-    task_options: dict[str, Any] = field(default_factory=dict)
-    outputs: Count | None = None
-    mean: tuple[float, ...] = ()
-    std: tuple[Positive, ...] = ()
-    dataset: str = ""
-    image_size: Count | None = None
-    settings: str | None = None
-    data: str | None = None
-    run: Count | None = None
-    seed: Natural | None = None
-    phase: str = ""
-    step: Natural | None = None
-    epoch: float | None = None
-    sparsity: float | None = None
-    validation_loss: float | None = None
-    validation_accuracy: float | None = None
-
-    def __post_init__(self) -> None:
-        channels = {len(self.mean), len(self.std), *self.input_shape[:1]}
-        if self.mean and len(channels) > 1:
-            raise ValueError("mean and std must have a number for each channel")
+# What a ticket says of itself, by type; it may say more, and one made by hand less.
+_INFO = {
+    str: "model method combine task dataset phase",
+    dict[str, Any]: "options model_options task_options",
+    tuple[str, ...]: "classes",
+    tuple[Count, ...]: "input_shape",
+    tuple[float, ...]: "mean",
+    tuple[Positive, ...]: "std",
+}
+_INFO_OR_NONE = {
+    Count: "number tickets outputs image_size run",
+    Natural: "seed step",
+    float: "epoch sparsity validation_loss validation_accuracy",
+    str: "settings data",
+}
 
 
 @dataclass
@@ -73,18 +53,8 @@ class Ticket:
     def of(cls, state: Mapping[str, Tensor], topology: Topology, info: Mapping[str, Any]) -> Ticket:
         """Takes a copy of a network as it is now.
 
-        Args:
-            state: Its `state_dict`; that of a network in wrappers (`torch.compile`, data-parallel)
-                will do, and is stored under the network's own names.
-            topology: Its masks, by the network's own names.
-            info: How it was made.
-
-        Example:
-            >>> network = torch.nn.Linear(2, 1)
-            >>> state = torch.nn.DataParallel(network).state_dict()
-            >>> mask = torch.ones(1, 2, dtype=torch.bool)
-            >>> list(Ticket.of(state, {"weight": mask}, {}).state)
-            ['weight', 'bias']
+        The `state_dict` of a network in wrappers (`torch.compile`, data-parallel) will do, too; it
+        is stored under the network's own names, which the topology has.
         """
         if not topology.keys() <= state.keys():
             own = (name.replace("_orig_mod.", "").removeprefix("module.") for name in state)
@@ -92,14 +62,14 @@ class Ticket:
         if missing := sorted(topology.keys() - state.keys()):
             raise FreeTicketsError(f"the topology has a layer {missing[0]!r} that the state lacks")
         copies: dict[Any, Tensor] = {}
-        for tensor in state.values():
-            if _place(tensor) not in copies:  # tied weights stay tied in the copy
-                copies[_place(tensor)] = tensor.detach().cpu().clone()
-        return cls(
-            {name: copies[_place(tensor)] for name, tensor in state.items()},
-            {name: mask.cpu().clone() for name, mask in topology.items()},
-            dict(info),
-        )
+        own_state = {}
+        for name, tensor in state.items():
+            place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+            if place not in copies:  # tied weights stay tied in the copy
+                copies[place] = tensor.detach().cpu().clone()
+            own_state[name] = copies[place]
+        masks = {name: mask.cpu().clone() for name, mask in topology.items()}
+        return cls(own_state, masks, dict(info))
 
     def save(self, path: Path) -> None:
         """Writes the ticket; equal tickets are equal files, byte for byte."""
@@ -117,21 +87,24 @@ class Ticket:
         for name, mask in self.topology.items():
             packed, values = pack_mask(mask), self.state[name][mask]
             sparse[name] = {"shape": list(mask.shape), "topology": packed, "values": values}
-        dense = {name: tensor for name, tensor in self.state.items() if name not in sparse}
         # A tied weight stands under several names: store it once, point to it from the others.
         first: dict[int, str] = {id(self.state[name]): name for name in sparse}
-        same = {}
+        dense, same = {}, {}
         for name, tensor in self.state.items():
             if (original := first.setdefault(id(tensor), name)) != name:
                 same[name] = original
-                del dense[name]
+            elif name not in sparse:
+                dense[name] = tensor
         order = list(self.state)
         return {"info": self.info, "order": order, "sparse": sparse, "dense": dense, "same": same}
 
     @classmethod
     def unpack(cls, tree: Mapping[str, Any]) -> Ticket:
         """Undoes `pack`."""
-        read(_Info, tree["info"], allow=Allow.UNKNOWN)
+        info = read_fields(types_of(_INFO, _INFO_OR_NONE), tree["info"], allow=Allow.UNKNOWN)
+        mean, std, shape = (info.get(name, ()) for name in ("mean", "std", "input_shape"))
+        if mean and len({len(mean), len(std), *shape[:1]}) > 1:
+            raise ValueError("mean and std must have a number for each channel")
         found = dict(tree["dense"])
         topology = {}
         for name, parts in tree["sparse"].items():
@@ -145,11 +118,6 @@ class Ticket:
         for name, original in tree["same"].items():
             found[name] = found[original]
         return cls({name: found[name] for name in tree["order"]}, topology, dict(tree["info"]))
-
-
-def _place(tensor: Tensor) -> Any:
-    """What two names of one weight have in common."""
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def ticket_path(folder: Path, number: int) -> Path:

@@ -51,21 +51,23 @@ def test_each_ratio_is_a_row_beside_its_bar(cli):
     assert line == "a line"
 
 
-def test_all_is_measured_but_what_must_be_named(cli):
-    rows = json.loads(cli("bench", "train", "--json").out)["ratios"]
-    assert [row["name"] for row in rows] == ["thing of 7, 10", "missed", "free"] * 6
-    rows = json.loads(cli("bench", "train", "--only", "sparsity", "--json").out)["ratios"]
-    assert [row["name"] for row in rows] == ["point"] * 2
+def test_all_is_measured_but_what_must_be_named_and_help_says_what(cli):
+    text = " ".join(cli("bench", "--help").out.split())
+    assert all(f"{what}: {', '.join(names)}" in text for what, names in NAMES.items())
+    for flags, names in (
+        ((), ["thing of 7, 10", "missed", "free"] * 6),
+        (("--only", "sparsity"), ["point"] * 2),
+    ):
+        rows = json.loads(cli("bench", "train", *flags, "--json").out)["ratios"]
+        assert [row["name"] for row in rows] == names
 
 
 def test_the_json_keys_are_stable(cli):
     answer = json.loads(cli("bench", "kernels", "--only", "wide", "--json").out)
     assert list(answer) == ["machine", "ratios", "notes"]
     assert list(answer["machine"]) == ["cpu", "threads", "torch", "python", "kernels"]
-    assert list(answer["ratios"][0]) == [
-        *("name", "value", "best", "speedup", "bar", "aim", "met", "aimed"),
-        *("seconds", "memory", "repeats"),
-    ]
+    keys = "name value best speedup bar aim met aimed seconds memory repeats"
+    assert list(answer["ratios"][0]) == keys.split()
     assert [row["met"] for row in answer["ratios"]] == [True, False, None]
     assert answer["notes"] == ["a line"]
     documented = (Path(__file__).parents[2] / "docs/cli.md").read_text()
@@ -74,26 +76,18 @@ def test_the_json_keys_are_stable(cli):
         assert f"`{key}`" in row
 
 
-def test_a_figure_is_drawn_of_the_costs(cli, tmp_path):
+def test_a_figure_is_drawn_of_the_costs_or_refused_before_measuring(
+    cli, one_line, tmp_path, monkeypatch
+):
     pytest.importorskip("matplotlib")
     path = tmp_path / "new" / "sparsity.svg"
     answer = cli("bench", "train", "--figure", path)
     assert answer.code == 0
     assert answer.out.endswith(f"saved in {path}\n")
-    assert answer.out.count("point") == 2
-    assert "thing" not in answer.out
+    assert (answer.out.count("point"), answer.out.count("thing")) == (2, 0)
     assert f"{ONE_DENSE}: 0.5" in path.read_text()
-
-
-def test_a_figure_that_can_not_be_drawn_is_refused_before_measuring(cli, one_line, monkeypatch):
     line = one_line(cli("bench", "train", "--figure", "x.jpg"))
     assert line == "freetickets: --figure must end in .svg or .png, not 'x.jpg'"
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     line = one_line(cli("bench", "train", "--figure", "x.svg"))
     assert "pip install 'freetickets[report]'" in line
-
-
-def test_help_lists_the_measurements(cli):
-    text = " ".join(cli("bench", "--help").out.split())
-    for what, names in NAMES.items():
-        assert f"{what}: {', '.join(names)}" in text

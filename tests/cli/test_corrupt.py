@@ -19,11 +19,9 @@ def _no_frost_of_this_machine(tmp_path, monkeypatch):
 def test_all_corruptions_of_a_grey_set_are_written(cli, images_npz, tmp_path):
     answer = cli("corrupt", images_npz, "--output", tmp_path, "--json")
     assert answer.code == 0
-    printed = json.loads(answer.out)
     folder = tmp_path / "bars-C"
-    assert printed["output"] == str(folder)
-    assert (printed["made"], printed["kept"]) == (list(CORRUPTIONS), [])
-    assert printed["frost"] == "synthetic"
+    made = {"made": list(CORRUPTIONS), "kept": [], "frost": "synthetic"}
+    assert json.loads(answer.out) == {"output": str(folder), **made}
     assert answer.err.count("\n") == 19  # a line for each in a log
     images = np.load(images_npz)
     for name in CORRUPTIONS:
@@ -47,9 +45,10 @@ def test_a_second_run_keeps_what_is_finished(cli, images_npz, tmp_path):
     assert (other.code, other.err.count("\n")) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    ("flags", "text"),
-    [
+def test_mistakes_are_one_line(cli, one_line, images_npz, tmp_path):
+    x, y = np.zeros((6, 4), np.float32), np.arange(6) % 2
+    np.savez(tmp_path / "table.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    for flags, text in (
         ("cifar10 --corruptions fogg", "unknown corruption 'fogg': did you mean 'fog'?"),
         ("cifar10 --severities 6", "severity 6: choose it from 1 to 5"),
         ("cifar10 --samples 0", "--samples 0: give 1 or more"),
@@ -57,36 +56,23 @@ def test_a_second_run_keeps_what_is_finished(cli, images_npz, tmp_path):
         ("imagenet", "imagenet consists of photos on disk"),
         ("cifr10", "did you mean 'cifar10'?"),
         ("fashion-mini --frost nowhere", "no frost1.png in nowhere"),
-    ],
-)
-def test_mistakes_are_one_line(cli, one_line, tmp_path, flags, text):
-    answer = cli("corrupt", *flags.split(), "--output", tmp_path / "out")
-    assert text in one_line(answer)
+        (f"{tmp_path}/table.npz", "has no images"),
+    ):
+        answer = cli("corrupt", *flags.split(), "--output", tmp_path / "out")
+        assert text in one_line(answer)
     assert not (tmp_path / "out").exists()
-
-
-def test_features_are_no_images_and_a_file_is_no_folder(cli, one_line, images_npz, tmp_path):
-    (tmp_path / "file").write_text("not a folder")
-    answer = cli("corrupt", images_npz, "--output", tmp_path / "file", "--quiet")
+    answer = cli("corrupt", images_npz, "--output", tmp_path / "table.npz", "--quiet")
     assert "can't write" in one_line(answer)
-    x, y = np.zeros((6, 4), np.float32), np.arange(6) % 2
-    np.savez(tmp_path / "table.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-    answer = cli("corrupt", tmp_path / "table.npz", "--output", tmp_path / "out")
-    assert "has no images" in one_line(answer)
 
 
 def test_ctrl_c_reaches_the_processes_and_leaves_only_whole_files(tmp_path):
     command = [sys.executable, "-m", "freetickets", "corrupt", "fashion-mini", "-j", "2"]
-    process = subprocess.Popen(
-        [*command, "--output", str(tmp_path), "--samples", "1000"],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    with process, process.stderr as err:  # type: ignore[union-attr]
-        first = err.readline()  # the first corruption is finished
+    command += ["--output", str(tmp_path), "--samples", "1000"]
+    pipe = {"stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(command, **pipe) as process:
+        first = process.stderr.readline()  # the first corruption is finished
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: to all processes
-        rest = err.read()
+        rest = process.stderr.read()
     assert process.returncode == 130
     assert "gaussian_noise" in first
     assert "Traceback" not in rest

@@ -35,66 +35,41 @@ MISTAKES = [
     ("trian", "invalid choice: 'trian'"),
     ("train edst --epohcs 3", "unknown flag --epohcs: did you mean --epochs?"),
     ("train edst --escaperate 3", "unknown flag --escaperate: did you mean --escape-rate?"),
-    ("train edst --zzz", "unknown flag --zzz: see freetickets --help"),
     ("evaluate x --devise cpu", "unknown flag --devise: did you mean --device?"),
     ("train edts", "unknown method 'edts': did you mean 'edst'?"),
-    ("train edts --escape-rate 0.5", "unknown method 'edts': did you mean 'edst'?"),
-    ("plan dense-ensembl", "unknown method 'dense-ensembl': did you mean 'dense-ensemble'?"),
     ("train edst --model wnr-28-10", "unknown model 'wnr-28-10': did you mean 'wrn-28-10'?"),
     ("train edst --model wrn-27-10", "its depth must be 6n + 4, not 27: the nearest is 28"),
     ("plan edst --dataset cifar-10", "unknown dataset 'cifar-10': did you mean 'cifar10'?"),
     ("train edst --dataset nowhere/x.npz", "no data set at nowhere/x.npz"),
-    ("train edst --recipe cifr", "unknown recipe 'cifr': did you mean 'cifar'?"),
     ("train edst --epochs many", "argument --epochs: invalid float value: 'many'"),
-    ("train edst --epochs", "argument --epochs: expected one argument"),
-    ("train edst --epochs nan", "epochs must be a finite number, not nan"),
     ("train edst --epochs inf", "epochs must be a finite number, not inf"),
-    ("train edst --dense-epochs 0", "dense_epochs must be positive, not 0.0"),
-    ("train edst --lr -1", "lr must be positive, not -1.0"),
-    ("train edst --weight-decay -1", "weight_decay must not be negative"),
-    ("train edst --lr-factors norm-bias", "--lr-factors takes names and factors, such as"),
-    ("train edst --lr-factors norm-bias=x", "--lr-factors takes names and factors, such as"),
-    ("train edst --lr-factors norm-bias=0", "lr_factors.norm-bias must be positive, not 0"),
+    ("train edst --lr-factors norm-bias", "--lr-factors: give names and factors, such as"),
     ("train edst --nesterov --momentum 0", "nesterov needs momentum: give --momentum 0.9"),
-    ("train edst --refinement-height 0", "refinement_height must be positive, not 0"),
-    ("train edst --momentum 1.5", "momentum must be a share below 1, not 1.5"),
-    ("train edst --label-smoothing 2", "label_smoothing must be a share below 1, not 2.0"),
     ("train edst --validation 1", "validation must be a share below 1, not 1.0"),
-    ("train edst --batch-size 0", "batch_size must be at least 1, not 0"),
-    ("train edst --seed -1", "seed must be at least 0, not -1"),
     ("train edst --sparsity 1", "sparsity must lie between 0 and 1, not 1.0"),
-    ("train edst --tickets 0", "tickets must be at least 1, not 0"),
-    ("train edst --escape-rate 2", "escape_rate must lie between 0 and 1, not 2.0"),
     ("train edst --preset paper --validation 0", "hold some out"),
     ("train edst extra", "unrecognized arguments: extra"),
     ("train --config none.yaml", "can't read none.yaml"),
     ("plan pf --finetune inf", "finetune must be a finite number, not inf"),
-    ("plan snapshot --budget inf", "budget must be a finite number, not inf"),
-    ("plan fge --high inf", "high must be a finite number, not inf"),
     ("plan ltr --criterion snip", "ltr finds its mask by training"),
     ("plan edst --explorer top-kast", "edst can't escape with top-kast"),
-    ("plan edst --explorer dsr", "edst can't escape with dsr"),
-    ("plan dst --criterion snipp", "did you mean 'snip'?"),
     ("plan dst --grow gradients", "did you mean 'gradient'?"),
     ("methods --model wnr-28-10", "unknown model 'wnr-28-10': did you mean 'wrn-28-10'?"),
     ("train --config", "argument --config: expected one argument"),
     ("bench", "required: what"),
-    ("bench tarin", "invalid choice: 'tarin'"),
     ("bench train --only mask", "unknown measurement of bench train 'mask': did you mean 'masks'?"),
-    ("bench infer --only wide", "known: ensemble, members, latency"),
     ("bench kernels --only wide --only smll", "did you mean 'small'?"),
     ("bench kernels --repeats 0", "--repeats must be at least 1, not 0"),
-    ("bench kernels --threads 0", "--threads must be at least 1, not 0"),
-    ("bench kernels -b 0", "--batch-size must be at least 1, not 0"),
     ("bench infer --model wrn-27-10", "its depth must be 6n + 4, not 27"),
-    ("bench kernels --model wrn-10-1", "--model is for bench train and bench infer"),
+    ("bench kernels --model wrn-10-1", "--model is for bench train, bench profile and"),
     ("bench kernels --figure x.svg", "--figure is only for bench train"),
 ]
 
 ANSWERED = ["", "--help", "--version", "train edst --help", "plan dense --help", "methods"]
 ANSWERED += ["reproduce --list", "datasets --json", "models --json"]
-ANSWERED += [f"{name} --help" for name in ("train", "evaluate", "predict", "report")]
-ANSWERED += ["bench --help", "reproduce --help"]
+ANSWERED += [
+    f"{name} --help" for name in ["train", "evaluate", "predict", "report", "bench", "reproduce"]
+]
 
 
 @pytest.fixture(scope="module")
@@ -113,20 +88,20 @@ def without_torch(tmp_path_factory):
     return dict(zip(commands, answers, strict=True))
 
 
-@pytest.mark.parametrize(("command", "message"), MISTAKES)
-def test_a_mistake_is_answered_in_one_line_without_torch(without_torch, command, message):
-    code, out, err = without_torch[command]
-    assert (code, out) == (2, "")
-    (line,) = err.splitlines()
-    assert line.startswith("freetickets: ")
-    assert message in line
+def test_mistakes_are_answered_in_one_line_without_torch(without_torch):
+    for command, message in MISTAKES:
+        code, out, err = without_torch[command]
+        assert (code, out) == (2, ""), command
+        (line,) = err.splitlines()
+        assert line.startswith("freetickets: ")
+        assert message in line
 
 
-@pytest.mark.parametrize("command", ANSWERED)
-def test_help_and_lists_come_without_torch(without_torch, command):
-    code, out, err = without_torch[command]
-    assert (code, err) == (0, "")
-    assert out
+def test_help_and_lists_come_without_torch(without_torch):
+    for command in ANSWERED:
+        code, out, err = without_torch[command]
+        assert (code, err) == (0, ""), command
+        assert out
 
 
 def test_the_help_of_a_method_has_its_options_with_their_defaults(without_torch):
@@ -146,21 +121,18 @@ def test_a_process_of_its_own_answers_alike(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("command", "keys"),
-    [
+def test_the_keys_of_lists_are_stable(cli):
+    for command, keys in (
         ("methods", ["name", "summary", "paper"]),
         ("datasets", ["name", "images", "shape", "classes", "description", "source"]),
         ("models", ["name", "description"]),
-    ],
-)
-def test_the_keys_of_lists_are_stable(cli, command, keys):
-    rows = json.loads(cli(command, "--json").out)
-    assert rows
-    assert all(list(row) == keys for row in rows)
-    plain = cli(command).out.splitlines()
-    assert len(plain) == len(rows) + 1
-    assert plain[0].split() == [key.upper() for key in keys]
+    ):
+        rows = json.loads(cli(command, "--json").out)
+        assert rows
+        assert all(list(row) == keys for row in rows)
+        plain = cli(command).out.splitlines()
+        assert len(plain) == len(rows) + 1
+        assert plain[0].split() == [key.upper() for key in keys]
 
 
 def test_every_listed_method_has_a_plan(cli):

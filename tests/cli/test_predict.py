@@ -30,113 +30,63 @@ def folder(images, tmp_path):
     return tmp_path / "images"
 
 
-def test_images_folders_and_arrays_of_the_same_pixels_are_predicted_alike(
-    cli, trained, images, folder, tmp_path
+@pytest.fixture
+def rows_of(cli, trained):
+    """What `predict --json` says, as JSON."""
+    return lambda *words: json.loads(cli("predict", trained.folder, *words, "--json").out)
+
+
+def test_images_folders_and_arrays_are_predicted_as_the_ensemble_does(
+    rows_of, trained, images, folder, tmp_path
 ):
     np.save(tmp_path / "x.npy", images)
-    np.savez(tmp_path / "x.npz", x=images)
-    by_folder = json.loads(cli("predict", trained.folder, folder, "--json").out)
+    np.savez(tmp_path / "x.npz", x=np.asfortranarray(images))
+    by_folder = rows_of(folder)
+    probabilities = [row["probability"] for row in by_folder]
     assert [list(row) for row in by_folder] == [KEYS] * 6
     assert [Path(row["input"]).stem for row in by_folder] == list("012345")
     for file in ("x.npy", "x.npz"):
-        rows = json.loads(cli("predict", trained.folder, tmp_path / file, "--json").out)
+        rows = rows_of(tmp_path / file)
         assert [row.pop("input") for row in rows] == [f"{tmp_path / file}[{i}]" for i in range(6)]
         assert rows == [{key: row[key] for key in KEYS[1:]} for row in by_folder]
-    (single,) = json.loads(cli("predict", trained.folder, folder / "3.png", "--json").out)
-    assert single == by_folder[3]
-
-
-def test_rows_are_the_ensembles_own_predictions(cli, trained, images, tmp_path):
-    np.save(tmp_path / "x.npy", images)
-    rows = json.loads(cli("predict", trained.folder, tmp_path / "x.npy", "--json").out)
+        in_batches = [row["probability"] for row in rows_of(tmp_path / file, "-b", 4)]
+        assert in_batches == pytest.approx(probabilities, abs=2e-6)
+    assert rows_of(folder / "3.png") == by_folder[3:4]
     ensemble = ft.load(trained.folder)
-    probs = ensemble.predict_proba(images[:, None])
-    unsure = ensemble.uncertainty(images[:, None])
-    for i, row in enumerate(rows):
+    probs, unsure = ensemble.predict_proba(images[:, None]), ensemble.uncertainty(images[:, None])
+    for i, row in enumerate(by_folder):
         assert row["class"] == ("top", "middle", "bottom")[probs[i].argmax()]
         assert row["probability"] == pytest.approx(probs[i].max(), abs=1e-6)
-        for name in ("total", "aleatoric", "epistemic"):
+        for name in KEYS[3:]:
             assert row[name] == pytest.approx(getattr(unsure, name)[i], abs=1e-6)
 
 
-def test_csv_is_the_default_and_says_the_same_as_json(cli, trained, folder, tmp_path):
+def test_csv_is_the_default_and_says_the_same_as_json(cli, rows_of, trained, folder, tmp_path):
+    (folder / "0.png").rename(folder / '0, "b"\n.png')  # stays one cell
     answer = cli("predict", trained.folder, folder)
     assert (answer.code, answer.err) == (0, "")
     rows = list(csv.DictReader(io.StringIO(answer.out)))
-    expected = json.loads(cli("predict", trained.folder, folder, "--json").out)
-    assert rows == [{key: str(value) for key, value in row.items()} for row in expected]
+    assert rows == [{key: str(value) for key, value in row.items()} for row in rows_of(folder)]
     assert cli("predict", trained.folder, folder, "-o", tmp_path / "p.csv").out == ""
     assert (tmp_path / "p.csv").read_text() == answer.out
 
 
-def test_a_name_with_a_comma_stays_one_cell(cli, one_line, trained, folder):
+def test_what_can_not_be_predicted_or_written_is_one_line(
+    cli, one_line, rows_of, trained, folder, tmp_path
+):
+    Image.new("RGB", (20, 30), (9, 200, 7)).save(tmp_path / "big.jpg")
+    (tmp_path / "x.png").write_bytes(b"no image")
+    np.save(tmp_path / "x.npy", np.zeros((2, 9, 9), np.uint8))
+    for file, message in (
+        ("big.jpg", "big.jpg is 20 x 30 pixels, the network takes 8 x 8: resize it, or"),
+        ("x.png", "x.png"),
+        ("none.png", "none.png: there is no such file or folder"),
+        ("x.npy", "x.npy"),
+    ):
+        assert message in one_line(cli("predict", trained.folder, tmp_path / file))
+    assert len(rows_of(tmp_path / "big.jpg", "--resize")) == 1
     refused = cli("predict", trained.folder, folder, "-o", folder / "0.png" / "p.csv")
     assert "can't write" in one_line(refused)
-    name = folder / 'a, "b"\n.png'
-    (folder / "0.png").rename(name)
-    (row,) = csv.DictReader(io.StringIO(cli("predict", trained.folder, name).out))
-    assert row["input"] == str(name)
-
-
-def test_an_image_of_another_size_is_refused_or_resized(cli, one_line, trained, tmp_path):
-    Image.new("RGB", (20, 30), (9, 200, 7)).save(tmp_path / "big.jpg")
-    line = one_line(cli("predict", trained.folder, tmp_path / "big.jpg"))
-    assert "big.jpg is 20 x 30 pixels, the network takes 8 x 8: resize it, or" in line
-    assert "--resize" in line
-    answer = cli("predict", trained.folder, tmp_path / "big.jpg", "--resize", "--json")
-    assert len(json.loads(answer.out)) == 1
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda p: p.write_bytes(b"no image"), "cannot|no image|not an image|damaged|can't"),
-        (lambda p: p.write_bytes(b""), "cannot|no image|not an image|damaged|can't"),
-        (lambda p: p.mkdir(), "holds no images"),
-        (lambda p: None, "there is no such file or folder"),
-    ],
-    ids=["nonsense", "empty", "empty-folder", "missing"],
-)
-def test_what_is_no_image_is_one_line(cli, one_line, trained, tmp_path, make, message):
-    make(tmp_path / "x.png")
-    line = one_line(cli("predict", trained.folder, tmp_path / "x.png"))
-    assert any(part in line for part in message.split("|"))
-    assert "x.png" in line
-
-
-@pytest.mark.parametrize(
-    ("shape", "dtype"),
-    [
-        *(((2, 9, 9), np.uint8), ((2, 8, 8), np.int64), ((2, 3, 8, 8), np.uint8)),
-        *(((2, 5), np.float32), ((2,), object)),
-    ],
-)
-def test_an_array_that_does_not_fit_is_one_line(cli, one_line, trained, tmp_path, shape, dtype):
-    np.save(tmp_path / "x.npy", np.zeros(shape, dtype))
-    assert "x.npy" in one_line(cli("predict", trained.folder, tmp_path / "x.npy"))
-
-
-@pytest.mark.parametrize("ending", ["npy", "npz", "fortran.npz", "folder"])
-def test_inputs_are_read_batch_by_batch_whatever_they_are(
-    cli, trained, folder, images, tmp_path, ending
-):
-    many = np.tile(images, (20, 1, 1))
-    source = tmp_path / f"x.{ending}"
-    if ending == "folder":
-        source.mkdir()
-        for number, image in enumerate(many):
-            Image.fromarray(image).save(source / f"{number:03d}.png")
-    elif ending == "npy":
-        np.save(source, many)
-    else:
-        np.savez_compressed(source, x=np.asfortranarray(many) if "fortran" in ending else many)
-    expected = json.loads(cli("predict", trained.folder, folder, "--json").out)
-    for size in (7, 1000):
-        rows = json.loads(cli("predict", trained.folder, source, "--json", "-b", size).out)
-        assert len(rows) == 120
-        for row, known in zip(rows, expected * 20, strict=True):
-            assert row["class"] == known["class"]
-            assert row["probability"] == pytest.approx(known["probability"], abs=2e-6)
 
 
 def test_no_more_than_a_batch_of_images_is_held_at_a_time(
@@ -161,9 +111,7 @@ def test_no_more_than_a_batch_of_images_is_held_at_a_time(
 
 def test_the_memory_of_a_prediction_does_not_grow_with_the_number_of_inputs(cli, trained, tmp_path):
     def peak(count):
-        array = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.uint8, (count, 8, 8))
-        array[...] = 7
-        del array
+        np.save(tmp_path / "x.npy", np.full((count, 8, 8), 7, np.uint8))
         tracemalloc.start()
         try:
             answer = cli("predict", trained.folder, tmp_path / "x.npy", "-o", tmp_path / "p")
@@ -176,7 +124,7 @@ def test_the_memory_of_a_prediction_does_not_grow_with_the_number_of_inputs(cli,
     assert many - few < 18_000 * 64 / 4  # a quarter of the images, let alone their predictions
 
 
-def test_a_long_prediction_says_how_far_it_is(cli, trained, folder, tmp_path, monkeypatch):
+def test_a_long_prediction_says_how_far_it_is(cli, trained, folder, monkeypatch):
     assert cli("predict", trained.folder, folder, "-b", 2).err == ""
     monkeypatch.setattr("freetickets.progress._SILENCE", -1.0)
     answer = cli("predict", trained.folder, folder, "-b", 2)
@@ -197,17 +145,3 @@ def test_before_a_bad_image_others_are_printed_but_leave_no_file(
     line = one_line(cli("predict", trained.folder, folder, "-b", 2, "-o", tmp_path / "p.csv"))
     assert "zz.png" in line
     assert not list(tmp_path.glob("*p.csv*"))
-
-
-def test_normalised_floats_are_predicted_as_they_are(cli, trained, images, tmp_path):
-    mean, std = ft.load(trained.folder).info["mean"], ft.load(trained.folder).info["std"]
-    ready = ((images[:, None] / 255 - mean[0]) / std[0]).astype(np.float32)
-    np.save(tmp_path / "raw.npy", images)
-    np.save(tmp_path / "ready.npy", ready)
-    rows = [
-        json.loads(cli("predict", trained.folder, tmp_path / name, "--json").out)
-        for name in ("raw.npy", "ready.npy")
-    ]
-    for a, b in zip(*rows, strict=True):
-        assert a["class"] == b["class"]
-        assert a["probability"] == pytest.approx(b["probability"], abs=1e-5)

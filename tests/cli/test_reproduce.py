@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
 from freetickets.cli import reproduce
 from freetickets.experiments import experiment_names, load, page
 from freetickets.experiments.grid import find_grid
+from freetickets.training.job import Job
 
 
 @pytest.fixture
@@ -17,7 +19,6 @@ def no_page(monkeypatch):
 
     def write(experiments, results, folder):
         asked.append([experiment.name for experiment in experiments])
-        return [folder / "results.md"]
 
     monkeypatch.setattr(page, "write", write)
     return asked
@@ -46,9 +47,8 @@ def test_the_list_has_all_tables_and_figures(cli):
     paper = [each for each in told if each["scale"] is None]
     assert [each["name"] for each in paper] == experiment_names()
     assert len({name for each in paper for name in each["cells"]}) == 71
-    own = [(each["scale"], each["name"]) for each in told if each["scale"]]
-    assert ("medium", "t1") in own
-    assert ("search", "edst") in own
+    own = {(each["scale"], each["name"]) for each in told if each["scale"]}
+    assert own >= {("medium", "t1"), ("search", "edst")}
     table = cli("reproduce", "--list").out
     assert "Table 13" in table
     assert "stages of --scale medium" in table
@@ -87,17 +87,14 @@ def test_without_a_throughput_no_time_is_told_at_paper_scale(cli, tmp_path):
 
 def test_a_table_is_made_once_and_shown_beside_the_papers(cli, tmp_path, no_page):
     options = ("--scale", "smoke", "--only", "dense", "--output", tmp_path)
-    first = cli("reproduce", "fgsm", *options)
-    assert first.code == 0, first.err
+    first, again = cli("reproduce", "fgsm", *options), cli("reproduce", "fgsm", *options)
+    assert first.code == again.code == 0, first.err
     assert len([line for line in first.err.splitlines() if " left" in line]) == 2
     assert "[2/2]" in first.err
     paper = load("fgsm").rows[5].paper["attacks.fgsm.mean"]
-    assert f"[{paper:g}]" in first.out
+    for words in (f"[{paper:g}]", "ensembles are more accurate under FGSM", "results.md"):
+        assert words in first.out
     assert "ensembles-help-under-attack" not in first.out
-    assert "ensembles are more accurate under FGSM" in first.out
-    assert "results.md" in first.out
-    again = cli("reproduce", "fgsm", *options)
-    assert again.code == 0
     assert "2 of 2 cells are finished already" in again.err
     assert again.out == first.out
     assert no_page == [["fgsm"], ["fgsm"]]
@@ -107,12 +104,7 @@ def test_a_table_is_made_once_and_shown_beside_the_papers(cli, tmp_path, no_page
 
 
 def test_failures_are_named_at_the_end(cli, tmp_path, no_page, monkeypatch):
-    from freetickets.training.job import Job
-
-    def fail(self, reporter):
-        raise RuntimeError("out of memory")
-
-    monkeypatch.setattr(Job, "train", fail)
+    monkeypatch.setattr(Job, "train", Mock(side_effect=RuntimeError("out of memory")))
     answer = cli("reproduce", "escape-rate", "--scale", "smoke", "--output", tmp_path, "--quiet")
     assert answer.code == 2
     last = answer.err.splitlines()[-1]

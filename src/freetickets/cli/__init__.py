@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -27,7 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help()
             return 0
         parsed = parser.parse_args(arguments)
-        parsed.run(parsed)
+        answer = parsed.run(parsed)
+        if parsed.json and answer is not None:
+            print(json.dumps(answer, indent=2))
         sys.stdout.flush()
         return 0
     except FreeTicketsError as error:

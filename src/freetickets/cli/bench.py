@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..bench import NAMES, ON_REQUEST
 from ..errors import FreeTicketsError, UnknownNameError
@@ -32,7 +31,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     known = "; ".join(f"{what}: {', '.join(names)}" for what, names in NAMES.items())
     known += f"; {' and '.join(ON_REQUEST)} run only if named"
     text = f"run one measurement; can be repeated ({known})"
-    add("--only", action="append", metavar="NAME", help=text)
+    add("--only", action="append", default=[], metavar="NAME", help=text)
     text = "repetitions of each side, fewer if one takes long (default: 10)"
     add("--repeats", type=int, default=10, metavar="INT", help=text)
     add("--threads", type=int, metavar="INT", help="number of threads (default: all cores)")
@@ -46,7 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--small", action="store_true", help=text)
 
 
-def run(parsed: argparse.Namespace) -> None:
+def run(parsed: argparse.Namespace) -> dict[str, Any]:
     """Measures, and prints each ratio beside its bar as it comes."""
     names = _measurements(parsed)
     import torch
@@ -64,28 +63,28 @@ def run(parsed: argparse.Namespace) -> None:
         parsed.repeats, torch.get_num_threads(), parsed.batch_size, parsed.model, parsed.small
     )
     where = machine()
-    if not parsed.json:
-        print(", ".join(f"{key} {value}" for key, value in where.items()))
-        print(_HEADER, flush=True)
+
+    def say(text: str) -> None:
+        if not parsed.json:
+            print(text, flush=True)
+
+    say(", ".join(f"{key} {value}" for key, value in where.items()))
+    say(_HEADER)
     ratios: list[Ratio] = []
     notes: list[str] = []
     module = importlib.import_module(f"freetickets.bench.{parsed.what.replace('-', '_')}")
     for name in names:
         for result in getattr(module, name.replace("-", "_"))(settings):
             (ratios if isinstance(result, Ratio) else notes).append(result)
-            if not parsed.json:
-                print(_row(result) if isinstance(result, Ratio) else result, flush=True)
+            say(_row(result) if isinstance(result, Ratio) else result)
     if path is not None:
         points = [result for result in ratios if isinstance(result, Point)]
         threads = "1 thread" if where["threads"] == 1 else f"{where['threads']} threads"
         machinery = f"{where['cpu']}, {where['kernels']}, {threads}, torch {where['torch']}"
         title = f"{settings.model_or('wrn-28-10')}: {machinery}"
         write_atomic(path, draw_costs(points, title, path.suffix))
-        if not parsed.json:
-            print(f"saved in {path}")
-    if parsed.json:
-        rows = [ratio.as_json() for ratio in ratios]
-        print(json.dumps({"machine": where, "ratios": rows, "notes": notes}, indent=2))
+        say(f"saved in {path}")
+    return {"machine": where, "ratios": [ratio.as_json() for ratio in ratios], "notes": notes}
 
 
 def _measurements(parsed: argparse.Namespace) -> list[str]:
@@ -99,26 +98,25 @@ def _measurements(parsed: argparse.Namespace) -> list[str]:
         check_name(parsed.model)
         if parsed.what not in ("train", "profile", "infer"):
             raise FreeTicketsError("--model is for bench train, bench profile and bench infer")
-    for name in parsed.only or ():
+    for name in parsed.only:
         if name not in known:
             raise UnknownNameError(f"measurement of bench {parsed.what}", name, known)
     if parsed.figure is None:
-        return list(parsed.only or (name for name in known if name not in ON_REQUEST))
+        return parsed.only or [name for name in known if name not in ON_REQUEST]
     if _FIGURE not in known:
         raise FreeTicketsError("--figure is only for bench train")
-    return list(dict.fromkeys([*(parsed.only or ()), _FIGURE]))
+    return list(dict.fromkeys([*parsed.only, _FIGURE]))
 
 
 def _row(ratio: Ratio) -> str:
     bar, aim = ("-" if limit is None else f"{limit:.3f}" for limit in (ratio.bar, ratio.aim))
     met = "aim" if ratio.aimed else {True: "yes", False: "NO", None: "-"}[ratio.met]
-    sides = [f"{side} {_duration(seconds)}" for side, seconds in ratio.seconds.items()]
+    times = (
+        (s, f"{t:.4g} s" if t >= 1 else f"{1000 * t:.4g} ms") for s, t in ratio.seconds.items()
+    )
+    sides = [f"{side} {time}" for side, time in times]
     sides += [f"{side} {size / 1e6:.4g} MB" for side, size in ratio.memory.items()]
     return (
         f"{ratio.value:7.4f}  {ratio.speedup:7.2f}x  {bar:>6}  {aim:>6}  {met:>3}  "
         f"{ratio.name} ({', '.join(sides)}; best {ratio.best:.4f}; repeats {ratio.repeats})"
     )
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.4g} s" if seconds >= 1 else f"{1000 * seconds:.4g} ms"

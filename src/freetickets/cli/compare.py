@@ -6,8 +6,11 @@ freetickets compare runs/dense runs/edst --reference runs/dense
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..report import RunRow, RunSummary
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -18,17 +21,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reference", metavar="RUN", help=text)
 
 
-def run(parsed: argparse.Namespace) -> None:
+def run(parsed: argparse.Namespace) -> Any:
     """Prints the main table, and how the runs differ from the reference."""
-    from ..report import differences, find_reference, make_rows, read_runs
-    from ..storage import without_nan
-    from .tables import print_comparison, print_differences
+    from ..evaluation.results import plain
+    from ..report import differences
+    from .tables import print_differences
 
-    runs = read_runs(parsed.run_folders)
-    reference = find_reference(runs, parsed.reference)
-    rows = make_rows(runs)
-    if not parsed.json:
-        print_comparison(rows, runs[0].results.task.scores)
+    runs, reference, rows = read_and_print(parsed)
     found = {}
     task = reference.results.task
     if task.has_classes and reference.has_predictions and len(runs) > 1:
@@ -39,20 +38,29 @@ def run(parsed: argparse.Namespace) -> None:
             if run is not reference and run.has_predictions
         }
     if parsed.json:
-        told = [
-            {
-                "run": name,
-                **{key: asdict(score) for key, score in each.scores.items()},
-                "mcnemar": each.mcnemar,
-            }
-            for name, each in found.items()
-        ]
+        told = []
+        for name, each in found.items():
+            scores = {key: asdict(score) for key, score in each.scores.items()}
+            told.append({"run": name, **scores, "mcnemar": each.mcnemar})
         shown = [row.as_dict() for row in rows]
-        answer = {"reference": reference.name, "rows": shown, "differences": told}
-        print(json.dumps(without_nan(answer), indent=2))
-    elif found:
+        return plain({"reference": reference.name, "rows": shown, "differences": told})
+    if found:
         print_differences(reference.name, found)
     elif not task.has_classes:
         print(f"no differences to show: they are computed for classes, not for {task.name}")
     elif len(runs) > 1:
         print("no differences to show: run evaluate for each run first, to save its predictions")
+    return None
+
+
+def read_and_print(parsed: argparse.Namespace) -> tuple[list[RunSummary], RunSummary, list[RunRow]]:
+    """Reads the runs and prints the main table; returns them, the reference and the rows."""
+    from ..report import find_reference, make_rows, read_runs
+    from .tables import print_comparison
+
+    runs = read_runs(parsed.run_folders)
+    reference = find_reference(runs, parsed.reference)
+    rows = make_rows(runs)
+    if not parsed.json:
+        print_comparison(rows, runs[0].results.task.scores)
+    return runs, reference, rows

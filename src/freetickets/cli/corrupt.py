@@ -7,8 +7,8 @@ freetickets corrupt fashion-mini --output data --corruptions fog snow --samples 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
+from typing import Any
 
 from ..data import get_spec
 from ..data.corruptions import CORRUPTIONS, SEVERITIES, check_corruption, chosen, set_name
@@ -35,15 +35,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--quiet", action="store_true", help="show no progress")
 
 
-def run(parsed: argparse.Namespace) -> None:
+def run(parsed: argparse.Namespace) -> dict[str, Any]:
     """Corrupts, one file a corruption until someone wants to stop, and says where they are."""
     names = chosen(parsed.corruptions)
     severities = sorted(set(parsed.severities))
     for severity in severities:
         check_corruption(names[0], severity)
     for flag in ("samples", "workers"):
-        if getattr(parsed, flag) is not None and getattr(parsed, flag) < 1:
-            raise FreeTicketsError(f"--{flag} {getattr(parsed, flag)}: give 1 or more")
+        if (number := getattr(parsed, flag)) is not None and number < 1:
+            raise FreeTicketsError(f"--{flag} {number}: give 1 or more")
     spec = get_spec(parsed.dataset, parsed.data_dir)
     photos = FreeTicketsError(
         f"{spec.name} consists of photos on disk: only small images that fit in memory, like "
@@ -93,10 +93,8 @@ def run(parsed: argparse.Namespace) -> None:
                     )
             progress.end(name)
     made_of = corrupted.settings["frost"]
-    if parsed.json:
-        answer = {"output": str(corrupted.folder), "made": missing, "kept": kept, "frost": made_of}
-        print(json.dumps(answer, indent=2))
-        return
-    there = f", {len(kept)} were there" if kept else ""
-    print(f"{len(missing)} corruptions made{there}; frost: {made_of}")
-    print(f"saved in {corrupted.folder}")
+    if not parsed.json:
+        there = f", {len(kept)} were there" if kept else ""
+        print(f"{len(missing)} corruptions made{there}; frost: {made_of}")
+        print(f"saved in {corrupted.folder}")
+    return {"output": str(corrupted.folder), "made": missing, "kept": kept, "frost": made_of}

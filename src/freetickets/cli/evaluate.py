@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,11 @@ from typing import Any
 from ..errors import FreeTicketsError
 from ..lock import hold
 
-_SETS = ("corruptions", "ood", "attack", "features", "imagenet_a", "all", "samples", "fresh")
+_REQUESTED = ("features", "imagenet_a", "samples", "resize", "fresh")  # fields of the request
+_NOT_SAVED = (
+    *("corruptions", "ood", "attack", "features", "imagenet_a", "all", "samples", "fresh"),
+    *("select", "temperature"),
+)
 
 
 def add_prediction_flags(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +74,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--output", "-o", metavar="FOLDER", help="save the adjusted ensemble for predict")
 
 
-def run(parsed: argparse.Namespace) -> None:
+def run(parsed: argparse.Namespace) -> dict[str, Any]:
     """Predicts, saves the predictions, and prints the scores."""
     adjusts = parsed.select is not None or parsed.temperature is not None
     if parsed.output and not adjusts:
@@ -89,15 +92,14 @@ def run(parsed: argparse.Namespace) -> None:
     tell = Display(parsed.quiet).line
     with hold(folder, tell) if folder.is_dir() else contextlib.nullcontext():
         scores = _from_saved(folder, parsed) if parsed.saved else _predict(folder, parsed, adjusts)
-    if parsed.json:
-        print(json.dumps(scores, indent=2))
-        return
-    from ..evaluation.results import Evaluation
-    from .tables import print_scores, print_suite
+    if not parsed.json:
+        from ..evaluation.results import Evaluation
+        from .tables import print_scores, print_suite
 
-    found = Evaluation.of(scores)
-    print_scores(found)
-    print_suite(found)
+        found = Evaluation.of(scores)
+        print_scores(found)
+        print_suite(found)
+    return scores
 
 
 def _predict(folder: Path, parsed: argparse.Namespace, adjusts: bool) -> dict[str, Any]:
@@ -120,12 +122,8 @@ def _predict(folder: Path, parsed: argparse.Namespace, adjusts: bool) -> dict[st
         ood=tuple(parsed.ood),
         attacks=tuple(parsed.attack),
         epsilon=epsilon,
-        features=parsed.features,
-        imagenet_a=parsed.imagenet_a,
         everything=parsed.all,
-        samples=parsed.samples,
-        resize=parsed.resize,
-        fresh=parsed.fresh,
+        **{name: getattr(parsed, name) for name in _REQUESTED},
     )
     progress = WorkProgress(quiet=parsed.quiet)
     scores = evaluate_run(folder, ensemble, *options, adjusted, request, progress)
@@ -135,10 +133,10 @@ def _predict(folder: Path, parsed: argparse.Namespace, adjusts: bool) -> dict[st
 
 
 def _from_saved(folder: Path, parsed: argparse.Namespace) -> dict[str, Any]:
-    asked = [name for name in (*_SETS, "select", "temperature") if getattr(parsed, name)]
-    if asked:
-        flag = asked[0].replace("_", "-")
-        raise FreeTicketsError(f"--saved predicts nothing: leave out --{flag}, or --saved")
+    for name in _NOT_SAVED:
+        if getattr(parsed, name):
+            flag = name.replace("_", "-")
+            raise FreeTicketsError(f"--saved predicts nothing: leave out --{flag}, or --saved")
     from ..evaluation.summary import evaluation_of
     from ..progress import WorkProgress
 

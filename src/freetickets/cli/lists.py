@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Sequence
 
 from ..config import Config
 from ..data import dataset_names, get_spec
@@ -12,8 +10,10 @@ from ..errors import FreeTicketsError
 from ..methods import METHODS
 from ..models import check_name, model_names
 
+Rows = list[dict[str, str]]
 
-def methods(parsed: argparse.Namespace) -> None:
+
+def methods(parsed: argparse.Namespace) -> Rows:
     """Lists the methods; with a model, also what each costs."""
     if parsed.model is not None:
         check_name(parsed.model)
@@ -23,7 +23,7 @@ def methods(parsed: argparse.Namespace) -> None:
         if parsed.model is not None:
             row |= _cost(name, parsed.model, parsed.dataset)
         rows.append({**row, "summary": row.get("summary", method.summary), "paper": method.paper})
-    _show(rows, parsed.json)
+    return _shown(rows, parsed)
 
 
 def _cost(method: str, model: str, dataset: str) -> dict[str, str]:
@@ -36,7 +36,7 @@ def _cost(method: str, model: str, dataset: str) -> dict[str, str]:
     try:
         ledger = Job(config, spec, lambda: data.load(spec, "train")).price()
     except FreeTicketsError as error:  # such as: this network has no stages to split
-        return {"m": "-", "runs": "-", "training": "-", "test": "-", "summary": str(error)}
+        return {**dict.fromkeys(("m", "runs", "training", "test"), "-"), "summary": str(error)}
     return {
         "m": str(ledger.members),
         "runs": f"{ledger.runs:g}",
@@ -45,7 +45,7 @@ def _cost(method: str, model: str, dataset: str) -> dict[str, str]:
     }
 
 
-def datasets(parsed: argparse.Namespace) -> None:
+def datasets(parsed: argparse.Namespace) -> Rows:
     """Lists the data sets."""
     rows = [
         {
@@ -58,12 +58,12 @@ def datasets(parsed: argparse.Namespace) -> None:
         }
         for spec in map(get_spec, dataset_names())
     ]
-    _show(rows, parsed.json)
+    return _shown(rows, parsed)
 
 
-def models(parsed: argparse.Namespace) -> None:
+def models(parsed: argparse.Namespace) -> Rows:
     """Lists the models."""
-    _show([{"name": name, "description": text} for name, text in model_names()], parsed.json)
+    return _shown([{"name": name, "description": text} for name, text in model_names()], parsed)
 
 
 def add_method_flags(command: argparse.ArgumentParser) -> None:
@@ -81,11 +81,10 @@ COMMANDS = (
 )
 
 
-def _show(rows: Sequence[dict[str, str]], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(rows, indent=2))
-        return
-    columns = list(rows[0])
-    widths = {c: max(len(c), *(len(row[c]) for row in rows)) for c in columns}
-    for row in ({c: c.upper() for c in columns}, *rows):
-        print("  ".join(row[c].ljust(widths[c]) for c in columns).rstrip())
+def _shown(rows: Rows, parsed: argparse.Namespace) -> Rows:
+    if not parsed.json:
+        lines = [[column.upper() for column in rows[0]], *(list(row.values()) for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for line in lines:
+            print("  ".join(map(str.ljust, line, widths)).rstrip())
+    return rows

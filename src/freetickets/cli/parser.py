@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import difflib
 import inspect
+import io
 import re
 import typing
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from ..registry import Registry, import_module, is_reference
 from ..sparsity.named import SCORES, SPARSE_METHODS
 from . import bench, compare, corrupt, evaluate, lists, plan, predict, report, reproduce, train
 
-_SHORT = {"batch_size": "-b", "workers": "-j", "output": "-o"}
+_SHORT = {"batch_size": ["-b"], "workers": ["-j"], "output": ["-o"]}
 _NOT_FLAGS = ("method", "options", "model_options", "task_options")
 
 
@@ -42,18 +43,13 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"freetickets: {message}\n")
 
 
-class _Factors(argparse.Action):
-    """Reads "name=factor" one or several times."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
-        try:
-            pairs = (text.rpartition("=") for text in values)
-            factors = {name: float(factor) for name, _, factor in pairs}
-        except ValueError:
-            factors = {"": 0.0}
-        if "" in factors:
-            parser.error(f"{flag} takes names and factors, such as norm-bias=64")
-        setattr(namespace, self.dest, factors)
+def _factor(text: str) -> tuple[str, float]:
+    """Reads "name=factor"."""
+    name, _, factor = text.rpartition("=")
+    if name:
+        with contextlib.suppress(ValueError):
+            return name, float(factor)
+    raise argparse.ArgumentTypeError("give names and factors, such as norm-bias=64")
 
 
 def _known_flags(parser: argparse.ArgumentParser) -> list[str]:
@@ -73,30 +69,22 @@ def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     method = _method_in(arguments)
-    for module in (train, plan):
-        _add_training(_add(commands, module), module, method)
-    for module in (evaluate, predict, compare, report, corrupt, reproduce, bench):
-        module.add_flags(_add(commands, module))
+    for module in (train, plan, evaluate, predict, compare, report, corrupt, reproduce, bench):
+        name, text = module.__name__.rpartition(".")[2], inspect.getdoc(module) or ""
+        form = argparse.RawDescriptionHelpFormatter
+        first = text.partition("\n")[0]
+        command = commands.add_parser(name, help=first, description=text, formatter_class=form)
+        _add_common(command).set_defaults(run=module.run)
+        if module in (train, plan):
+            _add_training(command, module, method)
+        else:
+            module.add_flags(command)
     for name, run, text in lists.COMMANDS:
-        command = _add_common(commands.add_parser(name, help=text, description=text))
-        command.set_defaults(run=run)
+        command = commands.add_parser(name, help=text, description=text)
+        _add_common(command).set_defaults(run=run)
         if run is lists.methods:
             lists.add_method_flags(command)
     return parser
-
-
-def _add(commands: Any, module: Any) -> argparse.ArgumentParser:
-    text = inspect.getdoc(module) or ""
-    command = _add_common(
-        commands.add_parser(
-            module.__name__.rpartition(".")[2],
-            help=text.partition("\n")[0],
-            description=text,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )
-    command.set_defaults(run=module.run)
-    return command
 
 
 def _add_common(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -120,32 +108,25 @@ def _method_in(arguments: Sequence[str]) -> str | None:
     A word is the method if the parser with the options of that method says so: nobody else knows
     which flags take a value.
     """
-    command = arguments[0] if arguments else ""
-    if command not in ("train", "plan"):
+    module = {"train": train, "plan": plan}.get(arguments[0] if arguments else "")
+    if module is None:
         return None
     for word in arguments[1:]:
         if word in METHODS or is_reference(word):
-            parser = _add_common(_QuietParser(add_help=False))
-            _add_training(parser, train if command == "train" else plan, word, complete=False)
-            with contextlib.suppress(_NotUnderstoodError):
-                if parser.parse_known_args(arguments[1:])[0].method == word:
-                    METHODS.load(word)
-                    return word
+            parser = _add_common(_Parser(add_help=False))
+            _add_training(parser, module, word, complete=False)
+            understood = None
+            with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+                understood = parser.parse_known_args(arguments[1:])[0].method
+            if understood == word:
+                METHODS.load(word)
+                return word
     config = _early("--config", arguments)
     if not config:
         return Config.method
     named = str(read_config(config).get("method", Config.method))
     METHODS.load(named)
     return named
-
-
-class _NotUnderstoodError(Exception):
-    pass
-
-
-class _QuietParser(_Parser):
-    def error(self, message: str) -> NoReturn:
-        raise _NotUnderstoodError(message)
 
 
 def _add_training(
@@ -174,12 +155,12 @@ def _add_fields(group: Any, kind: type, skip: Sequence[str]) -> None:
     for each in fields(kind):
         if each.name in skip:
             continue
-        flags = [_SHORT[each.name]] if each.name in _SHORT else []
-        flags.append("--" + each.name.replace("_", "-"))
-        text = texts.get(each.name, "").replace("%", "%%")
         hint = hints[each.name]
         plain = [kind for kind in typing.get_args(hint) if kind is not type(None)]
         wanted = plain[0] if plain else hint
+        text = texts.get(each.name, "").replace("%", "%%")
+        if each.default not in (None, (), False) and isinstance(each.default, (int, float, str)):
+            text += f" (default: {each.default})"
         options: dict[str, Any] = {"dest": each.name, "help": text}
         if wanted is bool and plain:  # None is neither
             options.update(action=argparse.BooleanOptionalAction)
@@ -188,12 +169,11 @@ def _add_fields(group: Any, kind: type, skip: Sequence[str]) -> None:
         elif typing.get_origin(hint) is tuple:
             options.update(nargs="*", metavar="PATTERN")
         elif typing.get_origin(wanted) is dict:
-            options.update(nargs="*", metavar="NAME=FACTOR", action=_Factors)
+            options.update(nargs="*", metavar="NAME=FACTOR", type=_factor)
         else:
             options.update(type=wanted, metavar=wanted.__name__.upper())
-        if each.default not in (None, (), False) and isinstance(each.default, (int, float, str)):
-            options["help"] += f" (default: {each.default})"
-        group.add_argument(*flags, **options)
+        flag = "--" + each.name.replace("_", "-")
+        group.add_argument(*_SHORT.get(each.name, ()), flag, **options)
 
 
 def attribute_texts(kind: type) -> dict[str, str]:
@@ -230,6 +210,8 @@ def _config_from(parsed: argparse.Namespace) -> Config:
         values["method"] = parsed.method
     method = get_method(values.get("method", Config.method))
     given = {name: value for name, value in vars(parsed).items() if value is not None}
+    if "lr_factors" in given:
+        given["lr_factors"] = dict(given["lr_factors"])
     values.update({f.name: given[f.name] for f in fields(Config) if f.name in given})
     options = {f.name: given[f.name] for f in fields(method) if f.name in given}
     values["options"] = {**values.get("options", {}), **options}
@@ -241,11 +223,11 @@ def _config_from(parsed: argparse.Namespace) -> Config:
     kinds: dict[str, Registry[Any]]
     kinds = {"explorer": SPARSE_METHODS, "prune": SCORES, "grow": SCORES}
     named += [(registry, config.options.get(option)) for option, registry in kinds.items()]
-    for registry, name in named:
-        if is_reference(str(name)):
-            registry.load(str(name))
     if is_reference(config.optimizer):
         from ..training.optimizer import OPTIMIZERS
 
-        OPTIMIZERS.load(config.optimizer)
+        named.append((OPTIMIZERS, config.optimizer))
+    for registry, name in named:
+        if is_reference(str(name)):
+            registry.load(str(name))
     return config

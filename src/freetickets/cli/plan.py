@@ -6,15 +6,15 @@ freetickets plan edst --dataset cifar100 --model wrn-28-10
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
+from typing import Any
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """This command has no flags of its own."""
 
 
-def run(parsed: argparse.Namespace) -> None:
+def run(parsed: argparse.Namespace) -> dict[str, Any]:
     """Prints the plan and its ledger."""
     from .parser import training_from
 
@@ -28,7 +28,6 @@ def run(parsed: argparse.Namespace) -> None:
     job = Job(config, spec, lambda: data.load(spec, "train", config.data_dir))
     ledger = job.price()
     job.warn_of_few_explorations(Display().warn)
-    if parsed.json:
-        print(json.dumps({"plan": asdict(job.plan), "ledger": ledger.as_dict()}, indent=2))
-        return
-    print_plan(config, spec, ledger)
+    if not parsed.json:
+        print_plan(config, spec, ledger)
+    return {"plan": asdict(job.plan), "ledger": ledger.as_dict()}

@@ -13,13 +13,9 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .evaluate import add_prediction_flags
-
-if TYPE_CHECKING:
-    from ..data import Split
-    from ..ensemble import Ensemble
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +45,13 @@ def run(parsed: argparse.Namespace) -> None:
 
     def rows() -> Iterator[dict[str, object]]:
         for names, inputs in batches:
-            yield from _rows(ensemble, names, inputs, size)
+            members = ensemble.member_predictions(inputs, size)
+            prediction = ensemble.combine(members)
+            unsure = vars(ensemble.task.uncertainty(members, prediction))
+            columns = {**ensemble.task.columns(prediction, ensemble.labels), **unsure}
+            for i, name in enumerate(names):
+                row = {title: _plain(values[i].tolist()) for title, values in columns.items()}
+                yield {"input": name, **row}
             progress.advance(len(names))
 
     with progress.over(count_inputs(files)):
@@ -61,18 +63,6 @@ def run(parsed: argparse.Namespace) -> None:
             out.writelines(lines)
 
 
-def _rows(
-    ensemble: Ensemble, names: list[str], inputs: Split, batch_size: int
-) -> Iterator[dict[str, object]]:
-    members = ensemble.member_predictions(inputs, batch_size)
-    prediction = ensemble.combine(members)
-    unsure = vars(ensemble.task.uncertainty(members, prediction))
-    columns = {**ensemble.task.columns(prediction, ensemble.labels), **unsure}
-    for i, name in enumerate(names):
-        row = {title: _plain(values[i].tolist()) for title, values in columns.items()}
-        yield {"input": name, **row}
-
-
 def _plain(value: Any) -> Any:
     """Words as they are, a number with few digits, several numbers as a list."""
     if isinstance(value, list):
@@ -81,15 +71,13 @@ def _plain(value: Any) -> Any:
 
 
 def _csv_lines(rows: Iterator[dict[str, object]]) -> Iterator[str]:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     for number, row in enumerate(rows):
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
         if number == 0:  # not before: what fails at once prints nothing
             writer.writerow(row)
         writer.writerow(row.values())
         yield text.getvalue()
-        text.seek(0)
-        text.truncate()
 
 
 def _json_lines(rows: Iterator[dict[str, object]]) -> Iterator[str]:

@@ -6,8 +6,8 @@ freetickets report runs/edst runs/dense --output report.html
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
+from typing import Any
 
 from . import compare
 
@@ -21,30 +21,24 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tables", metavar="FOLDER", help=text)
 
 
-def run(parsed: argparse.Namespace) -> None:
+def run(parsed: argparse.Namespace) -> Any:
     """Prints the main table and writes the page and its tables."""
     from ..errors import FreeTicketsError
-    from ..report import comparison_page, find_reference, make_rows, read_runs, write_tables
-    from ..storage import without_nan, write_atomic
-    from .tables import print_comparison
+    from ..evaluation.results import plain
+    from ..report import comparison_page, write_tables
+    from ..storage import write_atomic
 
     output = Path(parsed.output)
     # Mistakes are told before the work begins.
     if output.is_dir():
         hint = f"name a file, such as {output / 'report.html'}"
         raise FreeTicketsError(f"{output} is a folder: {hint}")
-    runs = read_runs(parsed.run_folders)
-    find_reference(runs, parsed.reference)
-    rows = make_rows(runs)
-    if not parsed.json:
-        print_comparison(rows, runs[0].results.task.scores)
+    runs, _, rows = compare.read_and_print(parsed)
     page = comparison_page(runs, parsed.reference)
     tables = Path(parsed.tables or output.with_name(f"{output.stem}-tables"))
     write_atomic(output, page.html().encode())
     write_tables(page, tables)
-    if parsed.json:
-        shown = [row.as_dict() for row in rows]
-        answer = {"output": str(output), "tables": str(tables), "rows": shown}
-        print(json.dumps(without_nan(answer), indent=2))
-    else:
+    if not parsed.json:
         print(f"saved in {output}, tables in {tables}")
+    shown = [row.as_dict() for row in rows]
+    return plain({"output": str(output), "tables": str(tables), "rows": shown})

@@ -23,7 +23,6 @@ from ..methods import METHODS
 
 if TYPE_CHECKING:
     from ..experiments.grid import CellTask
-    from ..experiments.progress import CellProgress
     from ..experiments.runner import Runner
 
 
@@ -52,12 +51,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_launch_flags(parser, "cells")
 
 
-def run(parsed: argparse.Namespace) -> None:
+def run(parsed: argparse.Namespace) -> Any:
     """Lists, prices, or trains and measures."""
     grid = find_grid(parsed.scale)
     if parsed.list:
-        _print_lists(parsed.json)
-        return
+        return _list(parsed.json)
     experiments = grid.choose(parsed.names)
     _check(parsed)
 
@@ -69,22 +67,26 @@ def run(parsed: argparse.Namespace) -> None:
     if not tasks:
         raise FreeTicketsError(f"these experiments don't train {', '.join(parsed.only)}")
     if parsed.dry_run:
-        _print_dry_run(experiments, runner, tasks, parsed)
-        return
+        return _price(experiments, runner, tasks, parsed)
     for each in experiments:
         if each.provisional:
             raise FreeTicketsError(f"{each.name} can't be trained yet: {each.provisional}")
     if parsed.cell is None:
         progress = CellProgress(parsed.quiet)
         with hold(runner.folder, progress.line):
-            _run(experiments, runner, tasks, progress, parsed)
-        return
+            for line in runner.missing_data:
+                progress.line(line)
+            command = _cell_command(parsed)
+            failed = runner.run_all(tasks, progress, launcher_from(parsed), command)
+            _show(experiments, runner, len(tasks), failed, parsed.json)
+        return None
     try:
         runner.run(next(task for task in tasks if task.name == parsed.cell))
     except FreeTicketsError:
         raise
     except Exception as error:  # it would fail again: the launcher need not try
         raise FreeTicketsError(reason(error)) from error
+    return None
 
 
 def _check(parsed: argparse.Namespace) -> None:
@@ -107,52 +109,42 @@ def _check(parsed: argparse.Namespace) -> None:
         raise FreeTicketsError("--throughput is for estimates: add --dry-run")
 
 
-def _run(
-    experiments: list[Experiment],
-    runner: Runner,
-    tasks: list[CellTask],
-    progress: CellProgress,
-    parsed: argparse.Namespace,
+def _show(
+    experiments: list[Experiment], runner: Runner, cells: int, failed: Any, as_json: bool
 ) -> None:
+    """Writes the page, and prints what was measured and what failed."""
     from ..experiments import page
     from ..experiments.results import Results
     from .tables import print_measured
 
-    for line in runner.missing_data:
-        progress.line(line)
-    failed = runner.run_all(tasks, progress, launcher_from(parsed), _cell_command(parsed))
     results = Results.load(runner.folder)
     page.write(experiments, results, runner.folder)
-    if parsed.json:
-        answer = {"output": str(runner.folder), "cells": len(tasks), "failed": failed}
+    if as_json:
+        answer = {"output": str(runner.folder), "cells": cells, "failed": failed}
         print(json.dumps(answer, indent=2))
     else:
         print_measured(experiments, results)
         print(f"saved in {runner.folder}: results.html, results.md, cells.csv")
     if failed:
         raise FreeTicketsError(
-            f"{len(failed)} of {len(tasks)} cells failed ({'; '.join(failed)}): run the same "
-            "command again to retry them"
+            f"{len(failed)} of {cells} cells failed ({'; '.join(failed)}): run the same command "
+            "again to retry them"
         )
 
 
 def _cell_command(parsed: argparse.Namespace) -> list[str]:
     """The arguments that, with a name behind them, run one cell as this command would."""
-    command = ["reproduce", *parsed.names, "--scale", parsed.scale, "--output", parsed.output]
-    command += ["--device", parsed.device, "--workers", str(parsed.workers), "--quiet"]
-    if parsed.data_dir is not None:
-        command += ["--data-dir", parsed.data_dir]
-    if parsed.seeds is not None:
-        command += ["--seeds", str(parsed.seeds)]
-    if parsed.only:
-        command += ["--only", *parsed.only]
-    return [*command, "--cell"]
+    command = ["reproduce", *parsed.names, "--quiet"]
+    for flag in ("scale", "output", "device", "workers", "data_dir", "seeds"):
+        if (value := getattr(parsed, flag)) is not None:
+            command += [f"--{flag.replace('_', '-')}", str(value)]
+    return [*command, *(["--only", *parsed.only] if parsed.only else ()), "--cell"]
 
 
-def _print_lists(as_json: bool) -> None:
+def _list(as_json: bool) -> list[dict[str, Any]] | None:
     grids = [find_grid("paper"), *map(find_grid, grid_names())]
     if as_json:
-        told: list[dict[str, Any]] = [
+        return [
             {
                 "name": each.name,
                 "scale": grid.scale.name if grid.staged else None,
@@ -164,8 +156,6 @@ def _print_lists(as_json: bool) -> None:
             for grid in grids
             for each in grid.experiments
         ]
-        print(json.dumps(told, indent=2))
-        return
     from rich.console import Console
     from rich.table import Table
 
@@ -184,18 +174,17 @@ def _print_lists(as_json: bool) -> None:
             table.add_row(each.name, each.title, *where, *numbers)
             seen |= own
         Console(highlight=False).print(table)
+    return None
 
 
-def _print_dry_run(
+def _price(
     experiments: list[Experiment], runner: Runner, tasks: list[CellTask], parsed: argparse.Namespace
-) -> None:
+) -> Any:
     from ..experiments.pricing import price_list
     from .tables import print_prices
 
     prices = price_list(experiments, runner, tasks, parsed.throughput)
-    if parsed.json:
-        print(json.dumps(prices.as_dict(), indent=2))
-        return
-    for line in runner.missing_data:
-        print(line)
-    print_prices(prices, experiments)
+    if not parsed.json:
+        print(*runner.missing_data, sep="\n", end="\n" if runner.missing_data else "")
+        print_prices(prices, experiments)
+    return prices.as_dict()

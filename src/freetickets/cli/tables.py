@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -37,26 +37,28 @@ _NAMES_WIDTH = 44  # at most, of its two columns that may wrap
 _PAPERS_WIDTH = 150  # where there is no terminal; the paper's main tables have nine columns
 
 
-def _table(title: str, *columns: str) -> Table:
-    """An empty table, whose columns of words are flush left."""
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]] = ()) -> Table:
+    """A table, whose columns of words are flush left."""
     table = Table(title=title)
     for column in columns:
         table.add_column(column, justify="left" if column in _WORDS else "right")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
 def _show(table: Table) -> None:
-    """Prints a table as wide as the terminal."""
-    Console(highlight=False).print(table)
+    """Prints a table as wide as the terminal, if it has rows."""
+    if table.row_count:
+        Console(highlight=False).print(table)
 
 
 def print_scores(found: Evaluation) -> None:
     """Prints the scores of the members, of their mean and of the ensemble."""
     shown = found.task.scores
     title = f"{found.dataset}, {found.samples:,} test samples"
-    table = _table(title, "", *(score.title for score in shown))
-    for number, row in enumerate(found.members, start=1):
-        table.add_row(f"member {number}", *_cells(row, shown))
+    rows = ((f"member {i}", *_cells(row, shown)) for i, row in enumerate(found.members, start=1))
+    table = _table(title, ("", *(score.title for score in shown)), rows)
     if len(found.members) > 1:
         table.add_row("member mean", *_cells(found.member_mean, shown), end_section=True)
         table.add_row("ensemble", *_cells(found.ensemble, shown), style="bold")
@@ -70,45 +72,44 @@ def print_scores(found: Evaluation) -> None:
 
 def print_suite(found: Evaluation) -> None:
     """Prints one table for each part of an evaluation that was asked for."""
-    for table in _suite(found):
-        if table.row_count:
-            _show(table)
-
-
-def _suite(found: Evaluation) -> Iterator[Table]:
     for name, part in found.shift.items():
         title = f"{name}: {part.origin}, {part.samples:,} samples each"
-        table = _table(title, "mean of", *_TITLES, "ECE pooled")
-        for chosen, row in part.means.items():
-            label = _count(len(part.types), "type") if chosen == "given" else chosen
-            table.add_row(label, *_cells(row), _number(row["ece_pooled"]))
-        yield table
-    table = _table("natural shift", "", "classes", *_TITLES)
-    for name, ways in found.natural.items():
-        for way, row in ways.items():
-            table.add_row(name, way, *_cells(row))
-    yield table
+        rows = (
+            (
+                _count(len(part.types), "type") if chosen == "given" else chosen,
+                *_cells(row),
+                _number(row["ece_pooled"]),
+            )
+            for chosen, row in part.means.items()
+        )
+        _show(_table(title, ("mean of", *_TITLES, "ECE pooled"), rows))
+    natural = (
+        (name, way, *_cells(row))
+        for name, ways in found.natural.items()
+        for way, row in ways.items()
+    )
+    _show(_table("natural shift", ("", "classes", *_TITLES), natural))
+    unknown = (
+        (name, score.replace("_", " "), *map(_number, (it.auroc, it.aupr, it.fpr95)))
+        for name, each in found.ood.items()
+        for score, it in each.scores.items()
+    )
     title = "out of distribution (OoD positive)"
-    table = _table(title, "", "score", "AUROC", "AUPR", "FPR95")
-    for name, unknown in found.ood.items():
-        for score, it in unknown.scores.items():
-            numbers = map(_number, (it.auroc, it.aupr, it.fpr95))
-            table.add_row(name, score.replace("_", " "), *numbers)
-    yield table
-    title = "accuracy under attack, crafted on each member"
-    table = _table(title, "", "epsilon", "clean", "min", "mean", "max")
+    _show(_table(title, ("", "score", "AUROC", "AUPR", "FPR95"), unknown))
+    table = _table(
+        "accuracy under attack, crafted on each member",
+        ("", "epsilon", "clean", "min", "mean", "max"),
+    )
     for name, under in found.attacks.items():
         shares = (f"{share:.2%}" for share in (under.clean, under.min, under.mean, under.max))
         table.add_row(name, f"{under.epsilon * 255:g}/255", *shares)
-    yield table
-    if diversity := found.diversity:
-        columns = ("disagreement", "KL", "KL one way", "features' KL")
-        table = _table("diversity of the members", *columns)
+    _show(table)
+    if it := found.diversity:
         layers = [layer.kl for layer in found.features if math.isfinite(layer.kl)]
-        means = (diversity.disagreement, diversity.kl, diversity.kl_one_way)
         features = _number(sum(layers) / len(layers)) if layers else ""
-        table.add_row(*map(_number, means), features)
-        yield table
+        row = (*map(_number, (it.disagreement, it.kl, it.kl_one_way)), features)
+        columns = ("disagreement", "KL", "KL one way", "features' KL")
+        _show(_table("diversity of the members", columns, [row]))
 
 
 def _number(value: float) -> str:
@@ -143,7 +144,7 @@ def print_plan(config: Config, spec: DatasetSpec, ledger: Ledger) -> None:
     """Prints the phases of a plan and what they cost."""
     title = f"{config.method}: {config.model} on {spec.name}, batch {config.batch_size}"
     columns = ("run", "phase", "epochs", "steps", "sparsity", "explorations", "FLOPs", "x")
-    table = _table(title, *columns)
+    table = _table(title, columns)
     for phase in ledger.phases:
         size = (f"{phase.epochs:g}", f"{phase.steps:,}", f"{phase.sparsity:g}")
         cost = (f"{phase.flops:.3e}", f"{phase.flops / ledger.dense_flops:.3f}")
@@ -166,19 +167,11 @@ def print_comparison(rows: Sequence[report.RunRow], scores: Sequence[Score]) -> 
     """Prints the main columns of the comparison, as many as leave room for the names."""
     title = f"{rows[0].dataset}, {rows[0].samples:,} test samples: scores of the ensembles"
     console, table = _comparison(title, "run", "method")
-    # Text, not markup: a run may be named "[red]".
-    lines = [[Text(row.run), Text(row.description)] for row in rows]
-    names = sum(max(map(len, column)) + 2 for column in zip(*lines, strict=True))
-    for column in _columns_within(console.width - min(names, _NAMES_WIDTH), rows, scores):
-        table.add_column(column.short or "", justify="right", vertical="bottom", no_wrap=True)
-        for row, line in zip(rows, lines, strict=True):
-            line.append(
-                Text(column.cell(row).text, style=_STYLES[report.mark_of(row, column, rows)])
-            )
-    for before, row, line in zip([None, *rows], rows, lines, strict=False):
-        if before is not None and before.kind != row.kind:
-            table.add_section()
-        table.add_row(*line)
+    names = max(len(row.run) for row in rows) + max(len(row.description) for row in rows) + 4
+    columns = _columns_within(console.width - min(names, _NAMES_WIDTH), rows, scores)
+    for column in columns:
+        _add_number(table, column.short or "")
+    _fill(table, report.main_table(rows, columns), titled=False)
     console.print(table)
 
 
@@ -188,7 +181,7 @@ def print_differences(reference: str, differences: Mapping[str, report.Differenc
     console, table = _comparison(title, "run")
     titles = [title for score in MAIN_SCORES for title in (score.short, "p")]
     for title in (*titles[:2], "McNemar\np", *titles[2:]):
-        table.add_column(title, justify="right", vertical="bottom", no_wrap=True)
+        _add_number(table, title)
     for run, found in differences.items():
         cells = []
         for score in MAIN_SCORES:
@@ -207,6 +200,10 @@ def _comparison(title: str, *names: str) -> tuple[Console, Table]:
     for name in names:
         table.add_column(name, vertical="bottom", overflow="fold")
     return console, table
+
+
+def _add_number(table: Table, title: str) -> None:
+    table.add_column(title, justify="right", vertical="bottom", no_wrap=True)
 
 
 def _columns_within(
@@ -246,20 +243,27 @@ def _of_part(title: str, part: report.Table) -> Table:
     table = Table(title=title)
     for column, heading in enumerate(part.header):
         table.add_column(heading, justify="right" if part.is_numeric(column) else "left")
+    _fill(table, part)
+    return table
+
+
+def _fill(table: Table, part: report.Table, titled: bool = True) -> None:
     for group, rows in part.parts():
-        if group:
+        if group and titled:
             table.add_row(Text(group, style="italic"))
-        for row in rows:
+        for row in rows:  # of text, not markup: a run may be named "[red]"
             table.add_row(*(Text(cell.text, style=_STYLES[cell.mark]) for cell in row))
         table.add_section()
-    return table
 
 
 def print_prices(prices: PriceList, experiments: Iterable[Experiment]) -> None:
     """Prints a table for each experiment, and what is left to pay in all."""
     titles = {each.name: _title(each) for each in experiments}
+    columns = ("", "x dense", "paper", "differs", "FLOPs", "time", "done")
     for name, group in groupby(prices.prices, key=lambda price: price.experiment):
-        _show(_price_table(titles[name], list(group)))
+        table = _table(titles[name], columns, map(_price_row, shown := list(group)))
+        table.caption = "; ".join(sorted({f"{each.model} on {each.data}" for each in shown}))
+        _show(table)
     time = "" if prices.seconds is None else f", about {duration(prices.seconds)} of training"
     done = f"{prices.finished} of {prices.tasks} trainings are finished"
     print(f"{done}; {prices.flops:.3g} FLOPs are left{time}")
@@ -269,18 +273,14 @@ def print_prices(prices: PriceList, experiments: Iterable[Experiment]) -> None:
         print("* can't be derived: the notes of the experiment say why")
 
 
-def _price_table(title: str, prices: list[Price]) -> Table:
-    table = _table(title, "", "x dense", "paper", "differs", "FLOPs", "time", "done")
-    for price in prices:
-        far, mark = price.difference, "" if price.derivable else " *"
-        table.add_row(
-            price.name,
-            f"{price.relative_flops:.3f}",
-            "" if price.paper is None else f"{price.paper:.2f}",
-            "" if far is None else f"{far:+.3f}{mark}",
-            f"{price.flops:.2e}",
-            "" if price.seconds is None else duration(price.seconds),
-            f"{price.finished}/{price.seeds}",
-        )
-    table.caption = "; ".join(sorted({f"{price.model} on {price.data}" for price in prices}))
-    return table
+def _price_row(price: Price) -> Sequence[str]:
+    far, mark = price.difference, "" if price.derivable else " *"
+    return (
+        price.name,
+        f"{price.relative_flops:.3f}",
+        "" if price.paper is None else f"{price.paper:.2f}",
+        "" if far is None else f"{far:+.3f}{mark}",
+        f"{price.flops:.2e}",
+        "" if price.seconds is None else duration(price.seconds),
+        f"{price.finished}/{price.seeds}",
+    )

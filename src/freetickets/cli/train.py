@@ -7,9 +7,9 @@ freetickets train dst --dataset cifar10 --model wrn-28-10 --tickets 4 --jobs 2
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..launch.assignment import WAIT
 from ..launch.options import add_flags as add_launch_flags
@@ -26,7 +26,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_launch_flags(parser, "independent runs")
 
 
-def run(parsed: argparse.Namespace) -> None:
+def run(parsed: argparse.Namespace) -> dict[str, Any] | None:
     """Trains, evaluates on the test set, and prints the table."""
     from .parser import training_from
 
@@ -47,10 +47,10 @@ def run(parsed: argparse.Namespace) -> None:
     if parsed.part is not None:
         with hold(folder, reporter.line, WAIT):
             job.train(reporter, parsed.part)
-        return
+        return None
     if rank() > 0:  # the first one holds the folder, and does what is done once
         job.train(reporter)
-        return
+        return None
     with hold(folder, reporter.line):
         from ..ensemble import Ensemble
         from ..evaluation import evaluate_run
@@ -69,9 +69,8 @@ def run(parsed: argparse.Namespace) -> None:
         ensemble = Ensemble(tickets, job.build, method=job.method, task=job.task)
         scores = evaluate_run(folder, ensemble, config.data_dir)
         ledger = read_json(folder / "ledger.json")
-    if parsed.json:
-        print(json.dumps({"output": str(folder), "scores": scores, "ledger": ledger}, indent=2))
-        return
-    print_scores(Evaluation.of(scores))
-    print_cost(ledger)
-    print(f"saved in {folder}")
+    if not parsed.json:
+        print_scores(Evaluation.of(scores))
+        print_cost(ledger)
+        print(f"saved in {folder}")
+    return {"output": str(folder), "scores": scores, "ledger": ledger}
