@@ -481,8 +481,6 @@ def test_places_outside_of_the_weight_are_refused(place):
         nn.ConvTranspose2d(4, 4, 3),
         nn.Bilinear(4, 4, 4),
         type("Own", (nn.Linear,), {})(4, 4),
-            4, 4
-        ),
         SparseLinear(nn.Linear(4, 4), torch.ones(4, 4).bool(), Choices()),
         SparseConv2d(nn.Conv2d(4, 4, 3), torch.ones(4, 4, 3, 3).bool(), Choices()),
     ],
