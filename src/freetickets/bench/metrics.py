@@ -215,6 +215,7 @@ def saved(settings: Settings) -> Iterator[Ratio | str]:
 def score_file(path: Path) -> dict[str, float]:
     """Reads predictions, computes every metric of them, and says what each took of a core."""
     took: dict[str, float] = {}
+    metric: Callable[..., Any]
 
     def timed(name: str, work: Callable[..., Any], *inputs: Any) -> Any:
         # The seconds of a core, whoever else uses the machine: a bar in seconds has no other side
