@@ -40,12 +40,9 @@ def test_the_figure_names_each_curve_its_numbers_and_both_dense_networks():
     assert draw_costs(POINTS, "a CPU", ".png").startswith(b"\x89PNG")
 
 
-def test_a_figure_of_another_format_is_refused():
+def test_a_figure_of_another_format_or_without_matplotlib_is_refused(monkeypatch):
     with pytest.raises(FreeTicketsError, match=r"must end in \.svg or \.png, not 'x\.jpg'"):
         check_path(Path("x.jpg"))
-
-
-def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"freetickets\[report\]"):
         check_path(Path("x.svg"))

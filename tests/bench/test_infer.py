@@ -30,14 +30,8 @@ def test_an_ensemble_is_set_against_the_better_layout_of_one_network(tiny):
     assert row.value == pytest.approx(3 * ours / dense)
     assert (row.bar, row.aim) == (1.0, 0.85)
     assert "compiled by us" in of_ours.name
-    assert (of_ours.bar, of_ours.aim) == (None, None)
-
-
-@needs_kernels
-def test_a_bar_is_that_of_its_batch(tiny):
-    row, _ = infer.ensemble(tiny)  # two samples, for which there is none
-    assert isinstance(row, Ratio)
-    assert (row.bar, row.aim) == (None, None)
+    without_bars = [of_ours, next(iter(infer.ensemble(tiny)))]  # of two samples there is none
+    assert {(each.bar, each.aim) for each in without_bars} == {(None, None)}
 
 
 @needs_kernels
@@ -98,10 +92,9 @@ def test_a_rival_predicts_what_the_network_does(name, package):
 def test_a_side_that_predicts_otherwise_is_refused():
     network, _ = infer.make_network("wrn-10-1")
     x = torch.randn(2, 3, 32, 32)
-    with pytest.raises(FreeTicketsError, match="the thing does not predict what the network does"):
-        infer.checked("the thing", lambda: 1.01 * network(x), network, x)
-    with pytest.raises(FreeTicketsError, match="relative error nan"):
-        infer.checked("the thing", lambda: torch.nan * network(x), network, x)
+    for factor, words in ((1.01, "the thing does not predict what the"), (torch.nan, "error nan")):
+        with pytest.raises(FreeTicketsError, match=words):
+            infer.checked("the thing", lambda by=factor: by * network(x), network, x)
 
 
 def test_a_network_that_is_not_compiled_is_no_member(monkeypatch):

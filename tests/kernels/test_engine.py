@@ -1,18 +1,15 @@
 """Layers that are replaced in a living network, with an optimizer that has begun to train it."""
 
 import copy
-from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from freetickets.kernels.engine import Compression
 from freetickets.kernels.layers import SparseConv2d, SparseLayer, SparseLinear
 
 pytestmark = pytest.mark.usefixtures("skipping_zeros")
-
-Error = Callable[[Tensor, Tensor], float]
 
 
 def network():
@@ -47,17 +44,18 @@ def train(model, optimizer, step=True):
     return loss.detach()
 
 
-def test_layers_are_replaced_under_the_names_of_their_weights():
+def compressed(learning_rate=0.1, **options):
+    """A network, its topology, its optimizer, and its layers once they are replaced."""
     model = network()
     masks = masks_of(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    engine = Compression(model, optimizer, masks)
-    assert list(engine.layers) == ["0.weight", "3.weight", "5.weight"]
-    assert [type(layer) for layer in engine.layers.values()] == [
-        SparseConv2d,
-        SparseConv2d,
-        SparseLinear,
-    ]
+    optimizer = torch.optim.SGD(model.parameters(), learning_rate, **options)
+    return model, masks, optimizer, Compression(model, optimizer, masks)
+
+
+def test_layers_are_replaced_under_the_names_of_their_weights():
+    model, masks, _, engine = compressed()
+    kinds = {"0.weight": SparseConv2d, "3.weight": SparseConv2d, "5.weight": SparseLinear}
+    assert {name: type(layer) for name, layer in engine.layers.items()} == kinds
     for name, layer in engine.layers.items():
         assert model.get_submodule(name.removesuffix(".weight")) is layer
         assert torch.equal(layer.mask, masks[name])
@@ -92,18 +90,20 @@ def test_an_optimizer_goes_on_with_the_state_it_had(error, name):
         for key, value in optimizer.state[layer.values].items():
             expected = moved[layer_name][key]
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(expected)), key
+
     # What lies outside the topology is gone from the twin too, and both go on alike.
-    for layer_name, mask in masks.items():
-        twin.get_parameter(layer_name).data *= mask
+    def hold(twin, what):
+        for name, mask in masks.items():
+            getattr(twin.get_parameter(name), what).mul_(mask)
+
+    hold(twin, "data")
     optimizer.zero_grad()
     for _ in range(2):
         train(model, optimizer)
         train(twin, other, step=False)
-        for layer_name, mask in masks.items():
-            twin.get_parameter(layer_name).grad *= mask
+        hold(twin, "grad")
         other.step()
-        for layer_name, mask in masks.items():
-            twin.get_parameter(layer_name).data *= mask
+        hold(twin, "data")
     for layer_name, tensor in twin.state_dict().items():
         assert error(model.state_dict()[layer_name], tensor) < 1e-4, layer_name
 
@@ -120,16 +120,12 @@ def test_a_gradient_that_is_there_already_moves_along():
 
 
 def test_all_can_be_taken_back(error):
-    model = network()
-    masks = masks_of(model)
-    types = [type(module) for module in model]
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    engine = Compression(model, optimizer, masks)
+    model, masks, optimizer, engine = compressed(0.01, momentum=0.9)
     train(model, optimizer)
     twin, other = copy.deepcopy((model, optimizer))
     layers = dict(engine.layers)
     weights = engine.remove(optimizer)
-    assert [type(module) for module in model] == types
+    assert [type(module) for module in model] == [type(module) for module in network()]
     assert not any(isinstance(module, SparseLayer) for module in model.modules())
     for name, mask in masks.items():
         weight = weights[name]
@@ -165,52 +161,45 @@ def sparse_names(model):
     return list(Compression(model, optimizer, masks_of(model)).layers)
 
 
-def test_weights_that_several_modules_share_are_left_alone():
-    model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6))
-    model[2].weight = model[0].weight
-    assert sparse_names(model) == ["1.weight"]
-
-
-def test_a_layer_that_stands_in_several_places_is_replaced_in_all(error):
-    layer = nn.Linear(6, 6)
-    model = nn.Sequential(layer, nn.Tanh(), layer)
-    masked = copy.deepcopy(model)
-    masks_of(masked)
-    assert sparse_names(model) == ["0.weight"]
-    assert model[0] is model[2]
-    x = torch.randn(3, 6)
-    assert error(model(x), masked(x)) < 1e-5
-
-
-def test_layers_that_a_network_keeps_in_a_list_are_left_alone(error):
-    """Its code would go on calling the old ones, which nobody trains any more."""
-
-    class Listed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.second, self.third = (nn.Linear(6, 6) for _ in range(3))
-            self.layers = [(self.first, torch.tanh), (self.second, torch.relu)]
-
-        def forward(self, x):
-            for layer, activation in self.layers:
-                x = activation(layer(x))
-            return self.third(x)
-
-    model = Listed()
-    masked = copy.deepcopy(model)
-    masks_of(masked)
-    assert sparse_names(model) == ["third.weight"]
-    x = torch.randn(3, 6)
-    assert error(model(x), masked(x)) < 1e-5
-
-
-def test_a_network_that_is_one_layer_is_left_alone():
-    assert sparse_names(nn.Linear(6, 6)) == []
-
-
-def test_layers_of_other_kinds_are_left_alone():
-    model = nn.Sequential(
+def test_shared_weights_other_kinds_and_a_network_of_one_layer_are_left_alone():
+    shared = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6))
+    shared[2].weight = shared[0].weight
+    kinds = nn.Sequential(
         nn.Conv2d(4, 4, 3, groups=2), nn.Conv1d(4, 4, 3), nn.GRU(4, 4), nn.Embedding(4, 4),
         nn.Linear(4, 4, dtype=torch.float64), nn.Linear(4, 4),
     )  # fmt: skip
-    assert sparse_names(model) == ["5.weight"]
+    for model, names in ((shared, ["1.weight"]), (kinds, ["5.weight"]), (nn.Linear(6, 6), [])):
+        assert sparse_names(model) == names
+
+
+def twice():
+    layer = nn.Linear(6, 6)
+    return nn.Sequential(layer, nn.Tanh(), layer)
+
+
+class Listed(nn.Module):
+    """Its code would go on calling the old layers, which nobody trains any more."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = (nn.Linear(6, 6) for _ in range(3))
+        self.layers = [(self.first, torch.tanh), (self.second, torch.relu)]
+
+    def forward(self, x):
+        for layer, activation in self.layers:
+            x = activation(layer(x))
+        return self.third(x)
+
+
+@pytest.mark.parametrize(("build", "names"), [(twice, ["0.weight"]), (Listed, ["third.weight"])])
+def test_a_layer_is_replaced_in_all_places_unless_the_network_keeps_it_in_a_list(
+    error, build, names
+):
+    model = build()
+    masked = copy.deepcopy(model)
+    masks_of(masked)
+    assert sparse_names(model) == names
+    x = torch.randn(3, 6)
+    assert error(model(x), masked(x)) < 1e-5
+    if build is twice:
+        assert model[0] is model[2]

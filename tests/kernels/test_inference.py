@@ -62,10 +62,12 @@ def _choice(request):
         yield
 
 
-def compiled(network, topology):
-    found = compile_network(network, topology)
+def compiled(network, shape, is_dense=False):
+    """A trained network, and what is compiled of it."""
+    network, topology = trained(network, shape)
+    found = compile_network(network, {} if is_dense else topology)
     assert isinstance(found, CompiledNetwork)
-    return found
+    return network, found
 
 
 def assert_same(found, wanted, tolerance=1e-5):
@@ -75,21 +77,21 @@ def assert_same(found, wanted, tolerance=1e-5):
 
 @pytest.mark.parametrize("batch", [1, 3, 5, 16, 19])
 @pytest.mark.parametrize(
-    ("name", "shape"),
+    ("name", "shape", "is_dense"),
     [
-        ("wrn-10-1", CIFAR),
-        ("resnet-18", CIFAR),
-        ("cifar-resnet-8", CIFAR),
-        ("fast-4-8-8", CIFAR),
-        ("cnn", DIGITS),
-        ("mlp-64-64", DIGITS),
+        ("wrn-10-1", CIFAR, False),
+        ("wrn-10-1", CIFAR, True),
+        ("resnet-18", CIFAR, False),
+        ("cifar-resnet-8", CIFAR, False),
+        ("fast-4-8-8", CIFAR, False),
+        ("cnn", DIGITS, False),
+        ("mlp-64-64", DIGITS, False),
     ],
 )
 @torch.no_grad()
-def test_every_network_predicts_the_same(name, shape, batch, way):
-    network, topology = trained(create_model(name, shape, 10), shape)
+def test_every_network_predicts_the_same(name, shape, is_dense, batch, way):
+    network, found = compiled(create_model(name, shape, 10), shape, is_dense)
     before = copy.deepcopy(network.state_dict())
-    found = compiled(network, topology)
     x = torch.randn(batch, *shape)
     for samples in (batch, batch, batch // 2 + 1):  # any other number will do
         assert_same(found(x[:samples]), network(x[:samples]))
@@ -114,10 +116,20 @@ class Block(nn.Module):
         return F.relu(self.third(x)).mean((2, 3))
 
 
+@pytest.mark.parametrize(
+    ("settings", "scaled"),
+    [
+        ({}, [None, True, True, None]),
+        ({"affine": False}, [None] * 4),
+        ({"track_running_stats": False}, [None] * 4),
+    ],
+)
 @pytest.mark.parametrize("batch", [2, 9])
-def test_a_batch_norm_is_scaled_by_those_that_read_it(monkeypatch, batch):
-    network, topology = trained(Block(), (3, 6, 7))
-    found = compiled(network, topology)
+@torch.no_grad()
+def test_a_batch_norm_with_weights_and_statistics_is_scaled_by_those_that_read_it(
+    monkeypatch, batch, settings, scaled
+):
+    network, found = compiled(Block(**settings), (3, 6, 7))
     scalings = []
     original = ops.fused_conv2d
 
@@ -127,20 +139,9 @@ def test_a_batch_norm_is_scaled_by_those_that_read_it(monkeypatch, batch):
 
     monkeypatch.setattr(ops, "fused_conv2d", watched)
     x = torch.randn(batch, 3, 6, 7)
-    with torch.no_grad():
-        assert_same(found(x), network(x))
-    assert [scaling and scaling.relu for scaling in scalings] == [None, True, True, None]
-
-
-@pytest.mark.parametrize("settings", [{"affine": False}, {"track_running_stats": False}])
-@pytest.mark.parametrize("batch", [2, 9])
-def test_a_batch_norm_without_weights_or_statistics_stays_as_it_is(settings, batch):
-    network, topology = trained(Block(**settings), (3, 6, 7))
-    found = compiled(network, topology)
-    x = torch.randn(batch, 3, 6, 7)
-    with torch.no_grad():
-        assert_same(found(x), network(x))
+    assert_same(found(x), network(x))
     assert found.fallbacks == {}
+    assert [scaling and scaling.relu for scaling in scalings] == scaled
 
 
 # ---- inputs and outputs of all kinds: what is done between is in the zoo
@@ -165,8 +166,7 @@ class Inputs(nn.Module):
 
 @torch.no_grad()
 def test_inputs_and_outputs_may_be_many():
-    network, topology = trained(Inputs(), SMALL)
-    found = compiled(network, topology)
+    network, found = compiled(Inputs(), SMALL)
     for samples in (3, 9):
         x, mask = torch.randn(samples, *SMALL), torch.rand(samples, 1, 8, 8)
         for rest in [(), (mask,), (None, 2), (mask, 0, "z"), (mask,)]:
@@ -205,23 +205,11 @@ class Custom(Branching):
 @pytest.mark.parametrize("kind", [Branching, Custom])
 @torch.no_grad()
 def test_branches_and_custom_functions_answer_as_they_are(kind):
-    network, topology = trained(kind(), SMALL)
-    found = compiled(network, topology)
+    network, found = compiled(kind(), SMALL)
     for _ in range(3):
         x = torch.randn(8, *SMALL)
         assert torch.equal(found(x), network(x))
     assert kind is Custom or "control flow" in "".join(found.fallbacks.values())
-
-
-@pytest.mark.parametrize("batch", [2, 9, 16])
-@torch.no_grad()
-def test_a_dense_network_is_compiled_too(batch, way):
-    network, _ = trained(create_model("wrn-10-1", CIFAR, 10), CIFAR)
-    found = compiled(network, {})
-    x = torch.randn(batch, *CIFAR)
-    for _ in range(2):
-        assert_same(found(x), network(x))
-    assert found.fallbacks == {}
 
 
 def test_a_network_in_training_mode_is_left_alone():
@@ -237,44 +225,47 @@ def test_the_original_runs_where_it_is_faster(monkeypatch):
     x = torch.randn(8, *DIGITS)
     with torch.no_grad():
         assert torch.equal(found(x), network(x))
-        called: list[bool] = []
+        called = []
         network.register_forward_hook(lambda *_: called.append(True))
         found(x)
     assert called == [True]
 
 
+def answer_something_else(*arguments, real=ops.fused_conv2d):
+    return 1.001 * real(*arguments)
+
+
+def fail(*_):
+    raise RuntimeError("no such\nthing")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words", "worked_before"),
+    [
+        (
+            answer_something_else,
+            r"inputs of \[8, 3, 8, 8\]: it answers some.*; the plain one",
+            False,
+        ),
+        (fail, r"inputs of \[8, 3, 8, 8\]: no such; the plain one does", False),
+        (fail, r"inputs of \[8, 3, 8, 8\]: no such; the plain one does", True),
+    ],
+)
 @torch.no_grad()
-def test_a_compiled_network_that_answers_something_else_is_not_used(monkeypatch):
-    network, topology = trained(Block(), SMALL)
-    found = compiled(network, topology)
-    original = ops.fused_conv2d
-    monkeypatch.setattr(ops, "fused_conv2d", lambda *a: 1.001 * original(*a))
-    for samples in (2, 8):
-        x = torch.randn(samples, *SMALL)
-        with pytest.warns(UserWarning, match=rf"inputs of \[{samples}, 3, 8, 8\]: it answers some"):
-            assert torch.equal(found(x), network(x))
-        assert torch.equal(found(x), network(x))  # and once warned is enough
-    assert len(found.fallbacks) == 2
-
-
-@torch.no_grad()
-def test_an_error_in_a_compiled_network_is_none_of_the_users(monkeypatch):
-    network, topology = trained(Block(), SMALL)
-    found = compiled(network, topology)
-
-    def fail(*_):
-        raise RuntimeError("no such\nthing")
-
+def test_a_compiled_network_that_fails_or_is_wrong_is_not_used(
+    monkeypatch, wrong, words, worked_before
+):
+    network, found = compiled(Block(), SMALL)
     x = torch.randn(8, *SMALL)
-    found(x)
-    monkeypatch.setattr(ops, "fused_conv2d", fail)
-    for samples in (8, 9):  # a shape that worked before, and a new one
-        x = torch.randn(samples, *SMALL)
-        with pytest.warns(UserWarning, match=r"no such; the plain one does") as seen:
-            assert torch.equal(found(x), network(x))
-        assert len(seen) == 1
-        assert "\n" not in str(seen[0].message)
+    if worked_before:
+        found(x)
+    monkeypatch.setattr(ops, "fused_conv2d", wrong)
+    with pytest.warns(UserWarning, match=words) as seen:
         assert torch.equal(found(x), network(x))
+    assert len(seen) == 1
+    assert "\n" not in str(seen[0].message)
+    assert torch.equal(found(x), network(x))  # and once warned is enough
+    assert len(found.fallbacks) == 1
 
 
 class Choosing(nn.Module):
@@ -292,8 +283,7 @@ class Choosing(nn.Module):
 
 @torch.no_grad()
 def test_shapes_that_depend_on_numbers_are_noticed():
-    network, topology = trained(Choosing(), SMALL)
-    found = compiled(network, topology)
+    network, found = compiled(Choosing(), SMALL)
     for _ in range(8):
         x = torch.randn(9, *SMALL)
         assert_same(found(x), network(x))
@@ -310,8 +300,7 @@ def test_maps_of_another_shape_do_not_enter():
 
 @torch.no_grad()
 def test_what_the_network_refuses_is_refused_in_its_own_words():
-    network, topology = trained(Block(), SMALL)
-    found = compiled(network, topology)
+    network, found = compiled(Block(), SMALL)
     found(torch.randn(2, *SMALL))
     for wrong in (torch.randn(2, 4, 8, 8), torch.randn(8, 8), torch.randn(2, *SMALL).double()):
         with pytest.raises(RuntimeError) as theirs:
@@ -324,8 +313,7 @@ def test_what_the_network_refuses_is_refused_in_its_own_words():
 
 
 def test_gradients_autocast_and_transforms_are_those_of_the_plain_network():
-    network, topology = trained(Block(), SMALL)
-    found = compiled(network, topology)
+    network, found = compiled(Block(), SMALL)
     x = torch.randn(5, *SMALL)
     found(x)
     gradients = []
@@ -349,16 +337,13 @@ def test_gradients_autocast_and_transforms_are_those_of_the_plain_network():
 
 @torch.no_grad()
 def test_nan_and_infinity_stay_where_they_are():
-    network, topology = trained(Block(), SMALL)
-    found = compiled(network, topology)
+    _, found = compiled(Block(), SMALL)
     for first in (True, False):
         x = torch.randn(9, *SMALL)
         x[3, 1, 2, 2], x[5, 0, 0, 0] = float("nan"), float("inf")
-        if first:
-            with warnings.catch_warnings():
+        with warnings.catch_warnings():
+            if first:
                 warnings.simplefilter("ignore")  # a zero skipped hides no infinity, but moves NaN
-                mine = found(x)
-        else:
             mine = found(x)
         clean = [n for n in range(9) if n not in (3, 5)]
         assert not mine[clean].isnan().any()
@@ -368,25 +353,23 @@ def test_nan_and_infinity_stay_where_they_are():
 
 def test_agreement_is_judged_number_by_number():
     one, nan, inf = torch.tensor([1.0, -2.0]), float("nan"), float("inf")
-    assert agree((one, [3]), (one + 1e-5, [3]))
-    assert not agree(one, one + 1e-3)
-    assert not agree(one, one.double())
-    assert not agree(one, one[None])
-    assert not agree([one], (one,))
-    assert not agree((one, 3), (one, 4))
-    assert not agree(torch.tensor([1, 2]), torch.tensor([1, 3]))
-    assert agree(torch.tensor([nan, inf, 1.0]), torch.tensor([nan, inf, 1.0]))
-    for other in ([nan, -inf, 1.0], [nan, nan, 1.0], [inf, inf, 1.0], [nan, inf, nan]):
-        assert not agree(torch.tensor(other), torch.tensor([nan, inf, 1.0]))
-    assert not agree(torch.full((2,), 1e-9), torch.zeros(2))
-    assert agree(torch.zeros(0), torch.zeros(0))
+    odd = torch.tensor([nan, inf, 1.0])
+    for mine, theirs in (((one, [3]), (one + 1e-5, [3])), (odd, odd.clone()), (one[:0], one[:0])):
+        assert agree(mine, theirs)
+    for mine, theirs in (
+        (one, one + 1e-3), (one, one.double()), (one, one[None]), ([one], (one,)),
+        ((one, 3), (one, 4)), (torch.tensor([1, 2]), torch.tensor([1, 3])),
+        (torch.full((2,), 1e-9), torch.zeros(2)),
+        *((torch.tensor(other), odd) for other in
+          ([nan, -inf, 1.0], [nan, nan, 1.0], [inf, inf, 1.0], [nan, inf, nan])),
+    ):  # fmt: skip
+        assert not agree(mine, theirs)
 
 
 @torch.no_grad()
 def test_ever_new_shapes_take_no_more_memory(monkeypatch):
     monkeypatch.setattr(inference, "_MOST_KINDS", 3)
-    network, topology = trained(Block(), SMALL)
-    found = compiled(network, topology)
+    network, found = compiled(Block(), SMALL)
     for samples in (1, 2, 3, 4, 5, 1):
         x = torch.randn(samples, *SMALL)
         assert_same(found(x), network(x))
@@ -395,8 +378,7 @@ def test_ever_new_shapes_take_no_more_memory(monkeypatch):
 
 @torch.no_grad()
 def test_copies_work_by_themselves():
-    network, topology = trained(Block(), SMALL)
-    found = compiled(network, topology)
+    _, found = compiled(Block(), SMALL)
     x = torch.randn(9, *SMALL)
     wanted = found(x)
     for twin in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
@@ -407,9 +389,8 @@ def test_copies_work_by_themselves():
 
 
 @torch.no_grad()
-def test_threads_do_not_disturb_each_other():
-    network, topology = trained(create_model("wrn-10-1", SMALL, 10), SMALL)
-    found = compiled(network, topology)
+def test_threads_do_not_disturb_each_other(threads):
+    network, found = compiled(create_model("wrn-10-1", SMALL, 10), SMALL)
     inputs = {
         n: torch.randn(n, *SMALL, generator=torch.Generator().manual_seed(n)) for n in range(1, 34)
     }
@@ -425,12 +406,9 @@ def test_threads_do_not_disturb_each_other():
                 n = numbers.randint(1, 33)
                 assert_same(found(inputs[n]), wanted[n])
 
-    before = torch.get_num_threads()
-    try:
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(predict, range(8)))
-    finally:
-        torch.set_num_threads(before)
+    threads(1)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(predict, range(8)))
     assert found.fallbacks == {}
 
 
@@ -443,10 +421,6 @@ def test_other_networks_run_while_one_is_traced():
     wanted = other(x)
     done = threading.Event()
 
-    def trace():
-        for _ in range(20):
-            yield compile_network(network, topology)(x)
-
     def run():
         calls = 0
         with torch.no_grad():
@@ -458,7 +432,8 @@ def test_other_networks_run_while_one_is_traced():
     with ThreadPoolExecutor(1) as pool:
         calls = pool.submit(run)
         try:
-            list(trace())
+            for _ in range(20):
+                compile_network(network, topology)(x)
         finally:
             done.set()
         assert calls.result() > 0

@@ -1,16 +1,22 @@
-"""Sparse layers in the place of dense ones: the same network for everyone who looks at it."""
+"""Sparse layers, of both kinds, are the masked ones that they stand for, to everyone who looks.
+
+Compressed ones take the place of a layer and hold only active weights; adopted ones are the
+network's own.
+"""
 
 import copy
 import io
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import nn
+from torch.autograd import gradcheck, gradgradcheck
 
 from freetickets.errors import FreeTicketsError
+from freetickets.kernels import adopted, library
+from freetickets.kernels.adopted import AdoptedConv2d, AdoptedLayer, AdoptedLinear, adopt_sparse
 from freetickets.kernels.choices import Choices
 from freetickets.kernels.layers import (
     SparseConv2d,
@@ -23,148 +29,227 @@ from freetickets.kernels.layers import (
 
 pytestmark = pytest.mark.usefixtures("skipping_zeros")
 
-Error = Callable[[Tensor, Tensor], float]
-Pair = tuple[Any, Any]
-
-KINDS: dict[str, Callable[[], nn.Linear | nn.Conv2d]] = {
-    "linear": lambda: nn.Linear(20, 12),
-    "linear without bias": lambda: nn.Linear(20, 12, bias=False),
-    "conv": lambda: nn.Conv2d(5, 7, (3, 2), stride=(2, 1), padding=(1, 0)),
-    "conv without bias": lambda: nn.Conv2d(5, 7, 3, padding=1, bias=False),
+LAYERS = {
+    "linear": (lambda: nn.Linear(20, 12), (9, 20)),
+    "linear of sequences": (lambda: nn.Linear(20, 12, bias=False), (3, 5, 20)),
+    "conv": (lambda: nn.Conv2d(5, 7, (3, 2), stride=(2, 1), padding=(1, 0)), (6, 5, 6, 7)),
+    "conv without bias": (lambda: nn.Conv2d(5, 7, 3, padding=1, bias=False), (9, 5, 6, 7)),
+    "1x1": (lambda: nn.Conv2d(6, 8, 1), (17, 6, 4, 4)),
 }
 
 
-@pytest.fixture(params=KINDS.values(), ids=KINDS)
-def pair(request):
-    """A masked layer and the sparse one made of it."""
-    torch.manual_seed(0)
-    dense = request.param()
-    mask = torch.rand(dense.weight.shape) < 0.3
-    dense.weight.data *= mask
-    return dense, make_sparse(copy.deepcopy(dense), mask, Choices())
+def compress(layer, mask):
+    return make_sparse(layer, mask, Choices())
 
 
-def inputs(layer, batch=6):
-    shape = (batch, 20) if isinstance(layer, nn.Linear) else (batch, 5, 6, 7)
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+def adopt(layer, mask):
+    model = nn.Sequential(layer)
+    adopt_sparse(model, {"0.weight": mask}, Choices())
+    return model[0]
 
 
-def other_mask(layer, seed=5):
-    """Another topology with as many weights."""
-    order = torch.randperm(layer.mask.numel(), generator=torch.Generator().manual_seed(seed))
-    mask = torch.zeros(layer.mask.numel(), dtype=torch.bool)
-    mask[order[: layer.values.numel()]] = True
-    return mask.view(layer.mask.shape)
+class Pair:
+    """A masked layer, the sparse one that stands for it, and inputs."""
+
+    def __init__(self, name, kind):
+        torch.manual_seed(0)
+        build, shape = LAYERS[name]
+        self.dense, self.x = build(), torch.randn(shape)
+        self.mask = torch.rand(self.dense.weight.shape) < 0.3
+        self.dense.weight.data *= self.mask
+        self.sparse = kind(copy.deepcopy(self.dense), self.mask)
+
+    def __iter__(self):
+        return iter((self.dense, self.sparse))
+
+    def other_mask(self):
+        """Another topology with as many weights."""
+        order = torch.randperm(self.mask.numel(), generator=torch.Generator().manual_seed(5))
+        mask = torch.zeros(self.mask.numel(), dtype=torch.bool)
+        mask[order[: int(self.mask.sum())]] = True
+        return mask.view(self.mask.shape)
+
+    def check(self, work, error, tolerance=1e-5):
+        """What a function makes of either layer, and the gradient that it leaves of the weight."""
+        theirs, mine = (
+            (*work(layer), layer.values.grad if isinstance(layer, SparseLayer) else
+             layer.weight.grad[self.mask])
+            for layer in self
+        )  # fmt: skip
+        for one, other in zip(mine, theirs, strict=True):
+            assert one.dtype == other.dtype
+            assert error(one, other) <= tolerance
 
 
-def weight_gradient(layer, mask):
-    """The gradient at the active places."""
-    return layer.values.grad if isinstance(layer, SparseLayer) else layer.weight.grad[mask]
+@pytest.fixture(params=[compress, adopt], ids=["compressed", "adopted"])
+def kind(request):
+    return request.param
 
 
-def assert_alike(pair, work, error, tolerance=1e-5):
-    """What a function makes of either layer, and the gradient that it leaves of the weight."""
-    theirs, mine = ((*work(layer), weight_gradient(layer, pair[1].mask)) for layer in pair)
-    for one, other in zip(mine, theirs, strict=True):
-        assert one.dtype == other.dtype
-        assert error(one, other) <= tolerance
+@pytest.fixture(params=LAYERS)
+def either(request, kind):
+    return Pair(request.param, kind)
 
 
-def test_a_sparse_layer_computes_what_the_masked_one_does(pair, error):
+@pytest.fixture(params=LAYERS)
+def compressed(request):
+    return Pair(request.param, compress)
+
+
+@pytest.fixture(params=LAYERS)
+def own(request):
+    return Pair(request.param, adopt)
+
+
+def twins(layer):
+    """A copy, and what comes back from a file."""
+    file = io.BytesIO()
+    torch.save(layer, file)
+    file.seek(0)
+    return copy.deepcopy(layer), torch.load(file, weights_only=False)
+
+
+# ---- what it computes
+
+
+def test_it_computes_what_the_masked_one_does(either, error, noted):
     def work(layer):
-        x = inputs(layer).requires_grad_()
+        x = either.x.clone().requires_grad_()
         y = layer(x)
         y.square().sum().backward()
         return y, x.grad, *(() if layer.bias is None else (layer.bias.grad,))
 
-    assert_alike(pair, work, error)
+    either.check(work, error)
+    if isinstance(either.sparse, AdoptedLayer):
+        assert {"ft_take", "ft_put"} <= {function for function, _ in noted}
+        assert isinstance(either.sparse, (AdoptedConv2d, AdoptedLinear))
+        assert not either.sparse.weight.grad[~either.mask].any()
 
 
-def test_only_the_active_weights_are_a_parameter(pair):
-    dense, sparse = pair
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_another_precision_is_refused_as_by_a_dense_layer_until_it_is_converted(
+    either, dtype, error
+):
+    x = either.x.to(dtype)
+    for layer in either:
+        with pytest.raises(RuntimeError, match=r"same|expected scalar type"):
+            layer(x)
+    either.sparse.keep_gradient = True
+
+    def work(layer):
+        leaf = x.clone().requires_grad_()
+        y = layer.to(dtype)(leaf)
+        assert y.dtype == dtype
+        y.square().sum().backward()
+        return y, leaf.grad
+
+    either.check(work, error, 0.0)
+    if isinstance(either.sparse, SparseLayer):
+        assert torch.equal(either.sparse.gradient, either.dense.weight.grad)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_autocast_gives_what_it_gives_a_dense_layer(either, dtype, error):
+    def work(layer):
+        x = either.x.to(dtype).requires_grad_()
+        with torch.autocast("cpu"):
+            y = layer(x)
+        assert y.dtype == torch.bfloat16
+        y.float().square().sum().backward()
+        return y, x.grad
+
+    either.check(work, error, 2e-2)
+
+
+def test_gradients_have_gradients(either, error):
+    """A gradient penalty; and once more."""
+
+    def work(layer):
+        x = either.x.clone().requires_grad_()
+        (first,) = torch.autograd.grad(layer(x).pow(3).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.pow(2).sum(), x, create_graph=True)
+        second.pow(2).sum().backward()
+        return first, second, x.grad
+
+    either.check(work, error, 1e-4)
+
+
+def test_transforms_of_functions_work(either, error):
+    """Gradients for each sample, as differential privacy has them."""
+
+    def loss(parameters, layer, x):
+        return torch.func.functional_call(layer, parameters, (x[None],)).square().sum()
+
+    (theirs, wanted), (mine, found) = (
+        (
+            torch.func.vmap(torch.func.grad(loss), (None, None, 0))(
+                {name: p.detach() for name, p in layer.named_parameters()}, layer, either.x
+            ),
+            torch.func.jacrev(layer)(either.x[:1]),
+        )
+        for layer in either
+    )
+    values = mine["values"] if "values" in mine else mine["weight"][:, either.mask]
+    assert error(values, theirs["weight"][:, either.mask]) < 1e-5
+    assert error(found, wanted) < 1e-5
+
+
+def test_a_module_may_work_in_place_on_what_a_layer_returns(either, error):
+    def work(layer):
+        F.relu(layer(either.x), inplace=True).square().sum().backward()
+        return ()
+
+    either.check(work, error)
+
+
+# ---- inputs of all shapes
+
+
+def test_maps_may_come_without_a_batch_and_others_are_refused_in_pytorchs_words(kind):
+    """One of these once ended the process, another came back without samples."""
+    torch.manual_seed(0)
+    dense = nn.Conv2d(3, 4, 3)
+    sparse = kind(copy.deepcopy(dense), torch.ones(4, 3, 3, 3).bool())
+    for shape in [(3, 6, 7), (1, 3, 6, 7), (9, 3, 6, 7)]:
+        x = torch.randn(shape)
+        torch.testing.assert_close(sparse(x), dense(x))
+    for dimensions in (0, 1, 2, 5, 6):
+        x = torch.randn((8, 3, 6, 6, 8, 1)[:dimensions])
+        with pytest.raises(RuntimeError) as theirs:
+            dense(x)
+        with pytest.raises(RuntimeError, match=re.escape(str(theirs.value))):
+            sparse(x)
+
+
+@pytest.mark.parametrize("shape", [(20,), (1, 20), (7, 20), (2, 3, 20), (2, 1, 2, 20), (0, 20)])
+def test_a_linear_layer_takes_any_dimensions(kind, shape, error):
+    pair = Pair("linear", kind)
+    x = torch.randn(shape)
+    assert error(pair.sparse(x), pair.dense(x)) < 1e-5
+    wrong = torch.randn(*shape[:-1], 10)
+    with pytest.raises(RuntimeError) as theirs:
+        pair.dense(wrong)
+    with pytest.raises(RuntimeError, match=re.escape(str(theirs.value))):
+        pair.sparse(wrong)
+
+
+# ---- what it looks like
+
+
+def test_only_the_active_weights_of_a_compressed_layer_are_a_parameter(compressed):
+    dense, sparse = compressed
     names = dict(sparse.named_parameters())
     assert names.keys() == {"values", "bias"} - ({"bias"} if dense.bias is None else set())
-    assert sparse.values.shape == (int(sparse.mask.sum()),)
     assert torch.equal(sparse.values, dense.weight[sparse.mask])
     assert torch.equal(sparse.weight, dense.weight)
 
 
-def test_a_state_dict_is_that_of_the_dense_layer(pair):
-    dense, sparse = pair
-    expected, found = dense.state_dict(), sparse.state_dict()
-    assert list(found) == list(expected)
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert not any(tensor.requires_grad for tensor in found.values())
-    fresh = copy.deepcopy(dense)
-    fresh.load_state_dict(found)
-    assert torch.equal(fresh.weight, dense.weight)
-
-
-def test_a_state_dict_of_the_same_topology_is_loaded(pair):
-    dense, sparse = pair
-    values = sparse.values
-    state = {name: 2 * tensor for name, tensor in dense.state_dict().items()}
-    sparse.load_state_dict(state)
-    assert sparse.values is values  # the optimizer knows this one
-    assert torch.equal(sparse.weight, 2 * dense.weight)
-    sparse(inputs(dense))
-
-
-def test_a_state_dict_of_another_topology_waits_for_that_topology(pair, error):
-    dense, sparse = pair
-    mask = other_mask(sparse)
-    state = {**dense.state_dict(), "weight": torch.randn(mask.shape) * mask}
-    sparse.load_state_dict(state)
-    with pytest.raises(FreeTicketsError, match="another topology: load the sparsifier's state too"):
-        sparse(inputs(dense))
-    sparse.rewire(mask)
-    assert torch.equal(sparse.weight, state["weight"])
-    dense.load_state_dict(state)
-    assert error(sparse(inputs(dense)), dense(inputs(dense))) < 1e-5
-
-
-def test_a_state_dict_of_other_shapes_is_refused(pair):
-    _, sparse = pair
-    state = sparse.state_dict()
-    with pytest.raises(RuntimeError, match=r"Missing key.*values"):
-        sparse.load_state_dict({"weight": torch.zeros(3, 3)}, strict=True)
-    del state["weight"]
-    with pytest.raises(RuntimeError, match=r"Missing key"):
-        sparse.load_state_dict(state)
-
-
-def test_a_new_topology_keeps_the_weights_that_stay(pair):
-    dense, sparse = pair
-    memory = [tensor.data_ptr() for tensor in (sparse.values, sparse.indices, sparse.plan)]
-    mask = other_mask(sparse)
-    sparse.rewire(mask)
-    assert torch.equal(sparse.mask, mask)
-    assert torch.equal(sparse.weight, dense.weight * mask)
-    assert memory == [tensor.data_ptr() for tensor in (sparse.values, sparse.indices, sparse.plan)]
-    mask[mask.nonzero()[:1].unbind(1)] = False
-    with pytest.raises(FreeTicketsError, match=r"of \d+ weights can't have \d+"):
-        sparse.rewire(mask)
-
-
-def test_copies_and_files_hold_the_same_layer(pair):
-    _, sparse = pair
-    file = io.BytesIO()
-    torch.save(sparse, file)
-    file.seek(0)
-    x = inputs(sparse)
-    for twin in (copy.deepcopy(sparse), torch.load(file, weights_only=False)):
-        assert torch.equal(twin(x), sparse(x))
-        twin.rewire(other_mask(twin))
-        assert not torch.equal(twin.mask, sparse.mask)
-        assert not torch.equal(twin(x), sparse(x))
-
-
-def test_a_layer_keeps_its_mode_and_its_settings(pair):
-    dense, sparse = pair
-    assert isinstance(sparse, nn.Linear if isinstance(dense, nn.Linear) else nn.Conv2d)
+def test_a_compressed_layer_keeps_its_mode_and_its_settings(compressed):
+    dense, sparse = compressed
+    assert isinstance(sparse, type(dense))
     for training in (False, True):
         dense.train(training)
-        again = make_sparse(dense, sparse.mask, Choices())
+        again = compress(dense, sparse.mask)
         assert again.training == training
         assert make_dense(again).training == training
     assert repr(sparse).split("(", 1)[1] == repr(dense).split("(", 1)[1]
@@ -175,176 +260,208 @@ def test_a_layer_keeps_its_mode_and_its_settings(pair):
     assert restored.weight.requires_grad
 
 
-# ---- inputs of all shapes
+def test_an_adopted_layer_looks_like_pytorchs_own_and_is_that_again_when_abandoned(own):
+    plain, mine = own
+    assert repr(mine) == repr(plain)
+    assert [n for n, _ in mine.named_parameters()] == [n for n, _ in plain.named_parameters()]
+    assert list(mine.named_buffers()) == []
+    assert isinstance(mine, type(plain))
+    weight = mine.weight
+    mine.abandon()
+    assert type(mine) is type(plain)
+    assert mine.weight is weight
+    assert vars(mine).keys() == vars(plain).keys()
 
 
-def test_maps_may_come_without_a_batch():
-    torch.manual_seed(0)
-    dense = nn.Conv2d(3, 4, 3)
-    sparse = make_sparse(dense, torch.ones(4, 3, 3, 3, dtype=torch.bool), Choices())
-    for shape in [(3, 6, 7), (1, 3, 6, 7), (9, 3, 6, 7)]:
-        x = torch.randn(shape)
-        torch.testing.assert_close(sparse(x), dense(x))
+def test_a_state_dict_is_that_of_the_dense_layer_and_one_of_the_same_topology_is_loaded(either):
+    dense, sparse = either
+    expected, found = dense.state_dict(), sparse.state_dict()
+    assert list(found) == list(expected)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert not any(tensor.requires_grad for tensor in found.values())
+    parameters = list(sparse.parameters())
+    sparse.load_state_dict({name: 2 * tensor for name, tensor in expected.items()})
+    # The optimizer knows these.
+    assert all(a is b for a, b in zip(parameters, sparse.parameters(), strict=True))
+    assert torch.equal(sparse.weight, 2 * dense.weight)
+    sparse(either.x)
 
 
-@pytest.mark.parametrize("shape", [(20,), (1, 20), (7, 20), (2, 3, 20), (2, 1, 2, 20), (0, 20)])
-def test_a_linear_layer_takes_any_dimensions(shape, error):
-    torch.manual_seed(0)
-    dense = nn.Linear(20, 6)
-    mask = torch.rand(6, 20) < 0.5
-    dense.weight.data *= mask
-    sparse = make_sparse(copy.deepcopy(dense), mask, Choices())
-    x = torch.randn(shape)
-    assert error(sparse(x), dense(x)) < 1e-5
-    wrong = torch.randn(*shape[:-1], 10)
-    with pytest.raises(RuntimeError) as theirs:
-        dense(wrong)
-    with pytest.raises(RuntimeError, match=re.escape(str(theirs.value))):
-        sparse(wrong)
+def test_a_state_dict_of_another_topology_waits_for_that_topology(compressed, error):
+    dense, sparse = compressed
+    mask = compressed.other_mask()
+    state = {**dense.state_dict(), "weight": torch.randn(mask.shape) * mask}
+    sparse.load_state_dict(state)
+    with pytest.raises(FreeTicketsError, match="another topology: load the sparsifier's state too"):
+        sparse(compressed.x)
+    sparse.rewire(mask)
+    assert torch.equal(sparse.weight, state["weight"])
+    dense.load_state_dict(state)
+    assert error(sparse(compressed.x), dense(compressed.x)) < 1e-5
 
 
-@pytest.mark.parametrize("dimensions", [0, 1, 2, 5, 6])
-def test_maps_of_other_dimensions_are_refused_in_pytorchs_words(dimensions):
-    """One of these once ended the process, another came back without samples."""
-    dense = nn.Conv2d(3, 4, 3)
-    sparse = make_sparse(dense, torch.ones(4, 3, 3, 3).bool(), Choices())
-    x = torch.randn((8, 3, 6, 6, 8, 1)[:dimensions])
-    with pytest.raises(RuntimeError) as theirs:
-        dense(x)
-    with pytest.raises(RuntimeError, match=re.escape(str(theirs.value))):
-        sparse(x)
+def test_a_state_dict_of_other_shapes_is_refused(compressed):
+    state = compressed.sparse.state_dict()
+    with pytest.raises(RuntimeError, match=r"Missing key.*values"):
+        compressed.sparse.load_state_dict({"weight": torch.zeros(3, 3)}, strict=True)
+    del state["weight"]
+    with pytest.raises(RuntimeError, match=r"Missing key"):
+        compressed.sparse.load_state_dict(state)
 
 
-# ---- precision, transforms, second derivatives
+def test_a_new_topology_keeps_the_weights_that_stay(compressed):
+    dense, sparse = compressed
+    memory = [tensor.data_ptr() for tensor in (sparse.values, sparse.indices, sparse.plan)]
+    mask = compressed.other_mask()
+    sparse.rewire(mask)
+    assert torch.equal(sparse.mask, mask)
+    assert torch.equal(sparse.weight, dense.weight * mask)
+    assert memory == [tensor.data_ptr() for tensor in (sparse.values, sparse.indices, sparse.plan)]
+    mask[mask.nonzero()[:1].unbind(1)] = False
+    with pytest.raises(FreeTicketsError, match=r"of \d+ weights can't have \d+"):
+        sparse.rewire(mask)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_an_input_of_another_precision_is_refused_as_by_a_dense_layer(pair, dtype):
-    x = inputs(pair[0]).to(dtype)
-    for layer in pair:
-        with pytest.raises(RuntimeError, match=r"same|expected scalar type"):
-            layer(x)
+def test_copies_and_files_hold_the_same_layer_and_go_their_own_ways(either):
+    _, mine = either
+    other, before = either.other_mask(), mine(either.x)
+    for twin in twins(mine):
+        assert torch.equal(twin(either.x), before)
+        if isinstance(twin, SparseLayer):
+            twin.rewire(other)
+            assert torch.equal(twin.mask, other)
+        else:
+            twin.take_topology(other)
+            with torch.no_grad():
+                twin.weight.mul_(other)
+        assert not torch.equal(twin(either.x), before)
+        assert torch.equal(mine(either.x), before)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_a_network_that_was_converted_works_in_its_precision(pair, dtype, error):
-    dense, sparse = pair
-    sparse.keep_gradient = True
-
-    def work(layer):
-        x = inputs(layer).to(dtype).requires_grad_()
-        y = layer.to(dtype)(x)
-        assert y.dtype == dtype
-        y.square().sum().backward()
-        return y, x.grad
-
-    assert_alike(pair, work, error, 0.0)
-    assert torch.equal(sparse.gradient, dense.weight.grad)
+# ---- the dense gradient of a compressed layer, for growth
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_autocast_gives_what_it_gives_a_dense_layer(pair, dtype, error):
-    def work(layer):
-        x = inputs(layer).to(dtype).requires_grad_()
-        with torch.autocast("cpu"):
-            y = layer(x)
-        assert y.dtype == torch.bfloat16
-        y.float().square().sum().backward()
-        assert x.grad.dtype == dtype
-        return y, x.grad
-
-    assert_alike(pair, work, error, 2e-2)
-
-
-def test_gradients_have_gradients(pair, error):
-    """A gradient penalty; and once more."""
-
-    def work(layer):
-        x = inputs(layer).requires_grad_()
-        (first,) = torch.autograd.grad(layer(x).pow(3).sum(), x, create_graph=True)
-        (second,) = torch.autograd.grad(first.pow(2).sum(), x, create_graph=True)
-        second.pow(2).sum().backward()
-        return first, second, x.grad
-
-    assert_alike(pair, work, error, 1e-4)
-
-
-def test_transforms_of_functions_work(pair, error):
-    """Gradients for each sample, as differential privacy has them."""
-    dense, sparse = pair
-
-    def loss(parameters, layer, x):
-        return torch.func.functional_call(layer, parameters, (x[None],)).square().sum()
-
-    x = inputs(dense)
-    mine, theirs = (
-        torch.func.vmap(torch.func.grad(loss), (None, None, 0))(
-            {name: p.detach() for name, p in layer.named_parameters()}, layer, x
-        )
-        for layer in (sparse, dense)
-    )
-    assert error(mine["values"], theirs["weight"][:, sparse.mask]) < 1e-5
-    jacobian = torch.func.jacrev(sparse)(x[:1])
-    assert error(jacobian, torch.func.jacrev(dense)(x[:1])) < 1e-5
-
-
-def test_a_module_may_work_in_place_on_what_a_layer_returns(pair, error):
-    def work(layer):
-        nn.functional.relu(layer(inputs(layer, 8)), inplace=True).square().sum().backward()
-        return ()
-
-    assert_alike(pair, work, error)
-
-
-# ---- the dense gradient, for growth
-
-
-def test_the_dense_gradient_is_that_of_autograd(pair, error):
-    dense, sparse = pair
-    for layer in pair:
-        layer(inputs(dense)).square().sum().backward()
+def test_the_dense_gradient_is_that_of_autograd_and_adds_up_as_gradients_do(compressed, error):
+    """Over several backward passes, and over several uses of the layer in one of them."""
+    dense, sparse = compressed
+    sparse(compressed.x).square().sum().backward()
     assert sparse.gradient is None  # nobody asked
     sparse.zero_grad()
     sparse.keep_gradient = True
-    sparse(inputs(dense)).square().sum().backward()
-    assert error(sparse.gradient, dense.weight.grad) < 1e-5
-    assert error(sparse.values.grad, dense.weight.grad[sparse.mask]) < 1e-5
-
-
-def test_dense_gradients_add_up_as_gradients_do(pair, error):
-    """Over several backward passes, and over several uses of the layer in one of them."""
-    dense, sparse = pair
-    sparse.keep_gradient = True
-    for layer in pair:
-        for seed in range(3):
-            x = torch.randn(inputs(dense).shape, generator=torch.Generator().manual_seed(seed))
-            (layer(x).square().sum() + layer(2 * x).sum()).backward()
-    assert error(sparse.gradient, dense.weight.grad) < 1e-5
+    with torch.no_grad():
+        sparse(compressed.x)
+    assert sparse.gradient is None  # of an evaluation there is none
+    for scale in (1, -2, 3):
+        for layer in compressed:
+            (layer(scale * compressed.x).square().sum() + layer(2 * compressed.x).sum()).backward()
+        assert error(sparse.gradient, dense.weight.grad) < 1e-5
+        assert error(sparse.values.grad, dense.weight.grad[sparse.mask]) < 1e-5
 
 
 @pytest.mark.parametrize("to_none", [True, False])
 @pytest.mark.parametrize("early", [True, False], ids=["before", "after"])
-def test_gradients_that_were_set_to_zero_do_not_count(pair, error, to_none, early):
+def test_gradients_that_were_set_to_zero_do_not_count(compressed, error, to_none, early):
     """An overflow: there is no step, and the next one must not see its gradient."""
-    dense, sparse = pair
+    dense, sparse = compressed
     sparse.keep_gradient = True
-    for layer in pair:
-        (layer(inputs(dense)).sum() * float("inf")).backward()
+    for layer in compressed:
+        (layer(compressed.x).sum() * float("inf")).backward()
         if early:
             layer.zero_grad(set_to_none=to_none)
-        loss = layer(inputs(dense)).square().sum()
+        loss = layer(compressed.x).square().sum()
         if not early:
             layer.zero_grad(set_to_none=to_none)
         loss.backward()
     assert error(sparse.gradient, dense.weight.grad) < 1e-5
 
 
-def test_no_gradient_is_kept_of_an_evaluation(pair):
-    _, sparse = pair
-    sparse.keep_gradient = True
+# ---- adopted layers hold numbers outside of the topology, too
+
+
+def passes(layer, x):
+    """Output and gradients of a pass; the weights' own are left in place."""
+    x = x.clone().requires_grad_()
+    layer.zero_grad()
+    y = layer(x)
+    (y * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum().backward()
+    return y.detach(), x.grad, *(p.grad for p in layer.parameters())
+
+
+@pytest.mark.parametrize("how", ["watched", "init", "data", "nan"])
+def test_a_watched_layer_and_numbers_outside_the_topology_count_as_in_pytorch(own, how):
+    place = tuple((~own.mask).nonzero()[3].tolist())
+    for layer in own:
+        torch.manual_seed(5)
+        if how == "watched":
+            layer.is_watched = True
+        elif how == "init":
+            nn.init.normal_(layer.weight)
+        else:  # behind the back of PyTorch's version counter
+            layer.weight.data[place] = 0.5 if how == "data" else torch.nan
+    for mine, theirs in zip(passes(own.sparse, own.x), passes(own.dense, own.x), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5, equal_nan=True)
+    assert (own.sparse.weight.grad[~own.mask] != 0).any()
+
+
+def test_channels_last_weights_keep_their_places():
+    pair = Pair("conv", adopt)
+    pair.sparse.to(memory_format=torch.channels_last)
+    y = pair.sparse(pair.x)
+    torch.testing.assert_close(y, pair.dense(pair.x), rtol=1e-4, atol=1e-5)
+    y.sum().backward()
+    assert (pair.sparse.weight.grad[~pair.mask] == 0).all()
+
+
+def test_a_compiled_network_computes_with_its_whole_weight():
+    plain, mine = pair = Pair("conv without bias", adopt)
+    compiled = torch.compile(mine, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(pair.x), plain(pair.x), rtol=1e-4, atol=1e-5)
     with torch.no_grad():
-        sparse(inputs(sparse))
-    assert sparse.gradient is None
+        mine.weight[~pair.mask] = 0.1
+    torch.testing.assert_close(compiled(pair.x), F.conv2d(pair.x, mine.weight, padding=1))
+
+
+def test_gradients_of_taking_agree_with_differences():
+    mask = torch.rand(4, 5) > 0.5
+    places = mask.flatten().nonzero().flatten().int()
+    weight = (torch.randn(4, 5) * mask).requires_grad_()
+    options = {"eps": 1e-2, "atol": 1e-2, "rtol": 1e-2, "nondet_tol": 0.0}
+    for check in (gradcheck, gradgradcheck):
+        with pytest.warns(UserWarning, match="double precision"):
+            assert check(lambda w: adopted._Take.apply(w, places)[0], (weight,), **options)
+
+
+def take(weight, places):
+    values, others = torch.empty(places.numel()), torch.zeros(1, dtype=torch.int64)
+    arguments = (weight, weight.numel(), places, places.numel(), values, others, 2)
+    library.call("ft_take", *arguments)
+    return values, int(others)
+
+
+@pytest.mark.parametrize("size", [1, 37, 100_000])
+def test_what_is_taken_and_counted_is_what_pytorch_finds(size):
+    torch.manual_seed(size)
+    weight = torch.randn(size) * (torch.rand(size) < 0.4)
+    weight[::7] *= -0.0  # zeros as well
+    mask = torch.rand(size) < 0.3
+    places = mask.nonzero().flatten().int()
+    values, others = take(weight, places)
+    assert torch.equal(values, weight[mask])
+    assert others == int(weight[~mask].count_nonzero())
+    back = torch.full((size,), torch.nan)
+    library.call("ft_put", values, places, places.numel(), back, size, 2)
+    assert torch.equal(back, weight * mask)
+
+
+@pytest.mark.parametrize("place", [-1, 5, 2**31 - 1])
+def test_places_outside_of_the_weight_are_refused(place):
+    places = torch.tensor([0, place], dtype=torch.int32)
+    with pytest.raises(FreeTicketsError, match="outside of the weight"):
+        take(torch.ones(5), places)
+    with pytest.raises(FreeTicketsError, match="outside of the weight"):
+        library.call("ft_put", torch.ones(2), places, 2, torch.ones(5), 5, 1)
+    with pytest.raises(FreeTicketsError, match="more places than numbers"):
+        take(torch.ones(1), places)
 
 
 # ---- which layers
@@ -363,6 +480,9 @@ def test_no_gradient_is_kept_of_an_evaluation(pair):
         nn.Conv1d(4, 4, 3),
         nn.ConvTranspose2d(4, 4, 3),
         nn.Bilinear(4, 4, 4),
+        type("Own", (nn.Linear,), {})(4, 4),
+        SparseLinear(nn.Linear(4, 4), torch.ones(4, 4).bool(), Choices()),
+        SparseConv2d(nn.Conv2d(4, 4, 3), torch.ones(4, 4, 3, 3).bool(), Choices()),
     ],
     ids=str,
 )
@@ -370,18 +490,10 @@ def test_what_the_kernels_do_not_do_stays_dense(layer):
     assert not can_be_sparse(layer)
 
 
-def test_a_layer_of_ones_own_or_with_an_observer_stays_dense():
-    class Scaled(nn.Linear):
-        def forward(self, x):
-            return 2 * super().forward(x)
-
-    assert not can_be_sparse(Scaled(4, 4))
+def test_a_layer_with_an_observer_stays_dense():
     layer = nn.Linear(4, 4)
     assert can_be_sparse(layer)
     hook = layer.register_forward_hook(lambda *_: None)
     assert not can_be_sparse(layer)
     hook.remove()
     assert can_be_sparse(layer)
-    assert not can_be_sparse(SparseLinear(layer, torch.ones(4, 4).bool(), Choices()))
-    conv = nn.Conv2d(4, 4, 3)
-    assert not can_be_sparse(SparseConv2d(conv, torch.ones(4, 4, 3, 3).bool(), Choices()))

@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -19,9 +17,6 @@ from .zoo.checks import compare_trained
 from .zoo.networks import ZOO, lived_in
 
 pytestmark = pytest.mark.usefixtures("skipping_zeros")
-
-Error = Callable[[Tensor, Tensor], float]
-Counter = dict[str, int]
 
 
 def conv(inputs, outputs, **options):
@@ -82,7 +77,7 @@ def norms():
     )  # fmt: skip
 
 
-NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {
+NETWORKS = {
     # How often maps become grouped in one forward pass.
     "wrn": (lambda: create_model("wrn-10-1", (3, 16, 16), 10), 1),
     "cnn": (lambda: create_model("cnn-4", (3, 16, 16), 10), 1),
@@ -108,28 +103,24 @@ def conversions(monkeypatch):
     """Counts the ways into groups and out of them."""
     counts = {"to_groups": 0, "from_groups": 0}
 
-    def count(name):
-        original = getattr(maps, name)
-
-        def counted(*arguments):
+    def counted(name, original):
+        def work(*arguments):
             counts[name] += 1
             return original(*arguments)
 
-        monkeypatch.setattr(maps, name, counted)
+        return work
 
     for name in counts:
-        count(name)
+        monkeypatch.setattr(maps, name, counted(name, getattr(maps, name)))
     return counts
 
 
-def prepared(build, backend):
-    torch.manual_seed(0)
+def prepared(build, backend, torch_seed=0, **options):
+    torch.manual_seed(torch_seed)
     network = build()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    sparsifier = Sparsifier(
-        network, optimizer, 0.6, distribution="uniform", exploration=None, backend=backend
-    )
-    return network, sparsifier
+    options |= {"distribution": "uniform", "exploration": None, "backend": backend}
+    return network, Sparsifier(network, optimizer, 0.6, **options)
 
 
 def gradients(network, sparsifier):
@@ -202,7 +193,7 @@ def test_dropout_drops_as_much_in_groups():
     network, _ = prepared(
         lambda: nn.Sequential(conv(3, 8), nn.Dropout(0.3), conv(8, 8), nn.Flatten()), "sparse"
     )
-    seen: list[Tensor] = []
+    seen = []
     network[1].register_forward_hook(lambda _, __, y: seen.append(y))
     network(images(64))
     (dropped,) = seen
@@ -210,12 +201,12 @@ def test_dropout_drops_as_much_in_groups():
     assert (dropped == 0).float().mean() == pytest.approx(0.3, abs=0.01)
 
 
+@torch.no_grad()
 def test_batches_of_all_sizes_may_follow_each_other(error):
     masked, sparse = (prepared(NETWORKS["cnn"][0], b)[0].eval() for b in ("masked", "sparse"))
-    with torch.no_grad():
-        for size in (1, 8, 3, 17, 1):
-            assert error(sparse(images(size)), masked(images(size))) < 1e-4
-        assert sparse(images(0)).shape == (0, 10)
+    for size in (1, 8, 3, 17, 1):
+        assert error(sparse(images(size)), masked(images(size))) < 1e-4
+    assert sparse(images(0)).shape == (0, 10)
 
 
 def test_batches_may_wait_for_their_backward_pass(error):
@@ -233,17 +224,19 @@ def test_batches_may_wait_for_their_backward_pass(error):
 @pytest.mark.parametrize("path", ["", "4", "4.bn1", "4.relu"])
 def test_who_watches_a_module_sees_maps_as_pytorch_has_them(path, error):
     """A hook that was there before, as those of feature extraction."""
-    seen: dict[str, Tensor] = {}
+    seen = []
 
-    def build(name):
+    def build():
         network = NETWORKS["torchvision"][0]()
         watched = network.get_submodule(path)
-        watched.register_forward_hook(lambda _, __, y: seen.__setitem__(name, y.detach().clone()))
+        watched.register_forward_hook(lambda _, __, y: seen.append(y.detach().clone()))
         return network
 
     for backend in ("masked", "sparse"):
-        prepared(lambda name=backend: build(name), backend)[0](images(5))
-    assert error(seen["sparse"], seen["masked"]) < 1e-4
+        prepared(build, backend)[0](images(5))
+    half = len(seen) // 2
+    for theirs, mine in zip(seen[:half], seen[half:], strict=True):
+        assert error(mine, theirs) < 1e-4
 
 
 def test_looking_at_a_networks_code_leaves_no_trace():
@@ -251,8 +244,7 @@ def test_looking_at_a_networks_code_leaves_no_trace():
         def __init__(self):
             super().__init__()
             self.conv = conv(3, 4)
-            self.calls = 0
-            self.last: Any = None
+            self.calls, self.last = 0, None
 
         def forward(self, x):
             self.calls += 1
@@ -262,10 +254,7 @@ def test_looking_at_a_networks_code_leaves_no_trace():
     network = Counting()
     torch.manual_seed(4)
     expected = torch.rand(1)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    torch.manual_seed(4)
-    Sparsifier(network, optimizer, 0.5, distribution="uniform", exploration=None, backend="sparse",
-               seed=1)  # fmt: skip
+    prepared(lambda: network, "sparse", torch_seed=4, seed=1)
     assert torch.equal(torch.rand(1), expected)
     assert (network.calls, network.last) == (0, None)
     assert network.training
@@ -286,16 +275,16 @@ def test_a_copy_works_by_itself(copied):
     assert torch.equal(twin.bn.running_mean, before)
 
 
+@torch.no_grad()
 def test_a_part_of_the_network_can_be_called_by_itself(error):
     """Its own modules take either layout."""
     masked, sparse = (
         prepared(NETWORKS["torchvision"][0], b)[0].eval() for b in ("masked", "sparse")
     )
     x = torch.randn(3, 8, 8, 8)
-    with torch.no_grad():
-        for name in ("4", "4.conv1", "4.bn1", "3"):
-            parts = [network.get_submodule(name)(x) for network in (masked, sparse)]
-            assert error(parts[1], parts[0]) < 1e-4, name
+    for name in ("4", "4.conv1", "4.bn1", "3"):
+        parts = [network.get_submodule(name)(x) for network in (masked, sparse)]
+        assert error(parts[1], parts[0]) < 1e-4, name
 
 
 @pytest.mark.parametrize("name", ["wrn", "torchvision", "gate", "norms"])

@@ -16,31 +16,22 @@ from freetickets.kernels import library
 from freetickets.kernels.library import Geometry
 
 
-@pytest.fixture
-def selected():
-    before = library.instruction_set()
-    yield
-    library.select_instruction_set(before)
-
-
-def test_kernels_that_were_not_built_are_one_line(monkeypatch):
-    monkeypatch.setattr(library, "library_path", lambda: None)
-    assert not library.available()
-    with pytest.raises(FreeTicketsError, match=r"not built .* or use backend='masked'") as caught:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"library_path": lambda: None}, r"not built .* or use backend='masked'"),
+        ({"_INTERFACE": -1}, "belong to another version of freetickets: reinstall it"),
+        # A library that can't even say which version it is.
+        ({"library_path": lambda: Path(_ctypes.__file__)}, "belong to another version"),
+    ],
+)
+def test_kernels_that_are_missing_or_of_another_version_are_one_line(monkeypatch, change, words):
+    for name, value in change.items():
+        monkeypatch.setattr(library, name, value)
+    assert library.available() is (library.library_path() is not None)
+    with pytest.raises(FreeTicketsError, match=words) as caught:
         library.native.__wrapped__()
     assert "\n" not in str(caught.value)
-
-
-def test_kernels_of_another_version_are_one_line(monkeypatch):
-    words = "belong to another version of freetickets: reinstall it"
-    with monkeypatch.context() as patch:
-        patch.setattr(library, "_INTERFACE", -1)
-        with pytest.raises(FreeTicketsError, match=words):
-            library.native.__wrapped__()
-    # A library that can't even say which version it is.
-    monkeypatch.setattr(library, "library_path", lambda: Path(_ctypes.__file__))
-    with pytest.raises(FreeTicketsError, match=words):
-        library.native.__wrapped__()
 
 
 def test_the_best_instruction_set_is_chosen_at_the_start():
@@ -49,39 +40,30 @@ def test_the_best_instruction_set_is_chosen_at_the_start():
         assert library.instruction_set() != "baseline"
 
 
-def test_lanes_follow_the_instruction_set(selected):
+def test_lanes_follow_the_instruction_set_and_one_that_is_not_there_is_refused(other_kernels):
     for name in ("baseline", library.instruction_set()):
-        library.select_instruction_set(name)
+        other_kernels(name)
         assert library.instruction_set() == name
         assert library.lanes() == library.native().ft_lanes()
         assert library.lanes() % 4 == 0
-
-
-def test_an_instruction_set_that_is_not_there_is_refused(selected):
-    before = library.instruction_set()
     with pytest.raises(FreeTicketsError, match="no kernels for 'mmx'"):
         library.select_instruction_set("mmx")
-    assert library.instruction_set() == before
+    assert library.instruction_set() == name
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.bool])
-def test_a_tensor_of_another_type_never_reaches_the_kernels(dtype):
-    norm = library.NormStruct(1, 1, 8, 1, 1)
-    with pytest.raises(FreeTicketsError, match=rf"take float32 on the CPU, not {dtype} on cpu"):
-        library.call("ft_to_groups", norm, torch.ones(8, dtype=dtype), torch.empty(8), 1)
-
-
-def test_a_tensor_on_another_device_never_reaches_the_kernels():
-    norm = library.NormStruct(1, 1, 8, 1, 1)
-    with pytest.raises(FreeTicketsError, match="on meta: detach"):
-        library.call("ft_to_groups", norm, torch.ones(8), torch.empty(8, device="meta"), 1)
-
-
-def test_what_only_stands_for_a_tensor_never_reaches_the_kernels():
-    """It once ended the process: ctypes asked it for more and more."""
+def test_what_is_no_float32_on_the_cpu_never_reaches_the_kernels():
+    """What only stands for a tensor once ended the process: ctypes asked it for more and more."""
     (stand_in, *_) = fx.symbolic_trace(nn.ReLU()).graph.nodes
-    with pytest.raises(FreeTicketsError, match="take tensors, not a Proxy"):
-        library.call("ft_to_groups", fx.Proxy(stand_in))
+    norm = library.NormStruct(1, 1, 8, 1, 1)
+    for wrong, words in (
+        *((torch.ones(8, dtype=dtype), rf"take float32 on the CPU, not {dtype} on cpu")
+          for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.bool)),
+        (torch.empty(8, device="meta"), "on meta: detach"),
+        (fx.Proxy(stand_in), "take tensors, not a Proxy"),
+    ):  # fmt: skip
+        for tensors in ((wrong, torch.empty(8)), (torch.ones(8), wrong)):
+            with pytest.raises(FreeTicketsError, match=words):
+                library.call("ft_to_groups", norm, *tensors, 1)
 
 
 def test_a_tensor_is_made_ready_without_a_copy_where_it_is():

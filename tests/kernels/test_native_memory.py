@@ -10,15 +10,16 @@ import resource
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from freetickets.errors import FreeTicketsError, is_out_of_memory
-from freetickets.kernels import library, ops
+from freetickets.kernels import library
 from freetickets.kernels.library import Geometry, MapsStruct, NormStruct
+
+from .native_calls import RESULTS, WITH_LAYER, call, layer_arguments
 
 pytestmark = [
     pytest.mark.skipif(
@@ -28,6 +29,7 @@ pytestmark = [
         "libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer takes all addresses"
     ),
 ]
+NAMES = [name for name in (*WITH_LAYER, "ft_linear_backward") if "fused" not in name]
 
 
 # ---- in a process of its own
@@ -55,41 +57,15 @@ def failure(work, more):
     return None
 
 
-Function = Callable[[int], None]  # of the number of threads
-
-
-def calls(outputs, inputs, nonzeros):
-    """Calls of a wide layer, which take much memory besides their tensors, and their results."""
-    geometry = Geometry((outputs, inputs, 1, 1))
-    lanes, layer = library.lanes(), library.layer_struct(geometry)
-    step = outputs * inputs // nonzeros
-    indices = torch.arange(nonzeros, dtype=torch.int32) * step
-    plan, values = ops.make_plan(indices, geometry), torch.randn(nonzeros)
-    maps = MapsStruct(2, lanes, 1, 6)
-    x, dy = (torch.randn(2, channels, 1, 6, lanes) for channels in (inputs, outputs))
-    y, dx, dvalues = torch.empty_like(dy), torch.empty_like(x), torch.empty_like(values)
-    entries = torch.empty(nonzeros, dtype=torch.int64)
-
-    rows = torch.randn(inputs, 3 * lanes), torch.randn(outputs, 3 * lanes)
-    back = torch.empty_like(rows[0])
-
-    def call(name, *arguments):
-        given = 3 * lanes if "linear" in name else maps
-        return lambda threads: library.call(name, layer, given, *arguments, threads)
-
-    return {
-        "ft_forward": (call("ft_forward", x, values, plan, nonzeros, None, y), y),
-        "ft_prepare": (call("ft_prepare", values, plan, nonzeros, entries), entries),
-        "ft_input_gradient": (call("ft_input_gradient", dy, values, plan, nonzeros, dx), dx),
-        "ft_weight_gradient": (call("ft_weight_gradient", x, dy, plan, nonzeros, dvalues), dvalues),
-        "ft_linear_backward": (
-            call(
-                "ft_linear_backward", rows[0], rows[1], rows[1], values, plan, nonzeros, back,
-                None, None,
-            ),
-            back,
-        ),
-    }  # fmt: skip
+def wide_layer(name):
+    """A call of a layer that takes much memory besides its tensors, and its result."""
+    side, count, is_linear = 1 << 15, 1 << 20, "linear" in name
+    indices = torch.arange(count, dtype=torch.int32) * (side * side // count)
+    size = (1, library.lanes(), 1, 3) if is_linear else (2, library.lanes(), 1, 6)
+    given = layer_arguments(Geometry((side, side, 1, 1)), MapsStruct(*size), indices=indices)
+    given |= {"dvalues": None, "dbias": None} if is_linear else {}
+    result = given[RESULTS.get(name, ["y"])[0]]
+    return lambda threads: call(name, given | {"threads": threads}), result
 
 
 def start_threads():
@@ -101,7 +77,7 @@ def start_threads():
 def too_little_memory_is_an_exception(name, threads):
     """A call with more and more memory, until there is enough; then once more in peace."""
     start_threads()
-    function, result = calls(1 << 15, 1 << 15, 1 << 20)[name]
+    function, result = wide_layer(name)
     failures = 0
     for megabytes in range(0, 400, 4):
         result.fill_(-1)
@@ -124,12 +100,11 @@ def too_little_memory_is_an_exception(name, threads):
     fresh.start()
     fresh.join()
     assert found.equal(result)
-    print(failures)
 
 
 def a_new_thread_without_memory_gets_an_exception():
     """Its very first call: not even what every thread keeps is there yet."""
-    function, _ = calls(1 << 15, 1 << 15, 1 << 20)["ft_forward"]
+    function, _ = wide_layer("ft_forward")
     go, said = threading.Event(), []
 
     def first():
@@ -183,37 +158,26 @@ def large_tensors_come_and_go():
 # ---- tests
 
 
-def run(*command):
-    """Does something in a process of its own, which must end well."""
+@pytest.mark.parametrize(
+    "command",
+    [
+        *((too_little_memory_is_an_exception, name, n) for name in NAMES for n in "12"),
+        (a_new_thread_without_memory_gets_an_exception,),
+        (fewer_threads_do_all_of_the_work,),
+        (large_tensors_come_and_go,),
+    ],
+    ids=lambda command: " ".join([command[0].__name__, *command[1:]]),
+)
+def test_in_a_process_of_its_own(command):
+    function, *arguments = command
     # What the C library has set aside would serve, too: let it ask the kernel for large pieces.
     strict = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 18)}
     child = subprocess.run(
-        [sys.executable, __file__, *command],
+        [sys.executable, "-m", __name__, function.__name__, *arguments],
         capture_output=True, text=True, timeout=120, env=os.environ | strict,
+        cwd=Path(__file__).parents[2],
     )  # fmt: skip
-    assert child.returncode == 0, f"{command}: {child.returncode} {child.stderr}"
-    return child.stdout
-
-
-@pytest.mark.parametrize("threads", ["1", "2"])
-@pytest.mark.parametrize(
-    "name",
-    ["ft_forward", "ft_prepare", "ft_input_gradient", "ft_weight_gradient", "ft_linear_backward"],
-)
-def test_a_call_without_memory_is_an_exception_and_works_when_there_is_some(name, threads):
-    assert int(run("too_little_memory_is_an_exception", name, threads)) > 0
-
-
-@pytest.mark.parametrize(
-    "what",
-    [
-        "a_new_thread_without_memory_gets_an_exception",
-        "fewer_threads_do_all_of_the_work",
-        "large_tensors_come_and_go",
-    ],
-)
-def test_in_a_process_of_its_own(what):
-    run(what)
+    assert child.returncode == 0, child.stderr
 
 
 def test_a_failure_of_memory_is_not_taken_for_a_mistake(monkeypatch):

@@ -8,6 +8,7 @@ import io
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,18 +139,11 @@ def dense_sides(network: nn.Module, x: Tensor) -> dict[str, Predict]:
     contiguous._forward_pre_hooks.clear()  # one of them makes the input channels_last
     last = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     last_x = x.contiguous(memory_format=torch.channels_last)
+    eager = torch.inference_mode()
     return {
-        "PyTorch contiguous": _eager(contiguous, x),
-        "PyTorch channels_last": _eager(last, last_x),
+        "PyTorch contiguous": eager(partial(contiguous, x)),
+        "PyTorch channels_last": eager(partial(last, last_x)),
     }
-
-
-def _eager(network: nn.Module, x: Tensor) -> Predict:
-    @torch.inference_mode()
-    def predict() -> Tensor:
-        return network(x)
-
-    return predict
 
 
 def checked(name: str, predict: Predict, network: nn.Module, x: Tensor) -> Predict:

@@ -87,20 +87,10 @@ _LINEAR = ((784, 1000, 1000, 10), (1024, 4096))
 
 def wide(settings: Settings) -> Iterator[Ratio | str]:
     """Each direction of the convolutions of a wide network."""
-    batch, repeats = settings.batch_or(32), settings.repeats
-    forward: dict[float, list[Pair]] = defaultdict(list)
-    training: dict[float, list[Pair]] = defaultdict(list)
-    for conv in _shrunk(_WIDE, settings):
-        layer: dict[float, list[Pair]] = defaultdict(list)
-        for direction, pairs in measure_conv(conv, batch, list(_WIDE_FORWARD), repeats):
-            for density, pair in pairs.items():
-                layer[density].append(pair)
-                yield pair.ratio(f"{direction}, {_about(conv, batch, density)}", repeats)
-        for density, directions in layer.items():
-            forward[density].append(directions[0])
-            training[density].append(total(directions))
-    yield from _means("forward, wide convolutions", forward, _WIDE_FORWARD, repeats)
-    yield from _means("training, wide convolutions", training, _WIDE_TRAINING, repeats)
+    found = yield from _convolutions(_WIDE, settings, 32, list(_WIDE_FORWARD), apart=True)
+    for kind, speedups in (("forward", _WIDE_FORWARD), ("training", _WIDE_TRAINING)):
+        name = f"{kind}, wide convolutions"
+        yield from _means(name, found[kind], speedups, settings.repeats)
 
 
 def dense(settings: Settings) -> Iterator[Ratio | str]:
@@ -119,14 +109,14 @@ def dense(settings: Settings) -> Iterator[Ratio | str]:
 
 def small(settings: Settings) -> Iterator[Ratio | str]:
     """The convolutions of a narrow network."""
-    found = yield from _trainings(_SMALL, settings, 64, list(_SMALL_TRAINING))
+    found = yield from _convolutions(_SMALL, settings, 64, list(_SMALL_TRAINING))
     name = "training, small convolutions"
-    yield from _means(name, found, _SMALL_TRAINING, settings.repeats)
+    yield from _means(name, found["training"], _SMALL_TRAINING, settings.repeats)
 
 
 def other(settings: Settings) -> Iterator[Ratio | str]:
     """Convolutions of other kinds."""
-    yield from _trainings(_OTHER, settings, 32, [0.1])
+    yield from _convolutions(_OTHER, settings, 32, [0.1])
 
 
 def linear(settings: Settings) -> Iterator[Ratio | str]:
@@ -134,7 +124,7 @@ def linear(settings: Settings) -> Iterator[Ratio | str]:
     batch, repeats = settings.batch_or(128), settings.repeats
     found: dict[float, list[Pair]] = defaultdict(list)
     for widths in _LINEAR:
-        sizes = [min(width, 16) for width in widths] if settings.small else list(widths)
+        sizes = [min(width, 16) if settings.small else width for width in widths]
         name = "linear " + "-".join(map(str, sizes))
         for density in _LINEAR_TRAINING:
             about = _about(name, batch, density)
@@ -181,17 +171,30 @@ def _shrunk(convs: Iterable[Conv], settings: Settings) -> list[Conv]:
 # ---- convolutions
 
 
-def _trainings(
-    convs: Iterable[Conv], settings: Settings, batch: int, densities: Sequence[float]
-) -> Generator[Ratio, None, dict[float, list[Pair]]]:
-    """The three directions of each convolution one after the other, for each density."""
-    batch, found = settings.batch_or(batch), defaultdict(list)
+Pairs = dict[str, dict[float, list[Pair]]]  # by direction and density
+
+
+def _convolutions(
+    convs: Iterable[Conv],
+    settings: Settings,
+    batch: int,
+    densities: Sequence[float],
+    *,
+    apart: bool = False,
+) -> Generator[Ratio, None, Pairs]:
+    """The three directions of each convolution, one after the other ("training") or `apart`."""
+    batch, repeats = settings.batch_or(batch), settings.repeats
+    found: Pairs = defaultdict(lambda: defaultdict(list))
     for conv in _shrunk(convs, settings):
-        directions = [pairs for _, pairs in measure_conv(conv, batch, densities, settings.repeats)]
-        for density in densities:
-            pair = total([pairs[density] for pairs in directions])
-            found[density].append(pair)
-            yield pair.ratio(f"training, {_about(conv, batch, density)}", settings.repeats)
+        layer = dict(measure_conv(conv, batch, densities, repeats))
+        whole = {
+            density: total([pairs[density] for pairs in layer.values()]) for density in densities
+        }
+        for direction, pairs in (layer | {"training": whole}).items():
+            for density, pair in pairs.items():
+                found[direction][density].append(pair)
+                if apart is not (direction == "training"):
+                    yield pair.ratio(f"{direction}, {_about(conv, batch, density)}", repeats)
     return found
 
 
@@ -200,12 +203,11 @@ def measure_conv(
 ) -> Iterator[tuple[str, dict[float, Pair]]]:
     """Times each direction: all densities, and dense in PyTorch in either layout, in one loop."""
     for direction, sides in conv_sides(conv, batch, densities, ways).items():
-        timings = _time(sides, repeats)
-        found = {density: versus(timings, _sparse(density), _PYTORCH) for density in densities}
-        yield (
-            direction,
-            {k: pair._replace(ours=("sparse", pair.ours[1])) for k, pair in found.items()},
-        )
+        timings, found = _time(sides, repeats), {}
+        for density in densities:
+            pair = versus(timings, _sparse(density), _PYTORCH)
+            found[density] = pair._replace(ours=("sparse", pair.ours[1]))
+        yield direction, found
 
 
 def conv_sides(
@@ -217,18 +219,17 @@ def conv_sides(
     x = torch.randn(batch, conv.inputs, conv.size, conv.size, generator=generator)
     gradient = torch.randn(batch, conv.outputs, height, width, generator=generator)
     weight = torch.randn(conv.geometry.shape, generator=generator)
-    sides: dict[str, dict[str, Side]] = {direction: {} for direction in _DIRECTIONS}
+    found: dict[str, list[Side]] = {}  # the three directions of each
     for density in densities:
         mask = _mask(weight.shape, density, generator)
-        found = our_sides(conv.geometry, weight, mask, x, gradient, ways)
-        for direction, side in zip(_DIRECTIONS, found, strict=True):
-            sides[direction][_sparse(density)] = side
+        found[_sparse(density)] = our_sides(conv.geometry, weight, mask, x, gradient, ways)
     for name, layout in zip(_PYTORCH, (torch.contiguous_format, torch.channels_last), strict=True):
         tensors = [tensor.contiguous(memory_format=layout) for tensor in (weight, x, gradient)]
-        found = _dense_sides(conv.geometry, *tensors)
-        for direction, side in zip(_DIRECTIONS, found, strict=True):
-            sides[direction][name] = side
-    return sides
+        found[name] = _dense_sides(conv.geometry, *tensors)
+    return {
+        direction: {name: sides[place] for name, sides in found.items()}
+        for place, direction in enumerate(_DIRECTIONS)
+    }
 
 
 def _sparse(density: float) -> str:

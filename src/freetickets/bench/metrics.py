@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,15 +17,18 @@ from .. import metrics
 from ..errors import FreeTicketsError
 from ..evaluation import Predictions
 from ..metrics.arrays import Array, Labels
-from . import metric_peers as peers
 from .timing import Pair, Ratio, Settings, interleave, total, versus
 
 # What all metrics of a saved file may take on one core.
 _ALLOWED_SECONDS = 2.0
+_BINS = 15
 
 
 class Case(NamedTuple):
-    """A metric, and a peer that returns the same value or values."""
+    """A metric, and a peer that takes the same and returns the same value or values.
+
+    The peers are metrics as other packages have them, or as one would write them down.
+    """
 
     name: str
     ours: Callable[..., Any]
@@ -31,43 +36,148 @@ class Case(NamedTuple):
     by: str
 
 
+# ---- the peers: most take log-probabilities (M, N, C) and labels
+
+
+def _of(name: str) -> Any:
+    """A function of another package, which may not be there."""
+    module, _, function = name.rpartition(".")
+    return getattr(importlib.import_module(module), function)
+
+
+def _sklearn(name: str, *given: Any, **options: Any) -> Any:
+    return _of(f"sklearn.metrics.{name}")(*given, **options)
+
+
+def _mean(logs: Array) -> Array:
+    return np.exp(logs).mean(0)
+
+
+def _ece(logs: Array, labels: Labels) -> Any:
+    tensor, find = _of("torch.from_numpy"), "multiclass_calibration_error"
+    given = (tensor(_mean(logs)), tensor(labels), logs.shape[2])
+    return float(_of(f"torchmetrics.functional.classification.{find}")(*given, n_bins=_BINS))
+
+
+def _adaptive_ece(logs: Array, labels: Labels) -> Any:
+    mean = _mean(logs)
+    order = mean.max(-1).argsort()
+    gaps = ((mean.argmax(-1) == labels) - mean.max(-1))[order]
+    cuts = np.ceil(np.arange(1, _BINS) * len(labels) / _BINS).astype(int)
+    return sum(abs(part.sum()) for part in np.split(gaps, cuts)) / len(labels)
+
+
+def _classwise_ece(logs: Array, labels: Labels) -> Any:
+    mean, edges = _mean(logs), np.linspace(0, 1, _BINS + 1)
+    found = 0.0
+    for label, probs in enumerate(mean.T):
+        gaps, which = (labels == label) - probs, np.digitize(probs, edges[1:-1], right=True)
+        found += sum(abs(gaps[which == place].sum()) for place in range(_BINS))
+    return found / mean.size
+
+
+def _calibration_curve(logs: Array, labels: Labels) -> Any:
+    """Says nothing of empty bins."""
+    mean = _mean(logs)
+    given = (mean.argmax(-1) == labels, mean.max(-1))
+    return _of("sklearn.calibration.calibration_curve")(*given, n_bins=_BINS)[0]
+
+
+def _disagreement(choices: Array) -> Any:
+    return np.mean([np.mean(a != b) for a, b in combinations(choices, 2)])
+
+
+def _disagreement_by_class(logs: Array, labels: Labels) -> Any:
+    choices = logs.argmax(-1)
+    return [_disagreement(choices[:, labels == label]) for label in range(logs.shape[2])]
+
+
+def _kl(logs: Array, _: Labels) -> Any:
+    divergence = _of("torchmetrics.functional.kl_divergence")
+    members = [_of("torch.from_numpy")(member) for member in logs]
+    return [[float(divergence(p, q, log_prob=True)) for q in members] for p in members]
+
+
+def _entropy(probs: Array) -> Any:
+    return _of("scipy.stats.entropy")(probs, axis=-1)
+
+
+def _risk_coverage(logs: Array, labels: Labels) -> Any:
+    mean = _mean(logs)
+    wrong = (mean.argmax(-1) != labels)[(-mean.max(-1)).argsort()]
+    return (wrong.cumsum() / np.arange(1, len(wrong) + 1)).mean()
+
+
+def _bootstrap(logs: Array, labels: Labels) -> Any:
+    right = (_mean(logs).argmax(-1) == labels).astype(float)
+    options = {"n_resamples": 1000, "batch": 100, "method": "percentile"}
+    _of("scipy.stats.bootstrap")((right,), np.mean, **options)
+    return right.mean()
+
+
+def _detection(inside: Array, outside: Array) -> tuple[Array, Array]:
+    """What scikit-learn takes of two lists of novelty scores."""
+    kinds = np.repeat([0.0, 1.0], [len(inside), len(outside)])
+    return kinds, np.concatenate([inside, outside])
+
+
+def _fpr95(inside: Array, outside: Array) -> Any:
+    false, true, _ = _sklearn("roc_curve", *_detection(inside, outside), drop_intermediate=False)
+    return false[(true >= 0.95 - 1e-12).argmax()]
+
+
+def _filled(logs: Array, labels: Labels) -> Array:
+    found = metrics.reliability(logs, labels)
+    return found.accuracy[found.count > 0]
+
+
 # fmt: off
 _CASES = (
-    Case("accuracy", metrics.accuracy, peers.accuracy, "scikit-learn"),
-    Case("nll", metrics.nll, peers.nll, "scikit-learn"),
-    Case("brier", metrics.brier, peers.brier, "NumPy, one-hot"),
-    Case("ece", metrics.ece, peers.ece, "torchmetrics"),
-    Case("adaptive_ece", metrics.adaptive_ece, peers.adaptive_ece, "NumPy, split"),
-    Case("classwise_ece", metrics.classwise_ece, peers.classwise_ece, "NumPy, loops"),
-    Case("reliability", lambda *data: _filled(*data), peers.reliability, "scikit-learn"),
-    Case("disagreement", lambda logs, _: metrics.disagreement(logs), peers.disagreement, "pairs"),
-    Case("disagreement_by_class", metrics.disagreement_by_class, peers.disagreement_by_class,
-         "pairs"),
-    Case("kl_matrix", lambda logs, _: metrics.kl_matrix(logs), peers.kl, "torchmetrics"),
-    Case("novelty: max_probability", lambda logs, _: metrics.novelty(logs), peers.max_probability,
-         "NumPy"),
-    Case("novelty: entropy", lambda logs, _: metrics.novelty(logs, "entropy"), peers.entropy,
-         "SciPy"),
+    Case("accuracy", metrics.accuracy,
+         lambda logs, labels: _sklearn("accuracy_score", labels, _mean(logs).argmax(-1)),
+         "scikit-learn"),
+    Case("nll", metrics.nll,
+         lambda logs, labels: _sklearn("log_loss", labels, _mean(logs),
+                                       labels=range(logs.shape[2])), "scikit-learn"),
+    Case("brier", metrics.brier,
+         lambda logs, labels: ((_mean(logs) - np.eye(logs.shape[2])[labels]) ** 2).sum(-1).mean(),
+         "NumPy, one-hot"),
+    Case("ece", metrics.ece, _ece, "torchmetrics"),
+    Case("adaptive_ece", metrics.adaptive_ece, _adaptive_ece, "NumPy, split"),
+    Case("classwise_ece", metrics.classwise_ece, _classwise_ece, "NumPy, loops"),
+    Case("reliability", _filled, _calibration_curve, "scikit-learn"),
+    Case("disagreement", lambda logs, _: metrics.disagreement(logs),
+         lambda logs, _: _disagreement(logs.argmax(-1)), "pairs"),
+    Case("disagreement_by_class", metrics.disagreement_by_class, _disagreement_by_class, "pairs"),
+    Case("kl_matrix", lambda logs, _: metrics.kl_matrix(logs), _kl, "torchmetrics"),
+    Case("novelty: max_probability", lambda logs, _: metrics.novelty(logs),
+         lambda logs, _: 1 - _mean(logs).max(-1), "NumPy"),
+    Case("novelty: entropy", lambda logs, _: metrics.novelty(logs, "entropy"),
+         lambda logs, _: _entropy(_mean(logs)), "SciPy"),
     Case("novelty: mutual_information", lambda logs, _: metrics.novelty(logs, "mutual_information"),
-         peers.mutual_information, "SciPy"),
-    Case("risk_coverage", lambda *data: metrics.risk_coverage(*data).area, peers.risk_coverage,
+         lambda logs, _: _entropy(_mean(logs)) - _entropy(np.exp(logs)).mean(0), "SciPy"),
+    Case("risk_coverage", lambda *data: metrics.risk_coverage(*data).area, _risk_coverage,
          "NumPy, sorted"),
     Case("bootstrap of accuracy", lambda *data: metrics.bootstrap(metrics.accuracy, *data).value,
-         peers.bootstrap, "SciPy"),
+         _bootstrap, "SciPy"),
+)
+_OOD_CASES = (
+    Case("auroc", metrics.auroc, lambda *sides: _sklearn("roc_auc_score", *_detection(*sides)),
+         "scikit-learn"),
+    Case("aupr", metrics.aupr,
+         lambda *sides: _sklearn("average_precision_score", *_detection(*sides)), "scikit-learn"),
+    Case("fpr95", metrics.fpr95, _fpr95, "scikit-learn"),
 )
 # fmt: on
-_OOD_CASES = (
-    Case("auroc", metrics.auroc, peers.auroc, "scikit-learn"),
-    Case("aupr", metrics.aupr, peers.aupr, "scikit-learn"),
-    Case("fpr95", metrics.fpr95, peers.fpr95, "scikit-learn"),
-)
+
+
+# ---- measurements
 
 
 def scores(settings: Settings) -> Iterator[Ratio | str]:
     """Each metric of an ensemble against a peer, both from the members' log-probabilities."""
     logs, labels = draw(settings)
-    members, samples, classes = logs.shape
-    yield from _compare(_CASES, settings, (logs, labels), f"{members} x {samples} x {classes}")
+    yield from _compare(_CASES, settings, (logs, labels), " x ".join(map(str, logs.shape)))
 
 
 def ood(settings: Settings) -> Iterator[Ratio | str]:
@@ -81,24 +191,23 @@ def ood(settings: Settings) -> Iterator[Ratio | str]:
 def saved(settings: Settings) -> Iterator[Ratio | str]:
     """All metrics from a file of predictions, as evaluate computes them, against 2 seconds."""
     logs, labels = draw(settings)
-    members, samples, classes = logs.shape
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "predictions.npz")
         info = {"dataset": "drawn", "combine": "probabilities"}
         Predictions(logs.astype(np.float32), labels, info).save(path)
         runs = [score_file(path) for _ in range(settings.repeats)]
-    took = {name: float(np.median([run[name] for run in runs])) for name in runs[0]}
-    for name, seconds in took.items():
-        yield f"{1000 * seconds:9.1f} ms  {name}"
+    for name in runs[0]:
+        yield f"{1000 * float(np.median([run[name] for run in runs])):9.1f} ms  {name}"
     sums = [sum(run.values()) for run in runs]
+    median = float(np.median(sums))
     yield Ratio(
         f"all metrics from a saved file / {_ALLOWED_SECONDS:g} s of one core "
-        f"({members} x {samples} x {classes})",
-        float(np.median(sums)) / _ALLOWED_SECONDS,
+        f"({' x '.join(map(str, logs.shape))})",
+        median / _ALLOWED_SECONDS,
         min(sums) / _ALLOWED_SECONDS,
         1.0,
         None,
-        {"all": float(np.median(sums)), "allowed": _ALLOWED_SECONDS},
+        {"all": median, "allowed": _ALLOWED_SECONDS},
         settings.repeats,
     )
 
@@ -106,6 +215,7 @@ def saved(settings: Settings) -> Iterator[Ratio | str]:
 def score_file(path: Path) -> dict[str, float]:
     """Reads predictions, computes every metric of them, and says what each took of a core."""
     took: dict[str, float] = {}
+    metric: Callable[..., Any]
 
     def timed(name: str, work: Callable[..., Any], *inputs: Any) -> Any:
         # The seconds of a core, whoever else uses the machine: a bar in seconds has no other side
@@ -125,16 +235,16 @@ def score_file(path: Path) -> dict[str, float]:
         *(metrics.ece, metrics.adaptive_ece, metrics.classwise_ece, metrics.reliability),
     ):
         timed(metric.__name__, metric, ensemble, labels)
-    timed("member_nll", metrics.member_nll, members, labels)
-    timed("disagreement", metrics.disagreement, members)
-    timed("disagreement_matrix", metrics.disagreement_matrix, members)
-    timed("disagreement_by_class", metrics.disagreement_by_class, members, labels)
-    timed("kl_matrix", metrics.kl_matrix, members)
+    for metric in (metrics.member_nll, metrics.disagreement_by_class):
+        timed(metric.__name__, metric, members, labels)
+    for metric in (metrics.disagreement, metrics.disagreement_matrix, metrics.kl_matrix):
+        timed(metric.__name__, metric, members)
     for score in metrics.NOVELTY_SCORES:
         of_members = score == "mutual_information"
         timed(f"novelty: {score}", metrics.novelty, members if of_members else ensemble, score)
     for metric in (metrics.accuracy, metrics.nll, metrics.ece):
-        timed(f"{metric.__name__} of each member", _of_members, metric, members, labels)
+        each = partial(map, metric, members[:, None], [labels] * len(members))
+        timed(f"{metric.__name__} of each member", lambda each=each: list(each()))
     return took
 
 
@@ -148,40 +258,26 @@ def draw(settings: Settings) -> tuple[Array, Labels]:
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True)), labels
 
 
-def _of_members(metric: Callable[..., float], members: Array, labels: Labels) -> list[float]:
-    return [metric(member[None], labels) for member in members]
-
-
-def _filled(logs: Array, labels: Labels) -> Array:
-    found = metrics.reliability(logs, labels)
-    return found.accuracy[found.count > 0]
-
-
 def _compare(
     cases: tuple[Case, ...], settings: Settings, data: tuple[Any, ...], what: str
 ) -> Iterator[Ratio | str]:
     pairs: list[Pair] = []
-    for case in cases:
+    for name, ours, peer, by in cases:
         try:
-            _check(case, data)
+            mine, theirs = np.asarray(ours(*data)), np.asarray(peer(*data))
         except ImportError as error:
             yield (
-                f"{case.name} is left out: it needs the package {error.name}: "
+                f"{name} is left out: it needs the package {error.name}: "
                 "pip install 'freetickets[bench]'"
             )
             continue
-        sides = {"ours": partial(case.ours, *data), case.by: partial(case.peer, *data)}
-        timings = interleave(sides, settings.repeats)
-        pairs.append(versus(timings, "ours", [case.by]))
-        yield pairs[-1].ratio(f"{case.name} / by {case.by} ({what})", settings.repeats)
+        # Else their times mean nothing.
+        if mine.shape != theirs.shape or not np.allclose(mine, theirs, rtol=0, atol=1e-6):
+            raise FreeTicketsError(f"{name} is not what it is by {by}")
+        sides = {"ours": partial(ours, *data), by: partial(peer, *data)}
+        pairs.append(versus(interleave(sides, settings.repeats), "ours", [by]))
+        yield pairs[-1].ratio(f"{name} / by {by} ({what})", settings.repeats)
     if pairs:
         whole = total(pairs)
         together = Pair(whole.ours, ("the others", whole.other[1]))
         yield together.ratio(f"all of these / by the others ({what})", settings.repeats)
-
-
-def _check(case: Case, data: tuple[Any, ...]) -> None:
-    """Raises unless both sides agree: else their times mean nothing."""
-    ours, peer = np.asarray(case.ours(*data)), np.asarray(case.peer(*data))
-    if ours.shape != peer.shape or not np.allclose(ours, peer, rtol=0, atol=1e-6):
-        raise FreeTicketsError(f"{case.name} is not what it is by {case.by}")

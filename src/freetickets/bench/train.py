@@ -11,7 +11,18 @@ import torch
 from ..data import Batches, Split
 from .figure import ONE_DENSE, Point
 from .step import CIFAR, Step, peak_memory
-from .timing import Bars, Limits, Ratio, Settings, Timing, bars, interleave, ratio, versus
+from .timing import (
+    NO_LIMITS,
+    Bars,
+    Limits,
+    Ratio,
+    Settings,
+    Timing,
+    bars,
+    interleave,
+    ratio,
+    versus,
+)
 
 # Tickets, sparsity, and what the whole training may and should take beside one dense model's in
 # PyTorch.
@@ -92,21 +103,17 @@ def edst(settings: Settings) -> Iterator[Ratio | str]:
     yield _our_dense(timings, model, batch, repeats)
     for side, (tickets, sparsity, limits) in zip(sides, _ENSEMBLES, strict=True):
         steps = _steps(tickets)
-        for dense, limit in ((_THEIRS, limits.here), (_OURS, Limits())):
-            yield versus(timings, side, [dense]).ratio(
-                f"training a whole EDST ensemble of {tickets} ({steps:g} x the steps) / ONE dense "
-                f"model {_where(dense)} ({model}, batch {batch}, S={sparsity})",
-                repeats,
-                factor=steps,
-                limits=limit,
-            )
+        what = (
+            f"training a whole EDST ensemble of {tickets} ({steps:g} x the steps) / ONE dense model"
+        )
+        about = f"{model}, batch {batch}, S={sparsity}"
+        what += " / ONE dense model"
+        yield from _beside_dense(timings, side, what, about, repeats, steps, limits.here)
     tickets, sparsity, _ = _ENSEMBLES[0]
-    yield versus(timings, _LOOP, [_THEIRS]).ratio(
-        f"training a whole EDST ensemble of {tickets} {_LOOP} / ONE dense model {_where(_THEIRS)} "
-        f"({model}, batch {batch}, S={sparsity}, backend auto)",
-        repeats,
-        factor=_steps(tickets),
-    )
+    what = f"training a whole EDST ensemble of {tickets} {_LOOP} / ONE dense model"
+    about = f"{model}, batch {batch}, S={sparsity}, backend auto"
+    rows = _beside_dense(timings, _LOOP, what, about, repeats, _steps(tickets))
+    yield next(rows)  # beside PyTorch's
 
 
 def sparsity(settings: Settings) -> Iterator[Ratio | str]:
@@ -122,16 +129,13 @@ def sparsity(settings: Settings) -> Iterator[Ratio | str]:
     timings = interleave({**steps, **_dense_steps(model, batch)}, repeats)
     ours = _our_dense(timings, model, batch, repeats)
     yield Point(**vars(ours), curve=ONE_DENSE, sparsity=0.0)
+    what = f"training a whole EDST ensemble of {tickets} / ONE dense model"
     for (distribution, sparsity), name in names.items():
-        for dense in (_THEIRS, _OURS):
-            row = versus(timings, name, [dense]).ratio(
-                f"training a whole EDST ensemble of {tickets} / ONE dense model {_where(dense)} "
-                f"({model}, batch {batch}, {distribution}, S={sparsity})",
-                repeats,
-                factor=_steps(tickets),
-            )
-            curve = distribution.upper() if distribution == "erk" else distribution
-            yield (Point(**vars(row), curve=curve, sparsity=sparsity) if dense == _THEIRS else row)
+        about = f"{model}, batch {batch}, {distribution}, S={sparsity}"
+        row, of_ours = _beside_dense(timings, name, what, about, repeats, _steps(tickets))
+        curve = distribution.upper() if distribution == "erk" else distribution
+        yield Point(**vars(row), curve=curve, sparsity=sparsity)
+        yield of_ours
 
 
 def medium(settings: Settings) -> Iterator[Ratio | str]:
@@ -163,18 +167,28 @@ def small_nets(settings: Settings) -> Iterator[Ratio | str]:
             **_dense_steps(model, batch, shape),
         }
         timings = interleave(sides, settings.repeats)
-        for dense in (_THEIRS, _OURS):
-            limit = limits.here if limits is not None and dense == _THEIRS else Limits()
-            yield versus(timings, "sparse", [dense]).ratio(
-                f"sparse step / dense step {_where(dense)} ({model}, batch {batch}, S=0.8)",
-                settings.repeats,
-                limits=limit,
-            )
-        yield versus(timings, _LOOP, [_THEIRS]).ratio(
-            f"sparse step {_LOOP} / dense step {_where(_THEIRS)} "
-            f"({model}, batch {batch}, S=0.8, backend auto)",
-            settings.repeats,
-        )
+        about = f"{model}, batch {batch}, S=0.8"
+        limit = NO_LIMITS if limits is None else limits.here
+        given = (settings.repeats, 1.0, limit)
+        yield from _beside_dense(timings, "sparse", "sparse step / dense step", about, *given)
+        what, about = f"sparse step {_LOOP} / dense step", f"{about}, backend auto"
+        yield next(_beside_dense(timings, _LOOP, what, about, settings.repeats))
+
+
+def _beside_dense(
+    timings: Mapping[str, Timing],
+    side: str,
+    what: str,
+    about: str,
+    repeats: int,
+    factor: float = 1.0,
+    limits: Limits = NO_LIMITS,
+) -> Iterator[Ratio]:
+    """A side beside the dense one in PyTorch, for which the limits are, and beside our own."""
+    for dense, where in ((_THEIRS, "in PyTorch"), (_OURS, "on our kernels")):
+        name = f"{what} {where} ({about})"
+        limit = limits if dense == _THEIRS else NO_LIMITS
+        yield versus(timings, side, [dense]).ratio(name, repeats, limit, factor)
 
 
 def _large(settings: Settings) -> tuple[str, int, int]:
@@ -197,10 +211,6 @@ def _our_dense(timings: Mapping[str, Timing], model: str, batch: int, repeats: i
 def _steps(tickets: int) -> float:
     """How many times the steps: 150 epochs to explore and 100 for each ticket, against 250."""
     return (150 + 100 * tickets) / 250
-
-
-def _where(dense: str) -> str:
-    return "in PyTorch" if dense == _THEIRS else "on our kernels"
 
 
 def memory(settings: Settings) -> Iterator[Ratio | str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -33,23 +34,21 @@ class Choices:
 
     def conv2d(self, name: str, geometry: Geometry, nonzeros: int, x: Tensor) -> int:
         """Returns what `ops.conv2d` takes, for groups."""
-        outputs, inputs, kernel_h, kernel_w = geometry.shape
-        size = outputs * inputs * kernel_h * kernel_w
-        if x.shape[4] != lanes():
+        groups, _, height, width, width_of_group = x.shape
+        if width_of_group != lanes():
             return 0
-        samples, height, width = _class(x.shape[0] * x.shape[4]), x.shape[2], x.shape[3]
-        key = f"{_layer(name, nonzeros, size)}, maps of {height}x{width}, {_batch(samples)}"
+        samples = _class(groups * width_of_group)
+        work = Work(geometry, nonzeros, samples, height, width)
+        key = f"{_layer(name, geometry, nonzeros)}, maps of {height}x{width}, {_batch(samples)}"
         if key not in self._made:
-            work = Work(geometry, nonzeros, samples, height, width)
             self._made[key] = convolution_ways(work, self.costs)
         return self._made[key]
 
     def linear(self, name: str, geometry: Geometry, nonzeros: int, x: Tensor) -> int:
         """Returns what `linear` takes."""
         outputs, inputs = geometry.shape[:2]
-        size = outputs * inputs
         samples = _class(x.shape[0])
-        key = f"{_layer(name, nonzeros, size)}, {_batch(samples)}"
+        key = f"{_layer(name, geometry, nonzeros)}, {_batch(samples)}"
         if key not in self._made:
             self._made[key] = linear_ways(inputs, outputs, nonzeros, samples, self.costs)
         return self._made[key]
@@ -86,19 +85,14 @@ class Choices:
 def difference(before: Mapping[str, Any], now: Choices | None) -> str | None:
     """What to say if a run goes on with other kernels than its folder tells of."""
     used = before.get("kernels", [])
-    if not used:
+    if not used or (now is not None and instruction_set() == used[-1]):
         return None
     if now is None:
-        return (
-            f"the run has used the {used[-1]} kernels so far and goes on without them: it will be "
-            "slower, and its last bits differ (are they built here?)"
-        )
-    if instruction_set() == used[-1]:
-        return None
-    return (
-        f"the run has used the {used[-1]} kernels so far and goes on with the {instruction_set()} "
-        "ones: its layers keep their ways, but last bits may differ"
-    )
+        how = "without them: it will be slower, and its last bits differ (are they built here?)"
+    else:
+        how = f"with the {instruction_set()} ones: its layers keep their ways, but "
+        how += "last bits may differ"
+    return f"the run has used the {used[-1]} kernels so far and goes on {how}"
 
 
 def joined(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -126,16 +120,15 @@ def words(ways: int) -> str:
 def _ways(told: str) -> int:
     """Undoes `words`."""
     bits = {_SPARSE: 0, _PYTORCH: 1, _WINOGRAD: 1 << ops.WINOGRAD}
-    found = zip(told.split(" / "), DIRECTIONS, strict=True)
-    return sum(bits[word] * direction for word, direction in found)
+    return sum(bits[word] * d for word, d in zip(told.split(" / "), DIRECTIONS, strict=True))
 
 
 def _class(samples: int) -> int:
     return max(1, -(-samples // _STEP)) * _STEP
 
 
-def _layer(name: str, nonzeros: int, size: int) -> str:
-    return f"{name}: {nonzeros} of {size} weights"
+def _layer(name: str, geometry: Geometry, nonzeros: int) -> str:
+    return f"{name}: {nonzeros} of {math.prod(geometry.shape)} weights"
 
 
 def _batch(samples: int) -> str:

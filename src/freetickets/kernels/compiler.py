@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
@@ -74,15 +74,9 @@ class Parts:
         return self._linears[name]
 
 
-def compile_trace(parts: Parts, seen: Trace) -> fx.GraphModule | None:
-    """Returns a module that does what a traced network does, for inputs of the same shapes.
+class Compiler:
+    """Makes a module that does what a traced network does, for inputs of the same shapes."""
 
-    None: it would be slower than the network itself.
-    """
-    return _Compiler(parts, seen).compile()
-
-
-class _Compiler:
     def __init__(self, parts: Parts, seen: Trace) -> None:
         self._parts, self._seen, self._graph = parts, seen, seen.graph
         self._modules: dict[str, Any] = dict(parts.model.named_modules())
@@ -95,7 +89,10 @@ class _Compiler:
         self._gone: set[fx.Node] = set()
 
     def compile(self) -> fx.GraphModule | None:
-        """Fuses what can be fused, and puts conversions where layouts meet."""
+        """Fuses what can be fused, and puts conversions where layouts meet.
+
+        None: it would be slower than the network itself.
+        """
         for node in list(self._graph.nodes):
             if node in self._seen.changes:
                 self._settle_changes(node)
@@ -145,14 +142,8 @@ class _Compiler:
 
     def _make_functional(self, node: fx.Node) -> bool:
         """Has a node work out of place; tells whether there is such a form of it."""
-        if self._is(node, nn.ReLU):
-            node.op, node.target, node.args, node.kwargs = (
-                "call_function",
-                F.relu,
-                node.args[:1],
-                {},
-            )
-        elif node.target is F.relu:
+        if self._is(node, nn.ReLU) or node.target is F.relu:
+            node.op, node.target = "call_function", F.relu
             node.args, node.kwargs = node.args[:1], {}
         elif node.op in ("call_function", "call_method") and node.target in _FUNCTIONAL:
             node.target = _FUNCTIONAL[node.target]
@@ -251,12 +242,14 @@ class _Compiler:
         """Whether a node adds two different maps of the same shape."""
         is_function = node.op == "call_function" and node.target in _ADDITIONS
         is_method = node.op == "call_method" and node.target == "add"
+        if not (is_function or is_method) or node.kwargs:
+            return False
+        maps = all(self._seen.is_map(each) for each in (*node.args, node))
+        # Each is another one, and all have one shape.
         return (
-            (is_function or is_method)
-            and not node.kwargs
+            maps
             and len(node.args) == len(set(node.args)) == 2
-            and all(self._seen.is_map(a) for a in (*node.args, node))
-            and len({self._seen.shape(cast(fx.Node, a)) for a in node.args}) == 1
+            and len(set(map(self._seen.shape, node.args))) == 1
         )
 
     def _rectifies(self, node: fx.Node) -> bool:
@@ -275,10 +268,10 @@ class _Compiler:
                 wants_groups = True
                 self._scale(node)
             elif self._is(node, *_POOLS) and self._takes_one(node):
-                wants_groups = True
                 node.target = self._register(Pool(self._modules[str(node.target)]))
-            elif self._adds_maps(node) or self._rectifies(node):
                 wants_groups = True
+            else:
+                wants_groups |= self._adds_maps(node) or self._rectifies(node)
         for argument in inputs:
             if wants_groups and argument not in self._grouped:
                 node.replace_input_with(argument, self._enter(argument, node))
@@ -348,13 +341,12 @@ class _Compiler:
     def _used(self) -> dict[str, Any]:
         """What the graph uses, under names that can't be taken for a graph module's own."""
         found: dict[str, Any] = {}
+        get: dict[str, Callable[[str], Any]] = {
+            "call_module": self._modules.__getitem__,
+            "get_attr": lambda path: operator.attrgetter(path)(self._parts.model),
+        }
         for node in self._graph.nodes:
-            if node.op in ("call_module", "get_attr"):
-                name = f"part_{len(found)}"
-                found[name] = (
-                    self._modules[str(node.target)]
-                    if node.op == "call_module"
-                    else operator.attrgetter(str(node.target))(self._parts.model)
-                )
-                node.target = name
+            if node.op in get:
+                found[f"part_{len(found)}"] = get[node.op](str(node.target))
+                node.target = f"part_{len(found) - 1}"
         return found

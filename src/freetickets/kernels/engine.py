@@ -6,6 +6,7 @@ the network's own, and hold what they held.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, cast
@@ -84,9 +85,8 @@ class Compression:
         for name, mask in masks.items():
             path, _, own_name = name.rpartition(".")
             old = model.get_submodule(path)
-            if not path or own_name != "weight" or not can_be_sparse(old):
-                continue
-            if old.weight in tied or old in hidden:
+            is_own = bool(path) and own_name == "weight" and old not in hidden
+            if not is_own or not can_be_sparse(old) or old.weight in tied:
                 continue
             new = make_sparse(old, mask, self.choices, path)
             replace(model, old, new)
@@ -112,13 +112,8 @@ class Compression:
 
 def _tied_weights(model: nn.Module) -> set[Tensor]:
     """The parameters that several modules share."""
-    seen: set[Tensor] = set()
-    tied: set[Tensor] = set()
-    for module in model.modules():
-        for parameter in module._parameters.values():
-            if parameter is not None:
-                (tied if parameter in seen else seen).add(parameter)
-    return tied
+    uses = Counter(p for module in model.modules() for p in module._parameters.values())
+    return {p for p, count in uses.items() if p is not None and count > 1}
 
 
 @torch.no_grad()

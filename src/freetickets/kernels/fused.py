@@ -39,7 +39,7 @@ class Enter(nn.Module):
             raise ShapeError(f"maps of {tuple(x.shape)} where {self._shape} were expected")
         if self._width == 1:
             return x.contiguous().unsqueeze(-1)
-        return cast(Tensor, run(to_groups, x, self._width))
+        return run(to_groups, x, self._width)
 
 
 class Leave(nn.Module):
@@ -51,9 +51,7 @@ class Leave(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the maps."""
-        return (
-            x.squeeze(-1) if x.shape[4] == 1 else cast(Tensor, run(from_groups, x, self._samples))
-        )
+        return x.squeeze(-1) if x.shape[4] == 1 else run(from_groups, x, self._samples)
 
 
 class FoldedConv2d:
@@ -113,7 +111,7 @@ class FoldedConv2d:
         grouped = y.contiguous().unsqueeze(-1) if width == 1 else run(to_groups, y, width)
         if residual is not None:
             grouped += residual
-        return cast(Tensor, grouped.relu_() if relu else grouped)
+        return grouped.relu_() if relu else grouped
 
 
 class FusedConv2d(nn.Module):
@@ -178,9 +176,7 @@ class ScaledNorm(nn.Module):
         mean, variance = cast(Tensor, bn.running_mean), cast(Tensor, bn.running_var)
         if x.shape[4] > 1:
             batch = x.shape[0] * x.shape[4]
-            return cast(
-                Tensor, run(scale, x, weight, bias, mean, variance, batch, bn.eps, self.relu)
-            )
+            return run(scale, x, weight, bias, mean, variance, batch, bn.eps, self.relu)
         y = F.batch_norm(x.squeeze(-1), mean, variance, weight, bias, eps=bn.eps)
         return (y.relu_() if self.relu else y).unsqueeze(-1)
 
@@ -230,6 +226,6 @@ class FusedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Returns (N, outputs)."""
         if x.dim() != 2 or self._dense.get(x.shape[0], True):
-            return cast(Tensor, self._layer(x))
+            return self._layer(x)
         given = (self._values, self._indices, self._plan, self._layer.bias)
-        return cast(Tensor, run(linear, x, *given, self._shape, lanes(), 0, False))
+        return run(linear, x, *given, self._shape, lanes(), 0, False)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
 from ..errors import is_out_of_memory
-from .compiler import Parts, compile_trace
+from .compiler import Compiler, Parts
 from .library import available
 from .maps import in_transform
 from .tracing import ImpureError, is_number, trace
@@ -61,13 +61,12 @@ class CompiledNetwork(nn.Module):
             way = self._ways.get(kind)
             if way is None:
                 return self._first(kind, inputs)
-            if way is self._original:
-                return way(*inputs)
-            try:
-                return way(*inputs)
-            except Exception as error:  # shapes within the network depend on numbers, say
-                self._fall_back(kind, error)
-                return self._original(*inputs)
+            if way is not self._original:
+                try:
+                    return way(*inputs)
+                except Exception as error:  # shapes within the network depend on numbers, say
+                    self._fall_back(kind, error)
+            return self._original(*inputs)
 
     def _first(self, kind: _Inputs, inputs: _Inputs) -> Any:
         """Finds the way for a new kind of inputs, and answers the first of them."""
@@ -88,7 +87,7 @@ class CompiledNetwork(nn.Module):
                     self._most_kinds = 0
                 return wanted
             try:
-                compiled = compile_trace(self._parts, seen)
+                compiled = Compiler(self._parts, seen).compile()
                 if compiled is None:
                     self._ways[kind] = self._original
                     return wanted
@@ -116,8 +115,7 @@ class CompiledNetwork(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leaves out what can't be copied, and can be made again."""
-        made: dict[str, Any] = {"_lock": None, "_ways": {}}
-        return {**self.__dict__, **made}
+        return {**self.__dict__, "_lock": None, "_ways": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
@@ -159,16 +157,12 @@ def _agree(found: Any, wanted: Any) -> bool:
     if not wanted.is_floating_point():
         return torch.equal(found, wanted)
     finite = wanted.isfinite()
-    if not torch.equal(finite, found.isfinite()):
-        return False
-    if not torch.equal(found[~finite].nan_to_num(), wanted[~finite].nan_to_num()):
+    odd = [each.where(~finite, 0).nan_to_num() for each in (found, wanted)]
+    if not torch.equal(finite, found.isfinite()) or not torch.equal(*odd):
         return False
     found, wanted = found[finite], wanted[finite]
     limit = _TOLERANCE * wanted.abs().max() if wanted.numel() else 0.0
     return bool(((found - wanted).abs() <= limit).all())
-
-
-# ---- inputs
 
 
 def _kind(inputs: _Inputs) -> _Inputs | None:
@@ -177,18 +171,14 @@ def _kind(inputs: _Inputs) -> _Inputs | None:
         return None
     found: list[Any] = []
     for x in inputs:
-        if type(x) in (Tensor, nn.Parameter):
+        if type(x) not in (Tensor, nn.Parameter, bool, int, float, str, type(None)):
+            return None
+        if isinstance(x, Tensor):
             if x.device.type != "cpu" or (x.requires_grad and torch.is_grad_enabled()):
                 return None
-            found.append((x.shape, x.dtype))
-        elif x is None or type(x) in _CONSTANTS:
-            found.append(x)
-        else:
-            return None
+            x = (x.shape, x.dtype)
+        found.append(x)
     return tuple(found)
-
-
-_CONSTANTS = (bool, int, float, str)
 
 
 def _copy(inputs: _Inputs) -> _Inputs:
