@@ -20,7 +20,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> None:
     """Prints the main table, and how the runs differ from the reference."""
-    from ..report import differences, find_reference, make_rows, read_runs
+    from ..report.comparison import differences, find_reference
+    from ..report.run import read_runs
+    from ..report.tables import make_rows
     from ..storage import without_nan
     from .tables import print_comparison, print_differences
 

@@ -24,7 +24,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> None:
     """Prints the main table and writes the page and its tables."""
     from ..errors import FreeTicketsError
-    from ..report import comparison_page, find_reference, make_rows, read_runs, write_tables
+    from ..report.comparison import find_reference
+    from ..report.export import write_tables
+    from ..report.page import comparison_page
+    from ..report.run import read_runs
+    from ..report.tables import make_rows
     from ..storage import without_nan, write_atomic
     from .tables import print_comparison
 

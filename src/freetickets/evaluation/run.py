@@ -187,12 +187,7 @@ def _write_network_facts(
 
 
 def describe_run(config: Mapping[str, Any]) -> str:
-    """A run in a few words, for tables.
-
-    Example:
-        >>> describe_run({"method": "edst", "options": {"tickets": 3, "sparsity": 0.8}})
-        'edst (M=3, S=0.8)'
-    """
+    """A run in a few words, for tables."""
     options = config.get("options", {})
     members = next((options[key] for key in _MEMBERS if key in options), 1)
     parts = [f"M={members}"] if members > 1 else []

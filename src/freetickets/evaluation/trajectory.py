@@ -72,10 +72,10 @@ def read_trajectory(folder: str | Path) -> list[TrajectoryPoint]:
         taken = {(each.info["run"], each.info.get("ticket_step")) for each in saved}
         return [
             TrajectoryPoint(
-                *(each.info[key] for key in ("run", "step", "epoch", "phase", "ticket")),
-                bool(each.info["collected"]) or (each.info["run"], each.info["step"]) in taken,
-                each.outputs[0],
-                each.labels,
+                **{key: each.info[key] for key in ("run", "step", "epoch", "phase", "ticket")},
+                collected=each.info["collected"] or (each.info["run"], each.info["step"]) in taken,
+                log_probs=each.outputs[0],
+                labels=each.labels,
             )
             for each in saved
         ]
