@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from freetickets.evaluation import Predictions
-from freetickets.report import make_rows, read_runs
+from freetickets.report.run import read_runs
+from freetickets.report.tables import make_rows
 
 from ..report.fake_runs import FAKES, write_fake
 

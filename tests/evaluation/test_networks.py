@@ -94,26 +94,26 @@ def test_each_layer_is_the_mean_over_pairs_of_the_kl_over_channels(ensemble, tes
         maps = [forward_by_hand(network, x) for network in ensemble.networks]
     modules = ensemble.networks[0].named_modules()
     layers = [name for name, each in modules if isinstance(each, (nn.Conv2d, nn.Linear))]
-    assert [row["layer"] for row in found] == layers
+    assert [row.layer for row in found] == layers
     assert set(layers) == set(maps[0])
     for row in found:
-        logs = [log_softmax(each[row["layer"]].double().numpy(), axis=1) for each in maps]
+        logs = [log_softmax(each[row.layer].double().numpy(), axis=1) for each in maps]
         pairs = []
         for i, j in permutations(range(3), 2):
             each = (np.exp(logs[i]) * (logs[i] - logs[j])).sum(1).reshape(7, -1)
             kl = each.sum(1) if positions == "sum" else each.mean(1)
             pairs.append(kl.mean())
-            assert row["kl_matrix"][i][j] == pytest.approx(pairs[-1], rel=1e-4, abs=1e-9)
-        assert row["kl"] == pytest.approx(np.mean(pairs), rel=1e-4)
-        assert [row["kl_matrix"][i][i] for i in range(3)] == [0, 0, 0]
+            assert row.kl_matrix[i][j] == pytest.approx(pairs[-1], rel=1e-4, abs=1e-9)
+        assert row.kl == pytest.approx(np.mean(pairs), rel=1e-4)
+        assert [row.kl_matrix[i][i] for i in range(3)] == [0, 0, 0]
 
 
 def test_neither_the_batch_size_nor_a_compilation_changes_the_result(ensemble, test_set):
     whole = feature_kl_by_layer(ensemble, test_set)
     parts = feature_kl_by_layer(ensemble.compile(), test_set, batch_size=4)
     for a, b in zip(whole, parts, strict=True):
-        assert a["layer"] == b["layer"]
-        np.testing.assert_allclose(a["kl_matrix"], b["kl_matrix"], rtol=1e-4, atol=1e-9)
+        assert a.layer == b.layer
+        np.testing.assert_allclose(a.kl_matrix, b.kl_matrix, rtol=1e-4, atol=1e-9)
 
 
 def test_the_first_samples_are_used_and_no_more_than_there_are(ensemble, test_set):
@@ -124,16 +124,13 @@ def test_the_first_samples_are_used_and_no_more_than_there_are(ensemble, test_se
     assert few != every
 
 
-def test_equal_members_do_not_differ_anywhere(ensemble, test_set):
-    twins = ft.Ensemble([ensemble.tickets[0], ensemble.tickets[0]])
-    assert all(row["kl"] < 1e-9 for row in feature_kl_by_layer(twins, test_set))
-
-
 def test_looking_leaves_no_hook_and_no_other_trace(ensemble, test_set):
     before = ensemble.member_log_proba(test_set)
+    twins = ft.Ensemble([ensemble.tickets[0], ensemble.tickets[0]])
+    assert all(row.kl < 1e-9 for row in feature_kl_by_layer(twins, test_set))
     feature_kl_by_layer(ensemble, test_set)
     assert np.array_equal(ensemble.member_log_proba(test_set), before)
-    for network in ensemble.networks:
+    for network in (*ensemble.networks, *twins.networks):
         assert not any(module._forward_hooks for module in network.modules())
 
 
@@ -156,12 +153,12 @@ def test_a_linear_layers_channels_come_last_and_are_read_before_an_activation_in
     ensemble = ft.DenseEnsemble(tickets=2).fit(InPlace, features, **SMALL)
     x = features[0]
     found = feature_kl_by_layer(ensemble, ft.data.arrays(*features), samples=None)
-    assert [row["layer"] for row in found] == ["embed", "head"]
+    assert [row.layer for row in found] == ["embed", "head"]
     with torch.no_grad():
         a, b = (network.embed(x.reshape(60, 3, 2)).double() for network in ensemble.networks)
     a, b = a.log_softmax(-1), b.log_softmax(-1)
     expected = (a.exp() * (a - b)).sum((1, 2)).mean()
-    assert found[0]["kl_matrix"][0][1] == pytest.approx(float(expected), rel=1e-5)
+    assert found[0].kl_matrix[0][1] == pytest.approx(float(expected), rel=1e-5)
 
 
 @pytest.mark.parametrize(

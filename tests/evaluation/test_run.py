@@ -156,11 +156,6 @@ def test_a_corrupted_folder_below_the_data_root_is_preferred(
         evaluate(corruptions=("all19",))
 
 
-def test_frost_that_was_made_here_is_marked(evaluate):
-    scores = evaluate(corruptions=("frost",), samples=4)
-    assert scores["shift"]["bars-c"]["frost"] == "synthetic"
-
-
 def test_ood_images_are_normalised_as_the_training_set_is(run_folder, ensemble, strange, evaluate):
     scores = evaluate(ood=(str(strange),))
     saved = Predictions.load(run_folder / "predictions" / "ood" / "strange.npz")
@@ -171,6 +166,25 @@ def test_ood_images_are_normalised_as_the_training_set_is(run_folder, ensemble, 
     expected = ensemble.member_log_proba((pixels - mean) / std)
     np.testing.assert_allclose(saved.outputs, expected, atol=1e-4)
     assert scores["ood"]["strange"]["samples"] == 9
+
+
+def test_ood_sets_are_called_by_their_paths_and_predicted_again_where_they_changed(
+    evaluate, strange, tmp_path, monkeypatch, predicted
+):
+    for name in ("v1.0", "v1.1"):  # what follows a dot is kept of folders
+        (tmp_path / name).mkdir()
+        noise = np.random.default_rng(len(name)).integers(0, 256, (8, 8), dtype=np.uint8)
+        Image.fromarray(noise).save(tmp_path / name / "one.png")
+    monkeypatch.chdir(tmp_path / "v1.0")
+    assert list(evaluate(ood=(".", "../v1.1", str(strange)))["ood"]) == ["strange", "v1.0", "v1.1"]
+    np.save(strange, 255 - np.load(strange))
+    predicted.clear()
+    evaluate(ood=(".", str(strange)))
+    assert predicted == ["ood/strange"]
+    twin = tmp_path / "v1.0" / "strange.npy"
+    twin.write_bytes(strange.read_bytes())
+    with pytest.raises(FreeTicketsError, match="two OoD sets would be called ood/strange"):
+        evaluate(ood=(str(strange), str(twin)))
 
 
 def test_what_the_ensemble_was_trained_on_is_not_out_of_distribution(
@@ -262,8 +276,9 @@ def test_adjustments_are_kept_until_the_tickets_change(run_folder):
 
 
 def test_fewer_samples_are_the_first_and_are_recorded(run_folder, images_npz, evaluate):
-    asked = {"corruptions": ("fog",), "attacks": ("fgsm",), "ood": ("gaussian-noise",)}
+    asked = {"corruptions": ("frost",), "attacks": ("fgsm",), "ood": ("gaussian-noise",)}
     scores = evaluate(**asked, samples=11)
+    assert scores["shift"]["bars-c"]["frost"] == "synthetic"  # as it was made here
     found = [scores["samples"], scores["shift"]["bars-c"]["samples"]]
     found += [scores["attacks"]["fgsm"]["samples"], scores["ood"]["gaussian-noise"]["samples"]]
     assert found == [11] * 4
@@ -341,14 +356,6 @@ def test_an_unknown_name_is_said_before_anything_is_predicted(predicted, evaluat
     with pytest.raises(UnknownNameError, match=message):
         evaluate(**asked)
     assert predicted == []
-
-
-def test_two_ood_sets_of_one_name_are_refused(strange, tmp_path, evaluate):
-    twin = tmp_path / "other" / "strange.npy"
-    twin.parent.mkdir()
-    twin.write_bytes(strange.read_bytes())
-    with pytest.raises(FreeTicketsError, match="two OoD sets would be called ood/strange"):
-        evaluate(ood=(str(strange), str(twin)))
 
 
 def test_predicting_in_pieces_is_predicting_at_once(ensemble, monkeypatch):
@@ -432,13 +439,6 @@ def test_ood_sets_are_left_out_when_fewer_test_samples_are_saved(evaluate, stran
     assert evaluate(ood=(str(strange),))["ood"] == whole["ood"]
 
 
-def test_a_file_of_ood_images_that_changed_is_predicted_again(evaluate, strange, predicted):
-    evaluate(ood=(str(strange),))
-    np.save(strange, 255 - np.load(strange))
-    evaluate(ood=(str(strange),))
-    assert predicted == [*predicted[:1], "ood/strange", "ood/strange"]
-
-
 def test_test_images_that_changed_are_never_mixed_with_what_is_saved_of_the_others(
     run_folder, images_npz, tmp_path, capsys
 ):
@@ -453,15 +453,6 @@ def test_test_images_that_changed_are_never_mixed_with_what_is_saved_of_the_othe
         images_npz.write_bytes(before)
     assert "attacks" not in scores
     assert "is of other test images" in capsys.readouterr().err
-
-
-def test_ood_folders_keep_what_follows_a_dot_in_their_names(evaluate, tmp_path, monkeypatch):
-    for name in ("v1.0", "v1.1"):
-        (tmp_path / name).mkdir()
-        noise = np.random.default_rng(len(name)).integers(0, 256, (8, 8), dtype=np.uint8)
-        Image.fromarray(noise).save(tmp_path / name / "one.png")
-    monkeypatch.chdir(tmp_path / "v1.0")
-    assert list(evaluate(ood=(".", "../v1.1"))["ood"]) == ["v1.0", "v1.1"]
 
 
 @pytest.mark.parametrize(

@@ -144,12 +144,9 @@ def test_few_checkpoints_are_laid_out_by_principal_components(count):
         assert path.points.tolist() == [[0, 0]]
 
 
-def test_a_network_that_does_not_move_stays_where_it_is():
+def test_neither_standing_still_nor_a_class_that_is_ruled_out_is_an_obstacle():
     (path,) = embed({"run": walk(1) * 6}).paths["run"]
     assert np.ptp(path.points, axis=0).tolist() == [0, 0]
-
-
-def test_a_class_that_is_ruled_out_is_no_obstacle():
     points = walk(5)
     for point in points:
         point.log_probs[:, 2] = -np.inf

@@ -14,8 +14,8 @@ from freetickets.experiments import PARTS, Cell, cells, experiment_names, load, 
 from freetickets.methods import DST, EDST, METHODS, Setting, get_recipe
 from freetickets.metrics.score import column_of
 from freetickets.metrics.shift import CORRUPTION_SETS
-from freetickets.report import main_columns, more_columns
 from freetickets.report.sections import SECTIONS
+from freetickets.report.tables import main_columns, more_columns
 from freetickets.tasks import CLASSIFICATION
 from freetickets.training.job import Job
 

@@ -15,7 +15,7 @@ from freetickets.data import load
 from freetickets.data.batches import digest_split
 from freetickets.data.split import LazySplit
 from freetickets.errors import FreeTicketsError
-from freetickets.report import read_run
+from freetickets.report.run import read_run
 from freetickets.training.checkpoint import Checkpoints
 
 

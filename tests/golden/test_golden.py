@@ -12,7 +12,7 @@ import pytest
 import freetickets as ft
 from freetickets.evaluation.trajectory import read_trajectory
 from freetickets.experiments.results import Results, read_answers, value_of
-from freetickets.report import read_run
+from freetickets.report.run import read_run
 
 Cli = Callable[..., Any]
 

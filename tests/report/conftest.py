@@ -1,7 +1,8 @@
 import pytest
 import yaml
 
-from freetickets.report import comparison_page, read_runs
+from freetickets.report.page import comparison_page
+from freetickets.report.run import read_runs
 from freetickets.seal import seal_text
 from freetickets.storage import write_json
 

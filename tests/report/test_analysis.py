@@ -1,11 +1,9 @@
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
 from freetickets import metrics
-from freetickets.metrics.score import MAIN_SCORES
-from freetickets.report import analyse, differences, read_run
-from freetickets.report.analysis import class_names
+from freetickets.report.comparison import analyse, class_names, differences
+from freetickets.report.run import read_run
 
 from .fake_runs import FAKES, write_fake
 
@@ -20,14 +18,10 @@ def analysis(run):
     return analyse(run)
 
 
-def test_a_run_without_predictions_has_no_analysis(runs):
+def test_what_was_not_saved_is_not_analysed(full_runs, runs):
     assert analyse(runs[0]) is None
-
-
-def test_a_single_network_has_no_sizes_and_no_disagreement(full_runs):
-    analysis = analyse(full_runs[0])
-    assert analysis.sizes is None
-    assert analysis.classes.disagreement is None
+    alone = analyse(full_runs[0])
+    assert alone.sizes is alone.classes.disagreement is None
 
 
 def test_all_of_it_agrees_with_the_saved_scores(run, analysis):
@@ -41,13 +35,10 @@ def test_all_of_it_agrees_with_the_saved_scores(run, analysis):
         assert found.auroc == pytest.approx(run.results.ood[name].scores["max_probability"].auroc)
 
 
-def test_the_first_size_is_the_first_member_alone(run, analysis):
+def test_the_sizes_are_those_of_the_first_members(run, analysis):
     assert analysis.sizes.accuracy[0] == run.results.members[0]["accuracy"]
     assert analysis.sizes.nll[0] == pytest.approx(run.results.members[0]["nll"])
     assert np.isnan(analysis.sizes.kl[0])
-
-
-def test_the_second_size_is_the_first_two_members(run, analysis):
     members = run.load_predictions().members()[:2]
     labels = run.load_predictions().labels
     assert analysis.sizes.accuracy[1] == metrics.accuracy(members, labels)
@@ -67,13 +58,6 @@ def test_a_class_without_samples_has_no_accuracy(tmp_path):
     assert np.isnan(accuracy).sum() >= 5
 
 
-def test_the_area_under_the_roc_is_that_of_scikit_learn(analysis):
-    found = analysis.unfamiliar["svhn"]
-    truth = np.r_[np.zeros(len(analysis.inside)), np.ones(len(found.outside))]
-    score = np.r_[analysis.inside, found.outside]
-    assert found.auroc == pytest.approx(roc_auc_score(truth, score))
-
-
 def test_a_set_whose_predictions_are_gone_is_left_out(tmp_path):
     folder = write_fake(tmp_path, FAKES[3], samples=30)
     (folder / "predictions" / "ood" / "svhn.npz").unlink()
@@ -84,17 +68,6 @@ def test_classes_have_the_names_of_the_data_set(run, runs):
     assert class_names(run, 10)[:2] == ["airplane", "automobile"]
     assert class_names(run, 3) == ["0", "1", "2"]
     assert class_names(runs[0], 2) == ["0", "1"]  # of a data set that is not known
-
-
-def test_intervals_hold_the_score(run, analysis):
-    found = {
-        score.key: metrics.bootstrap(score, analysis.ensemble, analysis.labels)
-        for score in MAIN_SCORES
-    }
-    for name, interval in found.items():
-        assert interval.value == pytest.approx(run.results.ensemble[name])
-        assert interval.low < interval.high
-    assert found["accuracy"].low < run.results.ensemble["accuracy"] < found["accuracy"].high
 
 
 def test_differences_change_sign_with_their_sides(full_runs, analysis):

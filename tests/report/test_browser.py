@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from freetickets.report import comparison_page, read_run
+from freetickets.report.page import comparison_page
+from freetickets.report.run import read_run
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None

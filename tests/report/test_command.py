@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from freetickets.cli import main
-from freetickets.report import make_rows, read_runs
+from freetickets.report.run import read_runs
+from freetickets.report.tables import make_rows
 
 from .fake_runs import FAKES, write_fake
 
@@ -52,37 +53,48 @@ def test_json_has_stable_keys(folders, tmp_path, capsys):
     assert answer["tables"] == str(tmp_path / "page-tables")
 
 
-def test_names_that_look_like_markup_are_printed_as_they_are(write_run, tmp_path, capsys):
-    assert main(["report", str(write_run("[red]")), "-o", str(tmp_path / "page.html")]) == 0
-    assert "[red]" in capsys.readouterr().out
-
-
-def test_different_test_sets_are_one_line_and_code_2(write_run, tmp_path, capsys):
-    page = tmp_path / "page.html"
-    folders = [write_run("a"), write_run("b", metrics={"samples": 9})]
-    assert main(["report", *map(str, folders), "-o", str(page)]) == 2
-    assert capsys.readouterr().err == (
-        "freetickets: these runs have different test sets: a tiny (1,234 samples), b tiny (9); "
-        "report them separately\n"
-    )
-    assert not page.exists()
-
-
-def test_a_reference_that_is_no_run_is_one_line_and_code_2(folders, tmp_path, capsys):
-    page = tmp_path / "page.html"
-    assert main(["report", *map(str, folders), "-o", str(page), "--reference", "dst"]) == 2
-    assert capsys.readouterr().err == (
-        "freetickets: the reference 'dst' is not one of the runs: give one of edst, dense\n"
-    )
-    assert not page.exists()
-
-
-def test_tables_go_where_they_are_wanted(folders, tmp_path):
+def test_tables_go_where_they_are_wanted_and_names_are_no_markup(write_run, tmp_path, capsys):
     page, tables = tmp_path / "page.html", tmp_path / "numbers"
-    command = ["report", str(folders[1]), "-o", str(page), "--tables", str(tables)]
+    command = ["report", str(write_run("[red]")), "-o", str(page), "--tables", str(tables)]
     assert main(command) == 0
+    assert "[red]" in capsys.readouterr().out
     assert (tables / "member-scores.tex").exists()
     assert not (tmp_path / "page-tables").exists()
+
+
+def test_mistakes_are_one_line_and_code_2_before_any_page(write_run, folders, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    unlike = [write_run("a"), write_run("b", metrics={"samples": 9})]
+    for runs, flags, words in (
+        (unlike, [], "these runs have different test sets: a tiny (1,234 samples), b tiny (9); "
+         "report them separately"),
+        (folders, ["--reference", "dst"],
+         "the reference 'dst' is not one of the runs: give one of edst, dense"),
+    ):  # fmt: skip
+        assert main(["report", *map(str, runs), "-o", str(page), *flags]) == 2
+        assert capsys.readouterr().err == f"freetickets: {words}\n"
+        assert not page.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "changed", "words"),
+    [
+        ("report", {"info": np.array("{}")}, "is damaged"),
+        ("compare", {"info": np.array("[1]")}, "is damaged"),
+        ("compare", {"log_probs": np.zeros((4, 20), np.float32)}, "holds other predictions than"),
+    ],
+)
+def test_predictions_that_are_damaged_or_others_are_one_line_and_code_2(
+    command, changed, words, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    folders = [write_fake(tmp_path, fake, 20, rich=False) for fake in FAKES[:2]]
+    path = folders[1] / "predictions" / "cifar10.npz"
+    np.savez(path, **{**np.load(path), **changed})
+    assert main([command, *map(str, folders)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"freetickets: {path} {words}")
+    assert error.count("\n") == 1
 
 
 def test_without_matplotlib_the_table_still_comes(folders, tmp_path, capsys, monkeypatch):
@@ -93,29 +105,6 @@ def test_without_matplotlib_the_table_still_comes(folders, tmp_path, capsys, mon
     assert printed.err == (
         "freetickets: drawing figures needs an extra: pip install 'freetickets[report]'\n"
     )
-
-
-@pytest.mark.parametrize("command", ["report", "compare"])
-@pytest.mark.parametrize("changed", [{"info": np.array("{}")}, {"info": np.array("[1]")}])
-def test_predictions_that_are_damaged_are_one_line_and_code_2(
-    command, changed, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    folders = [write_fake(tmp_path, fake, 20, rich=False) for fake in FAKES[:2]]
-    path = folders[1] / "predictions" / "cifar10.npz"
-    np.savez(path, **{**np.load(path), **changed})
-    assert main([command, *map(str, folders)]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"freetickets: {path} is damaged")
-    assert error.count("\n") == 1
-
-
-def test_predictions_of_another_shape_are_one_line_and_code_2(tmp_path, capsys):
-    folder = write_fake(tmp_path, FAKES[1], 20, rich=False)
-    path = folder / "predictions" / "cifar10.npz"
-    np.savez(path, **{**np.load(path), "log_probs": np.zeros((4, 20), np.float32)})
-    assert main(["compare", str(folder)]) == 2
-    assert "holds other predictions than metrics.json is of" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("output", [".", ""])

@@ -12,7 +12,8 @@ from freetickets.config import read_run_config
 from freetickets.experiments import load
 from freetickets.experiments.page import write
 from freetickets.reading import read_json
-from freetickets.report import comparison_page, read_runs
+from freetickets.report.page import comparison_page
+from freetickets.report.run import read_runs
 from freetickets.seal import open_table, open_text, seal_table, seal_text
 from freetickets.storage import write_json
 

@@ -5,18 +5,9 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetickets.report import (
-    Details,
-    Folded,
-    Page,
-    Section,
-    Table,
-    TableCell,
-    as_csv,
-    as_latex,
-    as_markdown,
-    write_tables,
-)
+from freetickets.report.export import as_csv, as_latex, as_markdown, write_tables
+from freetickets.report.page import Page
+from freetickets.report.parts import Details, Folded, Section, Table, TableCell
 
 TABLE = Table(
     ["run", "Acc ↑", "NLL ↓", "Acc ↑"],
@@ -49,10 +40,6 @@ def test_csv_holds_the_numbers_unrounded_and_tells_equal_titles_apart():
         dict(zip(titles, ("one-pass", "a_b", "0.501", "", "0.01"), strict=True)),
         dict(zip(titles, ("multi-pass", "c&d", "0.6", "0.2", "0.02"), strict=True)),
     ]
-
-
-def test_a_name_is_no_formula_in_a_spreadsheet():
-    assert rows_of(as_csv(Table(["run"], [[TableCell("=1+1")]]))) == [{"run": "'=1+1"}]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1))
@@ -96,6 +83,14 @@ def test_markdown_has_a_line_for_each_row_and_group():
     assert lines[3] == r"| a\_b | **50.0%** | – | 1% |"
 
 
+def test_no_name_is_a_formula_in_a_spreadsheet_or_an_option_of_the_row_before_in_latex():
+    assert rows_of(as_csv(Table(["run"], [[TableCell("=1+1")]]))) == [{"run": "'=1+1"}]
+    text = as_latex(Table(["ε"], [[TableCell("a")], [TableCell("[red]")], [TableCell("*")]]))
+    assert r"$\varepsilon$ \\" in text
+    for before, line in itertools.pairwise(text.splitlines()):
+        assert not (before.endswith(r"\\") and line[0] in "[*")
+
+
 def test_every_table_of_a_page_becomes_three_files(tmp_path):
     page = Page(
         "P",
@@ -112,13 +107,6 @@ def test_every_table_of_a_page_becomes_three_files(tmp_path):
     ]
     assert all(path.read_text() for path in written)
     assert (tmp_path / "tables" / "one.tex").read_text().splitlines()[1] == "% One. How."
-
-
-def test_no_name_is_taken_for_an_option_of_the_row_before():
-    text = as_latex(Table(["ε"], [[TableCell("a")], [TableCell("[red]")], [TableCell("*")]]))
-    assert r"$\varepsilon$ \\" in text
-    for before, line in itertools.pairwise(text.splitlines()):
-        assert not (before.endswith(r"\\") and line[0] in "[*")
 
 
 def test_tables_of_a_full_page_are_ascii_in_latex(full_page, tmp_path):

@@ -1,15 +1,13 @@
-import sys
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetickets.errors import MissingExtraError
-from freetickets.report import read_runs
 from freetickets.report.figures.points import cost_against_quality, pareto_front
 from freetickets.report.figures.scores import members_and_ensembles
 from freetickets.report.figures.training import learning_rates, phase_spans, training_curves
+from freetickets.report.run import read_runs
 
 from .conftest import log_rows, scores
 from .svg import assert_sound, texts
@@ -148,9 +146,3 @@ def test_many_runs_are_numbered_in_the_cost_figure_and_named_below(write_run):
     assert "run-a" not in shown
     assert "Pareto front" in shown
     assert "Pareto front" not in texts(cost_against_quality(runs[:1])[0])
-
-
-def test_without_matplotlib_the_extra_is_named(runs, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtraError, match=r"freetickets\[report\]"):
-        cost_against_quality(runs)

@@ -4,14 +4,13 @@ from dataclasses import replace
 import pytest
 
 from freetickets.evaluation.results import choose_corruptions
-from freetickets.report import (
+from freetickets.report.run import read_run
+from freetickets.report.tables import (
     columns_of,
     main_columns,
-    main_table,
     make_rows,
     mark_of,
     more_columns,
-    read_run,
 )
 from freetickets.tasks import CLASSIFICATION
 
@@ -77,6 +76,7 @@ def test_every_column_shows_a_number_of_the_row(rows):
         *("85.00%", "0.4500", "0.0200", "0.400", "0.400", "1", "12"),
         *("75.00%", "0.5500", "0.0300", "0.0030", "2.50"),
     ]
+    assert column("nll").cell(with_numbers(rows[0], nll=math.nan)).text == "–"
 
 
 def test_columns_that_no_run_has_numbers_for_are_left_out(rows, full_runs):
@@ -117,11 +117,6 @@ def test_the_best_is_the_highest_accuracy_and_the_lowest_of_all_else(rows):
 )
 def test_the_best_is_finite_measured_and_differs(rows, key, values, best):
     assert column(key).best([with_numbers(rows[0], **{key: it}) for it in values]) == best
-
-
-def test_what_is_no_number_is_a_dash(rows):
-    for value in (None, math.nan):
-        assert column("nll").cell(with_numbers(rows[0], nll=value)).text == "–"
 
 
 def test_only_runs_of_one_kind_compete(rows):
@@ -169,13 +164,6 @@ def test_corrupted_columns_hold_the_means(full_runs):
         assert edst.numbers[f"c_{key}"] == pytest.approx(values.mean())
 
 
-def test_a_table_has_a_cell_for_each_column_and_a_row_for_each_run(full_runs):
-    table = main_table(make_rows(full_runs), COLUMNS)
-    assert {len(row) for row in table.rows} == {len(table.header)}
-    assert sum(span for _, span in table.groups) == len(table.header)
-    assert sum(count for _, count in table.row_groups) == len(full_runs)
-
-
 def _with_sets(run, names):
     shift = run.results.shift["cifar10-c"]
     kept = replace(shift, means={name: shift.means[name] for name in names})
@@ -202,11 +190,3 @@ def test_corruptions_are_those_of_the_runs_own_test_set(full_runs):
     other = replace(own, means={})
     both = with_results(run, shift={"c-c": other, "cifar10-c": own})
     assert make_rows([both])[0].numbers["c_accuracy"] == own.means["all19"]["accuracy"]
-
-
-def test_where_one_run_only_was_measured_none_is_the_best(full_runs):
-    rows = [replace(row, kind="one-pass") for row in make_rows(full_runs)[:2]]
-    accuracy = column("c_accuracy")
-    assert sorted(mark_of(row, accuracy, rows) for row in rows) == ["", "best"]
-    pair = [rows[0], with_numbers(rows[1], c_accuracy=None)]
-    assert [mark_of(row, accuracy, pair) for row in pair] == ["", ""]

@@ -10,7 +10,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..report import RunRow, RunSummary
+    from ..report.run import RunSummary
+    from ..report.tables import RunRow
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> Any:
     """Prints the main table, and how the runs differ from the reference."""
     from ..evaluation.results import plain
-    from ..report import differences
+    from ..report.comparison import differences
     from .tables import print_differences
 
     runs, reference, rows = read_and_print(parsed)
@@ -55,7 +56,9 @@ def run(parsed: argparse.Namespace) -> Any:
 
 def read_and_print(parsed: argparse.Namespace) -> tuple[list[RunSummary], RunSummary, list[RunRow]]:
     """Reads the runs and prints the main table; returns them, the reference and the rows."""
-    from ..report import find_reference, make_rows, read_runs
+    from ..report.comparison import find_reference
+    from ..report.run import read_runs
+    from ..report.tables import make_rows
     from .tables import print_comparison
 
     runs = read_runs(parsed.run_folders)

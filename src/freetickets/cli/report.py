@@ -25,7 +25,8 @@ def run(parsed: argparse.Namespace) -> Any:
     """Prints the main table and writes the page and its tables."""
     from ..errors import FreeTicketsError
     from ..evaluation.results import plain
-    from ..report import comparison_page, write_tables
+    from ..report.export import write_tables
+    from ..report.page import comparison_page
     from ..storage import write_atomic
 
     output = Path(parsed.output)

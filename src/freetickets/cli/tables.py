@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .. import report
 from ..calibration import Temperature
 from ..config import Config
 from ..data import DatasetSpec
@@ -25,6 +24,10 @@ from ..experiments.tables import measured_table, verdict_table
 from ..methods import PRESETS
 from ..metrics.score import MAIN_SCORES, p_text
 from ..progress import duration
+from ..report import tables as main_tables
+from ..report.comparison import Differences
+from ..report.parts import Table as Part
+from ..report.parts import TableCell
 from ..tasks import CLASSIFICATION, Score
 from ..training.ledger import Ledger
 
@@ -163,7 +166,7 @@ def print_plan(config: Config, spec: DatasetSpec, ledger: Ledger) -> None:
     )
 
 
-def print_comparison(rows: Sequence[report.RunRow], scores: Sequence[Score]) -> None:
+def print_comparison(rows: Sequence[main_tables.RunRow], scores: Sequence[Score]) -> None:
     """Prints the main columns of the comparison, as many as leave room for the names."""
     title = f"{rows[0].dataset}, {rows[0].samples:,} test samples: scores of the ensembles"
     console, table = _comparison(title, "run", "method")
@@ -171,11 +174,11 @@ def print_comparison(rows: Sequence[report.RunRow], scores: Sequence[Score]) -> 
     columns = _columns_within(console.width - min(names, _NAMES_WIDTH), rows, scores)
     for column in columns:
         _add_number(table, column.short or "")
-    _fill(table, report.main_table(rows, columns), titled=False)
+    _fill(table, main_tables.main_table(rows, columns), titled=False)
     console.print(table)
 
 
-def print_differences(reference: str, differences: Mapping[str, report.Differences]) -> None:
+def print_differences(reference: str, differences: Mapping[str, Differences]) -> None:
     """Prints how each run differs from the reference, and how likely that is chance."""
     title = f"differences from {reference}, and their two-sided p-values"
     console, table = _comparison(title, "run")
@@ -186,7 +189,7 @@ def print_differences(reference: str, differences: Mapping[str, report.Differenc
         cells = []
         for score in MAIN_SCORES:
             it = found.scores[score.key]
-            cells += [report.TableCell.of(it.value, f"+{score.form}").text, p_text(it.p)]
+            cells += [TableCell.of(it.value, f"+{score.form}").text, p_text(it.p)]
         table.add_row(Text(run), *cells[:2], p_text(found.mcnemar), *cells[2:])
     console.print(table)
 
@@ -207,10 +210,12 @@ def _add_number(table: Table, title: str) -> None:
 
 
 def _columns_within(
-    width: int, rows: Sequence[report.RunRow], scores: Sequence[Score]
-) -> list[report.TableColumn]:
+    width: int, rows: Sequence[main_tables.RunRow], scores: Sequence[Score]
+) -> list[main_tables.TableColumn]:
     """The main columns as far as they fit; those that weigh least are the first to have room."""
-    columns = report.columns_of(rows, [*report.main_columns(scores), *report.more_columns(scores)])
+    columns = main_tables.columns_of(
+        rows, [*main_tables.main_columns(scores), *main_tables.more_columns(scores)]
+    )
     shown = [column for column in columns if column.short is not None]
     fitting = []
     for column in sorted(shown, key=lambda column: column.weight):
@@ -238,7 +243,7 @@ def _title(experiment: Experiment) -> str:
     return f"{experiment.name}: {experiment.title} ({experiment.paper})"
 
 
-def _of_part(title: str, part: report.Table) -> Table:
+def _of_part(title: str, part: Part) -> Table:
     """A table of a page, for the terminal."""
     table = Table(title=title)
     for column, heading in enumerate(part.header):
@@ -247,7 +252,7 @@ def _of_part(title: str, part: report.Table) -> Table:
     return table
 
 
-def _fill(table: Table, part: report.Table, titled: bool = True) -> None:
+def _fill(table: Table, part: Part, titled: bool = True) -> None:
     for group, rows in part.parts():
         if group and titled:
             table.add_row(Text(group, style="italic"))

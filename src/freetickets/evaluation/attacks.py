@@ -20,6 +20,7 @@ from ..predictions import Predictions
 from ..seeds import derive
 
 ATTACKS = ("fgsm", "pgd")
+_SEED = 0  # of the random starts of PGD
 
 
 def attack_predictions(
@@ -28,23 +29,21 @@ def attack_predictions(
     attack: str = "fgsm",
     epsilon: float = 8 / 255,
     steps: int = 10,
-    step_size: float | None = None,
     batch_size: int = 256,
-    seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> Predictions:
     """Attacks each member in turn, and predicts each time with all of them.
 
+    FGSM is one step of epsilon along the sign of the gradient; PGD are several from a random start,
+    of 2.5 epsilon / steps, which reaches any edge from any start.
+
     Args:
         ensemble: Its members; those that share a network are attacked by their own outputs.
         split: Images with their true labels, which the attacks use.
-        attack: "fgsm", one step of epsilon along the sign of the gradient; or "pgd", several
-            smaller ones from a random start.
+        attack: "fgsm" or "pgd".
         epsilon: The most that a pixel changes, as a share of the range from black to white.
         steps: Of PGD.
-        step_size: Of PGD; None for 2.5 epsilon / steps, which reaches any edge from any start.
         batch_size: Images that are attacked at a time.
-        seed: Of PGD's random starts.
         progress: Called with the number of images that have just been attacked; in the end they are
             members times samples.
 
@@ -62,10 +61,8 @@ def attack_predictions(
     classes = len(ensemble.classes)
     if not 0 <= int(split.labels.min()) <= int(split.labels.max()) < classes:
         raise FreeTicketsError(f"attacks need true labels, from 0 to {classes - 1}")
-    if attack == "fgsm":
-        steps, step_size = 1, epsilon
-    elif step_size is None:
-        step_size = 2.5 * epsilon / max(1, steps)
+    steps = steps if attack == "pgd" else 1
+    step_size = 2.5 * epsilon / max(1, steps) if attack == "pgd" else epsilon
     sources = [
         (network, member)
         for network in ensemble.networks
@@ -80,29 +77,19 @@ def attack_predictions(
         for (network, member), parts in zip(sources, found, strict=True):
             changed = perturb(
                 network, pixels, labels, epsilon, mean, std, steps=steps, step_size=step_size,
-                random_start=attack == "pgd", member=member, seed=seed, first=first,
+                random_start=attack == "pgd", member=member, seed=_SEED, first=first,
             )  # fmt: skip
             inputs = _normalise(changed, mean, std).cpu()
             parts.append(predictor.member_log_proba(inputs, batch_size).astype(np.float32))
             if progress is not None:
                 progress(len(pixels))
         first += len(pixels)
-    info = {
-        "kind": "attack",
-        **{
-            key: ensemble.info.get(key)
-            for key in ("dataset", "method", "model", "combine", "sparsity")
-        },
-        "attack": attack,
-        "epsilon": float(epsilon),
-        "steps": int(steps),
-        "step_size": float(step_size),
-        "seed": int(seed),
-        "parts": [str(number) for number in range(1, len(sources) + 1)],
-    }
+    keys = ("dataset", "method", "model", "combine", "sparsity")
+    info = {"kind": "attack", **{key: ensemble.info.get(key) for key in keys}, "attack": attack}
+    info |= {"epsilon": float(epsilon), "steps": steps, "step_size": float(step_size)}
+    info |= {"seed": _SEED, "parts": [str(number) for number in range(1, len(sources) + 1)]}
     log_probs = np.concatenate([part for parts in found for part in parts], axis=1)
-    labels_of_all = np.tile(split.labels.numpy(), len(sources))
-    predictions = Predictions(log_probs, labels_of_all, info)
+    predictions = Predictions(log_probs, np.tile(split.labels.numpy(), len(sources)), info)
     return predictions.adjusted(range(len(ensemble)), ensemble.temperature)
 
 
@@ -130,7 +117,7 @@ def perturb(
         x: Images (N, C, H, W) with pixels in [0, 1], not normalised.
         y: Their true labels (N,).
         epsilon: The most that a pixel changes.
-        mean: Mean of each channel, by which the model's inputs are normalised; empty for none.
+        mean: Of each channel, by which the model's inputs are normalised; empty for none.
         std: Standard deviation of each channel; empty for none.
         steps: How many times to follow the gradient.
         step_size: How far each time; None for epsilon.
@@ -141,15 +128,15 @@ def perturb(
 
     Returns:
         Images of the same shape, within epsilon of `x` and within [0, 1].
-
-    Example:
-        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False))
-        >>> _ = model[1].weight.data.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
-        >>> x = torch.tensor([0.5, 0.95]).view(1, 1, 1, 2)
-        >>> perturb(model, x, torch.tensor([0]), epsilon=0.1).flatten()
-        tensor([0.4000, 1.0000])
     """
-    _check(x, epsilon, steps)
+    if not 0 <= epsilon <= 1:
+        raise FreeTicketsError(
+            f"epsilon {epsilon:g} is not a share of a pixel's range: give 8/255 instead of 8"
+        )
+    if steps < 1:
+        raise FreeTicketsError(f"an attack takes at least 1 step, not {steps}")
+    if not x.is_floating_point() or x.min() < 0 or x.max() > 1:
+        raise FreeTicketsError("attacks take images with pixels in [0, 1]: divide uint8 by 255")
     size = epsilon if step_size is None else step_size
     lowest, highest = (x - epsilon).clamp(0, 1), (x + epsilon).clamp(0, 1)
     changed = x
@@ -180,17 +167,6 @@ def loss_gradient(
         loss = F.cross_entropy(logits.double(), y, reduction="sum")
         (gradient,) = torch.autograd.grad(loss, pixels)
     return gradient
-
-
-def _check(x: Tensor, epsilon: float, steps: int) -> None:
-    if not 0 <= epsilon <= 1:
-        raise FreeTicketsError(
-            f"epsilon {epsilon:g} is not a share of a pixel's range: give 8/255 instead of 8"
-        )
-    if steps < 1:
-        raise FreeTicketsError(f"an attack takes at least 1 step, not {steps}")
-    if not x.is_floating_point() or x.min() < 0 or x.max() > 1:
-        raise FreeTicketsError("attacks take images with pixels in [0, 1]: divide uint8 by 255")
 
 
 def _noise(x: Tensor, seed: int, first: int) -> Tensor:

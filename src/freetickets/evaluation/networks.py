@@ -16,7 +16,7 @@ from ..errors import FreeTicketsError, UnknownNameError
 from ..methods.members import MemberNetwork, evaluating, layer_by_layer, weight_layers
 from ..metrics.diversity import POSITIONS
 from ..ticket import Ticket
-from .results import Layer
+from .results import Feature, Layer
 
 # All maps of all members are in memory at once: 1 GB for three WRN-28-10 and this many samples.
 _MOST_AT_A_TIME = 32
@@ -28,7 +28,7 @@ def feature_kl_by_layer(
     batch_size: int = 128,
     samples: int | None = 128,
     positions: Literal["sum", "mean"] = "sum",
-) -> list[dict[str, Any]]:
+) -> tuple[Feature, ...]:
     """Compares what the members compute, layer by layer.
 
     Each position of a layer's output is a distribution over its channels, by softmax. Two members
@@ -43,8 +43,8 @@ def feature_kl_by_layer(
         positions: Whether a sample counts with the "sum" or with the "mean" over its positions.
 
     Returns:
-        For each linear and convolutional layer that runs, in the order of their definition, its
-        `layer` (as in `named_modules`), `kl`, and `kl_matrix`: row i, column j is KL(i || j).
+        One for each linear and convolutional layer that runs, in the order of their definition,
+        named as in `named_modules`; row i, column j of its matrix is KL(i || j).
     """
     if positions not in POSITIONS:
         raise UnknownNameError("way to take positions together", positions, POSITIONS)
@@ -67,7 +67,12 @@ def feature_kl_by_layer(
         for layer in list(outputs[0]):
             maps = torch.stack([each.pop(layer) for each in outputs])
             sums[layer] = sums.get(layer, torch.tensor(0.0)) + _divergences(maps, positions)
-    return [_describe(layer, total / len(split)) for layer, total in sums.items()]
+    pairs = len(ensemble) * (len(ensemble) - 1)
+    means = {layer: total / len(split) for layer, total in sums.items()}
+    return tuple(
+        Feature(layer, float(matrix.sum()) / pairs, tuple(map(tuple, matrix.tolist())))
+        for layer, matrix in means.items()
+    )
 
 
 @torch.no_grad()
@@ -102,12 +107,6 @@ def _divergences(maps: Tensor, positions: str) -> Tensor:
     return (cross.diagonal()[:, None] - cross).clamp(min=0).cpu() / count
 
 
-def _describe(layer: str, matrix: Tensor) -> dict[str, Any]:
-    members = len(matrix)
-    mean = float(matrix.sum()) / (members * (members - 1))
-    return {"layer": layer, "kl": mean, "kl_matrix": matrix.tolist()}
-
-
 def digest_tickets(folder: Path) -> str | None:
     """A digest of a run's tickets and of their temperature; None if there are no tickets.
 
@@ -131,15 +130,10 @@ def layer_densities(tickets: Sequence[Ticket]) -> tuple[Layer, ...]:
     """
     if not any(ticket.topology for ticket in tickets):
         return ()
-    return tuple(
-        Layer(
-            name,
-            tuple(
-                float(ticket.topology[name].double().mean()) if name in ticket.topology else 1.0
-                for ticket in tickets
-            ),
-            tuple(weight.shape),
-        )
-        for name, weight in tickets[0].state.items()
-        if weight.dim() >= 2
-    )
+    layers = []
+    for name, weight in tickets[0].state.items():
+        if weight.dim() >= 2:
+            masks = [ticket.topology.get(name) for ticket in tickets]
+            shares = (1.0 if mask is None else float(mask.double().mean()) for mask in masks)
+            layers.append(Layer(name, tuple(shares), tuple(weight.shape)))
+    return tuple(layers)

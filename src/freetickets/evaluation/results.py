@@ -324,12 +324,6 @@ class Evaluation:
         A column is "accuracy" or another score of the ensemble, "member_nll", "c_ece" (a mean over
         the corruptions), "a_accuracy" (on ImageNet-A), "diversity.disagreement_by_class.0",
         "ood.svhn.auroc" (by the highest probability), "attacks.fgsm.min" and so on.
-
-        Example:
-            >>> scores = {"accuracy": 0.9, "nll": 0.3, "ece": 0.01}
-            >>> found = Evaluation("toy", 100, (scores,), scores, scores)
-            >>> found.value("accuracy"), found.value("member_nll"), found.value("c_ece")
-            (0.9, 0.3, None)
         """
         part, *words = column.split(".")
         kind, _, key = column.partition("_")

@@ -20,7 +20,7 @@ from ..progress import WorkProgress
 from ..storage import write_json
 from ..tasks import task_name
 from .networks import digest_tickets, feature_kl_by_layer, layer_densities
-from .results import Feature, NetworkFacts, plain, read_if_whole
+from .results import NetworkFacts, plain, read_if_whole
 from .sets import EvaluationSet, Predictor, Request, TestSet
 from .shift import (
     attack_sets,
@@ -176,11 +176,7 @@ def _write_network_facts(
         facts = replace(facts, features=before.features, feature_samples=before.feature_samples)
     elif asked:
         try:
-            found = feature_kl_by_layer(predictor.ensemble, test.split, samples, samples)
-            features = tuple(
-                Feature(each["layer"], each["kl"], tuple(map(tuple, each["kl_matrix"])))
-                for each in found
-            )
+            features = feature_kl_by_layer(predictor.ensemble, test.split, samples, samples)
             facts = replace(facts, features=features, feature_samples=samples)
         except FreeTicketsError as error:
             if request.features:
@@ -191,12 +187,7 @@ def _write_network_facts(
 
 
 def describe_run(config: Mapping[str, Any]) -> str:
-    """A run in a few words, for tables.
-
-    Example:
-        >>> describe_run({"method": "edst", "options": {"tickets": 3, "sparsity": 0.8}})
-        'edst (M=3, S=0.8)'
-    """
+    """A run in a few words, for tables."""
     options = config.get("options", {})
     members = next((options[key] for key in _MEMBERS if key in options), 1)
     parts = [f"M={members}"] if members > 1 else []

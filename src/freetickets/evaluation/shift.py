@@ -83,11 +83,7 @@ def corruption_sets(names: Sequence[str], test: TestSet) -> list[EvaluationSet]:
 
 
 def _set(
-    name: str,
-    test: TestSet,
-    part: Callable[[int], AnySplit],
-    size: int | None = None,
-    **more: Any,
+    name: str, test: TestSet, part: Callable[[int], AnySplit], size: int | None = None, **more: Any
 ) -> EvaluationSet:
     severities = [str(severity) for severity in SEVERITIES]
     info = {"kind": "shift", "dataset": test.spec.name, "split": "test", "corruption": name,
@@ -107,9 +103,9 @@ def _from_folder(arrays: CorruptedArrays, name: str, test: TestSet) -> Evaluatio
 def _generated(name: str, test: TestSet) -> EvaluationSet:
     from ..data import corruptions
 
-    frost = corruptions.find_frost(None, test.data_dir) if name == "frost" else None
-    more: dict[str, Any] = {}
+    frost, more = None, dict[str, Any]()
     if name == "frost":
+        frost = corruptions.find_frost(None, test.data_dir)
         more["frost"] = corruptions.frost_source(frost)
     if name in ("motion_blur", "snow"):
         more["revision"] = 2  # the first was up to a level too bright: it is predicted again

@@ -149,11 +149,20 @@ class _Files:
     members: int | None = None
 
     def fitting(self, pattern: str, kind: str) -> list[Path]:
-        return [
-            path
-            for path in sorted((self.run / "predictions").glob(pattern))
-            if (read_info(path) or {"kind": kind}).get("kind") == kind and self._fits(path)
-        ]
+        found = []
+        for path in sorted((self.run / "predictions").glob(pattern)):
+            info, test = read_info(path), self.test.info
+            if info is None:
+                self.leave_out(path, "is damaged")
+            elif info.get("kind") != kind:
+                continue
+            elif info.get("tickets") != test.get("tickets"):
+                self.leave_out(path, "was made by other tickets")
+            elif "images" in info and info["images"] != test.get("images"):
+                self.leave_out(path, "is of other test images")
+            else:
+                found.append(path)
+        return found
 
     def load(self, path: Path) -> Predictions:
         saved = Predictions.load(path)
@@ -163,18 +172,6 @@ class _Files:
         if self.tell is None:
             raise FreeTicketsError(f"{path} {reason}: remove it, or run evaluate for it again")
         self.tell(f"{path} {reason}: it is left out; run evaluate for it again")
-
-    def _fits(self, path: Path) -> bool:
-        info, test = read_info(path), self.test.info
-        if info is None:
-            self.leave_out(path, "is damaged")
-        elif info.get("tickets") != test.get("tickets"):
-            self.leave_out(path, "was made by other tickets")
-        elif "images" in info and info["images"] != test.get("images"):
-            self.leave_out(path, "is of other test images")
-        else:
-            return True
-        return False
 
 
 def _more(test: Predictions) -> dict[str, float]:
@@ -259,10 +256,6 @@ def _natural(files: _Files) -> dict[str, dict[str, dict[str, float]]]:
     return found
 
 
-_OF_ENSEMBLE = metrics.NOVELTY_SCORES[:2]
-_DETECTORS = (metrics.auroc, metrics.aupr, metrics.fpr95)
-
-
 def _ood(files: _Files, test: Predictions) -> dict[str, Unknown]:
     paths = files.fitting(_PLACES["ood"], "ood")
     inside = novelties(test) if paths else {}
@@ -278,7 +271,9 @@ def _ood(files: _Files, test: Predictions) -> dict[str, Unknown]:
         detected = {}
         for score, known in inside.items():
             pair = known[:count], outside[score]
-            detected[score] = Detection(*(detect(*pair) for detect in _DETECTORS))
+            detected[score] = Detection(
+                metrics.auroc(*pair), metrics.aupr(*pair), metrics.fpr95(*pair)
+            )
         found[path.stem] = Unknown(len(saved.labels), **detected)
     return found
 
@@ -286,7 +281,9 @@ def _ood(files: _Files, test: Predictions) -> dict[str, Unknown]:
 def novelties(saved: Predictions) -> dict[str, npt.NDArray[np.float64]]:
     """How unknown each sample is, by each score; one member has no mutual information."""
     members = saved.members()
-    found = {score: metrics.novelty(saved.ensemble(), score) for score in _OF_ENSEMBLE}
+    found = {
+        score: metrics.novelty(saved.ensemble(), score) for score in metrics.NOVELTY_SCORES[:2]
+    }
     if len(members) > 1:
         found["mutual_information"] = metrics.novelty(members, "mutual_information")
     return found
@@ -332,16 +329,15 @@ def network_facts_path(folder: Path) -> Path:
 
 
 def _adjusted(folder: Path, test: Predictions, given: Mapping[str, Any] | None) -> Adjusted | None:
-    tickets = test.info.get("tickets")
+    tickets, found = test.info.get("tickets"), None
     if given is not None:
-        found: Adjusted | None = read(Adjusted, {"tickets": tickets, **given})
-    else:
-        # A file that is damaged will be written again.
-        saved = None if tickets is None else read_if_whole(folder / "metrics.json", Evaluation)
-        found = None if saved is None else saved.adjusted
-    if found is None or found.tickets != tickets or not found.chosen:
+        found = read(Adjusted, {"tickets": tickets, **given})
+    # A file that is damaged will be written again.
+    elif tickets and (saved := read_if_whole(folder / "metrics.json", Evaluation)):
+        found = saved.adjusted
+    if found is None or found.tickets != tickets:
         return None
-    if max(found.chosen) > len(test.outputs):
+    if not 1 <= max(found.chosen, default=0) <= len(test.outputs):
         return None
     # Files and tables count from 1.
     chosen = test.adjusted([number - 1 for number in found.chosen], found.temperature)

@@ -25,59 +25,35 @@ _NO_MOVE = 1e-9  # of probabilities, which are rounded
 
 @dataclass(frozen=True, eq=False)
 class TrajectoryPoint:
-    """A moment of a training, and what the network said then.
+    """A moment of a training, and what the network said then."""
 
-    Attributes:
-        run: Number of the run, from 1.
-        step: Steps taken in it.
-        epoch: The same in epochs.
-        phase: Name of the phase.
-        ticket: Number of the ticket that the phase leads to, over all runs from 1.
-        collected: Whether the network of this moment became that ticket.
-        log_probs: Log-probabilities (N, C) of fixed samples.
-        labels: Their labels, (N,).
-    """
-
-    run: int
-    step: int
-    epoch: float
+    run: int  # its number, from 1
+    step: int  # in the run
+    epoch: float  # the same in epochs
     phase: str
-    ticket: int
-    collected: bool
-    log_probs: npt.NDArray[np.float32]
-    labels: npt.NDArray[np.int64]
+    ticket: int  # number of the one that the phase leads to, over all runs from 1
+    collected: bool  # whether the network of this moment became that ticket
+    log_probs: npt.NDArray[np.float32]  # of fixed samples, (N, C)
+    labels: npt.NDArray[np.int64]  # theirs, (N,)
 
 
 @dataclass(frozen=True, eq=False)
 class Path2D:
-    """The way to one ticket, in the plane.
+    """The way to one ticket, in the plane."""
 
-    Attributes:
-        label: Such as "ticket 2".
-        points: Where the checkpoints are, (K, 2), in the order of training.
-        epochs: When they were, (K,).
-        collected: Which of them is the ticket, (K,).
-    """
-
-    label: str
-    points: Array
-    epochs: Array
-    collected: npt.NDArray[np.bool_]
+    label: str  # such as "ticket 2"
+    points: Array  # where the checkpoints are, (K, 2), in the order of training
+    epochs: Array  # when they were, (K,)
+    collected: npt.NDArray[np.bool_]  # which of them is the ticket, (K,)
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """Trajectories in one plane.
+    """Trajectories in one plane."""
 
-    Attributes:
-        paths: The ways of each run folder.
-        method: "t-SNE" or "PCA".
-        note: Why it is not t-SNE; else empty.
-    """
-
-    paths: dict[str, list[Path2D]]
-    method: str
-    note: str = ""
+    paths: dict[str, list[Path2D]]  # the ways of each run
+    method: str  # "t-SNE" or "PCA"
+    note: str = ""  # why it is not t-SNE
 
 
 def read_trajectory(folder: str | Path) -> list[TrajectoryPoint]:
@@ -94,7 +70,15 @@ def read_trajectory(folder: str | Path) -> list[TrajectoryPoint]:
         saved.sort(key=lambda each: (each.info["run"], each.info["step"]))
         # The best of a phase is known at its end only: there it says which moment was taken.
         taken = {(each.info["run"], each.info.get("ticket_step")) for each in saved}
-        return [_checkpoint(each, taken) for each in saved]
+        return [
+            TrajectoryPoint(
+                **{key: each.info[key] for key in ("run", "step", "epoch", "phase", "ticket")},
+                collected=each.info["collected"] or (each.info["run"], each.info["step"]) in taken,
+                log_probs=each.outputs[0],
+                labels=each.labels,
+            )
+            for each in saved
+        ]
 
 
 def embed(trajectories: Mapping[str, Sequence[TrajectoryPoint]], seed: int = 0) -> Embedding:
@@ -108,50 +92,27 @@ def embed(trajectories: Mapping[str, Sequence[TrajectoryPoint]], seed: int = 0) 
             same samples.
         seed: Of t-SNE.
     """
-    checkpoints = [each for trajectory in trajectories.values() for each in trajectory]
-    if not checkpoints:
+    named = [(name, each) for name, trajectory in trajectories.items() for each in trajectory]
+    if not named:
         raise FreeTicketsError("there is no checkpoint to lay out")
-    _check_same_samples(trajectories)
-    components = _principal_components(checkpoints)
-    method, note = "t-SNE", ""
-    if len(checkpoints) < _FEWEST_FOR_TSNE:
-        method = "PCA"
-        note = f"principal components: t-SNE needs at least {_FEWEST_FOR_TSNE} checkpoints"
-        points = components[:, :2]
-    else:
-        points = _tsne(components, seed)
-    left = iter(points)
-    paths = {
-        name: _paths(trajectory, np.array([next(left) for _ in trajectory]).reshape(-1, 2))
-        for name, trajectory in trajectories.items()
-    }
-    return Embedding(paths, method, note)
-
-
-def _checkpoint(saved: Predictions, taken: set[tuple[int, int | None]]) -> TrajectoryPoint:
-    info = saved.info
-    return TrajectoryPoint(
-        run=info["run"],
-        step=info["step"],
-        epoch=info["epoch"],
-        phase=info["phase"],
-        ticket=info["ticket"],
-        collected=bool(info["collected"]) or (info["run"], info["step"]) in taken,
-        log_probs=saved.outputs[0],
-        labels=saved.labels,
-    )
-
-
-def _check_same_samples(trajectories: Mapping[str, Sequence[TrajectoryPoint]]) -> None:
-    found = [(name, each) for name, trajectory in trajectories.items() for each in trajectory]
-    first, expected = found[0]
-    for name, each in found:
+    checkpoints = [each for _, each in named]
+    first, expected = named[0]
+    for name, each in named:
         same = each.log_probs.shape == expected.log_probs.shape
         if not same or not np.array_equal(each.labels, expected.labels):
             raise FreeTicketsError(
                 f"the trajectories of {first} and {name} are of other samples: lay out runs of one "
                 "data set together"
             )
+    components = _principal_components(checkpoints)
+    few = len(checkpoints) < _FEWEST_FOR_TSNE
+    note = f"principal components: t-SNE needs at least {_FEWEST_FOR_TSNE} checkpoints"
+    left = iter(components[:, :2] if few else _tsne(components, seed))
+    paths = {
+        name: _paths(trajectory, np.array([next(left) for _ in trajectory]).reshape(-1, 2))
+        for name, trajectory in trajectories.items()
+    }
+    return Embedding(paths, "PCA" if few else "t-SNE", note if few else "")
 
 
 def _principal_components(checkpoints: Sequence[TrajectoryPoint]) -> Array:

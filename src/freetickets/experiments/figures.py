@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import cache
 
 from ..errors import UnknownNameError
-from ..report.analysis import analyse
 from ..report.colours import colour
-from ..report.comparison import Comparison, find_reference
+from ..report.comparison import Comparison, analyse, find_reference
 from ..report.parts import Figure, Section
 from ..report.run import check_predictions_alike, read_run
 from ..report.sections import make

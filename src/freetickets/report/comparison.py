@@ -1,16 +1,155 @@
-"""Runs side by side: what the sections of a page are made of."""
+"""Runs side by side: what their saved predictions say, and how sure a difference is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import inspect
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from .. import metrics
+from ..data import get_spec
 from ..errors import FreeTicketsError
-from .analysis import Analysis, analyse
+from ..evaluation import Predictions
+from ..metrics import Difference
+from ..metrics.score import MAIN_SCORES
+from ..predictions import REMAKE
+from ..reading import damaged, printable
+from .figures.breakdowns import ClassScores
+from .figures.scores import EnsembleCurve
 from .run import RunSummary
 from .tables import kind_of
+
+Array = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+REPEATS: int = inspect.signature(metrics.bootstrap).parameters["repeats"].default
+LEVEL: float = inspect.signature(metrics.bootstrap).parameters["level"].default
+
+
+@dataclass(frozen=True)
+class Unfamiliar:
+    """How novel the test samples and those of one set seem, and how well that tells them apart."""
+
+    inside: Array
+    outside: Array
+    roc: metrics.Roc
+    auroc: float
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """All that figures and intervals need of a run's predictions; those of members are not kept."""
+
+    ensemble: Array  # its log-probabilities, (1, N, C)
+    labels: Labels
+    reliability: metrics.Reliability
+    risk: metrics.RiskCoverage
+    classes: ClassScores
+    sizes: EnsembleCurve | None  # scores of the first m members; None for a single network
+    inside: Array  # how novel each test sample seems, (N,)
+    unfamiliar: Mapping[str, Unfamiliar]  # the same of sets of no class
+
+
+def analyse(run: RunSummary) -> Analysis | None:
+    """Analyses the saved predictions of a run; None if it has none, or none of classes."""
+    if not (run.has_predictions and run.results.task.has_classes):
+        return None
+    with damaged(run.predictions_path, REMAKE):
+        predictions = run.load_predictions()
+        members, ensemble = predictions.members(), predictions.ensemble()
+        labels, inside = predictions.labels, metrics.novelty(ensemble)
+        return Analysis(
+            ensemble,
+            labels,
+            metrics.reliability(ensemble, labels),
+            metrics.risk_coverage(ensemble, labels),
+            _class_scores(members, ensemble, labels),
+            _size_curve(predictions, members) if len(members) > 1 else None,
+            inside,
+            dict(_unfamiliar(run, inside)),
+        )
+
+
+def class_names(run: RunSummary, count: int) -> list[str]:
+    """What the classes of a run's data set are called; numbers where that can't be told."""
+    try:
+        names = get_spec(run.config.dataset, run.config.data_dir, run.config.image_size).classes
+    except (FreeTicketsError, OSError):
+        names = ()
+    return list(map(printable, names if len(names) == count else range(count)))
+
+
+def _class_scores(members: Array, ensemble: Array, labels: Labels) -> ClassScores:
+    classes = ensemble.shape[-1]
+    correct = ensemble[0].argmax(-1) == labels
+    counts = np.bincount(labels, minlength=classes)
+    right = np.bincount(labels, weights=correct, minlength=classes)
+    accuracy = np.divide(right, counts, out=np.full(classes, np.nan), where=counts > 0)
+    differing = metrics.disagreement_by_class(members, labels) if len(members) > 1 else None
+    return ClassScores(accuracy, differing)
+
+
+def _size_curve(predictions: Predictions, members: Array) -> EnsembleCurve:
+    """Scores of the first m members, for every m."""
+    labels, combine = predictions.labels, predictions.info["combine"]
+    kl = metrics.kl_matrix(members)
+    sizes = np.arange(1, len(members) + 1)
+    joint = [metrics.ensemble_log_probs(members[:size], combine)[None] for size in sizes]
+    # The diagonal is 0, so the sum is that of the ordered pairs.
+    divergence = [kl[:size, :size].sum() / (size * (size - 1)) for size in sizes[1:]]
+    return EnsembleCurve(
+        sizes,
+        np.array([metrics.accuracy(it, labels) for it in joint]),
+        np.cumsum([metrics.accuracy(member[None], labels) for member in members]) / sizes,
+        np.array([metrics.nll(it, labels) for it in joint]),
+        np.array([np.nan, *divergence]),
+    )
+
+
+def _unfamiliar(run: RunSummary, inside: Array) -> Iterator[tuple[str, Unfamiliar]]:
+    """What was predicted of each set of no class, as far as it is saved."""
+    for name in run.results.ood:
+        path = run.folder / "predictions" / "ood" / f"{name}.npz"
+        if path.is_file():
+            with damaged(path, REMAKE):
+                predictions = Predictions.load(path)
+                outside = metrics.novelty(predictions.ensemble())
+                # Where only the first samples of a set were predicted, evaluate compares as many.
+                known = inside[: predictions.info.get("samples")]
+                roc, area = metrics.roc_curve(known, outside), metrics.auroc(known, outside)
+            yield name, Unfamiliar(known, outside, roc, area)
+
+
+@dataclass(frozen=True)
+class Differences:
+    """How scores, by key, differ between two runs on the same samples; McNemar's p of accuracy."""
+
+    scores: dict[str, Difference]
+    mcnemar: float
+
+
+def differences(log_probs: Array, reference: Array, labels: Labels) -> Differences:
+    """What the scores of one ensemble (1, N, C) are above those of another.
+
+    Example:
+        >>> right, wrong = np.log([[[0.9, 0.1]] * 6]), np.log([[[0.1, 0.9]] * 6])
+        >>> found = differences(right, wrong, np.zeros(6, dtype=int))
+        >>> found.scores["accuracy"].value, found.mcnemar
+        (1.0, 0.03125)
+    """
+    found = {}
+    for score in MAIN_SCORES:
+        # Where both are infinitely wrong, no number says by how much more.
+        found[score.key] = Difference(math.nan, math.nan, math.nan, math.nan)
+        with contextlib.suppress(FreeTicketsError):
+            found[score.key] = metrics.paired_difference(score, log_probs, reference, labels)
+    return Differences(found, metrics.mcnemar(log_probs, reference, labels))
 
 
 @dataclass(frozen=True)
@@ -56,20 +195,4 @@ def find_reference(runs: Sequence[RunSummary], wanted: str | None = None) -> Run
     raise FreeTicketsError(
         f"the reference {wanted!r} is not one of the runs: give one of "
         f"{', '.join(run.name for run in runs)}"
-    )
-
-
-def flops_text(runs: Sequence[RunSummary]) -> str:
-    """What FLOPs count, and what they are a multiple of."""
-    counted = "FLOPs are counted as RigL does (3 × forward a sample, each layer by its density)"
-    ledger, model = runs[0].ledger, runs[0].config.model
-    # A product of fractions of epochs: its last digits depend on the plan.
-    if len({f"{run.ledger.dense_flops:.6g}" for run in runs}) == 1:
-        return (
-            f"{counted}, as multiples of one dense training of {model} for "
-            f"{ledger.dense_epochs:g} epochs ({ledger.dense_flops:.2g} FLOPs)."
-        )
-    return (
-        f"{counted}, as multiples of one dense training of each run's own model and length: these "
-        "differ here, so that multiples of different runs can't be compared."
     )

@@ -50,14 +50,7 @@ def write_tables(page: Page, folder: Path) -> list[Path]:
 
 
 def as_csv(table: Table) -> str:
-    """The table as CSV, its numbers unrounded; what was not measured is empty.
-
-    Example:
-        >>> row = [TableCell("a"), TableCell("50.0%", 0.501)]
-        >>> print(as_csv(Table(["run", "accuracy"], [row])), end="")
-        run,accuracy
-        a,0.501
-    """
+    """The table as CSV, its numbers unrounded; what was not measured is empty."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     named = any(title for title, _ in table.parts())
@@ -69,15 +62,7 @@ def as_csv(table: Table) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    r"""The table as Markdown; what is marked is bold.
-
-    Example:
-        >>> table = Table(["run", "accuracy"], [[TableCell("a|b"), TableCell("50%", 0.5, "best")]])
-        >>> print(as_markdown(table), end="")
-        | run | accuracy |
-        |---|---:|
-        | a\|b | **50%** |
-    """
+    """The table as Markdown; what is marked is bold."""
     count = len(table.header)
     rules = "|".join("---:" if table.is_numeric(i) else "---" for i in range(count))
     lines = [list(map(_markdown, _flat_header(table)))]
@@ -93,21 +78,9 @@ def as_markdown(table: Table) -> str:
 
 
 def as_latex(table: Table, caption: str = "") -> str:
-    r"""The table as LaTeX for the packages booktabs and xcolor.
+    """The table as LaTeX for the packages booktabs and xcolor.
 
     The best of one-pass methods is bold, that of multi-pass methods bold and blue.
-
-    Example:
-        >>> table = Table(["run", "Acc ↑"], [[TableCell("a_b"), TableCell("50%", 0.5, "best")]])
-        >>> print(as_latex(table), end="")
-        % needs \usepackage{booktabs,xcolor}
-        \begin{tabular}{lr}
-        \toprule
-        run & Acc ($\uparrow$) \\
-        \midrule
-        a\_b & \textbf{50\%} \\
-        \bottomrule
-        \end{tabular}
     """
     kinds = "".join("r" if table.is_numeric(i) else "l" for i in range(len(table.header)))
     lines = [r"% needs \usepackage{booktabs,xcolor}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from ..metrics.score import Column
 
@@ -197,3 +197,14 @@ class Section:
             f"<section{anchor}>\n<h2>{escape(self.title)}</h2>\n<figure>\n{self.body.html()}\n"
             f"<figcaption>{escape(self.caption)}</figcaption>\n</figure>\n</section>"
         )
+
+
+class Shown(NamedTuple):
+    """What a section shows, the words that its text lacks, and its key if not its maker's.
+
+    A word that is true or false is a part of the text, which is said or not.
+    """
+
+    body: Part
+    words: Mapping[str, Any] = {}
+    key: str = ""

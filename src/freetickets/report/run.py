@@ -144,14 +144,7 @@ def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
-    """The last parts of distinct absolute paths, as few as tell them apart.
-
-    Example:
-        >>> short_names([Path("/runs/edst"), Path("/runs/dense")])
-        ['edst', 'dense']
-        >>> short_names([Path("/a/edst"), Path("/b/edst")])
-        ['a/edst', 'b/edst']
-    """
+    """The last parts of distinct absolute paths, as few as tell them apart."""
     found = (["/".join(it.parts[-depth:]) for it in folders] for depth in itertools.count(1))
     return next(names for names in found if len(set(names)) == len(set(folders)))
 

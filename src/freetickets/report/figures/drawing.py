@@ -1,24 +1,45 @@
-"""Drawing: from matplotlib to an SVG that stands in a page and takes the page's colours."""
+"""Drawing: what panels share, and from matplotlib to an SVG that takes the page's colours."""
 
 from __future__ import annotations
 
+import heapq
 import io
+import math
 import re
 import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from ...errors import MissingExtraError
+from ...metrics.score import Score
 from ...reading import printable
-from ..colours import colour, themed
+from ..colours import SERIES, colour, series_colour, themed
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.axis import Axis as Axis
+    from matplotlib.figure import Figure as Figure
+else:
+    Axes = Axis = Figure = Any  # matplotlib is an extra
+
+Floats = NDArray[np.float64]
+Style = dict[str, Any]
 
 WIDTH = 4.6  # inches; two panels fill a wide page, one a phone, with text of a size in both
 FONT_SIZE = 9.0  # points
 SMALL = FONT_SIZE - 1
+DASHED = (0, (4, 3))
+MOST_POINTS = 300
+_MARKERS = ("o", "s", "^", "v", "P", "X", "<", ">")
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+_LINE = 1.5 * SMALL  # points from one entry of a legend to the next
+_HANDLE = 3.6 * SMALL  # points of a handle and the gaps around it
 
 STYLE = {
     **dict.fromkeys(("font.size", "axes.labelsize"), FONT_SIZE),
@@ -38,10 +59,12 @@ STYLE = {
 }
 
 
-def draw(name: str, description: str, height: float, paint: Callable[[Figure], None]) -> str:
-    """Draws a panel of a height in inches; equal input gives equal bytes.
+@contextmanager
+def panel(panels: list[str], name: str, description: str, height: float) -> Iterator[Figure]:
+    """Adds to panels what is painted on this figure, of a height in inches.
 
-    Name and description tell the panels of a page apart; the latter is for those who can't see it.
+    Equal input gives equal bytes. Name and description tell the panels of a page apart; the latter
+    is for those who can't see it.
     """
     try:
         import matplotlib.style
@@ -59,42 +82,10 @@ def draw(name: str, description: str, height: float, paint: Callable[[Figure], N
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         # The SVG backend counts 72 dots an inch: with the same here, dots are points throughout.
         figure = Figure((WIDTH, height), dpi=72, layout="constrained", facecolor="none")
-        paint(figure)
+        yield figure
         # Figure.savefig would draw everything twice.
         FigureCanvasSVG(figure).print_svg(file)  # type: ignore[no-untyped-call]
-    return _inline(file.getvalue(), description)
-
-
-def text_width(text: str, size: float = FONT_SIZE) -> float:
-    """About how many points a text takes: no less than most fonts need."""
-    return 0.62 * size * len(text)
-
-
-def shorten(name: str, length: int = 24, tail: int = 0) -> str:
-    """A name cut to what a figure has room for; of its end so many signs are kept.
-
-    Example:
-        >>> shorten("edst-cifar100-seed-0", 12), shorten("edst-cifar100-seed-0", 12, tail=5)
-        ('edst-cifar1…', 'edst-c…eed-0')
-    """
-    if len(name) <= length:
-        return name
-    return f"{name[: length - 1 - tail]}…{name[len(name) - tail :]}"
-
-
-def shorten_all(names: Sequence[str], length: int = 24) -> list[str]:
-    """Names cut to what a figure has room for, such that they still differ.
-
-    Example:
-        >>> shorten_all(["edst-cifar100-seed-0", "edst-cifar100-seed-1"], 12)
-        ['edst-c…eed-0', 'edst-c…eed-1']
-    """
-    clean = [printable(name) for name in names]
-    for tail in (0, (length - 1) // 2, length - 1):
-        short = [shorten(name, length, tail) for name in clean]
-        if len(set(short)) == len(set(names)):
-            return short
-    return [f"{number} {shorten(name, length - 4)}" for number, name in enumerate(clean, start=1)]
+    panels.append(_inline(file.getvalue(), description))
 
 
 def _inline(svg: bytes, description: str) -> str:
@@ -131,3 +122,171 @@ def _inline(svg: bytes, description: str) -> str:
     root.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "viewBox": box, "role": "img"}
     root.attrib |= {"aria-label": description, "stroke-linejoin": "round"}
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def text_width(text: str, size: float = FONT_SIZE) -> float:
+    """About how many points a text takes: no less than most fonts need."""
+    return 0.62 * size * len(text)
+
+
+def shorten(name: str, length: int = 24, tail: int = 0) -> str:
+    """A name cut to what a figure has room for; of its end so many signs are kept.
+
+    Example:
+        >>> shorten("edst-cifar100-seed-0", 12), shorten("edst-cifar100-seed-0", 12, tail=5)
+        ('edst-cifar1…', 'edst-c…eed-0')
+    """
+    if len(name) <= length:
+        return name
+    return f"{name[: length - 1 - tail]}…{name[len(name) - tail :]}"
+
+
+def shorten_all(names: Sequence[str], length: int = 24) -> list[str]:
+    """Names cut to what a figure has room for, such that they still differ.
+
+    Example:
+        >>> shorten_all(["edst-cifar100-seed-0", "edst-cifar100-seed-1"], 12)
+        ['edst-c…eed-0', 'edst-c…eed-1']
+    """
+    clean = [printable(name) for name in names]
+    for tail in (0, (length - 1) // 2, length - 1):
+        short = [shorten(name, length, tail) for name in clean]
+        if len(set(short)) == len(set(names)):
+            return short
+    return [f"{number} {shorten(name, length - 4)}" for number, name in enumerate(clean, start=1)]
+
+
+class Series(NamedTuple):
+    """How a run is drawn in every figure of a page: curves of few points have marks, not dashes."""
+
+    label: str
+    shade: str
+    marker: str
+    dash: Any
+
+    def handle(self, marker: bool = True) -> dict[str, Any]:
+        """The line that stands for it in a legend."""
+        if marker:
+            return {"color": self.shade, "marker": self.marker, "markersize": 4.5}
+        return {"color": self.shade, "linestyle": self.dash, "linewidth": 1.6}
+
+
+def series(names: Iterable[str], runs: Sequence[str] = (), length: int = 24) -> dict[str, Series]:
+    """The look of each run of a figure; among all `runs` of the page it keeps its colour.
+
+    Colours come first; when they are used up, they come again with another mark and line.
+
+    Example:
+        >>> [look.shade for look in series(["b"], runs=["a", "b"]).values()]
+        ['#c85200']
+    """
+    names = list(dict.fromkeys(names))
+    page = list(dict.fromkeys([*runs, *names]))
+    looks = {}
+    for number, (name, label) in enumerate(zip(page, shorten_all(page, length), strict=True)):
+        again = number // len(SERIES)
+        marker, dash = _MARKERS[again % len(_MARKERS)], _DASHES[again % len(_DASHES)]
+        looks[name] = Series(label, series_colour(number), marker, dash)
+    return {name: looks[name] for name in names}
+
+
+def legend(figure: Figure, entries: Sequence[tuple[Style, str]]) -> None:
+    """Writes styles and labels below all axes, in as many columns as fit.
+
+    A style with a facecolor is a patch, any other a line. The figure grows by the height of the
+    legend, so that nothing is covered.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    labels = [label for _, label in entries]
+    widths = [text_width(label, SMALL) + _HANDLE for label in labels]
+    columns = len(labels)
+    # Each column is as wide as its longest label; entries fill them in turn.
+    while columns > 1 and sum(map(max, np.array_split(widths, columns))) > 72 * WIDTH - 10:
+        columns -= 1
+    height = (math.ceil(len(labels) / max(1, columns)) * _LINE + 6) / 72
+    figure.set_figheight(figure.get_figheight() + height)
+    handles = [
+        (Patch if "facecolor" in style else partial(Line2D, [], []))(**style)
+        for style, _ in entries
+    ]
+    style: Style = {"borderaxespad": 0, "handlelength": 2, "handletextpad": 0.5}
+    style |= {"columnspacing": 1.1, "labelspacing": 0.3, "ncols": columns}
+    figure.legend(handles=handles, labels=labels, loc="outside lower left", **style)
+
+
+def title(axes: Axes, title: str) -> None:
+    """Writes above axes which run or data set they show, flush with their left."""
+    text = shorten(printable(title), 40, tail=19)
+    axes.set_title(text, loc="left", fontsize=FONT_SIZE, fontweight="bold", pad=5)
+
+
+def hide_frame(axes: Axes) -> None:
+    """Takes the frame, the grid and the ticks away."""
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def score_axis(axis: Axis, score: Score) -> None:
+    """Names the axis of a score, and writes it in its unit."""
+    better = "higher" if score.higher_is_better else "lower"
+    axis.set_label_text(f"{score.title} ({better} is better)")
+    if score.is_share:
+        percent(axis)
+
+
+def percent(*axes: Axis) -> None:
+    """Writes the shares along an axis in per cent."""
+    for axis in axes:
+        axis.set_major_formatter(lambda share, _: f"{round(100 * share, 6):g}%")
+
+
+def powers(axes: Axes) -> None:
+    """Makes the upward axis logarithmic, with plain numbers."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(lambda value, _: "")
+
+
+def finite(values: ArrayLike) -> Floats:
+    """Values as floats, NaN where they are not finite: what drawing leaves out."""
+    array = np.asarray(values, dtype=np.float64)
+    return np.where(np.isfinite(array), array, np.nan)
+
+
+def thin(x: ArrayLike, y: ArrayLike, most: int = MOST_POINTS) -> tuple[Floats, Floats]:
+    """The finite points of a curve that matter most, ends included: it looks the same.
+
+    The point that lies furthest from the curve drawn so far is added next (after Ramer, Douglas
+    and Peucker), both axes counted in shares of their range.
+    """
+    points = np.stack([finite(x), finite(y)])
+    points = points[:, np.isfinite(points).all(axis=0)]
+    if points.shape[1] <= 2:
+        return points[0], points[1]
+    extent = np.ptp(points, axis=1, keepdims=True)
+    scaled = points / np.where(extent > 0, extent, 1.0)
+    last = points.shape[1] - 1
+    kept = {0, last}
+    worst = [_worst(scaled, 0, last)]
+    while len(kept) < most and worst[0][0] < -1e-5:
+        _, middle, start, end = heapq.heappop(worst)
+        kept.add(middle)
+        heapq.heappush(worst, _worst(scaled, start, middle))
+        heapq.heappush(worst, _worst(scaled, middle, end))
+    order = sorted(kept)
+    return points[0, order], points[1, order]
+
+
+def _worst(points: Floats, start: int, end: int) -> tuple[float, int, int, int]:
+    """Minus the distance, and the number, of the point furthest from the chord of a stretch."""
+    if end - start < 2:
+        return 0.0, start, start, end
+    chord = points[:, end] - points[:, start]
+    offset = points[:, start + 1 : end] - points[:, [start]]
+    length = float(np.hypot(*chord))
+    away = np.hypot(*offset) if length == 0 else abs(chord[0] * offset[1] - chord[1] * offset[0])
+    furthest = int(away.argmax())
+    return -float(away[furthest]) / (length or 1.0), start + 1 + furthest, start, end

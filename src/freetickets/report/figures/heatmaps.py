@@ -6,24 +6,19 @@ Opacity lets the page's background through, so one drawing is right on light and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ...metrics.score import Score
 from ..colours import colour
-from .axes import Floats, add_title, finite
-from .drawing import SMALL, WIDTH, draw, shorten, shorten_all, text_width
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from . import drawing as draw
 
 _MOST_NUMBERED = 12  # columns
 _FEW = 5  # members; maps of so few stand two in a panel
 # Numbers in the text's colour have a contrast of 4.5:1 against this much blue, light and dark.
-_NUMBERED, _PLAIN = 0.5, 0.95
+_FAINTEST, _NUMBERED, _PLAIN = 0.04, 0.5, 0.95
 
 
 class _Scale(NamedTuple):
@@ -37,13 +32,13 @@ class _Scale(NamedTuple):
         """The colour of a value; halfway where all values are equal."""
         span = self.high - self.low
         share = min(1.0, max(0.0, (value - self.low) / span)) if span > 0 else 0.5
-        return colour("blue"), 0.04 + (strongest - 0.04) * share
+        return colour("blue"), _FAINTEST + (strongest - _FAINTEST) * share
 
 
 def _scale(
-    arrays: Iterable[Floats], write: Callable[[float], str], low: float | None = None
+    arrays: Iterable[draw.Floats], write: Callable[[float], str], low: float | None = None
 ) -> _Scale:
-    """The range of all finite values, or from `low` to the highest of them."""
+    """The range of all draw.finite values, or from `low` to the highest of them."""
     values = np.concatenate([array[np.isfinite(array)] for array in arrays] or [np.zeros(0)])
     if values.size == 0:
         return _Scale(0.0, 1.0, write)
@@ -79,25 +74,19 @@ def corruption_heatmaps(
 
     Given are types, severities and scores, (T, S). Colours have one scale for all runs.
     """
+    panels: list[str] = []
     write = write_share if score.is_share else write_decimals
-    scale = _scale([finite(values) for _, _, values in maps.values()], write)
-
-    def panel(name: str, types: Sequence[str], severities: Sequence[int], values: Floats) -> str:
-        def paint(figure: Figure) -> None:
-            axes = figure.add_subplot()
-            rows = [shorten(kind.replace("_", " "), 18) for kind in types]
-            width = (72 * WIDTH - 95) / max(1, len(severities))
-            _paint_cells(axes, values, rows, list(map(str, severities)), scale, width)
-            axes.set_xlabel(f"severity; cells: {score.name}{' (%)' if score.is_share else ''}")
-            add_title(axes, name)
-
+    scale = _scale([draw.finite(values) for _, _, values in maps.values()], write)
+    for name, (types, severities, values) in maps.items():
         what = f"{score.name} of {name} by type of corruption and severity"
-        return draw("corruptions", what, 0.85 + 0.21 * len(types), paint)
-
-    return [
-        panel(name, types, severities, finite(values))
-        for name, (types, severities, values) in maps.items()
-    ]
+        with draw.panel(panels, "corruptions", what, 0.85 + 0.21 * len(types)) as figure:
+            axes = figure.add_subplot()
+            rows = [draw.shorten(kind.replace("_", " "), 18) for kind in types]
+            width = (72 * draw.WIDTH - 95) / max(1, len(severities))
+            _paint_cells(axes, draw.finite(values), rows, list(map(str, severities)), scale, width)
+            axes.set_xlabel(f"severity; cells: {score.name}{' (%)' if score.is_share else ''}")
+            draw.title(axes, name)
+    return panels
 
 
 def disagreement_heatmaps(
@@ -107,7 +96,7 @@ def disagreement_heatmaps(
 
     Runs of one member are left out; runs of few members come first, two in a panel.
     """
-    arrays = {name: finite(matrix) for name, matrix in matrices.items()}
+    arrays = {name: draw.finite(matrix) for name, matrix in matrices.items()}
     arrays = {name: array for name, array in arrays.items() if len(array) > 1}
     scale = _scale(arrays.values(), write_decimals, low=0.0)
     return _pairs(arrays, what, scale, "member", "member")
@@ -119,22 +108,26 @@ def transfer_heatmaps(matrices: Mapping[str, ArrayLike], what: str) -> list[str]
     Given is that of member m (column) on samples crafted on member k (row), (M, M). Runs of few
     members come first, two in a panel.
     """
-    arrays = {name: finite(matrix) for name, matrix in matrices.items()}
+    arrays = {name: draw.finite(matrix) for name, matrix in matrices.items()}
     scale, what = _scale(arrays.values(), write_share), f"accuracy (%) under {what}"
     return _pairs(arrays, what, scale, "crafted on member", "tested on member")
 
 
 def _pairs(
-    arrays: Mapping[str, Floats], what: str, scale: _Scale, rows: str, columns: str
+    arrays: Mapping[str, draw.Floats], what: str, scale: _Scale, rows: str, columns: str
 ) -> list[str]:
     """Maps of member against member."""
-    labels = dict(zip(arrays, shorten_all(list(arrays)), strict=True))
-
-    def panel(names: Sequence[str], abreast: int) -> str:
+    panels: list[str] = []
+    labels = dict(zip(arrays, draw.shorten_all(list(arrays)), strict=True))
+    few = [name for name, array in arrays.items() if len(array) <= _FEW]
+    couples = [few[start : start + 2] for start in range(0, len(few), 2)]
+    for names in [*couples, *([name] for name in arrays if name not in few)]:
+        abreast = 2 if names[0] in few else 1
         keyed = len(arrays[names[0]]) > _MOST_NUMBERED
-
-        def paint(figure: Figure) -> None:
-            figure.suptitle(what, x=0.02, ha="left", fontsize=SMALL, color=colour("muted"))
+        height = draw.WIDTH / abreast + (0.85 if keyed else 0.5)
+        title = f"{what} between members of {' and '.join(names)}"
+        with draw.panel(panels, "pairs", title, height) as figure:
+            figure.suptitle(what, x=0.02, ha="left", fontsize=draw.SMALL, color=colour("muted"))
             heights = [1, 0.04][: 1 + keyed]
             grid = figure.subplots(1 + keyed, abreast, squeeze=False, height_ratios=heights)
             for axes in grid[0, len(names) :]:
@@ -142,52 +135,46 @@ def _pairs(
             for axes, name in zip(grid[0], names, strict=False):
                 size = len(arrays[name])
                 members = [str(number + 1) for number in range(size)]
-                width = (72 * WIDTH - 36 * abreast) / abreast / size
+                width = (72 * draw.WIDTH - 36 * abreast) / abreast / size
                 _paint_cells(axes, arrays[name], members, members, scale, width)
                 axes.set_aspect("equal")
                 axes.set_anchor("NW")
-                axes.set_title(labels[name], loc="left", fontsize=SMALL, fontweight="bold")
-                axes.set_xlabel(columns, fontsize=SMALL)
-                axes.set_ylabel(rows, fontsize=SMALL)
+                axes.set_title(labels[name], loc="left", fontsize=draw.SMALL, fontweight="bold")
+                axes.set_xlabel(columns, fontsize=draw.SMALL)
+                axes.set_ylabel(rows, fontsize=draw.SMALL)
             if keyed:
                 _paint_key(grid[1, 0], scale)
-
-        height = WIDTH / abreast + (0.85 if keyed else 0.5)
-        return draw("pairs", f"{what} between members of {' and '.join(names)}", height, paint)
-
-    few = [name for name, array in arrays.items() if len(array) <= _FEW]
-    several = [panel(few[start : start + 2], 2) for start in range(0, len(few), 2)]
-    return several + [panel([name], 1) for name in arrays if name not in few]
+    return panels
 
 
 def _paint_cells(
-    axes: Axes,
-    values: Floats,
+    axes: draw.Axes,
+    values: draw.Floats,
     rows: Sequence[str],
     columns: Sequence[str],
     scale: _Scale,
     width: float,
 ) -> None:
-    """Fills axes with the cells of a matrix; what is not finite stays empty.
+    """Fills axes with the cells of a matrix; what is not draw.finite stays empty.
 
     Numbers that don't fit into the width of a cell, in points, are left out.
     """
     from matplotlib.patches import Rectangle
 
-    size = SMALL if width >= 24 else SMALL - 1
+    size = draw.SMALL if width >= 24 else draw.SMALL - 1
     known = np.isfinite(values)
     numbers = None
     if len(columns) <= _MOST_NUMBERED:
         texts = [scale.write(value) for value in values[known]]
         # Where there is little room, without the zero before the point.
         for candidate in (texts, [text.removeprefix("0") or "0" for text in texts]):
-            if max((text_width(text, size) for text in candidate), default=0.0) <= width - 2:
+            if max((draw.text_width(text, size) for text in candidate), default=0.0) <= width - 2:
                 numbers = iter(candidate)
                 break
     strongest = _PLAIN if numbers is None else _NUMBERED
     for (row, column), value in np.ndenumerate(values):
         is_known = bool(known[row, column])
-        style: dict[str, Any] = {"facecolor": (colour("blue"), 0.0), "edgecolor": colour("line")}
+        style: draw.Style = {"facecolor": (colour("blue"), 0.0), "edgecolor": colour("line")}
         if is_known:
             style = {"facecolor": scale.shade(value, strongest), "edgecolor": colour("page")}
         style |= {"linewidth": 0.8 if width > 8 else 0.2, "clip_on": False}
@@ -198,28 +185,18 @@ def _paint_cells(
             text = next(numbers) if is_known else "–"
             number = axes.text(column, row, text, ha="center", va="center_baseline", size=size)
             number.set_in_layout(False)
-    axes.set_xlim(-0.5, len(columns) - 0.5)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)
-    _clear(axes)
+    draw.hide_frame(axes)
 
 
-def _paint_key(axes: Axes, scale: _Scale) -> None:
+def _paint_key(axes: draw.Axes, scale: _Scale) -> None:
     """Says what the colours of a map without numbers mean."""
     from matplotlib.patches import Rectangle
 
-    steps = 10
-    for step in range(steps):
-        opacity = 0.04 + (_PLAIN - 0.04) * step / (steps - 1)
+    for step, opacity in enumerate(np.linspace(_FAINTEST, _PLAIN, 10).tolist()):
         axes.add_patch(Rectangle((step, 0), 1, 1, facecolor=(colour("blue"), opacity), lw=0))
-    axes.set(xlim=(0, steps), ylim=(0, 1), yticks=[])
-    axes.set_xticks([0, steps], [scale.write(scale.low), scale.write(scale.high)])
-    _clear(axes)
-
-
-def _clear(axes: Axes) -> None:
-    axes.grid(visible=False)
-    axes.tick_params(length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.set(xlim=(0, 10), ylim=(0, 1), yticks=[])
+    axes.set_xticks([0, 10], [scale.write(scale.low), scale.write(scale.high)])
+    draw.hide_frame(axes)

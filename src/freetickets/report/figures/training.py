@@ -5,19 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import FreeTicketsError
 from ...methods import Timeline
 from ...training.log import LogRow
 from ..colours import colour
 from ..run import RunSummary
-from .axes import write_percent, write_powers
-from .drawing import SMALL, WIDTH, draw, text_width
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from . import drawing as draw
 
 
 class PhaseSpan(NamedTuple):
@@ -55,53 +50,45 @@ def training_curves(run: RunSummary, number: int = 0) -> list[str]:
 
     A number tells the runs of a page apart.
     """
-    spans = phase_spans(run.log)
+    panels: list[str] = []
+    spans, score, grey = phase_spans(run.log), run.results.task.running, colour("muted")
     length = f"over {spans[-1].end:g} epochs of {run.name}"
-    explored = any(row.itop_rate is not None for row in run.log)
-    score = run.results.task.running
-
-    def paint_loss(figure: Figure) -> None:
+    what = f"Loss and learning rate {length}"
+    with draw.panel(panels, f"training-{number}-loss", what, 3.6) as figure:
         main, small = figure.subplots(2, sharex=True, height_ratios=[4, 1])
         _plot_scores(figure, main, spans, "train_loss", "validation_loss")
         main.set_ylabel("loss")
         if rates := learning_rates(run):
-            small.plot(*zip(*rates, strict=True), color=colour("muted"), linewidth=1)
+            small.plot(*zip(*rates, strict=True), color=grey, linewidth=1)
             small.set_ylim(bottom=0)
         else:
             lrs = [row.lr for row in run.log]
             epochs = [0.0, *(epoch for span in spans for epoch in span.epochs)]
             # A row says what its epoch was trained with.
-            small.step(epochs, [lrs[0], *lrs], where="pre", color=colour("muted"), linewidth=1)
+            small.step(epochs, [lrs[0], *lrs], where="pre", color=grey, linewidth=1)
             if min(lrs) > 0 and max(lrs) >= 10 * min(lrs):
-                write_powers(small)
+                draw.powers(small)
         small.set_ylabel("lr")
         small.margins(y=0.15)
         _shade([main, small], spans)
         figure.align_ylabels()
-
-    def paint_score(figure: Figure) -> None:
-        heights = [4, 1][: 1 + explored]
-        main, *rest = panels = figure.subplots(
-            1 + explored, sharex=True, squeeze=False, height_ratios=heights
-        )[:, 0]
+    explored = any(row.itop_rate is not None for row in run.log)
+    shown = score.title[:1].upper() + score.title[1:]
+    what = f"{shown} {'and share of explored weights ' if explored else ''}{length}"
+    with draw.panel(panels, f"training-{number}-{score.key}", what, 3.6) as figure:
+        rows: draw.Style = {"squeeze": False, "height_ratios": [4, 1][: 1 + explored]}
+        main, *rest = figure.subplots(1 + explored, sharex=True, **rows)[:, 0]
         _plot_scores(figure, main, spans, "train_score", "validation_score")
         main.set_ylabel(score.title)
         if score.is_share:
-            write_percent(main.yaxis)
+            draw.percent(main.yaxis)
         for small in rest:
             _plot_line(small, spans, "itop_rate", color=colour("green"), linewidth=1.2)
-            small.set_ylabel("explored")
-            small.set_ylim(0, 1.05)
-            write_percent(small.yaxis)
-        _shade(list(panels), spans)
+            small.set(ylabel="explored", ylim=(0, 1.05))
+            draw.percent(small.yaxis)
+        _shade([main, *rest], spans)
         figure.align_ylabels()
-
-    shown = score.title[:1].upper() + score.title[1:]
-    what = f"{shown} {'and share of explored weights ' if explored else ''}{length}"
-    return [
-        draw(f"training-{number}-loss", f"Loss and learning rate {length}", 3.6, paint_loss),
-        draw(f"training-{number}-{score.key}", what, 3.6, paint_score),
-    ]
+    return panels
 
 
 def learning_rates(run: RunSummary) -> list[tuple[float, float]]:
@@ -143,7 +130,7 @@ def _value(row: LogRow, key: str) -> float:
 
 
 def _plot_scores(
-    figure: Figure, axes: Axes, spans: Sequence[PhaseSpan], train: str, validation: str
+    figure: draw.Figure, axes: draw.Axes, spans: Sequence[PhaseSpan], train: str, validation: str
 ) -> None:
     """Both curves, the tickets where they were collected, and a legend.
 
@@ -151,16 +138,16 @@ def _plot_scores(
     """
     _plot_line(axes, spans, train, color=colour("ochre"), linewidth=1, label="training")
     measured = any(getattr(row, validation) is not None for span in spans for row in span.rows)
-    shown = validation if measured else train
     if measured:
         _plot_line(axes, spans, validation, color=colour("blue"), linewidth=1.6, label="validation")
     pairs = [pair for span in spans for pair in zip(span.epochs, span.rows, strict=True)]
+    shown = validation if measured else train
     tickets = [(epoch, _value(row, shown)) for epoch, row in pairs if row.has("collect")]
-    style: dict[str, Any] = {"color": colour("blue"), "markeredgecolor": colour("page")}
+    style: draw.Style = {"color": colour("blue"), "markeredgecolor": colour("page")}
     style |= {"markersize": 6, "clip_on": False, "zorder": 3}
     axes.plot([it[0] for it in tickets], [it[1] for it in tickets], "D", label="ticket", **style)
-    escapes = [span.end for span in spans if span.rows[-1].has("escape")]
     style = {"color": colour("vermillion"), "linewidth": 1.1, "linestyle": (0, (3, 2))}
+    escapes = [span.end for span in spans if span.rows[-1].has("escape")]
     for number, epoch in enumerate(escapes):
         axes.axvline(epoch, label="escape" if number == 0 else None, **style)
     handles, _ = axes.get_legend_handles_labels()
@@ -168,12 +155,12 @@ def _plot_scores(
     figure.legend(handles=handles, loc="outside upper right", ncols=len(handles), **style)
 
 
-def _plot_line(axes: Axes, spans: Sequence[PhaseSpan], key: str, **style: Any) -> None:
+def _plot_line(axes: draw.Axes, spans: Sequence[PhaseSpan], key: str, **style: Any) -> None:
     """One curve, broken where another network begins."""
     epochs: list[float] = []
     values: list[float] = []
-    for before, span in zip([None, *spans], spans, strict=False):
-        if before is not None and before.rows[0].run != span.rows[0].run:
+    for before, span in zip([spans[0], *spans], spans, strict=False):
+        if before.rows[0].run != span.rows[0].run:
             epochs.append(span.start)
             values.append(math.nan)
         epochs += span.epochs
@@ -181,7 +168,7 @@ def _plot_line(axes: Axes, spans: Sequence[PhaseSpan], key: str, **style: Any) -
     axes.plot(epochs, values, **style)
 
 
-def _shade(panels: Sequence[Axes], spans: Sequence[PhaseSpan]) -> None:
+def _shade(panels: Sequence[draw.Axes], spans: Sequence[PhaseSpan]) -> None:
     """Shades every second phase, and names all of them above the first panel."""
     length = spans[-1].end
     for axes in panels:
@@ -191,13 +178,15 @@ def _shade(panels: Sequence[Axes], spans: Sequence[PhaseSpan]) -> None:
             axes.axvspan(span.start, span.end, color=colour("band"), linewidth=0, zorder=-1)
     panels[-1].set_xlabel("epoch")
     panels[-1].locator_params(axis="x", integer=True)
-    points = 0.84 * WIDTH * 72 / length
-    fits = all(text_width(span.label, SMALL) < points * (span.end - span.start) for span in spans)
+    points = 0.84 * draw.WIDTH * 72 / length
+    fits = all(
+        draw.text_width(span.label, draw.SMALL) < points * (span.end - span.start) for span in spans
+    )
     # Upright names need their height only; of phases still shorter, some go without.
     shortest = points * min(span.end - span.start for span in spans)
-    every = 1 if fits else math.ceil(1.2 * SMALL / shortest)
-    style: dict[str, Any] = {"rotation": 0 if fits else 90, "ha": "center", "va": "bottom"}
-    style |= {"color": colour("muted"), "fontsize": SMALL}
+    every = 1 if fits else math.ceil(1.2 * draw.SMALL / shortest)
+    style: draw.Style = {"rotation": 0 if fits else 90, "ha": "center", "va": "bottom"}
+    style |= {"color": colour("muted"), "fontsize": draw.SMALL}
     for span in spans[::every]:
         middle, above = (span.start + span.end) / 2, panels[0].get_xaxis_transform()
         panels[0].text(middle, 1.02, span.label, transform=above, **style)

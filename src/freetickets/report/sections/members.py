@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -14,29 +14,23 @@ from ...metrics import pearson, spearman
 from ...predictions import REMAKE, trajectory_files
 from ...reading import damaged
 from ...tasks import CLASSIFICATION
-from ..analysis import class_names
-from ..comparison import Comparison
+from ..comparison import Comparison, class_names
 from ..figures import points, scores
 from ..figures.breakdowns import class_breakdown, feature_curves
 from ..figures.heatmaps import disagreement_heatmaps
-from ..parts import Figure, Section, Table, row, score_cells
+from ..parts import Figure, Shown, Table, row, score_cells
 from ..run import RunSummary
 
 _ACCURACY = CLASSIFICATION.scores[0]
 
 
-def members(comparison: Comparison) -> Iterator[Section]:
+def members(comparison: Comparison) -> Iterator[Shown]:
     """What the members score alone and together."""
-    caption = (
-        f"Each member alone, the mean of the members, and the ensemble, on the "
-        f"{comparison.runs[0].results.samples:,} test samples. A run of one network has one point."
-    )
-    yield Section(
-        "Members and ensemble", caption, Figure(scores.members_and_ensembles(comparison.runs))
-    )
+    figure = Figure(scores.members_and_ensembles(comparison.runs))
+    yield Shown(figure, {"samples": comparison.runs[0].results.samples})
 
 
-def member_scores(comparison: Comparison) -> Iterator[Section]:
+def member_scores(comparison: Comparison) -> Iterator[Shown]:
     """The same in numbers."""
     rows, shown = [], comparison.runs[0].results.task.scores
     for run in comparison.runs:
@@ -44,52 +38,43 @@ def member_scores(comparison: Comparison) -> Iterator[Section]:
         if len(run.results.members) > 1:
             parts += [("member mean", run.results.member_mean), ("ensemble", run.results.ensemble)]
         rows += [row(run.name, name, *score_cells(it, shown)) for name, it in parts]
-    caption = "The numbers behind the figure above; members are in the order of their collection."
-    table = Table(["run", "predictor", *(score.title for score in shown)], rows)
-    yield Section("Scores of every member", caption, table)
+    yield Shown(Table(["run", "predictor", *(score.title for score in shown)], rows))
 
 
-def ensemble_size(comparison: Comparison) -> Iterator[Section]:
+def ensemble_size(comparison: Comparison) -> Iterator[Shown]:
     """What each further member brings."""
-    caption = (
-        "The ensemble of the first m members, in the order of their collection, and the mean of "
-        "those members alone; KL is the mean divergence between ordered pairs of them. From the "
-        "saved predictions of the test set, without any temperature of the ensemble."
-    )
-    yield Section(
-        "Size of the ensemble",
-        caption,
-        Figure(scores.size_curves(comparison.each("sizes"), comparison.names)),
-    )
+    yield Shown(Figure(scores.size_curves(comparison.each("sizes"), comparison.names)))
 
 
-def sparsity(comparison: Comparison) -> Iterator[Section]:
+def sparsity(comparison: Comparison) -> Iterator[Shown]:
     """How scores change with sparsity."""
-    if not comparison.has_classes:
-        return
+    families: list[list[RunSummary]] = []  # the same but for their sparsity
+    for run in comparison.runs if comparison.has_classes else ():
+        alike = (it for it in families if not _but_sparsity(it[0]).differences(_but_sparsity(run)))
+        if (family := next(alike, None)) is None:
+            families.append([run])
+        else:
+            family.append(run)
     curves: dict[str, scores.EnsembleCurve] = {}
-    for family in _families(comparison.runs):
-        if len({_sparsity(run) for run in family}) < 2:
+    for family in families:
+        family.sort(key=_sparsity)
+        if _sparsity(family[0]) == _sparsity(family[-1]):
             continue
         method = family[0].config.method
         # One method may have several families: of other sizes, say.
         number = sum(name.partition(" ")[0] == method for name in curves) + 1
-        results = [run.results for run in sorted(family, key=_sparsity)]
+        results = [run.results for run in family]
         kl = [it.diversity.kl if it.diversity else math.nan for it in results]
         curves[method if number == 1 else f"{method} {number}"] = scores.EnsembleCurve(
-            sorted(map(_sparsity, family)),
+            list(map(_sparsity, family)),
             [it.ensemble["accuracy"] for it in results],
             [it.member_mean["accuracy"] for it in results],
             kl=kl if np.isfinite(kl).any() else None,
         )
-    caption = (
-        "Runs that differ in their sparsity only: the ensemble, the mean of its members, and the "
-        "mean KL divergence between ordered pairs of members where it was measured."
-    )
-    yield Section("Sparsity", caption, Figure(scores.sparsity_curves(curves)))
+    yield Shown(Figure(scores.sparsity_curves(curves)))
 
 
-def correlations(comparison: Comparison) -> Iterator[Section]:
+def correlations(comparison: Comparison) -> Iterator[Shown]:
     """Whether better members make better ensembles, over the runs."""
     found = [run.results for run in comparison.runs if len(run.results.members) > 1]
     differing = [it.diversity.disagreement if it.diversity else math.nan for it in found]
@@ -106,81 +91,55 @@ def correlations(comparison: Comparison) -> Iterator[Section]:
         if len(one) > 2 and np.ptp(one) > 0 and np.ptp(other) > 0:
             both = (pearson(one, other), ".3f"), (spearman(one, other), ".3f")
             rows.append(row(title, (len(one), "d"), *both))
-    caption = (
-        "Over the runs that have several members. Pearson's coefficient is of the values, "
-        "Spearman's of their ranks. With few runs neither says much."
-    )
-    table = Table(["between", "runs", "Pearson", "Spearman"], rows)
-    yield Section("Correlations over runs", caption, table)
+    yield Shown(Table(["between", "runs", "Pearson", "Spearman"], rows))
 
 
-def diversity(comparison: Comparison) -> Iterator[Section]:
+def diversity(comparison: Comparison) -> Iterator[Shown]:
     """The table of diversity, with the accuracy that it brings."""
     rows = []
     for run in comparison.runs:
-        if (diversity := run.results.diversity) is None:
-            continue
-        numbers = (diversity.disagreement, diversity.kl, diversity.kl_one_way)
-        accuracy = run.results.ensemble["accuracy"]
-        gain = 100 * (accuracy - run.results.member_mean["accuracy"])
-        cells = row(run.name, *((number, ".4f") for number in numbers))
-        rows.append([*cells, *row((accuracy, _ACCURACY.form), (gain, "+.2f"))])
-    accuracy_title = f"{_ACCURACY.short} {_ACCURACY.arrow}"
-    header = ["run", "disagreement ↑", "KL ↑", "KL, i<j", accuracy_title, "gain ↑"]
-    caption = (
-        "Disagreement is the share of test samples of which two members predict different classes, "
-        "the mean over pairs; KL is the mean divergence of members' predictions in nats over "
-        "ordered pairs, and over i<j only. Gain: points of accuracy of the ensemble above the mean "
-        "of its members."
+        if (found := run.results.diversity) is not None:
+            accuracy = run.results.ensemble["accuracy"]
+            gain = 100 * (accuracy - run.results.member_mean["accuracy"])
+            numbers = [(it, ".4f") for it in (found.disagreement, found.kl, found.kl_one_way)]
+            rows.append(row(run.name, *numbers, (accuracy, _ACCURACY.form), (gain, "+.2f")))
+    titles = (
+        "run",
+        "disagreement ↑",
+        "KL ↑",
+        "KL, i<j",
+        f"{_ACCURACY.short} {_ACCURACY.arrow}",
+        "gain ↑",
     )
-    yield Section("Diversity of the members", caption, Table(header, rows))
+    yield Shown(Table(titles, rows))
 
 
-def disagreement(comparison: Comparison) -> Iterator[Section]:
+def disagreement(comparison: Comparison) -> Iterator[Shown]:
     """Every pair of members."""
     found = {run.name: it for run in comparison.runs if (it := run.results.diversity) is not None}
     panels = disagreement_heatmaps({name: it.disagreement_matrix for name, it in found.items()})
     kl = {name: it.kl_matrix for name, it in found.items()}
-    panels += disagreement_heatmaps(kl, what="KL divergence")
-    caption = (
-        "For each pair of members: the share of test samples of which they predict different "
-        "classes, and the mean divergence KL(row || column) of their predictions in nats. Colours "
-        "have one scale for all runs."
-    )
-    yield Section("Pairs of members", caption, Figure(panels))
+    yield Shown(Figure([*panels, *disagreement_heatmaps(kl, what="KL divergence")]))
 
 
-def classes(comparison: Comparison) -> Iterator[Section]:
+def classes(comparison: Comparison) -> Iterator[Shown]:
     """Scores by true class."""
-    scores = comparison.each("classes")
-    if not scores:
-        return
-    count = next(iter(comparison.analyses.values())).ensemble.shape[-1]
-    panels = class_breakdown(class_names(comparison.runs[0], count), scores, comparison.names)
-    caption = (
-        "Accuracy of the ensemble on the test samples of each class, and how often two members "
-        "disagree on them (the mean over pairs)."
-    )
-    yield Section("By class", caption, Figure(panels))
+    if found := comparison.each("classes"):
+        count = next(iter(comparison.analyses.values())).ensemble.shape[-1]
+        names = class_names(comparison.runs[0], count)
+        yield Shown(Figure(class_breakdown(names, found, comparison.names)))
 
 
-def features(comparison: Comparison) -> Iterator[Section]:
+def features(comparison: Comparison) -> Iterator[Shown]:
     """How members' feature maps differ, layer by layer."""
     curves = {
         run.name: [(each.layer, each.kl) for each in run.results.features]
         for run in comparison.runs
-        if run.results.features
     }
-    caption = (
-        "KL divergence between the feature maps of two members, layer by layer: a softmax over "
-        "channels, summed over positions, the mean over samples and over ordered pairs of members."
-    )
-    yield Section(
-        "Feature maps by layer", caption, Figure(feature_curves(curves, comparison.names))
-    )
+    yield Shown(Figure(feature_curves(curves, comparison.names)))
 
 
-def trajectories(comparison: Comparison) -> Iterator[Section]:
+def trajectories(comparison: Comparison) -> Iterator[Shown]:
     """The ways that networks took while they trained."""
     embeddings = []
     for run in comparison.runs if comparison.has_classes else ():
@@ -188,35 +147,14 @@ def trajectories(comparison: Comparison) -> Iterator[Section]:
             with damaged(run.folder / "trajectory", REMAKE):
                 embeddings.append(embed({run.name: read_trajectory(run.folder)}))
     few = next((f" (of few, {each.note})" for each in embeddings if each.note), "")
-    caption = (
-        "What a network predicts of a fixed subset of test samples along its training, as "
-        "probabilities; all checkpoints of all members of a run laid into the plane together by "
-        f"t-SNE of their principal components{few}. "
-        "Hollow: the start; diamonds: tickets where they were collected. Only what is near stays "
-        "near: coordinates and distances between far points mean nothing. Nothing was chosen by "
-        "these samples."
-    )
     paths = {name: each for found in embeddings for name, each in found.paths.items()}
-    yield Section("Training trajectories (t-SNE)", caption, Figure(points.trajectories(paths)))
+    yield Shown(Figure(points.trajectories(paths)), {"few": few})
 
 
 def _sparsity(run: RunSummary) -> float:
     return run.ledger.phases[-1].sparsity
 
 
-def _families(runs: Sequence[RunSummary]) -> list[list[RunSummary]]:
-    """Groups runs that are the same but for their sparsity."""
-    families: list[list[RunSummary]] = []
-    for run in runs:
-        mine = _without_sparsity(run)
-        alike = (it for it in families if not _without_sparsity(it[0]).differences(mine))
-        if (family := next(alike, None)) is None:
-            families.append([run])
-        else:
-            family.append(run)
-    return families
-
-
-def _without_sparsity(run: RunSummary) -> Config:
+def _but_sparsity(run: RunSummary) -> Config:
     options = {key: value for key, value in run.config.options.items() if key != "sparsity"}
     return replace(run.config, options=options)
