@@ -14,9 +14,8 @@ from freetickets.errors import FreeTicketsError
 from freetickets.evaluation import Predictions
 from freetickets.experiments import experiment_names, load, needed
 from freetickets.experiments.grid import find_grid, grid_names, make_tasks, parse_grid
-from freetickets.experiments.progress import CellProgress
 from freetickets.experiments.results import Results, read_answers
-from freetickets.experiments.runner import Runner
+from freetickets.experiments.runner import CellProgress, Runner
 from freetickets.experiments.scales import SCALES, DataPart
 from freetickets.experiments.substitutes import SubstituteFiles, digest_of, of_each_class
 

@@ -9,9 +9,8 @@ import torch
 from freetickets.errors import FreeTicketsError, StoppedError
 from freetickets.experiments import Cell, Needs, runner
 from freetickets.experiments.grid import CellTask
-from freetickets.experiments.progress import CellProgress
 from freetickets.experiments.results import Results, read_answers
-from freetickets.experiments.runner import Runner
+from freetickets.experiments.runner import CellProgress, Runner
 from freetickets.experiments.scales import DataPart, Scale, Substitute
 from freetickets.experiments.substitutes import SubstituteFiles
 from freetickets.methods import EDST, Dense

@@ -23,8 +23,7 @@ from ..methods import METHODS
 
 if TYPE_CHECKING:
     from ..experiments.grid import CellTask
-    from ..experiments.progress import CellProgress
-    from ..experiments.runner import Runner
+    from ..experiments.runner import CellProgress, Runner
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -61,8 +60,7 @@ def run(parsed: argparse.Namespace) -> None:
     experiments = grid.choose(parsed.names)
     _check(parsed)
 
-    from ..experiments.progress import CellProgress
-    from ..experiments.runner import Runner, reason
+    from ..experiments.runner import CellProgress, Runner, reason
 
     runner = Runner(grid.scale, parsed.output, parsed.data_dir, parsed.device, parsed.workers)
     tasks = grid.tasks(experiments, parsed.seeds, parsed.only)

@@ -15,11 +15,10 @@ Kind = TypeVar("Kind")
 
 def joined(one: Kind, other: Kind) -> Kind:
     """Two of one data class as one: all that their tuples hold; else the first that says so."""
-    both: dict[str, Any] = {}
-    for each in fields(one):  # type: ignore[arg-type]
-        mine, theirs = getattr(one, each.name), getattr(other, each.name)
-        several = isinstance(mine, tuple)
-        both[each.name] = tuple(dict.fromkeys(mine + theirs)) if several else mine or theirs
+    both = {each.name: getattr(one, each.name) for each in fields(one)}  # type: ignore[arg-type]
+    for name, mine in both.items():
+        theirs, several = getattr(other, name), isinstance(mine, tuple)
+        both[name] = tuple(dict.fromkeys(mine + theirs)) if several else mine or theirs
     return replace(one, **both)  # type: ignore[type-var]
 
 
@@ -35,13 +34,7 @@ class Needs:
     trajectory: bool = False  # whether the course of the training is recorded
 
     def __or__(self, other: Needs) -> Needs:
-        """What two experiments need together.
-
-        Example:
-            >>> both = Needs(ood=("svhn",)) | Needs(ood=("svhn", "cifar100"), features=True)
-            >>> both.ood, both.features
-            (('svhn', 'cifar100'), True)
-        """
+        """What two experiments need together."""
         return joined(self, other)
 
 
@@ -75,12 +68,11 @@ class Cell:
         """A name for people and folders, different for each cell: options that are not default."""
         if self.label:
             return self.label
-        told = [(each.name, getattr(self.method, each.name), each) for each in fields(self.method)]
-        chosen = {name: value for name, value, each in told if value != each.default}
-        words = [
-            f"{name}={f'{value:g}' if isinstance(value, float) else value}"
-            for name, value in (chosen | dict(self.settings)).items()
-        ]
+        defaults = {each.name: each.default for each in fields(self.method)}
+        told = {name: value for name, value in self.options.items() if value != defaults[name]}
+        told |= dict(self.settings)
+        shown = {k: f"{v:g}" if isinstance(v, float) else v for k, v in told.items()}
+        words = [f"{name}={value}" for name, value in shown.items()]
         return "-".join([self.dataset, self.model, self.method.name, *words])
 
 
@@ -101,9 +93,7 @@ class RowText:
     label: str  # as in the paper
     dataset: str  # its key: cifar10, cifar100 or imagenet
     model: str  # the paper's
-    members: Count | None = (
-        None  # scored, the first; attacks are those made for each, scored or not
-    )
+    members: Count | None = None  # scored, the first; attacks are made for each, scored or not
     over: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # options with several values
     paper: Mapping[str, float] = field(default_factory=dict)  # by column, corrected; per cent
     dense_flops: float | None = None  # of one dense training, printed in place of a multiple
@@ -125,11 +115,10 @@ class Row(RowText):
     @property
     def cells(self) -> tuple[Cell, ...]:
         """What has to be trained for this row: one cell, or one for each value of `over`."""
-        settings, found = tuple(self.settings.items()), []
-        for values in itertools.product(*self.over.values()):
-            method = replace(self.method, **dict(zip(self.over, values, strict=True)))
-            found.append(Cell(self.dataset, self.model, method, settings, self.cell, self.of))
-        return tuple(found)
+        points = itertools.product(*self.over.values())
+        methods = (replace(self.method, **dict(zip(self.over, at, strict=True))) for at in points)
+        told = tuple(self.settings.items()), self.cell, self.of
+        return tuple(Cell(self.dataset, self.model, method, *told) for method in methods)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,14 +158,7 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
 
 
 def needed(experiments: Iterable[Experiment]) -> dict[Cell, Needs]:
-    """The different trainings of several experiments, each with all that is measured of it.
-
-    Example:
-        >>> from freetickets.experiments import load
-        >>> diversity, features = load("diversity"), load("feature-maps")
-        >>> [needs.features for needs in needed([diversity, features]).values()].count(True)
-        5
-    """
+    """The different trainings of several experiments, each with all that is measured of it."""
     found: dict[Cell, Needs] = {}
     for experiment in experiments:
         for cell in cells(experiment):
