@@ -83,14 +83,15 @@ def test_classes_are_the_first_ten_of_cifar100():
 
 
 def test_misprints_are_noted():
-    found = {correction.used: correction.printed for correction in ALL["classes"].corrections}
+    corrected = ALL["classes"].corrected
+    found = {column.split(".")[-1]: each.printed for column, each in corrected.items()}
     assert len(found) == 9
     names = [found[name] for name in ("aquarium_fish", "baby", "bottle")]
     assert names == ["Aquarium", "Fish", "Bicycle"]
     numbers = [
-        (name, row.dataset, row.label, correction.printed, correction.used)
+        (name, row.dataset, row.label, each.printed, row.paper[column])
         for name, row in ROWS
-        for correction in row.corrections
+        for column, each in row.corrected.items()
     ]
     assert numbers == [("escape-rate", "cifar100", "q=0.5", 2.223, 0.223)]
 

@@ -33,7 +33,7 @@ def test_a_row_takes_what_it_lacks_from_its_experiment_and_has_a_cell_for_each_v
     a, b = experiment.rows
     assert (a.dataset, a.model, a.method.name) == ("cifar10", "wrn-28-10", "edst")
     assert a.paper == {"accuracy": 96.0, "diversity.kl": 0.2}
-    assert a.corrections == (Correction("diversity.kl", 2.2, 0.2, "a slip"),)
+    assert a.corrected == {"diversity.kl": Correction(2.2, "a slip")}
     assert (b.dataset, b.model, b.starred, b.members) == ("cifar100", "wrn-28-10", False, None)
     assert [cell.options["sparsity"] for cell in b.cells] == [0.5, 0.8]
     assert len(cells(experiment)) == 3

@@ -80,10 +80,8 @@ class Cell:
 class Correction:
     """A misprint of the paper: a number, or the heading of a column."""
 
-    column: str
     printed: float | str
-    used: float | str  # what is taken instead
-    why: str  # how that is known
+    why: str  # how it is known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +94,7 @@ class RowText:
     members: Count | None = None  # scored, the first; attacks are made for each, scored or not
     over: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # options with several values
     paper: Mapping[str, float] = field(default_factory=dict)  # by column, corrected; per cent
+    corrected: Mapping[str, Correction] = field(default_factory=dict)  # which are misprints
     dense_flops: float | None = None  # of one dense training, printed in place of a multiple
     starred: bool = False  # the paper took the numbers from another publication
     underivable: Mapping[str, str] = field(default_factory=dict)  # why our count can't equal theirs
@@ -109,7 +108,6 @@ class Row(RowText):
     """A row of a table, or a curve or a point of a figure."""
 
     method: Method
-    corrections: tuple[Correction, ...] = ()  # which of the numbers are misprints
     of: Cell | None = None  # whose first trainings are the members: nothing is trained for this row
 
     @property
@@ -130,6 +128,7 @@ class ExperimentText:
     paper: str  # where it stands: "Table 1"
     latex: str  # its label in the paper's source
     columns: tuple[str, ...]
+    corrected: Mapping[str, Correction] = field(default_factory=dict)  # whose headings are wrong
     needs: Needs = Needs()
     figures: tuple[str, ...] = ()  # the parts of a report that show it, keys of `PARTS`
     claims: tuple[str, ...] = ()  # what the paper concludes from it, keys of `CLAIMS`
@@ -143,7 +142,6 @@ class Experiment(ExperimentText):
     """One table or figure of the paper; its rows are in the paper's order."""
 
     rows: tuple[Row, ...]
-    corrections: tuple[Correction, ...] = ()  # headings of columns that are misprints
 
 
 def cells(experiment: Experiment) -> tuple[Cell, ...]:

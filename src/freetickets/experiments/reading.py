@@ -15,7 +15,7 @@ from ..metrics.score import column_of
 from ..models.names import check_name
 from ..reading import parse_yaml, read, read_fields
 from .claims import CLAIMS
-from .experiment import Cell, Correction, Experiment, ExperimentText, Row, RowText
+from .experiment import Cell, Experiment, ExperimentText, Row, RowText
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -29,21 +29,12 @@ PARTS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Misprint:
-    """What a file says of a number that the paper got wrong; see `Correction`."""
-
-    printed: float | str
-    why: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Row(RowText):
     """What a file says of a row; see `Row`."""
 
     method: str
     options: dict[str, Any] = field(default_factory=dict)
-    corrected: dict[str, _Misprint] = field(default_factory=dict)
     epochs: float | None = None
     of: str = ""
 
@@ -55,7 +46,6 @@ class _Experiment(ExperimentText):
     rows: tuple[dict[str, Any], ...]
     dataset: str | None = None  # of all rows that don't say another
     model: str | None = None
-    corrected: dict[str, _Misprint] = field(default_factory=dict)
 
 
 def yaml_files(folder: str) -> dict[str, Traversable]:
@@ -122,9 +112,8 @@ def read_experiment(
         known |= {cell.name: cell for cell in rows[-1].cells}
     if not rows:
         raise FreeTicketsError("rows must not be empty")
-    headings = {column: column.split(".")[-1] for column in told.columns}
-    corrections = _corrections(told.corrected, headings)
-    return Experiment(**_alike(ExperimentText, told), rows=tuple(rows), corrections=corrections)
+    _check_known("corrected column", told.corrected, told.columns)
+    return Experiment(**_alike(ExperimentText, told), rows=tuple(rows))
 
 
 def _row(
@@ -152,22 +141,14 @@ def _row(
     settings = {**told.settings, **({} if told.epochs is None else {"epochs": told.epochs})}
     read_fields(Config, settings, noun="setting")
     _check_known("earlier cell", [told.of] if told.of else [], known)
+    _check_known("corrected column", told.corrected, told.paper)
     made = {"over": over, "settings": settings, "method": method, "of": known.get(told.of)}
-    corrections = _corrections(told.corrected, told.paper)
-    return Row(**{**_alike(RowText, told), **made}, corrections=corrections)
+    return Row(**{**_alike(RowText, told), **made})
 
 
 def _alike(kind: type[ExperimentText | RowText], told: Any) -> dict[str, Any]:
     """The fields that are in the file as they are in memory."""
     return {each.name: getattr(told, each.name) for each in fields(kind)}
-
-
-def _corrections(
-    misprints: Mapping[str, _Misprint], used: Mapping[str, float | str]
-) -> tuple[Correction, ...]:
-    _check_known("corrected column", misprints, used)
-    told = misprints.items()
-    return tuple(Correction(key, each.printed, used[key], each.why) for key, each in told)
 
 
 def _check_columns(names: Iterable[str]) -> None:

@@ -50,13 +50,13 @@ def footnotes(experiment: Experiment, results: Results) -> list[str]:
         lines.append(f"{STARRED} The paper took these numbers from another publication.")
     wrong: dict[str, list[str]] = {}  # by the reason, where
     ours: dict[str, list[str]] = {}
-    for each in experiment.corrections:
-        words = f'{_column(each.column).title} (printed "{each.printed}")'
+    for column, each in experiment.corrected.items():
+        words = f'{_column(column).title} (printed "{each.printed}")'
         wrong.setdefault(each.why, []).append(words)
     for row in experiment.rows:
-        for each in row.corrections:
-            words = f"{row.label} on {row.dataset}, {_column(each.column).title} "
-            words += f"(printed {each.printed}, taken {each.used})"
+        for column, each in row.corrected.items():
+            words = f"{row.label} on {row.dataset}, {_column(column).title} "
+            words += f"(printed {each.printed}, taken {row.paper[column]})"
             wrong.setdefault(each.why, []).append(words)
         for column, why in row.underivable.items():
             ours.setdefault(why, []).append(f"{row.label}, {_column(column).title}")
@@ -150,7 +150,7 @@ def _cell(results: Results, row: Row, column: Column) -> TableCell:
     if column.key == "train_flops" and row.dense_flops is not None:
         theirs = f"[{row.dense_flops:.1e} FLOPs]".replace("+", "")
     elif printed is not None:
-        sign = CORRECTED if column.key in {each.column for each in row.corrections} else ""
+        sign = CORRECTED if column.key in row.corrected else ""
         sign += UNDERIVABLE if column.key in row.underivable else ""
         digits = max(len(repr(float(printed)).partition(".")[2]), least) if least else 0
         theirs = f"[{printed:.{digits}f}{sign}]"

@@ -122,8 +122,9 @@ def bin_sums(
     # Only the inner edges: whatever rounding does to 0 and 1, they stay in the outer bins.
     which = np.searchsorted(edges[1:-1], confidence, side="right" if bins == "tf" else "left")
     size = len(edges) - 1
-    sums = (np.bincount(which, weights, size) for weights in (confidence, correct))
-    return np.bincount(which, minlength=size), *sums
+    count = np.bincount(which, minlength=size).astype(np.int64)
+    sure, right = (np.bincount(which, weights, size) for weights in (confidence, correct))
+    return count, sure.astype(np.float64), right.astype(np.float64)
 
 
 def _check_number(bins: object) -> int:

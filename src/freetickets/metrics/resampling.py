@@ -187,9 +187,8 @@ def _check_lists(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
             f"a correlation needs two lists of the same length, at least 2, not {one.shape} and "
             f"{other.shape}"
         )
-    for values in (one, other):
-        if not np.isfinite(values).all():
-            raise FreeTicketsError("a correlation needs finite numbers")
-        if (values == values[0]).all():
-            raise FreeTicketsError("a correlation needs numbers that are not all the same")
+    if not np.isfinite([one, other]).all():
+        raise FreeTicketsError("a correlation needs finite numbers")
+    if not (np.ptp(one) and np.ptp(other)):
+        raise FreeTicketsError("a correlation needs numbers that are not all the same")
     return one, other
