@@ -60,12 +60,13 @@ def is_here(name: str, data_dir: str | None) -> bool:
 def outline(part: DataPart, data_dir: str | None = None) -> DatasetSpec:
     """What a substitute will be, before it is made."""
     spec = get_spec(part.source, data_dir)
-    channels, *sides = spec.shape
+    channels, height, width = spec.shape
     classes = len(spec.classes)
     train = part.per_class * classes if part.per_class else part.train or spec.train_size
     test = part.held_out * classes if part.held_out else part.test or spec.test_size
-    sizes = {"train_size": min(train, spec.train_size), "test_size": min(test, spec.test_size)}
-    return replace(spec, shape=(channels, *(side // part.pool for side in sides)), **sizes)
+    train, test = min(train, spec.train_size), min(test, spec.test_size)
+    shape = channels, height // part.pool, width // part.pool
+    return replace(spec, shape=shape, train_size=train, test_size=test)
 
 
 class SubstituteFiles:

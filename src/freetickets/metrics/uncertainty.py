@@ -182,12 +182,7 @@ def fpr95(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
 
 
 def roc_curve(inside: npt.ArrayLike, outside: npt.ArrayLike) -> Roc:
-    """The curve of both rates over all thresholds, without points on a straight line.
-
-    Example:
-        >>> roc_curve(inside=[0.1, 0.2, 0.3], outside=[0.8, 0.9])
-        Roc(false_positive=array([0., 0., 1.]), true_positive=array([0., 1., 1.]))
-    """
+    """The curve of both rates over all thresholds, without points on a straight line."""
     false, true = _counts(*_check_scores(inside, outside))
     across, up = np.diff(false), np.diff(true)
     turns = across[:-1] * up[1:] != across[1:] * up[:-1]
