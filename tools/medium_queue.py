@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from freetickets.experiments.grid import find_grid
 from freetickets.experiments.provenance import COMMIT_FILE
@@ -51,20 +52,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--commit", help="of the code (default: that of the first start, or HEAD)")
     parser.add_argument("--data-dir", help="where data sets lie")
     parser.add_argument("--jobs", type=int, default=1, help="cells at a time (default: 1)")
-    parser.add_argument(
-        "--home", type=Path, default=Path(_HOME), help="code, runs and log (default: %(default)s)"
-    )
+    text = "code, runs and log (default: %(default)s)"
+    parser.add_argument("--home", type=Path, default=Path(_HOME), help=text)
     parsed = parser.parse_args(arguments)
     queue = Queue(parsed.home.expanduser().resolve(), parsed.scale)
     if parsed.command in ("start", "run"):
         return queue.begin(parsed)
-    if parsed.command == "collect":
-        print(f"{queue.collect()} new records in {queue.kept}")
-        return 0
-    if parsed.command == "status":
-        print(queue.status())
-        return 0
-    return queue.signal(parsed.command)
+    if parsed.command in ("pause", "resume", "stop"):
+        return queue.signal(parsed.command)
+    collected = parsed.command == "collect"
+    print(f"{queue.collect()} new records in {queue.kept}" if collected else queue.status())
+    return 0
 
 
 class Queue:
@@ -93,13 +91,9 @@ class Queue:
         words += ["--jobs", str(parsed.jobs), "--home", str(self.home)]
         words += ["--data-dir", parsed.data_dir] if parsed.data_dir else []
         with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, __file__, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            streams: Any = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            command = [sys.executable, __file__, *words]
+            process = subprocess.Popen(command, start_new_session=True, **streams)
         print(f"process {process.pid} trains from commit {commit[:12]}; log: {self.log}")
         return 0
 
@@ -195,10 +189,8 @@ def install(commit: str, folder: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         source, target = Path(temporary) / "source", Path(temporary) / "target"
         source.mkdir()
-        packed = subprocess.run(
-            ["git", "-C", ROOT, "archive", commit], check=True, capture_output=True
-        )
-        subprocess.run(["tar", "-x", "-C", source], input=packed.stdout, check=True)
+        packed = subprocess.check_output(["git", "-C", ROOT, "archive", commit])
+        subprocess.run(["tar", "-x", "-C", source], input=packed, check=True)
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
         environment = {**os.environ, "FREETICKETS_REQUIRE_NATIVE": "1"}
         environment.pop("PYTHONPATH", None)
@@ -269,8 +261,7 @@ def _copy(source: Path, target: Path, missing_only: bool = False) -> int:
 
 
 def _git(*words: str) -> str:
-    done = subprocess.run(["git", "-C", ROOT, *words], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+    return subprocess.check_output(["git", "-C", ROOT, *words], text=True).strip()
 
 
 if __name__ == "__main__":

@@ -11,23 +11,20 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from freetickets.experiments import Experiment, load
-from freetickets.experiments.grid import CellTask, make_tasks
+from freetickets.experiments.grid import make_tasks
 from freetickets.experiments.runner import Runner
 from freetickets.experiments.scales import SCALES
-from freetickets.experiments.substitutes import outline
 from freetickets.methods.members import MemberNetwork
 from freetickets.methods.plan import Plan
 from freetickets.sparsity.layers import select_weights
 from freetickets.sparsity.structure import parse_structure
 from freetickets.training.job import Job
-from freetickets.training.ledger import Ledger
 
 TABLES = ("cifar10", "cifar100", "imagenet")
 COLUMNS = (
@@ -58,26 +55,6 @@ class Demand:
         return 3 * self.weights + self.masks + self.activations
 
 
-def hours(flops: float, throughput: float) -> float:
-    """The hours that a device works on this many operations.
-
-    Example:
-        >>> hours(3.6e17, throughput=1e13)
-        10.0
-    """
-    return flops / throughput / 3600
-
-
-def ring_bytes(size: float, ranks: int) -> float:
-    """What each of some ranks sends, and receives, to sum up this many bytes by a ring.
-
-    Example:
-        >>> ring_bytes(100, ranks=1), ring_bytes(100, ranks=4)
-        (0.0, 150.0)
-    """
-    return 2 * (ranks - 1) / ranks * size
-
-
 def needs_of(job: Job) -> Demand:
     """What a job needs; nothing is trained, no data is read and no network allocated."""
     ledger, batch_size = job.price(), job.config.batch_size
@@ -86,21 +63,13 @@ def needs_of(job: Job) -> Demand:
         network = job.build_transformed()
     parameters = sum(parameter.numel() for parameter in network.parameters())
     masked, active = _held(job.plan, network)
-    return Demand(
-        ledger.flops,
-        _executed_flops(ledger),
-        _FLOAT * parameters,
-        _MASK * masked,
-        activation_bytes(network, job.spec.shape, batch_size),
-        _FLOAT * (parameters - masked + active),
-    )
-
-
-def _executed_flops(ledger: Ledger) -> float:
-    if not any(phase.sparsity for phase in ledger.phases):
-        return ledger.flops
-    epochs = math.fsum(phase.epochs for phase in ledger.phases)
-    return epochs * ledger.dense_flops / ledger.dense_epochs
+    executed = ledger.flops
+    if any(phase.sparsity for phase in ledger.phases):
+        epochs = math.fsum(phase.epochs for phase in ledger.phases)
+        executed = epochs * ledger.dense_flops / ledger.dense_epochs
+    activations = activation_bytes(network, job.spec.shape, batch_size)
+    sizes = _FLOAT * parameters, _MASK * masked, activations
+    return Demand(ledger.flops, executed, *sizes, _FLOAT * (parameters - masked + active))
 
 
 def _held(plan: Plan, network: nn.Module) -> tuple[int, int]:
@@ -110,8 +79,7 @@ def _held(plan: Plan, network: nn.Module) -> tuple[int, int]:
     sizes = {name: weight.numel() for name, weight in weights.items()}
     if any(phase.pruning or any(e.makes_sparse for e in phase.at_end) for phase in phases):
         return sum(sizes.values()), sum(sizes.values())  # all are there to be pruned
-    sparsity = min(phase.sparsity for phase in phases)
-    if sparsity == 0:
+    if (sparsity := min(phase.sparsity for phase in phases)) == 0:
         return 0, 0
     shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
     structure = parse_structure(plan.sparse.structure)
@@ -178,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def table(experiment: Experiment, runner: Runner, throughput: float, ranks: int) -> Iterator[str]:
     """The lines of one table, and what all its trainings take."""
     tasks = {task.cell: task for task in make_tasks([experiment], runner.scale, seeds=1)}
-    jobs = {cell: make_job(runner, task) for cell, task in tasks.items()}
+    jobs = {cell: runner.outline(task) for cell, task in tasks.items()}
     found = {cell: needs_of(job) for cell, job in jobs.items()}
     (batch_size,) = {job.config.batch_size for job in jobs.values()}
     seeds = runner.scale.seeds(experiment)
@@ -192,12 +160,13 @@ def table(experiment: Experiment, runner: Runner, throughput: float, ranks: int)
     counted = sum(needs.flops for needs in found.values())
     executed = sum(needs.executed_flops for needs in found.values())
     gradients = max(needs.weights for needs in found.values())
+    sent = 2 * (ranks - 1) / ranks * gradients  # by each, to sum them up by a ring
     yield ""
     yield (
         f"{seeds} trainings of each row: {seeds * counted:.2e} FLOPs, "
-        f"{seeds * hours(counted, throughput):,.0f} GPU hours, masked "
-        f"{seeds * hours(executed, throughput):,.0f}. By a ring of {ranks} ranks each sends up to "
-        f"{ring_bytes(gradients, ranks) / 1e6:.0f} MB a step."
+        f"{seeds * (counted / throughput / 3600):,.0f} GPU hours, masked "
+        f"{seeds * (executed / throughput / 3600):,.0f}. By a ring of {ranks} ranks each sends up "
+        f"to {sent / 1e6:.0f} MB a step."
     )
 
 
@@ -205,8 +174,8 @@ def numbers(needs: Demand, throughput: float) -> list[str]:
     """The cells of one row, behind its name."""
     return [
         f"{needs.flops:.2e}".replace("e+", "e"),
-        f"{hours(needs.flops, throughput):.1f}",
-        f"{hours(needs.executed_flops, throughput):.1f}",
+        f"{needs.flops / throughput / 3600:.1f}",
+        f"{needs.executed_flops / throughput / 3600:.1f}",
         f"{3 * needs.weights / 1e6:.0f} MB",
         f"{needs.masks / 1e6:.0f} MB",
         f"{needs.activations / 1e9:.2f} GB",
@@ -214,15 +183,6 @@ def numbers(needs: Demand, throughput: float) -> list[str]:
         f"{needs.weights / 1e6:.0f} MB",
         f"{needs.active / 1e6:.0f} MB",
     ]
-
-
-def make_job(runner: Runner, task: CellTask) -> Job:
-    """A job that can be priced, not trained."""
-
-    def nothing() -> Any:
-        raise AssertionError("what a training needs is told without its data")
-
-    return Job(runner.config(task), outline(runner.substitute(task).data), nothing)
 
 
 if __name__ == "__main__":

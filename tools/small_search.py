@@ -52,14 +52,9 @@ def save_part(path: Path, images: int, data_dir: str | None) -> None:
     """Write the first images for training and the last ones for scoring."""
     whole = load("cifar10", "train", data_dir)
     assert isinstance(whole, Split)
-    inputs, labels = pool(whole.inputs.numpy(), 2), whole.labels.numpy()
-    np.savez(
-        path,
-        x_train=inputs[:images],
-        y_train=labels[:images],
-        x_test=inputs[-HELD_OUT:],
-        y_test=labels[-HELD_OUT:],
-    )
+    x, y = pool(whole.inputs.numpy(), 2), whole.labels.numpy()
+    first, last = slice(images), slice(-HELD_OUT, None)
+    np.savez(path, x_train=x[first], y_train=y[first], x_test=x[last], y_test=y[last])
 
 
 if __name__ == "__main__":

@@ -13,10 +13,7 @@ def invent(cell, seed=1, **numbers):
     """A record; `numbers` are columns with "__" for ".", the others are made up."""
     given = {key.replace("__", "."): value for key, value in numbers.items()}
     size = members_of(cell)
-
-    def square(value):
-        return [[value] * size for _ in range(size)]
-
+    square = [[0.4] * size for _ in range(size)]
     scores = {"accuracy": 0.9, "nll": 0.3, "ece": 0.02}
     ensemble = {key: given.get(key, value) for key, value in scores.items()}
     member = {key: given.get(f"member_{key}", ensemble[key]) for key in scores}
@@ -33,42 +30,28 @@ def invent(cell, seed=1, **numbers):
         for name in ("svhn", "cifar100", "cifar10", "gaussian-noise")
     }
     attack = {key: given.get(f"attacks.fgsm.{key}", 0.4) for key in ("min", "mean", "max")}
+    told = {"clean": 0.9, "epsilon": 0.1, "samples": 100, "transfer": square}
+    corrupted = {
+        **{key: [[value]] for key, value in shifted.items()},
+        "source": "generated", "samples": 100, "types": ["fog"], "severities": [1],
+        "means": {"given": {**shifted, "ece_pooled": shifted["ece"] / 2}},
+    }  # fmt: skip
     metrics = {
         "dataset": cell.dataset,
         "samples": 100,
         "members": [member] * size,
         "member_mean": member,
         "ensemble": ensemble,
-        "shift": {
-            f"{cell.dataset}-c": {
-                **{key: [[value]] for key, value in shifted.items()},
-                "source": "generated",
-                "samples": 100,
-                "types": ["fog"],
-                "severities": [1],
-                "means": {"given": {**shifted, "ece_pooled": shifted["ece"] / 2}},
-            }
-        },
+        "shift": {f"{cell.dataset}-c": corrupted},
         "ood": detection,
-        "attacks": {
-            "fgsm": {
-                **attack,
-                "clean": 0.9,
-                "epsilon": 0.1,
-                "samples": 100,
-                "transfer": square(0.4),
-            }
-        },
+        "attacks": {"fgsm": {**attack, **told}},
     }
     if size > 1:
         metrics["diversity"] = {
-            "disagreement": differing,
-            "kl": kl,
-            "kl_one_way": kl,
-            "disagreement_matrix": square(differing),
-            "kl_matrix": square(kl),
+            "disagreement": differing, "kl": kl, "kl_one_way": kl,
+            "disagreement_matrix": square, "kl_matrix": square,
             "disagreement_by_class": [differing + place / 100 for place in range(10)],
-        }
+        }  # fmt: skip
     first = {
         str(k): {
             **ensemble,
@@ -83,31 +66,22 @@ def invent(cell, seed=1, **numbers):
         }
         for k in range(1, size + 1)
     }
+    ledger = {
+        "relative_flops": given.get("train_flops", 0.5),
+        "relative_growth_flops": 0.001,
+        "relative_test_flops": given.get("test_flops", 0.2 * size),
+        "seconds": given.get("seconds", 10.0),
+        "runs": 1, "members": size, "dense_flops": 1e9, "flops": 5e8,
+    }  # fmt: skip
     return {
-        "scale": "smoke",
-        "cell": cell.name,
-        "dataset": cell.dataset,
-        "data": "fashion-mini",
-        "model": "mlp-16",
-        "method": cell.method.name,
-        "options": cell.options,
-        "seed": seed,
-        "fingerprint": "0",
-        "notes": ["turned images stand for svhn"],
-        "ledger": {
-            "relative_flops": given.get("train_flops", 0.5),
-            "relative_growth_flops": 0.001,
-            "relative_test_flops": given.get("test_flops", 0.2 * size),
-            "runs": 1,
-            "members": size,
-            "seconds": given.get("seconds", 10.0),
-            "dense_flops": 1e9,
-            "flops": 5e8,
-        },
-        "seconds": {"training": given.get("seconds", 10.0), "evaluation": 2.0},
+        "scale": "smoke", "cell": cell.name, "dataset": cell.dataset, "data": "fashion-mini",
+        "model": "mlp-16", "method": cell.method.name, "options": cell.options, "seed": seed,
+        "fingerprint": "0", "notes": ["turned images stand for svhn"],
+        "ledger": ledger,
+        "seconds": {"training": ledger["seconds"], "evaluation": 2.0},
         "metrics": metrics,
         "first": first,
-    }
+    }  # fmt: skip
 
 
 def invent_results(experiments, numbers, seeds=(1,)):

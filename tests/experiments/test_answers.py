@@ -1,7 +1,10 @@
 """Answers: what they say of each image is what the predictions say, in less than a megabyte."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 
 from freetickets import metrics
 from freetickets.errors import FreeTicketsError
@@ -15,20 +18,17 @@ def predictions(rng, members, samples, classes):
     labels = rng.integers(0, classes, samples)
     logits = rng.normal(size=(members, samples, classes)) + rng.normal(size=(samples, classes))
     logits[:, np.arange(samples), labels] += rng.gamma(2.0, 3.0, samples)
-    logs = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
-    return Predictions(
-        logs.astype(np.float32), labels, {"dataset": "x", "combine": "probabilities"}
-    )
+    logs = log_softmax(logits, axis=2).astype(np.float32)
+    return Predictions(logs, labels, {"dataset": "x", "combine": "probabilities"})
 
 
-def changed(saved, count, parts, **info):
-    rng = np.random.default_rng(len(str(info)))
-    members, _, classes = saved.outputs.shape
-    logits = rng.normal(size=(members, parts * count, classes)) * 3
-    logs = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
-    labels = np.tile(saved.labels[:count], parts)
+def changed(saved, parts, **info):
+    """The first 50 samples, changed in so many ways."""
+    shape = saved.outputs.shape[0], parts * 50, saved.outputs.shape[2]
+    logits = np.random.default_rng(len(str(info))).normal(size=shape) * 3
     told = {**saved.info, "parts": [str(part) for part in range(parts)], **info}
-    return Predictions(logs.astype(np.float32), labels, told)
+    logs = log_softmax(logits, axis=2).astype(np.float32)
+    return Predictions(logs, np.tile(saved.labels[:50], parts), told)
 
 
 @pytest.fixture
@@ -40,12 +40,11 @@ def run(tmp_path):
     test.save(folder / "x.npz")
     for name in ("fog", "frost"):
         told = {"kind": "shift", "corruption": name, "source": "generated", "samples": 50}
-        changed(test, 50, 5, **told).save(folder / "x-c" / f"{name}.npz")
+        changed(test, 5, **told).save(folder / "x-c" / f"{name}.npz")
     outside = predictions(rng, 3, 120, 10)
     outside.info.update(kind="ood", samples=None)
     outside.save(folder / "ood" / "svhn.npz")
-    attack = changed(test, 50, 3, kind="attack", epsilon=0.1)
-    attack.save(folder / "attacks" / "fgsm.npz")
+    changed(test, 3, kind="attack", epsilon=0.1).save(folder / "attacks" / "fgsm.npz")
     return tmp_path
 
 
@@ -93,15 +92,9 @@ def test_the_largest_record_is_below_a_megabyte_and_precise(tmp_path):
     test.save(tmp_path / "predictions" / "x.npz")
     whole = Answers.collect(tmp_path)
     unknown = dict.fromkeys((TEST, "svhn", "cifar100"), whole.unknown[TEST])
-    sums = Shifted(
-        95, rng.integers(0, 96, (8, 1000)), -rng.gamma(1.0, 200.0, (8, 1000)).astype(np.float64)
-    )
-    full = Answers(
-        whole.labels, whole.predicted, whole.confidence, whole.log_likelihood, unknown,
-        {"corruptions": sums, "fgsm": sums},
-    )  # fmt: skip
+    sums = Shifted(95, rng.integers(0, 96, (8, 1000)), -rng.gamma(1.0, 200.0, (8, 1000)))
     path = tmp_path / "0.npz"
-    full.save(path)
+    replace(whole, unknown=unknown, shifted={"corruptions": sums, "fgsm": sums}).save(path)
     assert path.stat().st_size < 950_000  # which leaves 50,000 bytes to the scores
     read = Answers.load(path)
     scores = test.scores()
@@ -113,17 +106,13 @@ def test_the_largest_record_is_below_a_megabyte_and_precise(tmp_path):
 
 
 def test_what_is_certain_or_impossible_stays_so(tmp_path):
-    never = -np.inf
-    answers = Answers(
-        np.array([0, 300]),
-        np.array([[0, 299], [0, 299]]),
-        np.array([[1.0, 1.0], [0.5, 1 / 3]]),
-        np.array([[0.0, never], [-1e-9, -1e6]]),
-    )
-    answers.save(tmp_path / "0.npz")
+    labels, predicted = np.array([0, 300]), np.array([[0, 299], [0, 299]])
+    confidence = np.array([[1.0, 1.0], [0.5, 1 / 3]])
+    logs = np.array([[0.0, -np.inf], [-1e-9, -1e6]])
+    Answers(labels, predicted, confidence, logs).save(tmp_path / "0.npz")
     read = Answers.load(tmp_path / "0.npz")
-    assert read.labels.tolist() == [0, 300]
-    assert read.predicted.tolist() == [[0, 299], [0, 299]]
+    assert np.array_equal(read.labels, labels)
+    assert np.array_equal(read.predicted, predicted)
     assert read.confidence[0].tolist() == [1.0, 1.0]
     assert np.isfinite(read.log_likelihood).all()
     assert read.log_likelihood[0, 1] < -1e38  # as far below as the file can say

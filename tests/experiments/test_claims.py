@@ -2,7 +2,7 @@
 
 import pytest
 
-from freetickets.experiments import CLAIMS, Results, experiment_names, load
+from freetickets.experiments import CLAIMS, Results, load
 from freetickets.experiments.claims import judge
 
 from .invented import invent_results
@@ -15,14 +15,10 @@ def wiggle(cell, seed):
     return WIGGLE[(seed * (1 + len(cell.name) % 2)) % 3]
 
 
-def rank(cell, *order):
+def step(cell, *order):
     """How far in front a cell is, of methods from the best to the worst."""
     name = cell.method.name
-    return len(order) - order.index(name) if name in order else 0
-
-
-def step(cell, *order):
-    return 0.01 * rank(cell, *order)
+    return 0.01 * (len(order) - order.index(name)) if name in order else 0.0
 
 
 def still(cell):
@@ -46,19 +42,14 @@ def scores(better, loss=1.0):
 WORLDS = {
     "ensembles-beat-dense": ("cifar10", lambda cell, g: scores(g * step(cell, "dst", "edst"))),
     "dst-matches-dense-ensemble": (
-        "cifar10",
-        lambda cell, g: scores((g - 1) * step(cell, "dst"), 5),
+        "cifar10", lambda cell, g: scores((g - 1) * step(cell, "dst"), 5),
     ),
     "dst-beats-static": (
         "cifar10",
-        lambda cell, g: {
-            "accuracy": 0.9 + g * step(cell, "dst"),
-            "member_accuracy": 0.8 + g * step(cell, "dst"),
-        },
+        lambda cell, g: dict.fromkeys(("accuracy", "member_accuracy"), 0.8 + g * step(cell, "dst")),
     ),
     "diversity-order": (
-        "diversity",
-        lambda cell, g: diversity(g * step(cell, "dst", "static", "edst", "ltr")),
+        "diversity", lambda cell, g: diversity(g * step(cell, "dst", "static", "edst", "ltr")),
     ),
     "exploration-raises-diversity": (
         "ablation",
@@ -67,8 +58,8 @@ WORLDS = {
     "edst-costs-less": (
         "cifar10",
         lambda cell, g: {
-            "train_flops": 1 - g * 0.4 * rank(cell, "edst"),
-            "seconds": 100 - g * 30.0 * rank(cell, "edst"),
+            "train_flops": 1 - g * 40 * step(cell, "edst"),
+            "seconds": 100 - g * 3000 * step(cell, "edst"),
         },
     ),
     "ensembles-help-under-shift": (
@@ -86,8 +77,7 @@ WORLDS = {
         },
     ),
     "ensembles-help-under-attack": (
-        "fgsm",
-        lambda cell, g: {"attacks__fgsm__mean": 0.35 + g * 0.02},
+        "fgsm", lambda cell, g: {"attacks__fgsm__mean": 0.35 + g * 0.02},
     ),
     "members-and-ensemble-correlate": (
         "correlation",
@@ -113,7 +103,7 @@ WORLDS = {
     "sparse-test-is-cheap": (
         "snapshot-fge",
         lambda cell, g: {
-            "test_flops": 5 - g * 2.0 * rank(cell, "dst", "edst"),
+            "test_flops": 5 - g * 200 * step(cell, "dst", "edst"),
             "accuracy": 0.9 + (g - 1) * step(cell, "dst", "edst"),
         },
     ),
@@ -130,7 +120,7 @@ WORLDS = {
             "accuracy": 0.9 + (0.002 if g > 0 else 0.02) * (cell.options["grow"] == "random")
         },
     ),
-}
+}  # fmt: skip
 
 
 def verdicts(claim, gap, seeds=(0, 1, 2)):
@@ -164,15 +154,11 @@ def test_a_claim_is_decided_by_what_is_measured_and_its_noise(claim):
     assert {verdict.outcome for verdict in noisy} == {"undecided"} or claim == (
         "members-and-ensemble-correlate"  # where six sparsities tell it
     )
-    nothing = judge(load(WORLDS[claim][0]), Results())
+    experiment = load(WORLDS[claim][0])
+    nothing = judge(experiment, Results())
     assert {verdict.outcome for verdict in nothing} == {"not measured"}
-
-
-def test_all_tables_are_judged_from_nothing():
-    for name in experiment_names():
-        experiment = load(name)
-        datasets = {row.dataset for row in experiment.rows}
-        assert len(judge(experiment, Results())) == len(experiment.claims) * len(datasets)
+    datasets = {row.dataset for row in experiment.rows}
+    assert len(nothing) == len(experiment.claims) * len(datasets)
 
 
 def test_a_set_that_could_not_be_had_is_left_out():

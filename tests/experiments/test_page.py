@@ -49,8 +49,7 @@ def illustrated(tmp_path_factory):
     root = tmp_path_factory.mktemp("scale")
     for record in invent_results(SOME, numbers, (1, 2, 3)).records.values():
         save(root, record)
-    for row in (SOME[0].rows[0], SOME[0].rows[3]):
-        cell = row.cells[0]
+    for cell in (SOME[0].rows[0].cells[0], SOME[0].rows[3].cells[0]):
         folder = str(run_folder(root, cell, 2))
         fake = Fake(folder, cell.method.name, members_of(cell), 1, 0.5, 4, 4.0)
         write_fake(root, fake, samples=200)
@@ -86,13 +85,9 @@ def test_every_table_note_and_claim_is_in_both_pages(written):
 def test_findings_and_notes_are_folded_below_their_table(written):
     html = (written[0] / "results.html").read_text()
     sections = re.findall(r'<section id="result-[^"]*">.*?</section>', html, re.DOTALL)
-    assert len(sections) == len(ALL)
     for experiment, section in zip(ALL, sections, strict=True):
-        summaries = re.findall("<details><summary>(.*?)</summary>", section)
-        assert [title.partition(":")[0] for title in summaries] == [
-            *["Claims"] * bool(experiment.claims),
-            *["Notes"] * ("Notes" in section),
-        ]
+        folds = re.findall(r"<details><summary>(\w+)", section)
+        assert folds == ["Claims"] * bool(experiment.claims) + ["Notes"] * ("Notes" in section)
         assert section.index("</table>") < section.index("<details>")
 
 
@@ -117,12 +112,10 @@ def test_figures_are_drawn_of_the_runs_that_are_there(illustrated):
 
 
 def test_only_the_figures_that_are_wanted_are_drawn(illustrated, tmp_path):
-    folder, files = illustrated
-    results = Results.load(folder.parent / "scale0")
+    results = Results.load(illustrated[0].parent / "scale0")
     kept = write(SOME, results, tmp_path, figures=["cost", "roc"])
     names = {file.name for file in kept if file.suffix == ".svg"}
     assert names == {"cifar10-cost.svg", "ood-cifar10-roc.svg"}
-    assert names < {file.name for file in files}
     with pytest.raises(UnknownNameError, match="reliability"):
         write(SOME, results, tmp_path, figures=["reliable"])
 
@@ -136,9 +129,9 @@ def test_equal_results_give_equal_bytes(tmp_path):
 
 
 def test_a_page_of_nothing_can_be_written(tmp_path):
-    files = write(ALL, Results(), tmp_path)
-    assert "not measured" in files[0].read_text()
-    assert "supported:" not in files[0].read_text()
+    text = write(ALL, Results(), tmp_path)[0].read_text()
+    assert "not measured" in text
+    assert "supported:" not in text
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the PATH")
@@ -168,14 +161,13 @@ def test_the_page_fits_phones_and_desks_and_nothing_complains(written, illustrat
     file = tmp_path / "page.html"
     file.write_text(f"<!DOCTYPE html>\n{frames}\n<pre></pre>\n<script>{script}</script>")
     flags = (
-        "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
-        "--disable-background-networking", "--disable-component-update", "--dump-dom",
-        "--enable-logging=stderr", "--hide-scrollbars", "--window-size=1600,1200",
+        "headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-sync", "dump-dom",
+        "disable-background-networking", "disable-component-update", "enable-logging=stderr",
+        "hide-scrollbars", "window-size=1600,1200", f"user-data-dir={tmp_path / 'profile'}",
     )  # fmt: skip
-    command = [CHROMIUM, *flags, f"--user-data-dir={tmp_path / 'profile'}", file.as_uri()]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=True, cwd=tmp_path
-    )
+    command = [CHROMIUM, *(f"--{flag}" for flag in flags), file.as_uri()]
+    told = {"capture_output": True, "text": True, "timeout": 300, "check": True}
+    done = subprocess.run(command, cwd=tmp_path, **told)
     assert re.findall(r'CONSOLE.*?"(.*)"', done.stderr) == ["ready"]
     answer = re.search("<pre>(.*)</pre>\n<script>", done.stdout, re.DOTALL)
     answers = json.loads(unescape(answer[1]))
@@ -219,13 +211,13 @@ def inline(tokens):
     return [part for token in tokens if token.type == "inline" for part in token.children]
 
 
-def following(tokens, kind):
-    """The inline content of each block of a kind."""
-    return [after for token, after in itertools.pairwise(tokens) if token.type == kind]
+def texts_of(tokens, kind):
+    """The text of each block of a kind."""
+    return [words(after) for token, after in itertools.pairwise(tokens) if token.type == kind]
 
 
 def test_every_link_of_the_contents_leads_to_a_heading(tokens):
-    headings = [words(token) for token in following(tokens, "heading_open")]
+    headings = texts_of(tokens, "heading_open")
     # As GitHub makes them: lower case, no punctuation but hyphens, hyphens for spaces.
     anchors = {
         "".join(sign for sign in title.lower() if sign.isalnum() or sign in " -_").replace(" ", "-")
@@ -241,13 +233,12 @@ def test_tables_are_tables_with_the_cells_that_were_given(page, tokens):
     tables = parts_of(page, Table)
     assert len(tables) == len(ALL) + 2
     assert sum(token.type == "table_open" for token in tokens) == len(tables)
-    cells = [words(token) for token in following(tokens, "td_open")]
     given = []
     for table in tables:
         for title, rows in table.parts():
             given += [title] + [""] * (len(table.header) - 1) if title else []
             given += [cell.text.replace("\n", "") for row in rows for cell in row]
-    assert cells == given
+    assert texts_of(tokens, "td_open") == given
 
 
 def test_every_finding_and_note_is_in_a_fold_that_is_closed_again(page, tokens):

@@ -10,7 +10,7 @@ from freetickets.data import get_spec
 from freetickets.data.corruptions import CORRUPTIONS
 from freetickets.data.ood import OOD_NAMES
 from freetickets.data.spec import CIFAR100
-from freetickets.experiments import PARTS, Cell, cells, experiment_names, load, needed
+from freetickets.experiments import PARTS, Cell, Needs, cells, experiment_names, load, needed
 from freetickets.methods import DST, EDST, METHODS, Setting, get_recipe
 from freetickets.metrics.score import column_of
 from freetickets.metrics.shift import CORRUPTION_SETS
@@ -20,31 +20,20 @@ from freetickets.tasks import CLASSIFICATION
 from freetickets.training.job import Job
 
 ALL = {name: load(name) for name in experiment_names()}
-
+ROWS = [(name, row) for name, experiment in ALL.items() for row in experiment.rows]
 
 # Where each stands, and its rows: those of a table with two data sets count for each.
 PLACES = {
-    "cifar10": ("Table 1", 12),
-    "cifar100": ("Table 2", 12),
-    "imagenet": ("Table 3", 8),
-    "diversity": ("Table 4", 2 * 6),
-    "feature-maps": ("Figure 2, left", 5),
-    "diversity-all": ("Figure 2, right", 7),
-    "trajectories": ("Figure 3", 4),
-    "ablation": ("Table 5", 2 * 4),
-    "sparsity": ("Figure 4", 4 * 6),
-    "ensemble-size": ("Figure 5", 1 + 7 + 7),
-    "snapshot-fge": ("Table 6", 2 * 5),
-    "disagreement-cifar10": ("Figure 6", 4),
-    "disagreement-cifar100": ("Figure 7", 4),
-    "classes": ("Table 7", 4),
-    "correlation": ("Table 8", 2 * 2),
-    "escape-rate": ("Table 9", 2 * 3),
-    "growth": ("Table 10", 2 * 2),
-    "ood-cifar10": ("Table 11", 9),
-    "ood-cifar100": ("Table 12", 9),
-    "fgsm": ("Table 13", 2 * 6),
-}
+    "cifar10": ("Table 1", 12), "cifar100": ("Table 2", 12), "imagenet": ("Table 3", 8),
+    "diversity": ("Table 4", 2 * 6), "feature-maps": ("Figure 2, left", 5),
+    "diversity-all": ("Figure 2, right", 7), "trajectories": ("Figure 3", 4),
+    "ablation": ("Table 5", 2 * 4), "sparsity": ("Figure 4", 4 * 6),
+    "ensemble-size": ("Figure 5", 1 + 7 + 7), "snapshot-fge": ("Table 6", 2 * 5),
+    "disagreement-cifar10": ("Figure 6", 4), "disagreement-cifar100": ("Figure 7", 4),
+    "classes": ("Table 7", 4), "correlation": ("Table 8", 2 * 2),
+    "escape-rate": ("Table 9", 2 * 3), "growth": ("Table 10", 2 * 2),
+    "ood-cifar10": ("Table 11", 9), "ood-cifar100": ("Table 12", 9), "fgsm": ("Table 13", 2 * 6),
+}  # fmt: skip
 
 
 def test_every_table_and_figure_has_the_rows_of_the_paper():
@@ -55,17 +44,13 @@ def test_every_table_and_figure_has_the_rows_of_the_paper():
 
 
 @pytest.mark.parametrize("experiment", ALL.values(), ids=ALL)
-def test_an_experiment_is_complete(experiment):
+def test_an_experiment_is_complete_and_what_its_rows_show_is_measured(experiment):
     has_numbers = experiment.paper.startswith("Table") or experiment.name == "diversity-all"
     assert all(bool(row.paper) == has_numbers for row in experiment.rows)
     names = [(row.dataset, row.label) for row in experiment.rows]
     assert len(set(names)) == len(names)
     assert experiment.notes  # where the paper is silent, what was decided
     assert all(note.endswith(".") for note in experiment.notes)
-
-
-@pytest.mark.parametrize("experiment", ALL.values(), ids=ALL)
-def test_what_a_row_shows_is_measured(experiment):
     needs, columns = experiment.needs, experiment.columns
     assert {c.split(".")[1] for c in columns if c.startswith("ood.")} == set(needs.ood)
     assert {c.split(".")[1] for c in columns if c.startswith("attacks.")} == set(needs.attacks)
@@ -73,25 +58,17 @@ def test_what_a_row_shows_is_measured(experiment):
     assert any(c.startswith("a_") for c in columns) == needs.imagenet_a
     assert ("features" in experiment.figures) == needs.features
     assert ("trajectories" in experiment.figures) == needs.trajectory
+    assert set(needs.ood) <= set(OOD_NAMES)
+    assert set(needs.corruptions) <= {*CORRUPTION_SETS, *CORRUPTIONS}
+    assert not {row.dataset for row in experiment.rows} & {*needs.ood}  # known samples are not new
 
 
-def test_needs_are_what_evaluate_knows():
-    for experiment in ALL.values():
-        assert set(experiment.needs.ood) <= set(OOD_NAMES)
-        assert set(experiment.needs.corruptions) <= {*CORRUPTION_SETS, *CORRUPTIONS}
-        for row in experiment.rows:
-            assert row.dataset not in experiment.needs.ood  # known samples are not new
-
-
-def test_columns_of_a_run_are_those_of_the_report():
+def test_columns_and_parts_are_those_of_the_report():
     shown = [*main_columns(CLASSIFICATION.scores), *more_columns(CLASSIFICATION.scores)]
     numbers = {column.key for column in shown} | {"tickets", "sparsity"}
     assert all(map(column_of, numbers))
     used = {column for experiment in ALL.values() for column in experiment.columns}
     assert {column for column in used if "." not in column} <= numbers
-
-
-def test_parts_are_sections_of_the_report():
     keys = {key for chapter in SECTIONS.values() for key in chapter}
     assert {part.removesuffix("-fgsm") for part in PARTS} <= keys
 
@@ -106,34 +83,26 @@ def test_classes_are_the_first_ten_of_cifar100():
 
 
 def test_misprints_are_noted():
-    found = {correction.used: correction.printed for correction in ALL["classes"].corrections}
+    corrected = ALL["classes"].corrected
+    found = {column.split(".")[-1]: each.printed for column, each in corrected.items()}
     assert len(found) == 9
     names = [found[name] for name in ("aquarium_fish", "baby", "bottle")]
     assert names == ["Aquarium", "Fish", "Bicycle"]
     numbers = [
-        (experiment.name, row.dataset, row.label, correction.printed, correction.used)
-        for experiment in ALL.values()
-        for row in experiment.rows
-        for correction in row.corrections
+        (name, row.dataset, row.label, each.printed, row.paper[column])
+        for name, row in ROWS
+        for column, each in row.corrected.items()
     ]
     assert numbers == [("escape-rate", "cifar100", "q=0.5", 2.223, 0.223)]
 
 
-def test_main_tables_have_three_seeds():
+def test_all_methods_have_a_row_and_main_tables_three_seeds():
+    used = {row.method.name for _, row in ROWS}
+    assert used == set(METHODS) - {"sup-tickets", "neurotrails"}  # which came after the paper
     several = {experiment.name for experiment in ALL.values() if experiment.seeds == 3}
     assert several == {"cifar10", "cifar100", "imagenet"}
-
-
-def test_a_starred_mc_dropout_is_one_pass():
-    for name in ("cifar10", "cifar100"):
-        (row,) = (row for row in ALL[name].rows if row.method.name == "mc-dropout")
-        assert row.starred
-        assert row.cells[0].options["passes"] == 1
-
-
-def test_all_methods_have_a_row():
-    used = {row.method.name for experiment in ALL.values() for row in experiment.rows}
-    assert used == set(METHODS) - {"sup-tickets", "neurotrails"}  # which came after the paper
+    dropout = [row for _, row in ROWS if row.method.name == "mc-dropout"]
+    assert [(row.starred, row.method.passes) for row in dropout] == [(True, 1)] * 2
 
 
 def test_cells_that_tables_share_are_one():
@@ -147,15 +116,8 @@ def test_cells_that_tables_share_are_one():
     distinct = needed(ALL.values())
     assert len(distinct) == 71
     assert len({cell.name for cell in distinct}) == 71
-    needs = distinct[edst]
-    assert needs.corruptions == ("all19",)
-    assert needs.ood == ("svhn", "cifar100", "gaussian-noise")
-    assert needs.attacks == ("fgsm",)
-    assert needs.features
-    assert needs.trajectory
-
-
-def test_analyses_train_nothing_new():
+    unknown = ("svhn", "cifar100", "gaussian-noise")
+    assert distinct[edst] == Needs(("all19",), unknown, ("fgsm",), features=True, trajectory=True)
     main = set(needed([ALL["cifar10"], ALL["cifar100"]]))
     for name in ("diversity", "feature-maps", "diversity-all", "trajectories", "classes", "fgsm"):
         assert set(cells(ALL[name])) <= main
@@ -163,12 +125,10 @@ def test_analyses_train_nothing_new():
 
 
 def test_edst_of_any_size_takes_the_same_time():
-    recipe = get_recipe("cifar")
-    for row in ALL["ensemble-size"].rows:
-        if isinstance(row.method, EDST):
-            (run,) = row.method.plan(Setting(recipe)).runs
-            assert run.epochs == pytest.approx(450, abs=1e-3)
-            assert run.phases[0].epochs == 150
+    edst = [row.method for row in ALL["ensemble-size"].rows if isinstance(row.method, EDST)]
+    runs = [method.plan(Setting(get_recipe("cifar"))).runs[0] for method in edst]
+    assert [run.epochs for run in runs] == pytest.approx([450] * 7, abs=1e-3)
+    assert {run.phases[0].epochs for run in runs} == {150}
 
 
 def test_fewer_members_are_the_first_of_a_larger_ensemble():
@@ -196,8 +156,7 @@ def priced(cell):
 COSTS = {"train_flops": "relative_flops", "test_flops": "relative_test_flops"}
 COSTLY = [
     pytest.param(row, column, id=f"{name}-{row.dataset}-{row.label}-{column}")
-    for name, experiment in ALL.items()
-    for row in experiment.rows
+    for name, row in ROWS
     for column in COSTS
     if column in row.paper
 ]
@@ -210,13 +169,7 @@ def test_flops_are_the_papers_within_a_fiftieth_where_derivable(row, column):
 
 
 def test_which_costs_are_not_derivable():
-    found = {
-        (name, row.method.name)
-        for name, experiment in ALL.items()
-        for row in experiment.rows
-        if row.underivable
-    }
-    assert found == {
+    assert {(name, row.method.name) for name, row in ROWS if row.underivable} == {
         *itertools.product(["cifar10", "cifar100"], ["pf", "batch-ensemble"]),
         *itertools.product(["imagenet"], ["batch-ensemble", "mimo", "treenet"]),
     }

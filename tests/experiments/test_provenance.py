@@ -10,16 +10,8 @@ import torch
 
 from freetickets.config import Config
 from freetickets.experiments import experiment_names, load, substitutes
-from freetickets.experiments import runner as runners
 from freetickets.experiments.grid import make_tasks
-from freetickets.experiments.provenance import (
-    COMMIT_FILE,
-    UNKNOWN,
-    chosen,
-    commit,
-    fingerprint,
-    origin,
-)
+from freetickets.experiments.provenance import COMMIT_FILE, UNKNOWN, commit, fingerprint, origin
 from freetickets.experiments.results import Results
 from freetickets.experiments.runner import Runner
 from freetickets.experiments.scales import SCALES
@@ -53,13 +45,9 @@ def test_all_committed_records_are_finished_cells(small):
 def test_a_new_option_with_a_default_changes_no_fingerprint(small, monkeypatch):
     task = all_tasks(small)[0]
     before = small.fingerprint(task)
-    longer: Any = make_dataclass(
-        "Longer",
-        [("new", bool, field(default=False))],
-        bases=(Config,),
-        namespace={"__post_init__": lambda self: None},  # Config's knows no other fields
-        frozen=True,
-    )
+    known = {"__post_init__": lambda self: None}  # Config's knows no other fields
+    new = [("new", bool, field(default=False))]
+    longer: Any = make_dataclass("Longer", new, bases=(Config,), namespace=known, frozen=True)
     monkeypatch.setattr("freetickets.experiments.scales.Config", longer)
     assert isinstance(small.config(task), longer)
     assert small.fingerprint(task) == before
@@ -71,9 +59,8 @@ def test_a_new_option_with_a_default_changes_no_fingerprint(small, monkeypatch):
 def test_a_new_option_of_recipes_changes_none_but_another_number_does(small, monkeypatch):
     task = all_tasks(small)[0]
     before = small.fingerprint(task)
-    longer: Any = make_dataclass(
-        "Longer", [("new", str, field(default="none"))], bases=(recipe.Recipe,), frozen=True
-    )
+    new = [("new", str, field(default="none"))]
+    longer: Any = make_dataclass("Longer", new, bases=(recipe.Recipe,), frozen=True)
     for changed in ({}, {"momentum": 0.8}, {"new": "some"}, {"explore_epochs": 140}):
         monkeypatch.setitem(recipe.RECIPES, "cifar", longer("cifar", **changed))
         assert (small.fingerprint(task) == before) == (not changed), changed
@@ -88,6 +75,9 @@ def test_each_choice_of_a_task_counts(small):
         substitutes = {**small.scale.substitutes, "cifar10": replace(substitute, **changed)}
         other = Runner(replace(small.scale, substitutes=substitutes), small.folder)
         assert other.fingerprint(tasks[0]) != small.fingerprint(tasks[0])
+    # But where a run lies is no part of it.
+    moved = Runner(SCALES["small"], small.folder / "other", "elsewhere", "cpu", 4)
+    assert moved.fingerprint(tasks[0]) == small.fingerprint(tasks[0])
 
 
 def test_only_what_is_not_default_is_told_at_every_depth():
@@ -97,23 +87,19 @@ def test_only_what_is_not_default_is_told_at_every_depth():
         many: tuple[EDST, ...] = ()
         notes: dict[str, int] = field(default_factory=dict)
 
-    assert chosen(Box(EDST(rate=0.3))) == {"inside": {"rate": 0.3}}
-    told = chosen(Box(EDST(), (EDST(), EDST(tickets=2))))
-    assert told == {"inside": {}, "many": [{}, {"tickets": 2}]}
-    assert fingerprint({"a": Box(EDST())}) == fingerprint({"a": Box(EDST(), notes={})})
-
-
-def test_where_a_run_lies_is_no_part_of_it(small, tmp_path):
-    task = all_tasks(small)[0]
-    moved = Runner(SCALES["small"], tmp_path / "other", "elsewhere", "cpu", 4)
-    assert moved.fingerprint(task) == small.fingerprint(task)
-    assert set(runners._FREE) > {"data_dir", "output", "device"}
+    for box, told in (
+        (Box(EDST(rate=0.3)), {"inside": {"rate": 0.3}}),
+        (
+            Box(EDST(), (EDST(), EDST(tickets=2)), {}),
+            {"inside": {}, "many": [{}, {"tickets": 2}]},
+        ),
+    ):
+        assert fingerprint({"a": box}) == fingerprint({"a": told})
 
 
 def git(folder, *words):
-    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    command = ["git", "-C", str(folder), *who, *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    command = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b", *words]
+    return subprocess.check_output(command, text=True).strip()
 
 
 def test_a_checkout_knows_its_commit_and_whether_it_was_changed(tmp_path):
@@ -130,9 +116,7 @@ def test_a_checkout_knows_its_commit_and_whether_it_was_changed(tmp_path):
     assert commit.__wrapped__(package) == head
     (package / "code.py").write_text("2")
     assert commit.__wrapped__(package) == head + "+"
-
-
-def test_an_installation_says_what_was_written_into_it(tmp_path):
+    # An installation says what was written into it.
     assert commit.__wrapped__(tmp_path) == UNKNOWN
     (tmp_path / COMMIT_FILE).write_text("abc\n")
     assert commit.__wrapped__(tmp_path) == "abc"

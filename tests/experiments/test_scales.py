@@ -6,7 +6,7 @@ import pytest
 
 from freetickets.experiments import Cell, experiment_names, load, needed
 from freetickets.experiments.scales import SCALES, DataPart, Substitute
-from freetickets.methods import DST, EDST, LTR, Dense, get_recipe
+from freetickets.methods import DST, EDST, LTR, Dense
 
 CELLS = list(needed(map(load, experiment_names())))
 SHORT = [SCALES["smoke"], SCALES["small"]]
@@ -40,6 +40,8 @@ def test_the_paper_scale_changes_nothing(cell):
     assert config.make_method() == cell.method
     assert (config.epochs, config.lr, config.batch_size) == (None, None, None)
     assert config.recipe == ("imagenet" if cell.dataset == "imagenet" else "cifar")
+    recorded = SCALES["paper"].config(cell, 0, trajectory=True)
+    assert (config.trajectory, recorded.trajectory) == (0, 1)
 
 
 def test_the_interval_is_the_stands_unless_the_cell_has_one():
@@ -64,25 +66,12 @@ def test_seeds_are_the_experiments_up_to_the_scales_most():
     assert [SCALES[name].seeds(load("fgsm")) for name in SCALES] == [1, 1, 1]
 
 
-def test_all_scales_have_a_stand_for_all_data():
-    for scale in SCALES.values():
-        assert set(scale.substitutes) == {cell.dataset for cell in CELLS}
-        for substitute in scale.substitutes.values():
-            assert get_recipe(substitute.recipe)
-
-
-def test_trajectories_are_recorded_if_asked_for():
-    cell = CELLS[0]
-    assert SCALES["smoke"].config(cell, 0).trajectory == 0
-    assert SCALES["smoke"].config(cell, 0, trajectory=True).trajectory == 1
-
-
 def test_data_tell_their_parts():
     assert DataPart("cifar10").is_whole
     part = DataPart("cifar10", train=50, test=20, pool=2)
     assert not part.is_whole
-    assert part.text == (
-        "cifar10: the first 50 training images, the first 20 test images, pooled 2x2"
-    )
-    others = [replace(part, train=51), replace(part, test=21), replace(part, pool=4)]
-    assert len({part.file, *(other.file for other in others)}) == 4
+    told = "cifar10: the first 50 training images, the first 20 test images, pooled 2x2"
+    assert part.text == told
+    numbers = {"train": 51, "test": 21, "pool": 4, "per_class": 3, "held_out": 3}
+    others = {replace(part, **{name: number}).file for name, number in numbers.items()}
+    assert len({part.file, *others}) == 6

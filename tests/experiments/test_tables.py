@@ -81,23 +81,16 @@ def test_the_seeds_are_those_that_a_table_has_numbers_of():
     assert {row[1].text for row in measured_table(MAIN, results).rows if row[1].value} == {"3"}
 
 
-@pytest.mark.parametrize(("data", "notes"), [("fashion-mini: pooled 2x2", 1), ("cifar100", 0)])
-def test_classes_of_other_data_are_said_to_be_others(data, notes):
-    table = load("classes")
-    results = invent_results([table], nothing, (1, 2))
-    for record in results.records.values():
-        record["data"] = data
-    found = [note for note in footnotes(table, results) if "of the same numbers" in note]
-    assert len(found) == notes
-    assert all("cifar100" in note and data in note for note in found)
-
-
-def test_only_columns_of_classes_are_noted():
-    for name in experiment_names():
-        table = load(name)
-        results = invent_results([table], nothing)
-        told = any("of the same numbers" in note for note in footnotes(table, results))
-        assert told == (name == "classes")
+def test_classes_of_other_data_are_said_to_be_others():
+    tables = [load(name) for name in experiment_names()]
+    results = invent_results(tables, nothing, (1, 2))
+    for data, expected in (("fashion-mini: pooled 2x2", ["classes"]), ("cifar100", [])):
+        for record in results.records.values():
+            record["data"] = data
+        notes = [(table.name, note) for table in tables for note in footnotes(table, results)]
+        found = [each for each in notes if "of the same numbers" in each[1]]
+        assert [name for name, _ in found] == expected
+        assert all("cifar100" in note and data in note for _, note in found)
 
 
 def test_every_verdict_stands_in_the_row_of_its_claim_and_the_column_of_its_data():

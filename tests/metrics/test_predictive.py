@@ -1,10 +1,8 @@
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import log_softmax, logsumexp
+from scipy.special import log_softmax
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 
 from freetickets.calibration import Temperature
@@ -26,17 +24,11 @@ from freetickets.metrics import (
 from freetickets.metrics.arrays import normalise
 from freetickets.metrics.predictive import RULES
 
-Array = Any
+from .drawn import draw
 
-
-def draw(members, samples, classes, spread=3.0):
-    rng = np.random.default_rng([members, samples, classes])
-    logits = spread * rng.normal(size=(members, samples, classes))
-    labels = rng.integers(0, classes, samples)
-    return logits - logsumexp(logits, -1, keepdims=True), labels
-
-
+NEVER = -np.inf
 SHAPES = [(1, 1, 2), (1, 50, 2), (3, 200, 10), (7, 40, 100), (2, 2000, 30)]
+SCORES = (accuracy, nll, member_nll, brier, ece, adaptive_ece, classwise_ece)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -56,38 +48,31 @@ def test_scores_are_those_of_scikit_learn(shape):
         assert brier(logs, labels) == pytest.approx(twice, abs=1e-12)
 
 
-def test_the_mean_of_probabilities_is_without_underflow():
-    logs = np.array([[[-1000.0, -1e-300]], [[-1001.0, -1e-300]]])
-    found = ensemble_log_probs(logs)
-    expected = -1000 + np.log((1 + np.exp(-1.0)) / 2)
-    assert found[0, 0] == pytest.approx(expected, rel=1e-14)
+TINY = np.log(1e-45)  # below what a float32 probability can hold
 
 
-def test_a_truth_that_is_almost_ruled_out_has_a_finite_nll():
-    tiny = np.log(1e-45)  # below what a float32 probability can hold
-    assert nll([[[tiny, 0.0]]], [0]) == pytest.approx(-tiny, rel=1e-12)
-    assert nll([[[tiny, 0.0]], [[np.log(0.5)] * 2]], [0]) == pytest.approx(-np.log(0.25), rel=1e-9)
-
-
-def test_a_truth_that_all_members_rule_out_is_infinite_not_nan():
-    assert nll([[[-np.inf, 0.0]], [[-np.inf, 0.0]]], [0]) == np.inf
-    assert nll([[[-np.inf, 0.0]], [[-np.inf, 0.0]]], [1]) == 0
+@pytest.mark.parametrize(
+    ("score", "logs", "label", "expected"),
+    [
+        (nll, [[TINY, 0.0]], 0, -TINY),
+        (nll, [[TINY, 0.0], [np.log(0.5)] * 2], 0, -np.log(0.25)),
+        (nll, [[-1000.0, 0.0], [-1001.0, 0.0]], 0, 1000 - np.log((1 + np.exp(-1.0)) / 2)),
+        (nll, [[NEVER, 0.0], [NEVER, 0.0]], 0, np.inf),  # not NaN
+        (nll, [[NEVER, 0.0], [NEVER, 0.0]], 1, 0),
+        (brier, [[0.0, NEVER]], 0, 0),
+        (brier, [[0.0, NEVER]], 1, 2),
+        (accuracy, np.array([[1e-7, -20.0]], np.float32), 0, 1),  # rounding lifted it above 0
+    ],
+)
+def test_probabilities_that_floats_hardly_hold_are_scored(score, logs, label, expected):
+    assert score([[each] for each in logs], [label]) == pytest.approx(expected, rel=1e-9)
 
 
 def test_logits_are_combined_by_their_mean():
-    rng = np.random.default_rng(0)
-    logits = rng.normal(size=(3, 20, 5))
-    logs = logits - logsumexp(logits, -1, keepdims=True)
-    mean = logits.mean(0)
-    expected = mean - logsumexp(mean, -1, keepdims=True)
-    np.testing.assert_allclose(ensemble_log_probs(logs, "logits"), expected, atol=1e-12)
-    assert not np.allclose(ensemble_log_probs(logs), expected)
-
-
-def test_logits_of_members_that_are_certain_of_different_classes_leave_those_classes():
-    opposed = np.array([[[-np.inf, 0.0, -np.inf]], [[0.0, -np.inf, -np.inf]]])
-    for combine in RULES:
-        assert np.exp(ensemble_log_probs(opposed, combine)).tolist() == [[0.5, 0.5, 0.0]]
+    logs, _ = draw(3, 20, 5)
+    found = ensemble_log_probs(logs, "logits")
+    np.testing.assert_allclose(found, log_softmax(logs.mean(0), axis=-1), atol=1e-12)
+    assert not np.allclose(ensemble_log_probs(logs), found)
 
 
 @settings(max_examples=80, deadline=None)
@@ -98,19 +83,20 @@ def test_ruled_out_classes_are_the_limit_of_ever_lower_logits(seed, members, cla
     possible = rng.integers(0, classes, (members, 10, 1))  # at least one for each member
     out = (rng.random(logs.shape) < share) & (np.arange(classes) != possible)
     expected = np.exp(log_softmax(np.where(out, -1e6, logs).mean(0), axis=-1))
-    found = np.exp(ensemble_log_probs(np.where(out, -np.inf, logs), "logits"))
+    found = np.exp(ensemble_log_probs(np.where(out, NEVER, logs), "logits"))
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
 @pytest.mark.parametrize("combine", RULES)
 def test_members_that_rule_out_everything_or_some_make_no_nan(combine):
-    nothing = np.full((2, 1, 3), -np.inf)
+    opposed = np.array([[[NEVER, 0.0, NEVER]], [[0.0, NEVER, NEVER]]])
+    assert np.exp(ensemble_log_probs(opposed, combine)).tolist() == [[0.5, 0.5, 0.0]]
+    nothing = np.full((2, 1, 3), NEVER)
     assert np.exp(ensemble_log_probs(nothing[:1], combine)).sum() in (0, pytest.approx(1))
     for logs in (nothing, np.concatenate([nothing[:1], np.log([[[0.5, 0.5, 0.0001]]])])):
         found = ensemble_log_probs(logs, combine)
-        assert not np.isnan(found).any()
-        assert not np.isnan(normalise(found)).any()
-        assert not np.isnan(Temperature((2.0,), combine=combine).apply(logs)).any()
+        temperate = Temperature((2.0,), combine=combine).apply(logs)
+        assert not any(np.isnan(each).any() for each in (found, normalise(found), temperate))
 
 
 def test_one_member_is_its_own_ensemble_and_needs_its_axis():
@@ -124,41 +110,37 @@ def test_one_member_is_its_own_ensemble_and_needs_its_axis():
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    st.integers(1, 5), st.integers(1, 20), st.integers(2, 8), st.floats(0.1, 30), st.randoms()
-)  # fmt: skip
+@given(st.integers(1, 5), st.integers(1, 20), st.integers(2, 8), st.floats(0.1, 30), st.randoms())
 def test_the_order_of_members_and_samples_does_not_matter(
     members, samples, classes, spread, random
 ):
     logs, labels = draw(members, samples, classes, spread)
     order, mixed = random.sample(range(samples), samples), random.sample(range(members), members)
-    for score in (accuracy, nll, member_nll, brier, ece, adaptive_ece, classwise_ece):
-        there = score(logs, labels)
+    for score in SCORES:
         back = score(logs[mixed][:, order], labels[order])
-        assert back == pytest.approx(there, rel=1e-9, abs=1e-12)
+        assert back == pytest.approx(score(logs, labels), rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    "score",
-    [
-        *(accuracy, nll, member_nll, brier),
-        *(ece, adaptive_ece, classwise_ece, reliability, risk_coverage),
-    ],
-)
+HALVES = np.full((1, 2, 2), -np.log(2))
+
+
+@pytest.mark.parametrize("score", [*SCORES, reliability, risk_coverage])
 @pytest.mark.parametrize(
     ("logs", "labels", "message"),
     [
         (np.zeros((3, 2)), [0, 1, 1], "must have the shape"),
         (np.zeros((0, 3, 2)), [0, 1, 1], "must have the shape"),
         (np.zeros((1, 0, 2)), np.zeros(0, int), "must have the shape"),
-        (np.full((1, 3, 2), -np.log(2)), [0, 1], "3 predictions need 3 labels"),
-        (np.full((1, 2, 2), -np.log(2)), [[0], [1]], "2 predictions need 2 labels"),
-        (np.full((1, 2, 2), -np.log(2)), [0, 2], "labels must lie in 0 to 1; they go from 0 to 2"),
-        (np.full((1, 2, 2), -np.log(2)), [-1, 1], "they go from -1 to 1"),
-        (np.full((1, 2, 2), -np.log(2)), [0.7, 1.0], "labels must be integers"),
+        (HALVES, [0], "2 predictions need 2 labels"),
+        (HALVES, [[0], [1]], "2 predictions need 2 labels"),
+        (HALVES, [0, 2], "labels must lie in 0 to 1; they go from 0 to 2"),
+        (HALVES, [-1, 1], "they go from -1 to 1"),
+        (HALVES, [0.7, 1.0], "labels must be integers"),
         (np.full((1, 2, 2), np.nan), [0, 1], "must be log-probabilities"),
         (np.full((1, 2, 2), 0.5), [0, 1], "must be log-probabilities"),
         (np.full((1, 2, 2), np.inf), [0, 1], "must be log-probabilities"),
+        ([[["a"]]], [0], "must be an array of numbers"),
+        ([[[0.0]], [[0.0, 0.0]]], [0], "must be an array of numbers"),
     ],
 )
 def test_what_is_no_prediction_is_refused(score, logs, labels, message):
@@ -166,29 +148,17 @@ def test_what_is_no_prediction_is_refused(score, logs, labels, message):
         score(logs, labels)
 
 
-def test_a_log_probability_that_rounding_lifted_above_zero_is_accepted():
-    assert accuracy(np.array([[[1e-7, -20.0]]], np.float32), [0]) == 1
-
-
-def test_brier_of_certain_members_is_0_or_2():
-    certain = np.array([[[0.0, -np.inf]]])
-    assert (brier(certain, [0]), brier(certain, [1])) == (0, 2)
-
-
 @pytest.mark.parametrize("shift", [-0.5, -5.0, -0.02])
 def test_logits_and_what_else_is_not_normalised_are_refused(shift):
     logs = np.log(np.full((2, 5000, 4), 0.25)) + shift
-    for metric in (nll, ece, brier, accuracy):
+    for metric in (*SCORES[:5], lambda logs, _: novelty(logs)):
         with pytest.raises(FreeTicketsError, match=r"add up to 0\..* subtract the log-sum-exp"):
             metric(logs, np.zeros(5000, int))
-    with pytest.raises(FreeTicketsError, match="add up to"):
-        novelty(logs)
 
 
 def test_half_precision_is_normalised_enough():
-    logits = np.random.default_rng(0).normal(size=(1, 200, 1000)).astype(np.float16)
-    logs = (logits - np.log(np.exp(logits.astype(float)).sum(-1, keepdims=True))).astype(np.float16)
-    assert 5 < nll(logs, np.zeros(200, int)) < 10
+    logs, labels = draw(1, 200, 1000, 1.0)
+    assert 5 < nll(logs.astype(np.float16), labels) < 10
 
 
 def test_restricted_classes_are_renormalised_for_each_member():
@@ -199,12 +169,9 @@ def test_restricted_classes_are_renormalised_for_each_member():
     np.testing.assert_allclose(np.exp(restrict_classes(logs, kept)), expected, atol=1e-12)
     np.testing.assert_allclose(restrict_classes(logs, range(10)), logs, atol=1e-12)
     np.testing.assert_array_equal(logs, before)
-
-
-def test_restricted_classes_keep_probabilities_that_a_float_can_not_hold():
-    logs = np.array([[[0.0, -1000.0, -1001.0], [0.0, -np.inf, -np.inf], [0.0, -np.inf, -30.0]]])
-    found = np.exp(restrict_classes(logs, [1, 2]))[0]
-    more = 1 / (1 + np.exp(-1.0))
+    # Probabilities that a float can't hold stay apart.
+    logs = np.array([[[0.0, -1000.0, -1001.0], [0.0, NEVER, NEVER], [0.0, NEVER, -30.0]]])
+    found, more = np.exp(restrict_classes(logs, [1, 2]))[0], 1 / (1 + np.exp(-1.0))
     np.testing.assert_allclose(found, [[more, 1 - more], [0.5, 0.5], [0.0, 1.0]], atol=1e-12)
 
 
@@ -213,6 +180,7 @@ def test_restricted_classes_keep_probabilities_that_a_float_can_not_hold():
     [
         ([], "at least one integer"),
         ([0.5], "at least one integer"),
+        ([[0]], "at least one integer"),
         ([0, 3], "must lie in 0 to 2"),
         ([-1], "must lie in 0 to 2"),
         ([1, 1], "must differ"),
@@ -221,9 +189,3 @@ def test_restricted_classes_keep_probabilities_that_a_float_can_not_hold():
 def test_classes_that_can_not_be_kept_are_refused(classes, message):
     with pytest.raises(FreeTicketsError, match=message):
         restrict_classes(np.log(np.full((1, 2, 3), 1 / 3)), classes)
-
-
-@pytest.mark.parametrize("logs", [[[["a"]]], [[[0.0]], [[0.0, 0.0]]]])
-def test_what_is_no_array_of_numbers_is_refused(logs):
-    with pytest.raises(FreeTicketsError, match="must be an array of numbers"):
-        accuracy(logs, [0])

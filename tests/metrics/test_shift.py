@@ -1,11 +1,7 @@
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import log_softmax
-from sklearn.metrics import accuracy_score
 
 from freetickets.errors import FreeTicketsError
 from freetickets.metrics import (
@@ -19,24 +15,22 @@ from freetickets.metrics import (
     transfer_matrix,
 )
 
-Array = Any
-Sets = dict[str, list[tuple[Array, Array]]]
+from . import drawn
 
 
 def draw(types, severities, seed=0, samples=40, spread=2.0):
-    rng = np.random.default_rng(seed)
-
-    def one():
-        logits = spread * rng.normal(size=(2, samples, 5))
-        return log_softmax(logits, axis=-1), rng.integers(0, 5, samples)
-
     names = CORRUPTION_SETS["all19"][:types]
-    return {name: [one() for _ in range(severities)] for name in names}
+    return {
+        name: [
+            drawn.draw(2, samples, 5, spread, seed=100 * seed + 10 * place + severity)
+            for severity in range(severities)
+        ]
+        for place, name in enumerate(names)
+    }
 
 
 def pooled(sets):
-    parts = [part for parts in sets.values() for part in parts]
-    logs, labels = zip(*parts, strict=True)
+    logs, labels = zip(*(part for parts in sets.values() for part in parts), strict=True)
     return np.concatenate(logs, axis=1), np.concatenate(labels)
 
 
@@ -63,26 +57,19 @@ def test_pooled_means_are_the_scores_of_all_predictions_together(bins):
         # Sets of equal size: pooling makes no difference to means over samples.
         assert means["accuracy"] == pytest.approx(accuracy(*whole), abs=1e-12)
         assert means["nll"] == pytest.approx(nll(*whole), abs=1e-12)
+    uneven = {"fog": draw(1, 1, samples=10)["gaussian_noise"], **draw(1, 1, samples=90)}
+    assert shift_scores(uneven).mean()["ece_pooled"] == pytest.approx(ece(*pooled(uneven)))
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 5), st.floats(0, 10))
-def test_pooled_ece_is_at_most_the_mean_ece(seed, types, severities, spread):
+def test_pooled_ece_is_at_most_the_mean_ece_and_that_of_one_set_equal(
+    seed, types, severities, spread
+):
     means = shift_scores(draw(types, severities, seed, 10, spread)).mean()
     assert means["ece_pooled"] <= means["ece"] + 1e-12
-
-
-def test_one_set_has_one_calibration_error():
-    means = shift_scores(draw(1, 1)).mean()
-    assert means["ece_pooled"] == pytest.approx(means["ece"])
-
-
-def test_sets_of_different_size_are_pooled_by_their_samples():
-    sets = {
-        "fog": draw(1, 1, 1, 10)["gaussian_noise"],
-        "frost": draw(1, 1, 2, 90)["gaussian_noise"],
-    }
-    assert shift_scores(sets).mean()["ece_pooled"] == pytest.approx(ece(*pooled(sets)))
+    if types * severities == 1:
+        assert means["ece_pooled"] == pytest.approx(means["ece"])
 
 
 def test_the_sets_of_types_are_those_of_the_literature():
@@ -96,53 +83,38 @@ def test_the_sets_of_types_are_those_of_the_literature():
     assert corruption_set("all19", 100) == sets["all19"]
 
 
-def test_what_can_not_be_scored_is_refused():
-    with pytest.raises(FreeTicketsError, match="at least one corruption type"):
-        shift_scores({})
-    with pytest.raises(FreeTicketsError, match="as many severities of each"):
-        shift_scores({"fog": draw(1, 2)["gaussian_noise"], "snow": draw(1, 3)["gaussian_noise"]})
-    with pytest.raises(FreeTicketsError, match="at least one corruption type"):
-        shift_scores({"fog": []})
-    found = shift_scores(draw(2, 2))
-    with pytest.raises(FreeTicketsError, match="unknown corruption type 'shot'"):
-        found.mean(["shot"])
-    with pytest.raises(FreeTicketsError, match="at least one corruption type"):
-        found.mean([])
-    with pytest.raises(FreeTicketsError, match="did you mean 'all19'"):
-        corruption_set("all", 10)
+LOGS, LABELS = drawn.draw(9, 50, 4, 2.0)
+PARTS = list(LOGS.reshape(3, 3, 50, 4))
+UNEVEN = {"fog": draw(1, 2)["gaussian_noise"], "snow": draw(1, 3)["gaussian_noise"]}
 
 
-RNG = np.random.default_rng(0)
-LABELS = RNG.integers(0, 4, 50)
-PARTS = list(log_softmax(2 * RNG.normal(size=(3, 3, 50, 4)), axis=-1))
+@pytest.mark.parametrize(
+    ("score", "given", "message"),
+    [
+        (shift_scores, ({},), "at least one corruption type"),
+        (shift_scores, (UNEVEN,), "as many severities of each"),
+        (shift_scores, ({"fog": []},), "at least one corruption type"),
+        (shift_scores(draw(2, 2)).mean, (["shot"],), "unknown corruption type 'shot'"),
+        (shift_scores(draw(2, 2)).mean, ([],), "at least one corruption type"),
+        (corruption_set, ("all", 10), "did you mean 'all19'"),
+        (attack_scores, ([], LABELS), "one array for each attacked member"),
+        (transfer_matrix, ([PARTS[0], PARTS[1][:2]], LABELS), "same shape"),
+        (attack_scores, (PARTS, LABELS[:3]), "50 predictions need 50 labels"),
+    ],
+)
+def test_what_can_not_be_scored_is_refused(score, given, message):
+    with pytest.raises(FreeTicketsError, match=message):
+        score(*given)
 
 
-def test_the_matrix_is_the_accuracy_of_each_member_on_each_attack():
-    expected = [[accuracy_score(LABELS, member.argmax(-1)) for member in part] for part in PARTS]
-    np.testing.assert_allclose(transfer_matrix(PARTS, LABELS), expected)
-
-
-def test_the_ensemble_is_scored_on_each_attack():
+def test_members_and_ensemble_are_scored_on_each_attack():
     found = attack_scores(PARTS, LABELS)
-    expected = [accuracy(part, LABELS) for part in PARTS]
-    assert found.ensemble.tolist() == expected
-    assert (found.min, found.max) == (min(expected), max(expected))
-    assert found.mean == pytest.approx(np.mean(expected))
-    np.testing.assert_array_equal(found.transfer, transfer_matrix(PARTS, LABELS))
-    assert found.transfer.diagonal().tolist() == [
-        accuracy(part[member][None], LABELS) for member, part in enumerate(PARTS)
-    ]
-
-
-def test_one_member_attacked_by_itself_has_three_equal_numbers():
-    found = attack_scores([PARTS[0][:1]], LABELS)
-    assert found.min == found.mean == found.max == found.transfer.item()
-
-
-def test_attacks_that_do_not_fit_are_refused():
-    with pytest.raises(FreeTicketsError, match="one array for each attacked member"):
-        attack_scores([], LABELS)
-    with pytest.raises(FreeTicketsError, match="same shape"):
-        transfer_matrix([PARTS[0], PARTS[1][:2]], LABELS)
-    with pytest.raises(FreeTicketsError, match="50 predictions need 50 labels"):
-        attack_scores(PARTS, LABELS[:3])
+    expected = [[accuracy(member[None], LABELS) for member in part] for part in PARTS]
+    np.testing.assert_allclose(found.transfer, expected)
+    np.testing.assert_array_equal(transfer_matrix(PARTS, LABELS), found.transfer)
+    ensembles = [accuracy(part, LABELS) for part in PARTS]
+    assert found.ensemble.tolist() == ensembles
+    assert (found.min, found.max) == (min(ensembles), max(ensembles))
+    assert found.mean == pytest.approx(np.mean(ensembles))
+    alone = attack_scores([PARTS[0][:1]], LABELS)
+    assert alone.min == alone.mean == alone.max == alone.transfer.item()

@@ -1,11 +1,9 @@
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import log_softmax
 from scipy.stats import entropy
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.metrics import roc_curve as sklearn_roc_curve
@@ -23,12 +21,13 @@ from freetickets.metrics import (
 )
 from freetickets.metrics.uncertainty import Uncertainty
 
+from .drawn import draw
+
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 9), st.floats(0, 50))
 def test_scores_are_their_definitions(seed, members, classes, spread):
-    rng = np.random.default_rng(seed)
-    logs = log_softmax(spread * rng.normal(size=(members, 20, classes)), axis=-1)
+    logs, _ = draw(members, 20, classes, spread, seed=seed)
     probs = np.exp(logs)
     mean = probs.mean(0)
     total, own = entropy(mean, axis=-1), entropy(probs, axis=-1).mean(0)
@@ -36,11 +35,14 @@ def test_scores_are_their_definitions(seed, members, classes, spread):
     np.testing.assert_allclose(novelty(logs), 1 - mean.max(-1), **close)
     np.testing.assert_allclose(novelty(logs, "entropy"), total, **close)
     np.testing.assert_allclose(novelty(logs, "mutual_information"), total - own, **close)
+    found = Uncertainty.of(logs)
+    np.testing.assert_allclose(found.total, total, **close)
+    np.testing.assert_allclose(found.epistemic, total - own, **close)
+    np.testing.assert_allclose(found.aleatoric, own, **close)
 
 
-def test_they_are_those_of_the_ensembles_own_uncertainty():
-    rng = np.random.default_rng(0)
-    logs = log_softmax(3 * rng.normal(size=(3, 1000, 100)), axis=-1)
+def test_many_samples_are_those_of_the_ensembles_own_uncertainty():
+    logs, _ = draw(3, 1000, 100)  # in several blocks
     expected = Uncertainty.of(logs)
     np.testing.assert_allclose(novelty(logs, "entropy"), expected.total, atol=1e-12)
     np.testing.assert_allclose(novelty(logs, "mutual_information"), expected.epistemic, atol=1e-12)
@@ -65,40 +67,33 @@ def test_what_is_no_score_or_no_prediction_is_refused():
         novelty(np.zeros((1, 1, 1)), "entrpy")
     with pytest.raises(FreeTicketsError, match="must have the shape"):
         novelty(np.zeros((3, 2)))
-    with pytest.raises(FreeTicketsError, match="must be log-probabilities"):
-        novelty(np.full((1, 3, 2), np.nan))
 
 
 @pytest.mark.parametrize("score", NOVELTY_SCORES)
 def test_risk_is_the_error_of_the_most_certain(score):
-    rng = np.random.default_rng(0)
-    logs = log_softmax(2 * rng.normal(size=(3, 60, 4)), axis=-1)
-    labels = rng.integers(0, 4, 60)
+    logs, labels = draw(3, 60, 4, 2.0)
     found = risk_coverage(logs, labels, score)
     order = np.argsort(novelty(logs, score))
-    for k in range(1, 61):
-        kept = order[:k]
-        assert found.coverage[k - 1] == pytest.approx(k / 60)
-        assert found.risk[k - 1] == pytest.approx(1 - accuracy(logs[:, kept], labels[kept]))
-    assert found.area == pytest.approx(np.mean(found.risk))
+    kept = [order[:k] for k in range(1, 61)]
+    risks = [1 - accuracy(logs[:, each], labels[each]) for each in kept]
+    np.testing.assert_allclose(found.coverage, np.arange(1, 61) / 60)
+    np.testing.assert_allclose(found.risk, risks, atol=1e-12)
+    assert found.area == pytest.approx(np.mean(risks))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(5, 7), st.booleans()), min_size=1, max_size=5))
 def test_ties_count_as_the_mean_over_all_orders(samples):
     logs = np.log([[[top / 10, 1 - top / 10] for top, _ in samples]])
-    wrong = [right != (top >= 5) for top, right in samples]
     labels = [int(not right) for _, right in samples]
     curves = []
-    for order in permutations(range(len(samples))):
-        kept = sorted(order, key=lambda place: -samples[place][0])  # stable: ties as they come
-        errors = np.cumsum([wrong[place] for place in kept])
+    for order in permutations(samples):
+        kept = sorted(order, key=lambda sample: -sample[0])  # stable: ties as they come
+        errors = np.cumsum([not right for _, right in kept])
         curves.append(errors / np.arange(1, len(samples) + 1))
     found = risk_coverage(logs, labels)
     np.testing.assert_allclose(found.risk, np.mean(curves, axis=0), atol=1e-12)
 
-
-Array = Any
 
 # Few different values, so that there are many ties; and many.
 scores = st.one_of(
@@ -114,24 +109,10 @@ def together(inside, outside):
 
 @settings(max_examples=80, deadline=None)
 @given(scores, scores)
-def test_areas_are_those_of_scikit_learn(inside, outside):
+def test_areas_are_those_of_scikit_learn_and_fpr95_the_least_over_all_thresholds(inside, outside):
     pair = together(inside, outside)
     assert auroc(inside, outside) == pytest.approx(roc_auc_score(*pair), abs=1e-12)
     assert aupr(inside, outside) == pytest.approx(average_precision_score(*pair), abs=1e-12)
-
-
-@settings(max_examples=80, deadline=None)
-@given(scores, scores)
-def test_auroc_counts_pairs(inside, outside):
-    wins = [(y > x) + (y == x) / 2 for x in inside for y in outside]
-    assert auroc(inside, outside) == pytest.approx(np.mean(wins), abs=1e-12)
-    # Swapped sides and swapped signs are the same question.
-    assert auroc(inside, outside) == pytest.approx(auroc(np.negative(outside), np.negative(inside)))
-
-
-@settings(max_examples=80, deadline=None)
-@given(scores, scores)
-def test_fpr95_is_the_least_over_all_thresholds(inside, outside):
     found = [
         np.mean(np.array(inside) >= threshold)
         for threshold in [*inside, *outside]
@@ -142,11 +123,8 @@ def test_fpr95_is_the_least_over_all_thresholds(inside, outside):
 
 @pytest.mark.parametrize("outside", [1, 19, 20, 21, 40, 100, 10_000, 26_032])
 def test_95_percent_is_counted_in_whole_samples(outside):
-    found = np.arange(outside, dtype=float)
-    missed = outside * 5 // 100
-    # The threshold is the sample after those that may be missed.
-    assert fpr95([missed - 0.5], found) == 0
-    assert fpr95([missed], found) == 1
+    missed = outside * 5 // 100  # the threshold is the sample after those that may be missed
+    assert [fpr95([x], np.arange(outside)) for x in (missed - 0.5, missed)] == [0, 1]
 
 
 @settings(max_examples=80, deadline=None)
@@ -171,26 +149,17 @@ def test_the_curve_is_that_of_scikit_learn_without_points_on_lines(inside, outsi
 
 def test_equal_scores_tell_nothing():
     inside, outside = [0.5] * 30, [0.5] * 10
-    assert auroc(inside, outside) == 0.5
-    assert aupr(inside, outside) == 0.25
-    assert fpr95(inside, outside) == 1
+    assert (auroc(inside, outside), aupr(inside, outside), fpr95(inside, outside)) == (0.5, 0.25, 1)
     assert roc_curve(inside, outside).false_positive.tolist() == [0, 1]
-
-
-def test_one_sample_of_each_kind_is_enough():
-    assert [auroc([x], [1.0]) for x in (0.0, 1.0, 2.0)] == [1, 0.5, 0]
-    assert [aupr([x], [1.0]) for x in (0.0, 1.0, 2.0)] == [1, 0.5, 0.5]
-    assert [fpr95([x], [1.0]) for x in (0.0, 1.0, 2.0)] == [0, 1, 1]
 
 
 @pytest.mark.parametrize("score", [auroc, aupr, fpr95, roc_curve])
 def test_what_does_not_tell_samples_apart_is_refused(score):
-    for bad in (np.nan, np.inf, -np.inf):
-        with pytest.raises(FreeTicketsError, match="of samples inside must be finite"):
-            score([0.0, bad], [1.0])
-        with pytest.raises(FreeTicketsError, match="of samples outside must be finite"):
-            score([0.0], [1.0, bad])
-    with pytest.raises(FreeTicketsError, match=r"of samples outside must be a list .* not \(0,\)"):
-        score([0.0], [])
-    with pytest.raises(FreeTicketsError, match="of samples inside must be a list"):
-        score([[0.0]], [1.0])
+    for inside, outside, message in (
+        ([0.0, np.nan], [1.0], "of samples inside must be finite"),
+        ([0.0], [1.0, -np.inf], "of samples outside must be finite"),
+        ([0.0], [], r"of samples outside must be a list .* not \(0,\)"),
+        ([[0.0]], [1.0], "of samples inside must be a list"),
+    ):
+        with pytest.raises(FreeTicketsError, match=message):
+            score(inside, outside)

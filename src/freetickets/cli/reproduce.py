@@ -59,8 +59,7 @@ def run(parsed: argparse.Namespace) -> Any:
     experiments = grid.choose(parsed.names)
     _check(parsed)
 
-    from ..experiments.progress import CellProgress
-    from ..experiments.runner import Runner, reason
+    from ..experiments.runner import CellProgress, Runner, reason
 
     runner = Runner(grid.scale, parsed.output, parsed.data_dir, parsed.device, parsed.workers)
     tasks = grid.tasks(experiments, parsed.seeds, parsed.only)

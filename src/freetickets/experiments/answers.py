@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +69,9 @@ class Answers:
         rows = zip(self.correct, self.log_likelihood, self.confidence, strict=True)
         for correct, logs, confidence in rows:
             _, sure, right = bin_sums(confidence, correct)
-            ece = float(np.abs(sure - right).sum() / len(confidence))
-            found.append(
-                {"accuracy": float(correct.mean()), "nll": float(-logs.mean()), "ece": ece}
-            )
-        return found
+            ece = np.abs(sure - right).sum() / len(confidence)
+            found.append({"accuracy": correct.mean(), "nll": -logs.mean(), "ece": ece})
+        return [{key: float(value) for key, value in each.items()} for each in found]
 
     @classmethod
     def collect(cls, folder: Path) -> Answers:
@@ -107,13 +105,12 @@ class Answers:
             "confidence": np.rint(self.confidence * _STEPS).clip(0, _STEPS).astype(np.uint16),
             "log_likelihood": _rounded(self.log_likelihood),
         }
-        for name, scores in self.unknown.items():
-            for score, each in scores.items():  # between 0 and the log of the classes
-                arrays[f"unknown/{name}/{score}"] = each.astype(np.float16)
-        for name, shifted in self.shifted.items():
-            arrays[f"shifted/{name}/versions"] = np.array(shifted.versions)
-            arrays[f"shifted/{name}/correct"] = shifted.correct.astype(_smallest(shifted.versions))
-            arrays[f"shifted/{name}/log_likelihood"] = shifted.log_likelihood.astype(np.float32)
+        for name, scores in self.unknown.items():  # between 0 and the log of the classes
+            arrays |= {f"unknown/{name}/{k}": each.astype(np.float16) for k, each in scores.items()}
+        for name, it in self.shifted.items():
+            arrays[f"shifted/{name}/versions"] = np.array(it.versions)
+            arrays[f"shifted/{name}/correct"] = it.correct.astype(_smallest(it.versions))
+            arrays[f"shifted/{name}/log_likelihood"] = it.log_likelihood.astype(np.float32)
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
         write_atomic(path, buffer.getvalue())
@@ -131,26 +128,18 @@ class Answers:
             return cls._unpack(dict(zip(names, read_arrays(path, *names), strict=True)))
 
     @classmethod
-    def _unpack(cls, found: Mapping[str, npt.NDArray[Any]]) -> Answers:
-        unknown: dict[str, dict[str, Array]] = {}
-        sums: dict[str, dict[str, npt.NDArray[Any]]] = {}
-        for key, values in found.items():
-            part, *words = key.split("/")
-            if part == "unknown":
-                unknown.setdefault(words[0], {})[words[1]] = values.astype(np.float64)
-            elif part == "shifted":
-                sums.setdefault(words[0], {})[words[1]] = values
-        shifted = {
-            name: Shifted(
-                int(each["versions"]),
-                each["correct"].astype(np.int64),
-                each["log_likelihood"].astype(np.float64),
-            )
-            for name, each in sums.items()
-        }
-        labels, predicted = (found[key].astype(np.int64) for key in ("labels", "predicted"))
-        logs = found["log_likelihood"].astype(np.float64)
-        return cls(labels, predicted, found["confidence"] / _STEPS, logs, unknown, shifted)
+    def _unpack(cls, packed: Mapping[str, npt.NDArray[Any]]) -> Answers:
+        found: dict[str, Any] = {"unknown": {}, "shifted": {}}
+        for key, values in packed.items():
+            *path, name = key.split("/")
+            place = found
+            for word in path:
+                place = place.setdefault(word, {})
+            place[name] = values.astype(np.int64 if values.dtype.kind in "iu" else np.float64)
+        for name, sums in found["shifted"].items():
+            found["shifted"][name] = Shifted(**{**sums, "versions": int(sums["versions"])})
+        found["confidence"] = found["confidence"] / _STEPS
+        return cls(**{each.name: found[each.name] for each in fields(cls)})
 
 
 def measure(folder: str | Path, row_members: Iterable[int | None] = ()) -> dict[str, Any]:
@@ -160,12 +149,10 @@ def measure(folder: str | Path, row_members: Iterable[int | None] = ()) -> dict[
     """
     from ..evaluation.summary import evaluation_of_first, summarise
 
-    metrics = summarise(folder)
+    metrics, wanted, first = summarise(folder), set(row_members), {}
     # Where the data lies is nobody's concern, nor is a digest of that.
     metrics["dataset"] = Path(metrics["dataset"]).name
     metrics.pop("settings", None)
-    wanted = set(row_members)
-    first = {}
     for size in range(1, len(metrics["members"]) + 1):
         scores = evaluation_of_first(folder, size, sets=size in wanted).as_dict()
         diversity = scores.get("diversity", {})
@@ -181,23 +168,19 @@ def measure(folder: str | Path, row_members: Iterable[int | None] = ()) -> dict[
 def _said(saved: Predictions) -> tuple[Classes, Array, Array]:
     """Class, confidence and log-likelihood of the true class, (M + 1, N) each."""
     rows = [*(member[None] for member in saved.members()), saved.ensemble()]
-    tops = [top_class(row) for row in rows]
-    at = np.arange(len(saved.labels))
-    return (
-        np.stack([top for top, _ in tops]),
-        np.stack([confidence for _, confidence in tops]),
-        np.minimum(np.stack([row[0, at, saved.labels] for row in rows]), 0.0),
-    )
+    tops, confidences = zip(*map(top_class, rows), strict=True)
+    at = np.arange(len(saved.labels)), saved.labels
+    logs = np.stack([row[0][at] for row in rows])
+    return np.stack(tops), np.stack(confidences), np.minimum(logs, 0.0)
 
 
 def _summed(parts: list[Predictions]) -> Shifted:
     labels = parts[0].labels
     if any(not np.array_equal(part.labels, labels) for part in parts):
         raise FreeTicketsError("the changed versions of images have different labels")
-    said = [_said(part) for part in parts]
-    correct = np.sum([predicted == labels for predicted, _, _ in said], axis=0, dtype=np.int64)
-    logs = np.sum([log_likelihood for _, _, log_likelihood in said], axis=0)
-    return Shifted(len(parts), np.asarray(correct), np.asarray(logs))
+    predicted, _, logs = zip(*map(_said, parts), strict=True)
+    correct = np.sum(np.equal(predicted, labels), axis=0, dtype=np.int64)
+    return Shifted(len(parts), np.asarray(correct), np.asarray(np.sum(logs, axis=0)))
 
 
 def _smallest(largest: int) -> npt.DTypeLike:

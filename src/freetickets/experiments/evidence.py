@@ -13,16 +13,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from ..metrics.score import COSTS, column_of
 from .experiment import Row
 from .results import Results, value_of
-
-if TYPE_CHECKING:
-    from ..predictions import Predictions
 
 Outcome = Literal["supported", "undecided", "contradicted", "not measured"]
 Claimed = Literal["more", "not less", "alike"]
@@ -36,9 +33,7 @@ _FORMS: dict[Form, tuple[int, str, int, str]] = {
     "ratio": (1, "", 2, "x"),
     "coefficient": (1, "", 3, ""),
 }
-
 ERRORS = 2.0  # how many standard errors decide
-
 # What is taken for equal where the paper says "as good" or "differ little": about what methods that
 # it calls equal differ by in its own tables.
 MARGINS = {"accuracy": 0.005, "nll": 0.02}
@@ -67,9 +62,6 @@ class Finding:
         Example:
             >>> Finding("DST against dense: KL", "supported", 0.0412, 0.011, "3 seeds").text
             'DST against dense: KL +0.0412 ± 0.0110 (3 seeds)'
-            >>> Finding("EDST against dense: seconds", "supported", 0.7, noise="counted",
-            ...     form="ratio").text
-            'EDST against dense: seconds 0.70x (counted)'
         """
         if self.value is None:
             return self.what
@@ -98,11 +90,10 @@ def decide(
     low, high = difference - ERRORS * error, difference + ERRORS * error
     if claimed == "more":
         return "supported" if low > 0 else "contradicted" if high < 0 else "undecided"
-    if claimed == "not less":
-        return "supported" if low >= -margin else "contradicted" if high < -margin else "undecided"
-    if -margin <= low and high <= margin:
+    if low >= -margin and (claimed == "not less" or high <= margin):
         return "supported"
-    return "contradicted" if low > margin or high < -margin else "undecided"
+    too_large = claimed == "alike" and low > margin
+    return "contradicted" if too_large or high < -margin else "undecided"
 
 
 def compare(
@@ -112,34 +103,30 @@ def compare(
 
     Whatever the sign of the difference, "more" and "not less" mean that the first row is better.
     """
-    columns = [column] if isinstance(column, str) else list(column)
-    shown = column_of(columns[0])
-    assert shown is not None, f"experiments have no column {columns[0]}"
-    mean = f"mean {columns[0].rpartition('.')[2].upper()} of {len(columns)} sets"
-    name = shown.title if len(columns) == 1 else mean
+    key, *more = columns = [column] if isinstance(column, str) else list(column)
+    shown = column_of(key)
+    assert shown is not None, f"experiments have no column {key}"
+    name = f"mean {key.rpartition('.')[2].upper()} of {len(columns)} sets" if more else shown.title
     what = f"{_label(one)} against {_label(other)}: {name}"
     mine, theirs = (_by_seed(results, row, columns) for row in (one, other))
     shared = sorted(set(mine) & set(theirs))
     form: Form = "points" if shown.is_share else "difference"
-    each = [mine[seed] - theirs[seed] for seed in shared]
-    alike = 0.0
-    if columns[0] in _RATIOS:
+    each, alike = [mine[seed] - theirs[seed] for seed in shared], 0.0
+    if key in _RATIOS:
         form, alike = "ratio", 1.0
         each = [mine[seed] / theirs[seed] for seed in shared if theirs[seed]]
     if not each:
         return Finding(what, "not measured")
-    value, error = statistics.fmean(each), _error(each)
-    if columns[0] in _COUNTED:
+    value, error, noise = statistics.fmean(each), _error(each), f"{len(each)} seeds"
+    if key in _COUNTED:
         error, noise = None, "counted"
-    elif error is not None:
-        noise = f"{len(each)} seeds"
-    else:
-        error = _error_over_samples(results, one, other, columns, shared[0])
+    elif error is None:
+        error = None if more else _error_over_samples(results, one, other, key, shared[0])
         noise = "one seed" if error is None else "one seed; error over test samples"
     outcome: Outcome = "undecided"
-    if error is not None or columns[0] in _COUNTED:
+    if error is not None or key in _COUNTED:
         gain = shown.sign * (value - alike)
-        outcome = decide(gain, error or 0.0, claimed, MARGINS.get(columns[0], 0.0))
+        outcome = decide(gain, error or 0.0, claimed, MARGINS.get(key, 0.0))
     return Finding(what, outcome, value, error, noise, form)
 
 
@@ -152,16 +139,16 @@ def correlates(results: Results, row: Row) -> Finding:
     values = results.values(row, "correlation.pearson")
     if not values:
         return Finding(what, "not measured")
-    mean = statistics.fmean(values)
-    if (error := _error(values)) is not None:
-        noise = f"{len(values)} seeds"
-        return Finding(what, decide(mean, error), mean, error, noise, "coefficient")
-    freedom = len(row.cells) - 3
-    if freedom < 1:
-        return Finding(what, "undecided", mean, None, "one seed", "coefficient")
-    z = math.copysign(math.inf, mean) if abs(mean) >= 1 else math.atanh(mean)
-    outcome = decide(z, 1 / math.sqrt(freedom))
-    return Finding(what, outcome, mean, None, f"one seed; Fisher's z = {z:.2f}", "coefficient")
+    mean, error, noise = statistics.fmean(values), _error(values), f"{len(values)} seeds"
+    outcome: Outcome = "undecided"
+    if error is not None:
+        outcome = decide(mean, error)
+    elif (freedom := len(row.cells) - 3) < 1:
+        noise = "one seed"
+    else:
+        z = math.copysign(math.inf, mean) if abs(mean) >= 1 else math.atanh(mean)
+        outcome, noise = decide(z, 1 / math.sqrt(freedom)), f"one seed; Fisher's z = {z:.2f}"
+    return Finding(what, outcome, mean, error, noise, "coefficient")
 
 
 def _error(values: Sequence[float]) -> float | None:
@@ -182,24 +169,21 @@ def _by_seed(results: Results, row: Row, columns: Sequence[str]) -> dict[int, fl
 
 
 def _error_over_samples(
-    results: Results, one: Row, other: Row, columns: Sequence[str], seed: int
+    results: Results, one: Row, other: Row, column: str, seed: int
 ) -> float | None:
     """The standard error of a difference of means over the same test samples."""
-    sides = [_saved(results, row, seed) for row in (one, other)]
-    if len(columns) > 1 or None in sides:
+    mine, theirs = (_samples(results, row, column, seed) for row in (one, other))
+    if mine is None or theirs is None or not np.array_equal(mine[0], theirs[0]):
         return None
-    mine, theirs = (side for side in sides if side is not None)
-    if not np.array_equal(mine.labels, theirs.labels) or len(mine.labels) < 2:
+    if len(mine[0]) < 2:
         return None
-    samples = [side.samples(columns[0]) for side in (mine, theirs)]
-    if samples[0] is None or samples[1] is None:
-        return None
-    differences = samples[0] - samples[1]
+    differences = mine[1] - theirs[1]
     error = float(differences.std(ddof=1) / math.sqrt(len(differences)))
     return error if math.isfinite(error) else None
 
 
-def _saved(results: Results, row: Row, seed: int) -> Predictions | None:
+def _samples(results: Results, row: Row, column: str, seed: int) -> tuple[Any, Any] | None:
+    """The labels of the test samples, and what each adds to a number of a row."""
     record, folder = results.get(row.cells[0], seed), results.run_folder(row.cells[0], seed)
     if record is None or folder is None:
         return None
@@ -213,4 +197,7 @@ def _saved(results: Results, row: Row, seed: int) -> Predictions | None:
     right, accuracy = saved.samples("accuracy"), value_of(record, "accuracy")
     if right is None or accuracy is None or abs(right.mean() - accuracy) > 1e-6:
         return None
-    return saved if row.members is None else saved.adjusted(range(row.members), None)
+    if row.members is not None:
+        saved = saved.adjusted(range(row.members), None)
+    found = saved.samples(column)
+    return None if found is None else (saved.labels, found)

@@ -15,11 +15,10 @@ Kind = TypeVar("Kind")
 
 def joined(one: Kind, other: Kind) -> Kind:
     """Two of one data class as one: all that their tuples hold; else the first that says so."""
-    both: dict[str, Any] = {}
-    for each in fields(one):  # type: ignore[arg-type]
-        mine, theirs = getattr(one, each.name), getattr(other, each.name)
-        several = isinstance(mine, tuple)
-        both[each.name] = tuple(dict.fromkeys(mine + theirs)) if several else mine or theirs
+    both = {each.name: getattr(one, each.name) for each in fields(one)}  # type: ignore[arg-type]
+    for name, mine in both.items():
+        theirs, several = getattr(other, name), isinstance(mine, tuple)
+        both[name] = tuple(dict.fromkeys(mine + theirs)) if several else mine or theirs
     return replace(one, **both)  # type: ignore[type-var]
 
 
@@ -35,13 +34,7 @@ class Needs:
     trajectory: bool = False  # whether the course of the training is recorded
 
     def __or__(self, other: Needs) -> Needs:
-        """What two experiments need together.
-
-        Example:
-            >>> both = Needs(ood=("svhn",)) | Needs(ood=("svhn", "cifar100"), features=True)
-            >>> both.ood, both.features
-            (('svhn', 'cifar100'), True)
-        """
+        """What two experiments need together."""
         return joined(self, other)
 
 
@@ -75,12 +68,11 @@ class Cell:
         """A name for people and folders, different for each cell: options that are not default."""
         if self.label:
             return self.label
-        told = [(each.name, getattr(self.method, each.name), each) for each in fields(self.method)]
-        chosen = {name: value for name, value, each in told if value != each.default}
-        words = [
-            f"{name}={f'{value:g}' if isinstance(value, float) else value}"
-            for name, value in (chosen | dict(self.settings)).items()
-        ]
+        defaults = {each.name: each.default for each in fields(self.method)}
+        told = {name: value for name, value in self.options.items() if value != defaults[name]}
+        told |= dict(self.settings)
+        shown = {k: f"{v:g}" if isinstance(v, float) else v for k, v in told.items()}
+        words = [f"{name}={value}" for name, value in shown.items()]
         return "-".join([self.dataset, self.model, self.method.name, *words])
 
 
@@ -88,10 +80,8 @@ class Cell:
 class Correction:
     """A misprint of the paper: a number, or the heading of a column."""
 
-    column: str
     printed: float | str
-    used: float | str  # what is taken instead
-    why: str  # how that is known
+    why: str  # how it is known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +91,10 @@ class RowText:
     label: str  # as in the paper
     dataset: str  # its key: cifar10, cifar100 or imagenet
     model: str  # the paper's
-    members: Count | None = (
-        None  # scored, the first; attacks are those made for each, scored or not
-    )
+    members: Count | None = None  # scored, the first; attacks are made for each, scored or not
     over: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # options with several values
     paper: Mapping[str, float] = field(default_factory=dict)  # by column, corrected; per cent
+    corrected: Mapping[str, Correction] = field(default_factory=dict)  # which are misprints
     dense_flops: float | None = None  # of one dense training, printed in place of a multiple
     starred: bool = False  # the paper took the numbers from another publication
     underivable: Mapping[str, str] = field(default_factory=dict)  # why our count can't equal theirs
@@ -119,17 +108,15 @@ class Row(RowText):
     """A row of a table, or a curve or a point of a figure."""
 
     method: Method
-    corrections: tuple[Correction, ...] = ()  # which of the numbers are misprints
     of: Cell | None = None  # whose first trainings are the members: nothing is trained for this row
 
     @property
     def cells(self) -> tuple[Cell, ...]:
         """What has to be trained for this row: one cell, or one for each value of `over`."""
-        settings, found = tuple(self.settings.items()), []
-        for values in itertools.product(*self.over.values()):
-            method = replace(self.method, **dict(zip(self.over, values, strict=True)))
-            found.append(Cell(self.dataset, self.model, method, settings, self.cell, self.of))
-        return tuple(found)
+        points = itertools.product(*self.over.values())
+        methods = (replace(self.method, **dict(zip(self.over, at, strict=True))) for at in points)
+        told = tuple(self.settings.items()), self.cell, self.of
+        return tuple(Cell(self.dataset, self.model, method, *told) for method in methods)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +128,7 @@ class ExperimentText:
     paper: str  # where it stands: "Table 1"
     latex: str  # its label in the paper's source
     columns: tuple[str, ...]
+    corrected: Mapping[str, Correction] = field(default_factory=dict)  # whose headings are wrong
     needs: Needs = Needs()
     figures: tuple[str, ...] = ()  # the parts of a report that show it, keys of `PARTS`
     claims: tuple[str, ...] = ()  # what the paper concludes from it, keys of `CLAIMS`
@@ -154,7 +142,6 @@ class Experiment(ExperimentText):
     """One table or figure of the paper; its rows are in the paper's order."""
 
     rows: tuple[Row, ...]
-    corrections: tuple[Correction, ...] = ()  # headings of columns that are misprints
 
 
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
@@ -169,14 +156,7 @@ def cells(experiment: Experiment) -> tuple[Cell, ...]:
 
 
 def needed(experiments: Iterable[Experiment]) -> dict[Cell, Needs]:
-    """The different trainings of several experiments, each with all that is measured of it.
-
-    Example:
-        >>> from freetickets.experiments import load
-        >>> diversity, features = load("diversity"), load("feature-maps")
-        >>> [needs.features for needs in needed([diversity, features]).values()].count(True)
-        5
-    """
+    """The different trainings of several experiments, each with all that is measured of it."""
     found: dict[Cell, Needs] = {}
     for experiment in experiments:
         for cell in cells(experiment):

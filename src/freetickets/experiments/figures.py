@@ -47,15 +47,13 @@ class Gallery:
         keys = [key for key in experiment.figures if key in _FIGURES and key in self._wanted]
         found = []
         for dataset in datasets:
-            if (comparison := self._compare(experiment, dataset)) is None:
-                continue
             where = [dataset] if len(datasets) > 1 else []
-            place = ", ".join([experiment.paper, *where])
+            comparison = self._compare(experiment, dataset)
             for key in keys:
-                section = make(comparison, key)
+                section = None if comparison is None else make(comparison, key)
                 if section is not None and isinstance(section.body, Figure):
                     figure = replace(section.body, name="-".join([experiment.name, *where, key]))
-                    title = f"{section.title} ({place})"
+                    title = f"{section.title} ({', '.join([experiment.paper, *where])})"
                     found.append(replace(section, title=title, body=figure, key=""))
         return found
 

@@ -7,14 +7,13 @@ of a stage before the next, so that whatever is finished when the work is stoppe
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from importlib.resources import files
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import FreeTicketsError, UnknownNameError
 from ..reading import parse_yaml, read
 from .experiment import Cell, Experiment, Needs
-from .reading import experiment_names, load, read_experiment
+from .reading import experiment_names, load, read_experiment, yaml_files
 from .scales import SCALES, Scale, Substitute
 
 
@@ -52,11 +51,11 @@ def make_tasks(
             for row, cell in rows:
                 if (only and cell.method.name not in only) or seed >= fewer.get(cell, seed + 1):
                     continue
-                task = found.setdefault((seed, cell), CellTask(cell, seed))
-                members = {*task.members, *([row.members] if row.members is not None else [])}
-                found[seed, cell] = replace(
-                    task, needs=task.needs | experiment.needs, members=tuple(sorted(members))
-                )
+                task = found.get((seed, cell)) or CellTask(cell, seed)
+                own = () if row.members is None else (row.members,)
+                members = tuple(sorted({*task.members, *own}))
+                needs = task.needs | experiment.needs
+                found[seed, cell] = CellTask(cell, seed, needs, members)
     return sorted(found.values(), key=lambda task: task.seed)
 
 
@@ -86,12 +85,12 @@ class Grid:
             >>> [each.name for each in find_grid("medium").choose(["t2", "t1"])]
             ['t1', 't2']
         """
-        known = [each.name for each in self.experiments]
+        known = ["all", *(each.name for each in self.experiments)]
         if not names:
             raise FreeTicketsError("name experiments, or all: see freetickets reproduce --list")
         for name in names:
-            if name not in ("all", *known):
-                raise UnknownNameError("experiment", name, ["all", *known])
+            if name not in known:
+                raise UnknownNameError("experiment", name, known)
         return [each for each in self.experiments if "all" in names or each.name in names]
 
     def tasks(
@@ -103,24 +102,18 @@ class Grid:
 
 
 def grid_names() -> list[str]:
-    """The scales that have experiments of their own.
-
-    Example:
-        >>> grid_names()
-        ['medium', 'search']
-    """
-    found = (file.name for file in files(__package__).joinpath("grids").iterdir())
-    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
+    """The scales that have experiments of their own."""
+    return list(yaml_files("grids"))
 
 
 def find_grid(scale: str) -> Grid:
     """Looks a scale up by its name, with what is trained at it."""
     if scale in SCALES:
         return Grid(SCALES[scale], tuple(map(load, experiment_names())))
-    if scale not in grid_names():
-        raise UnknownNameError("scale", scale, [*SCALES, *grid_names()])
-    text = files(__package__).joinpath("grids", f"{scale}.yaml").read_text(encoding="utf-8")
-    return parse_grid(text, scale)
+    own = yaml_files("grids")
+    if scale not in own:
+        raise UnknownNameError("scale", scale, [*SCALES, *own])
+    return parse_grid(own[scale].read_text(encoding="utf-8"), scale)
 
 
 def parse_grid(text: str, name: str) -> Grid:
@@ -131,10 +124,9 @@ def parse_grid(text: str, name: str) -> Grid:
         stages: list[Experiment] = []
         known: dict[str, Cell] = {}
         for each in told.stages:
-            shared = {"paper": str(each.get("name", "")).upper(), "latex": ""}
-            stage = read_experiment({**shared, **told.shared, **each}, told.substitutes, known)
-            stages.append(stage)
-            own = [cell for row in stage.rows for cell in row.cells]
+            shared = {"paper": str(each.get("name", "")).upper(), "latex": "", **told.shared}
+            stages.append(read_experiment({**shared, **each}, told.substitutes, known))
+            own = [cell for row in stages[-1].rows for cell in row.cells]
             for cell in own:
                 if known.setdefault(cell.name, cell) != cell or own.count(cell) > 1:
                     raise FreeTicketsError(f"two cells are called {cell.name}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -59,9 +59,10 @@ def write(
     that the tables have. `comments` are said besides, by experiment; "" for the whole.
     """
     page = make_page(experiments, results, comments or {}, figures)
-    drawn = (section.body for section in page.sections if isinstance(section.body, Figure))
-    images = {_image_path(figure): standalone(figure.panels) for figure in drawn}
-    texts = {"results.md": markdown(page), "results.html": page.html(), **images}
+    texts = {"results.md": markdown(page), "results.html": page.html()}
+    for section in page.sections:
+        if isinstance(section.body, Figure):
+            texts[_image_path(section.body)] = standalone(section.body.panels)
     texts["cells.csv"] = as_csv(results)
     for name, text in texts.items():
         write_atomic(Path(folder) / name, text.encode())
@@ -112,19 +113,19 @@ class Items:
 
     def html(self) -> str:
         """The list as HTML."""
-        lines = []
+        lines = ""
         for item in self.items:
             bold = f"<strong>{escape(item.bold)}</strong> " if item.bold else ""
-            lines.append(f"<li>{bold}{escape(item.text)}{Items(item.below).html()}</li>")
-        return f"<ul>{''.join(lines)}</ul>" if lines else ""
+            lines += f"<li>{bold}{escape(item.text)}{Items(item.below).html()}</li>"
+        return f"<ul>{lines}</ul>" if lines else ""
 
     def markdown(self, indent: str = "") -> list[str]:
         """The list as lines of Markdown."""
         lines = []
         for item in self.items:
             bold = f"**{_plain(item.bold)}** " if item.bold else ""
-            below = Items(item.below).markdown(f"{indent}  ")
-            lines += [f"{indent}- {bold}{_plain(item.text)}", *below]
+            lines.append(f"{indent}- {bold}{_plain(item.text)}")
+            lines += Items(item.below).markdown(f"{indent}  ")
         return lines
 
 
@@ -144,7 +145,7 @@ def make_page(
     verdicts = [(each, verdict) for each in experiments for verdict in judge(each, results)]
     counts = tally(verdict.outcome for _, verdict in verdicts)
     checks = f"Of {len(verdicts)} checks: {counts}." if verdicts else "No claim was checked."
-    notes = _items(tables.substitute_notes(results))
+    notes = Items([Item(note) for note in tables.substitute_notes(results)])
     stands = Stack([tables.substitutes_table(experiments, results), notes])
     judged = Stack([Paragraph(checks, "strong"), tables.verdict_table(verdicts)])
     sections = [
@@ -152,29 +153,28 @@ def make_page(
         Section("Verdicts on the paper's claims", RULE, judged, "verdicts", "Summary"),
     ]
     for experiment in experiments:
-        own = [verdict for each, verdict in verdicts if each is experiment]
-        words = [Paragraph(f"freetickets reproduce {experiment.name}{flag}", "code")]
-        words += [Paragraph(comments[experiment.name])] if experiment.name in comments else []
-        parts: list[Part] = [*words, tables.measured_table(experiment, results)]
-        if own:
+        parts: list[Part] = [Paragraph(f"freetickets reproduce {experiment.name}{flag}", "code")]
+        parts += [Paragraph(comments[experiment.name])] if experiment.name in comments else []
+        parts.append(tables.measured_table(experiment, results))
+        if own := [verdict for each, verdict in verdicts if each is experiment]:
             counts = tally(verdict.outcome for verdict in own)
             parts.append(Folded(f"Claims: {counts}", Items([_claim(each) for each in own])))
         if told := tables.footnotes(experiment, results):
-            parts.append(Folded("Notes", _items(told)))
+            parts.append(Folded("Notes", Items([Item(note) for note in told])))
         kind = "Figures" if experiment.paper.startswith("Figure") else "Tables"
         title, key = f"{experiment.paper}: {experiment.title}", f"result-{experiment.name}"
         sections.append(Section(title, READING, Stack(parts), key, kind))
         sections += gallery.sections(experiment)
     title = f"The paper's tables, measured at the scale {' and '.join(scales) or 'none'}"
-    purposes = [f"Scale {name}: {SCALES[name].summary}." for name in scales if name in SCALES]
     hours = tables.total_hours(results.records.values())
-    price = (
+    lead = [
+        *(f"Scale {name}: {SCALES[name].summary}." for name in scales if name in SCALES),
         f"{len(results.records)} runs in {math.fsum(hours):.2f} hours of machine time "
-        f"({hours[0]:.2f} of training, {hours[1]:.2f} of evaluation). "
-        f"Made by FreeTickets {__version__}."
-    )
-    lead = " ".join([*purposes, price])
-    return Page(title, "\n\n".join(filter(None, [lead, comments.get("")])), sections)
+        f"({hours[0]:.2f} of training, {hours[1]:.2f} of evaluation).",
+        f"Made by FreeTickets {__version__}.",
+    ]
+    said = filter(None, [" ".join(lead), comments.get("")])
+    return Page(title, "\n\n".join(said), sections)
 
 
 def _claim(verdict: Verdict) -> Item:
@@ -183,17 +183,15 @@ def _claim(verdict: Verdict) -> Item:
     return Item(f"{verdict.statement} ({verdict.dataset})", marked(verdict.outcome), below)
 
 
-def _items(texts: Iterable[str]) -> Items:
-    return Items([Item(text) for text in texts])
-
-
 # --- the page as Markdown, as GitHub shows it
 
 
 def markdown(page: Page) -> str:
     """The whole page as Markdown; its figures are images beside it."""
-    titles = [section.title for section in page.sections if section.key]
-    contents = "\n".join(f"- [{_plain(title)}](#{anchor(title)})" for title in titles)
+    contents = ""
+    for title in (section.title for section in page.sections if section.key):
+        anchor = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")  # as GitHub makes it
+        contents += f"- [{_plain(title)}](#{anchor})\n"
     blocks = [f"# {_plain(page.title)}", _plain(page.lead), "## Contents", contents]
     for section in page.sections:
         title, caption = _plain(section.title), _plain(section.caption)
@@ -205,11 +203,6 @@ def markdown(page: Page) -> str:
                 blocks += _blocks(part)
                 blocks += [caption] if isinstance(part, Table) else []
     return "\n\n".join(block.rstrip("\n") for block in blocks) + "\n"
-
-
-def anchor(title: str) -> str:
-    """The address that GitHub gives a heading."""
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def _blocks(part: Part) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -77,17 +77,15 @@ def price_list(
     for the paper's own settings, which no device that could be measured here is meant for.
     """
     records = {task: runner.result(task) for task in tasks}
-    found = [record for record in records.values() if record is not None]
-    guesses = throughput is not None or runner.scale.name != "paper"
-    estimator = Estimator(runner, throughput, found)
+    left = [task for task, record in records.items() if record is None]
     by_cell: dict[Cell, list[CellTask]] = {}
     for task in tasks:
         by_cell.setdefault(task.cell, []).append(task)
     ledgers = {cell: runner.price(own[0]) for cell, own in by_cell.items()}
-    seconds = {
-        cell: estimator.seconds(own[0], ledgers[cell]) if guesses else None
-        for cell, own in by_cell.items()
-    }
+    seconds: dict[Cell, float | None] = dict.fromkeys(by_cell)
+    if throughput is not None or runner.scale.name != "paper":
+        guess = _estimator(runner, throughput, [found for found in records.values() if found])
+        seconds = {cell: guess(own[0], ledgers[cell]) for cell, own in by_cell.items()}
 
     prices = []
     for experiment in experiments:
@@ -113,75 +111,61 @@ def price_list(
                 finished=sum(records[task] is not None for task in own),
             )
             prices.append(price)
-    left = [task for task in tasks if records[task] is None]
-    times = [seconds[task.cell] or 0.0 for task in left]
-    return PriceList(
-        scale=runner.scale.name,
-        prices=tuple(prices),
-        tasks=len(tasks),
-        finished=len(found),
-        flops=sum(ledgers[task.cell].flops for task in left),
-        seconds=sum(times) if guesses else None,
-    )
+    flops = sum(ledgers[task.cell].flops for task in left)
+    times = [each for task in left if (each := seconds[task.cell]) is not None]
+    time_left = None if None in seconds.values() else sum(times)
+    done = len(tasks) - len(left)
+    return PriceList(runner.scale.name, tuple(prices), len(tasks), done, flops, time_left)
 
 
-class Estimator:
+def _estimator(
+    runner: Runner, throughput: float | None, finished: Sequence[Mapping[str, Any]]
+) -> Callable[[CellTask, Ledger], float]:
     """Guesses the seconds of a training, by what is known best.
 
     That is a throughput that was given; or what finished cells took, of the same data and network;
     or a few dense steps that are timed here. Sparse steps are taken to last as long as dense ones,
     so the guess is rather too long.
     """
+    speeds: dict[tuple[str, str], list[float]] = {}
+    for record in finished:
+        if (ledger := record["ledger"])["flops"] and ledger["seconds"]:
+            speed = ledger["seconds"] / ledger["flops"]
+            speeds.setdefault((record["data"], record["model"]), []).append(speed)
+    step_seconds: dict[tuple[str, str], float] = {}
 
-    def __init__(
-        self,
-        runner: Runner,
-        throughput: float | None = None,
-        finished: Iterable[Mapping[str, Any]] = (),
-    ) -> None:
-        self._runner, self._throughput = runner, throughput
-        self._step_seconds: dict[tuple[str, str], float] = {}
-        speeds: dict[tuple[str, str], list[float]] = {}
-        for record in finished:
-            ledger = record["ledger"]
-            if ledger["flops"] and ledger["seconds"]:
-                speed = ledger["seconds"] / ledger["flops"]
-                speeds.setdefault((record["data"], record["model"]), []).append(speed)
-        self._recorded = {key: median(each) for key, each in speeds.items()}
-
-    def seconds(self, task: CellTask, ledger: Ledger) -> float:
-        """How long a training will take."""
-        growth = math.fsum(phase.growth_flops for phase in ledger.phases)
-        if self._throughput is not None:
-            return (ledger.flops + growth) / self._throughput
-        substitute = self._runner.substitute(task)
+    def seconds(task: CellTask, ledger: Ledger) -> float:
+        if throughput is not None:
+            growth = math.fsum(phase.growth_flops for phase in ledger.phases)
+            return (ledger.flops + growth) / throughput
+        substitute = runner.substitute(task)
         key = (substitute.data.text, substitute.model or task.cell.model)
-        if key in self._recorded:
-            return self._recorded[key] * ledger.flops
-        if key not in self._step_seconds:
-            self._step_seconds[key] = self._time_step(task)
+        if key in speeds:
+            return median(speeds[key]) * ledger.flops
+        if key not in step_seconds:
+            step_seconds[key] = _time_step(runner, task)
         first = ledger.phases[0]
         dense_steps = ledger.relative_flops * ledger.dense_epochs * first.steps / first.epochs
-        steps = sum(phase.steps for phase in ledger.phases)
-        return max(steps, dense_steps) * self._step_seconds[key]
+        return max(sum(phase.steps for phase in ledger.phases), dense_steps) * step_seconds[key]
 
-    def _time_step(self, task: CellTask) -> float:
-        """Seconds of one dense step, forward and backward."""
-        import torch
-        from torch.nn.functional import cross_entropy
+    return seconds
 
-        from ..models import create_model
-        from .substitutes import outline
 
-        config = self._runner.config(task)
-        spec = outline(self._runner.substitute(task).data, config.data_dir)
-        batch = config.batch_size or 1
-        model = create_model(config.model, spec.shape, len(spec.classes))
-        inputs = torch.randn(batch, *spec.shape, generator=torch.Generator().manual_seed(0))
-        labels = torch.arange(batch) % len(spec.classes)
-        times = []
-        for _ in range(_STEPS):
-            began = time.perf_counter()
-            cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
-            times.append(time.perf_counter() - began)
-        return min(times)
+def _time_step(runner: Runner, task: CellTask) -> float:
+    """Seconds of one dense step, forward and backward."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from ..models import create_model
+
+    job = runner.outline(task)
+    batch = job.config.batch_size or 1
+    model = create_model(job.config.model, job.spec.shape, len(job.spec.classes))
+    inputs = torch.randn(batch, *job.spec.shape, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(batch) % len(job.spec.classes)
+    times = []
+    for _ in range(_STEPS):
+        began = time.perf_counter()
+        cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
+        times.append(time.perf_counter() - began)
+    return min(times)

@@ -43,9 +43,7 @@ def chosen(value: Any) -> Any:
         return {each.name: chosen(own) for each, own in told.items() if own != _default(each)}
     if isinstance(value, Mapping):
         return {str(key): chosen(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [chosen(each) for each in value]
-    return value
+    return list(map(chosen, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _default(each: Field[Any]) -> Any:
@@ -64,18 +62,17 @@ def origin(folder: Path) -> dict[str, Any]:
 @cache
 def commit(package: Path = _PACKAGE) -> str:
     """The commit of the code, with a plus where it was changed since; "unknown" if none is told."""
-    told = package / COMMIT_FILE
-    if told.exists():
+    if (told := package / COMMIT_FILE).exists():
         return told.read_text().strip()
     if package.parent.name != "src":
         return UNKNOWN  # installed: the repository around it, if any, is another one
+
+    def git(*words: str) -> str:
+        return subprocess.check_output(
+            ["git", "-C", package, *words], stderr=subprocess.DEVNULL, text=True
+        ).strip()
+
     try:
-        head = _git(package, "rev-parse", "HEAD")
-        return head + "+" if _git(package, "status", "--porcelain", "--", ".") else head
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.CalledProcessError):
         return UNKNOWN
-
-
-def _git(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True)
-    return done.stdout.strip()

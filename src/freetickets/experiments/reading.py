@@ -15,7 +15,7 @@ from ..metrics.score import column_of
 from ..models.names import check_name
 from ..reading import parse_yaml, read, read_fields
 from .claims import CLAIMS
-from .experiment import Cell, Correction, Experiment, ExperimentText, Row, RowText
+from .experiment import Cell, Experiment, ExperimentText, Row, RowText
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -29,21 +29,12 @@ PARTS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Misprint:
-    """What a file says of a number that the paper got wrong; see `Correction`."""
-
-    printed: float | str
-    why: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Row(RowText):
     """What a file says of a row; see `Row`."""
 
     method: str
     options: dict[str, Any] = field(default_factory=dict)
-    corrected: dict[str, _Misprint] = field(default_factory=dict)
     epochs: float | None = None
     of: str = ""
 
@@ -55,17 +46,23 @@ class _Experiment(ExperimentText):
     rows: tuple[dict[str, Any], ...]
     dataset: str | None = None  # of all rows that don't say another
     model: str | None = None
-    corrected: dict[str, _Misprint] = field(default_factory=dict)
+
+
+def yaml_files(folder: str) -> dict[str, Traversable]:
+    """The YAML files of a folder of this package by their names, in order."""
+    found = files(__package__).joinpath(folder).iterdir()
+    named = {file.name.removesuffix(".yaml"): file for file in found if file.name.endswith(".yaml")}
+    return dict(sorted(named.items()))
+
+
+def _papers() -> dict[str, Traversable]:
+    """The paper's files by the name of their experiment; a number in front is for the order."""
+    return {name.partition("-")[2]: file for name, file in yaml_files("paper").items()}
 
 
 def experiment_names() -> list[str]:
-    """The names of the tables and figures, in the paper's order.
-
-    Example:
-        >>> experiment_names()[:4]
-        ['cifar10', 'cifar100', 'imagenet', 'diversity']
-    """
-    return list(_files())
+    """The names of the tables and figures, in the paper's order."""
+    return list(_papers())
 
 
 def load(name: str) -> Experiment:
@@ -76,7 +73,7 @@ def load(name: str) -> Experiment:
         >>> table.paper, table.rows[3].label, table.rows[3].paper["accuracy"]
         ('Table 1', 'EDST Ensemble (M=3) (S=0.8)', 96.3)
     """
-    found = _files()
+    found = _papers()
     _check_known("experiment", [name], found)
     experiment = parse(found[name].read_text(encoding="utf-8"), found[name].name)
     if experiment.name != name:
@@ -93,25 +90,12 @@ def parse(text: str, source: str = "experiment") -> Experiment:
         raise FreeTicketsError(f"{source}: {error}") from error
 
 
-def _files() -> dict[str, Traversable]:
-    """The files by the name of their experiment; a number in front is for the order only."""
-    found = sorted(files(__package__).joinpath("paper").iterdir(), key=lambda file: file.name)
-    return {
-        file.name.removesuffix(".yaml").partition("-")[2]: file
-        for file in found
-        if file.name.endswith(".yaml")
-    }
-
-
 def read_experiment(
     values: Any, datasets: Collection[str], known: Mapping[str, Cell] | None = None
 ) -> Experiment:
-    """Makes an experiment of plain values.
+    """Makes an experiment of what its YAML says.
 
-    Args:
-        values: What its YAML says.
-        datasets: What the rows may be trained on.
-        known: The cells that rows may be made of, by name; its own are added.
+    Rows are trained on one of `datasets`, and may be made of cells that are `known` by name.
     """
     told: _Experiment = read(_Experiment, values)
     _check_columns(told.columns)
@@ -128,12 +112,8 @@ def read_experiment(
         known |= {cell.name: cell for cell in rows[-1].cells}
     if not rows:
         raise FreeTicketsError("rows must not be empty")
-    headings = {column: column.split(".")[-1] for column in told.columns}
-    return Experiment(
-        **_alike(ExperimentText, told),
-        rows=tuple(rows),
-        corrections=_corrections(told.corrected, headings),
-    )
+    _check_known("corrected column", told.corrected, told.columns)
+    return Experiment(**_alike(ExperimentText, told), rows=tuple(rows))
 
 
 def _row(
@@ -161,25 +141,14 @@ def _row(
     settings = {**told.settings, **({} if told.epochs is None else {"epochs": told.epochs})}
     read_fields(Config, settings, noun="setting")
     _check_known("earlier cell", [told.of] if told.of else [], known)
-    return Row(
-        **{**_alike(RowText, told), "over": over, "settings": settings},
-        method=method,
-        corrections=_corrections(told.corrected, told.paper),
-        of=known.get(told.of),
-    )
+    _check_known("corrected column", told.corrected, told.paper)
+    made = {"over": over, "settings": settings, "method": method, "of": known.get(told.of)}
+    return Row(**{**_alike(RowText, told), **made})
 
 
 def _alike(kind: type[ExperimentText | RowText], told: Any) -> dict[str, Any]:
     """The fields that are in the file as they are in memory."""
     return {each.name: getattr(told, each.name) for each in fields(kind)}
-
-
-def _corrections(
-    misprints: Mapping[str, _Misprint], used: Mapping[str, float | str]
-) -> tuple[Correction, ...]:
-    _check_known("corrected column", misprints, used)
-    found = ((column, each.printed, used[column], each.why) for column, each in misprints.items())
-    return tuple(Correction(*each) for each in found)
 
 
 def _check_columns(names: Iterable[str]) -> None:
@@ -189,7 +158,6 @@ def _check_columns(names: Iterable[str]) -> None:
 
 
 def _check_known(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
-    known = list(known)
     for name in names:
-        if name not in known:
-            raise UnknownNameError(kind, name, known)
+        if name not in (every := list(known)):
+            raise UnknownNameError(kind, name, every)

@@ -29,13 +29,10 @@ _DIGITS = 8  # of each number in a file: more than any test set can tell
 # Whose first k members are what the method with k of them would have made, at k shares of the cost.
 _INDEPENDENT = ("dst", "static", "dense-ensemble")
 _LEDGER_KEYS = {
-    "train_flops": "relative_flops",
-    "growth_flops": "relative_growth_flops",
-    "test_flops": "relative_test_flops",
-    "training_runs": "runs",
-    "seconds": "seconds",
+    "train_flops": "relative_flops", "growth_flops": "relative_growth_flops",
+    "test_flops": "relative_test_flops", "training_runs": "runs", "seconds": "seconds",
     "ticket_mb": "ticket_bytes",
-}
+}  # fmt: skip
 _CSV_COLUMNS = (
     "accuracy", "nll", "ece", "member_accuracy", "member_nll", "member_ece",
     "c_accuracy", "c_nll", "c_ece", "c_ece_pooled", "a_accuracy", "a_nll", "a_ece",
@@ -107,12 +104,10 @@ class Results:
             again = "remove it, and 'freetickets reproduce' makes it again"
             if (record := read_record(path)) is None:
                 raise FreeTicketsError(f"{path} is damaged: {again}")
-            cell, seed = record["cell"], record["seed"]
+            cell, seed = key = record["cell"], record["seed"]
             if path != record_path(folder, cell, seed):
-                raise FreeTicketsError(
-                    f"{path} is the result of another cell or seed ({cell}, {seed}): {again}"
-                )
-            records[cell, seed] = record
+                raise FreeTicketsError(f"{path} is of another cell or seed {key}: {again}")
+            records[key] = record
         return cls(records, folder)
 
     def get(self, cell: Cell, seed: int) -> Record | None:
@@ -125,16 +120,24 @@ class Results:
 
     def run_folder(self, cell: Cell, seed: int) -> Path | None:
         """The folder of a run, with its predictions; None if it is not there."""
-        if self.folder is None:
-            return None
-        folder = run_folder(self.folder, cell, seed)
-        return folder if (folder / "metrics.json").is_file() else None
+        folder = None if self.folder is None else run_folder(self.folder, cell, seed)
+        return folder if folder and (folder / "metrics.json").is_file() else None
 
     def value(self, row: Row, column: str, seed: int) -> float | None:
         """A number of a row; None where it was not measured."""
         if column.startswith("correlation."):
             return self._correlation(row.cells, column, seed)
         return self._value(row.cells[0], column, seed, row.members) if len(row.cells) == 1 else None
+
+    def by_seed(self, row: Row, column: str) -> dict[int, float]:
+        """A number of a row for each seed that it was measured with."""
+        seeds = sorted({seed for cell in row.cells for seed in self.seeds(cell)})
+        found = ((seed, self.value(row, column, seed)) for seed in seeds)
+        return {seed: value for seed, value in found if value is not None}
+
+    def values(self, row: Row, column: str) -> list[float]:
+        """The same numbers alone, in the order of the seeds."""
+        return list(self.by_seed(row, column).values())
 
     def _value(
         self, cell: Cell, column: str, seed: int, members: int | None = None
@@ -145,27 +148,15 @@ class Results:
             self._evaluations[key] = evaluation_of(record)
         return value_of(record, column, members, self._evaluations[key])
 
-    def by_seed(self, row: Row, column: str) -> dict[int, float]:
-        """A number of a row for each seed that it was measured with."""
-        seeds = sorted({seed for cell in row.cells for seed in self.seeds(cell)})
-        found = {seed: self.value(row, column, seed) for seed in seeds}
-        return {seed: value for seed, value in found.items() if value is not None}
-
-    def values(self, row: Row, column: str) -> list[float]:
-        """The same numbers alone, in the order of the seeds."""
-        return list(self.by_seed(row, column).values())
-
     def _correlation(self, cells: Sequence[Cell], column: str, seed: int) -> float | None:
         """Of the members' mean accuracy and the ensemble's over all cells of a row."""
-        members, ensembles = (
+        sides = [
             [value for each in cells if (value := self._value(each, score, seed)) is not None]
             for score in ("member_accuracy", "accuracy")
-        )
-        whole = len(members) == len(ensembles) == len(cells) >= 3
-        if not whole or len({*members}) < 2 or len({*ensembles}) < 2:
+        ]
+        if len(cells) < 3 or any(len(side) < len(cells) or len({*side}) < 2 for side in sides):
             return None
-        correlate = {"pearson": pearson, "spearman": spearman}[column.partition(".")[2]]
-        return correlate(members, ensembles)
+        return (pearson if column == "correlation.pearson" else spearman)(*sides)
 
 
 def evaluation_of(record: Record) -> Evaluation:
@@ -191,10 +182,16 @@ def value_of(
     if column == "sparsity":
         return _number(record["options"].get("sparsity", 0.0))
     if column in _LEDGER_KEYS:
-        return _cost(record, column, members)
+        cost = _number(record["ledger"].get(_LEDGER_KEYS[column]))
+        if cost is not None and column == "ticket_mb":
+            cost /= 1e6
+        if cost is None or members is None:
+            return cost
+        divisible = column in ("test_flops", "ticket_mb") or record["method"] in _INDEPENDENT
+        return cost * members / size if divisible else None
     part, *words = column.split(".")
     if members is not None:
-        keys = [part, *words] if part in ("ood", "attacks") else [words[-1] if words else part]
+        keys = [part, *words] if part in ("ood", "attacks") else [column.rpartition(".")[2]]
         if part == "ood":
             keys.insert(2, "max_probability")
         found = record["first"].get(str(members))
@@ -205,16 +202,6 @@ def value_of(
         # Where other data stand for CIFAR-100, the class of the same number stands for its class.
         column = f"{part}.{words[0]}.{CIFAR100.index(words[1])}"
     return (evaluation or evaluation_of(record)).value(column)
-
-
-def _cost(record: Record, column: str, members: int | None) -> float | None:
-    value = _number(record["ledger"].get(_LEDGER_KEYS[column]))
-    if value is not None and column == "ticket_mb":
-        value /= 1e6
-    if value is None or members is None:
-        return value
-    divisible = column in ("test_flops", "ticket_mb") or record["method"] in _INDEPENDENT
-    return value * members / int(record["ledger"]["members"]) if divisible else None
 
 
 def _number(value: Any) -> float | None:
@@ -278,15 +265,16 @@ def as_csv(results: Results) -> str:
     """One line for each cell and seed with its main numbers; what was not measured is empty."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    names = ["cell", "seed", "data", "model", "method", "members", "sparsity", *_CSV_COLUMNS]
-    writer.writerow([*names, "training_seconds", "evaluation_seconds"])
-    for (cell, seed), record in sorted(results.records.items()):
+    words, parts = ("cell", "seed", "data", "model", "method"), ("training", "evaluation")
+    titles = (*words, "members", "sparsity", *_CSV_COLUMNS, *(f"{part}_seconds" for part in parts))
+    writer.writerow(titles)
+    for _, record in sorted(results.records.items()):
         seconds, evaluation = record.get("seconds", {}), evaluation_of(record)
         columns = ("tickets", "sparsity", *_CSV_COLUMNS)
         numbers = [value_of(record, column, None, evaluation) for column in columns]
-        numbers += [seconds.get(part) for part in ("training", "evaluation")]
-        words = [cell, seed, record.get("data"), record.get("model"), record["method"]]
-        writer.writerow([*words, *("" if each is None else f"{each:.6g}" for each in numbers)])
+        numbers += [seconds.get(part) for part in parts]
+        shown = ("" if each is None else f"{each:.6g}" for each in numbers)
+        writer.writerow([*(record.get(word) for word in words), *shown])
     return file.getvalue()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +15,11 @@ from ..config import Config
 from ..errors import FreeTicketsError, StoppedError
 from ..launch.assignment import WAIT, Assignment, Launcher
 from ..lock import hold
+from ..progress import Display, duration
 from ..reading import Allow, read, read_json
 from .answers import Answers, measure
 from .experiment import Cell, Needs, joined, needed
 from .grid import CellTask
-from .progress import CellProgress
 from .provenance import chosen, fingerprint, origin
 from .reading import experiment_names, load
 from .results import read_record, record_path, run_folder, save
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..ticket import Ticket
     from ..training.job import Job
     from ..training.ledger import Ledger
+    from ..training.progress import Reporter
 
 # Where and how a run is made: no result depends on it.
 _FREE = ("dataset", "data_dir", "device", "workers", "output", "checkpoint_seconds", "trajectory")
@@ -42,6 +43,68 @@ _FILLED_IN = (
 
 _LOGS = "logs"  # of cells that run side by side, while they run
 _DATA_WAIT = 3600.0  # seconds; the longest download or corruption of a data set
+
+
+class CellProgress(Display):
+    """Counts cells; the time left is guessed by what cells cost, as they differ a lot."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        super().__init__(quiet)
+        self.finished = 0  # not counting those that were done before
+        self._place = self._total = 0
+        self._weights: list[float] = []
+        self._spent = self._began = 0.0
+
+    @contextlib.contextmanager
+    def over(self, weights: Sequence[float], done: Sequence[bool]) -> Iterator[None]:
+        """Shows the work on cells of these costs, of which some are done already."""
+        self._weights = [cost for cost, was in zip(weights, done, strict=True) if not was]
+        self._total, self._place = len(weights), sum(done)
+        self._began = time.monotonic()
+        if self._place:
+            self.line(f"{self._place} of {self._total} cells are finished already")
+        self._start_bar("cells", self._total, self._place)
+        try:
+            yield
+        finally:
+            self.stop()
+
+    def begin(self, name: str) -> None:
+        """Says which cell comes next."""
+        self._update_bar(self._place, "", name)
+        self.announce(f"[{self._place + 1}/{self._total}] {name} ...")
+
+    def end(self, name: str, record: Mapping[str, Any]) -> None:
+        """Says that a cell is finished, and what came out."""
+        self.finished += 1
+        place = self._next()
+        rate = (time.monotonic() - self._began) / self._spent if self._spent else 0.0
+        scores, seconds = record["metrics"]["ensemble"], sum(record["seconds"].values())
+        news = f"accuracy {scores['accuracy']:.1%}, NLL {scores['nll']:.3f}, {seconds:.0f} s"
+        self.line(f"{place} {name}: {news}, {duration(rate * sum(self._weights))} left")
+
+    def fail(self, name: str, reason: str) -> None:
+        """Says that a cell could not be finished, even when quiet."""
+        self.warn(f"{self._next()} {name} failed: {reason}")
+
+    def inside(self) -> Reporter:
+        """What shows the steps of one training, beside the bar over all cells."""
+        from ..training.progress import Reporter
+        from ..training.state import Clock, Tally
+
+        outer = self
+
+        class Inside(Reporter):
+            def step(self, clock: Clock, phase: str, tally: Tally) -> None:
+                share = f"{clock.done / clock.total:.0%}"
+                outer._update_bar(outer._place, share, None, f"{phase}, loss {tally.loss:.3f}")
+
+        return Inside(quiet=True)
+
+    def _next(self) -> str:
+        self._spent += self._weights.pop(0)
+        self._place += 1
+        return f"[{self._place}/{self._total}]"
 
 
 class Runner:
@@ -83,16 +146,19 @@ class Runner:
         paper = needed(map(load, experiment_names()))
         return {cell for cell, needs in paper.items() if needs.trajectory}
 
-    def price(self, task: CellTask) -> Ledger:
-        """What a task will cost; the data is not read."""
+    def outline(self, task: CellTask) -> Job:
+        """A job that can be priced, not trained: the data is not read."""
         from ..training.job import Job
 
         def nothing() -> Any:
-            raise AssertionError("a price needs no data")
+            raise AssertionError("this job is told without its data")
 
         config = self.config(task)
-        spec = outline(self.substitute(task).data, config.data_dir)
-        return Job(config, spec, nothing).price()
+        return Job(config, outline(self.substitute(task).data, config.data_dir), nothing)
+
+    def price(self, task: CellTask) -> Ledger:
+        """What a task will cost."""
+        return self.outline(task).price()
 
     def fingerprint(self, task: CellTask) -> str:
         """A digest of all that the results of a task depend on, but for what is measured."""
@@ -152,19 +218,25 @@ class Runner:
                     "finished; run the same command again to continue"
                 ) from None
 
+    def _cost(self, task: CellTask) -> float:
+        try:
+            return self.price(task).flops
+        except FreeTicketsError:
+            return 0.0  # it will be told when its turn comes
+
     def _one_by_one(self, tasks: Iterable[CellTask], progress: CellProgress) -> dict[str, str]:
         failed: dict[str, str] = {}
         for task in tasks:
-            progress.begin(name := task.name)
+            progress.begin(task.name)
             try:
                 record = self.run(task, progress)
             except StoppedError:
                 raise
             except Exception as error:  # whatever it is: the other cells are worth having
-                failed[name] = reason(error)
-                progress.fail(name, failed[name])
+                failed[task.name] = reason(error)
+                progress.fail(task.name, failed[task.name])
             else:
-                progress.end(name, _summary(record))
+                progress.end(task.name, record)
         return failed
 
     def _side_by_side(
@@ -187,7 +259,7 @@ class Runner:
                     news.assignment.log.unlink(missing_ok=True)
                     record = self._earlier(by_name[name])
                     assert record is not None
-                    progress.end(name, _summary(record))
+                    progress.end(name, record)
                 elif news.kind == "failed":
                     failed[name] = news.text
                     progress.fail(name, news.text)
@@ -199,26 +271,18 @@ class Runner:
             logs.rmdir()
         return failed
 
-    def _cost(self, task: CellTask) -> float:
-        try:
-            return self.price(task).flops
-        except FreeTicketsError:
-            return 0.0  # it will be told when its turn comes
-
     def run(self, task: CellTask, progress: CellProgress | None = None) -> dict[str, Any]:
         """Trains a task or goes on with it, measures it, writes its result and returns it."""
         progress = progress or CellProgress(quiet=True)
-        earlier = self._earlier(task)
-        if earlier is not None:
+        if (earlier := self._earlier(task)) is not None:
             task = _with_earlier(task, earlier)
         job = self._job(task)
         folder = Path(str(job.config.output))
         try:
             job.config.check_same(folder)
         except FreeTicketsError:  # the scale has changed since
-            numbers = itertools.count(1)
-            aside = next(p for n in numbers if not (p := folder.with_name(f"old-{n}")).exists())
-            folder.rename(aside)
+            names = (folder.with_name(f"old-{number}") for number in itertools.count(1))
+            aside = folder.rename(next(name for name in names if not name.exists()))
             progress.warn(f"a run with other settings was moved to {aside}; it is trained again")
         with hold(folder, progress.line, WAIT):
             record = self._train(task, job, folder, progress)
@@ -232,7 +296,7 @@ class Runner:
     ) -> dict[str, Any]:
         from ..ensemble import Ensemble
 
-        config, substitute = job.config, self.substitute(task)
+        config = job.config
         if task.cell.of is None:
             tickets = job.train(progress.inside())
             ledger = read_json(folder / "ledger.json")
@@ -248,7 +312,7 @@ class Runner:
             "cell": task.cell.name,
             "seed": task.seed,
             "dataset": task.cell.dataset,
-            "data": substitute.data.text,
+            "data": self.substitute(task).data.text,
             "model": config.model,
             "method": task.cell.method.name,
             "options": config.options,
@@ -342,8 +406,3 @@ def reason(error: Exception) -> str:
     """Why a task failed, in one line."""
     kind = "" if isinstance(error, FreeTicketsError) else f"{type(error).__name__}: "
     return kind + (str(error).partition("\n")[0] or "no reason given")
-
-
-def _summary(record: Mapping[str, Any]) -> str:
-    scores, seconds = record["metrics"]["ensemble"], sum(record["seconds"].values())
-    return f"accuracy {scores['accuracy']:.1%}, NLL {scores['nll']:.3f}, {seconds:.0f} s"

@@ -45,10 +45,9 @@ class DataPart:
     @property
     def file(self) -> str:
         """The stem of the file that holds the part."""
-        words = [self.source, self.train or "all", self.test or "all", f"pool{self.pool}"]
-        words += [f"first{self.per_class}"] if self.per_class else []
-        words += [f"held{self.held_out}"] if self.held_out else []
-        return "-".join(map(str, words))
+        name = f"{self.source}-{self.train or 'all'}-{self.test or 'all'}-pool{self.pool}"
+        name += f"-first{self.per_class}" if self.per_class else ""
+        return name + (f"-held{self.held_out}" if self.held_out else "")
 
     @property
     def text(self) -> str:
@@ -89,18 +88,16 @@ class Substitute:
 
     def epochs(self, cell: Cell) -> float | None:
         """The length of a cell's longest training, in the paper's proportions."""
+        recipe = get_recipe(self.recipe)
         if self.dense_epochs is None:
             return None
-        recipe = get_recipe(self.recipe)
         whole = cell.method.plan(Setting(recipe)).runs[0].epochs
         return whole * self.dense_epochs / recipe.dense_epochs
 
     def options(self, cell: Cell) -> dict[str, Any]:
         """The cell's options, with this substitute's interval where the method has one."""
-        options = cell.options
-        if self.interval is not None and options.get("interval", 0) is None:
-            options["interval"] = self.interval
-        return options
+        more = {} if cell.options.get("interval", 0) is not None else {"interval": self.interval}
+        return cell.options | more
 
 
 @dataclass(frozen=True)
@@ -165,35 +162,16 @@ _SMALL_CIFAR10 = Substitute(
 )  # fmt: skip
 
 _SCALES = (
-    Scale(
-        "smoke",
-        "seconds per cell, on embedded data: shows that everything runs, measures nothing",
-        {
-            "cifar10": _SMOKE,
-            "cifar100": _SMOKE_MLP,
-            "imagenet": replace(_SMOKE_MLP, recipe="imagenet", natural=True),
-        },
-        most_seeds=2,
-    ),
-    Scale(
-        "small",
-        "hours on 2 CPU cores: a part of CIFAR-10, embedded data for the others",
-        {
-            "cifar10": _SMALL_CIFAR10,
-            "cifar100": _SMALL_FASHION,
-            "imagenet": replace(_SMALL_FASHION, recipe="imagenet"),
-        },
-    ),
-    Scale(
-        "paper",
-        "the paper's own settings, for GPUs",
-        {
-            "cifar10": Substitute(DataPart("cifar10"), "cifar"),
-            "cifar100": Substitute(DataPart("cifar100"), "cifar"),
-            "imagenet": Substitute(DataPart("imagenet"), "imagenet"),
-        },
-    ),
-)
+    Scale("smoke", "seconds per cell, on embedded data: shows that everything runs, measures "
+        "nothing", {"cifar10": _SMOKE, "cifar100": _SMOKE_MLP,
+        "imagenet": replace(_SMOKE_MLP, recipe="imagenet", natural=True)}, most_seeds=2),
+    Scale("small", "hours on 2 CPU cores: a part of CIFAR-10, embedded data for the others",
+        {"cifar10": _SMALL_CIFAR10, "cifar100": _SMALL_FASHION,
+        "imagenet": replace(_SMALL_FASHION, recipe="imagenet")}),
+    Scale("paper", "the paper's own settings, for GPUs", {
+        name: Substitute(DataPart(name), "imagenet" if name == "imagenet" else "cifar")
+        for name in ("cifar10", "cifar100", "imagenet")}),
+)  # fmt: skip
 SCALES = {scale.name: scale for scale in _SCALES}
 
 # What of a substitute a result depends on, beside the settings of its training.

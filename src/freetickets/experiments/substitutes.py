@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -38,12 +39,10 @@ def settle(scale: Scale, data_dir: str | None) -> tuple[Scale, list[str]]:
     """The scale with what is really here, and a line for each data set that is missing."""
     substitutes, said = {}, []
     for key, substitute in scale.substitutes.items():
-        while substitute.fallback is not None and not is_here(substitute.data.source, data_dir):
-            said.append(
-                f"{substitute.data.source} is not in the data folder (--data-dir): "
-                f"{substitute.fallback.data.source} stands for {key}"
-            )
-            substitute = substitute.fallback
+        while (other := substitute.fallback) and not is_here(substitute.data.source, data_dir):
+            missing = f"{substitute.data.source} is not in the data folder (--data-dir)"
+            said.append(f"{missing}: {other.data.source} stands for {key}")
+            substitute = other
         substitutes[key] = substitute
     return replace(scale, substitutes=substitutes), said
 
@@ -62,14 +61,12 @@ def outline(part: DataPart, data_dir: str | None = None) -> DatasetSpec:
     """What a substitute will be, before it is made."""
     spec = get_spec(part.source, data_dir)
     channels, height, width = spec.shape
-    train = part.per_class * len(spec.classes) if part.per_class else part.train
-    test = part.held_out * len(spec.classes) if part.held_out else part.test
-    return replace(
-        spec,
-        shape=(channels, height // part.pool, width // part.pool),
-        train_size=min(train or spec.train_size, spec.train_size),
-        test_size=min(test or spec.test_size, spec.test_size),
-    )
+    classes = len(spec.classes)
+    train = part.per_class * classes if part.per_class else part.train or spec.train_size
+    test = part.held_out * classes if part.held_out else part.test or spec.test_size
+    train, test = min(train, spec.train_size), min(test, spec.test_size)
+    shape = channels, height // part.pool, width // part.pool
+    return replace(spec, shape=shape, train_size=train, test_size=test)
 
 
 class SubstituteFiles:
@@ -102,21 +99,14 @@ class SubstituteFiles:
         from ..data.corruptions.folder import CorruptedSet
         from ..data.corruptions.frost import find_frost
 
-        inside = self._inside(substitute)
+        inside, file = self._inside(substitute), substitute.data.file
         images = np.ascontiguousarray(inside.inputs.numpy().transpose(0, 2, 3, 1))
-        twin = CorruptedSet(
-            self.folder / set_name(f"{substitute.data.file}.npz"),
-            substitute.data.file,
-            images[..., 0] if images.shape[3] == 1 else images,
-            inside.labels.numpy(),
-            SEVERITIES,
-            0,
-            find_frost(None, self._data_dir),
-        )
+        images, labels = images[..., 0] if images.shape[3] == 1 else images, inside.labels.numpy()
+        folder, frost = self.folder / set_name(f"{file}.npz"), find_frost(None, self._data_dir)
+        twin = CorruptedSet(folder, file, images, labels, SEVERITIES, 0, frost)
         for name in chosen(list(names)):
             if not twin.has(name):
-                for _ in twin.write(name):
-                    pass
+                deque(twin.write(name), maxlen=0)
 
     def ood(self, substitute: Substitute, names: Iterable[str]) -> dict[str, tuple[str, str]]:
         """What stands for OoD sets: by name, what evaluation is to take, and what that is.
@@ -126,9 +116,8 @@ class SubstituteFiles:
         if substitute.real:
             others = (name for name in names if name != substitute.data.source)
             names = [name for name in others if name == _NOISE or is_here(name, self._data_dir)]
-        if substitute.data.is_whole:
-            return {name: (name, name) for name in names}
-        return {name: self._unknown(substitute, name) for name in names}
+        whole = substitute.data.is_whole
+        return {name: (name, name) if whole else self._unknown(substitute, name) for name in names}
 
     def natural(self, substitute: Substitute) -> Path | None:
         """The folder of ImageNet-A, or of what stands for it; None if nothing does."""
@@ -265,11 +254,7 @@ def pool(images: Images, side: int) -> Images:
 
 def _tiles(images: Images) -> Images:
     """Quarters of images in another order: the same pixels, and nothing that one could wear."""
-    top, bottom = np.split(images, 2, axis=2)
-    left, right = np.split(top, 2, axis=3)
-    third, fourth = np.split(bottom, 2, axis=3)
-    upper = np.concatenate([fourth, third], axis=3)
-    return np.concatenate([upper, np.concatenate([right, left], axis=3)], axis=2)
+    return np.roll(images, (images.shape[2] // 2, images.shape[3] // 2), axis=(2, 3))
 
 
 _CHANGES: Mapping[str, Callable[[Images], Images]] = {

@@ -26,18 +26,17 @@ _DIGITS = {
 def measured_table(experiment: Experiment, results: Results) -> Table:
     """A table of the paper with our own numbers, and the paper's in brackets."""
     columns = [_column(key) for key in experiment.columns]
-    rows = [
-        [
-            TableCell(_label(row)),
-            _seeds_cell(results, row, experiment.columns),
-            *(_cell(results, row, column) for column in columns),
-        ]
-        for row in experiment.rows
-    ]
-    titles = [
-        column.title + ("" if column.key in ("tickets", "sparsity") else _JOINED + column.arrow)
-        for column in columns
-    ]
+    rows = []
+    for row in experiment.rows:
+        label = row.label.replace(") (", f"){_JOINED}(")
+        label += f"{_JOINED}{STARRED}" if row.starred else ""
+        # Not all numbers are measured of every run: how many seeds each has at least.
+        counts = [len(values) for key in experiment.columns if (values := results.values(row, key))]
+        seeds = TableCell(str(min(counts)), min(counts)) if counts else TableCell(ABSENT)
+        rows.append([TableCell(label), seeds, *(_cell(results, row, each) for each in columns)])
+    plain = ("tickets", "sparsity")
+    arrows = ["" if column.key in plain else _JOINED + column.arrow for column in columns]
+    titles = [column.title + arrow for column, arrow in zip(columns, arrows, strict=True)]
     groups = itertools.groupby(row.dataset for row in experiment.rows)
     datasets = [(name, len(list(alike))) for name, alike in groups]
     row_groups = datasets if len(datasets) > 1 else ()
@@ -51,21 +50,21 @@ def footnotes(experiment: Experiment, results: Results) -> list[str]:
         lines.append(f"{STARRED} The paper took these numbers from another publication.")
     wrong: dict[str, list[str]] = {}  # by the reason, where
     ours: dict[str, list[str]] = {}
-    for each in experiment.corrections:
-        words = f'{_column(each.column).title} (printed "{each.printed}")'
+    for column, each in experiment.corrected.items():
+        words = f'{_column(column).title} (printed "{each.printed}")'
         wrong.setdefault(each.why, []).append(words)
     for row in experiment.rows:
-        for each in row.corrections:
-            words = f"{row.label} on {row.dataset}, {_column(each.column).title} "
-            words += f"(printed {each.printed}, taken {each.used})"
+        for column, each in row.corrected.items():
+            words = f"{row.label} on {row.dataset}, {_column(column).title} "
+            words += f"(printed {each.printed}, taken {row.paper[column]})"
             wrong.setdefault(each.why, []).append(words)
         for column, why in row.underivable.items():
             ours.setdefault(why, []).append(f"{row.label}, {_column(column).title}")
-    lines += [f"{CORRECTED} Corrected: {', '.join(where)}: {why}." for why, where in wrong.items()]
-    lines += [
-        f"{UNDERIVABLE} Not to be had by our own count: {', '.join(where)}: {why}."
-        for why, where in ours.items()
-    ]
+    for sign, found in (
+        (f"{CORRECTED} Corrected", wrong),
+        (f"{UNDERIVABLE} Not to be had by our own count", ours),
+    ):
+        lines += [f"{sign}: {', '.join(where)}: {why}." for why, where in found.items()]
     return [*lines, *experiment.notes]
 
 
@@ -88,14 +87,10 @@ def substitutes_table(experiments: Sequence[Experiment], results: Results) -> Ta
     return Table([*header, "training h", "evaluation h"], rows)
 
 
-def total_hours(records: Iterable[Record]) -> tuple[float, float]:
+def total_hours(records: Iterable[Record]) -> list[float]:
     """The hours of training and of evaluation that records took."""
-    seconds = [record.get("seconds", {}) for record in records]
-    training, evaluation = (
-        math.fsum(each.get(part, 0.0) for each in seconds) / 3600
-        for part in ("training", "evaluation")
-    )
-    return training, evaluation
+    told, parts = [record.get("seconds", {}) for record in records], ("training", "evaluation")
+    return [math.fsum(each.get(part, 0.0) for each in told) / 3600 for part in parts]
 
 
 def substitute_notes(results: Results) -> list[str]:
@@ -123,13 +118,9 @@ def _class_notes(experiment: Experiment, results: Results) -> list[str]:
     """Of which classes the numbers are, where other data stand for those of the columns."""
     if "diversity.disagreement_by_class." not in " ".join(experiment.columns):
         return []
-    found = {
-        (row.dataset, str(record.get("data")))
-        for row in experiment.rows
-        for cell in row.cells
-        for seed in results.seeds(cell)
-        if (record := results.get(cell, seed)) is not None
-    }
+    names = {cell.name: row.dataset for row in experiment.rows for cell in row.cells}
+    records = ((names.get(cell), each) for (cell, _), each in results.records.items())
+    found = {(dataset, str(each.get("data"))) for dataset, each in records if dataset}
     return [
         f"Columns are named after the classes of {dataset}; what was measured is of the classes of "
         f"the same numbers in {data}."
@@ -138,55 +129,31 @@ def _class_notes(experiment: Experiment, results: Results) -> list[str]:
     ]
 
 
-def _label(row: Row) -> str:
-    label = row.label.replace(") (", f"){_JOINED}(")
-    return f"{label}{_JOINED}{STARRED}" if row.starred else label
-
-
-def _seeds_cell(results: Results, row: Row, columns: Sequence[str]) -> TableCell:
-    """How many seeds each number of a row has at least: not all are measured of every run."""
-    counts = [len(values) for column in columns if (values := results.values(row, column))]
-    return TableCell(str(min(counts)), min(counts)) if counts else TableCell(ABSENT)
-
-
 def _column(key: str) -> Column:
     column = column_of(key)
     assert column is not None, f"experiments have no column {key}"
     return column
 
 
-def _digits(column: Column) -> int:
-    default = 2 if column.is_share else 4 if column.key.startswith("ood.") else 3
-    return _DIGITS.get(column.key, default)
-
-
-def number_text(column: Column, value: float) -> str:
-    """A number as a table of the paper would have it: shares in per cent."""
-    return f"{100 * value if column.is_share else value:.{_digits(column)}f}"
-
-
-def printed_text(column: Column, value: float) -> str:
-    """A number of the paper, with the digits that it is printed with."""
-    digits = len(repr(float(value)).partition(".")[2])
-    least = 1 if column.is_share else _digits(column)
-    return f"{value:.{max(digits, least) if least else 0}f}"
-
-
 def _cell(results: Results, row: Row, column: Column) -> TableCell:
-    values = results.values(row, column.key)
+    """A number: shares in per cent, and the paper's with the digits that it is printed with."""
+    digits = _DIGITS.get(column.key, 4 if column.key.startswith("ood.") else 3)
+    least, unit = (1, 100) if column.is_share else (digits, 1)
+    digits = 2 if column.is_share else digits
     text, value = ABSENT, None
-    if values:
+    if values := results.values(row, column.key):
         value = statistics.fmean(values)
-        text = number_text(column, value)
+        text = f"{unit * value:.{digits}f}"
         if len(values) > 1 and not _is_count(column.key):
-            text += f" ±{_JOINED}{number_text(column, statistics.stdev(values))}"
+            text += f" ±{_JOINED}{unit * statistics.stdev(values):.{digits}f}"
     printed = row.paper.get(column.key)
     if column.key == "train_flops" and row.dense_flops is not None:
         theirs = f"[{row.dense_flops:.1e} FLOPs]".replace("+", "")
     elif printed is not None:
-        sign = CORRECTED if column.key in {each.column for each in row.corrections} else ""
+        sign = CORRECTED if column.key in row.corrected else ""
         sign += UNDERIVABLE if column.key in row.underivable else ""
-        theirs = f"[{printed_text(column, printed)}{sign}]"
+        digits = max(len(repr(float(printed)).partition(".")[2]), least) if least else 0
+        theirs = f"[{printed:.{digits}f}{sign}]"
     else:
         return TableCell(text, value)
     return TableCell(f"{text} {theirs}", value, below=theirs)

@@ -20,11 +20,7 @@ _ROUNDING = 0.01
 
 
 def check_log_probs(log_probs: npt.ArrayLike) -> Array:
-    """Returns member log-probabilities as float64 (M, N, C); float64 is not copied.
-
-    Raises:
-        FreeTicketsError: They have another shape, or are not log-probabilities.
-    """
+    """Returns member log-probabilities as float64 (M, N, C), which is not copied; else an error."""
     try:
         logs = np.asarray(log_probs, dtype=np.float64)
     except ValueError as error:  # words, or rows of different lengths
@@ -50,11 +46,7 @@ def check_log_probs(log_probs: npt.ArrayLike) -> Array:
 
 
 def check_labels(labels: npt.ArrayLike, samples: int, classes: int) -> Labels:
-    """Returns labels as int64 (N,).
-
-    Raises:
-        FreeTicketsError: There are not as many as samples, or one is not a class.
-    """
+    """Returns labels as int64 (N,), if there are as many as samples, and each is a class."""
     truth = np.asarray(labels)
     if truth.dtype.kind not in "iu":
         raise FreeTicketsError(f"labels must be integers, not {truth.dtype}")
@@ -71,22 +63,13 @@ def check_labels(labels: npt.ArrayLike, samples: int, classes: int) -> Labels:
 
 
 def check_predictions(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Array, Labels]:
-    """Returns member log-probabilities as float64 (M, N, C) and labels as int64 (N,).
-
-    Raises:
-        FreeTicketsError: The shapes do not fit, a label is not a class, or a prediction is not a
-            log-probability.
-    """
+    """Returns member log-probabilities as float64 (M, N, C) and labels as int64 (N,)."""
     logs = check_log_probs(log_probs)
     return logs, check_labels(labels, *logs.shape[1:])
 
 
 def check_pairs(log_probs: npt.ArrayLike) -> Array:
-    """Returns log-probabilities (M, N, C) of at least two members.
-
-    Raises:
-        FreeTicketsError: There is one member only, or they are not log-probabilities.
-    """
+    """Returns log-probabilities (M, N, C) of at least two members."""
     logs = check_log_probs(log_probs)
     if len(logs) < 2:
         raise FreeTicketsError(

@@ -19,19 +19,12 @@ DEFAULT_BINS = 15
 
 @dataclass(frozen=True)
 class Reliability:
-    """What a reliability diagram shows: the samples of each bin of confidence.
+    """What a reliability diagram shows: the samples of each bin of confidence, (B,)."""
 
-    Attributes:
-        edges: Edges of the bins, (B + 1,).
-        count: The samples in each bin, (B,).
-        confidence: Their mean confidence, (B,); NaN in an empty bin.
-        accuracy: The share of them that is right, (B,); NaN in an empty bin.
-    """
-
-    edges: Array
-    count: Labels
-    confidence: Array
-    accuracy: Array
+    edges: Array  # of the bins, (B + 1,)
+    count: Labels  # how many samples each bin has
+    confidence: Array  # their mean confidence; NaN in an empty bin
+    accuracy: Array  # the share of them that is right; NaN in an empty bin
 
     @property
     def ece(self) -> float:
@@ -44,14 +37,10 @@ def ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = DEFAULT_BI
     """The expected calibration error of the most probable class.
 
     Confidences fall into equal-width bins (a, b], so 1 belongs to the last and 0 to the first; the
-    gaps between accuracy and mean confidence are weighted by the samples in each bin.
-
-    Args:
-        log_probs: The members' log-probabilities, (M, N, C).
-        labels: The truth, (N,).
-        bins: Number of bins; or "freetickets", as the paper's authors count: 14 bins (a, b], and
-            what rounding put above 1 is in none of them; or "tf", as TensorFlow's histograms do: 15
-            bins [a, b), and 1 in the last.
+    gaps between accuracy and mean confidence are weighted by the samples in each bin. `bins` is a
+    number; or "freetickets", as the paper's authors count: 14 bins (a, b], and what rounding put
+    above 1 is in none of them; or "tf", as TensorFlow's histograms do: 15 bins [a, b), and 1 in the
+    last.
 
     Example:
         >>> round(ece(np.log([[[0.8, 0.2], [0.8, 0.2]]]), [0, 1]), 6)
@@ -65,13 +54,7 @@ def ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = DEFAULT_BI
 def reliability(
     log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = DEFAULT_BINS
 ) -> Reliability:
-    """Accuracy and mean confidence in each bin of confidence; `bins` as for `ece`.
-
-    Example:
-        >>> found = reliability(np.log([[[0.8, 0.2], [0.9, 0.1]]]), [0, 1], bins=2)
-        >>> found.count.tolist(), found.confidence.round(3).tolist(), found.accuracy.tolist()
-        ([0, 2], [nan, 0.85], [nan, 0.5])
-    """
+    """Accuracy and mean confidence in each bin of confidence; `bins` as for `ece`."""
     logs, truth = check_predictions(log_probs, labels)
     top, confidences = top_class(logs)
     count, confidence, correct = bin_sums(confidences, top == truth, bins)
@@ -86,10 +69,6 @@ def adaptive_ece(
 
     Samples are sorted by confidence and cut into bins whose sizes differ by one at most; samples of
     equal confidence stay together in the lower bin, so that their order does not matter.
-
-    Example:
-        >>> round(adaptive_ece(np.log([[[0.8, 0.2], [0.9, 0.1]]]), [0, 1], bins=2), 6)
-        0.55
     """
     _check_number(bins)
     logs, truth = check_predictions(log_probs, labels)
@@ -108,10 +87,6 @@ def classwise_ece(
 
     `ece` looks at the most probable class only; this asks for each class whether samples that have
     it with probability p are of it in p of all cases. Bins are (a, b], of equal width.
-
-    Example:
-        >>> round(classwise_ece(np.log([[[0.8, 0.2], [0.8, 0.2]]]), [0, 1]), 6)
-        0.3
     """
     edges = bin_edges(_check_number(bins))
     logs, truth = check_predictions(log_probs, labels)
@@ -127,11 +102,10 @@ def classwise_ece(
 
 def bin_edges(bins: Bins) -> Array:
     """The edges of equal-width bins of confidence, (B + 1,)."""
-    if isinstance(bins, str):
-        if bins not in NAMED_BINS:
-            raise UnknownNameError("way to count bins", bins, NAMED_BINS)
-        return np.linspace(0.0, 1.0, NAMED_BINS[bins] + 1)
-    return np.linspace(0.0, 1.0, _check_number(bins) + 1)
+    if isinstance(bins, str) and bins not in NAMED_BINS:
+        raise UnknownNameError("way to count bins", bins, NAMED_BINS)
+    count = NAMED_BINS[bins] if isinstance(bins, str) else _check_number(bins)
+    return np.linspace(0.0, 1.0, count + 1)
 
 
 def bin_sums(
@@ -146,14 +120,11 @@ def bin_sums(
         inside = (confidence > 0) & (confidence <= 1)
         confidence, correct = confidence[inside], correct[inside]
     # Only the inner edges: whatever rounding does to 0 and 1, they stay in the outer bins.
-    side: Literal["left", "right"] = "right" if bins == "tf" else "left"
-    which = np.searchsorted(edges[1:-1], confidence, side=side)
+    which = np.searchsorted(edges[1:-1], confidence, side="right" if bins == "tf" else "left")
     size = len(edges) - 1
     count = np.bincount(which, minlength=size).astype(np.int64)
-    sums = [
-        np.bincount(which, weights, size).astype(np.float64) for weights in (confidence, correct)
-    ]
-    return count, sums[0], sums[1]
+    sure, right = (np.bincount(which, weights, size) for weights in (confidence, correct))
+    return count, sure.astype(np.float64), right.astype(np.float64)
 
 
 def _check_number(bins: object) -> int:

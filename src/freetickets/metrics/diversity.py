@@ -13,42 +13,24 @@ POSITIONS = ("sum", "mean")
 
 
 def disagreement(log_probs: npt.ArrayLike) -> float:
-    """The share of samples on which two members choose different classes, averaged over pairs.
-
-    Example:
-        >>> disagreement(np.log([[[0.9, 0.1], [0.6, 0.4]], [[0.8, 0.2], [0.3, 0.7]]]))
-        0.5
-    """
+    """The share of samples on which two members choose different classes, averaged over pairs."""
     return float(sample_disagreement(check_pairs(log_probs)).mean())
 
 
 def disagreement_matrix(log_probs: npt.ArrayLike) -> Array:
-    """The share of samples on which members i and j choose different classes, (M, M).
-
-    Example:
-        >>> disagreement_matrix(np.log([[[0.9, 0.1], [0.6, 0.4]], [[0.8, 0.2], [0.3, 0.7]]]))
-        array([[0. , 0.5],
-               [0.5, 0. ]])
-    """
+    """The share of samples on which members i and j choose different classes, (M, M)."""
     choices = check_pairs(log_probs).argmax(axis=-1)
     return np.stack([(choices != choice).mean(axis=-1) for choice in choices])
 
 
 def disagreement_by_class(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> Array:
-    """The disagreement on the samples of each class, (C,); NaN for a class that has none.
-
-    Example:
-        >>> members = np.log([[[0.9, 0.1], [0.6, 0.4]], [[0.8, 0.2], [0.3, 0.7]]])
-        >>> disagreement_by_class(members, [0, 1])
-        array([0., 1.])
-    """
+    """The disagreement on the samples of each class, (C,); NaN for a class that has none."""
     logs = check_pairs(log_probs)
     truth = check_labels(labels, *logs.shape[1:])
     classes = logs.shape[2]
+    differ = np.bincount(truth, weights=sample_disagreement(logs), minlength=classes)
     with np.errstate(invalid="ignore"):  # 0 / 0
-        return np.bincount(
-            truth, weights=sample_disagreement(logs), minlength=classes
-        ) / np.bincount(truth, minlength=classes)
+        return differ / np.bincount(truth, minlength=classes)
 
 
 def sample_disagreement(logs: Array) -> Array:
@@ -64,12 +46,8 @@ def kl(log_probs: npt.ArrayLike, ordered: bool = True) -> float:
     """The Kullback-Leibler divergence between two members, in nats, averaged over pairs.
 
     It is infinite if one member rules a class out that another does not: that is what the
-    definition says, and it is never NaN.
-
-    Args:
-        log_probs: The members' log-probabilities, (M, N, C).
-        ordered: Whether a pair counts in both directions, so that the order of the members does not
-            matter; if not, only KL(p_i || p_j) with i before j counts.
+    definition says, and it is never NaN. If `ordered`, a pair counts in both directions, so that
+    the order of the members does not matter; if not, only KL(p_i || p_j) with i before j counts.
 
     Example:
         >>> members = np.log([[[0.5, 0.5]], [[0.9, 0.1]]])
@@ -82,13 +60,7 @@ def kl(log_probs: npt.ArrayLike, ordered: bool = True) -> float:
 
 
 def kl_matrix(log_probs: npt.ArrayLike) -> Array:
-    """KL(p_i || p_j) of members i and j, averaged over the samples, (M, M), in nats.
-
-    Example:
-        >>> kl_matrix(np.log([[[0.5, 0.5]], [[0.9, 0.1]]])).round(4)
-        array([[0.    , 0.5108],
-               [0.3681, 0.    ]])
-    """
+    """KL(p_i || p_j) of members i and j, averaged over the samples, (M, M), in nats."""
     logs = check_pairs(log_probs)
     members, samples = logs.shape[:2]
     cross = np.zeros((members, members))  # the sum of p_i log p_j
@@ -125,14 +97,8 @@ SAMPLE_DIVERSITY = {"disagreement": sample_disagreement, "kl": sample_kl}
 def feature_kl(a: npt.ArrayLike, b: npt.ArrayLike, positions: str = "sum") -> float:
     """KL(softmax(a) || softmax(b)) over the channels of two feature maps, in nats.
 
-    Args:
-        a: A feature map, (N, channels, ...).
-        b: Another, of the same samples and of the same shape.
-        positions: Whether the divergences of a map's places are summed, as the paper's authors do,
-            or averaged.
-
-    Returns:
-        The mean over the samples.
+    Maps are (N, channels, ...), and what is returned is the mean over the samples. `positions` says
+    what is done with the places of a map: "sum", as the paper's authors do, or "mean".
 
     Example:
         >>> a, b = np.zeros((1, 2, 3)), np.zeros((1, 2, 3))

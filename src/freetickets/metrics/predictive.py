@@ -27,11 +27,9 @@ RULES = ("probabilities", "logits")
 def ensemble_log_probs(log_probs: npt.ArrayLike, combine: str = "probabilities") -> Array:
     """The log-probabilities of the ensemble, (N, C): the members' mean, without underflow.
 
-    Args:
-        log_probs: The members' log-probabilities, (M, N, C).
-        combine: Mean of the members' "probabilities", or of their "logits". With logits a class
-            that one member rules out is out; where that is the lot of every class, those that the
-            fewest members rule out are left.
+    That is the mean of their "probabilities", or of their "logits". With logits a class that one
+    member rules out is out; where that is the lot of every class, those that the fewest members
+    rule out are left.
 
     Example:
         >>> members = np.log([[[0.9, 0.1]], [[0.5, 0.5]]])
@@ -50,37 +48,23 @@ def ensemble_log_probs(log_probs: npt.ArrayLike, combine: str = "probabilities")
         for part in blocks(logs):
             combined[part] = log_sum_exp(logs[:, part], axis=0)
         return combined - np.log(len(logs))
-    if combine == "logits":
-        return normalise(_mean_logits(logs))
-    raise UnknownNameError("rule to combine members", combine, RULES)
-
-
-def _mean_logits(logs: Array) -> Array:
+    if combine != "logits":
+        raise UnknownNameError("rule to combine members", combine, RULES)
     out = np.isneginf(logs)
     times = out.sum(axis=0)
     # What the mean comes to if "impossible" is a number that goes to -inf: the classes that have it
     # least often win, whatever it is, and their other numbers decide between them.
     left = times == times.min(axis=-1, keepdims=True)
-    return np.where(left, np.where(out, 0.0, logs).mean(axis=0), -np.inf)
+    return normalise(np.where(left, np.where(out, 0.0, logs).mean(axis=0), -np.inf))
 
 
 def accuracy(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """The share of samples whose most probable class is right.
-
-    Example:
-        >>> accuracy(np.log([[[0.9, 0.1], [0.6, 0.4]]]), [0, 1])
-        0.5
-    """
+    """The share of samples whose most probable class is right."""
     return float(sample_correct(*check_predictions(log_probs, labels)).mean())
 
 
 def nll(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """The mean negative log-likelihood of the ensemble, in nats.
-
-    Example:
-        >>> round(nll(np.log([[[0.9, 0.1]], [[0.5, 0.5]]]), [0]), 4)
-        0.3567
-    """
+    """The mean negative log-likelihood of the ensemble, in nats."""
     return float(sample_nll(*check_predictions(log_probs, labels)).mean())
 
 
@@ -89,10 +73,6 @@ def member_nll(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
     What a member drawn at random would score (the Gibbs likelihood). It is never below `nll`; the
     gap is what the members gain by being different.
-
-    Example:
-        >>> round(member_nll(np.log([[[0.9, 0.1]], [[0.5, 0.5]]]), [0]), 4)
-        0.3993
     """
     return float(-_of_truth(*check_predictions(log_probs, labels)).mean())
 
@@ -110,11 +90,8 @@ def brier(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 def restrict_classes(log_probs: npt.ArrayLike, classes: Sequence[int]) -> Array:
     """Keeps some classes only, each member's probabilities scaled so that they sum to 1 again.
 
-    The labels of what is returned count these classes: label i is `classes[i]`. A member that rules
-    all of them out is given the same probability for each.
-
-    Returns:
-        Log-probabilities, (M, N, number of classes kept).
+    Returns log-probabilities (M, N, classes kept), whose labels count these classes: label i is
+    `classes[i]`. A member that rules all of them out is given the same probability for each.
 
     Example:
         >>> kept = restrict_classes(np.log([[[0.5, 0.3, 0.2]]]), [0, 2])

@@ -27,19 +27,12 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Interval):
     """The score of one ensemble less that of another on the same samples.
 
-    Attributes:
-        value: The difference.
-        low: Lower end of its interval when the samples are drawn again.
-        high: Upper end of that interval.
-        p: How likely a difference as far from 0 is if there is none (two-sided).
+    `p` is how likely a difference as far from 0 is if there is none (two-sided).
     """
 
-    value: float
-    low: float
-    high: float
     p: float
 
 
@@ -51,19 +44,12 @@ def bootstrap(
     level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """A score with its percentile interval over resampled samples.
+    """A score with the interval that holds a share (`level`) of `repeats` draws of the samples.
 
     `accuracy`, `nll`, `brier` and `ece` are made of one number for each sample, so they take a
-    fraction of a second. Any other metric is called on `repeats` copies of the predictions: if it
-    scores the ensemble only, give it `ensemble_log_probs(log_probs)[None]`, which is smaller.
-
-    Args:
-        metric: Any function of log-probabilities and labels, or a `Score`.
-        log_probs: The members' log-probabilities, (M, N, C).
-        labels: The truth, (N,).
-        repeats: How often the samples are drawn.
-        level: The share of draws that the interval holds.
-        seed: Seed of the draws.
+    fraction of a second. Any other function of log-probabilities and labels, or `Score`, is called
+    on `repeats` copies of the predictions: if it scores the ensemble only, give it
+    `ensemble_log_probs(log_probs)[None]`, which is smaller.
 
     Example:
         >>> from freetickets.metrics import accuracy
@@ -71,10 +57,9 @@ def bootstrap(
         >>> bootstrap(accuracy, logs, [0] * 80 + [1] * 20)
         Interval(value=0.8, low=0.72, high=0.88)
     """
-    _check_draws(repeats, level)
     logs, truth = check_predictions(log_probs, labels)
     score = _scorer(metric, logs, truth)
-    draws = _draw(score, len(truth), repeats, seed)
+    draws = _draw(score, len(truth), repeats, level, seed)
     return Interval(score(np.arange(len(truth))), *_percentiles(draws, level))
 
 
@@ -98,7 +83,6 @@ def paired_difference(
         >>> round(found.value, 3), round(found.p, 2)
         (0.333, 0.06)
     """
-    _check_draws(repeats, level)
     logs_a, truth = check_predictions(a, labels)
     logs_b, _ = check_predictions(b, labels)
     score_a, score_b = _scorer(metric, logs_a, truth), _scorer(metric, logs_b, truth)
@@ -107,7 +91,7 @@ def paired_difference(
         return score_a(drawn) - score_b(drawn)
 
     value = difference(np.arange(len(truth)))
-    draws = _draw(difference, len(truth), repeats, seed)
+    draws = _draw(difference, len(truth), repeats, level, seed)
     if math.isnan(value) or np.isnan(draws).any():
         raise FreeTicketsError(
             "scores that are infinite on both sides have no difference: compare by another metric"
@@ -121,11 +105,6 @@ def mcnemar(a: npt.ArrayLike, b: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """The exact p-value of McNemar's test: whether two ensembles are right equally often.
 
     Only the samples count that one has right and the other wrong: a fair coin would say which.
-
-    Example:
-        >>> right, mixed = np.log([[[0.9, 0.1]] * 9]), np.log([[[0.9, 0.1]] * 6 + [[0.1, 0.9]] * 3])
-        >>> mcnemar(right, mixed, [0] * 9)
-        0.25
     """
     logs_a, truth = check_predictions(a, labels)
     logs_b, _ = check_predictions(b, labels)
@@ -139,17 +118,14 @@ def mcnemar(a: npt.ArrayLike, b: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     return min(1.0, 2 * ways / 2**coins)
 
 
-def _draw(score: Drawn, samples: int, repeats: int, seed: int) -> Array:
+def _draw(score: Drawn, samples: int, repeats: int, level: float, seed: int) -> Array:
     """The scores of samples that are drawn with replacement, (repeats,)."""
-    generator = np.random.default_rng(seed)
-    return np.array([score(generator.integers(0, samples, samples)) for _ in range(repeats)])
-
-
-def _check_draws(repeats: int, level: float) -> None:
     if repeats < 1:
         raise FreeTicketsError(f"repeats must be at least 1, not {repeats}")
     if not 0 < level < 1:
         raise FreeTicketsError(f"level must lie between 0 and 1, not {level}")
+    generator = np.random.default_rng(seed)
+    return np.array([score(generator.integers(0, samples, samples)) for _ in range(repeats)])
 
 
 def _percentiles(draws: Array, level: float) -> tuple[float, float]:
@@ -174,31 +150,24 @@ def pearson(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
         >>> round(pearson([1, 2, 3], [1, 2, 4]), 4)
         0.982
     """
-    return _correlate(*_check_lists(x, y))
+    return _cosine(*_check_lists(x, y))
 
 
 def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
-    """How close two quantities are to having the same order, from -1 to 1; ties share their rank.
-
-    Example:
-        >>> spearman([1, 2, 3], [1, 2, 400])
-        1.0
-    """
+    """How close two quantities are to having the same order, -1 to 1; ties share their rank."""
     one, other = _check_lists(x, y)
-    return _correlate(_ranks(one), _ranks(other))
+    return _cosine(_ranks(one), _ranks(other))
 
 
-def _correlate(x: Array, y: Array) -> float:
-    one, other = _direction(x), _direction(y)
-    return float(np.clip(one @ other, -1.0, 1.0))
-
-
-def _direction(values: Array) -> Array:
-    """Centred and of length 1, however large or small the values are."""
-    scaled = values / np.abs(values).max()
-    centred = scaled - scaled.mean()
-    centred /= np.abs(centred).max()
-    return centred / np.linalg.norm(centred)
+def _cosine(*sides: Array) -> float:
+    """Of two lists, each centred and of length 1, however large or small the values are."""
+    found = []
+    for values in sides:
+        scaled = values / np.abs(values).max()
+        centred = scaled - scaled.mean()
+        centred /= np.abs(centred).max()
+        found.append(centred / np.linalg.norm(centred))
+    return float(np.clip(found[0] @ found[1], -1.0, 1.0))
 
 
 def _ranks(values: Array) -> Array:
@@ -213,9 +182,8 @@ def _check_lists(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
             f"a correlation needs two lists of the same length, at least 2, not {one.shape} and "
             f"{other.shape}"
         )
-    for values in (one, other):
-        if not np.isfinite(values).all():
-            raise FreeTicketsError("a correlation needs finite numbers")
-        if (values == values[0]).all():
-            raise FreeTicketsError("a correlation needs numbers that are not all the same")
+    if not np.isfinite([one, other]).all():
+        raise FreeTicketsError("a correlation needs finite numbers")
+    if any((values == values[0]).all() for values in (one, other)):
+        raise FreeTicketsError("a correlation needs numbers that are not all the same")
     return one, other

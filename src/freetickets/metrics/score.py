@@ -64,12 +64,7 @@ class Column:
         return self.form.endswith("%")
 
     def text(self, value: float | None) -> str:
-        """A value as tables show it; a dash where there is none.
-
-        Example:
-            >>> Column("rmse", "RMSE").text(0.51), Column("accuracy", "accuracy", ".2%").text(None)
-            ('0.5100', '-')
-        """
+        """A value as tables show it; a dash where there is none."""
         return "-" if value is None or not math.isfinite(value) else format(value, self.form)
 
 
@@ -109,13 +104,7 @@ class Score(Column):
         object.__setattr__(self, "short", self.short or self.title)
 
     def is_better(self, score: float, than: float | None) -> bool:
-        """Whether a score is better than another; any is better than none.
-
-        Example:
-            >>> error = Score("rmse", "RMSE")
-            >>> error.is_better(0.5, None), error.is_better(0.5, 0.4)
-            (True, False)
-        """
+        """Whether a score is better than another; any is better than none."""
         if than is None:
             return not math.isnan(score)
         return score > than if self.higher_is_better else score < than
@@ -170,11 +159,7 @@ MORE_SCORES = (
 
 # The kinds of columns that hold scores of something else than the ensemble on the test set, by how
 # their keys begin: what is put before the short title, and what a group of them is called.
-KINDS = {
-    "member": ("member ", "member mean"),
-    "c": ("c", "corrupted"),
-    "a": ("a", "ImageNet-A"),
-}
+KINDS = {"member": ("member ", "member mean"), "c": ("c", "corrupted"), "a": ("a", "ImageNet-A")}
 
 POOLED = Column("c_ece_pooled", "cECE pooled")  # of all corrupted samples together
 
@@ -195,14 +180,10 @@ def columns_of_kind(kind: str, scores: Sequence[Score] = MAIN_SCORES) -> list[Co
         >>> [column.title for column in columns_of_kind("c")]
         ['cAcc', 'cNLL', 'cECE', 'cECE pooled']
     """
+    before = KINDS[kind][0]
     found = [
-        Column(
-            f"{kind}_{score.key}",
-            f"{KINDS[kind][0]}{score.short}",
-            score.form,
-            score.higher_is_better,
-        )
-        for score in scores
+        Column(f"{kind}_{it.key}", f"{before}{it.short}", it.form, it.higher_is_better)
+        for it in scores
     ]
     return [*found, POOLED] if kind == "c" else found
 
@@ -222,12 +203,11 @@ _COLUMNS = {
         Column("correlation.spearman", "Spearman", ".4f", True),
     )
 }
-_PATTERNS = (
-    r"diversity\.disagreement_by_class\.(?P<name>\w+)",
-    r"attacks\.(?P<attack>fgsm|pgd)\.(?P<which>clean|min|mean|max)",
-    r"ood\.(?P<set>[\w-]+)\.(?P<score>auroc|aupr|fpr95)",
+_PATTERN = re.compile(
+    r"diversity\.disagreement_by_class\.(?P<name>\w+)"
+    r"|attacks\.(?P<attack>fgsm|pgd)\.(?P<which>clean|min|mean|max)"
+    r"|ood\.(?P<set>[\w-]+)\.(?P<score>auroc|aupr|fpr95)"
 )
-_PATTERN = re.compile("|".join(_PATTERNS))
 
 
 def column_of(key: str) -> Column | None:

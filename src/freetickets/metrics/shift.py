@@ -48,19 +48,13 @@ def corruption_set(name: str, classes: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ShiftScores:
-    """The scores of an ensemble on T corruption types at S severities.
-
-    Attributes:
-        types: The types.
-        samples: How many samples each set has, (T, S).
-        scores: By key, each set's own, (T, S): "accuracy", "nll", "ece".
-        gaps: Right samples less confidence, summed in each bin of each set, (T, S, B): what the
-            calibration error of several sets together is made of.
-    """
+    """The scores of an ensemble on T corruption types at S severities."""
 
     types: tuple[str, ...]
-    samples: npt.NDArray[np.int64]
-    scores: Mapping[str, Array]
+    samples: npt.NDArray[np.int64]  # how many each set has, (T, S)
+    scores: Mapping[str, Array]  # by key, each set's own, (T, S): "accuracy", "nll", "ece"
+    # Right samples less confidence, summed in each bin of each set, (T, S, B): what the calibration
+    # error of several sets together is made of.
     gaps: Array
 
     accuracy = property(lambda self: self.scores["accuracy"])
@@ -89,12 +83,10 @@ class ShiftScores:
 def shift_scores(
     sets: Mapping[str, Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]], bins: Bins = 15
 ) -> ShiftScores:
-    """Scores an ensemble on corrupted sets.
+    """Scores an ensemble on corrupted sets; the calibration errors have `bins` as for `ece`.
 
-    Args:
-        sets: For each corruption type, for each severity in order: log-probabilities (M, N, C) and
-            labels (N,).
-        bins: Bins of the calibration errors, as for `ece`.
+    `sets` are, for each corruption type, for each severity in order, log-probabilities (M, N, C)
+    and labels (N,).
 
     Example:
         >>> right, wrong = np.log([[[0.9, 0.1]]]), np.log([[[0.1, 0.9]]])
@@ -127,34 +119,20 @@ def shift_scores(
 
 @dataclass(frozen=True)
 class AttackScores:
-    """Accuracies on attacked samples.
+    """Accuracies on attacked samples; the last three are of the ensemble over all attacks."""
 
-    Attributes:
-        transfer: Of member m on the attack that was crafted on member k, at [k, m].
-        ensemble: Of the ensemble on the attack that was crafted on member k, (K,).
-        min: The lowest of the ensemble's.
-        mean: Their mean.
-        max: The highest.
-    """
-
-    transfer: Array
-    ensemble: Array
+    transfer: Array  # of member m on the attack that was crafted on member k, at [k, m]
+    ensemble: Array  # of the ensemble on the attack that was crafted on member k, (K,)
     min: float
     mean: float
     max: float
 
 
 def transfer_matrix(parts: Sequence[npt.ArrayLike], labels: npt.ArrayLike) -> Array:
-    """The accuracy of each member on the attack that was crafted on each member.
+    """The accuracy of each member (columns) on the attack that was crafted on each member (rows).
 
-    Args:
-        parts: What the members say of the samples attacked for member 1, for member 2 and so on:
-            log-probabilities (M, N, C) each.
-        labels: The truth, (N,), the same for each attack.
-
-    Returns:
-        Accuracies: the member that the attack was crafted on in the row, the one that meets it in
-        the column.
+    `parts` are what the members say of the samples attacked for member 1, for member 2 and so on,
+    log-probabilities (M, N, C) each; the labels, (N,), are the same for each attack.
 
     Example:
         >>> one, two = np.log([[[0.1, 0.9]], [[0.8, 0.2]]]), np.log([[[0.6, 0.4]], [[0.3, 0.7]]])
@@ -162,21 +140,12 @@ def transfer_matrix(parts: Sequence[npt.ArrayLike], labels: npt.ArrayLike) -> Ar
         array([[0., 1.],
                [1., 0.]])
     """
-    rows = []
-    for logs, truth in (check_predictions(part, labels) for part in _check_parts(parts)):
-        rows.append((logs.argmax(axis=-1) == truth).mean(axis=-1))
-    return np.stack(rows)
+    checked = (check_predictions(part, labels) for part in _check_parts(parts))
+    return np.stack([(logs.argmax(axis=-1) == truth).mean(axis=-1) for logs, truth in checked])
 
 
 def attack_scores(parts: Sequence[npt.ArrayLike], labels: npt.ArrayLike) -> AttackScores:
-    """The ensemble's accuracy on the attack crafted on each member, and how attacks transfer.
-
-    Example:
-        >>> one, two = np.log([[[0.1, 0.9]], [[0.8, 0.2]]]), np.log([[[0.6, 0.4]], [[0.3, 0.7]]])
-        >>> scores = attack_scores([one, two], [0])
-        >>> scores.ensemble.tolist(), scores.min, scores.mean, scores.max
-        ([0.0, 0.0], 0.0, 0.0, 0.0)
-    """
+    """The ensemble's accuracy on the attack crafted on each member, and how attacks transfer."""
     found = np.array([accuracy(part, labels) for part in _check_parts(parts)])
     lowest, mean, highest = (float(value) for value in (found.min(), found.mean(), found.max()))
     return AttackScores(transfer_matrix(parts, labels), found, lowest, mean, highest)

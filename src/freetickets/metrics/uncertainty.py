@@ -23,26 +23,19 @@ NOVELTY_SCORES = ("max_probability", "entropy", "mutual_information")
 class Uncertainty:
     """How unsure an ensemble is of each sample, in nats.
 
-    Attributes:
-        total: Entropy of the prediction.
-        aleatoric: Mean entropy of the members: what more members would not improve.
-        epistemic: Their difference, the mutual information: how much the members disagree.
-
     Where the prediction is not the mean of the members' probabilities (because it has a
     temperature of its own, say), its entropy is divided in the proportions of that mean's.
     """
 
-    total: Array
-    aleatoric: Array
-    epistemic: Array
+    total: Array  # entropy of the prediction
+    aleatoric: Array  # mean entropy of the members: what more members would not improve
+    epistemic: Array  # their difference, the mutual information: how much the members disagree
 
     @classmethod
     def of(cls, log_probs: npt.ArrayLike, prediction: Array | None = None) -> Uncertainty:
         """Computes it from member log-probabilities (M, N, C).
 
-        Args:
-            log_probs: The members' log-probabilities, (M, N, C).
-            prediction: The ensemble's log-probabilities (N, C), if not the members' mean.
+        `prediction` are the ensemble's log-probabilities (N, C), if not the members' mean.
 
         Example:
             >>> sure_but_opposed = np.log([[[0.999, 0.001]], [[0.001, 0.999]]])
@@ -60,11 +53,9 @@ class Uncertainty:
 def novelty(log_probs: npt.ArrayLike, score: str = "max_probability") -> Array:
     """How unknown each sample is, (N,): the higher, the more.
 
-    Args:
-        log_probs: The members' log-probabilities, (M, N, C).
-        score: "max_probability": 1 less the highest probability of the ensemble. "entropy": that of
-            the ensemble's probabilities, in nats. "mutual_information": the part of the entropy
-            that comes from the members' disagreement; 0 for one member.
+    "max_probability" is 1 less the highest probability of the ensemble; "entropy" that of its
+    probabilities, in nats; "mutual_information" the part of the entropy that comes from the
+    members' disagreement, 0 for one member.
 
     Example:
         >>> members = np.log([[[0.9, 0.1], [0.5, 0.5]], [[0.1, 0.9], [0.5, 0.5]]])
@@ -98,15 +89,10 @@ _LOWEST = np.finfo(np.float64).min
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """The error among the most certain samples, against how many of them there are.
+    """The error among the most certain samples, against how many of them there are."""
 
-    Attributes:
-        coverage: The share of samples that is answered, (N,): 1/N, 2/N, ..., 1.
-        risk: The share of wrong answers among them, (N,).
-    """
-
-    coverage: Array
-    risk: Array
+    coverage: Array  # the share of samples that is answered, (N,): 1/N, 2/N, ..., 1
+    risk: Array  # the share of wrong answers among them, (N,)
 
     @property
     def area(self) -> float:
@@ -119,12 +105,8 @@ def risk_coverage(
 ) -> RiskCoverage:
     """Answers samples from the most certain on, and counts the errors.
 
-    Among samples of equal score any order is as good: each counts with their share of errors.
-
-    Args:
-        log_probs: The members' log-probabilities, (M, N, C).
-        labels: The truth, (N,).
-        score: What a sample is declined by: one of the novelty scores.
+    Samples are declined by one of the novelty scores. Among samples of equal score any order is as
+    good: each counts with their share of errors.
 
     Example:
         >>> found = risk_coverage(np.log([[[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]]), [0, 1, 0])
@@ -149,15 +131,10 @@ def aurc(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Roc:
-    """A receiver operating characteristic, from (0, 0) to (1, 1).
+    """A receiver operating characteristic, from (0, 0) to (1, 1)."""
 
-    Attributes:
-        false_positive: The share of samples from inside that is flagged, (K,).
-        true_positive: The share of samples from outside that is flagged, (K,).
-    """
-
-    false_positive: Array
-    true_positive: Array
+    false_positive: Array  # the share of samples from inside that is flagged, (K,)
+    true_positive: Array  # the share of samples from outside that is flagged, (K,)
 
     @property
     def area(self) -> float:
@@ -187,10 +164,6 @@ def aupr(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
 
     Precision at each threshold, weighted by the recall that it adds. It depends on how many samples
     there are of both kinds; the AUROC does not.
-
-    Example:
-        >>> aupr(inside=[0.1, 0.2, 0.3], outside=[0.3, 0.9])
-        0.8333333333333333
     """
     false, true = _counts(*_check_scores(inside, outside))
     precision = true[1:] / (true[1:] + false[1:])
@@ -201,10 +174,6 @@ def fpr95(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
     """The share of samples from inside that is flagged when 95 % of those from outside are.
 
     The threshold is the highest that flags at least 95 %; a sample on it is flagged.
-
-    Example:
-        >>> fpr95(inside=[0.1, 0.2, 0.3, 0.4], outside=[0.3, 0.9])
-        0.5
     """
     known, unknown = _check_scores(inside, outside)
     enough = -(-95 * len(unknown) // 100)  # rounded up, in whole numbers
@@ -213,12 +182,7 @@ def fpr95(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
 
 
 def roc_curve(inside: npt.ArrayLike, outside: npt.ArrayLike) -> Roc:
-    """The curve of both rates over all thresholds, without points on a straight line.
-
-    Example:
-        >>> roc_curve(inside=[0.1, 0.2, 0.3], outside=[0.8, 0.9])
-        Roc(false_positive=array([0., 0., 1.]), true_positive=array([0., 1., 1.]))
-    """
+    """The curve of both rates over all thresholds, without points on a straight line."""
     false, true = _counts(*_check_scores(inside, outside))
     across, up = np.diff(false), np.diff(true)
     turns = across[:-1] * up[1:] != across[1:] * up[:-1]
@@ -238,14 +202,11 @@ def _counts(known: Array, unknown: Array) -> tuple[Labels, Labels]:
 
 
 def _check_scores(inside: npt.ArrayLike, outside: npt.ArrayLike) -> tuple[Array, Array]:
-    found = []
-    for name, scores in (("inside", inside), ("outside", outside)):
-        values = np.asarray(scores, dtype=np.float64)
+    known, unknown = np.asarray(inside, dtype=np.float64), np.asarray(outside, dtype=np.float64)
+    for name, values in (("inside", known), ("outside", unknown)):
+        must = f"scores of samples {name} must be"
         if values.ndim != 1 or not values.size:
-            raise FreeTicketsError(
-                f"scores of samples {name} must be a list of at least one, not {values.shape}"
-            )
+            raise FreeTicketsError(f"{must} a list of at least one, not {values.shape}")
         if not np.isfinite(values).all():
-            raise FreeTicketsError(f"scores of samples {name} must be finite numbers")
-        found.append(values)
-    return found[0], found[1]
+            raise FreeTicketsError(f"{must} finite numbers")
+    return known, unknown
