@@ -11,8 +11,7 @@ from torch import nn
 from freetickets.errors import FreeTicketsError
 from freetickets.methods.shared import MIMO
 from freetickets.models import create_model
-from freetickets.models.prepare import prepare
-from freetickets.models.whitening import Whitening
+from freetickets.models.prepare import Whitening, prepare
 
 
 def inputs_of(model, *arguments):

@@ -7,7 +7,7 @@ from torch import nn
 from freetickets import Sparsifier
 from freetickets.kernels.layers import SparseConv2d
 from freetickets.models import create_model
-from freetickets.models.fast import Divide
+from freetickets.models.small import Divide
 from freetickets.training.flops import count_macs, forward_flops
 
 

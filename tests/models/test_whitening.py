@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetickets.errors import FreeTicketsError
-from freetickets.models.whitening import Whitening, patch_covariance
+from freetickets.models.prepare import Whitening, patch_covariance
 
 
 def patches(images, kernel):
@@ -41,7 +41,7 @@ def test_whitened_patches_are_uncorrelated_and_of_variance_one(channels):
     whitening = Whitening(channels)
     whitening.prepare_on(images)
     size = 4 * channels
-    assert whitening.outputs == 2 * size
+    assert whitening.conv.out_channels == 2 * size
     y = whitening(images).detach().double()
     assert y.shape == (300, 2 * size, 11, 9)
     first, negative = y.transpose(0, 1).flatten(1).split(size)
