@@ -31,24 +31,21 @@ class Merge(Event):
         """Merges."""
         from ..sparsity.topology import select_top  # not above: plans are made without torch
 
-        own, before = stage.take(), stage.recall(_SHELF)
-        if before is None:
-            own.info["merged"] = 1
-            stage.remember(_SHELF, own)
-            return None
-        count = int(before.info["merged"]) + 1
-        state, topology = dict(own.state), dict(own.topology)
-        for name, weight in own.state.items():
-            if weight.is_floating_point():
-                state[name] = before.state[name].lerp(weight, 1 / count)
-        for name, mask in own.topology.items():
-            size, either = state[name].abs(), mask | before.topology[name]
-            topology[name] = select_top(size, int(mask.sum()), either, stage.generator)
-            state[name] = state[name] * topology[name]
-        merged = stage.take(state, topology)
+        merged, before, count = stage.take(), stage.recall(_SHELF), 1
+        if before is not None:
+            count += int(before.info["merged"])
+            state, topology = dict(merged.state), dict(merged.topology)
+            for name, weight in merged.state.items():
+                if weight.is_floating_point():
+                    state[name] = before.state[name].lerp(weight, 1 / count)
+            for name, mask in merged.topology.items():
+                size, either = state[name].abs(), mask | before.topology[name]
+                topology[name] = select_top(size, int(mask.sum()), either, stage.generator)
+                state[name] = state[name] * topology[name]
+            merged = stage.take(state, topology)
         merged.info["merged"] = count
         stage.remember(_SHELF, merged)
-        return f"merged {count} tickets"
+        return f"merged {count} tickets" if before is not None else None
 
 
 @dataclass(frozen=True)

@@ -27,21 +27,13 @@ Arguments = dict[str, Any]
 
 @dataclass(frozen=True)
 class Architecture:
-    """One family of networks.
+    """One family of networks."""
 
-    Attributes:
-        pattern: How its names look, for people: `wrn-D-K`.
-        description: One line about it.
-        builder: The function that builds it, as `module:function` here; imported when needed.
-        smallest_image: The least height and width it takes; None if it takes inputs of any shape.
-        rule: Turns the numbers of a name into the builder's arguments, or raises ValueError.
-    """
-
-    pattern: str
+    pattern: str  # how its names look, for people: `wrn-D-K`
     description: str
-    builder: str
-    smallest_image: int | None
-    rule: Callable[..., Arguments]
+    builder: str  # the function that builds it, as `module:function` here; imported when needed
+    smallest_image: int | None  # the least height and width; None if inputs have any shape
+    rule: Callable[..., Arguments]  # numbers of a name -> the builder's, or raises ValueError
 
     @property
     def stem(self) -> str:

@@ -28,12 +28,7 @@ class TreeNetwork(MemberNetwork):
     """
 
     def __init__(
-        self,
-        network: nn.Module,
-        members: int,
-        shared: int | None,
-        own: float = 1 / 3,
-        alone: bool = True,
+        self, network: nn.Module, members: int, shared: int | None, own: float, alone: bool
     ) -> None:
         super().__init__()
         self.members, self._alone = members, alone
