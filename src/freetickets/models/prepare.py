@@ -113,7 +113,7 @@ def patch_covariance(images: Tensor, kernel: int) -> Tensor:
     total, products, count = torch.zeros(()), torch.zeros(()), 0
     # About the mean of each channel, or the difference of large numbers would be inexact.
     centre = images.mean((0, 2, 3), keepdim=True, dtype=torch.float64)
-    for part in images.split(_AT_A_TIME):
+    for part in images.split(_AT_A_TIME):  # type: ignore[no-untyped-call]
         patches = F.unfold(part.double() - centre, kernel).transpose(0, 1).flatten(1)
         total, products = total + patches.sum(1), products + patches @ patches.T
         count += patches.shape[1]
