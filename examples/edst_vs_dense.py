@@ -48,30 +48,20 @@ def main() -> None:
     parser.add_argument("--data-dir")
     parser.add_argument("--output", type=Path, default=Path("runs/edst-vs-dense"))
     parsed = parser.parse_args()
-    images = (
-        unseen_images(parsed.data_dir) if parsed.unseen else ft.data.load("fashion-mini", "test")
-    )
-    methods = {
-        "dense": ft.Dense(),
-        f"edst{parsed.tickets}": ft.EDST(tickets=parsed.tickets, grow="random"),
-    }
+    unseen = parsed.unseen
+    images = unseen_images(parsed.data_dir) if unseen else ft.data.load("fashion-mini", "test")
+    edst = ft.EDST(tickets=parsed.tickets, grow="random")
+    # Masked: the digits of the README then don't depend on which kernels are faster here.
+    settings = {"quiet": True, "backend": "masked"}
     print(f"| seed, {len(images):,} images | dense | EDST members' mean | EDST ensemble | FLOPs |")
     print("|---|---|---|---|---|")
     rows = []
     for seed in parsed.seeds:
         scores = []
-        for name, method in methods.items():
+        for name, method in (("dense", ft.Dense()), (f"edst{parsed.tickets}", edst)):
             folder = parsed.output / f"{name}-{seed}"
-            # Masked: the digits of the README then don't depend on which kernels are faster here.
-            ensemble = method.fit(
-                "mlp-512-512",
-                "fashion-mini",
-                seed=seed,
-                output=folder,
-                quiet=True,
-                backend="masked",
-            )
-            scores.append(score(ensemble, images))
+            fitted = method.fit("mlp-512-512", "fashion-mini", seed=seed, output=folder, **settings)
+            scores.append(score(fitted, images))
         cost = read_json(folder / "ledger.json")["relative_flops"]
         row = (scores[0]["ensemble"], scores[1]["member_mean"], scores[1]["ensemble"])
         rows.append(row)

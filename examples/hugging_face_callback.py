@@ -19,6 +19,7 @@ from transformers import Trainer, TrainerCallback, TrainerState, TrainingArgumen
 from transformers.trainer_utils import get_last_checkpoint
 
 import freetickets as ft
+from freetickets.models import create_model
 
 
 class SparseTraining(TrainerCallback):
@@ -37,18 +38,12 @@ class SparseTraining(TrainerCallback):
         self.sparsifier: ft.Sparsifier | None = None
 
     def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: Any,
-        model: nn.Module,
-        optimizer: Any,
-        **_: Any,
+        self, args: TrainingArguments, state: TrainerState, *_: Any, **parts: Any
     ) -> None:
         """Makes the sparsifier: by now, what a checkpoint has of model and optimizer is loaded."""
         saved = torch.load(_file(args, state), weights_only=True) if state.global_step else None
-        topology = {"topology": saved["topology"]} if saved else {}
-        self.sparsifier = ft.Sparsifier(model, optimizer, **{**self.options, **topology})
+        options = {**self.options, "topology": saved["topology"]} if saved else self.options
+        self.sparsifier = ft.Sparsifier(parts["model"], parts["optimizer"], **options)
         if saved:
             self.sparsifier.load_state_dict(saved)
 
@@ -74,10 +69,7 @@ class Classifier(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.net = nn.Sequential(
-            nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
-            nn.Linear(256, 10),
-        )  # fmt: skip
+        self.net = create_model("mlp-256-256", (1, 28, 28), 10)
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
         """Scores of the ten classes, and the loss if there are labels."""
@@ -108,26 +100,19 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/hugging-face"))
     parsed = parser.parse_args()
     settings = TrainingArguments(
-        str(parsed.output),
-        num_train_epochs=parsed.epochs,
-        per_device_train_batch_size=64,
-        learning_rate=2e-3,
-        lr_scheduler_type="constant",
-        save_strategy="epoch",
-        use_cpu=True,
-        report_to=[],
-        disable_tqdm=True,
-    )
+        str(parsed.output), num_train_epochs=parsed.epochs, per_device_train_batch_size=64,
+        learning_rate=2e-3, lr_scheduler_type="constant", save_strategy="epoch", use_cpu=True,
+        report_to=[], disable_tqdm=True,
+    )  # fmt: skip
     sparse, model, test = SparseTraining(0.8), Classifier(), Images("test", 2_000)
     trainer = Trainer(model, settings, train_dataset=Images("train", parsed.samples))
     trainer.add_callback(sparse)
     trainer.train(resume_from_checkpoint=get_last_checkpoint(parsed.output))
     with torch.no_grad():
         right = model.eval()(test.images)["logits"].argmax(1) == test.labels
-    print(f"{sparse.sparsifier.steps} steps, sparsity {sparse.sparsifier.sparsity:.2f}")
-    print(
-        f"ever active: {sparse.sparsifier.itop_rate:.0%}, test accuracy {right.float().mean():.1%}"
-    )
+    made = sparse.sparsifier
+    print(f"{made.steps} steps, sparsity {made.sparsity:.2f}")
+    print(f"ever active: {made.itop_rate:.0%}, test accuracy {right.float().mean():.1%}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import freetickets as ft
+from freetickets.models import create_model
 
 
 class SparseTraining(Callback):
@@ -37,10 +38,8 @@ class SparseTraining(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Makes the sparsifier: by now, what a checkpoint has of module and optimizer is loaded."""
         saved, self._saved = self._saved, None
-        topology = {"topology": saved["topology"]} if saved else {}
-        self.sparsifier = ft.Sparsifier(
-            pl_module, trainer.optimizers[0], **{**self.options, **topology}
-        )
+        options = {**self.options, "topology": saved["topology"]} if saved else self.options
+        self.sparsifier = ft.Sparsifier(pl_module, trainer.optimizers[0], **options)
         if saved:
             self.sparsifier.load_state_dict(saved)
 
@@ -70,10 +69,7 @@ class Classifier(LightningModule):
 
     def __init__(self) -> None:
         super().__init__()
-        self.net = nn.Sequential(
-            nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
-            nn.Linear(256, 10),
-        )  # fmt: skip
+        self.net = create_model("mlp-256-256", (1, 28, 28), 10)
 
     def forward(self, images: Tensor) -> Tensor:
         """Scores of the ten classes."""
@@ -101,21 +97,17 @@ def main() -> None:
     last = parsed.output / "last.ckpt"
     sparse, model = SparseTraining(0.8), Classifier()
     trainer = Trainer(
-        accelerator="cpu",
-        max_epochs=parsed.epochs,
+        accelerator="cpu", max_epochs=parsed.epochs, gradient_clip_val=1.0, logger=False,
         callbacks=[sparse, ModelCheckpoint(parsed.output, save_last=True)],
-        gradient_clip_val=1.0,
-        logger=False,
         enable_progress_bar=False,
-    )
+    )  # fmt: skip
     loader = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True)
     trainer.fit(model, loader, ckpt_path=last if last.exists() else None)
     with torch.no_grad():
         right = model.eval()(test.inputs / 255).argmax(1) == test.labels
-    print(f"{sparse.sparsifier.steps} steps, sparsity {sparse.sparsifier.sparsity:.2f}")
-    print(
-        f"ever active: {sparse.sparsifier.itop_rate:.0%}, test accuracy {right.float().mean():.1%}"
-    )
+    made = sparse.sparsifier
+    print(f"{made.steps} steps, sparsity {made.sparsity:.2f}")
+    print(f"ever active: {made.itop_rate:.0%}, test accuracy {right.float().mean():.1%}")
 
 
 if __name__ == "__main__":

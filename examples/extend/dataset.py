@@ -26,17 +26,9 @@ def read(split: str) -> tuple[Any, Any]:
 
 rings = OwnDataset(
     DatasetSpec(
-        name="rings",
-        description="points on three rings around each other",
-        classes=("inner", "middle", "outer"),
-        shape=(2, 1, 1),
-        train_size=_SIZES["train"],
-        test_size=_SIZES["test"],
-        mean=(),
-        std=(),
-        augmentation="none",
-        recipe="small",
-        source="drawn",
+        name="rings", description="points on three rings around each other", source="drawn",
+        classes=("inner", "middle", "outer"), shape=(2, 1, 1), mean=(), std=(),
+        train_size=_SIZES["train"], test_size=_SIZES["test"], augmentation="none", recipe="small",
     ),
     read,
-)
+)  # fmt: skip

@@ -48,16 +48,9 @@ class ShakenEDST(EDST):
 
     def plan(self, setting: Setting) -> Plan:
         """EDST's plan with another event."""
-        plan = super().plan(setting)
+        plan, phases = super().plan(setting), []
         (run,) = plan.runs
-        phases = tuple(
-            replace(
-                phase,
-                at_end=tuple(
-                    Shake(self.shake) if isinstance(event, Escape) else event
-                    for event in phase.at_end
-                ),
-            )
-            for phase in run.phases
-        )
-        return replace(plan, runs=(replace(run, phases=phases),))
+        for phase in run.phases:
+            shaken = [Shake(self.shake) if isinstance(e, Escape) else e for e in phase.at_end]
+            phases.append(replace(phase, at_end=tuple(shaken)))
+        return replace(plan, runs=(replace(run, phases=tuple(phases)),))

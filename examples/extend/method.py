@@ -28,16 +28,9 @@ class Cycles(ExploringMethod):
         recipe = setting.recipe
         scale = setting.scale(recipe.sparse_epochs)
         epochs = recipe.sparse_epochs * scale / self.tickets
-        phases = tuple(
-            Phase(
-                f"cycle {number}",
-                (Stretch(epochs, setting.initial_lr, 0.0, "cosine"),),
-                self.sparsity,
-                self.exploration(setting),
-                at_end=(setting.collect,),
-            )
-            for number in range(1, self.tickets + 1)
-        )
-        run = Run(setting.seed, phases)
-        dense = recipe.dense_epochs * scale
+        schedule = (Stretch(epochs, setting.initial_lr, 0.0, "cosine"),)
+        exploring, end = (self.sparsity, self.exploration(setting)), (setting.collect,)
+        numbers = range(1, self.tickets + 1)
+        phases = tuple(Phase(f"cycle {n}", schedule, *exploring, at_end=end) for n in numbers)
+        dense, run = recipe.dense_epochs * scale, Run(setting.seed, phases)
         return Plan(self.name, (run,), dense, self.sparse_options(recipe))

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
+from torch import Tensor
+from torch.nn.functional import mse_loss
 
 import freetickets as ft
 from freetickets.tasks import Score, Task
@@ -43,13 +44,11 @@ class Regression(Task):
 
     running: ClassVar[Score] = Score("rmse", "RMSE")
 
-    def batch_loss(
-        self, outputs: torch.Tensor, targets: torch.Tensor, training: bool = True
-    ) -> torch.Tensor:
+    def batch_loss(self, outputs: Tensor, targets: Tensor, training: bool = True) -> Tensor:
         """The mean squared error."""
-        return torch.nn.functional.mse_loss(outputs, targets.reshape(outputs.shape))
+        return mse_loss(outputs, targets.reshape(outputs.shape))
 
-    def sample_scores(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def sample_scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The squared error of each sample."""
         return ((outputs - targets.reshape(outputs.shape)) ** 2).flatten(1).mean(1)
 
@@ -57,7 +56,7 @@ class Regression(Task):
         """The root of their mean."""
         return mean**0.5
 
-    def guess(self, targets: torch.Tensor, outputs: int) -> float:
+    def guess(self, targets: Tensor, outputs: int) -> float:
         """The squared error of always saying the mean."""
         return float(targets.var(0, correction=0).mean())
 
@@ -94,18 +93,14 @@ def main() -> None:
     """Trains from Python, and saves the same data for the command line."""
     (x, y), (x_test, y_test) = waves(1200, 0), waves(400, 1)
     np.savez("waves.npz", x_train=x, y_train=y, x_test=x_test, y_test=y_test)
-    method = ft.EDST(tickets=3, sparsity=0.5)
-    ensemble = method.fit(
-        "mlp-64-64", (x, y), task=Regression(), epochs=24, lr=0.1, output="python-waves"
-    )
+    settings = {"task": Regression(), "epochs": 24, "lr": 0.1, "output": "python-waves"}
+    ensemble = ft.EDST(tickets=3, sparsity=0.5).fit("mlp-64-64", (x, y), **settings)
     members = ensemble.member_predictions(x_test)  # (M, N, 1): members first
     print(f"RMSE of guessing the mean  {y_test.std():.3f}")
     print(f"RMSE of the members        {[round(rmse(m[None], y_test), 3) for m in members]}")
     print(f"RMSE of the ensemble       {rmse(members, y_test):.3f}")
-    far = ensemble.uncertainty(5 * x_test).variance.mean()
-    print(
-        f"variance, near and far     {ensemble.uncertainty(x_test).variance.mean():.4f} {far:.4f}"
-    )
+    near, far = (ensemble.uncertainty(x).variance.mean() for x in (x_test, 5 * x_test))
+    print(f"variance, near and far     {near:.4f} {far:.4f}")
 
 
 if __name__ == "__main__":

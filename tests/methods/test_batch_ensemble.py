@@ -78,39 +78,26 @@ def made(name, examples="tiled"):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_it_is_as_many_networks_with_the_multiplied_weights(name):
-    plain, model, x = made(name)
+@pytest.mark.parametrize("examples", ["tiled", "split"])
+def test_it_is_as_many_networks_with_the_multiplied_weights(name, examples):
+    plain, model, x = made(name, examples)
+    labels, networks = torch.arange(7), separate_networks(plain, model)
     with torch.no_grad():
-        expected = torch.stack([network(x) for network in separate_networks(plain, model)])
+        expected = torch.stack([network(x) for network in networks])
         torch.testing.assert_close(model(x), expected, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_split_examples_go_to_one_member_each(name):
-    plain, model, x = made(name, "split")
-    labels = torch.arange(7)
-    with torch.no_grad():
         logits, targets = model(x, labels)
-        parts = zip(separate_networks(plain, model), x.tensor_split(3), strict=True)
-        expected = torch.cat([network(part) for network, part in parts])
-    assert torch.equal(targets, labels)
-    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-4)
-
-
-def test_tiled_examples_go_to_all_members():
-    _, model, x = made("cnn")
-    labels = torch.arange(7)
-    logits, targets = model(x, labels)
-    torch.testing.assert_close(logits.view(3, 7, 4), model(x))
-    assert torch.equal(targets.view(3, 7), labels.expand(3, 7))
-    assert model.training_share == 1
+        if examples == "split":
+            parts = zip(networks, x.tensor_split(3), strict=True)
+            expected = torch.cat([network(part) for network, part in parts])
+    torch.testing.assert_close(logits, expected.reshape(logits.shape), atol=1e-5, rtol=1e-4)
+    assert torch.equal(targets, labels if examples == "split" else labels.repeat(3))
+    assert model.training_share == pytest.approx(1 / 3 if examples == "split" else 1)
 
 
 def test_a_batch_smaller_than_the_ensemble_can_be_split():
     _, model, x = made("mlp", "split")
     logits, targets = model(x[:2], torch.tensor([1, 2]))
     assert (logits.shape, targets.tolist()) == ((2, 4), [1, 2])
-    assert model.training_share == pytest.approx(1 / 3)
 
 
 def test_the_factors_start_as_random_signs_and_do_not_decay():
@@ -128,14 +115,10 @@ def test_the_factors_start_as_random_signs_and_do_not_decay():
     assert torch.equal(model.network.fc1.bias, bias.expand(4, -1))
 
 
-def test_norms_are_shared():
+def test_norms_and_weights_are_shared_and_learn_from_all_members():
     _, model, x = made("cnn")
-    model.train()
-    model(x, torch.arange(7) % 4)
+    model.train()(x, torch.arange(7) % 4)
     assert model.network.stage1.bn.num_batches_tracked == 1
-
-
-def test_the_shared_weight_learns_from_all_members():
     plain, model, x = made("mlp")
     networks = separate_networks(plain, model)
     labels = torch.arange(7) % 4
@@ -150,15 +133,13 @@ def test_the_shared_weight_learns_from_all_members():
     torch.testing.assert_close(ours.layer.weight.grad, expected, atol=1e-6, rtol=1e-4)
 
 
-def test_a_batch_that_is_not_the_first_axis_is_refused():
-    class TimeFirst(nn.Sequential):
-        def forward(self, x):
-            return super().forward(x.transpose(0, 1)).mean(0)
+class TimeFirst(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x.transpose(0, 1)).mean(0)
 
+
+def test_what_does_not_suit_is_refused():
     with pytest.raises(FreeTicketsError, match=r"5 rows for 8 samples.*batch_first=True"):
         BatchEnsemble(members=4).transform(TimeFirst(nn.Linear(8, 4)))(torch.randn(2, 5, 8))
-
-
-def test_a_network_without_layers_is_refused():
     with pytest.raises(FreeTicketsError, match="LayerNorm has none"):
         BatchEnsemble().transform(nn.LayerNorm(4))

@@ -38,9 +38,7 @@ class Own(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first = nn.Linear(6, 10)
-        self.second = nn.Linear(10, 10)
-        self.head = nn.Linear(10, 3)
+        self.first, self.second, self.head = nn.Linear(6, 10), nn.Linear(10, 10), nn.Linear(10, 3)
 
     def forward(self, x):
         x = torch.relu(self.first(x.flatten(1)))
@@ -84,20 +82,17 @@ def test_it_works_on_images(name, model, recipe):
     assert ensemble.member_proba(images[:5]).shape == (members, 5, 3)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_it_works_on_a_network_of_ones_own(name, features):
-    method, members = SMALL[name]
-    ensemble = method.fit(Own, features, **SETTINGS)
-    assert ensemble.member_proba(features[0]).shape == (members, 60, 3)
+TRANSFORMABLE = ("edst", "dst", "static", "mc-dropout", "mimo", "batch-ensemble")
 
 
-@pytest.mark.parametrize("name", ["edst", "dst", "static", "mc-dropout", "mimo", "batch-ensemble"])
-def test_it_works_on_a_transformer(name, features):
+@pytest.mark.parametrize(
+    ("name", "network"), [*[(n, Own) for n in METHODS], *[(n, Transformer) for n in TRANSFORMABLE]]
+)
+def test_it_works_on_a_network_of_ones_own(name, network, features):
     method, members = SMALL[name]
-    ensemble = method.fit(Transformer, features, **SETTINGS)
-    found = ensemble.member_proba(features[0])
+    found = method.fit(network, features, **SETTINGS).member_proba(features[0])
     assert found.shape == (members, 60, 3)
-    assert not np.allclose(found[0], found[1])
+    assert members == 1 or not np.allclose(found[0], found[1])
 
 
 @pytest.mark.parametrize("recipe", ["small", "fast"])

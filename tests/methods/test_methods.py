@@ -16,13 +16,15 @@ from freetickets.methods import (
     Dense,
     DenseEnsemble,
     Escape,
+    ExplorationPlan,
     Setting,
+    SparseOptions,
     Static,
     SupTickets,
     TreeNet,
     get_method,
     get_recipe,
-)
+)  # fmt: skip
 
 SETTING = Setting(get_recipe("cifar"))
 
@@ -37,6 +39,8 @@ def test_edst_is_one_run_with_one_escape_between_two_tickets(tickets):
     assert sum(isinstance(event, Escape) for event in events) == tickets - 1
     assert not any(isinstance(event, Escape) for event in run.phases[-1].at_end)
     assert run.epochs == 150 + 100 * tickets
+    (run,) = EDST(tickets=tickets, refinement=0.5).plan(SETTING).runs
+    assert [phase.epochs for phase in run.phases] == pytest.approx([150, *[50] * tickets])
 
 
 def test_static_is_dst_without_exploration():
@@ -54,35 +58,22 @@ def test_static_is_dst_without_exploration():
 def test_dense_methods_have_no_sparsity():
     assert len(Dense().plan(SETTING).runs) == 1
     plan = DenseEnsemble().plan(SETTING)
-    assert len(plan.runs) == 4
-    assert len({run.seed for run in plan.runs}) == 4
+    assert [run.seed for run in plan.runs] == [0, 1, 2, 3]
     assert all(phase.sparsity == 0 for run in plan.runs for phase in run.phases)
 
 
-def test_the_paper_preset_collects_the_best_and_explores_to_the_end():
+def test_presets_recipes_and_options_reach_the_plan():
     for preset, select, settle in (("paper", "best", False), ("robust", "last", True)):
         (run,) = EDST().plan(Setting(get_recipe("cifar"), preset=preset)).runs
         assert run.phases[1].at_end[0] == Collect(select)
-        exploration = run.phases[0].exploration
-        assert exploration.settle is settle
-        assert (exploration.schedule, exploration.rate) == ("constant", 0.5)
-
-
-def test_imagenet_anneals_the_rate_and_keeps_regrown_values():
+        assert run.phases[0].exploration == ExplorationPlan(0.5, 1000, "constant", 0.0, settle)
     plan = EDST().plan(Setting(get_recipe("imagenet")))
-    found = plan.runs[0].phases[0].exploration
-    assert (found.schedule, found.final_rate, found.interval) == ("cosine", 0.005, 4000)
+    assert plan.runs[0].phases[0].exploration == ExplorationPlan(0.5, 4000, "cosine", 0.005)
     assert plan.sparse.regrown_value == "keep"
-    assert EDST().plan(SETTING).sparse.regrown_value == "zero"
-
-
-def test_options_reach_the_plan():
     method = EDST(grow="random", distribution="uniform", exclude=("fc",), rate=0.3, interval=7)
     plan = method.plan(SETTING)
-    assert (plan.sparse.grow, plan.sparse.distribution) == ("random", "uniform")
-    assert plan.sparse.exclude == ("fc",)
-    exploration = plan.runs[0].phases[0].exploration
-    assert (exploration.rate, exploration.interval) == (0.3, 7)
+    assert plan.sparse == SparseOptions("uniform", grow="random", exclude=("fc",))
+    assert plan.runs[0].phases[0].exploration == ExplorationPlan(0.3, 7)
 
 
 @pytest.mark.parametrize("kind", METHODS.values(), ids=METHODS)
@@ -139,18 +130,15 @@ def test_an_impossible_option_is_refused_by_its_name(method):
             get_method(method)(**options)
 
 
-def test_the_ends_of_a_range_are_possible():
-    assert (EDST(escape_rate=0.0, rate=1.0, interval=1).rate, TreeNet(shared=0).shared) == (1, 0)
-    assert (Dense(tickets=1), SupTickets(low=0.05).low) == (Dense(), SupTickets().high)
-
-
-def test_the_range_of_an_option_holds_in_a_subclass_that_says_nothing_of_it():
+def test_a_range_has_ends_and_holds_in_a_subclass_that_says_nothing_of_it():
     @dataclass(frozen=True)
     class Own(DST):
         tickets: int = 1
         later: "Unheard" = None  # type: ignore[name-defined]  # noqa: F821
 
     assert Own(later=3).tickets == 1
+    assert (EDST(escape_rate=0.0, rate=1.0, interval=1).rate, TreeNet(shared=0).shared) == (1, 0)
+    assert SupTickets(low=0.05).low == SupTickets().high
     with pytest.raises(FreeTicketsError, match="tickets must be at least 1"):
         Own(tickets=0)
 
@@ -170,9 +158,3 @@ def test_the_range_of_an_option_holds_in_a_subclass_that_says_nothing_of_it():
 def test_what_cannot_be_meant_is_refused(make, words):
     with pytest.raises(FreeTicketsError, match=words):
         make()
-
-
-def test_a_refinement_is_as_long_as_it_is_asked_for():
-    for share in (1.0, 0.5):
-        (run,) = EDST(tickets=3, refinement=share).plan(SETTING).runs
-        assert [phase.epochs for phase in run.phases] == pytest.approx([150, *[100 * share] * 3])

@@ -11,8 +11,7 @@ from torch import nn
 from freetickets.errors import FreeTicketsError
 from freetickets.methods.shared import MIMO
 from freetickets.models import create_model
-from freetickets.models.prepare import prepare
-from freetickets.models.whitening import Whitening
+from freetickets.models.prepare import Whitening, prepare
 
 
 def inputs_of(model, *arguments):
@@ -57,19 +56,17 @@ def test_each_head_sees_and_answers_the_whole_batch(size, members, times, repeat
     assert torch.equal(targets, given.T.flatten().long())
     for column in given.T:
         assert column.sort().values.tolist() == [i for i in range(size) for _ in range(times)]
-    alike = (given == given[:, :1]).all(1)
-    assert alike.sum() >= int(repeated * size * times)
+    assert (given == given[:, :1]).all(1).sum() >= int(repeated * size * times)
 
 
 def test_the_heads_are_shuffled_independently():
     x, labels = torch.arange(500.0)[:, None], torch.zeros(500, dtype=torch.int64)
-    model = MIMO(members=3, batch_repetition=1).transform(nn.Linear(1, 2))
-    given, _ = inputs_of(model, x, labels)
+    given, _ = inputs_of(MIMO(members=3).transform(nn.Linear(1, 2)), x, labels)
     for one, other in combinations(given.T, 2):
         # Two random orders of n samples agree in one place on average.
         assert (one == other).sum() < 10
         assert torch.corrcoef(torch.stack([one, other]))[0, 1].abs() < 0.2
-    model = MIMO(members=3, input_repetition=0.4, batch_repetition=1).transform(nn.Linear(1, 2))
+    model = MIMO(members=3, input_repetition=0.4).transform(nn.Linear(1, 2))
     given, _ = inputs_of(model, x, labels)
     assert 200 <= (given == given[:, :1]).all(1).sum() < 210
 
@@ -82,19 +79,12 @@ def test_prediction_gives_the_same_input_to_all_heads(name, axis):
     assert all(torch.equal(part, x) for part in given.chunk(3, axis))
 
 
-def test_the_first_prediction_costs_no_more_than_the_others():
-    network = create_model("cnn-4", (3, 8, 8), 4)
-    model = MIMO(members=1).transform(network)
-    calls = []
-    network.stage2.conv.register_forward_hook(lambda *_: calls.append(1))
-    model(torch.randn(2, 3, 8, 8))
-    assert len(calls) == 1  # the ledger counts the layers of a first prediction
-
-
 def test_a_head_reads_its_own_rows_of_the_last_layer():
     model = MIMO(members=3).transform(create_model("mlp-8", (6,), 4)).eval()
-    x = torch.randn(5, 6)
+    x, calls = torch.randn(5, 6), []
+    model.network.fc.register_forward_hook(lambda *_: calls.append(1))
     before = model(x)
+    assert len(calls) == 1  # the ledger counts the layers of a first prediction
     with torch.no_grad():
         model.network.fc.bias[4:8] += 1  # the second head's
     change = model(x) - before
@@ -104,8 +94,7 @@ def test_a_head_reads_its_own_rows_of_the_last_layer():
 def test_the_widened_first_layer_keeps_the_size_of_its_outputs():
     torch.manual_seed(0)
     layer = nn.Linear(300, 200)
-    x = torch.randn(100, 300)
-    before = layer(x).std()
+    before = layer(torch.randn(100, 300)).std()
     network = MIMO(members=4).transform(nn.Sequential(layer, nn.Linear(200, 3))).network
     after = network[0](torch.randn(100, 1200)).std()
     assert after.item() == pytest.approx(before.item(), rel=0.05)
@@ -120,6 +109,10 @@ class Disordered(nn.Module):
 
     def forward(self, x):
         return self.head(self.body(x))
+
+
+class Whole(nn.Sequential):
+    def prepare_on(self, inputs): ...
 
 
 class Reshaping(nn.Sequential):
@@ -137,6 +130,7 @@ class Reshaping(nn.Sequential):
         (Disordered(), "in the order in which they run"),
         (Reshaping(nn.Linear(4, 2)), "3 inputs side by side do not fit Reshaping"),
         (nn.Sequential(nn.Unflatten(1, (2, -1)), nn.Linear(2, 2)), r"\(N, classes\)"),
+        (Whole(nn.Linear(4, 2)), "give prepare_on to a module of its own"),
     ],
 )
 def test_a_network_that_does_not_suit_is_told_why(network, words):
@@ -164,17 +158,6 @@ def test_each_image_is_whitened_by_itself_with_the_same_filters():
     weight = model.network.get_submodule("whitening.module.conv").get_parameter("weight")
     assert not weight.requires_grad
     assert model.network.get_submodule("group1.conv1").get_parameter("weight").shape[1] == 3 * 24
-
-
-def test_whitening_in_front_of_a_linear_layer_sees_each_image_too():
     network = nn.Sequential(Whitening(1), nn.Flatten(), nn.Linear(8 * 4 * 4, 3))
     model = MIMO(members=2).transform(network)
     assert model.eval()(torch.randn(6, 1, 5, 5)).shape == (2, 6, 3)
-
-
-def test_a_network_that_looks_at_data_as_a_whole_is_told_why():
-    class Whole(nn.Sequential):
-        def prepare_on(self, inputs): ...
-
-    with pytest.raises(FreeTicketsError, match="give prepare_on to a module of its own"):
-        MIMO(members=2).transform(Whole(nn.Linear(4, 2)))

@@ -13,35 +13,22 @@ from freetickets.methods.sup_tickets import Merge
 SETTINGS = {"batch_size": 12, "epochs": 8, "quiet": True, "backend": "masked"}
 
 
-def data(samples=60):
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(samples, 6, generator=generator)
-    return x, (x[:, 0] > 0).long()
-
-
 def network():
-    return nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
+    return nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
 
 
-@pytest.fixture
-def merges(monkeypatch):
-    """What each merge was given, and what it made."""
-    seen = []
+def test_the_merge_is_the_running_mean_cut_back_layer_by_layer(features, monkeypatch):
+    merges = []  # what each was given, and what it made
     happen = Merge.happen
 
     def spy(self, stage):
-        own = stage.take()
-        line = happen(self, stage)
-        seen.append((own, stage.recall("merged")))
+        own, line = stage.take(), happen(self, stage)
+        merges.append((own, stage.recall("merged")))
         return line
 
     monkeypatch.setattr(Merge, "happen", spy)
-    return seen
-
-
-def test_the_merge_is_the_running_mean_cut_back_layer_by_layer(merges):
     method = SupTickets(sparsity=0.5, cycles=3, cycling=0.6, interval=2)
-    (ticket,) = method.fit(network, data(), **SETTINGS).tickets
+    (ticket,) = method.fit(network, features, **SETTINGS).tickets
     assert len(merges) == 3
     mean = {}
     for count, (own, merged) in enumerate(merges, start=1):
@@ -58,12 +45,12 @@ def test_the_merge_is_the_running_mean_cut_back_layer_by_layer(merges):
     assert not torch.equal(merges[0][0].topology["0.weight"], merges[2][0].topology["0.weight"])
 
 
-def test_batch_norm_has_the_statistics_of_the_merged_network():
-    x, y = data()
+def test_batch_norm_has_the_statistics_of_the_merged_network(features):
+    x, _ = features
     method = SupTickets(sparsity=0.5, cycles=2, cycling=0.5, interval=2)
     # Dropout is off while they are estimated, as it is in prediction.
     build = lambda: nn.Sequential(nn.Dropout(0.5), *network())  # noqa: E731
-    (ticket,) = method.fit(build, (x, y), validation=0.0, **SETTINGS).tickets
+    (ticket,) = method.fit(build, features, validation=0.0, **SETTINGS).tickets
     hidden = x @ ticket.state["1.weight"].T + ticket.state["1.bias"]
     torch.testing.assert_close(ticket.state["2.running_mean"], hidden.mean(0), atol=1e-4, rtol=1e-4)
 
@@ -83,14 +70,14 @@ def test_one_network_is_collected_and_priced():
     ]  # fmt: skip
 
 
-def test_estimating_the_norms_is_priced(tmp_path):
+def test_estimating_the_norms_is_priced(features, tmp_path):
     costs = []
     for batches in (1, 3):
         output = tmp_path / str(batches)
         method = SupTickets(sparsity=0.5, cycles=2, cycling=0.5, interval=2, norm_batches=batches)
-        method.fit("mlp-8", data(), output=output, **SETTINGS)
+        method.fit("mlp-8", features, output=output, **SETTINGS)
         costs.append(json.loads((output / "ledger.json").read_text())["flops"])
-    # Two batches of 12 samples forward: 6 x 8 weights, of which half are there, and 8 x 2.
+    # Two batches of 12 samples forward: 6 x 8 weights, of which half are there, and 8 x 3.
     ticket = ft.load(tmp_path / "1").tickets[0]
     active = sum(int(mask.sum()) for mask in ticket.topology.values())
     dense = sum(

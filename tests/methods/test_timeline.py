@@ -12,10 +12,25 @@ from freetickets.experiments.grid import find_grid, grid_names
 from freetickets.experiments.runner import Runner
 from freetickets.experiments.scales import SCALES
 from freetickets.experiments.substitutes import outline
-from freetickets.methods import DST, EDST, LTR, MIMO, Dense, Setting, Static, Timeline, TreeNet
-from freetickets.methods.events import Collect, Escape
-from freetickets.methods.plan import ExplorationPlan, Phase, PruningPlan, Run, Stretch
-from freetickets.methods.recipe import get_recipe
+from freetickets.methods import (
+    DST,
+    EDST,
+    LTR,
+    MIMO,
+    Collect,
+    Dense,
+    Escape,
+    ExplorationPlan,
+    Phase,
+    PruningPlan,
+    Run,
+    Setting,
+    Static,
+    Stretch,
+    Timeline,
+    TreeNet,
+    get_recipe,
+)  # fmt: skip
 from freetickets.methods.timeline import fewest_explorations, suit_interval
 from freetickets.training.job import Job
 
@@ -40,14 +55,22 @@ def imagenet_edst_lr(epoch):
     return 0.01 if within < 30 else 0.001 if within < 60 else 0.0001
 
 
+def plan_of(method, recipe="small", **setting):
+    return method.plan(Setting(get_recipe(recipe), **setting))
+
+
 def edst(recipe, tickets, sparsity=0.8, preset="paper"):
-    plan = EDST(tickets=tickets, sparsity=sparsity).plan(Setting(get_recipe(recipe), preset=preset))
-    (run,) = plan.runs
+    (run,) = plan_of(EDST(tickets=tickets, sparsity=sparsity), recipe, preset=preset).runs
     return run
 
 
 def ends_of(timeline, kind):
     return [s.end for s in timeline.spans if any(isinstance(e, kind) for e in s.phase.at_end)]
+
+
+def rates(run, steps_per_epoch):
+    timeline = Timeline(run, steps_per_epoch)
+    return [timeline.lr(step) for step in range(1, timeline.steps + 1)]
 
 
 @pytest.mark.parametrize(
@@ -57,24 +80,19 @@ def ends_of(timeline, kind):
 def test_cifar_edst_trace_equals_the_authors_step_by_step(tickets, sparsity, epochs, gaps):
     timeline = Timeline(edst("cifar", tickets, sparsity), CIFAR_STEPS)
     assert timeline.steps == epochs * CIFAR_STEPS
-    explorations = []
     for step in range(1, timeline.steps + 1):
         epoch = (step - 1) // CIFAR_STEPS + 1
         assert timeline.lr(step) == pytest.approx(cifar_edst_lr(epoch), rel=1e-12)
-        rate = timeline.exploration_rate(step)
-        assert rate == (0.5 if step % 1000 == 0 else 0.0)
-        if rate:
-            explorations.append(step)
+        assert timeline.exploration_rate(step) == (0.5 if step % 1000 == 0 else 0.0)
     collections = ends_of(timeline, Collect)
     assert collections == [(250 + 100 * i) * CIFAR_STEPS for i in range(tickets)]
     assert ends_of(timeline, Escape) == collections[:-1]
-    assert [c - max(s for s in explorations if s <= c) for c in collections] == gaps
+    assert [end % 1000 for end in collections] == gaps
 
 
 @pytest.mark.parametrize(("tickets", "epochs"), [(2, 170), (4, 310)])
 def test_imagenet_edst_trace_equals_the_authors_step_by_step(tickets, epochs):
-    run = edst("imagenet", tickets)
-    timeline = Timeline(run, IMAGENET_STEPS)
+    timeline = Timeline(edst("imagenet", tickets), IMAGENET_STEPS)
     assert timeline.steps == epochs * IMAGENET_STEPS
     restart, length = 0, 100 * IMAGENET_STEPS
     for epoch in range(epochs):
@@ -84,39 +102,27 @@ def test_imagenet_edst_trace_equals_the_authors_step_by_step(tickets, epochs):
         if epoch >= 100 and (epoch - 100) % 70 == 0:  # the authors escape as this epoch starts
             restart, length = epoch * IMAGENET_STEPS, 70 * IMAGENET_STEPS
         for step in range(epoch * IMAGENET_STEPS + 1, (epoch + 1) * IMAGENET_STEPS + 1):
-            rate = timeline.exploration_rate(step)
-            if step % 4000:
-                assert rate == 0.0
-            else:
-                progress = (step - restart) / length
-                expected = 0.005 + 0.495 * (1 + math.cos(math.pi * progress)) / 2
-                assert rate == pytest.approx(expected, rel=1e-9)
+            progress = (step - restart) / length
+            expected = 0.005 + 0.495 * (1 + math.cos(math.pi * progress)) / 2
+            expected = 0.0 if step % 4000 else pytest.approx(expected, rel=1e-9)
+            assert timeline.exploration_rate(step) == expected
     ends = [(100 + 70 * i) * IMAGENET_STEPS for i in range(tickets)]
     assert (ends_of(timeline, Collect), ends_of(timeline, Escape)) == (ends, ends[:-1])
 
 
-def test_cifar_dst_decays_after_epochs_125_and_187():
-    plan = DST().plan(Setting(get_recipe("cifar"), preset="paper"))
+def test_dst_decays_after_the_authors_epochs():
+    plan = plan_of(DST(), "cifar", preset="paper")
     assert [run.seed for run in plan.runs] == [0, 1, 2]
+    levels = [0.1] * 125 + [0.01] * 62 + [0.001] * 63
+    assert rates(plan.runs[0], 3) == pytest.approx([rate for rate in levels for _ in range(3)])
     timeline = Timeline(plan.runs[0], CIFAR_STEPS)
     assert timeline.steps == 88_000
-    for epoch in range(1, 251):
-        expected = 0.1 if epoch <= 125 else 0.01 if epoch <= 187 else 0.001
-        for step in ((epoch - 1) * CIFAR_STEPS + 1, epoch * CIFAR_STEPS):
-            assert timeline.lr(step) == pytest.approx(expected, rel=1e-12)
     assert timeline.explorations(timeline.spans[0]) == 88
     assert timeline.exploration_rate(88_000) == 0.5  # on the very last step, as the authors do
-
-
-def test_imagenet_dst_decays_after_epochs_60_120_and_180_with_a_warm_up():
-    (run, _) = DST(tickets=2).plan(Setting(get_recipe("imagenet"))).runs
-    timeline = Timeline(run, IMAGENET_STEPS)
-    for epoch in range(200):
-        stairs = 0.1 * (epoch + 1) / 6
-        level = 0.1 * 0.1 ** sum(epoch >= decay for decay in (60, 120, 180))
-        expected = stairs if epoch < 5 else level
-        assert timeline.lr(epoch * IMAGENET_STEPS + 1) == pytest.approx(expected, rel=1e-12)
-        assert timeline.lr((epoch + 1) * IMAGENET_STEPS) == pytest.approx(expected, rel=1e-12)
+    stairs = [0.1 * (epoch + 1) / 6 for epoch in range(5)]
+    levels = [*stairs, *[0.1] * 55, *[0.01] * 60, *[0.001] * 60, *[0.0001] * 20]
+    imagenet = plan_of(DST(tickets=2), "imagenet").runs[0]
+    assert rates(imagenet, 2) == pytest.approx([rate for rate in levels for _ in range(2)])
 
 
 @pytest.mark.parametrize("tickets", [1, 3, 7])
@@ -125,39 +131,36 @@ def test_robust_never_explores_within_an_interval_of_a_collection(tickets):
     robust = Timeline(edst("cifar", tickets, preset="robust"), CIFAR_STEPS)
     collections = ends_of(robust, Collect)
     for step in range(1000, robust.steps + 1, 1000):
-        next_collection = next(c for c in collections if c >= step)
-        allowed = next_collection - step >= 1000
+        allowed = next(c for c in collections if c >= step) - step >= 1000
         assert robust.exploration_rate(step) == (paper.exploration_rate(step) if allowed else 0.0)
 
 
 @pytest.mark.parametrize(("epochs", "steps_per_epoch"), [(20, 7), (1, 10), (36.5, 141)])
 def test_a_shorter_run_keeps_the_papers_proportions(epochs, steps_per_epoch):
-    plan = EDST(tickets=3).plan(Setting(get_recipe("cifar"), epochs=epochs))
+    plan = plan_of(EDST(tickets=3), "cifar", epochs=epochs)
     (run,) = plan.runs
     assert run.epochs == pytest.approx(epochs)
     assert plan.dense_epochs == pytest.approx(epochs * 250 / 450)
     timeline = Timeline(run, steps_per_epoch)
     assert abs(timeline.steps - epochs * steps_per_epoch) < 1
-    for span, share in zip(timeline.spans, (150, 250, 350, 450), strict=True):
-        assert abs(span.end - timeline.steps * share / 450) <= 1
     ends = [span.end for span in timeline.spans]
     assert [span.start for span in timeline.spans] == [0, *ends[:-1]]
+    for end, share in zip(ends, (150, 250, 350, 450), strict=True):
+        assert abs(end - timeline.steps * share / 450) <= 1
 
 
 def test_linear_and_cosine_stretches_go_from_start_to_end():
     phase = Phase("p", (Stretch(1, 1.0, 0.0, "linear"), Stretch(1, 0.4, 0.2, "cosine")))
-    timeline = Timeline(Run(0, (phase,)), 10)
-    assert [timeline.lr(s) for s in range(1, 11)] == pytest.approx([1 - i / 10 for i in range(10)])
     cosine = [0.2 + 0.2 * (1 + math.cos(math.pi * i / 10)) / 2 for i in range(10)]
-    assert [timeline.lr(s) for s in range(11, 21)] == pytest.approx(cosine)
+    assert rates(Run(0, (phase,)), 10) == pytest.approx([*straight(1.0, 0.0, 10), *cosine])
 
 
 def test_explorations_are_counted_as_they_happen():
     exploration = ExplorationPlan(interval=7, settle=True)
     phases = (
         Phase("a", (Stretch(3, 0.1),), 0.5, exploration),
-        Phase("b", (Stretch(4, 0.1),), 0.5, exploration, (Collect(), Escape())),
-        Phase("c", (Stretch(2.5, 0.1),), 0.5, None, (Collect(),)),
+        Phase("b", (Stretch(4, 0.1),), 0.5, exploration, None, (Collect(), Escape())),
+        Phase("c", (Stretch(2.5, 0.1),), 0.5, None, None, (Collect(),)),
     )
     timeline = Timeline(Run(0, phases), 11)
     for span in timeline.spans:
@@ -168,7 +171,7 @@ def test_explorations_are_counted_as_they_happen():
 
 
 def test_granet_explores_at_each_pruning():
-    (run,) = DST(tickets=1, explorer="granet").plan(Setting(get_recipe("cifar"))).runs
+    (run,) = plan_of(DST(tickets=1, explorer="granet"), "cifar").runs
     timeline = Timeline(run, CIFAR_STEPS)
     steps = range(1, timeline.steps + 1)
     prunings = [step for step in steps if timeline.sparsity(step) is not None]
@@ -187,50 +190,37 @@ def straight(start, end, steps):
     return [start + (end - start) * step / steps for step in range(steps)]
 
 
-def rates(run, steps_per_epoch):
-    timeline = Timeline(run, steps_per_epoch)
-    return [timeline.lr(step) for step in range(1, timeline.steps + 1)]
-
-
 @pytest.mark.parametrize("method", [Dense(), DST(), Static(), MIMO(), TreeNet()])
 def test_the_fast_recipe_trains_in_one_cycle_of_ten_epochs(method):
-    run = method.plan(Setting(get_recipe("fast"))).runs[-1]
     cycle = [*straight(0.04, 0.2, 2 * 391), *straight(0.2, 0.0, 8 * 391)]
-    assert rates(run, 391) == pytest.approx(cycle, rel=1e-9)
+    assert rates(plan_of(method, "fast").runs[-1], 391) == pytest.approx(cycle, rel=1e-9)
 
 
 @pytest.mark.parametrize("height", [None, 0.5, 1.0])
 def test_the_fast_recipe_gives_each_refinement_a_cycle_of_its_own(height):
-    method = EDST(tickets=3, refinement_height=height)
-    plan = method.plan(Setting(get_recipe("fast"), epochs=115.2, lr=0.2))
+    plan = plan_of(EDST(tickets=3, refinement_height=height), "fast", epochs=115.2, lr=0.2)
     unit = 64 * 40  # steps of a dense training as long as this one
-    peak = 0.2 * (height or 1.0)
     expected = [*straight(0.04, 0.2, unit // 5), *[0.2] * (2 * unit // 5)]
-    expected += straight(peak, 0.0, 2 * unit // 5) * 3
+    expected += straight(0.2 * (height or 1.0), 0.0, 2 * unit // 5) * 3
     assert plan.dense_epochs == pytest.approx(64)
     assert len(expected) == 1.8 * unit
     assert rates(plan.runs[0], 40) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_refinement_can_begin_higher_in_a_recipe_of_steps_too():
-    (run,) = EDST(tickets=1, refinement_height=0.3).plan(Setting(get_recipe("cifar"))).runs
-    expected = [0.1] * 150 + [0.03] * 50 + [0.003] * 50
-    assert rates(run, 1) == pytest.approx(expected)
+    (run,) = plan_of(EDST(tickets=1, refinement_height=0.3), "cifar").runs
+    assert rates(run, 1) == pytest.approx([0.1] * 150 + [0.03] * 50 + [0.003] * 50)
 
 
 def test_rewinding_goes_back_into_the_warm_up_of_the_cycle():
-    search, *retrainings = LTR(tickets=2).plan(Setting(get_recipe("fast"))).runs
-    whole = rates(Dense().plan(Setting(get_recipe("fast"))).runs[0], 400)
+    search, *retrainings = plan_of(LTR(tickets=2), "fast").runs
+    whole = rates(plan_of(Dense(), "fast").runs[0], 400)
     assert rates(search, 400) == pytest.approx(whole, rel=1e-9)
     for run in retrainings:
         assert rates(run, 400) == pytest.approx(whole[200:], rel=1e-9)
 
 
 # ---- a training explores at least ten times, if it has the steps; long ones keep their interval
-
-
-def plan_of(method, recipe="small", **setting):
-    return method.plan(Setting(get_recipe(recipe), **setting))
 
 
 def interval(suited):
@@ -253,32 +243,33 @@ def test_a_short_training_explores_at_least_ten_times_and_no_more_often_than_it_
 
 
 @pytest.mark.parametrize(
-    ("recipe", "steps_per_epoch"), [("cifar", 352), ("imagenet", 9810), ("small", 1000)]
+    ("method", "recipe", "steps_per_epoch"),
+    [
+        *[(method, "cifar", 352) for method in (DST(), EDST())],
+        *[(method, "imagenet", 9810) for method in (DST(), EDST())],
+        *[(method, "small", 1000) for method in (DST(), EDST())],
+        *[(method, "small", 7) for method in (Static(), LTR(), DST(rate=0.0), DST(explorer="gmp"))],
+    ],
 )
-def test_a_long_training_keeps_the_interval_of_its_recipe(recipe, steps_per_epoch):
-    for method in (DST(), EDST()):
-        assert suit_interval(plan_of(method, recipe), steps_per_epoch) == plan_of(method, recipe)
+def test_a_long_training_and_what_does_not_explore_keep_the_interval(
+    method, recipe, steps_per_epoch
+):
+    plan = plan_of(method, recipe)
+    assert suit_interval(plan, steps_per_epoch) == plan
+    assert (fewest_explorations(plan, steps_per_epoch) is None) == (steps_per_epoch == 7)
 
 
 def test_a_training_of_a_few_steps_explores_after_each():
     suited = suit_interval(plan_of(DST(), epochs=5), 1)
     assert interval(suited) == 1
     assert fewest_explorations(suited, 1) == 4  # the last one would come too late
-
-
-def test_a_phase_without_a_step_is_left_to_those_who_refuse_it():
+    # A phase without a step is left to those who refuse it.
     assert suit_interval(plan_of(EDST(), epochs=0.1), 1) == plan_of(EDST(), epochs=0.1)
 
 
 def test_gradual_pruning_keeps_step_with_the_explorations_that_follow_it():
     phase = suit_interval(plan_of(DST(explorer="granet")), 7).runs[0].phases[0]
     assert phase.exploration.interval == phase.pruning.interval == 12
-
-
-@pytest.mark.parametrize("method", [Static(), LTR(), DST(rate=0.0), DST(explorer="gmp")])
-def test_what_does_not_explore_is_left_alone(method):
-    assert suit_interval(plan_of(method), 7) == plan_of(method)
-    assert fewest_explorations(plan_of(method), 7) is None
 
 
 @pytest.mark.parametrize("scale", [*SCALES, *grid_names()])

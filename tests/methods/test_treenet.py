@@ -9,9 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.methods import Setting, get_recipe
+from freetickets.methods import NeuroTrails, Setting, TreeNet, get_recipe
 from freetickets.methods.networks.treenet import Stages
-from freetickets.methods.shared import TreeNet
 from freetickets.models import create_model
 from freetickets.training.flops import count_macs, forward_flops
 
@@ -37,6 +36,10 @@ class Residual(nn.Module):
 
 def model(name, shape):
     return lambda: create_model(name, shape, 4)
+
+
+def count(module):
+    return sum(p.numel() for p in module.parameters())
 
 
 # Each with its number of stages: a layer that stands alone, or a block with a skip.
@@ -65,12 +68,12 @@ def test_the_first_member_is_the_network_as_it_was(name, shared):
     network = build()
     x, labels = torch.randn(6, *shape), torch.arange(6) % 4
     expected = copy.deepcopy(network).eval()(x)
-    sizes = [p.numel() for p in network.parameters()]
+    size = count(network)
     tree = TreeNet(members=2, shared=shared).transform(network)
-    trunk, branch = (sum(p.numel() for p in m.parameters()) for m in (tree.trunk, tree.branches[0]))
-    assert trunk + branch == sum(sizes)
+    trunk, branch = count(tree.trunk), count(tree.branches[0])
+    assert trunk + branch == size
     assert min(trunk, branch) > 0
-    assert sum(p.numel() for p in tree.parameters()) == trunk + 2 * branch
+    assert count(tree) == trunk + 2 * branch
     torch.testing.assert_close(tree.eval()(x)[0], expected)
     F.cross_entropy(*tree.train()(x, labels)).backward()
     assert all(p.grad is not None for p in tree.parameters() if p.requires_grad)
@@ -81,20 +84,16 @@ def test_without_shared_stages_it_is_the_dense_ensemble():
     tree = TreeNet(members=3, shared=0).transform(create_model("cnn-4", (3, 8, 8), 4))
     networks = [copy.deepcopy(branch) for branch in tree.branches]
     start = [parameter.detach().clone() for parameter in tree.parameters()]
-
-    def optimizer(network):
-        return torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
-
-    ours, theirs = optimizer(tree), [optimizer(network) for network in networks]
+    options = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
+    ours, *theirs = (torch.optim.SGD(each.parameters(), **options) for each in (tree, *networks))
     for _ in range(3):
         x, labels = torch.randn(8, 3, 8, 8), torch.randint(4, (8,))
-        ours.zero_grad()
-        F.cross_entropy(*tree(x, labels)).backward()
-        ours.step()
-        for network, each in zip(networks, theirs, strict=True):
-            each.zero_grad()
-            F.cross_entropy(network(x), labels).backward()
-            each.step()
+        losses = [F.cross_entropy(network(x), labels) for network in networks]
+        pairs = zip((ours, *theirs), (F.cross_entropy(*tree(x, labels)), *losses), strict=True)
+        for optimizer, loss in pairs:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
     assert all((a - b).abs().max() > 0 for a, b in zip(start, tree.parameters(), strict=True))
     for branch, network in zip(tree.branches, networks, strict=True):
         torch.testing.assert_close(
@@ -134,18 +133,18 @@ def test_the_default_costs_what_the_paper_says():
     assert cost == pytest.approx(1.52, abs=0.03)
 
 
+class InPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = (nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x):
+        x = self.a(x)
+        return self.b(x.mul_(3)) + self.c(x)
+
+
 def test_a_branch_may_work_in_place():
-    class InPlace(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b, self.c = (nn.Linear(4, 4) for _ in range(3))
-
-        def forward(self, x):
-            x = self.a(x)
-            return self.b(x.mul_(3)) + self.c(x)
-
-    network = InPlace()
-    x = torch.randn(2, 4)
+    network, x = InPlace(), torch.randn(2, 4)
     expected = network(x)
     tree = TreeNet(members=2, shared=1).transform(network)
     tree.branches[1].load_state_dict(tree.branches[0].state_dict())
@@ -216,10 +215,14 @@ def test_separate_networks_are_as_many_runs():
     assert [plan.trainings for plan in plans] == [3, 1.5]  # the second is the paper's
 
 
+def linear_layers(number):
+    hidden = [layer for _ in range(number) for layer in (nn.Linear(4, 4), nn.Tanh())]
+    return nn.Sequential(*hidden, nn.Linear(4, 3))
+
+
 def test_the_trunk_learns_from_the_mean_of_the_branches():
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 3))
-    tree = TreeNet(members=3, shared=1).transform(network)
+    tree = TreeNet(members=3, shared=1).transform(linear_layers(2))
     x, labels = torch.randn(7, 4), torch.arange(7) % 3
     F.cross_entropy(*tree(x, labels)).backward()
     alone = []
@@ -233,3 +236,36 @@ def test_the_trunk_learns_from_the_mean_of_the_branches():
             assert torch.allclose(shared.grad, own.grad, atol=1e-6)
     for parameter, *gradients in zip(tree.trunk.parameters(), *alone, strict=True):
         assert torch.allclose(parameter.grad, torch.stack(gradients).mean(0), atol=1e-6)
+
+
+# ---- NeuroTrails: a shared trunk and sparse heads that learn from the mean of their losses
+
+
+def test_neurotrails_shares_a_third_and_learns_from_the_mean_loss():
+    torch.manual_seed(0)
+    made = NeuroTrails(members=3).transform(linear_layers(5))
+    parts = (made.trunk, *made.branches)
+    assert [sum(p.dim() == 2 for p in part.parameters()) for part in parts] == [2, 4, 4, 4]
+    x, labels = torch.randn(10, 4), torch.arange(10) % 3
+    F.cross_entropy(*made.train()(x, labels)).backward()
+    found = [p.grad.clone() for p in made.parameters()]
+    made.zero_grad()
+    trunk = made.trunk(x)
+    losses = [F.cross_entropy(branch(trunk), labels) for branch in made.branches]
+    torch.stack(losses).mean().backward()
+    for ours, parameter in zip(found, made.parameters(), strict=True):
+        torch.testing.assert_close(ours, parameter.grad)
+
+
+def test_trunk_and_heads_are_explored_as_one_topology(features):
+    method = NeuroTrails(members=2, sparsity=0.6, interval=2)
+    settings = {"epochs": 4, "batch_size": 12, "quiet": True, "backend": "masked"}
+    fitted = method.fit("mlp-16-16-16", features, **settings)
+    (ticket,) = fitted.tickets
+    assert len(fitted) == 2
+    masks = ticket.topology
+    assert any(name.startswith("trunk") for name in masks)
+    assert {name.split(".")[1] for name in masks if name.startswith("branches")} == {"0", "1"}
+    zeros = sum(int((~mask).sum()) for mask in masks.values())
+    size = sum(weight.numel() for weight in ticket.state.values() if weight.dim() == 2)
+    assert zeros / size == pytest.approx(0.6, abs=0.01)

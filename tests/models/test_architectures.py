@@ -32,43 +32,31 @@ def build(name, shape, classes):
     ],
 )
 def test_a_network_has_as_many_parameters_as_in_its_paper(name, side, classes, parameters, weights):
-    model = build(name, (3, side, side), classes)
-    assert sum(p.numel() for p in model.parameters()) == parameters
-    assert sum(p.numel() for p in model.parameters() if p.dim() > 1) == weights
+    sizes = [(p.dim(), p.numel()) for p in build(name, (3, side, side), classes).parameters()]
+    assert sum(size for _, size in sizes) == parameters
+    assert sum(size for dim, size in sizes if dim > 1) == weights
 
 
 def weight_names(model):
-    return [name for name, p in model.named_parameters() if p.dim() > 1]
+    named = [name for name, p in model.named_parameters() if p.dim() > 1]
+    return [name.removesuffix(".weight") for name in named]
 
 
-def test_wide_resnet_names_its_weights_as_the_paper_tables_do():
+def test_weights_have_the_names_of_the_paper_tables_and_of_torchvision():
     expected = ["conv1"]
     for stage in (1, 2, 3):
         expected += [f"block{stage}.0.{layer}" for layer in ("conv1", "shortcut", "conv2")]
         expected += [f"block{stage}.{i}.conv{j}" for i in (1, 2, 3) for j in (1, 2)]
-    expected += ["fc"]
-    model = build("wrn-28-10", (3, 32, 32), 10)
-    assert weight_names(model) == [f"{name}.weight" for name in expected]
-
-
-def test_a_shortcut_has_weights_only_where_shapes_differ():
-    names = weight_names(build("wrn-10-1", (3, 32, 32), 10))
-    found = [name for name in names if "shortcut" in name]
-    assert found == [f"block{stage}.0.shortcut.weight" for stage in (2, 3)]
-
-
-def test_resnet_names_its_weights_as_torchvision_does():
-    names = weight_names(build("resnet-50", (3, 224, 224), 1000))
+    assert weight_names(build("wrn-28-10", (3, 32, 32), 10)) == [*expected, "fc"]
+    names = weight_names(build("wrn-10-1", (3, 32, 32), 10))  # where shapes don't differ
+    assert [n for n in names if "shortcut" in n] == ["block2.0.shortcut", "block3.0.shortcut"]
+    resnet = build("resnet-50", (3, 224, 224), 1000)
+    names = weight_names(resnet)
     first = [f"layer1.0.{layer}" for layer in ("conv1", "conv2", "conv3", "downsample.0")]
-    expected = ["conv1", *first, "layer1.1.conv1"]
-    assert names[:6] == [f"{name}.weight" for name in expected]
-    assert names[-1] == "fc.weight"
-    assert len(names) == 54
-
-
-def test_the_stride_of_a_bottleneck_is_on_its_3x3_convolution():
-    block = build("resnet-50", (3, 224, 224), 1000).get_submodule("layer2.0")
-    strides = {name: m.stride[0] for name, m in block.named_modules() if isinstance(m, nn.Conv2d)}
+    assert names[:6] == ["conv1", *first, "layer1.1.conv1"]
+    assert (names[-1], len(names)) == ("fc", 54)
+    layers = resnet.get_submodule("layer2.0").named_modules()
+    strides = {name: m.stride[0] for name, m in layers if isinstance(m, nn.Conv2d)}
     assert strides == {"conv1": 1, "conv2": 2, "conv3": 1, "downsample.0": 2}
 
 
@@ -81,8 +69,7 @@ def test_a_wide_block_skips_as_pre_activation_does(inputs, stride):
     active = F.relu(x * scale)
     inner = F.relu(F.conv2d(active, block.conv1.weight, stride=stride, padding=1) * scale)
     residual = F.conv2d(inner, block.conv2.weight, padding=1)
-    same = inputs == 4 and stride == 1
-    assert (block.shortcut is None) == same
+    assert (block.shortcut is None) == (inputs == 4 and stride == 1)
     skip = x if block.shortcut is None else F.conv2d(active, block.shortcut.weight, stride=stride)
     torch.testing.assert_close(block(x), skip + residual)
     assert torch.equal(x, kept)
@@ -96,7 +83,5 @@ def test_wide_resnet_starts_as_the_released_code_does():
             wanted = math.sqrt(2 / (module.kernel_size[0] ** 2 * module.out_channels))
             assert module.weight.std().item() == pytest.approx(wanted, rel=0.05)
             assert module.bias is None
-    fc = model.get_submodule("fc")
-    assert isinstance(fc, nn.Linear)
-    assert torch.count_nonzero(fc.bias) == 0
-    assert 0 < fc.weight.abs().max().item() <= 1 / math.sqrt(fc.in_features)
+    assert torch.count_nonzero(model.fc.bias) == 0
+    assert 0 < model.fc.weight.abs().max().item() <= 1 / math.sqrt(model.fc.in_features)

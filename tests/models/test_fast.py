@@ -7,7 +7,7 @@ from torch import nn
 from freetickets import Sparsifier
 from freetickets.kernels.layers import SparseConv2d
 from freetickets.models import create_model
-from freetickets.models.fast import Divide
+from freetickets.models.small import Divide
 from freetickets.training.flops import count_macs, forward_flops
 
 
@@ -26,16 +26,8 @@ def test_it_takes_any_small_image(shape, side):
 def test_it_costs_what_is_counted_by_hand():
     model = create_model("fast-64-128-128", (3, 32, 32), 10)
     # Weights of a filter x filters x places: the convolution in front of a pool sees larger maps.
-    macs = [
-        12 * 24 * 31**2,
-        9 * 24 * 64 * 31**2,
-        9 * 64 * 64 * 15**2,
-        9 * 64 * 128 * 15**2,
-        9 * 128 * 128 * 7**2,
-        9 * 128 * 128 * 7**2,
-        9 * 128 * 128 * 3**2,
-        128 * 10,
-    ]
+    pairs = [(24, 64, 31), (64, 64, 15), (64, 128, 15), (128, 128, 7), (128, 128, 7), (128, 128, 3)]
+    macs = [12 * 24 * 31**2, *[9 * a * b * side**2 for a, b, side in pairs], 128 * 10]
     costs = count_macs(model, (3, 32, 32))
     assert [cost.macs for cost in costs.values()] == macs
     assert forward_flops(costs) == pytest.approx(108e6, rel=0.01)
@@ -69,36 +61,26 @@ def test_convolutions_begin_near_the_identity():
 
 
 def test_a_random_topology_leaves_no_filter_without_weights():
+    pytest.importorskip("freetickets.kernels.library").available() or pytest.skip("no kernels")
     torch.manual_seed(0)
     model = create_model("fast-64-128-128", (3, 32, 32), 10)
-    Sparsifier(model, torch.optim.SGD(model.parameters(), lr=0.1), 0.9, backend="masked")
-    conv = model.get_submodule("group3.conv2").get_parameter("weight")
-    assert (conv.detach().flatten(1).count_nonzero(1) > 0).all()
+    sparsifier = Sparsifier(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), 0.9, backend="sparse"
+    )
+    assert sum(isinstance(module, SparseConv2d) for module in model.modules()) == 6
+    mask = sparsifier.topology["group3.conv2.weight"]
+    assert (mask.flatten(1).count_nonzero(1) > 0).all()
 
 
-@pytest.mark.parametrize(("activation", "kind"), [("relu", nn.ReLU), ("gelu", nn.GELU)])
-def test_its_activation_is_an_option(activation, kind):
-    model = create_model("fast-4-4-4", (3, 16, 16), 10, activation=activation)
-    assert sum(isinstance(module, kind) for module in model.modules()) == 7
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_without_a_bias_nothing_in_front_of_the_groups_is_trained(bias):
-    model = create_model("fast-4-4-4", (3, 16, 16), 10, whitening_bias=bias)
-    assert model.get_submodule("whitening")(torch.randn(2, 3, 16, 16)).requires_grad == bias
-
-
-def test_the_logits_are_divided():
-    model = create_model("fast-4-4-4", (3, 16, 16), 10, scale=9)
+def test_its_activation_its_bias_and_its_scale_are_options():
+    for activation, kind in (("relu", nn.ReLU), ("gelu", nn.GELU)):
+        model = create_model("fast-4-4-4", (3, 16, 16), 10, activation=activation, scale=9)
+        assert sum(isinstance(module, kind) for module in model.modules()) == 7
     x = torch.randn(2, 3, 16, 16)
     whole = model.eval()(x)
     assert isinstance(model.get_submodule("scale"), Divide)
     model.scale = nn.Identity()
     torch.testing.assert_close(model(x), 9 * whole)
-
-
-def test_all_that_can_be_sparse_runs_on_the_sparse_kernels():
-    pytest.importorskip("freetickets.kernels.library").available() or pytest.skip("no kernels")
-    model = create_model("fast-64-128-128", (3, 32, 32), 10)
-    Sparsifier(model, torch.optim.SGD(model.parameters(), lr=0.1), 0.8, backend="sparse")
-    assert sum(isinstance(module, SparseConv2d) for module in model.modules()) == 6
+    for bias in (True, False):  # without it, nothing in front of the groups is trained
+        model = create_model("fast-4-4-4", (3, 16, 16), 10, whitening_bias=bias)
+        assert model.get_submodule("whitening")(x).requires_grad == bias

@@ -1,6 +1,3 @@
-import textwrap
-from types import ModuleType
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -23,21 +20,28 @@ class Skip(Block):
         return x + super().forward(x)
 
 
-def test_weights_don_t_count():
-    assert network_identity(Block()) == network_identity(Block())
-    assert network_identity(Block()) == network_identity(Block().to("meta").eval())
+class Printed(nn.Module):
+    def extra_repr(self):
+        return repr(object())
+
+
+def typed_at_a_prompt():
+    names = {"nn": nn, "__name__": "prompt"}
+    exec("class Net(nn.Module):\n    def forward(self, x): return x", names)
+    return names["Net"]()
+
+
+@pytest.mark.parametrize("build", [Block, Printed, typed_at_a_prompt])
+def test_weights_addresses_and_code_that_is_not_found_don_t_count(build):
+    assert network_identity(build()) == network_identity(build())
+    assert network_identity(build()) == network_identity(build().to("meta").eval())
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        Skip(),
-        Block(torch.tanh),
-        Block(F.silu),
-        Block(scale=0.5),
-        Block(nn.ReLU()),
-        nn.Sequential(Block()),
-        nn.Linear(3, 3),
+        *[Skip(), Block(torch.tanh), Block(F.silu), Block(scale=0.5), Block(nn.ReLU())],
+        *[nn.Sequential(Block()), nn.Linear(3, 3)],
     ],
     ids=lambda network: type(network).__name__,
 )
@@ -46,41 +50,13 @@ def test_networks_of_equal_shapes_that_compute_otherwise_are_told_apart(other):
 
 
 def test_code_counts_but_not_its_comments_and_layout(tmp_path):
-    def load(name, line):
+    def identity(name, line):
         path = tmp_path / f"{name}.py"
-        path.write_text(
-            textwrap.dedent(f"""
-            from torch import nn
+        path.write_text(f"class Net(nn.Linear):\n    def forward(self, x):\n        {line}\n")
+        names = {"nn": nn, "__name__": "their_own"}
+        exec(compile(path.read_text(), path, "exec"), names)
+        return network_identity(names["Net"](3, 3))
 
-            class Net(nn.Linear):
-                def forward(self, x):
-                    {line}
-            """)
-        )
-        module = ModuleType("their_own")
-        exec(compile(path.read_text(), path, "exec"), vars(module))
-        return module.Net(3, 3)
-
-    plain, noted, doubled = (
-        network_identity(load(name, line))
-        for name, line in [
-            ("a", "return super().forward(x)"),
-            ("b", "return  super().forward( x )  # simple"),
-            ("c", "return 2 * super().forward(x)"),
-        ]
-    )
-    assert plain == noted != doubled
-
-
-def test_code_that_python_does_not_find_is_left_out():
-    names = {"nn": nn, "__name__": "prompt"}
-    exec("class Net(nn.Module):\n    def forward(self, x): return x", names)
-    assert network_identity(names["Net"]()) == network_identity(names["Net"]())
-
-
-def test_addresses_in_what_is_printed_don_t_count():
-    class Printed(nn.Module):
-        def extra_repr(self):
-            return repr(object())
-
-    assert network_identity(Printed()) == network_identity(Printed())
+    plain = identity("a", "return super().forward(x)")
+    assert identity("b", "return  super().forward( x )  # simple") == plain
+    assert identity("c", "return 2 * super().forward(x)") != plain

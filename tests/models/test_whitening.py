@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetickets.errors import FreeTicketsError
-from freetickets.models.whitening import Whitening, patch_covariance
+from freetickets.models.prepare import Whitening, patch_covariance
 
 
 def patches(images, kernel):
@@ -41,7 +41,7 @@ def test_whitened_patches_are_uncorrelated_and_of_variance_one(channels):
     whitening = Whitening(channels)
     whitening.prepare_on(images)
     size = 4 * channels
-    assert whitening.outputs == 2 * size
+    assert whitening.conv.out_channels == 2 * size
     y = whitening(images).detach().double()
     assert y.shape == (300, 2 * size, 11, 9)
     first, negative = y.transpose(0, 1).flatten(1).split(size)
@@ -71,19 +71,13 @@ def test_images_of_one_colour_make_no_infinite_filters(images):
     assert whitening.conv.weight.abs().max() <= 5e-4**-0.5
 
 
-def test_before_it_has_seen_images_it_passes_on_pixels():
+def test_before_it_has_seen_images_it_passes_on_pixels_and_only_its_bias_is_trained():
     x = torch.randn(2, 3, 5, 5)
-    y = Whitening(3)(x)
+    whitening = Whitening(3)
+    y = whitening(x)
     assert torch.equal(y[:, 0], x[:, 0, :-1, :-1])
     assert torch.equal(y[:, 12 + 7], -x[:, 1, 1:, 1:])
-
-
-def test_only_its_bias_is_trained():
-    trained = [name for name, p in Whitening(3).named_parameters() if p.requires_grad]
-    assert trained == ["conv.bias"]
-
-
-@pytest.mark.parametrize("shape", [(4, 12), (4, 1, 8, 8)])
-def test_other_inputs_are_refused(shape):
-    with pytest.raises(FreeTicketsError, match="needs images with 3 channels, not inputs of shape"):
-        Whitening(3).prepare_on(torch.zeros(shape))
+    assert [n for n, p in whitening.named_parameters() if p.requires_grad] == ["conv.bias"]
+    for shape in ((4, 12), (4, 1, 8, 8)):
+        with pytest.raises(FreeTicketsError, match="images with 3 channels, not inputs of shape"):
+            whitening.prepare_on(torch.zeros(shape))

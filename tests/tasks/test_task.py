@@ -17,7 +17,7 @@ from freetickets.tasks import (
     make_task,
     stored_task,
     task_name,
-)
+)  # fmt: skip
 from freetickets.tasks.labels import Classes
 
 OWN = """
@@ -53,13 +53,16 @@ def test_a_score_knows_which_way_is_better():
     assert not down.is_better(math.nan, None)
 
 
-@pytest.mark.parametrize("form", [".99999f", "s", "{}", ""])
-def test_a_score_that_can_not_be_shown_is_refused(form):
-    with pytest.raises(FreeTicketsError, match="the form of rmse must be such as"):
-        Score("rmse", "RMSE", form)
-    for key in ('"><script>', "loss"):
-        with pytest.raises(FreeTicketsError, match=r"can't have the key .* give a plain word"):
-            Score(key, "RMSE")
+@pytest.mark.parametrize(
+    ("key", "form", "message"),
+    [
+        *[("rmse", form, "the form of rmse must be") for form in (".99999f", "s", "{}", "")],
+        *[(key, ".1%", "can't have the key .* give a plain word") for key in ('"><i>', "loss")],
+    ],
+)
+def test_a_score_that_can_not_be_shown_is_refused(key, form, message):
+    with pytest.raises(FreeTicketsError, match=message):
+        Score(key, "RMSE", form)
 
 
 def test_a_name_and_options_make_a_task(own):
@@ -96,28 +99,21 @@ def test_what_a_file_says_imports_nothing(own):
     assert found.options == {"strength": 3.0}
 
 
-def test_targets_are_numbers_unless_a_task_says_otherwise(own):
-    task = make_task(own)
+def test_targets_and_saved_arrays_are_numbers_unless_a_task_says_otherwise(own):
+    task, ones = make_task(own), np.ones((2, 3, 1), np.float32)
     found = task.targets(np.array([[1, 2], [3, 4]]), Classes(()))
     assert (found.dtype, found.tolist()) == (np.float32, [[1.0, 2.0], [3.0, 4.0]])
     assert task.predictions(torch.tensor([1.5])).tolist() == [1.5]
     for y, message in (
-        (np.array(["a"]), "labels of this task are numbers"),
-        (np.array([1.0, np.nan]), "not finite numbers"),
-        (np.array([1e300]), "not finite numbers"),
+        (["a"], "labels of this task are numbers"),
+        *[([1.0, value], "not finite numbers") for value in (np.nan, 1e300)],
     ):
         with pytest.raises(FreeTicketsError, match=message):
-            task.targets(y, Classes(()))
-
-
-def test_saved_arrays_are_checked(own):
-    task, ones = make_task(own), np.ones((2, 3, 1), np.float32)
+            task.targets(np.array(y), Classes(()))
     task.check_saved(ones, np.ones(3))
     for outputs, targets in (
-        (ones, np.ones(4)),
-        (ones, np.array(["a", "b", "c"])),
-        (ones * np.nan, np.ones(3)),
-        (ones.astype(int), np.ones(3)),
+        *[(ones, np.ones(4)), (ones, np.array(["a", "b", "c"]))],
+        *[(wrong, np.ones(3)) for wrong in (ones * np.nan, ones.astype(int))],
     ):
         with pytest.raises(ValueError, match="predictions"):
             task.check_saved(outputs, targets)
@@ -136,25 +132,22 @@ def weighted(weights):
 UNWEIGHTED = pytest.approx(weighted([1, 1, 1]))
 
 
-def test_class_weights_weigh_samples_in_training_only():
-    task = Classification(class_weights=(1, 5, 2))
-    loss = task.batch_loss(OUTPUTS, LABELS)
-    assert float(loss) == pytest.approx(weighted([1, 5, 2]))
-    assert float(CLASSIFICATION.batch_loss(OUTPUTS, LABELS)) == UNWEIGHTED
-    assert float(task.batch_loss(OUTPUTS, LABELS, training=False)) == UNWEIGHTED
-
-
-def test_smoothed_labels_are_a_mixture_with_all_classes():
-    mixed = 0.7 * np.eye(3)[LABELS] + 0.3 / 3
-    expected = -(mixed * np.log(PROBABILITIES)).sum(-1).mean()
-    task = Classification(label_smoothing=0.3)
-    assert float(task.batch_loss(OUTPUTS, LABELS)) == pytest.approx(expected)
-    assert float(task.batch_loss(OUTPUTS, LABELS, training=False)) == UNWEIGHTED
-
-
 def focal(outputs, labels):
     right = outputs.softmax(-1).gather(1, labels[:, None])
     return (-((1 - right) ** 2) * right.log()).mean()
+
+
+def test_weights_and_smoothing_are_for_training_only():
+    mixed = 0.7 * np.eye(3)[LABELS] + 0.3 / 3
+    smoothed = -(mixed * np.log(PROBABILITIES)).sum(-1).mean()
+    for options, expected in (
+        ({}, UNWEIGHTED),
+        ({"class_weights": (1, 5, 2)}, pytest.approx(weighted([1, 5, 2]))),
+        ({"label_smoothing": 0.3}, pytest.approx(smoothed)),
+    ):
+        task = Classification(**options)
+        assert float(task.batch_loss(OUTPUTS, LABELS)) == expected
+        assert float(task.batch_loss(OUTPUTS, LABELS, training=False)) == UNWEIGHTED
 
 
 def test_a_loss_of_ones_own_takes_its_place():
@@ -167,24 +160,18 @@ def test_a_loss_of_ones_own_takes_its_place():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "shift", "message"),
     [
-        ({"class_weights": (1, -1)}, "class weights must be numbers from 0 up"),
-        ({"class_weights": (0, 0)}, "class weights must be numbers from 0 up"),
-        ({"class_weights": (1, 2), "loss": focal}, "let it weigh the classes"),
-        ({"loss": "focal"}, "loss must be a function, not 'focal'"),
+        *[({"class_weights": w}, 0, "must be numbers from 0 up") for w in ((1, -1), (0, 0))],
+        ({"class_weights": (1, 2), "loss": focal}, 0, "let it weigh the classes"),
+        ({"loss": "focal"}, 0, "loss must be a function, not 'focal'"),
+        ({"class_weights": (1, 2)}, 0, "2 class weights, and 3 classes: give one for each"),
+        ({}, 6, r"the shape \(4, 3\), for 4 labels up to 7"),
     ],
 )
-def test_options_that_can_not_be_meant_are_refused(options, message):
+def test_options_and_outputs_that_do_not_fit_are_refused(options, shift, message):
     with pytest.raises(FreeTicketsError, match=message):
-        Classification(**options)
-
-
-def test_outputs_that_do_not_fit_are_told():
-    with pytest.raises(FreeTicketsError, match="2 class weights, and 3 classes: give one for each"):
-        Classification(class_weights=(1, 2)).batch_loss(OUTPUTS, LABELS)
-    with pytest.raises(FreeTicketsError, match=r"the shape \(4, 3\), for 4 labels up to 7"):
-        CLASSIFICATION.batch_loss(OUTPUTS, LABELS + 6)
+        Classification(**options).batch_loss(OUTPUTS, LABELS + shift)
 
 
 def test_the_running_score_is_the_accuracy():
@@ -209,7 +196,6 @@ def test_answers_are_in_the_words_of_the_labels():
 
 def test_weights_help_the_class_that_they_weigh(features):
     x, y = features
-
     settings = {"epochs": 2, "batch_size": 16, "lr": 0.01, "quiet": True}
 
     def said(task):

@@ -29,7 +29,7 @@ from freetickets.errors import FreeTicketsError
 from freetickets.kernels.library import available
 from freetickets.methods.events import Collect
 from freetickets.methods.plan import Phase, Plan, Run, Stretch
-from freetickets.models.whitening import Whitening
+from freetickets.models.prepare import Whitening
 from freetickets.seeds import derive
 from freetickets.sparsity.sparsifier import Sparsifier
 from freetickets.training import parallel

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 import freetickets as ft
 from freetickets.data import Batches, LazySplit, Split
-from freetickets.models.prepare import prepare
-from freetickets.models.whitening import Whitening
+from freetickets.models.prepare import Whitening, prepare
 from freetickets.training.session import prepare_on
 
 SMALL: dict[str, Any] = {"batch_size": 10, "epochs": 1, "quiet": True, "lr": 0.01}

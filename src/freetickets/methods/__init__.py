@@ -26,8 +26,9 @@ def _check_method(thing: object) -> None:
         raise FreeTicketsError(f"a method must be a data class derived from Method, not {thing!r}")
 
 
-_KNOWN = {method.name: method for method in _OURS}
-METHODS: Registry[type[Method]] = Registry("method", "methods", _KNOWN, _check_method)
+METHODS: Registry[type[Method]] = Registry(
+    "method", "methods", {method.name: method for method in _OURS}, _check_method
+)
 
 
 def get_method(name: str) -> type[Method]:
@@ -53,16 +54,12 @@ def method_name(method: Method) -> str:
         ('edst', 'freetickets.methods:Mine')
     """
     kind = type(method)
-    if (known := METHODS.name_of(kind)) is not None:
-        return known
-    own: str | None = vars(kind).get("name")
-    if own is None:
-        return f"{kind.__module__}:{kind.__qualname__}"
-    if own in METHODS:
-        raise FreeTicketsError(
-            f"there is a method named {own!r} already: give {kind.__qualname__} another name"
-        )
-    return own
+    place = f"{kind.__module__}:{kind.__qualname__}"
+    name: str = METHODS.name_of(kind) or vars(kind).get("name") or place
+    if METHODS.get(name, kind) is not kind:
+        there = f"there is a method named {name!r} already"
+        raise FreeTicketsError(f"{there}: give {kind.__qualname__} another name")
+    return name
 
 
 __all__ = [

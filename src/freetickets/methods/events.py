@@ -14,21 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prices:
-    """What an event's cost may depend on.
+    """What an event's cost may depend on."""
 
-    Attributes:
-        forward_flops: One sample forward through the network as it is in this phase.
-        dense_flops: One sample forward through the dense network.
-        samples: Training samples in an epoch.
-        batch_size: Samples of a batch.
-        grows_by_gradient: Whether an exploration needs the gradients of all weights.
-    """
-
-    forward_flops: float
-    dense_flops: float
-    samples: int
+    forward_flops: float  # of one sample, through the network as it is in this phase
+    dense_flops: float  # of one sample, through the dense network
+    samples: int  # in an epoch
     batch_size: int
-    grows_by_gradient: bool
+    grows_by_gradient: bool  # whether an exploration needs the gradients of all weights
 
 
 @dataclass(frozen=True)

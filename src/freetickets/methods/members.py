@@ -48,28 +48,27 @@ class MemberNetwork(nn.Module):
 def redrawn(values: Tensor) -> Tensor:
     """Returns the values of a fresh parameter in a new random order.
 
-    They were drawn independently, so this is another draw from the network's own initialisation,
-    whatever that is. Zeros and ones were set, not drawn: they stay where they are, as in BatchNorm
-    or in filters that pass on their input.
+    They were drawn independently, so this is another draw from the network's own initialisation.
+    Zeros and ones were set, not drawn: they stay, as in BatchNorm or filters that pass on an input.
 
     Example:
         >>> redrawn(torch.eye(2)).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
     """
-    fresh = values.detach().flatten().clone()
-    if values.is_meta:
-        return fresh.view(values.shape)  # an outline has no values
-    drawn = (fresh != 0) & (fresh != 1)
-    order = torch.randperm(values.numel()).to(values.device)
-    fresh[drawn] = fresh[order[drawn[order]]]
-    return fresh.view(values.shape)
+    fresh = values.detach().clone(memory_format=torch.contiguous_format)
+    if not values.is_meta:  # an outline has no values
+        flat = fresh.view(-1)
+        drawn = (flat != 0) & (flat != 1)
+        order = torch.randperm(flat.numel()).to(flat.device)
+        flat[drawn] = flat[order[drawn[order]]]
+    return fresh
 
 
 def weight_layers(network: nn.Module) -> dict[str, WeightLayer]:
     """Returns the linear and convolutional layers by name, in the order of their definition.
 
     Those of `nn.MultiheadAttention` are left out: it uses their weights without calling them. So
-    are frozen ones that a module has computed from the training data: they are as they should be.
+    are frozen ones that a module has computed from the training data.
 
     Example:
         >>> list(weight_layers(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))))
@@ -96,7 +95,7 @@ def replace_layers(network: nn.Module, make: Callable[[WeightLayer], nn.Module])
     made: dict[nn.Module, nn.Module] = {layer: make(layer) for layer in layers}
     for module in list(network.modules()):
         if module not in made:
-            # Not named_children, which gives a layer under one of its names only.
+            # Not named_children, which has each layer once.
             for name, child in module._modules.items():
                 if child is not None and child in made:
                     setattr(module, name, made[child])

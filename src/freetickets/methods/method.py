@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from types import MethodType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..errors import FreeTicketsError, UnknownNameError
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 Share = Annotated[float, must("lie between 0 and 1", lambda share: 0 < share < 1)]
 Rate = Annotated[float, must("lie between 0 and 1", lambda rate: 0 <= rate <= 1)]
 Interval = Annotated[int, must("be at least 1 step", lambda steps: steps >= 1)]
-
-_SPARSE = ("distribution", "structure", "exclude", "criterion")  # options of `SparseOptions` too
 
 PRESETS = {
     "robust": "the network as it is after a quiet time without exploration",
@@ -80,10 +77,9 @@ class _Fit:
     """`training.fit` as a method, with the options in its signature and their help."""
 
     def __get__(self, method: Method | None, kind: type[Method]) -> Any:
-        # Methods are data that training imports; this shorthand is the one way back.
-        from ..training.fit import fit
+        from ..training.fit import fit  # training imports methods; this is the one way back
 
-        return fit if method is None else MethodType(fit, method)
+        return fit.__get__(method, kind)
 
 
 @dataclass(frozen=True)
@@ -176,16 +172,15 @@ class SparseMethod(Method):
 
     def sparse_options(self, recipe: Recipe) -> SparseOptions:
         """How this method's networks are made."""
-        own = {name: getattr(self, name) for name in _SPARSE}
+        names = ("distribution", "structure", "exclude", "criterion")
+        own = {name: getattr(self, name) for name in names}
         return SparseOptions(regrown_value=recipe.regrown_value, **own)
 
     def exploration(self, setting: Setting) -> ExplorationPlan | None:
         """How the topology is explored while it trains."""
-        return None
 
     def pruning(self, setting: Setting) -> PruningPlan | None:
         """How the sparsity is reached, if training starts with more weights."""
-        return None
 
     def plan(self, setting: Setting) -> Plan:
         """One sparse training for each ticket, with different seeds, topologies and data orders."""
@@ -240,16 +235,14 @@ class ExploringMethod(SparseMethod):
 
     def exploration(self, setting: Setting) -> ExplorationPlan | None:
         """By the recipe's schedule, if the explorer explores at all."""
-        recipe, interval = setting.recipe, self.interval or setting.recipe.interval
         if not sparse_method(self.explorer).explores:
             return None
+        recipe, interval = setting.recipe, self.interval or setting.recipe.interval
         settle = setting.preset == "robust"
         return ExplorationPlan(self.rate, interval, recipe.rate_schedule, recipe.final_rate, settle)
 
     def pruning(self, setting: Setting) -> PruningPlan | None:
         """Gradually, by an explorer that starts with more weights."""
         parts, interval = sparse_method(self.explorer), self.interval or setting.recipe.interval
-        if not parts.gradual:
-            return None
         initial = min(parts.initial_sparsity, self.sparsity)
-        return PruningPlan(initial, end=PRUNED_AT, interval=interval)
+        return PruningPlan(initial, 0.0, PRUNED_AT, interval) if parts.gradual else None

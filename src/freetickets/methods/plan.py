@@ -33,15 +33,11 @@ class Stretch:
 
 @dataclass(frozen=True)
 class ExplorationPlan:
-    """How a phase explores the topology; see `freetickets.sparsity.Exploration`.
+    """How a phase explores the topology, with the parts of a `freetickets.sparsity.Exploration`.
 
-    Attributes:
-        rate: The share of the active weights that one exploration replaces (p).
-        interval: Steps between two explorations (ΔT), counted from the start of the run.
-        schedule: "constant", "cosine" or "linear"; starts again after each escape.
-        final_rate: Where cosine and linear schedules end.
-        settle: Whether to leave the last `interval` steps before a collection alone, so that a
-            ticket's newest weights have had time to learn.
+    Steps are counted from the start of the run; a schedule starts again after each escape. To
+    settle is to leave the last `interval` steps before a collection alone, so that a ticket's
+    newest weights have had time to learn.
     """
 
     rate: float = 0.5
@@ -55,11 +51,7 @@ class ExplorationPlan:
 class PruningPlan:
     """How a phase prunes gradually to its sparsity; see `freetickets.sparsity.GradualPruning`.
 
-    Attributes:
-        initial: The sparsity before.
-        begin: When pruning begins, as a share of the phase.
-        end: When the phase's sparsity is reached, as a share of the phase.
-        interval: Steps between two prunings.
+    It begins at the sparsity `initial`; `begin` and `end` are shares of the phase.
     """
 
     initial: float = 0.0
@@ -163,13 +155,10 @@ class Plan:
             )
         from ..sparsity.structure import check_options  # needs torch, as most plans do not
 
-        check_options(
-            sparse.structure,
-            pruning=any(phase.pruning is not None for run in self.runs for phase in run.phases),
-            prune_scope=sparse.prune_scope,
-            redistribute=sparse.redistribute,
-            reserve=sparse.reserve,
-        )
+        prunes = any(phase.pruning is not None for run in self.runs for phase in run.phases)
+        names = ("prune_scope", "redistribute", "reserve")
+        given = {name: getattr(sparse, name) for name in names}
+        check_options(sparse.structure, pruning=prunes, **given)
 
     @property
     def tickets(self) -> int:

@@ -23,8 +23,7 @@ class Recipe:
         momentum: SGD's momentum.
         nesterov: Whether SGD looks ahead along its momentum.
         lr_factors: Parameters that learn faster or slower: see `Config.lr_factors`.
-        weight_decay: On all parameters, unless `decay_norms` is off.
-        decay_norms: Whether norms and biases decay too.
+        weight_decay: On all parameters, but norms and biases where `decay_norms` is off.
         label_smoothing: Of the cross-entropy.
         augmentations: What takes the place of a data set's own augmentation of images.
         warmup: Epochs on the way up to `lr`: a staircase, or the straight beginning of a cycle.
@@ -33,14 +32,11 @@ class Recipe:
             its own. None for a rate that falls in steps (the decays).
         dense_epochs: The length of one dense training, the unit of all costs.
         dense_decays: After which of these epochs the learning rate falls to a tenth.
-        sparse_epochs: The length of one sparse training from scratch (DST, static).
-        sparse_decays: Its decays.
+        sparse_epochs: The length of one sparse training from scratch, with decays of its own.
         explore_epochs: EDST's exploration phase.
-        refine: EDST's refinement phase: epochs, and learning rate as a share of `lr` (of a cycle:
-            that of its beginning).
+        refine: EDST's refinement: epochs, and learning rates at their start as shares of `lr`.
         interval: Steps between two explorations (ΔT).
-        rate_schedule: How the exploration rate changes.
-        final_rate: Where it ends.
+        rate_schedule: How the exploration rate changes, down to `final_rate`.
         regrown_value: What a weight is worth that is pruned and grown again at once.
         validation: The share of the training data held out.
     """
@@ -98,11 +94,10 @@ class Recipe:
     def _training(
         self, epochs: int, decays: tuple[int, ...], scale: float, lr: float
     ) -> tuple[Stretch, ...]:
+        ends = pairwise([self.warmup, *decays, epochs])
+        falls = [Stretch((end - at) * scale, lr * 0.1**i) for i, (at, end) in enumerate(ends)]
         if self.cycle is not None:
-            fall = Stretch((epochs - self.warmup) * scale, lr, 0.0, "linear")
-            return (*self._warmup(scale, lr), fall)
-        levels = enumerate(pairwise([self.warmup, *decays, epochs]))
-        falls = [Stretch((end - start) * scale, lr * 0.1**i) for i, (start, end) in levels]
+            falls = [Stretch((epochs - self.warmup) * scale, lr, 0.0, "linear")]
         return (*self._warmup(scale, lr), *falls)
 
     def _warmup(self, scale: float, lr: float) -> list[Stretch]:

@@ -143,7 +143,7 @@ class TreeNet(OneNetwork):
         """Cuts a fresh network in two, and copies its end."""
         from .networks.treenet import TreeNetwork
 
-        return TreeNetwork(model, self.members, self.shared)
+        return TreeNetwork(model, self.members, self.shared, own=1 / 3, alone=True)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ from .method import ExploringMethod, Rate, Setting, Share
 from .plan import Phase, Plan, Run, Stretch
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from ..training.stage import Stage
 
 _SHELF = "merged"
@@ -33,24 +31,21 @@ class Merge(Event):
         """Merges."""
         from ..sparsity.topology import select_top  # not above: plans are made without torch
 
-        own, before = stage.take(), stage.recall(_SHELF)
-        if before is None:
-            own.info["merged"] = 1
-            stage.remember(_SHELF, own)
-            return None
-        count = int(before.info["merged"]) + 1
-        state, topology = dict(own.state), dict(own.topology)
-        for name, weight in own.state.items():
-            if weight.is_floating_point():
-                state[name] = before.state[name].lerp(weight, 1 / count)
-        for name, mask in own.topology.items():
-            size, either = state[name].abs(), mask | before.topology[name]
-            topology[name] = select_top(size, int(mask.sum()), either, stage.generator)
-            state[name] = state[name] * topology[name]
-        merged = stage.take(state, topology)
+        merged, before, count = stage.take(), stage.recall(_SHELF), 1
+        if before is not None:
+            count += int(before.info["merged"])
+            state, topology = dict(merged.state), dict(merged.topology)
+            for name, weight in merged.state.items():
+                if weight.is_floating_point():
+                    state[name] = before.state[name].lerp(weight, 1 / count)
+            for name, mask in merged.topology.items():
+                size, either = state[name].abs(), mask | before.topology[name]
+                topology[name] = select_top(size, int(mask.sum()), either, stage.generator)
+                state[name] = state[name] * topology[name]
+            merged = stage.take(state, topology)
         merged.info["merged"] = count
         stage.remember(_SHELF, merged)
-        return f"merged {count} tickets"
+        return f"merged {count} tickets" if before is not None else None
 
 
 @dataclass(frozen=True)
@@ -63,39 +58,28 @@ class CollectMerged(Event):
     batches: int = 100
 
     def happen(self, stage: Stage) -> str | None:
-        """Estimates and collects."""
+        """Estimates the statistics and collects."""
+        import torch
+        from torch.nn.modules.batchnorm import _BatchNorm
+
         merged = stage.recall(_SHELF)
         assert merged is not None  # a plan merges before it collects
-        network = stage.build(merged)
-        _estimate_norms(network, stage, self.batches)
+        network = stage.build(merged).eval()
+        modules = [module for module in network.modules() if isinstance(module, _BatchNorm)]
+        norms = [norm for norm in modules if norm.track_running_stats]
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # a plain mean
+            norm.train()
+        with torch.no_grad():
+            for inputs, _ in islice(stage.batches.whole().epoch(0), self.batches if norms else 0):
+                network(inputs.to(stage.device))
         return stage.collect(stage.take(network.state_dict(), merged.topology))
 
     def cost(self, prices: Prices) -> Cost:
         """The batches, an epoch at most, go through the network once, forward."""
         samples = min(self.batches * prices.batch_size, prices.samples)
         return Cost(flops=prices.forward_flops * samples)
-
-
-def _estimate_norms(network: nn.Module, stage: Stage, batches: int) -> None:
-    """Gives BatchNorms the mean statistics of some training batches."""
-    import torch
-    from torch.nn.modules.batchnorm import _BatchNorm
-
-    modules = [module for module in network.modules() if isinstance(module, _BatchNorm)]
-    momenta = {norm: norm.momentum for norm in modules if norm.track_running_stats}
-    if not momenta:
-        return
-    network.eval()
-    for norm in momenta:
-        norm.reset_running_stats()
-        norm.momentum = None  # a plain mean
-        norm.train()
-    with torch.no_grad():
-        for inputs, _ in islice(stage.batches.whole().epoch(0), batches):
-            network(inputs.to(stage.device))
-    for norm, momentum in momenta.items():
-        norm.momentum = momentum
-        norm.eval()
 
 
 @dataclass(frozen=True)

@@ -126,8 +126,8 @@ class Timeline:
 
 def fewest_explorations(plan: Plan, steps_per_epoch: int) -> int | None:
     """How often the run that explores least does so, escapes left out; None if none is to."""
-    runs = [run for run in plan.runs if _intervals(run)]
-    return min((_explorations(run, steps_per_epoch) for run in runs), default=None)
+    counts = (_explorations(run, steps_per_epoch) for run in plan.runs if _intervals(run))
+    return min(counts, default=None)
 
 
 def warn_of_few_explorations(plan: Plan, steps_per_epoch: int, warn: Callable[[str], None]) -> None:
@@ -159,25 +159,23 @@ def suit_interval(plan: Plan, steps_per_epoch: int) -> Plan:
 
 
 def _suited(run: Run, steps_per_epoch: int) -> Run:
-    intervals = _intervals(run)
-    if not intervals or _explorations(run, steps_per_epoch) >= ENOUGH:
-        return run
-    longest = min(*intervals, Timeline(run, steps_per_epoch).steps // ENOUGH)
-    shorter = (_with_interval(run, interval) for interval in range(longest, 1, -1))
-    enough = (each for each in shorter if _explorations(each, steps_per_epoch) >= ENOUGH)
-    return next(enough, None) or _with_interval(run, 1)
+    intervals, suited = _intervals(run), run
+    if intervals and _explorations(run, steps_per_epoch) < ENOUGH:
+        longest = min(*intervals, Timeline(run, steps_per_epoch).steps // ENOUGH)
+        for interval in range(max(1, longest), 0, -1):
+            suited = replace(run, phases=tuple(_with_interval(p, interval) for p in run.phases))
+            if _explorations(suited, steps_per_epoch) >= ENOUGH:
+                break
+    return suited
 
 
-def _with_interval(run: Run, interval: int) -> Run:
-    def shortened(phase: Phase) -> Phase:
-        if phase.exploration is None:
-            return phase
-        # An exploration follows a pruning of the same step, so both have the same interval.
-        pruning = phase.pruning and replace(phase.pruning, interval=interval)
-        exploration = replace(phase.exploration, interval=interval)
-        return replace(phase, exploration=exploration, pruning=pruning)
-
-    return replace(run, phases=tuple(map(shortened, run.phases)))
+def _with_interval(phase: Phase, interval: int) -> Phase:
+    if phase.exploration is None:
+        return phase
+    # An exploration follows a pruning of the same step, so both have the same interval.
+    pruning = phase.pruning and replace(phase.pruning, interval=interval)
+    exploration = replace(phase.exploration, interval=interval)
+    return replace(phase, exploration=exploration, pruning=pruning)
 
 
 def _intervals(run: Run) -> list[int]:

@@ -6,7 +6,6 @@ at once. A new architecture is a builder and an entry in `names.py`.
 
 from __future__ import annotations
 
-from .create import create_model
-from .names import check_name, model_names
+from .names import check_name, create_model, model_names
 
 __all__ = ["check_name", "create_model", "model_names"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from itertools import pairwise
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -106,16 +105,15 @@ def _assemble(
     block: type[BasicBlock] | type[Bottleneck],
 ) -> nn.Sequential:
     """Puts stages on a stem of `width` channels: each twice as wide as the last, half the size."""
-    model = nn.Sequential(stem)
-    widths = [width * 2**stage for stage in range(len(blocks))]
-    channels = [width, *(block.expansion * each for each in widths)]
-    for stage, (inputs, outputs) in enumerate(pairwise(channels)):
-        first = block(inputs, widths[stage], stride=1 if stage == 0 else 2)
-        rest = (block(outputs, widths[stage], stride=1) for _ in range(blocks[stage] - 1))
-        model.add_module(f"layer{stage + 1}", nn.Sequential(first, *rest))
-    model.add_module("avgpool", nn.AdaptiveAvgPool2d(1))
-    model.add_module("flatten", nn.Flatten())
-    model.add_module("fc", nn.Linear(channels[-1], classes))
+    inputs = width
+    for stage, count in enumerate(blocks):
+        wide = width * 2**stage
+        first = block(inputs, wide, stride=1 if stage == 0 else 2)
+        inputs = block.expansion * wide
+        rest = (block(inputs, wide, stride=1) for _ in range(count - 1))
+        stem[f"layer{stage + 1}"] = nn.Sequential(first, *rest)
+    end = {"avgpool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}
+    model = nn.Sequential(OrderedDict(**stem, **end, fc=nn.Linear(inputs, classes)))
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_in", nonlinearity="relu")

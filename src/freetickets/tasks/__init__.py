@@ -26,8 +26,9 @@ def _check_task(thing: object) -> None:
         raise FreeTicketsError(f"a task must be a data class derived from Task, not {thing!r}")
 
 
-_KNOWN: dict[str, type[Task]] = {"classification": Classification}
-TASKS: Registry[type[Task]] = Registry("task", "tasks", _KNOWN, _check_task)
+TASKS: Registry[type[Task]] = Registry(
+    "task", "tasks", {"classification": Classification}, _check_task
+)
 
 
 def task_name(task: Task) -> str:
@@ -61,13 +62,13 @@ def stored_task(info: Mapping[str, Any], given: Task | str | None = None) -> Tas
         >>> stored_task({})
         Classification(class_weights=None, label_smoothing=None, loss=None)
     """
-    name = str(info.get("task") or "classification")
-    # What a function of one's own was is told by its name: nothing but training needs it.
-    options = {key: v for key, v in (info.get("task_options") or {}).items() if key != "loss"}
     if isinstance(given, Task):
         return given
+    # What a function of one's own was is told by its name: nothing but training needs it.
+    options = {key: v for key, v in (info.get("task_options") or {}).items() if key != "loss"}
     if given is not None:
         return make_task(given, options)
+    name = str(info.get("task") or "classification")
     return _with_options(TASKS.find(name), name, options)
 
 

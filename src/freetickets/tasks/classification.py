@@ -54,9 +54,7 @@ class Classification(Task):
         if not all(0 <= weight < math.inf for weight in weights) or not sum(weights):
             raise FreeTicketsError(f"class weights must be numbers from 0 up, not {weights}")
         if self.loss is not None:
-            raise FreeTicketsError(
-                "class weights go with cross-entropy: with your own loss, let it weigh the classes"
-            )
+            raise FreeTicketsError("with your own loss, let it weigh the classes: no class weights")
 
     def classes_of(self, y: AnyArray) -> Classes:
         """The classes that labels name."""
@@ -124,10 +122,8 @@ class Classification(Task):
     def columns(self, prediction: Array, classes: Classes) -> Mapping[str, AnyArray]:
         """The name of the most probable class, and its probability."""
         probabilities = np.exp(prediction)[:, : len(classes.names)]
-        return {
-            "class": np.array(classes.names)[probabilities.argmax(axis=-1)],
-            "probability": probabilities.max(axis=-1),
-        }
+        names = np.array(classes.names)[probabilities.argmax(axis=-1)]
+        return {"class": names, "probability": probabilities.max(axis=-1)}
 
     @property
     def scores(self) -> tuple[Score, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +51,7 @@ class Classes:
             >>> Classes(("cat", "dog")).encode(np.array(["dog", "cat"])).tolist()
             [1, 0]
         """
-        known: Sequence[Label] = self.values or (self.names if labels.dtype.kind == "U" else ())
+        known: tuple[Label, ...] = self.values or (self.names if labels.dtype.kind == "U" else ())
         if not known:
             if labels.dtype.kind == "b":
                 raise FreeTicketsError("y is booleans: the classes are numbered from 0")
@@ -60,10 +59,9 @@ class Classes:
             return labels.astype(np.int64)
         found, places = np.unique(labels, return_inverse=True)
         outputs = {value: output for output, value in enumerate(known)}
-        for value in found.tolist():
-            if value not in outputs:
-                told = "which is not a class of the training data"
-                raise FreeTicketsError(f"y has the label {value!r}, {told}")
+        if strange := [value for value in found.tolist() if value not in outputs]:
+            told = "which is not a class of the training data"
+            raise FreeTicketsError(f"y has the label {strange[0]!r}, {told}")
         return np.array([outputs[value] for value in found.tolist()], np.int64)[places]
 
     def decode(self, outputs: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
@@ -94,9 +92,8 @@ def as_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         >>> as_labels(np.array([2.0, 1.0])).tolist(), as_labels(np.array(["b", "a"])).tolist()
         ([2, 1], ['b', 'a'])
     """
-    labels = y
-    if labels.ndim == 2 and labels.shape[1] == 1:  # a data frame of one column
-        labels = labels[:, 0]
+    # A data frame of one column is one too.
+    labels = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if labels.dtype.kind in "OT" and labels.size:  # of data frames; a mixture is not a label
         kinds = {type(label) for label in labels.flat}
         kind = kinds.pop() if len(kinds) == 1 else None
@@ -105,14 +102,10 @@ def as_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         with np.errstate(invalid="ignore"):
             whole = np.isfinite(labels) & (labels == np.floor(labels))
         if not whole.all():
-            raise FreeTicketsError(
-                f"y has the value {labels[~whole][0]:g}, which is not a class: labels are whole "
-                "numbers, booleans or strings"
-            )
+            told = f"y has the value {labels[~whole][0]:g}, which is not a class"
+            raise FreeTicketsError(f"{told}: labels are whole numbers, booleans or strings")
         labels = labels.astype(np.int64)
     if labels.ndim != 1 or labels.dtype.kind not in "biuU":
-        raise FreeTicketsError(
-            f"y is {labels.dtype} of shape {labels.shape}: labels are integers, booleans or "
-            "strings of shape (N,)"
-        )
+        told = f"y is {labels.dtype} of shape {labels.shape}"
+        raise FreeTicketsError(f"{told}: labels are integers, booleans or strings of shape (N,)")
     return labels

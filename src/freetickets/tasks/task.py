@@ -53,9 +53,8 @@ class Task(ABC):
             FreeTicketsError: They are not targets of this task.
         """
         if y.ndim < 1 or y.dtype.kind not in "biuf":
-            raise FreeTicketsError(
-                f"y is {y.dtype} of shape {y.shape}: labels of this task are numbers (N, ...)"
-            )
+            told = f"y is {y.dtype} of shape {y.shape}"
+            raise FreeTicketsError(f"{told}: labels of this task are numbers (N, ...)")
         with np.errstate(over="ignore"):  # what float32 can't hold is infinite there
             numbers = y.astype(np.float32)
         if not np.isfinite(numbers).all():
@@ -127,14 +126,12 @@ class Task(ABC):
     @property
     def options(self) -> dict[str, Any]:
         """The options that are not the default, as plain data; functions by their names."""
-
-        def plain(value: Any) -> Any:
-            if isinstance(value, tuple):
-                return list(value)
-            return function_name(value) if callable(value) else value
-
-        own = [each.name for each in fields(self) if getattr(self, each.name) != each.default]
-        return {name: plain(getattr(self, name)) for name in own}
+        found: dict[str, Any] = {}
+        for each in fields(self):
+            if (value := getattr(self, each.name)) != each.default:
+                value = function_name(value) if callable(value) else value
+                found[each.name] = list(value) if isinstance(value, tuple) else value
+        return found
 
 
 def function_name(value: Any) -> str:

@@ -9,19 +9,14 @@ from ...errors import FreeTicketsError
 from ..members import MemberNetwork, WeightLayer, layer_by_layer, replace_layers, weight_layers
 
 
-class _Rows:
-    """How many samples of the batch that is being computed belong to each member, in turn."""
-
-    counts: list[int]
-
-
 class RankOneLayer(nn.Module):
     """A layer with a weight W ∘ r sᵀ for each member, of which only W is large, and shared.
 
-    Its bias becomes one for each member.
+    Its bias becomes one for each member. `rows` says how many samples of the batch that is being
+    computed belong to each member, in turn; all layers of a network have the same list.
     """
 
-    def __init__(self, layer: WeightLayer, members: int, rows: _Rows) -> None:
+    def __init__(self, layer: WeightLayer, members: int, rows: list[int]) -> None:
         super().__init__()
         weight, bias = layer.weight, layer.bias
         self.layer, self._rows = layer, rows
@@ -40,17 +35,16 @@ class RankOneLayer(nn.Module):
 
     def _spread(self, factors: Tensor, x: Tensor) -> Tensor:
         """Repeats each member's factors for its rows, shaped to be multiplied with x."""
-        counts = self._rows.counts
-        times, rest = divmod(len(x), sum(counts))
+        times, rest = divmod(len(x), sum(self._rows))
         if rest or not times:
             raise FreeTicketsError(
-                f"BatchEnsemble: a layer is given {len(x)} rows for {sum(counts)} samples: the "
+                f"BatchEnsemble: a layer is given {len(x)} rows for {sum(self._rows)} samples: the "
                 "first axis must be the batch throughout (batch_first=True)"
             )
-        rows = [factor.expand(n * times, -1) for factor, n in zip(factors, counts, strict=True)]
+        pairs = zip(factors, self._rows, strict=True)
         shape = [1] * x.ndim
         shape[0], shape[self._channels] = len(x), -1
-        return torch.cat(rows).view(shape)
+        return torch.cat([factor.expand(n * times, -1) for factor, n in pairs]).view(shape)
 
 
 class BatchEnsembleNetwork(MemberNetwork):
@@ -67,28 +61,27 @@ class BatchEnsembleNetwork(MemberNetwork):
                 "has none"
             )
         self.members, self.training_share = members, 1.0 if tiled else 1 / members
-        self._tiled, self._rows = tiled, _Rows()
+        self._tiled, self._rows = tiled, list[int]()
         self.network = replace_layers(network, lambda each: RankOneLayer(each, members, self._rows))
 
     def member_logits(self, x: Tensor) -> Tensor:
         """Gives the batch to all members, one after the other on the first axis."""
-        self._rows.counts = [len(x)] * self.members
         tiles = x.repeat(self.members, *[1] * (x.ndim - 1))
-        return self._run(tiles).reshape(self.members, len(x), -1)
+        return self._run(tiles, [len(x)] * self.members).reshape(self.members, len(x), -1)
 
     def training_pairs(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Gives each member the whole batch, or its part."""
         if self._tiled:
             return self.member_logits(x).flatten(0, 1), torch.cat([labels] * self.members)
-        self._rows.counts = [len(part) for part in labels.tensor_split(self.members)]
-        return self._run(x), labels
+        return self._run(x, [len(part) for part in labels.tensor_split(self.members)]), labels
 
     def undecayed(self) -> list[nn.Parameter]:
         """The factors: decay would pull them from ±1 to 0, and the shared weight with them."""
         layers = [module for module in self.modules() if isinstance(module, RankOneLayer)]
         return [factor for layer in layers for factor in (layer.r, layer.s)]
 
-    def _run(self, x: Tensor) -> Tensor:
+    def _run(self, x: Tensor, rows: list[int]) -> Tensor:
+        self._rows[:] = rows
         with layer_by_layer():
             logits: Tensor = self.network(x)
         return logits

@@ -49,13 +49,14 @@ class MCDropoutNetwork(MemberNetwork):
 
 
 def _with_dropout(network: nn.Module) -> nn.Module:
+    """Puts dropout in front of each layer but the first."""
     layers = list(weight_layers(network).values())
     if len(layers) < 2:
         raise FreeTicketsError(
             f"MC Dropout finds no place for dropout in {type(network).__name__}, which has fewer "
             "than two linear or convolutional layers: give it nn.Dropout layers"
         )
+    first, *_ = layers
     return replace_layers(
-        network,
-        lambda layer: layer if layer is layers[0] else nn.Sequential(nn.Dropout(0.0), layer),
+        network, lambda layer: layer if layer is first else nn.Sequential(nn.Dropout(0.0), layer)
     )

@@ -28,25 +28,24 @@ class MIMONetwork(MemberNetwork):
         super().__init__()
         self.members, self.training_share = members, float(batch_repetition)
         self._input_repetition, self._batch_repetition = input_repetition, batch_repetition
+        self._name = type(network).__name__
         layers = weight_layers(network)
         linear = {name: each for name, each in layers.items() if isinstance(each, nn.Linear)}
         if not linear:
             raise FreeTicketsError(
-                f"MIMO needs a network that ends in a linear layer; {type(network).__name__} has "
-                "none"
+                f"MIMO needs a network that ends in a linear layer; {self._name} has none"
             )
-        first, last = next(iter(layers)), next(reversed(linear))
+        first, last = self._ends = next(iter(layers)), next(reversed(linear))
         _widen_inputs(layers[first], members)
         for name, values in list(linear[last].named_parameters(recurse=False)):
             setattr(linear[last], name, nn.Parameter(torch.cat(_copies(values, members))))
         linear[last].out_features *= members
         self._axis = -1 if first in linear else 1
-        self._ends = first, last
         for module in preparable_modules(network):
             if module is network:
                 raise FreeTicketsError(
-                    f"MIMO: {type(network).__name__} looks at training data as a whole: give "
-                    "prepare_on to a module of its own, in front"
+                    f"MIMO: {self._name} looks at training data as a whole: give prepare_on to a "
+                    "module of its own, in front"
                 )
             replace(network, module, _OneByOne(module, members, self._axis))
         self.network, self._checked = network, False
@@ -81,7 +80,7 @@ class MIMONetwork(MemberNetwork):
             for name, layer in weight_layers(self.network).items()
             if layer not in fused
         ]
-        name, (first, last) = type(self.network).__name__, self._ends
+        first, last = self._ends
         try:
             logits: Tensor = self.network(x)
         except Exception as error:  # whatever its own code says of an input that does not fit
@@ -89,8 +88,8 @@ class MIMONetwork(MemberNetwork):
                 raise
             reason = str(error).partition("\n")[0]
             raise FreeTicketsError(
-                f"MIMO: {self.members} inputs side by side do not fit {name}, whose first layer "
-                f"should be {first!r}: {reason}"
+                f"MIMO: {self.members} inputs side by side do not fit {self._name}, whose first "
+                f"layer should be {first!r}: {reason}"
             ) from error
         finally:
             for hook in hooks:
@@ -98,12 +97,13 @@ class MIMONetwork(MemberNetwork):
         once = used.count(first) == used.count(last) == 1
         if [*used[:1], *used[-1:]] != [first, last] or not once:
             raise FreeTicketsError(
-                f"MIMO: {name} must use {first!r} first and {last!r} last, once each, but uses "
-                f"{', '.join(used)}: define its layers in the order in which they run"
+                f"MIMO: {self._name} must use {first!r} first and {last!r} last, once each, but "
+                f"uses {', '.join(used)}: define its layers in the order in which they run"
             )
         if logits.ndim != 2:
             raise FreeTicketsError(
-                f"MIMO: {name} must return scores of shape (N, classes), not {tuple(logits.shape)}"
+                f"MIMO: {self._name} must return scores of shape (N, classes), not "
+                f"{tuple(logits.shape)}"
             )
         self._checked = True
         return logits

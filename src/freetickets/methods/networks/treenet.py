@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Iterable
+from collections import OrderedDict
 from itertools import pairwise
 
 import torch
@@ -28,17 +28,12 @@ class TreeNetwork(MemberNetwork):
     """
 
     def __init__(
-        self,
-        network: nn.Module,
-        members: int,
-        shared: int | None,
-        own: float = 1 / 3,
-        alone: bool = True,
+        self, network: nn.Module, members: int, shared: int | None, own: float, alone: bool
     ) -> None:
         super().__init__()
         self.members, self._alone = members, alone
         self.trunk, branch = _split(network, shared, own)
-        self.branches = nn.ModuleList([branch, *map(_fresh_copy, [branch] * (members - 1))])
+        self.branches = nn.ModuleList([branch, *(_fresh_copy(branch) for _ in range(1, members))])
 
     def member_logits(self, x: Tensor) -> Tensor:
         """Goes through the trunk once, and through all branches."""
@@ -103,13 +98,22 @@ class Stages:
     """
 
     def __init__(self, network: nn.Module) -> None:
-        self._root = _Root(network)
+        # It is called with one input: so its hooks and its other arguments' defaults count too.
+        self._root = nn.Sequential(OrderedDict(network=network))
         # The steps of the flow are what depends on the input; the others are constants.
         self._steps: list[fx.Node] = []
+        used: dict[fx.Node, set[nn.Parameter]] = {}  # with what constants are made of
         for node in _trace(self._root).nodes:
-            if node.op == "placeholder" or not set(node.all_input_nodes).isdisjoint(self._steps):
+            used[node], inputs = set(), set(node.all_input_nodes)
+            if node.op == "call_module":
+                used[node].update(self._root.get_submodule(str(node.target)).parameters())
+            elif node.op == "get_attr":
+                value = operator.attrgetter(str(node.target))(self._root)
+                used[node].update([value] if isinstance(value, nn.Parameter) else [])
+            used[node].update(*(used[each] for each in inputs.difference(self._steps)))
+            if node.op == "placeholder" or not inputs.isdisjoint(self._steps):
                 self._steps.append(node)
-        self._cuts = self._find_cuts()
+        self._cuts = self._find_cuts([used[step] for step in self._steps])
 
     def __len__(self) -> int:
         return len(self._cuts) + 1
@@ -118,16 +122,18 @@ class Stages:
         """Returns the first stages as a network, and the others."""
         cut, steps = self._cuts[first - 1], self._steps
         (outputs,) = steps[-1].all_input_nodes
-        before = self._part(steps[0], steps[1 : cut + 1], steps[cut])
-        return before, self._part(steps[cut], steps[cut + 1 : -1], outputs)
+        before = self._part(steps[: cut + 1], steps[cut])
+        return before, self._part(steps[cut:-1], outputs)
 
-    def _find_cuts(self) -> list[int]:
+    def _find_cuts(self, parameters: list[set[nn.Parameter]]) -> list[int]:
         """Returns the last step of each stage but the last."""
         number = {node: i for i, node in enumerate(self._steps)}
-        parameters = [self._parameters(node) for node in self._steps]
 
         def used(first: int, end: int | None) -> set[nn.Parameter]:
             return set().union(*parameters[first:end])
+
+        def has_weights(first: int, end: int) -> bool:
+            return any(parameter.ndim > 1 for parameter in used(first, end))
 
         places, needed = [], 0
         for i, node in enumerate(self._steps[:-1]):
@@ -141,23 +147,13 @@ class Stages:
         return [
             place
             for place, following in pairwise([*places, len(parameters)])
-            if _has_weights(used(0, place + 1)) and _has_weights(used(place + 1, following + 1))
+            if has_weights(0, place + 1) and has_weights(place + 1, following + 1)
         ]
 
-    def _parameters(self, node: fx.Node) -> set[nn.Parameter]:
-        """Returns what a step uses, itself or by constants that are made of parameters."""
-        found: set[nn.Parameter] = set()
-        if node.op == "call_module":
-            found.update(self._root.get_submodule(str(node.target)).parameters())
-        if node.op == "get_attr":
-            value = operator.attrgetter(str(node.target))(self._root)
-            found.update([value] if isinstance(value, nn.Parameter) else [])
-        constants = [each for each in node.all_input_nodes if each not in self._steps]
-        return found.union(*(self._parameters(each) for each in constants))
-
-    def _part(self, start: fx.Node, steps: Iterable[fx.Node], end: fx.Node) -> nn.Module:
+    def _part(self, steps: list[fx.Node], end: fx.Node) -> nn.Module:
+        """Returns what leads from the value of the first of these steps to that of `end`."""
         graph = fx.Graph()
-        copies = {start: graph.placeholder("x")}
+        copies = {steps[0]: graph.placeholder("x")}
 
         def copied(node: fx.Node) -> fx.Node:
             if node not in copies:  # constants come where they are first asked for
@@ -168,18 +164,6 @@ class Stages:
             copied(step)
         graph.output(copied(end))
         return fx.GraphModule(self._root, graph)
-
-
-class _Root(nn.Module):
-    """Calls a network with one input; so its hooks and its other arguments' defaults count too."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.network(x)
-        return logits
 
 
 class _Tracer(fx.Tracer):
@@ -194,8 +178,8 @@ class _Tracer(fx.Tracer):
         return is_torch or isinstance(m, Preparable) or not any(m.children())
 
 
-def _trace(root: _Root) -> fx.Graph:
-    name = type(root.network).__name__
+def _trace(root: nn.Sequential) -> fx.Graph:
+    name = type(root[0]).__name__
     try:
         graph = _Tracer().trace(root)
         with evaluating(root):
@@ -211,7 +195,3 @@ def _trace(root: _Root) -> fx.Graph:
             "as nn.Dropout instead"
         )
     return graph
-
-
-def _has_weights(parameters: set[nn.Parameter]) -> bool:
-    return any(parameter.ndim > 1 for parameter in parameters)
