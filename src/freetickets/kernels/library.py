@@ -44,6 +44,15 @@ class NormStruct(ctypes.Structure):
     _fields_ = [(name, c_int64) for name in ("batch", "groups", "lanes", "channels", "positions")]
 
 
+class PoolStruct(ctypes.Structure):
+    """The same memory, as max-pooling sees it, and its windows."""
+
+    _fields_ = [
+        (name, c_int64)
+        for name in ("groups", "lanes", "channels", "height", "width", "window_h", "window_w")
+    ]
+
+
 class Geometry(NamedTuple):
     """What a sparse layer is, but for its non-zeros.
 
@@ -80,7 +89,8 @@ def maps_struct(x: Tensor) -> MapsStruct:
     return MapsStruct(groups, lanes, height, width)
 
 
-_LAYER, _MAPS, _NORM = POINTER(LayerStruct), POINTER(MapsStruct), POINTER(NormStruct)
+_LAYER, _MAPS = POINTER(LayerStruct), POINTER(MapsStruct)
+_NORM, _POOL = POINTER(NormStruct), POINTER(PoolStruct)
 _SIGNATURES = {
     "ft_interface": (c_int, ()),
     "ft_plan_size": (c_int64, (_LAYER, c_int64)),
@@ -129,13 +139,15 @@ _SIGNATURES = {
     "ft_normalize_backward": (
         c_char_p, (_NORM, *(c_void_p,) * 6, c_float, c_int, c_int, *(c_void_p,) * 3, c_int),
     ),
+    "ft_max_pool": (c_char_p, (_POOL, *(c_void_p,) * 2, c_int)),
+    "ft_max_pool_backward": (c_char_p, (_POOL, *(c_void_p,) * 4, c_int)),
     "ft_to_groups": (c_char_p, (_NORM, c_void_p, c_void_p, c_int)),
     "ft_from_groups": (c_char_p, (_NORM, c_void_p, c_void_p, c_int)),
     "ft_take": (c_char_p, (c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_void_p, c_int)),
     "ft_put": (c_char_p, (c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int)),
 }  # fmt: skip
 
-_INTERFACE = 7  # what `ft_interface` must return: see api.h
+_INTERFACE = 8  # what `ft_interface` must return: see api.h
 _OUT_OF_MEMORY = b"out of memory"
 
 # Weights and maps; plans and places; prepared entries.

@@ -26,6 +26,7 @@ from .groups import from_groups, pooled, to_groups
 from .library import lanes
 from .norm import batch_norm, scale
 from .operator import run
+from .pool import max_pool, window_of
 
 _Arguments = tuple[Any, ...]
 _Options = dict[str, Any]
@@ -278,6 +279,8 @@ def _pool(func: Callable[..., Any], args: _Arguments, kwargs: _Options) -> Any:
     x, *settings = args or (None,)
     if type(x) is not Maps or x._groups is None:
         return NotImplemented
+    if func is F.max_pool2d and (window := window_of(*settings, **kwargs)) is not None:
+        return Maps(run(max_pool, enter(x), window), x._samples)
     return Maps(pooled(lambda maps: func(maps, *settings, **kwargs), enter(x)), x._samples)
 
 

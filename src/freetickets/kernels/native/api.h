@@ -13,7 +13,7 @@
 
 namespace freetickets {
 
-// `Layer`, `Maps` and `Norm` as Python gives them: in 64 bits, so that no number loses its upper half
+// `Layer`, `Maps`, `Norm` and `Pool` as Python gives them: in 64 bits, so that no number loses its upper half
 // before anyone has looked at it.
 struct GivenLayer {
   int64_t inputs, outputs;
@@ -27,6 +27,11 @@ struct GivenMaps {
 };
 struct GivenNorm {
   int64_t batch, groups, lanes, channels, positions;
+};
+struct GivenPool {
+  int64_t groups, lanes, channels;
+  int64_t height, width;
+  int64_t window_h, window_w;
 };
 
 }  // namespace freetickets
@@ -119,6 +124,11 @@ FT_API const char* ft_normalize_backward(const freetickets::GivenNorm* n, const 
                                          const float* weight, const float* bias, const float* mean,
                                          const float* variance, float eps, int relu, int training,
                                          float* dx, float* dweight, float* dbias, int threads);
+
+// Max-pooling by windows that lie side by side, and its gradient; y is the result.
+FT_API const char* ft_max_pool(const freetickets::GivenPool* pool, const float* x, float* y, int threads);
+FT_API const char* ft_max_pool_backward(const freetickets::GivenPool* pool, const float* x, const float* y,
+                                        const float* dy, float* dx, int threads);
 
 // PyTorch's layout (sample, channel, row, column) to that of `Maps`, and back.
 FT_API const char* ft_to_groups(const freetickets::GivenNorm* n, const float* x, float* y, int threads);

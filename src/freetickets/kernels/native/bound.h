@@ -5,20 +5,32 @@
 
 namespace FT_NAMESPACE {
 
-// Multiplies and adds in registers, or with factors that come from the first-level cache; returns the operations.
-inline int64_t bound(bool from_cache, int64_t rounds) {
-  constexpr int CHAINS = 12, VECTORS = 16 * CHAINS;  // as many sums as hide how long an addition takes
-  alignas(64) float factors[VECTORS * LANES] = {};
+constexpr int CHAINS = 12;  // as many sums as hide how long an addition takes
+
+template <size_t... I>
+int64_t bound_of(bool from_cache, int64_t rounds, std::index_sequence<I...>) {
+  constexpr int TIMES = 16;
+  alignas(64) float factors[TIMES * CHAINS * LANES] = {};
   Vector sums[CHAINS] = {}, factor = fill(0.5f), other = fill(0.25f);
   for (int64_t round = 0; round < rounds; ++round) {
-    for (int v = 0; v < VECTORS; v += CHAINS) {
-      const float* from = factors + v * LANES;
-      asm volatile("" : "+r"(from), "+m"(factors));
-      for (int i = 0; i < CHAINS; ++i) sums[i] += factor * (from_cache ? load(from + i * LANES) : other);
+    const float* from = factors;
+    for (int t = 0; t < TIMES; ++t, from += CHAINS * LANES) {
+      asm volatile("" : "+r"(from), "+x"(other));  // so that nothing is computed once for all
+      if (from_cache)
+        ((sums[I] += factor * load(from + I * LANES)), ...);
+      else
+        ((sums[I] += factor * other), ...);
     }
   }
-  for (int i = 0; i < CHAINS; ++i) asm volatile("" : : "m"(sums[i]));
-  return rounds * VECTORS * LANES * 2;
+  Vector total{};
+  ((total += sums[I]), ...);
+  asm volatile("" : : "x"(total));
+  return rounds * TIMES * CHAINS * LANES * 2;
+}
+
+// Multiplies and adds in registers, or with factors that come from the first-level cache; returns the operations.
+inline int64_t bound(bool from_cache, int64_t rounds) {
+  return bound_of(from_cache, rounds, std::make_index_sequence<CHAINS>{});
 }
 
 }  // namespace FT_NAMESPACE

@@ -128,4 +128,22 @@ Reason check(const Kernels& kernels, const GivenNorm* norm, int threads, NormCal
   return check_threads(threads, call.threads);
 }
 
+Reason check(const Kernels& kernels, const GivenPool* given, int threads, PoolCall& call) {
+  FT_NEED(given != nullptr, "there are no maps");
+  const GivenPool& g = *given;
+  FT_NEED(within(g.groups, 1, INT32_MAX) && within(g.channels, 1, MOST_CHANNELS),
+          "there must be from 1 to 2^31 - 1 groups, and from 1 to 2^24 channels");
+  FT_NEED(are_whole_vectors(g.lanes, kernels.vector, int64_t{MOST_VECTORS} * kernels.vector),
+          "lanes must be from 1 to 12 vectors of this instruction set");
+  FT_NEED(within(g.height, 1, MOST_FLOATS) && within(g.width, 1, MOST_FLOATS / g.height / g.lanes),
+          "maps must have from 1 to 2^30 floats in a channel of a group");
+  FT_NEED(within(g.window_h, 1, g.height) && within(g.window_w, 1, g.width),
+          "a window must have one position at least, and fit into the maps");
+  FT_NEED(double(g.height * g.width * g.lanes) * double(g.groups) * double(g.channels) <= MOST_FLOATS_IN_ALL,
+          "maps are larger than any memory");
+  call.pool = {int32_t(g.groups), int32_t(g.lanes),    int32_t(g.channels), int32_t(g.height),
+               int32_t(g.width),  int32_t(g.window_h), int32_t(g.window_w)};
+  return check_threads(threads, call.threads);
+}
+
 }  // namespace freetickets

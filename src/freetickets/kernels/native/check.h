@@ -49,6 +49,14 @@ struct NormCall {
 
 Reason check(const Kernels& kernels, const GivenNorm* norm, int threads, NormCall& call);
 
+// The same for what pools.
+struct PoolCall {
+  Pool pool;
+  int threads;
+};
+
+Reason check(const Kernels& kernels, const GivenPool* pool, int threads, PoolCall& call);
+
 // Memory for maps: with one lane it may lie anywhere.
 inline Reason check_maps(int lanes, const float* memory) {
   FT_NEED(memory != nullptr, "there is no memory for maps");

@@ -17,7 +17,8 @@ using freetickets::Order;
 using namespace freetickets::slots;
 using freetickets::output_size;
 
-constexpr int MOST_SUMS = 12;  // vectors of a tile: 16 registers, without those of the weights
+// The vectors of a tile. Of 16 registers some are for weights; of 32 more could be sums, but halos would fill the cache.
+constexpr int MOST_SUMS = LANES == 16 ? 21 : 12;
 
 // The vectors of a tile's row. With one lane a vector holds neighbours in a row of the map instead of
 // samples, and a tile's columns are whole vectors.

@@ -12,6 +12,7 @@
 #include "bound.h"
 #include "linear.h"
 #include "pointwise.h"
+#include "pool.h"
 #include "winograd.h"
 
 namespace FT_NAMESPACE {
@@ -382,6 +383,7 @@ const freetickets::Kernels KERNELS = {
     FT_NAME_OF(FT_NAMESPACE), LANES, LANES < 8 ? 8 : LANES, bound, prepare, forward, input_gradient, weight_gradient,
     linear::forward, linear::backward,
     winograd::weights_size, winograd::transform_weights, winograd::forward, winograd::weight_gradient, normalize, scale, normalize_backward,
+    pool, pool_backward,
 };
 
 }  // namespace FT_NAMESPACE

@@ -37,6 +37,14 @@ struct Norm {
   int64_t floats() const { return int64_t{groups} * lanes * channels * positions; }
 };
 
+// The maps that max-pooling reads, and its windows, which lie side by side: what is left at the edges counts nowhere.
+struct Pool {
+  int32_t groups, lanes, channels, height, width, window_h, window_w;
+
+  int out_height() const { return height / window_h; }
+  int out_width() const { return width / window_w; }
+};
+
 // The non-zeros in the order in which one direction visits them. "Source" channels are read,
 // "result" channels are written: inputs and outputs for the forward pass, the other way round for
 // the input gradient. Sources are visited in blocks that fit the first-level cache; a block's

@@ -123,10 +123,19 @@ inline Reason normalize_backward(const Norm& n, const float* x, const float* dy,
   for_parts(n, threads, [&](int64_t p, int c, int64_t floats, int64_t at, const float* mask) {
     const auto gradient = gradient_of(c);
     const Vector m = fill(mean[c]);
-    sums[2 * p] = sum_of(floats, [&](int64_t i) { return gradient(at + i, mask + i % n.lanes); });
-    sums[2 * p + 1] = sum_of(floats, [&](int64_t i) {
-      return gradient(at + i, mask + i % n.lanes) * (load(x + at + i) - m);
-    });
+    sums[2 * p] = sums[2 * p + 1] = 0;
+    for (int64_t start = 0; start < floats; start += PIECE) {
+      Vector sum[2] = {}, product[2] = {};  // two chains of each: one would wait for its own additions
+      const auto add = [&](int64_t i, int chain) __attribute__((always_inline)) {
+        const Vector g = gradient(at + i, mask + i % n.lanes);
+        sum[chain] += g, product[chain] += g * (load(x + at + i) - m);
+      };
+      const int64_t end = std::min(floats, start + PIECE);
+      int64_t i = start;
+      for (; i + 2 * LANES <= end; i += 2 * LANES) add(i, 0), add(i + LANES, 1);
+      if (i < end) add(i, 0);
+      sums[2 * p] += total(sum[0] + sum[1]), sums[2 * p + 1] += total(product[0] + product[1]);
+    }
   });
   const double count = double(n.batch) * n.positions;
   for (int c = 0; c < n.channels; ++c) {

@@ -132,10 +132,10 @@ void add_products(const Products& p) {
   }
 }
 
-// ---- the tiles there are: R rows of V vectors, 14 sums at the most (of 16 registers one is a
-// weight's); a row of many vectors serves layers without a map (linear, 1x1).
+// ---- the tiles there are: R rows of V vectors, so many sums at the most as registers hold besides a weight and
+// what is on its way; a row of many vectors serves layers without a map (linear, 1x1).
 
-constexpr int MOST = 14;
+constexpr int MOST = LANES == 16 ? 21 : 14;
 
 using AddEntries = void (*)(const Visits&);
 using AddProducts = void (*)(const Products&);
