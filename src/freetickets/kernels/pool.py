@@ -22,11 +22,12 @@ def window_of(
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> _Ints | None:  # fmt: skip
     """The window of `F.max_pool2d` with these arguments, if `max_pool` does what it does."""
-    window, step, pad, wide = (
-        [value, value] if isinstance(value, int) else list(value)
-        for value in (kernel_size, kernel_size if stride in (None, []) else stride, padding, dilation)
-    )
-    plain = pad == [0, 0] and wide == [1, 1] and not ceil_mode and not return_indices
+    def pair(value: Any) -> _Ints:
+        return [value, value] if isinstance(value, int) else list(value)
+
+    window = pair(kernel_size)
+    step = window if stride in (None, []) else pair(stride)
+    plain = pair(padding) == [0, 0] and pair(dilation) == [1, 1] and not (ceil_mode or return_indices)
     return window if plain and step == window else None
 
 
