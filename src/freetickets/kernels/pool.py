@@ -22,13 +22,15 @@ def window_of(
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> _Ints | None:  # fmt: skip
     """The window of `F.max_pool2d` with these arguments, if `max_pool` does what it does."""
+
     def pair(value: Any) -> _Ints:
         return [value, value] if isinstance(value, int) else list(value)
 
     window = pair(kernel_size)
     step = window if stride in (None, []) else pair(stride)
-    plain = pair(padding) == [0, 0] and pair(dilation) == [1, 1] and not (ceil_mode or return_indices)
-    return window if plain and step == window else None
+    is_plain = pair(padding) == [0, 0] and pair(dilation) == [1, 1] and not ceil_mode
+    is_plain = is_plain and not return_indices
+    return window if is_plain and step == window else None
 
 
 @operator
