@@ -8,8 +8,6 @@
 that is finished.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from statistics import mean, stdev

@@ -6,8 +6,6 @@
 Needs `pip install transformers accelerate`.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

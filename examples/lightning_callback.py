@@ -6,8 +6,6 @@
 Needs `pip install pytorch-lightning`. With the package `lightning`, import `lightning.pytorch`.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The first 1,000 test images, seed 0, are corrupted. A number is the mean absolut
 of 255. Frost is laid from the pictures in the data root's folder frost, or synthetic (frost*).
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -8,8 +8,6 @@ them, with 5 seconds for each and 1 GB of memory above what it has when it start
 python tools/fuzz.py --seconds 600 --kind ticket run --seed 1
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

@@ -11,8 +11,6 @@ python tools/kill_and_resume.py --kills 100 --log docs/kills.txt
 python tools/kill_and_resume.py --kills 4 --methods edst -- --model cnn-4 --epochs 2
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import csv

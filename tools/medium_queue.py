@@ -13,8 +13,6 @@ checkout's results/, to be committed, and what is there already is not trained a
 same as `start` in the foreground. With --jobs 2 two cells are trained side by side.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -7,8 +7,6 @@ no test there holds it. Look at survivors; a test elsewhere may hold them.
 python tools/mutate.py sparsity metrics methods --sample 120 --seed 0
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import copy

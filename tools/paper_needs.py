@@ -3,8 +3,6 @@
 python tools/paper_needs.py --throughput 1e13 --ranks 8
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

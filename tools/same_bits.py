@@ -6,8 +6,6 @@ Says which methods have the same tickets, weights and topologies bit for bit, an
 one has not. PyTorch's kernels are used on both sides (`--backend masked`).
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

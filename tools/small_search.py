@@ -8,8 +8,6 @@ named, are trained and scored:
         --batch-size 64 --lr 0.07 --interval 100
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from pathlib import Path

@@ -8,8 +8,6 @@ figures are drawn. Without it the page is made anew from results/SCALE, but for 
 need the runs. What the page says besides is in results/SCALE/comments.yaml.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import tempfile

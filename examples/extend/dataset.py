@@ -3,8 +3,6 @@
 freetickets train edst --dataset dataset:rings --model mlp-64
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

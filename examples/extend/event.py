@@ -3,8 +3,6 @@
 freetickets train event:ShakenEDST --model mlp-64
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 freetickets train edst --grow growth:noisy_gradient --model mlp-64
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 freetickets train method:Cycles --tickets 3 --model mlp-64
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

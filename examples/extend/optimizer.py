@@ -3,8 +3,6 @@
 freetickets train edst --optimizer optimizer:SignSGD --lr 0.001 --model mlp-64
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

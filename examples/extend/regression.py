@@ -8,8 +8,6 @@ From Python: `python regression.py`. From the command line, in this folder, afte
     freetickets report waves
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Public names imported on first use, so that `freetickets --help` never waits for torch."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable, Mapping

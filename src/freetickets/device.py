@@ -1,7 +1,5 @@
 """Where networks are computed."""
 
-from __future__ import annotations
-
 import torch
 
 from .errors import FreeTicketsError

@@ -1,7 +1,5 @@
 """The one exception family: a mistake that a user can mend, in one line."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

@@ -5,8 +5,6 @@ holds it, for the message, and for file systems whose locks don't reach other ma
 holder is believed dead once it has not touched the file for a while.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

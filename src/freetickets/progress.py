@@ -1,7 +1,5 @@
 """What a person sees of long work: a live bar on a terminal, plain lines in a log."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

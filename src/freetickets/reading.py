@@ -5,8 +5,6 @@ names the file and the field. A type is a plain one, a data class, a map or a li
 of these with checks: `Annotated[int, must("be at least 1", lambda count: count >= 1)]`.
 """
 
-from __future__ import annotations
-
 import enum
 import math
 import numbers

@@ -5,8 +5,6 @@ what the process knows already, and what is installed. Only `Registry.load`, for
 flag, imports "module:name".
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.machinery
 import importlib.metadata

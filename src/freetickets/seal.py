@@ -4,8 +4,6 @@ JSON has one more key, CSV one more column, YAML a comment at its top. A text wi
 refused: damage may have taken it. JSON, and the header of tensors, also have a `stamp`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Random numbers as a pure function of where they are used."""
 
-from __future__ import annotations
-
 import hashlib
 
 

@@ -1,7 +1,5 @@
 """Choosing an ensemble's members from a larger pool, by what they say together."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

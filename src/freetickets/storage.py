@@ -4,8 +4,6 @@ Everything FreeTickets writes goes through `write_atomic`. Tensors with plain va
 one safetensors file: loading it can't run code, and its digest covers every tensor and value.
 """
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import hashlib

@@ -3,8 +3,6 @@
 `python -m tests.report.fake_runs FOLDER` writes four of them, to look at a report.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import sys

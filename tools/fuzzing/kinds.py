@@ -1,7 +1,5 @@
 """The kinds of files that FreeTickets loads: how a valid one is made, and what loads it."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

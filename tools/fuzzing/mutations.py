@@ -1,7 +1,5 @@
 """Damage to files: what disks, transfers, editors and evil minds do to them."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

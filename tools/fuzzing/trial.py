@@ -1,7 +1,5 @@
 """One trial: a folder with a damaged file is loaded, and what happens is judged."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import random

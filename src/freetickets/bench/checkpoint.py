@@ -3,8 +3,6 @@
 They are written where temporary files are: TMPDIR names another disk.
 """
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Iterator

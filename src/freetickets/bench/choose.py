@@ -4,8 +4,6 @@ The model's shape is that of the shipped constants (`kernels.choice`); what is m
 faster or slower this machine is, for each way and kind of direction.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """Predicting with sparse members beside one dense network, in PyTorch and other libraries."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import io

@@ -1,7 +1,5 @@
 """Our kernels against PyTorch's dense ones, layer by layer."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Our metrics beside those of other packages, and all of them from a file of predictions."""
 
-from __future__ import annotations
-
 import importlib
 import tempfile
 import time

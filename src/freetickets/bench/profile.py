@@ -1,7 +1,5 @@
 """Where the time of a training step goes, and how fast its layers are beside what is possible."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import time

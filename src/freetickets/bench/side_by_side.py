@@ -1,7 +1,5 @@
 """Members trained side by side against one after the other: whole commands."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

@@ -4,8 +4,6 @@ The memory is measured in a process of its own:
 python -m freetickets.bench.step MODEL BATCH SPARSITY THREADS
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """How to measure: settings, bars, and timing two sides fairly on a machine that others use too."""
 
-from __future__ import annotations
-
 import math
 import platform
 import statistics

@@ -1,7 +1,5 @@
 """The command line: one file a command. Nothing here imports torch before a command runs."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

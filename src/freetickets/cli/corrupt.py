@@ -4,8 +4,6 @@ freetickets corrupt cifar10 --output data -j 2
 freetickets corrupt fashion-mini --output data --corruptions fog snow --samples 500
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

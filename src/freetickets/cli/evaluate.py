@@ -5,8 +5,6 @@ freetickets evaluate runs/edst --corruptions all19 --ood svhn cifar100 --attack 
 freetickets evaluate runs/edst --select 3 --temperature ensemble --output runs/best
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What there is: methods, data sets, models."""
 
-from __future__ import annotations
-
 import argparse
 
 from ..config import Config

@@ -1,7 +1,5 @@
 """The parser: commands, and flags made of the data classes that hold their defaults."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import difflib

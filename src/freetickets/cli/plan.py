@@ -3,8 +3,6 @@
 freetickets plan edst --dataset cifar100 --model wrn-28-10
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from typing import Any

@@ -3,8 +3,6 @@
 freetickets predict runs/edst photo.png folder/ images.npy > predictions.csv
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import io

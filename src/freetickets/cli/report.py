@@ -3,8 +3,6 @@
 freetickets report runs/edst runs/dense --output report.html
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

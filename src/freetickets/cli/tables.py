@@ -1,7 +1,5 @@
 """The tables that commands print."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby

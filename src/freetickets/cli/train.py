@@ -4,8 +4,6 @@ freetickets train edst --dataset cifar10 --model wrn-28-10 --sparsity 0.8 --outp
 freetickets train dst --dataset cifar10 --model wrn-28-10 --tickets 4 --jobs 2
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ It stops, and saves, when its standard input ends. So it does when the process t
 however that happens.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -3,8 +3,6 @@
 Importing this package does not import torch: names and specs come at once, the rest on first use.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from .._lazy import attach

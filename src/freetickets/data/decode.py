@@ -1,7 +1,5 @@
 """One image file to one array of pixels, by Pillow: opened with care, resized, cropped."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Files from the internet: checked, and on disk either whole or not at all."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import http.client

@@ -1,7 +1,5 @@
 """Samples given in Python, to train on, validate or predict: the one way in for all three."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace

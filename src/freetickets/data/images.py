@@ -1,7 +1,5 @@
 """The user's own images, to predict on: files, folders and arrays."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Inputs given in Python: one way in, for training and for prediction."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

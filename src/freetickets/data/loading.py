@@ -1,7 +1,5 @@
 """One function for the samples of any data set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Arrays in files. Headers are checked before data is read; nothing in them can run."""
 
-from __future__ import annotations
-
 import math
 import os
 import struct

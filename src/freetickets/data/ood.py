@@ -1,7 +1,5 @@
 """Samples that belong to no class that an ensemble knows (out of distribution, OoD)."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test sets that were changed: corrupted ones in Hendrycks' layouts, and natural ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a data set is, before any of it is read. No torch here: `freetickets --help` stays quick."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A folder of images by class: `train/<class>/*` and `test/<class>/*` (or `val/`)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

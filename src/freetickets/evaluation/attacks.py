@@ -3,8 +3,6 @@
 A change is made in pixels from 0 to 1, before they are normalised, and bounded in each pixel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Evaluating a run: predictions of its test set and of others, saved, and all their scores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sets that ensembles were not trained for: corrupted, found, unknown and attacked images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """metrics.json: every score of a run, computed from its saved predictions alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Trajectories: what a network said of some samples while it trained, and its way in the plane."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Claims: what the paper concludes from a table, checked against what was measured."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ these seeds. With one seed it is that over the test samples, if the predictions 
 what other samples would change, not what another training would. Costs that are counted have none.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter

@@ -1,7 +1,5 @@
 """The gallery: figures of the runs of a table, where their folders are there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace

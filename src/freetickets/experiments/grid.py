@@ -4,8 +4,6 @@ A scale trains the paper's experiments, or stages of its own, a YAML file in `gr
 of a stage before the next, so that whatever is finished when the work is stopped is worth having.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ Of choices, what equals its default is left out. So a field that is added later,
 changes nothing, changes no fingerprint, and what was finished stays finished.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

@@ -4,8 +4,6 @@ They lie in one folder, laid out as a data root: the data set as an .npz, its co
 the sets that are out of distribution, each called what it stands for.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections import deque

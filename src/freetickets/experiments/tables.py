@@ -1,7 +1,5 @@
 """Tables: what was measured beside what the paper says, and the footnotes to both."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

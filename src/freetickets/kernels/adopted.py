@@ -9,8 +9,6 @@ are numbers outside of this layer's. They are looked for in each pass, which cos
 gathering of the active ones, and if there are any, the layer computes with all of its weight.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple, cast

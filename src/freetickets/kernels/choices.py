@@ -1,7 +1,5 @@
 """The ways that the layers of a network take: chosen once, kept, and told in words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

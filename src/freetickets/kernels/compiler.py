@@ -4,8 +4,6 @@ Nothing is assumed of the network: what is fused is fused because of the shapes 
 what works in place keeps its place.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Callable, Mapping

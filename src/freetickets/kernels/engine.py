@@ -4,8 +4,6 @@ Compressed layers take the places of a network's own and hold only active weight
 the network's own, and hold what they held.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """The parts of a compiled network. Maps come and go in groups; a part suits inputs of one shape."""
 
-from __future__ import annotations
-
 import functools
 from typing import cast
 

@@ -4,8 +4,6 @@ Maps are five-dimensional here: (groups, channels, height, width, lanes), `lanes
 side, the last group filled up with zeros.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

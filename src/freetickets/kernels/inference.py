@@ -1,7 +1,5 @@
 """Networks that only predict, on the CPU, but fast; or as they are, where that can't be right."""
 
-from __future__ import annotations
-
 import copy
 import threading
 import warnings

@@ -1,7 +1,5 @@
 """Layers that hold only their active weights, and compute only with them."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, cast
 

@@ -3,8 +3,6 @@
 Its modules stay what they are; some get a class that knows `Maps`, until `remove`.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any, cast
 

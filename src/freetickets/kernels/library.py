@@ -1,7 +1,5 @@
 """The compiled kernels: where they are, how they are called, on whose threads they run."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import math

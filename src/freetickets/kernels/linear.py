@@ -4,8 +4,6 @@ The samples are the columns of one long map, side by side in memory. `columns` l
 results of a layer lie so already.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

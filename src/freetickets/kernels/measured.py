@@ -1,7 +1,5 @@
 """What `freetickets bench choose` has measured on this machine, in the user's cache folder."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """BatchNorm with ReLU, in the layout of the sparse convolutions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

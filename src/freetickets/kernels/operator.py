@@ -5,8 +5,6 @@ than the work of a small layer. `run` therefore goes around the registration whe
 computed, and the formulas of the gradients, are the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

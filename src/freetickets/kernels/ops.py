@@ -3,8 +3,6 @@
 Maps come and go in groups (groups, channels, height, width, lanes): see `groups`.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Max-pooling of groups, by windows that lie side by side."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

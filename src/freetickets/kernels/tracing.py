@@ -5,8 +5,6 @@ code that asks for a shape gets numbers, and may branch on them; and it is seen 
 memory, and what works in place.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 import operator

@@ -1,7 +1,5 @@
 """Winograd's way through a convolution that is nearly dense: see native/winograd.h."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Assignments as tasks of a Ray cluster, whose machines share the output folder."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

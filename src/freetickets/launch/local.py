@@ -1,7 +1,5 @@
 """Assignments as processes of this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

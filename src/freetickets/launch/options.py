@@ -1,7 +1,5 @@
 """The flags that say how work is launched. No torch here."""
 
-from __future__ import annotations
-
 import argparse
 import os
 

@@ -4,8 +4,6 @@ A part is the same plan, begun by a checkpoint that stands before its run, and l
 all parts are done, their logs, times and tickets make the checkpoint with which a serial run ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Methods of dense trainings: one network, several, cycles of one, or pruned at the end."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..errors import FreeTicketsError

@@ -1,7 +1,5 @@
 """Several members in one network: what the trainer and the ensemble ask of it, and its tools."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

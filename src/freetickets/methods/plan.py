@@ -3,8 +3,6 @@
 Plan -> Runs (one network each) -> Phases (one learning-rate schedule each) -> Events
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

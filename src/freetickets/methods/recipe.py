@@ -1,7 +1,5 @@
 """Recipes: how a family of data sets is trained; the one place of the paper's set-up numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Methods of sparse trainings: one with many tickets (EDST), independent ones, and LTR."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from ..errors import FreeTicketsError

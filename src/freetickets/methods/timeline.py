@@ -1,7 +1,5 @@
 """A run in steps, and how often it explores: one that is short gets a shorter interval."""
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Callable
 from dataclasses import dataclass, replace

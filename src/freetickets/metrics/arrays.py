@@ -1,7 +1,5 @@
 """The arrays that metrics get: checked, and averaged over members without large copies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

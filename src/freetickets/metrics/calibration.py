@@ -1,7 +1,5 @@
 """Calibration: whether an ensemble is right as often as it says."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

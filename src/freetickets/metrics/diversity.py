@@ -1,7 +1,5 @@
 """Diversity: how much the members of an ensemble differ, pair by pair."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """Accuracy and likelihood of an ensemble, from its members' log-probabilities (M, N, C)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How sure a score is, by drawing the samples again; and how two quantities go together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

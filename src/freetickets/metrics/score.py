@@ -5,8 +5,6 @@ and experiments read it, and derive from it how a column is called that holds th
 of corrupted samples or of ImageNet-A.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence

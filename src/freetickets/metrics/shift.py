@@ -3,8 +3,6 @@
 An attack was crafted on one member and is met by all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Importing this package does not import torch, so that the command line can list 
 at once. A new architecture is a builder and an entry in `names.py`.
 """
 
-from __future__ import annotations
-
 from .names import check_name, create_model, model_names
 
 __all__ = ["check_name", "create_model", "model_names"]

@@ -1,7 +1,5 @@
 """What tells one network of one's own from another whose weights have the same shapes."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import inspect

@@ -1,7 +1,5 @@
 """What any module, a user's own too, takes from the training data before it is trained."""
 
-from __future__ import annotations
-
 from typing import Protocol, cast, runtime_checkable
 
 import torch

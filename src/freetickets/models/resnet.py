@@ -1,7 +1,5 @@
 """Residual networks for ImageNet and CIFAR (He et al. 2015), and wide ones (Zagoruyko 2016)."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Small networks: fully connected, for inputs of any shape; convolutional; and one that is fast."""
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from itertools import pairwise

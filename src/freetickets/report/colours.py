@@ -5,8 +5,6 @@ serves both. The series are told apart by people with any kind of colour vision 
 Ito), at a contrast of at least 3:1 against either background.
 """
 
-from __future__ import annotations
-
 import re
 
 PALETTE = {

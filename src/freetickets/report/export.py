@@ -1,7 +1,5 @@
 """The tables of a page as files: CSV for programs, Markdown for notes, LaTeX for papers."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

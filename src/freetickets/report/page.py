@@ -1,7 +1,5 @@
 """The page: sections in one HTML file that needs no other file, host or script to be read."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Sequence

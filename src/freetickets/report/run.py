@@ -1,7 +1,5 @@
 """A finished run, read back from its folder: what it was, what it cost, how good it is."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

@@ -1,7 +1,5 @@
 """The main table as plain data: one row a run, for the page, the terminal, files and JSON alike."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

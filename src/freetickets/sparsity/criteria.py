@@ -4,8 +4,6 @@ A criterion scores the weights of a network, the higher, the better; `initial_to
 best. All criteria look at one copy of the network, so the network itself is never touched.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import math

@@ -4,8 +4,6 @@ A distribution turns layer shapes and one sparsity into a density per layer; `al
 densities into whole numbers of weights that add up exactly.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What an exploration or a pruning decides, and the dense gradients that it looks at."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args

@@ -1,7 +1,5 @@
 """Which weights of a network can be sparse."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """When a topology is explored or pruned, and how much. Plain data: this file needs no torch."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

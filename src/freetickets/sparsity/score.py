@@ -1,7 +1,5 @@
 """What decides which weights are pruned and which are grown: the higher the score, the better."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

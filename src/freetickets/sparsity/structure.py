@@ -10,8 +10,6 @@ rows have equally many active units:
     fan-in         the inputs of one output          one weight
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

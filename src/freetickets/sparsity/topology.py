@@ -1,7 +1,5 @@
 """Topologies: one boolean mask a layer, and the operations that keep their counts exact."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping, Sequence

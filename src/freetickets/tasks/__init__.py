@@ -1,7 +1,5 @@
 """Tasks: what a network's outputs are for. Importing this package does not import torch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any

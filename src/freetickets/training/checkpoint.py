@@ -1,7 +1,5 @@
 """Checkpoints: what one holds, and the files: the newest two, each checked when it is read."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """`Method.fit`: a whole ensemble in one call, for people who write Python."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import inspect

@@ -4,8 +4,6 @@ The count is RigL's: two operations for each active weight each time it is used.
 activations, pooling and the products inside attention, which have no weights, are left out.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math

@@ -1,7 +1,5 @@
 """The folder of a run: checkpoints, tickets and log, each tied to the run that wrote it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field

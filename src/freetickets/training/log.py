@@ -1,7 +1,5 @@
 """The log of a run: what was measured at the end of each epoch, one line of log.csv each."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence

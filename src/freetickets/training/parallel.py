@@ -1,7 +1,5 @@
 """What a network is trained on: a device, in a precision, by one process or by several together."""
 
-from __future__ import annotations
-
 import atexit
 import hashlib
 import os

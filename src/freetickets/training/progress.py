@@ -1,7 +1,5 @@
 """What a person sees while a run trains."""
 
-from __future__ import annotations
-
 from ..progress import Display, duration
 from ..tasks import Score
 from .log import LogRow

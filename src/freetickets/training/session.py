@@ -1,7 +1,5 @@
 """The live side of one run: a network, its optimizer and its sparsifier, set up on the device."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, cast

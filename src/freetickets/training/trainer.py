@@ -1,7 +1,5 @@
 """The trainer: executes any plan, saves as it goes, and resumes where it was stopped."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

@@ -1,7 +1,5 @@
 """Stores what a network says of some test samples while it trains; nothing is chosen by it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

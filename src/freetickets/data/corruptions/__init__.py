@@ -5,8 +5,6 @@ parameters are those of the published CIFAR sets (not of ImageNet-C, whose image
 is exact and what is not: docs/corruptions.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING

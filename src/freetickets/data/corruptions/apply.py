@@ -1,7 +1,5 @@
 """One function for all corruptions."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

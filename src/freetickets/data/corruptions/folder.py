@@ -4,8 +4,6 @@ A folder holds `{corruption}.npy`, all images of severity 1, then of 2 and so on
 as often. `corruptions.json` says how they were made, so that nothing different is ever mixed in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool

@@ -5,8 +5,6 @@ of a pixel and S = 1 - min / V, a value is V (1 - S k), where k, from 0 to 1, sa
 below V. So a new V scales the pixel, and a new S spreads it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from io import BytesIO
 

@@ -1,7 +1,5 @@
 """What all corruptions share: their names and levels, and one random stream for each image."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Snow, fog, and spatter: drops of water on the lens, then mud."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A network whose members share all weights but a rank-one factor each."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """A network whose members are passes with different units dropped."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """A network that takes several inputs at once and has a head for each."""
 
-from __future__ import annotations
-
 import math
 
 import torch

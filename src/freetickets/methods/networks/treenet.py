@@ -1,7 +1,5 @@
 """A network whose first stages are shared and whose last stages each member has for itself."""
 
-from __future__ import annotations
-
 import copy
 import operator
 from collections import OrderedDict

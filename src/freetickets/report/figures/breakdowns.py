@@ -1,7 +1,5 @@
 """Class by class and layer by layer: accuracy, disagreement, features, and density."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

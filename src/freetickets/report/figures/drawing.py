@@ -1,7 +1,5 @@
 """Drawing: what panels share, and from matplotlib to an SVG that takes the page's colours."""
 
-from __future__ import annotations
-
 import heapq
 import io
 import math

@@ -3,8 +3,6 @@
 Opacity lets the page's background through, so one drawing is right on light and dark pages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Points with names: cost against quality, and the paths of members through predictions."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

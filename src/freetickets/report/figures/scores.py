@@ -1,7 +1,5 @@
 """Scores of runs: of members, ensembles and under attack, and over size, sparsity or severity."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Training curves: loss and score epoch by epoch, with the phases and events of the plan."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

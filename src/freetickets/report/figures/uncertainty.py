@@ -1,7 +1,5 @@
 """Whether runs know what they don't know: reliability, risk, and how samples of no class seem."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np

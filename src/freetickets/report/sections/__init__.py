@@ -4,8 +4,6 @@ The maker of a section, the function of its name, takes a `Comparison` and yield
 what has no data is left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from importlib import resources

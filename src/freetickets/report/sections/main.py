@@ -1,7 +1,5 @@
 """The main table, what it costs and how sure it is, and how the runs were trained."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean

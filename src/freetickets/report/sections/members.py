@@ -1,7 +1,5 @@
 """Members alone and together: scores, size, sparsity, correlations, and how they differ."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What becomes of scores where samples are corrupted, made to deceive, or of no class at all."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace
