@@ -31,7 +31,7 @@ test: $(VENV)/installed-dev
 # What most changes break. Kernels, reports, experiments, faults and the tests named here take longer: make test.
 QUICK = $(addprefix tests/, cli data evaluation methods metrics models sparsity training) $(wildcard tests/test_*.py)
 SKIP = killed or ctrl_c or resume or trajectory or reproduce or examples or criteria or timeline or attacks or evaluate
-SKIP += or test_trainers or test_loops or test_every_method or test_statistics or test_lock or memory
+SKIP += or test_trainers or test_loops or test_every_method or test_lock or memory
 
 quick: lint
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not slow' -k 'not ($(SKIP))' $(QUICK)
