@@ -64,12 +64,6 @@ def test_the_cost_over_sparsity_is_that_of_three_tickets_over_both_dense_sides(m
     assert all("on our kernels" in row.name for row in others)
 
 
-def test_bars_without_avx512_are_those_of_avx2(monkeypatch):
-    monkeypatch.setattr(timing, "instruction_set", lambda: "baseline")
-    assert timing.bars((0.5, 0.4), (0.6, 0.5)).here == (0.6, 0.5)
-    assert timing.bars((0.5, 0.4)).here == (0.5, 0.4)
-
-
 def test_the_factor_of_an_ensemble_is_that_of_its_plan(cli):
     for tickets, factor in ((3, 1.8), (7, 3.4)):
         answer = cli(

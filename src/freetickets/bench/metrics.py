@@ -15,7 +15,7 @@ from .. import metrics
 from ..errors import FreeTicketsError
 from ..evaluation import Predictions
 from ..metrics.arrays import Array, Labels
-from .timing import Pair, Ratio, Settings, interleave, total, versus
+from .timing import Ratio, Settings, Sides, Timing, compare, interleave, total
 
 # What all metrics of a saved file may take on one core.
 _ALLOWED_SECONDS = 2.0
@@ -197,16 +197,14 @@ def saved(settings: Settings) -> Iterator[Ratio | str]:
     for name in runs[0]:
         yield f"{1000 * float(np.median([run[name] for run in runs])):9.1f} ms  {name}"
     sums = [sum(run.values()) for run in runs]
-    median = float(np.median(sums))
-    yield Ratio(
+    yield compare(
         f"all metrics from a saved file / {_ALLOWED_SECONDS:g} s of one core "
         f"({' x '.join(map(str, logs.shape))})",
-        median / _ALLOWED_SECONDS,
-        min(sums) / _ALLOWED_SECONDS,
-        1.0,
-        None,
-        {"all": median, "allowed": _ALLOWED_SECONDS},
-        settings.repeats,
+        {
+            "all": Timing(float(np.median(sums)), min(sums), settings.repeats),
+            "allowed": Timing(_ALLOWED_SECONDS, _ALLOWED_SECONDS),
+        },
+        (1.0, None),
     )
 
 
@@ -259,7 +257,7 @@ def draw(settings: Settings) -> tuple[Array, Labels]:
 def _compare(
     cases: tuple[Case, ...], settings: Settings, data: tuple[Any, ...], what: str
 ) -> Iterator[Ratio | str]:
-    pairs: list[Pair] = []
+    pairs: list[Sides] = []
     for name, ours, peer, by in cases:
         try:
             mine, theirs = np.asarray(ours(*data)), np.asarray(peer(*data))
@@ -273,9 +271,9 @@ def _compare(
         if mine.shape != theirs.shape or not np.allclose(mine, theirs, rtol=0, atol=1e-6):
             raise FreeTicketsError(f"{name} is not what it is by {by}")
         sides = {"ours": partial(ours, *data), by: partial(peer, *data)}
-        pairs.append(versus(interleave(sides, settings.repeats), "ours", [by]))
-        yield pairs[-1].ratio(f"{name} / by {by} ({what})", settings.repeats)
+        pairs.append(interleave(sides, settings.repeats))
+        yield compare(f"{name} / by {by} ({what})", pairs[-1])
     if pairs:
-        whole = total(pairs)
-        together = Pair(whole.ours, ("the others", whole.other[1]))
-        yield together.ratio(f"all of these / by the others ({what})", settings.repeats)
+        ours, others = total(pairs).values()
+        sides = {"ours": ours, "the others": others}
+        yield compare(f"all of these / by the others ({what})", sides)
