@@ -21,13 +21,8 @@ def load(name):
     return module
 
 
-@pytest.fixture
-def example():
-    return load("edst_vs_dense")
-
-
 def test_edst_vs_dense_prints_a_row_for_each_seed_and_the_differences(
-    example, tmp_path, monkeypatch, capsys
+    tmp_path, monkeypatch, capsys
 ):
     short = dataclasses.replace(
         RECIPES["small"], dense_epochs=1, dense_decays=(), explore_epochs=1, refine=((1, 0.1),)
@@ -35,7 +30,7 @@ def test_edst_vs_dense_prints_a_row_for_each_seed_and_the_differences(
     monkeypatch.setitem(RECIPES, "small", short)
     flags = ["--seeds", "3", "4", "--tickets", "1", "--output", str(tmp_path)]
     monkeypatch.setattr("sys.argv", ["edst_vs_dense.py", *flags])
-    example.main()
+    load("edst_vs_dense").main()
     lines = capsys.readouterr().out.splitlines()
     assert "2,000 images" in lines[0]
     assert [line.split()[1] for line in lines[2:5]] == ["3", "4", "mean"]
@@ -45,17 +40,14 @@ def test_edst_vs_dense_prints_a_row_for_each_seed_and_the_differences(
     ]  # fmt: skip
 
 
-def test_unseen_images_leave_out_the_first_200_of_each_class(example, monkeypatch):
+def test_unseen_images_leave_out_the_first_200_of_each_class(monkeypatch):
+    counts = torch.bincount(ft.data.load("fashion-mini", "test").labels)
+    assert counts.tolist() == [200] * 10  # which are these
     labels = torch.arange(10).repeat(203)
     numbers = torch.arange(len(labels), dtype=torch.float32)[:, None]
     monkeypatch.setattr(ft.data, "load", lambda *_: ft.data.Split(numbers, labels), raising=False)
-    unseen = example.unseen_images(None)
+    unseen = load("edst_vs_dense").unseen_images(None)
     assert sorted(unseen.inputs.flatten().tolist()) == list(range(2000, 2030))
-
-
-def test_fashion_mini_is_what_unseen_images_leave_out():
-    counts = torch.bincount(ft.data.load("fashion-mini", "test").labels)
-    assert counts.tolist() == [200] * 10
 
 
 @pytest.mark.filterwarnings("ignore")  # theirs, about our small machine and data

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,29 +99,23 @@ def test_damaged_predictions_are_named_and_never_read_as_others(predictions, tmp
             assert found.info == predictions.info
 
 
-@pytest.mark.parametrize(
-    ("logs", "labels", "more"),
-    [
-        (LOGS[0], LABELS, {}),
-        (LOGS, LABELS[1:], {}),
-        (LOGS, LABELS + 5, {}),
-        *((LOGS, LABELS, {"parts": parts}) for parts in (["1", "2", "3", "4"], [])),
-        *((LOGS, LABELS, {"combine": combine}) for combine in (3, None)),
-        (LOGS, LABELS, {"samples": [3]}),
-        (LOGS, LABELS, {"kind": "attack", "parts": ["1"]}),
-        (LOGS, LABELS, {"kind": "shift", "parts": ["much"]}),
-    ],
-)
-def test_a_file_that_does_not_fit_together_is_damaged(tmp_path, logs, labels, more):
-    Predictions(logs, labels, {**INFO, **more}).save(tmp_path / "toy.npz")
-    with pytest.raises(DamagedFileError, match=r"toy.npz is damaged .*: remove it"):
-        Predictions.load(tmp_path / "toy.npz")
-
-
-def test_predictions_of_a_later_format_are_told_from_damage(tmp_path, monkeypatch):
-    monkeypatch.setattr(seal, "FORMAT", 2)
-    Predictions(LOGS, LABELS, INFO).save(tmp_path / "toy.npz")
-    monkeypatch.setattr(seal, "FORMAT", 1)
+def test_a_file_that_does_not_fit_together_or_of_a_later_format_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "toy.npz"
+    changes: tuple[dict[str, Any], ...] = (
+        *({"parts": ["1", "2", "3", "4"]}, {"parts": []}, {"combine": 3}, {"combine": None}),
+        *({"samples": [3]}, {"kind": "attack", "parts": ["1"]}),
+        {"kind": "shift", "parts": ["much"]},
+    )
+    for logs, labels, more in (
+        *((LOGS[0], LABELS, {}), (LOGS, LABELS[1:], {}), (LOGS, LABELS + 5, {})),
+        *((LOGS, LABELS, more) for more in changes),
+    ):
+        Predictions(logs, labels, {**INFO, **more}).save(path)
+        with pytest.raises(DamagedFileError, match=r"toy.npz is damaged .*: remove it"):
+            Predictions.load(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(seal, "FORMAT", 2)
+        Predictions(LOGS, LABELS, INFO).save(path)
     for load in (Predictions.load, read_info):
         with pytest.raises(NewerFileError, match=r"toy\.npz is of format 2, .* wrote it"):
-            load(tmp_path / "toy.npz")
+            load(path)
