@@ -17,22 +17,14 @@ def folders(tmp_path_factory):
     return [str(write_fake(root, fake, samples=300, rich=False)) for fake in FAKES]
 
 
-@pytest.fixture
-def answer_of(cli):
-    return lambda *arguments: json.loads(cli("compare", *arguments, "--json").out)
-
-
-def test_both_tables_are_printed(folders, cli):
+def test_both_tables_are_printed_and_json_has_stable_keys(folders, cli):
     printed = cli("compare", *folders).out
     assert "cifar10, 300 test samples" in printed
     assert "differences from dense" in printed
     for name in ("dense-ensemble", "dst", "edst"):
         assert printed.count(f" {name} ") >= 2
     assert max(map(len, printed.splitlines())) <= 100
-
-
-def test_json_has_stable_keys_and_differences_are_those_of_the_rows(folders, answer_of):
-    answer = answer_of(*folders)
+    answer = json.loads(cli("compare", *folders, "--json").out)
     assert list(answer) == ["reference", "rows", "differences"]
     assert answer["reference"] == "dense"
     assert list(answer["rows"][0]) == list(make_rows(read_runs(folders))[0].as_dict())
@@ -46,11 +38,8 @@ def test_json_has_stable_keys_and_differences_are_those_of_the_rows(folders, ans
             assert found["value"] == pytest.approx(gap, abs=1e-9)
             assert found["low"] <= found["high"]
             assert 0 < found["p"] <= 1
-
-
-def test_the_reference_can_be_chosen_by_name_or_folder(folders, answer_of):
     for reference in ("edst", f"{folders[3]}/"):
-        answer = answer_of(*folders, "--reference", reference)
+        answer = json.loads(cli("compare", *folders, "--reference", reference, "--json").out)
         assert answer["reference"] == "edst"
         runs = [each["run"] for each in answer["differences"]]
         assert runs == ["dense", "dense-ensemble", "dst"]
@@ -65,20 +54,12 @@ def test_without_predictions_or_another_run_there_are_no_differences(tmp_path, f
     assert "differences" not in printed
 
 
-def other_labels(saved):
-    return replace(saved, labels=np.roll(saved.labels, 1))
-
-
-def other_members(saved):
-    return replace(saved, outputs=saved.outputs[:2])
-
-
 @pytest.mark.parametrize(
     ("classes", "change", "words"),
     [
-        (10, other_labels, "labels of dst differ"),
+        (10, lambda it: replace(it, labels=np.roll(it.labels, 1)), "labels of dst differ"),
         (12, None, "different classes: dense 10, dst 12"),
-        (10, other_members, "holds other predictions"),
+        (10, lambda it: replace(it, outputs=it.outputs[:2]), "holds other predictions"),
         (10, ["metrics.json"], "is not finished: wait for"),
         (10, ["metrics.json", "config.yaml"], "is not the folder of a run"),
     ],

@@ -35,15 +35,13 @@ def test_the_keys_of_json_are_stable(planned):
     found = planned("edst", "--model", "mlp-8")
     (run,) = found["plan"]["runs"]
     phase, ledger = run["phases"][0], found["ledger"]
+    costs = "run phase epochs steps sparsity explorations flops growth_flops seconds"
     for each, keys in (
         (found, "plan ledger"),
         (found["plan"], "method runs dense_epochs sparse combine trainings"),
         (run, "seed phases start"),
         (phase, "name schedule sparsity exploration pruning at_end"),
-        (
-            ledger["phases"][0],
-            "run phase epochs steps sparsity explorations flops growth_flops seconds",
-        ),
+        (ledger["phases"][0], costs),
     ):
         assert list(each) == keys.split()
     names = [phase["name"] for phase in run["phases"]]

@@ -5,7 +5,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
 
 import torch
@@ -284,13 +284,6 @@ class LinearNetwork:
             self.weights.append(weight)
             self._layers.append((weight[mask], indices, plan))
 
-    def sparse_weights(self) -> list[Tensor]:
-        """The weights with their zeros."""
-        return [
-            ops.scatter(values, indices, list(weight.shape))
-            for weight, (values, indices, _) in zip(self.weights, self._layers, strict=True)
-        ]
-
     def predict(self) -> Tensor:
         """The sparse forward pass."""
         return self._forward()[-1]
@@ -328,15 +321,15 @@ class LinearNetwork:
         """The forward pass with PyTorch's sparse matrices, for inputs in either order."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-            matrices = [weight.to_sparse_csr() for weight in self.sparse_weights()]
+            matrices = [
+                ops.scatter(values, indices, list(weight.shape)).to_sparse_csr()
+                for weight, (values, indices, _) in zip(self.weights, self._layers, strict=True)
+            ]
 
         def side(x: Tensor) -> Tensor:
-            for matrix in matrices:
-                x = matrix @ x
-            return x
+            return reduce(lambda maps, matrix: matrix @ maps, matrices, x)
 
-        across, along = self._x.t(), self._x.t().contiguous()
         return {
-            "torch.sparse CSR": lambda: side(across),
-            "torch.sparse CSR of copied inputs": lambda: side(along),
+            "torch.sparse CSR": partial(side, self._x.t()),
+            "torch.sparse CSR of copied inputs": partial(side, self._x.t().contiguous()),
         }
