@@ -213,10 +213,10 @@ def test_what_an_event_keeps_and_draws_survives_a_kill(features, tmp_path, capsy
     assert drawn()[-1] == whole[-1]
 
 
-@pytest.mark.parametrize("switch", ["--amp", "--nesterov", "--no-nesterov", "--sync-batchnorm"])
-def test_a_switch_before_the_method_does_not_hide_it(cli, switch):
-    answer = cli("plan", switch, "dst", "--escape-rate", "0.5", "--model", "mlp-8")
-    assert answer.code == 2
-    assert "unknown flag --escape-rate" in answer.err  # which is EDST's
-    answer = cli("plan", "--model", "mlp-8", switch, "edst", "--escape-rate", "0.5", "--json")
-    assert (answer.code, '"refine 3"' in answer.out) == (0, True)
+def test_a_switch_before_the_method_does_not_hide_it(cli):
+    for switch in ("--amp", "--nesterov", "--no-nesterov", "--sync-batchnorm"):
+        answer = cli("plan", switch, "dst", "--escape-rate", "0.5", "--model", "mlp-8")
+        assert answer.code == 2
+        assert "unknown flag --escape-rate" in answer.err  # which is EDST's
+        answer = cli("plan", "--model", "mlp-8", switch, "edst", "--escape-rate", "0.5", "--json")
+        assert (answer.code, '"refine 3"' in answer.out) == (0, True)

@@ -30,7 +30,7 @@ from .timing import (
     interleave,
     total,
     versus,
-)  # fmt: skip
+)
 
 WINOGRAD = ops.ALL << ops.WINOGRAD
 
@@ -130,8 +130,8 @@ def linear(settings: Settings) -> Iterator[Ratio | str]:
             yield compare(f"training, {about}", pair)
             rivals = network.csr_sides()
             timings = _time({"sparse": network.predict, **rivals}, repeats)
-            pair = versus(timings, "sparse", rivals)
-            yield compare(f"forward against torch.sparse, {about}", pair)
+            beside = versus(timings, "sparse", rivals)
+            yield compare(f"forward against torch.sparse, {about}", beside)
     yield from _means("training, linear networks", found, _LINEAR_TRAINING)
 
 

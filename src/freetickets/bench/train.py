@@ -6,7 +6,6 @@ from itertools import chain, count
 import torch
 
 from ..data import Batches, Split
-from ..sparsity.distribution import Distribution
 from .figure import ONE_DENSE, Point
 from .step import CIFAR, Step, peak_memory
 from .timing import (
@@ -35,10 +34,7 @@ _SMALL_NETS: tuple[tuple[str, tuple[int, ...], int, Bars | None], ...] = (
     ("mlp-512-512", (1, 28, 28), 128, None),
 )
 # Distributions and sparsities of the figure.
-_POINTS: tuple[tuple[Distribution, float], ...] = (
-    *(("erk", 0.8), ("erk", 0.9), ("erk", 0.95)),
-    *(("uniform", 0.8), ("uniform", 0.9)),
-)
+_POINTS = (("erk", 0.8), ("erk", 0.9), ("erk", 0.95), ("uniform", 0.8), ("uniform", 0.9))
 _THEIRS, _OURS = "dense in PyTorch", "our dense"
 _LOOP = "in a loop of one's own"  # where layers keep their parameters: backend="auto"
 
