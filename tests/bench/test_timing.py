@@ -5,18 +5,7 @@ import time
 import pytest
 
 from freetickets.bench import NAMES, timing
-from freetickets.bench.timing import (
-    Bars,
-    Ratio,
-    Timing,
-    compare,
-    geometric_mean,
-    interleave,
-    machine,
-    ratio,
-    total,
-    versus,
-)
+from freetickets.bench.timing import Ratio, Timing, compare, interleave, versus
 
 
 def pair(ours, other, side="dense"):
@@ -29,7 +18,7 @@ def test_the_sides_run_in_turn_after_one_run_to_warm_up():
     timings = interleave(sides, 2)
     assert calls == [*"abc"] * 3
     assert list(timings) == [*"abc"]
-    assert all(0 <= timing.fastest <= timing.median for timing in timings.values())
+    assert all(0 <= each.fastest <= each.median for each in timings.values())
 
 
 def test_a_short_side_is_called_several_times_in_a_row(monkeypatch):
@@ -73,20 +62,20 @@ def test_a_ratio_is_that_of_the_medians_times_the_factor():
 def test_the_mean_of_pairs_has_the_geometric_mean_of_their_ratios():
     pairs = [pair(1, 2), pair(1, 8), pair(5, 4)]
     rows = [compare("", each) for each in pairs]
-    mean = compare("", geometric_mean(pairs))
+    mean = compare("", timing.geometric_mean(pairs))
     assert mean.value == pytest.approx(math.prod(row.value for row in rows) ** (1 / 3))
     assert mean.best == pytest.approx(math.prod(row.best for row in rows) ** (1 / 3))
     assert mean.value == pytest.approx(mean.seconds["sparse"] / mean.seconds["dense"])
 
 
 def test_a_total_adds_up_and_names_all_sides_that_were_fastest():
-    found = total([pair(1, 2, "contiguous"), pair(3, 10, "channels_last")])
+    found = timing.total([pair(1, 2, "contiguous"), pair(3, 10, "channels_last")])
     other = "channels_last or contiguous", Timing(12, 3, 5)
     assert list(found.items()) == [("sparse", Timing(4, 2, 5)), other]
 
 
 def test_two_sides_are_measured_in_one_go():
-    found = ratio("x", {"ours": lambda: None, "other": lambda: None}, 3, bar=1.0)
+    found = timing.ratio("x", {"ours": lambda: None, "other": lambda: None}, 3, bar=1.0)
     assert list(found.seconds) == ["ours", "other"]
     assert (found.name, found.bar, found.aim, found.repeats) == ("x", 1.0, None, 3)
 
@@ -95,11 +84,11 @@ def test_bars_without_avx512_are_those_of_avx2(monkeypatch):
     monkeypatch.setattr(timing, "available", lambda: True)
     for name, bar in (("baseline", 0.6), ("avx512", 0.5)):
         monkeypatch.setattr(timing, "instruction_set", lambda name=name: name)
-        assert Bars((0.5, 0.4), (0.6, 0.5)).here[0] == bar
+        assert timing.Bars((0.5, 0.4), (0.6, 0.5)).here[0] == bar
 
 
 def test_the_keys_of_the_machine_are_stable():
-    assert list(machine()) == ["cpu", "threads", "torch", "python", "kernels"]
+    assert list(timing.machine()) == ["cpu", "threads", "torch", "python", "kernels"]
 
 
 @pytest.mark.parametrize("what", NAMES)

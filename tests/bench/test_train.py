@@ -80,8 +80,5 @@ def test_peak_memory_is_measured_in_processes_of_their_own(tiny):
     assert (row.bar, row.aim, row.seconds) == (1.0, 0.8, {})
     assert list(row.memory) == ["sparse", "dense in PyTorch"]
     assert row.value == row.memory["sparse"] / row.memory["dense in PyTorch"]
-
-
-def test_a_process_that_fails_is_one_line():
     with pytest.raises(FreeTicketsError, match=r"can't be measured: .*unknown model 'nothing'"):
         step.peak_memory("nothing", 2, 0.8, 1)
