@@ -128,9 +128,6 @@ def test_at_a_temperature_the_total_is_still_aleatoric_and_epistemic(
     np.testing.assert_allclose(*shares, atol=1e-9)
 
 
-# ---- calibration
-
-
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("combine", RULES)
 def test_calibration_divides_what_is_said_and_betters_it_where_it_was_fitted(
@@ -195,9 +192,6 @@ def test_a_temperature_that_can_not_be_meant_is_one_line(sure, held_out):
             sure.with_temperature(temperature)
 
 
-# ---- choosing members
-
-
 @pytest.fixture(scope="module")
 def pool(sure):
     """Three members that learned something, and two that did not."""
@@ -234,9 +228,6 @@ def test_a_choice_forgets_the_temperature_of_the_pool_or_is_refused_in_one_line(
     mimo = ft.MIMO(members=2).fit("mlp-8", features, **SMALL)
     with pytest.raises(FreeTicketsError, match="members of mimo: they share one network"):
         mimo.select(*features, 1)
-
-
-# ---- saving and loading
 
 
 @pytest.mark.parametrize("scope", SCOPES)

@@ -1,6 +1,5 @@
 """Files of predictions."""
 
-import random
 from dataclasses import replace
 from typing import Any
 
@@ -26,14 +25,11 @@ def predictions():
     return Predictions(np.log(probs).astype(np.float32), rng.integers(0, 4, 25), info)
 
 
-def equal(a, b):
-    return np.array_equal(a.outputs, b.outputs) and np.array_equal(a.labels, b.labels)
-
-
 def test_saved_predictions_come_back_exactly(predictions, tmp_path):
     predictions.save(tmp_path / "new" / "p.npz")
     loaded = Predictions.load(tmp_path / "new" / "p.npz")
-    assert equal(loaded, predictions)
+    assert np.array_equal(loaded.outputs, predictions.outputs)
+    assert np.array_equal(loaded.labels, predictions.labels)
     assert loaded.outputs.dtype == np.float32
     assert loaded.info == predictions.info
     assert loaded.scores() == predictions.scores()
@@ -80,23 +76,6 @@ def test_scores_are_those_at_the_temperature_that_was_saved(predictions, tempera
     assert part["members"] == [every["members"][2], every["members"][0]]
     expected = ft.metrics.nll(predictions.outputs[[2, 0]], predictions.labels)
     assert part["ensemble"]["nll"] == pytest.approx(expected)
-
-
-def test_damaged_predictions_are_named_and_never_read_as_others(predictions, tmp_path):
-    predictions.save(tmp_path / "p.npz")
-    data = (tmp_path / "p.npz").read_bytes()
-    draw = random.Random(0)
-    for place in draw.sample(range(len(data)), 150):
-        flipped = bytearray(data)
-        flipped[place] ^= 1 << draw.randrange(8)
-        for content in (bytes(flipped), data[:place]):
-            (tmp_path / "bad.npz").write_bytes(content)
-            try:
-                found = Predictions.load(tmp_path / "bad.npz")
-            except FreeTicketsError:
-                continue
-            assert equal(found, predictions)  # it was a date in the zip, say
-            assert found.info == predictions.info
 
 
 def test_a_file_that_does_not_fit_together_or_of_a_later_format_is_refused(tmp_path, monkeypatch):
