@@ -12,8 +12,6 @@ from freetickets.errors import FreeTicketsError
 from freetickets.metrics import ensemble_log_probs, nll
 from freetickets.metrics.predictive import RULES
 
-GRID = np.exp(np.linspace(-np.log(HIGHEST), np.log(HIGHEST), 3001))
-
 
 def draw(members, samples, classes, spread=3.0, skill=2.0, seed=0):
     """Members that know something of the labels, and are surer of it the larger the spread."""
@@ -43,29 +41,20 @@ def scaled_nll(temperature, logs, labels):
     return nll(ensemble_log_probs(temperature.apply(logs), temperature.combine)[None], labels)
 
 
-@pytest.mark.parametrize("combine", RULES)
-@pytest.mark.parametrize("spread", [0.1, 0.7, 1.0, 3.0, 12.0])
-def test_the_ensembles_temperature_is_the_best_of_a_fine_grid(combine, spread):
-    logs, labels = draw(3, 80, 5, spread)
-    found = fit_temperature(logs, labels, combine=combine)
-    losses = [by_hand(logs, labels, [t], "ensemble", combine) for t in GRID]
-    assert found.values[0] == pytest.approx(GRID[np.argmin(losses)], rel=2e-3)
-    assert scaled_nll(found, logs, labels) <= min(losses) + 1e-12
-
-
+@pytest.mark.parametrize("scope", ["ensemble", "members"])
 @pytest.mark.parametrize("combine", RULES)
 @pytest.mark.parametrize("seed", range(6))
-def test_no_other_optimizer_finds_better_temperatures_from_there(combine, seed):
+def test_no_other_optimizer_finds_better_temperatures_from_there(scope, combine, seed):
     """Members so different that some of them end at a bound and others do not."""
     rng = np.random.default_rng(seed)
     members = int(rng.integers(2, 7))
     logs, labels = draw(members, 300, 5, rng.uniform(0.1, 4), rng.uniform(0, 5), seed)
     logs = log_softmax(logs * rng.uniform(0.1, 4, size=(members, 1, 1)), axis=-1)
-    found = fit_temperature(logs, labels, scope="members", combine=combine)
+    found = fit_temperature(logs, labels, scope=scope, combine=combine)
     other = minimize(
-        lambda at: by_hand(logs, labels, np.exp(at), "members", combine),
+        lambda at: by_hand(logs, labels, np.exp(at), scope, combine),
         np.log(found.values),
-        bounds=[(-np.log(HIGHEST), np.log(HIGHEST))] * members,
+        bounds=[(-np.log(HIGHEST), np.log(HIGHEST))] * len(found.values),
         method="L-BFGS-B",
         options={"ftol": 1e-14, "gtol": 1e-9},
     )
@@ -149,20 +138,17 @@ def test_what_is_applied_is_the_members_share_and_then_the_ensembles(combine, va
 
 
 def test_it_survives_a_file_and_what_is_none_is_refused():
-    found = fit_temperature(*draw(2, 30, 3), scope="members", combine="logits")
+    logs, labels = draw(2, 30, 3)
+    found = fit_temperature(logs, labels, scope="members", combine="logits")
     saved = json.loads(json.dumps(found.as_dict()))
     assert Temperature.from_dict(saved) == found
     for wrong in ([1.0], {**saved, "unit": "K"}, {**saved, "values": 1}, {**saved, "scope": "x"}):
         with pytest.raises(FreeTicketsError, match=r"not a temperature \(.*fit it again"):
             Temperature.from_dict(wrong)
-
-
-def test_wrong_names_and_numbers_say_what_to_do():
-    logs, labels = draw(2, 5, 3)
     for wrong, message in (
         ({"scope": "member"}, "did you mean 'members'"),
         ({"combine": "logit"}, "did you mean 'logits'"),
-        ({"labels": labels[:-1]}, "5 predictions need 5 labels"),
+        ({"labels": labels[:-1]}, "30 predictions need 30 labels"),
     ):
         with pytest.raises(FreeTicketsError, match=message):
             fit_temperature(logs, **{"labels": labels, **wrong})

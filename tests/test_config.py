@@ -8,12 +8,11 @@ from freetickets.config import Config, read_config
 from freetickets.data import get_spec
 from freetickets.errors import FreeTicketsError
 from freetickets.methods import DST, EDST, METHODS, RECIPES
-from freetickets.seal import seal_text
 
 FASHION = get_spec("fashion-mini")
 
 
-def test_nothing_of_the_recipe_and_the_data_set_is_left_open():
+def test_nothing_is_left_open_and_what_is_given_wins_even_if_it_is_zero():
     config = Config(dataset="cifar10").resolved(get_spec("cifar10"))
     recipe = RECIPES["cifar"]
     assert config.recipe == "cifar"
@@ -22,12 +21,9 @@ def test_nothing_of_the_recipe_and_the_data_set_is_left_open():
     assert config.augmentation == "reflect-crop-flip"
     assert config.make_method() == EDST()
     assert config.resolved(get_spec("cifar10")) == config
-
-
-def test_what_is_given_wins_over_the_recipe_even_if_it_is_zero():
-    config = Config(momentum=0.0, validation=0.0, weight_decay=0.0, recipe="imagenet")
-    resolved = config.resolved(FASHION)
-    assert (resolved.momentum, resolved.validation, resolved.weight_decay) == (0, 0, 0)
+    given = {"momentum": 0.0, "validation": 0.0, "weight_decay": 0.0, "recipe": "imagenet"}
+    resolved = Config(**given).resolved(FASHION)
+    assert given.items() <= vars(resolved).items()
     assert resolved.label_smoothing == RECIPES["imagenet"].label_smoothing
 
 
@@ -101,26 +97,10 @@ def test_a_setting_of_another_type_or_that_does_not_go_with_others_is_one_line(s
     assert str(caught.value).startswith(message)
 
 
-def test_what_only_some_settings_ask_for_may_be_left_out():
+def test_what_only_some_settings_ask_for_may_be_left_out_but_each_is_documented():
     assert Config(method="dst", options={"interval": None}).make_method() == DST()
     without = Config(recipe="fast", momentum=0.0, optimizer="adam").resolved(FASHION)
     assert without.nesterov  # which only SGD asks for
-
-
-def test_a_run_may_begin_with_other_settings_until_it_has_saved_something(tmp_path):
-    config = Config().resolved(FASHION)
-    other = replace(config, lr=0.3)
-    config.check_same(tmp_path)
-    (tmp_path / "config.yaml").write_text(seal_text(config.as_yaml()))
-    other.check_same(tmp_path)
-    (tmp_path / "checkpoint").mkdir()
-    (tmp_path / "checkpoint" / "000001.safetensors").touch()
-    config.check_same(tmp_path)
-    with pytest.raises(FreeTicketsError, match=r"other settings \(lr: 0.05 -> 0.3\)"):
-        other.check_same(tmp_path)
-
-
-def test_every_setting_is_documented():
     for kind in (Config, *METHODS.values()):
         assert set(attribute_texts(kind)) >= {field.name for field in fields(kind)}
 
@@ -140,17 +120,11 @@ def test_the_fast_recipe_moves_images_and_mirrors_those_that_may_be(dataset, aug
     assert (own.augmentation, own.nesterov) == ("pad-crop-flip", False)
 
 
-@pytest.mark.parametrize("recipe", ["cifar", "imagenet", "small"])
-def test_runs_of_before_there_were_factors_and_nesterov_are_still_the_same(recipe):
-    config = Config(recipe=recipe).resolved(FASHION)
+def test_runs_of_before_there_were_factors_and_nesterov_are_still_the_same():
+    config = Config(recipe="small").resolved(FASHION)
     older = asdict(config)
     for name in ("nesterov", "lr_factors"):
         assert older.pop(name) is None
     older["options"].pop("refinement_height")
-    assert Config(**asdict(config)) == config
     assert Config(**older).differences(config) == []
-    assert Config(**older).identity == config.identity
-
-
-def test_the_identity_of_a_run_is_the_one_that_older_versions_gave_it():
-    assert Config().resolved(FASHION).identity == "01dbc20795dae148"
+    assert Config(**older).identity == config.identity == "01dbc20795dae148"

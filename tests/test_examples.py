@@ -1,8 +1,6 @@
 """The examples that the README names really run."""
 
 import dataclasses
-import importlib.util
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,24 +8,11 @@ import torch
 import freetickets as ft
 from freetickets.methods import RECIPES
 
-
-def load(name):
-    path = Path(__file__).parents[1] / "examples" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def example():
-    return load("edst_vs_dense")
+from .tools.loading import load_script
 
 
 def test_edst_vs_dense_prints_a_row_for_each_seed_and_the_differences(
-    example, tmp_path, monkeypatch, capsys
+    tmp_path, monkeypatch, capsys
 ):
     short = dataclasses.replace(
         RECIPES["small"], dense_epochs=1, dense_decays=(), explore_epochs=1, refine=((1, 0.1),)
@@ -35,7 +20,7 @@ def test_edst_vs_dense_prints_a_row_for_each_seed_and_the_differences(
     monkeypatch.setitem(RECIPES, "small", short)
     flags = ["--seeds", "3", "4", "--tickets", "1", "--output", str(tmp_path)]
     monkeypatch.setattr("sys.argv", ["edst_vs_dense.py", *flags])
-    example.main()
+    load_script("examples/edst_vs_dense.py").main()
     lines = capsys.readouterr().out.splitlines()
     assert "2,000 images" in lines[0]
     assert [line.split()[1] for line in lines[2:5]] == ["3", "4", "mean"]
@@ -45,23 +30,20 @@ def test_edst_vs_dense_prints_a_row_for_each_seed_and_the_differences(
     ]  # fmt: skip
 
 
-def test_unseen_images_leave_out_the_first_200_of_each_class(example, monkeypatch):
+def test_unseen_images_leave_out_the_first_200_of_each_class(monkeypatch):
+    counts = torch.bincount(ft.data.load("fashion-mini", "test").labels)
+    assert counts.tolist() == [200] * 10  # which are these
     labels = torch.arange(10).repeat(203)
     numbers = torch.arange(len(labels), dtype=torch.float32)[:, None]
     monkeypatch.setattr(ft.data, "load", lambda *_: ft.data.Split(numbers, labels), raising=False)
-    unseen = example.unseen_images(None)
+    unseen = load_script("examples/edst_vs_dense.py").unseen_images(None)
     assert sorted(unseen.inputs.flatten().tolist()) == list(range(2000, 2030))
-
-
-def test_fashion_mini_is_what_unseen_images_leave_out():
-    counts = torch.bincount(ft.data.load("fashion-mini", "test").labels)
-    assert counts.tolist() == [200] * 10
 
 
 @pytest.mark.filterwarnings("ignore")  # theirs, about our small machine and data
 @pytest.mark.parametrize("name", ["lightning_callback", "hugging_face_callback"])
 def test_a_callback_trains_and_goes_on_where_it_ended(name, tmp_path, monkeypatch, capsys):
-    module = load(name)
+    module = load_script(f"examples/{name}.py")
     for epochs in (1, 2):
         arguments = [name, "--epochs", str(epochs), "--samples", "320", "--output", str(tmp_path)]
         monkeypatch.setattr("sys.argv", arguments)

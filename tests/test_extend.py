@@ -1,10 +1,8 @@
 """Parts of one's own: the files of examples/extend, from Python and from the command line."""
 
 import importlib
-import os
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -40,15 +38,6 @@ def extend(monkeypatch):
         sys.modules.pop(path.stem, None)
 
 
-def freetickets(*words, **options):
-    """A command in a process of its own."""
-    command = [sys.executable, "-m", "freetickets", *map(str, words)]
-    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, **options)
-
-
-# ---- methods
-
-
 def with_phases(plan, change):
     """A plan of one run whose phases are changed."""
     (run,) = plan.runs
@@ -66,8 +55,6 @@ class Unnamed(ft.EDST):
 
 @dataclass(frozen=True)
 class Named(Unnamed):
-    """The same, under a name."""
-
     name: ClassVar[str] = "named"
 
 
@@ -83,22 +70,22 @@ def test_a_method_of_ones_own_is_what_is_trained(features, tmp_path, kind, name)
         assert np.array_equal(other.predict_proba(features[0]), ensemble.predict_proba(features[0]))
 
 
-@dataclass(frozen=True)
-class Usurper(ft.EDST):
-    name: ClassVar[str] = "edst"
-
-
-@dataclass(frozen=True)
-class Odd(ft.EDST):
-    name: ClassVar[str] = "odd"
-    rule: Any = print
-
-
 def test_a_name_that_is_taken_and_an_option_that_no_file_can_hold_are_refused(features):
-    with pytest.raises(FreeTicketsError, match="there is a method named 'edst' already"):
-        Usurper().fit("mlp-8", features, **SMALL)
-    with pytest.raises(FreeTicketsError, match="option rule of odd must be a number, a text"):
-        Odd().fit("mlp-8", features, **SMALL)
+    @dataclass(frozen=True)
+    class Usurper(ft.EDST):
+        name: ClassVar[str] = "edst"
+
+    @dataclass(frozen=True)
+    class Odd(ft.EDST):
+        name: ClassVar[str] = "odd"
+        rule: Any = print
+
+    for method, message in (
+        (Usurper(), "there is a method named 'edst' already"),
+        (Odd(), "option rule of odd must be a number, a text"),
+    ):
+        with pytest.raises(FreeTicketsError, match=message):
+            method.fit("mlp-8", features, **SMALL)
 
 
 def test_a_method_that_is_not_known_says_how_to_make_it_known_and_imports_nothing(
@@ -120,9 +107,6 @@ def test_a_method_that_is_not_known_says_how_to_make_it_known_and_imports_nothin
             ft.load(tmp_path / "run")
 
 
-# ---- the examples
-
-
 @pytest.mark.parametrize(
     "flags",
     [
@@ -141,8 +125,8 @@ def test_each_example_is_trained_by_a_command(cli, tmp_path, flags):
 
 @pytest.mark.usefixtures("extend")
 def test_a_data_set_of_ones_own_is_trained_on_and_scored(cli, tmp_path):
-    flags = ["--dataset", "dataset:rings", "--model", "mlp-32-32", "--epochs", "20", "--quiet"]
-    answer = cli("train", "dst", *flags, "--tickets", 1, "--json", "-o", tmp_path / "run")
+    flags = "--dataset dataset:rings --model mlp-32-32 --epochs 20 --quiet --tickets 1"
+    answer = cli("train", "dst", *flags.split(), "-o", tmp_path / "run")
     assert answer.code == 0, answer.err
     found = ft.load(tmp_path / "run").predict([[1.0, 0.0], [0.0, -2.0], [3.0, 0.0]])
     assert found.tolist() == [0, 1, 2]
@@ -162,37 +146,21 @@ def test_an_event_of_ones_own_happens_and_leaves_the_topology(extend, tmp_path, 
 
 
 @pytest.mark.usefixtures("extend")
-def test_killed_resumed_evaluated_and_reported_by_commands_it_is_the_same(tmp_path, digests):
-    command = ["train", "event:ShakenEDST", *TINY.split(), "--checkpoint-seconds", "0"]
-    environment = {"env": {**os.environ, "OMP_NUM_THREADS": "1"}}
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    with freetickets(*command, "-o", killed, **environment) as process:
-        log = killed / "log.csv"
-        while process.poll() is None and not (log.exists() and "shake" in log.read_text()):
-            time.sleep(0.01)
-        process.kill()
-    assert not (killed / "metrics.json").exists()
-    for folder in (killed, whole):
-        with freetickets(*command, "-o", folder, **environment) as process:
-            assert process.wait() == 0
-    assert len(digests(whole / "tickets")) == 2
-    assert digests(whole / "tickets") == digests(killed / "tickets")
-    page = tmp_path / "page.html"
+def test_who_evaluates_it_has_to_import_it_and_a_report_need_not(tmp_path):
+    run, page = tmp_path / "run", tmp_path / "page.html"
     for words, code in (
-        (("evaluate", whole), 2),
-        (("evaluate", whole, "--import", "event"), 0),
-        (("report", whole, "-o", page), 0),
+        (("train", "event:ShakenEDST", *TINY.split(), "-o", run), 0),
+        (("evaluate", run), 2),
+        (("evaluate", run, "--import", "event"), 0),
+        (("report", run, "-o", page), 0),
     ):
-        with freetickets(*words, stderr=subprocess.PIPE) as process:
-            told = process.communicate()[1]
-        assert process.returncode == code
+        command = [sys.executable, "-m", "freetickets", *map(str, words)]
+        done = subprocess.run(command, text=True, capture_output=True, check=False)
+        assert done.returncode == code
         if code:
-            assert "the method 'event:ShakenEDST' is not known here" in told
-            assert told.count("\n") == 1
+            assert "the method 'event:ShakenEDST' is not known here" in done.stderr
+            assert done.stderr.count("\n") == 1
     assert "event:ShakenEDST" in page.read_text()
-
-
-# ---- events
 
 
 @dataclass(frozen=True)
@@ -245,13 +213,10 @@ def test_what_an_event_keeps_and_draws_survives_a_kill(features, tmp_path, capsy
     assert drawn()[-1] == whole[-1]
 
 
-# ---- the command line
-
-
-@pytest.mark.parametrize("switch", ["--amp", "--nesterov", "--no-nesterov", "--sync-batchnorm"])
-def test_a_switch_before_the_method_does_not_hide_it(cli, switch):
-    answer = cli("plan", switch, "dst", "--escape-rate", "0.5", "--model", "mlp-8")
-    assert answer.code == 2
-    assert "unknown flag --escape-rate" in answer.err  # which is EDST's
-    answer = cli("plan", "--model", "mlp-8", switch, "edst", "--escape-rate", "0.5", "--json")
-    assert (answer.code, '"refine 3"' in answer.out) == (0, True)
+def test_a_switch_before_the_method_does_not_hide_it(cli):
+    for switch in ("--amp", "--nesterov", "--no-nesterov", "--sync-batchnorm"):
+        answer = cli("plan", switch, "dst", "--escape-rate", "0.5", "--model", "mlp-8")
+        assert answer.code == 2
+        assert "unknown flag --escape-rate" in answer.err  # which is EDST's
+        answer = cli("plan", "--model", "mlp-8", switch, "edst", "--escape-rate", "0.5", "--json")
+        assert (answer.code, '"refine 3"' in answer.out) == (0, True)

@@ -11,8 +11,7 @@ import freetickets as ft
 from freetickets.sparsity import Exploration
 
 PAGE = Path(__file__).parents[1] / "docs" / "loops.md"
-TEXT = PAGE.read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 def names(**more):
@@ -21,17 +20,10 @@ def names(**more):
     return {"ft": ft, "Exploration": Exploration, "model": model, "optimizer": optimizer, **more}
 
 
-def state(found):
-    return {name: found[name].state_dict() for name in ("model", "optimizer", "sparsifier")}
-
-
-def test_the_two_lines_count_a_step():
+def test_the_two_lines_count_a_step_and_each_way_to_say_when_to_explore_works():
     found = names()
     exec(BLOCKS[0], found)
     assert found["sparsifier"].steps == 1
-
-
-def test_each_way_to_say_when_to_explore_works():
     lines = BLOCKS[1].splitlines()
     assert len(lines) == 2
     for line in lines:
@@ -42,7 +34,7 @@ def test_each_way_to_say_when_to_explore_works():
 def test_both_orders_of_resuming_work(block):
     first, second = names(), names()
     exec(BLOCKS[0], first)
-    saved = state(first)
+    saved = {name: first[name].state_dict() for name in ("model", "optimizer", "sparsifier")}
     if block == 3:  # a trainer has loaded these already
         second["model"].load_state_dict(saved["model"])
         second["optimizer"].load_state_dict(saved["optimizer"])
@@ -65,9 +57,3 @@ def test_each_way_to_take_over_a_topology_works():
     found["sparsifier"] = ft.Sparsifier(found["model"], found["optimizer"], backend="masked")
     exec(later, found)
     assert found["sparsifier"].digest == source["sparsifier"].digest
-
-
-def test_links_lead_to_files():
-    links = re.findall(r"\]\(([^)]+)\)", TEXT)
-    assert len(links) == 2
-    assert all((PAGE.parent / link).exists() for link in links)

@@ -10,8 +10,7 @@ def test_a_log_gets_one_line_for_each_set(capsys):
     with progress.over(400):
         for name in ("first", "second"):
             progress.begin(name)
-            progress.advance(100)
-            progress.advance(100)
+            progress.advance(200)
             progress.end(name)
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("[ 50%] first")
@@ -40,6 +39,5 @@ def test_quiet_leaves_warnings(capsys):
     with progress.over(1):
         progress.advance(1)
         progress.end("first")
-        progress.line("news")
         progress.warn("old.npz is left out")
     assert capsys.readouterr().err == "warning: old.npz is left out\n"

@@ -39,6 +39,12 @@ def test_plain_values_become_data_classes():
     assert whole == Whole(1.0, {"a": Part("x", (1, 2))}, (3, "y"))
     assert type(whole.share) is float
     assert read(Whole, {"share": np.float32(0.5), "parts": {}, "best": np.int64(2)}).best == 2
+    assert read(Part, {"name": "red\x1b[31m\nb\u202e"}).name == "red�[31m�b�"  # for people
+    for value in (None, "text", [["share", 1]]):
+        with pytest.raises(FreeTicketsError, match=r"^it must be a map, not"):
+            read(Whole, value)
+        with pytest.raises(FreeTicketsError, match="settings must be a map"):
+            read_fields(Whole, value, "settings")
 
 
 @pytest.mark.parametrize(
@@ -75,31 +81,21 @@ def test_what_is_not_of_its_type_or_range_is_one_line_with_its_place(change, mes
     assert len(str(error.value)) < 100  # however long a value is
 
 
-def test_what_is_no_map_at_all_is_one_line():
-    for value in (None, "text", [["share", 1]]):
-        with pytest.raises(FreeTicketsError, match=r"^it must be a map, not"):
-            read(Whole, value)
-        with pytest.raises(FreeTicketsError, match="settings must be a map"):
-            read_fields(Whole, value, "settings")
-
-
-@pytest.mark.parametrize(
-    ("kind", "good", "bad"),
-    [
+def test_ranges_end_where_they_say():
+    short = Annotated[str, reading.must("be short", lambda text: len(text) < 3)]
+    for kind, good, bad in (
         (Count, [1, 7], [0, -1]),
         (Natural, [0, 7], [-1]),
         (reading.Positive, [1e-9, 1], [0, -0.5]),
         (reading.NotNegative, [0, 0.5], [-1e-9]),
-        (Annotated[str, reading.must("be short", lambda text: len(text) < 3)], ["", "ab"], ["abc"]),
+        (short, ["", "ab"], ["abc"]),
         (bool, [True], [1]),
         (int | tuple[int, ...] | None, [3, (1, 2), None], ["x"]),
-    ],
-)
-def test_ranges_end_where_they_say(kind, good, bad):
-    assert [read(kind, value) for value in good] == good
-    for value in bad:
-        with pytest.raises(FreeTicketsError, match=r"^it must "):
-            read(kind, value)
+    ):
+        assert [read(kind, value) for value in good] == good
+        for value in bad:
+            with pytest.raises(FreeTicketsError, match=r"^it must "):
+                read(kind, value)
 
 
 def test_a_file_may_differ_from_its_type_only_as_it_is_allowed_to():
@@ -126,15 +122,7 @@ def test_only_the_fields_that_are_there_are_read():
             read_fields(kind, {"bset": 2}, noun="option of edst")
 
 
-def test_text_for_people_has_no_control_characters():
-    assert reading.printable("a\x1b[31m\nb\u202e") == "a�[31m�b�"
-    assert read(Part, {"name": "red\x1b[31m"}).name == "red�[31m"
-
-
-# ---- files
-
-
-def test_damage_is_one_line_that_names_the_file_and_what_to_do():
+def test_damage_is_one_line_with_the_file_and_what_to_do_and_nothing_else_is_called_so():
     path = Path("run/ledger.json")
     for error, reason in (
         (ValueError("two\nlines"), "two lines"),
@@ -148,9 +136,6 @@ def test_damage_is_one_line_that_names_the_file_and_what_to_do():
         with raised as caught, damaged(path, "train again"), damaged(path):  # told once
             raise error
         assert str(caught.value) == f"{path} is damaged ({reason}): train again"
-
-
-def test_what_is_no_damage_is_not_called_so():
     for error, kind, said in (
         (NewerFileError("is of format 9"), NewerFileError, r"^a\.json is of format 9$"),
         (MemoryError(), MemoryError, "^$"),
@@ -174,20 +159,17 @@ def test_a_file_of_values_is_read_as_it_was_written_or_refused(tmp_path):
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_yaml_is_plain_values_or_one_line():
+    for text, message in (
         ("a: [", "is not valid YAML"),
         ("a: &x 1\nb: *x", "aliases"),
         ("a: " + "[" * 30 + "]" * 30, "nested too deeply"),
         ("a: " + "[" * 5000, "nested too deeply|not valid YAML"),
         ("a: !!python/object/apply:os.getcwd []", "is not valid YAML"),
         ("a: 2024-13-45", "is not valid YAML"),
-    ],
-)
-def test_yaml_is_plain_values_or_one_line(text, message):
-    with pytest.raises(FreeTicketsError, match=f"settings.yaml .*({message})") as error:
-        reading.parse_yaml(text, "settings.yaml")
-    assert "\n" not in str(error.value)
+    ):
+        with pytest.raises(FreeTicketsError, match=f"settings.yaml .*({message})") as error:
+            reading.parse_yaml(text, "settings.yaml")
+        assert "\n" not in str(error.value)
     ours = reading.parse_yaml("a: &x [1]\nb: *x", "grid.yaml", aliases=True)
     assert ours == {"a": [1], "b": [1]}

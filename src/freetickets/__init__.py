@@ -40,7 +40,7 @@ __all__ = [
     "register_optimizer", "register_score", "register_task", "sparsity", "tasks",
 ]  # fmt: skip
 
-_HOMES = {
+_NAMES = {
     "calibration": "Temperature",
     "ensemble": "Ensemble load",
     "errors": "FreeTicketsError",
@@ -57,6 +57,4 @@ _HOMES = {
     **{name: name for name in ("data", "evaluation", "metrics", "models", "sparsity", "tasks")},
     "extend": " ".join(name for name in __all__ if name.startswith("register_")),
 }
-__getattr__, __dir__, _ = attach(
-    __name__, {name: home for home, names in _HOMES.items() for name in names.split()}
-)
+__getattr__, __dir__, _ = attach(__name__, _NAMES)

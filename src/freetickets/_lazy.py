@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 
 
 def attach(
-    package: str, homes: Mapping[str, str]
+    package: str, names: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` for a package, by the submodule of each name."""
+    """`__getattr__`, `__dir__` and `__all__` for a package, by the names of each submodule."""
+    homes = {name: home for home, known in names.items() for name in known.split()}
 
     def __getattr__(name: str) -> object:  # noqa: N807
         if name not in homes:

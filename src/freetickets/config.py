@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,9 +22,7 @@ from .tasks import Task, make_task
 # What may change between the start of a run and its resumption: where and how, not what.
 _FREE = ("data_dir", "device", "workers", "output", "checkpoint_seconds", "trajectory")
 
-_OF_THE_RECIPE = (
-    "batch_size", "lr", "momentum", "weight_decay", "label_smoothing", "validation",
-)  # fmt: skip
+_OF_THE_RECIPE = ["batch_size", "lr", "momentum", "weight_decay", "label_smoothing", "validation"]
 
 BACKENDS = ("auto", "sparse", "masked")
 
@@ -221,14 +219,14 @@ class Config:
 
 def read_config(path: str | Path) -> dict[str, Any]:
     """Reads a YAML file of settings; unknown names are refused."""
-    return _parse(_read(Path(path)), path)
+    return _read(Path(path))
 
 
 def read_run_config(folder: Path) -> Config:
     """Reads the settings that a run saved in its folder, and checks that nobody changed them."""
     path = folder / "config.yaml"
     try:
-        return Config(**_parse(open_text(_read(path)), path))
+        return Config(**_read(path, open_text))
     except BrokenSealError as error:
         raise FreeTicketsError(
             f"{path} was changed since the run began: undo that, or give a copy of it as --config "
@@ -241,14 +239,11 @@ def read_run_config(folder: Path) -> Config:
         ) from error
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, opened: Callable[[str], str] = str) -> dict[str, Any]:
     try:
-        return reading.read_file(path, _LARGEST).decode()
+        text = opened(reading.read_file(path, _LARGEST).decode())
     except UnicodeDecodeError as error:
         raise FreeTicketsError(f"can't read {path}: {error}") from error
-
-
-def _parse(text: str, path: str | Path) -> dict[str, Any]:
     values = reading.parse_yaml(text, path)
     if not isinstance(values, Mapping):
         raise FreeTicketsError(f"{path} must hold settings such as 'method: edst', one per line")

@@ -81,8 +81,7 @@ class Ensemble:
 
     def __repr__(self) -> str:
         told = [f"{len(self)} member" + "s" * (len(self) != 1)]
-        made_of = map(self.info.get, ("method", "model", "dataset"))
-        told += [str(each) for each in made_of if each]
+        told += filter(None, map(self.info.get, ("method", "model", "dataset")))
         if self.tickets[0].topology:
             told.append(f"sparsity {self.info.get('sparsity', 0.0):.3g}")
         if self.temperature is not None:
@@ -121,8 +120,7 @@ class Ensemble:
         never changes the predicted class; one for each of the "members" changes what these say.
         """
         check_scope(scope)
-        self._need_classes("a temperature is fitted to")
-        logs, truth = self._held_out(x, y, batch_size)
+        logs, truth = self._held_out(x, y, batch_size, "a temperature is fitted to")
         combine = self.info["combine"]
         return self.with_temperature(fit_temperature(logs, truth, scope=scope, combine=combine))
 
@@ -154,8 +152,7 @@ class Ensemble:
                 "network; choose from an ensemble whose members have one each"
             )
         check_size(size, len(self))
-        self._need_classes("members are chosen by")
-        logs, truth = self._held_out(x, y, batch_size)
+        logs, truth = self._held_out(x, y, batch_size, "members are chosen by")
         chosen = select_members(logs, truth, size, combine=self.info["combine"])
         selected = self.with_temperature(None)
         selected._members = len(chosen)
@@ -233,8 +230,11 @@ class Ensemble:
         """The classes, and what the labels of the training called them."""
         return Classes(self.classes, tuple(self.info.get("labels", ())))
 
-    def _held_out(self, x: Any, y: Any, batch_size: int) -> tuple[Array, npt.NDArray[Any]]:
+    def _held_out(
+        self, x: Any, y: Any, batch_size: int, what: str
+    ) -> tuple[Array, npt.NDArray[Any]]:
         """What the members say at no temperature, and labels as the networks have learned them."""
+        self._need_classes(what)
         said = self.with_temperature(None).member_log_proba(x, batch_size)
         return said, self.task.targets(as_array(y, "y"), self.labels)
 
@@ -323,14 +323,13 @@ def load(
         raise FreeTicketsError(f"{belong}: load each run from a folder of its own")
     build = bind(_create, {**info, "model": model}) if isinstance(model, str) else model
     ensemble = Ensemble(tickets, build, device, task=task, method=method)
-    calibration = folder / _CALIBRATION
-    if not calibration.exists():
-        return ensemble
-    try:
-        return ensemble.with_temperature(Temperature.from_dict(read_json(calibration)))
-    except FreeTicketsError as error:
-        hint = "remove it, and calibrate the ensemble again"
-        raise DamagedFileError(f"{calibration} can't be used ({error}): {hint}") from error
+    if (calibration := folder / _CALIBRATION).exists():
+        try:
+            return ensemble.with_temperature(Temperature.from_dict(read_json(calibration)))
+        except FreeTicketsError as error:
+            hint = "remove it, and calibrate the ensemble again"
+            raise DamagedFileError(f"{calibration} can't be used ({error}): {hint}") from error
+    return ensemble
 
 
 def _ticket_files(folder: Path) -> list[Path]:

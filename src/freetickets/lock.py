@@ -77,8 +77,14 @@ def hold(
                     raise
                 time.sleep(min(0.2, wait))
         over = threading.Event()
+
+        def give_signs_of_life() -> None:
+            while not over.wait(_BEAT):
+                with contextlib.suppress(OSError):
+                    os.utime(descriptor)
+
         try:
-            threading.Thread(target=_beat, args=(descriptor, over), daemon=True).start()
+            threading.Thread(target=give_signs_of_life, daemon=True).start()
             yield
         finally:
             over.set()
@@ -199,9 +205,3 @@ def _in_use(path: Path, holder: Holder | None) -> FolderInUseError:
         hint = ", or stop it" if here else f"; if it is dead, try again in {STALE:.0f} s"
     who = holder or "another process"
     return FolderInUseError(f"{path.parent} is in use by {who}: wait until it ends{hint}")
-
-
-def _beat(descriptor: int, over: threading.Event) -> None:
-    while not over.wait(_BEAT):
-        with contextlib.suppress(OSError):
-            os.utime(descriptor)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from freetickets.bench import metrics
-from freetickets.bench.metrics import Case
 from freetickets.bench.timing import Ratio
 from freetickets.errors import FreeTicketsError
 
@@ -21,7 +20,7 @@ def test_each_metric_is_set_against_a_peer_and_all_against_all(tiny, name, cases
 
 
 def test_a_peer_that_finds_something_else_is_refused(tiny, monkeypatch):
-    wrong = Case("accuracy", lambda *_: 0.5, lambda *_: 0.50001, "nobody")
+    wrong = ("accuracy", lambda *_: 0.5, lambda *_: 0.50001, "nobody")
     monkeypatch.setattr(metrics, "_CASES", (wrong,))
     with pytest.raises(FreeTicketsError, match="accuracy is not what it is by nobody"):
         list(metrics.scores(tiny))

@@ -4,23 +4,12 @@ import time
 
 import pytest
 
-from freetickets.bench import NAMES
-from freetickets.bench.timing import (
-    Limits,
-    Pair,
-    Ratio,
-    Timing,
-    geometric_mean,
-    interleave,
-    machine,
-    ratio,
-    total,
-    versus,
-)
+from freetickets.bench import NAMES, timing
+from freetickets.bench.timing import Ratio, Timing, compare, interleave, versus
 
 
 def pair(ours, other, side="dense"):
-    return Pair(("sparse", Timing(ours, ours / 2)), (side, Timing(other, other / 4)))
+    return {"sparse": Timing(ours, ours / 2, 5), side: Timing(other, other / 4, 5)}
 
 
 def test_the_sides_run_in_turn_after_one_run_to_warm_up():
@@ -29,7 +18,7 @@ def test_the_sides_run_in_turn_after_one_run_to_warm_up():
     timings = interleave(sides, 2)
     assert calls == [*"abc"] * 3
     assert list(timings) == [*"abc"]
-    assert all(0 <= timing.fastest <= timing.median for timing in timings.values())
+    assert all(0 <= each.fastest <= each.median for each in timings.values())
 
 
 def test_a_short_side_is_called_several_times_in_a_row(monkeypatch):
@@ -43,53 +32,63 @@ def test_a_short_side_is_called_several_times_in_a_row(monkeypatch):
         clock[0] += 2.0
 
     timings = interleave({"short": short, "long": long}, 3, least=1.0)
-    assert timings == {"short": Timing(0.25, 0.25), "long": Timing(2.0, 2.0)}
+    assert timings == {"short": Timing(0.25, 0.25, 3), "long": Timing(2.0, 2.0, 3)}
     # Two calls of each to find the number of calls, then three times four and three times one.
     assert clock[0] == (2 + 12) * 0.25 + (2 + 3) * 2.0
 
 
 def test_the_fastest_other_side_is_the_one_to_compare_with():
     timings = {"a": Timing(3, 2), "b": Timing(6, 5), "c": Timing(4, 4)}
-    assert versus(timings, "a", ["b", "c"]) == Pair(("a", Timing(3, 2)), ("c", Timing(4, 4)))
+    found = versus(timings, "a", ["b", "c"])
+    assert list(found.items()) == [("a", Timing(3, 2)), ("c", Timing(4, 4))]
+    assert list(versus(timings, "a", ["b"], "ours")) == ["ours", "b"]
 
 
 def test_a_ratio_is_that_of_the_medians_times_the_factor():
-    found = pair(2.0, 8.0).ratio("x", 5, factor=3, limits=Limits(0.8, 0.7))
+    found = compare("x", pair(2.0, 8.0), (0.8, 0.7), factor=3)
     seconds = {"sparse": 2.0, "dense": 8.0}
     assert found == Ratio("x", 0.75, 3 * 1.0 / 2.0, 0.8, 0.7, seconds, repeats=5)
-    assert found.speedup == pytest.approx(4 / 3)
-    assert (found.met, found.aimed) == (True, False)
-    free = pair(2.0, 8.0).ratio("x", 5)
-    assert (free.bar, free.aim, free.met, free.aimed) == (None, None, None, None)
+    told = found.as_json()
+    assert list(told) == [
+        *("name", "value", "best", "speedup", "bar", "aim", "met", "aimed"),
+        *("seconds", "memory", "repeats"),
+    ]
+    assert told["speedup"] == pytest.approx(4 / 3)
+    assert (told["met"], told["aimed"]) == (True, False)
+    free = compare("x", pair(2.0, 8.0)).as_json()
+    assert [free[key] for key in ("bar", "aim", "met", "aimed")] == [None] * 4
 
 
 def test_the_mean_of_pairs_has_the_geometric_mean_of_their_ratios():
     pairs = [pair(1, 2), pair(1, 8), pair(5, 4)]
-    expected = math.prod(p.ratio("", 1).value for p in pairs) ** (1 / 3)
-    mean = geometric_mean(pairs).ratio("", 1)
-    assert mean.value == pytest.approx(expected)
-    assert mean.best == pytest.approx(math.prod(p.ratio("", 1).best for p in pairs) ** (1 / 3))
+    rows = [compare("", each) for each in pairs]
+    mean = compare("", timing.geometric_mean(pairs))
+    assert mean.value == pytest.approx(math.prod(row.value for row in rows) ** (1 / 3))
+    assert mean.best == pytest.approx(math.prod(row.best for row in rows) ** (1 / 3))
     assert mean.value == pytest.approx(mean.seconds["sparse"] / mean.seconds["dense"])
 
 
 def test_a_total_adds_up_and_names_all_sides_that_were_fastest():
-    found = total([pair(1, 2, "contiguous"), pair(3, 10, "channels_last")])
-    assert found.ours == ("sparse", Timing(4, 2))
-    assert found.other == ("channels_last or contiguous", Timing(12, 3))
+    found = timing.total([pair(1, 2, "contiguous"), pair(3, 10, "channels_last")])
+    other = "channels_last or contiguous", Timing(12, 3, 5)
+    assert list(found.items()) == [("sparse", Timing(4, 2, 5)), other]
 
 
 def test_two_sides_are_measured_in_one_go():
-    found = ratio("x", ("ours", lambda: None), ("other", lambda: None), bar=1.0, repeats=3)
+    found = timing.ratio("x", {"ours": lambda: None, "other": lambda: None}, 3, bar=1.0)
     assert list(found.seconds) == ["ours", "other"]
     assert (found.name, found.bar, found.aim, found.repeats) == ("x", 1.0, None, 3)
 
 
-def test_the_keys_of_the_json_and_of_the_machine_are_stable():
-    assert list(pair(1, 2).ratio("x", 1).as_json()) == [
-        *("name", "value", "best", "speedup", "bar", "aim", "met", "aimed"),
-        *("seconds", "memory", "repeats"),
-    ]
-    assert list(machine()) == ["cpu", "threads", "torch", "python", "kernels"]
+def test_bars_without_avx512_are_those_of_avx2(monkeypatch):
+    monkeypatch.setattr(timing, "available", lambda: True)
+    for name, bar in (("baseline", 0.6), ("avx512", 0.5)):
+        monkeypatch.setattr(timing, "instruction_set", lambda name=name: name)
+        assert timing.Bars((0.5, 0.4), (0.6, 0.5)).here[0] == bar
+
+
+def test_the_keys_of_the_machine_are_stable():
+    assert list(timing.machine()) == ["cpu", "threads", "torch", "python", "kernels"]
 
 
 @pytest.mark.parametrize("what", NAMES)

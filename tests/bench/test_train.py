@@ -64,12 +64,6 @@ def test_the_cost_over_sparsity_is_that_of_three_tickets_over_both_dense_sides(m
     assert all("on our kernels" in row.name for row in others)
 
 
-def test_bars_without_avx512_are_those_of_avx2(monkeypatch):
-    monkeypatch.setattr(timing, "instruction_set", lambda: "baseline")
-    assert timing.bars((0.5, 0.4), (0.6, 0.5)).here == (0.6, 0.5)
-    assert timing.bars((0.5, 0.4)).here == (0.5, 0.4)
-
-
 def test_the_factor_of_an_ensemble_is_that_of_its_plan(cli):
     for tickets, factor in ((3, 1.8), (7, 3.4)):
         answer = cli(
@@ -86,8 +80,5 @@ def test_peak_memory_is_measured_in_processes_of_their_own(tiny):
     assert (row.bar, row.aim, row.seconds) == (1.0, 0.8, {})
     assert list(row.memory) == ["sparse", "dense in PyTorch"]
     assert row.value == row.memory["sparse"] / row.memory["dense in PyTorch"]
-
-
-def test_a_process_that_fails_is_one_line():
     with pytest.raises(FreeTicketsError, match=r"can't be measured: .*unknown model 'nothing'"):
         step.peak_memory("nothing", 2, 0.8, 1)

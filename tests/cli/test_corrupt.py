@@ -49,12 +49,10 @@ def test_mistakes_are_one_line(cli, one_line, images_npz, tmp_path):
     x, y = np.zeros((6, 4), np.float32), np.arange(6) % 2
     np.savez(tmp_path / "table.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     for flags, text in (
-        ("cifar10 --corruptions fogg", "unknown corruption 'fogg': did you mean 'fog'?"),
         ("cifar10 --severities 6", "severity 6: choose it from 1 to 5"),
         ("cifar10 --samples 0", "--samples 0: give 1 or more"),
         ("cifar10 --workers 0", "--workers 0: give 1 or more"),
         ("imagenet", "imagenet consists of photos on disk"),
-        ("cifr10", "did you mean 'cifar10'?"),
         ("fashion-mini --frost nowhere", "no frost1.png in nowhere"),
         (f"{tmp_path}/table.npz", "has no images"),
     ):
@@ -70,11 +68,10 @@ def test_ctrl_c_reaches_the_processes_and_leaves_only_whole_files(tmp_path):
     command += ["--output", str(tmp_path), "--samples", "1000"]
     pipe = {"stderr": subprocess.PIPE, "text": True, "start_new_session": True}
     with subprocess.Popen(command, **pipe) as process:
-        first = process.stderr.readline()  # the first corruption is finished
+        assert "gaussian_noise" in process.stderr.readline()  # the first corruption is finished
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: to all processes
         rest = process.stderr.read()
     assert process.returncode == 130
-    assert "gaussian_noise" in first
     assert "Traceback" not in rest
     assert "run the same command again to continue" in rest.splitlines()[-1]
     files = {path.name for path in (tmp_path / "fashion-mini-C").iterdir()}

@@ -60,18 +60,6 @@ def test_a_folder_or_data_that_is_not_all_there_is_one_line(
     assert f"no data set at {moved}" in one_line(cli("evaluate", run))
 
 
-# ---- adjustments
-
-
-def held_out_and_test(images_npz):
-    """The samples that training held out, and those of the test."""
-    arrays = np.load(images_npz)
-    split = ft.data.arrays(arrays["x_train"], arrays["y_train"])
-    held_out = ft.data.hold_out(split, 0.1)[1]
-    assert held_out is not None
-    return held_out.inputs, held_out.labels, arrays["x_test"][:, None], arrays["y_test"]
-
-
 @pytest.mark.parametrize(
     ("scope", "size"), [("ensemble", None), ("members", None), ("members", 1), ("ensemble", 2)]
 )
@@ -84,7 +72,11 @@ def test_adjustments_are_fitted_on_what_training_held_out_and_scored_on_the_test
     adjusted = scores.pop("adjusted")
     assert scores == trained.printed["scores"]
 
-    x, y, x_test, y_test = held_out_and_test(images_npz)
+    arrays = np.load(images_npz)
+    held_out = ft.data.hold_out(ft.data.arrays(arrays["x_train"], arrays["y_train"]), 0.1)[1]
+    assert held_out is not None
+    x, y = held_out.inputs, held_out.labels
+    x_test, y_test = arrays["x_test"][:, None], arrays["y_test"]
     pool = ft.load(trained.folder)
     chosen = pool.select(x, y, size) if size else pool
     assert adjusted["chosen"] == [ticket.info["number"] for ticket in chosen.tickets]
@@ -97,7 +89,14 @@ def test_adjustments_are_fitted_on_what_training_held_out_and_scored_on_the_test
     assert [row["nll"] for row in adjusted["members"]] == pytest.approx(members, rel=1e-3)
 
 
-def test_a_choice_alone_has_no_temperature(cli, scores_of, trained):
+def test_what_was_adjusted_is_shown_and_a_choice_alone_has_no_temperature(cli, scores_of, trained):
+    plain = cli("evaluate", trained.folder).out
+    answer = cli("evaluate", trained.folder, "--temperature", "members")
+    adjusted = read_json(trained.folder / "metrics.json")["adjusted"]
+    assert set(plain.splitlines()[2:-1]) <= set(answer.out.splitlines())
+    assert f"{adjusted['ensemble']['nll']:.4f}" in answer.out
+    (line,) = (line for line in answer.out.splitlines() if line.startswith("adjusted on"))
+    assert all(f"{value:.3f}" in line for value in adjusted["temperature"]["values"])
     scores = scores_of(trained.folder, "--select", 1)
     (number,) = scores["adjusted"]["chosen"]
     assert scores["adjusted"]["temperature"] is None
@@ -106,16 +105,6 @@ def test_a_choice_alone_has_no_temperature(cli, scores_of, trained):
     assert scores_of(trained.folder) == scores_of(trained.folder, "--saved") == scores
     table = cli("evaluate", trained.folder).out
     assert f"adjusted on held-out data: members {number}, no temperature" in table
-
-
-def test_the_table_shows_what_it_did_and_the_adjusted(cli, trained):
-    plain = cli("evaluate", trained.folder).out
-    answer = cli("evaluate", trained.folder, "--temperature", "members")
-    adjusted = read_json(trained.folder / "metrics.json")["adjusted"]
-    assert set(plain.splitlines()[2:-1]) <= set(answer.out.splitlines())
-    assert f"{adjusted['ensemble']['nll']:.4f}" in answer.out
-    (line,) = (line for line in answer.out.splitlines() if line.startswith("adjusted on"))
-    assert all(f"{value:.3f}" in line for value in adjusted["temperature"]["values"])
 
 
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
@@ -151,9 +140,6 @@ def test_members_of_one_network_are_calibrated_but_not_chosen_from(
     adjusted = scores_of(run, "--temperature", "members")["adjusted"]
     assert adjusted["chosen"] == [1, 2]
     assert len(adjusted["temperature"]["values"]) == len(adjusted["members"]) == 2
-
-
-# ---- more sets
 
 
 def test_every_set_has_its_table_and_its_key(cli, scores_of, trained, tmp_path):
@@ -206,21 +192,15 @@ def test_saved_scores_need_no_model_and_no_data(cli, scores_of, one_line, traine
         ("--device cuda", "can't use --device cuda"),
         ("-b 0", "batch size 0"),
         ("--model mlp-9", "does not fit the ticket"),
-        ("--model mpl-8", "did you mean 'mlp-8'?"),
-        ("--temperature member", "did you mean 'members'?"),
-        ("--select 0", "choose at least 1 member, not 0"),
         ("--select 3", "can't choose 3 members from a pool of 2"),
         ("--output best", "say how with --select or --temperature"),
         ("--select 1 --output {folder}", "holds a run, whose tickets would be replaced"),
-        ("--ood svnh", "unknown OoD set 'svnh': did you mean 'svhn'?"),
         ("--ood fashion-mini", "are 1 x 28 x 28, the ensemble takes 1 x 8 x 8"),
         ("--corruptions all18", "did you mean 'all19'?"),
-        ("--attack fgms", "did you mean 'fgsm'?"),
         ("--attack fgsm --epsilon eight", "--epsilon eight is not a number"),
         ("--attack fgsm --epsilon 1e400", "--epsilon 1e400 is not a number"),
         ("--attack fgsm --epsilon 8", "choose a value above 0 and up to 1"),
         ("--samples 0", "choose at least 1"),
-        ("--samples few", "invalid int value"),
         ("--imagenet-a nowhere", "nowhere is not a folder"),
         ("--corruption fog", "did you mean --corruptions?"),
     ],

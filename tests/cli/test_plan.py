@@ -15,11 +15,7 @@ def planned(cli):
 @pytest.mark.parametrize(
     ("command", "train", "test"),
     [
-        (f"edst {CIFAR}", 0.607, 1.012),
         (f"edst {CIFAR} --tickets 7 --sparsity 0.9", 0.565, 1.164),
-        (f"dst {CIFAR}", 1.012, 1.012),
-        (f"dense-ensemble {CIFAR}", 4.0, 4.0),
-        (f"dst {IMAGENET} --tickets 2", 1.103, 0.828),
         (f"edst {IMAGENET} --tickets 4", 0.855, 1.655),
     ],
 )
@@ -35,15 +31,13 @@ def test_the_keys_of_json_are_stable(planned):
     found = planned("edst", "--model", "mlp-8")
     (run,) = found["plan"]["runs"]
     phase, ledger = run["phases"][0], found["ledger"]
+    costs = "run phase epochs steps sparsity explorations flops growth_flops seconds"
     for each, keys in (
         (found, "plan ledger"),
         (found["plan"], "method runs dense_epochs sparse combine trainings"),
         (run, "seed phases start"),
         (phase, "name schedule sparsity exploration pruning at_end"),
-        (
-            ledger["phases"][0],
-            "run phase epochs steps sparsity explorations flops growth_flops seconds",
-        ),
+        (ledger["phases"][0], costs),
     ):
         assert list(each) == keys.split()
     names = [phase["name"] for phase in run["phases"]]

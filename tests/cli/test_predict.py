@@ -75,16 +75,11 @@ def test_what_can_not_be_predicted_or_written_is_one_line(
     cli, one_line, rows_of, trained, folder, tmp_path
 ):
     Image.new("RGB", (20, 30), (9, 200, 7)).save(tmp_path / "big.jpg")
-    (tmp_path / "x.png").write_bytes(b"no image")
-    np.save(tmp_path / "x.npy", np.zeros((2, 9, 9), np.uint8))
-    for file, message in (
-        ("big.jpg", "big.jpg is 20 x 30 pixels, the network takes 8 x 8: resize it, or"),
-        ("x.png", "x.png"),
-        ("none.png", "none.png: there is no such file or folder"),
-        ("x.npy", "x.npy"),
-    ):
-        assert message in one_line(cli("predict", trained.folder, tmp_path / file))
+    line = one_line(cli("predict", trained.folder, tmp_path / "big.jpg"))
+    assert "big.jpg is 20 x 30 pixels, the network takes 8 x 8: resize it, or" in line
     assert len(rows_of(tmp_path / "big.jpg", "--resize")) == 1
+    line = one_line(cli("predict", trained.folder, tmp_path / "none.png"))
+    assert "none.png: there is no such file or folder" in line
     refused = cli("predict", trained.folder, folder, "-o", folder / "0.png" / "p.csv")
     assert "can't write" in one_line(refused)
 

@@ -16,17 +16,14 @@ from freetickets.training.job import Job
 def no_page(monkeypatch):
     """Writing the page is another's business; what it would be of is noted."""
     asked: list[list[str]] = []
-
-    def write(experiments, results, folder):
-        asked.append([experiment.name for experiment in experiments])
-
-    monkeypatch.setattr(page, "write", write)
+    monkeypatch.setattr(
+        page, "write", lambda experiments, *_: asked.append([each.name for each in experiments])
+    )
     return asked
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
+def test_mistakes_are_one_line(cli, one_line):
+    for command, words in (
         ("", "see freetickets reproduce --list"),
         ("cifar11", "unknown experiment 'cifar11': did you mean 'cifar10'?"),
         ("fgsm --scale smok", "unknown scale 'smok': did you mean 'smoke'?"),
@@ -36,10 +33,8 @@ def no_page(monkeypatch):
         ("fgsm --dry-run --throughput 0", "--throughput 0: give FLOPs per second"),
         ("fgsm --throughput 1e12", "add --dry-run"),
         ("fgsm --scale medium", "unknown experiment 'fgsm': known: all, t1, t2, t3, t4, t5"),
-    ],
-)
-def test_mistakes_are_one_line(cli, one_line, command, words):
-    assert words in one_line(cli("reproduce", *command.split()))
+    ):
+        assert words in one_line(cli("reproduce", *command.split()))
 
 
 def test_the_list_has_all_tables_and_figures(cli):

@@ -13,10 +13,6 @@ from freetickets.reading import read_json
 from freetickets.training.progress import Reporter
 
 
-def without_times(text):
-    return [line.rsplit(",", 2)[0] for line in text.splitlines()]  # and without the seal
-
-
 def stop_after(monkeypatch, steps, number):
     """Sends this process a signal at a step, counted from now on."""
     seen: list[int] = []
@@ -29,10 +25,7 @@ def stop_after(monkeypatch, steps, number):
     monkeypatch.setattr(Reporter, "step", step)
 
 
-# ---- what it prints and writes
-
-
-def test_the_keys_of_json_are_stable(trained):
+def test_the_keys_of_json_are_stable_and_a_folder_holds_what_it_promises(trained):
     printed = trained.printed
     assert list(printed) == ["output", "scores", "ledger"]
     scores = printed["scores"]
@@ -43,11 +36,7 @@ def test_the_keys_of_json_are_stable(trained):
     assert len(scores["members"]) == 2
     for row in (*scores["members"], scores["member_mean"], scores["ensemble"]):
         assert list(row) == ["accuracy", "nll", "ece"]
-    assert printed["ledger"]["relative_flops"] > 0
-    assert printed["ledger"]["seconds"] > 0
-
-
-def test_the_folder_of_a_run_holds_what_it_promises(trained):
+    assert min(printed["ledger"]["relative_flops"], printed["ledger"]["seconds"]) > 0
     found = sorted(str(f.relative_to(trained.folder)) for f in trained.folder.rglob("*.*"))
     checkpoints = [name for name in found if name.startswith("checkpoint/")]
     assert len(checkpoints) == 2
@@ -56,8 +45,8 @@ def test_the_folder_of_a_run_holds_what_it_promises(trained):
         *("predictions/bars.npz", "predictions/networks.json"),
         *("tickets/01.safetensors", "tickets/02.safetensors"),
     ]
-    assert read_json(trained.folder / "metrics.json") == trained.printed["scores"]
-    assert read_json(trained.folder / "ledger.json") == trained.printed["ledger"]
+    assert read_json(trained.folder / "metrics.json") == scores
+    assert read_json(trained.folder / "ledger.json") == printed["ledger"]
 
 
 def test_a_table_is_printed_for_people(cli, trained):
@@ -75,9 +64,6 @@ def test_without_an_output_the_folder_is_named_after_the_run(small_run, tmp_path
     folder, printed = small_run("dense", "--seed", 3, output=None)
     assert printed["output"] == "runs/dense-bars-3"
     assert (tmp_path / folder / "tickets/01.safetensors").exists()
-
-
-# ---- settings
 
 
 def test_flags_win_over_a_config_file(cli, tmp_path):
@@ -108,8 +94,6 @@ def test_flags_win_over_a_config_file(cli, tmp_path):
     [
         ("epohcs: 3", "unknown setting in mine.yaml: 'epohcs': did you mean 'epochs'?"),
         ("options: {tikets: 3}", "unknown option of edst 'tikets': did you mean 'tickets'?"),
-        ("method: edts", "unknown method 'edts': did you mean 'edst'?"),
-        ("model: [", "mine.yaml is not valid YAML"),
         ("", "mine.yaml must hold settings"),
         ("!!python/object/apply:os.system ['touch run-by-yaml']", "mine.yaml is not valid YAML"),
         ("epochs: ten", "mine.yaml: epochs must be a number, not 'ten'"),
@@ -136,9 +120,6 @@ def test_the_saved_settings_make_the_same_run_again(cli, trained, tmp_path, dige
     assert None not in [saved[0][name] for name in ("recipe", "lr", "batch_size", "validation")]
 
 
-# ---- stopping and going on
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_a_signal_saves_says_how_to_go_on_and_the_same_command_does(
     cli, trained, tmp_path, digests, monkeypatch, number
@@ -157,8 +138,11 @@ def test_a_signal_saves_says_how_to_go_on_and_the_same_command_does(
     assert answer.err.startswith("resuming run 1 after step 21, 1 of 2 tickets collected\n")
     assert json.loads(answer.out)["scores"] == trained.printed["scores"]
     assert digests(folder / "tickets") == digests(trained.folder / "tickets")
-    logs = [(each / "log.csv").read_text() for each in (folder, trained.folder)]
-    assert without_times(logs[0]) == without_times(logs[1])
+    rows, wanted = (
+        [line.rsplit(",", 2)[0] for line in (each / "log.csv").read_text().splitlines()]
+        for each in (folder, trained.folder)
+    )
+    assert rows == wanted  # without the times and the seal
 
 
 @pytest.mark.parametrize(
@@ -166,14 +150,9 @@ def test_a_signal_saves_says_how_to_go_on_and_the_same_command_does(
     [
         ("--device cuda", "can't use --device cuda"),
         ("--augmentation flip", "augmentation 'flip' is not for images in memory"),
-        ("--prune magnitud", "unknown score 'magnitud': did you mean 'magnitude'?"),
-        ("--exclude fc3", "unknown layer 'fc3'"),
         ("--sparsity 0.9999", "without a single weight"),
-        ("--epochs 0.01", "less than a step: train for more epochs"),
         ("--lr 1e30", "or check the data"),
         ("--lr 50 --momentum 0", "the training has diverged: its loss is "),
-        ("--validation-data nowhere", "no validation data at nowhere"),
-        ("--validation-data x.npz --validation 0.1", "leave out either"),
         ("--validation 0.0001", "leaves a side empty"),
         ("-o {folder}/log.csv/run", "can't write"),
         ("-o {folder} --lr 0.7 -b 32", "batch_size: 16 -> 32; lr: 0.05 -> 0.7): use the same"),
@@ -201,9 +180,6 @@ def test_own_validation_data_chooses_and_calibrates(cli, trained, images_npz, tm
     temperature = json.loads((folder / "metrics.json").read_text())["adjusted"]["temperature"]
     fitted = ft.load(folder).calibrate(x, y).temperature
     assert temperature["values"] == pytest.approx(fitted.values)
-
-
-# ---- a network of one's own
 
 
 def test_a_network_of_ones_own_is_trained_and_named_again_to_be_used(

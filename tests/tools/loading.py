@@ -1,4 +1,4 @@
-"""Tools are scripts, in no package: how tests import them."""
+"""Tools and examples are scripts, in no package: how tests import them."""
 
 import importlib.util
 import sys
@@ -7,8 +7,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def load_tool(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+def load_script(path):
+    """Imports a file, by its path from the top of the checkout."""
+    name = Path(path).stem
+    spec = importlib.util.spec_from_file_location(name, ROOT / path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # data classes look their annotations up there
     spec.loader.exec_module(module)

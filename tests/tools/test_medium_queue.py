@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +18,9 @@ from freetickets.experiments.answers import Answers
 from freetickets.experiments.grid import find_grid
 from freetickets.experiments.results import Results, save
 
-from .loading import load_tool
+from .loading import load_script
 
-TOOL = load_tool("medium_queue")
+TOOL = load_script("tools/medium_queue.py")
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="it reads /proc")
 
 
@@ -37,7 +38,7 @@ def write_record(folder, cell, seed=0, accuracy=0.5):
     return save(folder, record, Answers(rows[0], rows, np.full((2, 4), 0.5), logs))
 
 
-def test_finished_records_are_copied_with_their_answers(queue):
+def test_finished_records_are_copied_with_their_answers_and_back(queue):
     runs = queue.runs / "medium"
     write_record(runs, "few-cifar10-dense")
     damaged = write_record(runs, "few-cifar10-edst")
@@ -51,13 +52,10 @@ def test_finished_records_are_copied_with_their_answers(queue):
     assert record["metrics"]["ensemble"]["accuracy"] == 0.6
     kept = sorted(path.name for path in queue.kept.rglob("*") if path.is_file())
     assert kept == ["0.json", "0.npz"]
-
-
-def test_what_is_kept_is_not_trained_again_where_the_runs_have_vanished(queue):
-    write_record(queue.kept, "few-cifar10-dense", 1)
+    shutil.rmtree(runs)  # what is kept is not trained again
     assert queue.bring_back() == 1
-    assert list(Results.load(queue.runs / "medium").records) == [("few-cifar10-dense", 1)]
-    write_record(queue.runs / "medium", "few-cifar10-dense", 1, accuracy=0.9)
+    assert list(Results.load(runs).records) == [("few-cifar10-dense", 0)]
+    write_record(runs, "few-cifar10-dense", accuracy=0.9)
     assert queue.bring_back() == 0  # what was made since is the newer
 
 
@@ -120,12 +118,9 @@ def test_all_processes_are_paused_and_stopped(queue, tmp_path, stopped_while_pau
         process.wait()
 
 
-def test_other_code_is_refused(tmp_path):
-    with pytest.raises(SystemExit, match="not in"):
-        TOOL._check_code(tmp_path, {**os.environ, "PYTHONPATH": str(tmp_path)})
-
-
-def test_later_starts_go_on_from_the_commit_of_the_first(queue, monkeypatch):
+def test_later_starts_go_on_from_the_commit_of_the_first_and_other_code_is_refused(
+    queue, monkeypatch, tmp_path
+):
     trained: list[str] = []
     monkeypatch.setattr(TOOL, "_git", lambda *words: words[1].removesuffix("^{commit}"))
     monkeypatch.setattr(TOOL, "install", lambda commit, folder: folder)
@@ -133,6 +128,8 @@ def test_later_starts_go_on_from_the_commit_of_the_first(queue, monkeypatch):
     for commit in ("a1", None, "b2", None):
         queue.begin(argparse.Namespace(command="run", commit=commit))
     assert trained == ["a1", "a1", "b2", "b2"]
+    with pytest.raises(SystemExit, match="not in"):
+        TOOL._check_code(tmp_path, {**os.environ, "PYTHONPATH": str(tmp_path)})
 
 
 def test_trainings_yield_to_all_others():

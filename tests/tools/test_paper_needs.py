@@ -13,9 +13,9 @@ from freetickets.sparsity import Sparsifier
 from freetickets.sparsity.weight import MaskedWeight
 from freetickets.training.job import Job
 
-from .loading import ROOT, load_tool
+from .loading import ROOT, load_script
 
-TOOL = load_tool("paper_needs")
+TOOL = load_script("tools/paper_needs.py")
 
 
 def needs(method, dataset="cifar10", model="wrn-28-10", **options):
@@ -33,15 +33,12 @@ def test_a_step_of_the_papers_network_reduces_146_megabytes():
     assert found.active == pytest.approx(found.weights - 4 * zeros, abs=4 * 100)
 
 
-def test_masked_weights_do_the_work_of_dense_ones():
+def test_masked_weights_do_the_work_of_dense_ones_and_who_prunes_begins_with_all():
     sparse, dense = needs("edst", tickets=3, sparsity=0.8), needs("dense")
     assert sparse.executed_flops == pytest.approx(1.8 * dense.flops)  # 450 epochs against 250
     assert sparse.flops < 0.62 * dense.flops
     assert dense.executed_flops == dense.flops
     assert (dense.masks, dense.active) == (0, dense.weights)
-
-
-def test_a_method_that_prunes_begins_with_all_weights():
     for method in ("pf", "ltr"):
         found = needs(method, model="wrn-10-1")
         assert found.active == found.weights

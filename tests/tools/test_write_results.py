@@ -6,9 +6,9 @@ from freetickets.experiments.grid import find_grid
 from freetickets.experiments.results import Results, save
 
 from ..experiments.invented import invent
-from .loading import load_tool
+from .loading import load_script
 
-TOOL = load_tool("write_results")
+TOOL = load_script("tools/write_results.py")
 
 
 @pytest.mark.parametrize("scale", ["medium", "search"])

@@ -23,7 +23,7 @@ from ..training.optimizer import TrainingOptions
 from ..training.parallel import Compute
 from ..training.session import Session
 from ..training.state import State
-from .timing import Limits, Pair, Ratio, Settings, Timing, interleave
+from .timing import Ratio, Settings, Timing, compare, interleave
 
 _MODEL = "wrn-16-4"
 
@@ -38,17 +38,18 @@ def overhead(settings: Settings) -> Iterator[Ratio | str]:
         timings = interleave(sides, settings.repeats)
         size = max(file.stat().st_size for file in Path(folder).iterdir())
     save, step = timings["save"], timings["step"]
-    epoch = Timing(*(training.steps_per_epoch * seconds for seconds in step))
-    saves = Timing(*(whole / every * one for whole, one in zip(epoch, save, strict=True)))
-    yield Pair(("saves", saves), ("steps", epoch)).ratio(
+    steps = training.steps_per_epoch
+    epoch = Timing(steps * step.median, steps * step.fastest)
+    saves = epoch.median / every * save.median, epoch.fastest / every * save.fastest
+    yield compare(
         f"checkpoints every {every:g} s / the epoch that they save ({training.model}, CIFAR-10, "
         f"batch {training.batch}, EDST, masked)",
-        settings.repeats,
-        Limits(0.02),
+        {"saves": Timing(*saves, settings.repeats), "steps": epoch},
+        (0.02, None),
     )
     yield (
         f"a save takes {save.median:.4g} s (best {save.fastest:.4g}) and {size / 1e6:.4g} MB; an "
-        f"epoch of {training.steps_per_epoch} steps, {step.median:.4g} s each, takes "
+        f"epoch of {steps} steps, {step.median:.4g} s each, takes "
         f"{epoch.median:.4g} s and has {epoch.median / every:.4g} saves"
     )
 

@@ -14,7 +14,7 @@ from ..kernels.choice import COSTS, DIRECTIONS, Costs, Work
 from ..kernels.choices import words
 from ..kernels.library import instruction_set
 from .kernels import LEAST_SECONDS, WINOGRAD, Conv, conv_sides
-from .timing import Pair, Ratio, Settings, Timing, geometric_mean, interleave
+from .timing import Ratio, Settings, Sides, Timing, compare, geometric_mean, interleave
 
 # Densities at which each way is measured, the ways as `ops.conv2d` takes them, and their times.
 _Time = Callable[[Work, int, Costs], float]
@@ -42,7 +42,7 @@ def costs(settings: Settings) -> Iterator[Ratio | str]:
     factors: dict[tuple[str, int], float] = {}
     for way in _WAYS:
         for kind, pair in _measure(way, shipped, settings).items():
-            row = pair.ratio(f"{way}, {_KINDS[kind]}", settings.repeats)
+            row = compare(f"{way}, {_KINDS[kind]}", pair)
             factors[way, kind] = row.value
             yield row
     found = scaled(shipped, factors)
@@ -84,10 +84,10 @@ def changes(before: Costs, after: Costs) -> Iterator[str]:
                 yield f"{about}: {new}, not {old}"
 
 
-def _measure(way: str, shipped: Costs, settings: Settings) -> dict[int, Pair]:
+def _measure(way: str, shipped: Costs, settings: Settings) -> dict[int, Sides]:
     """What a way takes on one core beside what the shipped constants say, for each kind."""
     densities, ways, time = _WAYS[way]
-    found: dict[int, list[Pair]] = defaultdict(list)
+    found: dict[int, list[Sides]] = defaultdict(list)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -99,7 +99,7 @@ def _measure(way: str, shipped: Costs, settings: Settings) -> dict[int, Pair]:
                 for density, timing in zip(densities, timings.values(), strict=True):
                     nanoseconds = time(_work(conv, density, _BATCH), DIRECTIONS[place], shipped)
                     told = Timing(nanoseconds * 1e-9, nanoseconds * 1e-9)
-                    found[place == 2].append(Pair(("measured", timing), ("as shipped", told)))
+                    found[place == 2].append({"measured": timing, "as shipped": told})
     finally:
         torch.set_num_threads(threads)
     return {int(kind): geometric_mean(pairs) for kind, pairs in found.items()}

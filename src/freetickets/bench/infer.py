@@ -19,7 +19,7 @@ from ..models import create_model
 from ..sparsity import Sparsifier
 from ..sparsity.topology import Topology
 from .step import CIFAR
-from .timing import Bars, Limits, Ratio, Settings, bars, interleave, versus
+from .timing import NO_LIMITS, Bars, Ratio, Settings, compare, interleave, versus
 
 Predict = Callable[[], Tensor]
 
@@ -27,22 +27,22 @@ _MODEL = "wrn-28-10"
 # The threads of other libraries go to sleep in this time.
 _PAUSE_SECONDS = 0.02
 # For each batch, what three members may and should take beside one dense network in PyTorch.
-_ENSEMBLE = {16: Limits(1.0, 0.85), 128: Limits(0.95, 0.80)}
+_ENSEMBLE = {16: (1.0, 0.85), 128: (0.95, 0.80)}
 # For each sparsity, what a network may and should take beside a dense one in ONNX Runtime.
 _MEMBERS = {
-    0.0: bars((0.55, 0.40), (0.60, 0.45)),
-    0.8: bars((0.37, 0.30), (0.36, 0.30)),
-    0.9: bars((0.27, 0.20), (0.25, 0.20)),
-    0.95: bars((0.16, 0.12), (0.15, 0.11)),
+    0.0: Bars((0.55, 0.40), (0.60, 0.45)),
+    0.8: Bars((0.37, 0.30), (0.36, 0.30)),
+    0.9: Bars((0.27, 0.20), (0.25, 0.20)),
+    0.95: Bars((0.16, 0.12), (0.15, 0.11)),
 }
-_LATENCY = {0.9: bars((0.45, 0.28), (0.40, 0.25))}
+_LATENCY = {0.9: Bars((0.45, 0.28), (0.40, 0.25))}
 
 
 def ensemble(settings: Settings) -> Iterator[Ratio | str]:
     """A whole ensemble against one dense network in PyTorch."""
     model, members, sparsity = settings.model_or(_MODEL), 3, 0.8
     for batch in dict.fromkeys(map(settings.batch_or, _ENSEMBLE)):
-        limits = _ENSEMBLE.get(batch, Limits())
+        limits = _ENSEMBLE.get(batch, NO_LIMITS)
         x = torch.randn(batch, *CIFAR)
         dense = dense_sides(make_network(model)[0], x)
         ours = {"our dense": member_side(model, 0.0, x)}
@@ -50,12 +50,12 @@ def ensemble(settings: Settings) -> Iterator[Ratio | str]:
             {"member": member_side(model, sparsity, x), **ours, **dense}, settings.repeats
         )
         for others, whose in ((dense, "in PyTorch"), (ours, "compiled by us")):
-            yield versus(timings, "member", others).ratio(
+            yield compare(
                 f"predicting with {members} sparse members / with ONE dense network {whose} "
                 f"({model}, batch {batch}, S={sparsity})",
-                settings.repeats,
-                factor=members,
-                limits=(limits if others is dense else Limits()),
+                versus(timings, "member", others),
+                limits if others is dense else NO_LIMITS,
+                members,
             )
 
 
@@ -73,7 +73,7 @@ def _against(
     settings: Settings, batch: int, limits: Mapping[float, Bars], rivals: Sequence[str]
 ) -> Iterator[Ratio | str]:
     """Times networks and the rivals that there are in one loop; limits are ONNX Runtime's."""
-    model, repeats = settings.model_or(_MODEL), settings.repeats
+    model = settings.model_or(_MODEL)
     x = torch.randn(batch, *CIFAR)
     network, _ = make_network(model)
     others: dict[str, Predict] = {}
@@ -90,14 +90,14 @@ def _against(
         f"member S={sparsity}" if sparsity else "our dense": member_side(model, sparsity, x)
         for sparsity in limits
     }
-    timings = interleave({**ours, **others}, repeats, pause=_PAUSE_SECONDS)
+    timings = interleave({**ours, **others}, settings.repeats, pause=_PAUSE_SECONDS)
     for side, (sparsity, limit) in zip(ours, limits.items(), strict=True):
         what = "one sparse member" if sparsity else "the dense network, compiled by us,"
         for name in others:
-            yield versus(timings, side, [name]).ratio(
+            yield compare(
                 f"{what} / one dense network in {name} ({model}, batch {batch}, S={sparsity:g})",
-                repeats,
-                limits=(limit.here if name == "ONNX Runtime" else Limits()),
+                versus(timings, side, [name]),
+                limit.here if name == "ONNX Runtime" else NO_LIMITS,
             )
 
 

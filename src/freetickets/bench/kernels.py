@@ -5,7 +5,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
 
 import torch
@@ -19,13 +19,13 @@ from ..kernels.library import Geometry, lanes
 from ..kernels.operator import run
 from ..sparsity.topology import random_mask
 from .timing import (
-    Limits,
-    Pair,
+    Bars,
     Ratio,
     Settings,
     Side,
+    Sides,
     Timing,
-    bars,
+    compare,
     geometric_mean,
     interleave,
     total,
@@ -47,9 +47,9 @@ _LINEAR_TRAINING: Speedups = {0.1: (2.5, 4), 0.02: (8, 15)}
 # For each direction of dense layers, how many times as fast as PyTorch Winograd's way must be and
 # should be, with AVX-512 and without.
 _DENSE = {
-    "forward": bars((1 / 2.4, 1 / 3), (1 / 1.8, 1 / 2.5)),
-    "input gradient": bars((1 / 2.4, 1 / 3), (1 / 1.8, 1 / 2.5)),
-    "weight gradient": bars((1 / 1.8, 1 / 2.5), (1 / 1.5, 1 / 2)),
+    "forward": Bars((1 / 2.4, 1 / 3), (1 / 1.8, 1 / 2.5)),
+    "input gradient": Bars((1 / 2.4, 1 / 3), (1 / 1.8, 1 / 2.5)),
+    "weight gradient": Bars((1 / 1.8, 1 / 2.5), (1 / 1.5, 1 / 2)),
 }
 
 
@@ -86,30 +86,28 @@ _LINEAR = ((784, 1000, 1000, 10), (1024, 4096))
 def wide(settings: Settings) -> Iterator[Ratio | str]:
     """Each direction of the convolutions of a wide network."""
     found = yield from _convolutions(_WIDE, settings, 32, list(_WIDE_FORWARD), apart=True)
-    for kind, speedups in (("forward", _WIDE_FORWARD), ("training", _WIDE_TRAINING)):
-        name = f"{kind}, wide convolutions"
-        yield from _means(name, found[kind], speedups, settings.repeats)
+    yield from _means("forward, wide convolutions", found["forward"], _WIDE_FORWARD)
+    yield from _means("training, wide convolutions", found["training"], _WIDE_TRAINING)
 
 
 def dense(settings: Settings) -> Iterator[Ratio | str]:
     """Each direction of the same convolutions without zeros, in Winograd's way."""
-    batch, repeats = settings.batch_or(32), settings.repeats
-    found: dict[str, list[Pair]] = defaultdict(list)
+    batch = settings.batch_or(32)
+    found: dict[str, list[Sides]] = defaultdict(list)
     for conv in _shrunk(_WIDE, settings):
-        for direction, pairs in measure_conv(conv, batch, [1.0], repeats, ways=WINOGRAD):
-            pair = pairs[1.0]._replace(ours=("ours", pairs[1.0].ours[1]))
-            found[direction].append(pair)
-            yield pair.ratio(f"{direction}, dense {conv}, batch {batch}", repeats)
+        measured = _measure(conv, batch, [1.0], settings.repeats, WINOGRAD, "ours")
+        for direction, pairs in measured.items():
+            found[direction].append(pairs[1.0])
+            yield compare(f"{direction}, dense {conv}, batch {batch}", pairs[1.0])
     for direction, limits in _DENSE.items():
         name = f"{direction}, dense wide convolutions: geometric mean"
-        yield geometric_mean(found[direction]).ratio(name, repeats, limits=limits.here)
+        yield compare(name, geometric_mean(found[direction]), limits.here)
 
 
 def small(settings: Settings) -> Iterator[Ratio | str]:
     """The convolutions of a narrow network."""
     found = yield from _convolutions(_SMALL, settings, 64, list(_SMALL_TRAINING))
-    name = "training, small convolutions"
-    yield from _means(name, found["training"], _SMALL_TRAINING, settings.repeats)
+    yield from _means("training, small convolutions", found["training"], _SMALL_TRAINING)
 
 
 def other(settings: Settings) -> Iterator[Ratio | str]:
@@ -120,22 +118,21 @@ def other(settings: Settings) -> Iterator[Ratio | str]:
 def linear(settings: Settings) -> Iterator[Ratio | str]:
     """Networks of linear layers, and PyTorch's own sparse matrices."""
     batch, repeats = settings.batch_or(128), settings.repeats
-    found: dict[float, list[Pair]] = defaultdict(list)
+    found: dict[float, list[Sides]] = defaultdict(list)
     for widths in _LINEAR:
         sizes = [min(width, 16) if settings.small else width for width in widths]
         name = "linear " + "-".join(map(str, sizes))
         for density in _LINEAR_TRAINING:
             about = _about(name, batch, density)
             network = LinearNetwork(sizes, batch, density)
-            timings = _time({"sparse": network.train, "PyTorch": network.train_dense}, repeats)
-            pair = versus(timings, "sparse", ["PyTorch"])
+            pair = _time({"sparse": network.train, "PyTorch": network.train_dense}, repeats)
             found[density].append(pair)
-            yield pair.ratio(f"training, {about}", repeats)
+            yield compare(f"training, {about}", pair)
             rivals = network.csr_sides()
             timings = _time({"sparse": network.predict, **rivals}, repeats)
-            pair = versus(timings, "sparse", rivals)
-            yield pair.ratio(f"forward against torch.sparse, {about}", repeats)
-    yield from _means("training, linear networks", found, _LINEAR_TRAINING, repeats)
+            beside = versus(timings, "sparse", rivals)
+            yield compare(f"forward against torch.sparse, {about}", beside)
+    yield from _means("training, linear networks", found, _LINEAR_TRAINING)
 
 
 def _about(layer: object, batch: int, density: float) -> str:
@@ -147,14 +144,11 @@ def _time(sides: Mapping[str, Side], repeats: int) -> dict[str, Timing]:
     return interleave(sides, repeats, least=LEAST_SECONDS)
 
 
-def _means(
-    name: str, pairs: dict[float, list[Pair]], speedups: Speedups, repeats: int
-) -> Iterator[Ratio]:
+def _means(name: str, pairs: dict[float, list[Sides]], speedups: Speedups) -> Iterator[Ratio]:
     """The geometric mean of the layers, for each density."""
     for density, (must, should) in speedups.items():
         about = f"{name}: geometric mean, density {density:g}"
-        limits = Limits(1 / must, 1 / should)
-        yield geometric_mean(pairs[density]).ratio(about, repeats, limits)
+        yield compare(about, geometric_mean(pairs[density]), (1 / must, 1 / should))
 
 
 def _shrunk(convs: Iterable[Conv], settings: Settings) -> list[Conv]:
@@ -169,9 +163,6 @@ def _shrunk(convs: Iterable[Conv], settings: Settings) -> list[Conv]:
 # ---- convolutions
 
 
-Pairs = dict[str, dict[float, list[Pair]]]  # by direction and density
-
-
 def _convolutions(
     convs: Iterable[Conv],
     settings: Settings,
@@ -179,33 +170,40 @@ def _convolutions(
     densities: Sequence[float],
     *,
     apart: bool = False,
-) -> Generator[Ratio, None, Pairs]:
-    """The three directions of each convolution, one after the other ("training") or `apart`."""
-    batch, repeats = settings.batch_or(batch), settings.repeats
-    found: Pairs = defaultdict(lambda: defaultdict(list))
+) -> Generator[Ratio, None, dict[str, dict[float, list[Sides]]]]:
+    """The three directions of each convolution, one after the other ("training") or `apart`.
+
+    Returns what was found by direction and density.
+    """
+    batch = settings.batch_or(batch)
+    found: dict[str, dict[float, list[Sides]]] = defaultdict(lambda: defaultdict(list))
     for conv in _shrunk(convs, settings):
-        layer = dict(measure_conv(conv, batch, densities, repeats))
-        whole = {
-            density: total([pairs[density] for pairs in layer.values()]) for density in densities
-        }
+        layer = _measure(conv, batch, densities, settings.repeats)
+        whole = {each: total([pairs[each] for pairs in layer.values()]) for each in densities}
         for direction, pairs in (layer | {"training": whole}).items():
             for density, pair in pairs.items():
                 found[direction][density].append(pair)
                 if apart is not (direction == "training"):
-                    yield pair.ratio(f"{direction}, {_about(conv, batch, density)}", repeats)
+                    yield compare(f"{direction}, {_about(conv, batch, density)}", pair)
     return found
 
 
-def measure_conv(
-    conv: Conv, batch: int, densities: Sequence[float], repeats: int, *, ways: int = 0
-) -> Iterator[tuple[str, dict[float, Pair]]]:
+def _measure(
+    conv: Conv,
+    batch: int,
+    densities: Sequence[float],
+    repeats: int,
+    ways: int = 0,
+    label: str = "sparse",
+) -> dict[str, dict[float, Sides]]:
     """Times each direction: all densities, and dense in PyTorch in either layout, in one loop."""
+    found = {}
     for direction, sides in conv_sides(conv, batch, densities, ways).items():
-        timings, found = _time(sides, repeats), {}
-        for density in densities:
-            pair = versus(timings, _sparse(density), _PYTORCH)
-            found[density] = pair._replace(ours=("sparse", pair.ours[1]))
-        yield direction, found
+        timings = _time(sides, repeats)
+        found[direction] = {
+            density: versus(timings, _sparse(density), _PYTORCH, label) for density in densities
+        }
+    return found
 
 
 def conv_sides(
@@ -286,13 +284,6 @@ class LinearNetwork:
             self.weights.append(weight)
             self._layers.append((weight[mask], indices, plan))
 
-    def sparse_weights(self) -> list[Tensor]:
-        """The weights with their zeros."""
-        return [
-            ops.scatter(values, indices, list(weight.shape))
-            for weight, (values, indices, _) in zip(self.weights, self._layers, strict=True)
-        ]
-
     def predict(self) -> Tensor:
         """The sparse forward pass."""
         return self._forward()[-1]
@@ -330,15 +321,15 @@ class LinearNetwork:
         """The forward pass with PyTorch's sparse matrices, for inputs in either order."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-            matrices = [weight.to_sparse_csr() for weight in self.sparse_weights()]
+            matrices = [
+                ops.scatter(values, indices, list(weight.shape)).to_sparse_csr()
+                for weight, (values, indices, _) in zip(self.weights, self._layers, strict=True)
+            ]
 
         def side(x: Tensor) -> Tensor:
-            for matrix in matrices:
-                x = matrix @ x
-            return x
+            return reduce(lambda maps, matrix: matrix @ maps, matrices, x)
 
-        across, along = self._x.t(), self._x.t().contiguous()
         return {
-            "torch.sparse CSR": lambda: side(across),
-            "torch.sparse CSR of copied inputs": lambda: side(along),
+            "torch.sparse CSR": partial(side, self._x.t()),
+            "torch.sparse CSR of copied inputs": partial(side, self._x.t().contiguous()),
         }

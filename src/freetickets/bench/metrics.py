@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,23 +15,16 @@ from .. import metrics
 from ..errors import FreeTicketsError
 from ..evaluation import Predictions
 from ..metrics.arrays import Array, Labels
-from .timing import Pair, Ratio, Settings, interleave, total, versus
+from .timing import Ratio, Settings, Sides, Timing, compare, interleave, total
 
 # What all metrics of a saved file may take on one core.
 _ALLOWED_SECONDS = 2.0
 _BINS = 15
 
 
-class Case(NamedTuple):
-    """A metric, and a peer that takes the same and returns the same value or values.
-
-    The peers are metrics as other packages have them, or as one would write them down.
-    """
-
-    name: str
-    ours: Callable[..., Any]
-    peer: Callable[..., Any]
-    by: str
+# A metric, ours, a peer that takes the same and returns the same value or values, and whose it is:
+# another package's, or as one would write it down.
+Case = tuple[str, Callable[..., Any], Callable[..., Any], str]
 
 
 # ---- the peers: most take log-probabilities (M, N, C) and labels
@@ -130,41 +123,41 @@ def _filled(logs: Array, labels: Labels) -> Array:
 
 
 # fmt: off
-_CASES = (
-    Case("accuracy", metrics.accuracy,
-         lambda logs, labels: _sklearn("accuracy_score", labels, _mean(logs).argmax(-1)),
-         "scikit-learn"),
-    Case("nll", metrics.nll,
-         lambda logs, labels: _sklearn("log_loss", labels, _mean(logs),
-                                       labels=range(logs.shape[2])), "scikit-learn"),
-    Case("brier", metrics.brier,
-         lambda logs, labels: ((_mean(logs) - np.eye(logs.shape[2])[labels]) ** 2).sum(-1).mean(),
-         "NumPy, one-hot"),
-    Case("ece", metrics.ece, _ece, "torchmetrics"),
-    Case("adaptive_ece", metrics.adaptive_ece, _adaptive_ece, "NumPy, split"),
-    Case("classwise_ece", metrics.classwise_ece, _classwise_ece, "NumPy, loops"),
-    Case("reliability", _filled, _calibration_curve, "scikit-learn"),
-    Case("disagreement", lambda logs, _: metrics.disagreement(logs),
-         lambda logs, _: _disagreement(logs.argmax(-1)), "pairs"),
-    Case("disagreement_by_class", metrics.disagreement_by_class, _disagreement_by_class, "pairs"),
-    Case("kl_matrix", lambda logs, _: metrics.kl_matrix(logs), _kl, "torchmetrics"),
-    Case("novelty: max_probability", lambda logs, _: metrics.novelty(logs),
-         lambda logs, _: 1 - _mean(logs).max(-1), "NumPy"),
-    Case("novelty: entropy", lambda logs, _: metrics.novelty(logs, "entropy"),
-         lambda logs, _: _entropy(_mean(logs)), "SciPy"),
-    Case("novelty: mutual_information", lambda logs, _: metrics.novelty(logs, "mutual_information"),
-         lambda logs, _: _entropy(_mean(logs)) - _entropy(np.exp(logs)).mean(0), "SciPy"),
-    Case("risk_coverage", lambda *data: metrics.risk_coverage(*data).area, _risk_coverage,
-         "NumPy, sorted"),
-    Case("bootstrap of accuracy", lambda *data: metrics.bootstrap(metrics.accuracy, *data).value,
-         _bootstrap, "SciPy"),
+_CASES: tuple[Case, ...] = (
+    ("accuracy", metrics.accuracy,
+     lambda logs, labels: _sklearn("accuracy_score", labels, _mean(logs).argmax(-1)),
+     "scikit-learn"),
+    ("nll", metrics.nll,
+     lambda logs, labels: _sklearn("log_loss", labels, _mean(logs), labels=range(logs.shape[2])),
+     "scikit-learn"),
+    ("brier", metrics.brier,
+     lambda logs, labels: ((_mean(logs) - np.eye(logs.shape[2])[labels]) ** 2).sum(-1).mean(),
+     "NumPy, one-hot"),
+    ("ece", metrics.ece, _ece, "torchmetrics"),
+    ("adaptive_ece", metrics.adaptive_ece, _adaptive_ece, "NumPy, split"),
+    ("classwise_ece", metrics.classwise_ece, _classwise_ece, "NumPy, loops"),
+    ("reliability", _filled, _calibration_curve, "scikit-learn"),
+    ("disagreement", lambda logs, _: metrics.disagreement(logs),
+     lambda logs, _: _disagreement(logs.argmax(-1)), "pairs"),
+    ("disagreement_by_class", metrics.disagreement_by_class, _disagreement_by_class, "pairs"),
+    ("kl_matrix", lambda logs, _: metrics.kl_matrix(logs), _kl, "torchmetrics"),
+    ("novelty: max_probability", lambda logs, _: metrics.novelty(logs),
+     lambda logs, _: 1 - _mean(logs).max(-1), "NumPy"),
+    ("novelty: entropy", lambda logs, _: metrics.novelty(logs, "entropy"),
+     lambda logs, _: _entropy(_mean(logs)), "SciPy"),
+    ("novelty: mutual_information", lambda logs, _: metrics.novelty(logs, "mutual_information"),
+     lambda logs, _: _entropy(_mean(logs)) - _entropy(np.exp(logs)).mean(0), "SciPy"),
+    ("risk_coverage", lambda *data: metrics.risk_coverage(*data).area, _risk_coverage,
+     "NumPy, sorted"),
+    ("bootstrap of accuracy", lambda *data: metrics.bootstrap(metrics.accuracy, *data).value,
+     _bootstrap, "SciPy"),
 )
-_OOD_CASES = (
-    Case("auroc", metrics.auroc, lambda *sides: _sklearn("roc_auc_score", *_detection(*sides)),
-         "scikit-learn"),
-    Case("aupr", metrics.aupr,
-         lambda *sides: _sklearn("average_precision_score", *_detection(*sides)), "scikit-learn"),
-    Case("fpr95", metrics.fpr95, _fpr95, "scikit-learn"),
+_OOD_CASES: tuple[Case, ...] = (
+    ("auroc", metrics.auroc, lambda *sides: _sklearn("roc_auc_score", *_detection(*sides)),
+     "scikit-learn"),
+    ("aupr", metrics.aupr,
+     lambda *sides: _sklearn("average_precision_score", *_detection(*sides)), "scikit-learn"),
+    ("fpr95", metrics.fpr95, _fpr95, "scikit-learn"),
 )
 # fmt: on
 
@@ -197,23 +190,18 @@ def saved(settings: Settings) -> Iterator[Ratio | str]:
     for name in runs[0]:
         yield f"{1000 * float(np.median([run[name] for run in runs])):9.1f} ms  {name}"
     sums = [sum(run.values()) for run in runs]
-    median = float(np.median(sums))
-    yield Ratio(
+    ours = Timing(float(np.median(sums)), min(sums), settings.repeats)
+    yield compare(
         f"all metrics from a saved file / {_ALLOWED_SECONDS:g} s of one core "
         f"({' x '.join(map(str, logs.shape))})",
-        median / _ALLOWED_SECONDS,
-        min(sums) / _ALLOWED_SECONDS,
-        1.0,
-        None,
-        {"all": median, "allowed": _ALLOWED_SECONDS},
-        settings.repeats,
+        {"all": ours, "allowed": Timing(_ALLOWED_SECONDS, _ALLOWED_SECONDS)},
+        (1.0, None),
     )
 
 
 def score_file(path: Path) -> dict[str, float]:
     """Reads predictions, computes every metric of them, and says what each took of a core."""
     took: dict[str, float] = {}
-    metric: Callable[..., Any]
 
     def timed(name: str, work: Callable[..., Any], *inputs: Any) -> Any:
         # The seconds of a core, whoever else uses the machine: a bar in seconds has no other side
@@ -228,21 +216,19 @@ def score_file(path: Path) -> dict[str, float]:
     members = timed("members in float64", predictions.members)
     # Once; what scores the ensemble only then has one member to go through.
     ensemble = timed("the ensemble", predictions.ensemble)
-    for metric in (
-        *(metrics.accuracy, metrics.nll, metrics.brier, metrics.risk_coverage),
-        *(metrics.ece, metrics.adaptive_ece, metrics.classwise_ece, metrics.reliability),
-    ):
-        timed(metric.__name__, metric, ensemble, labels)
-    for metric in (metrics.member_nll, metrics.disagreement_by_class):
-        timed(metric.__name__, metric, members, labels)
-    for metric in (metrics.disagreement, metrics.disagreement_matrix, metrics.kl_matrix):
-        timed(metric.__name__, metric, members)
+    of_ensemble = "accuracy nll brier risk_coverage ece adaptive_ece classwise_ece reliability"
+    for name in of_ensemble.split():
+        timed(name, getattr(metrics, name), ensemble, labels)
+    for name in ("member_nll", "disagreement_by_class"):
+        timed(name, getattr(metrics, name), members, labels)
+    for name in ("disagreement", "disagreement_matrix", "kl_matrix"):
+        timed(name, getattr(metrics, name), members)
     for score in metrics.NOVELTY_SCORES:
         of_members = score == "mutual_information"
         timed(f"novelty: {score}", metrics.novelty, members if of_members else ensemble, score)
-    for metric in (metrics.accuracy, metrics.nll, metrics.ece):
-        each = partial(map, metric, members[:, None], [labels] * len(members))
-        timed(f"{metric.__name__} of each member", lambda each=each: list(each()))
+    for name in ("accuracy", "nll", "ece"):
+        each = map(getattr(metrics, name), members[:, None], [labels] * len(members))
+        timed(f"{name} of each member", list, each)
     return took
 
 
@@ -259,23 +245,20 @@ def draw(settings: Settings) -> tuple[Array, Labels]:
 def _compare(
     cases: tuple[Case, ...], settings: Settings, data: tuple[Any, ...], what: str
 ) -> Iterator[Ratio | str]:
-    pairs: list[Pair] = []
+    pairs: list[Sides] = []
     for name, ours, peer, by in cases:
         try:
             mine, theirs = np.asarray(ours(*data)), np.asarray(peer(*data))
         except ImportError as error:
-            yield (
-                f"{name} is left out: it needs the package {error.name}: "
-                "pip install 'freetickets[bench]'"
-            )
+            hint = "pip install 'freetickets[bench]'"
+            yield f"{name} is left out: it needs the package {error.name}: {hint}"
             continue
         # Else their times mean nothing.
         if mine.shape != theirs.shape or not np.allclose(mine, theirs, rtol=0, atol=1e-6):
             raise FreeTicketsError(f"{name} is not what it is by {by}")
         sides = {"ours": partial(ours, *data), by: partial(peer, *data)}
-        pairs.append(versus(interleave(sides, settings.repeats), "ours", [by]))
-        yield pairs[-1].ratio(f"{name} / by {by} ({what})", settings.repeats)
+        pairs.append(interleave(sides, settings.repeats))
+        yield compare(f"{name} / by {by} ({what})", pairs[-1])
     if pairs:
-        whole = total(pairs)
-        together = Pair(whole.ours, ("the others", whole.other[1]))
-        yield together.ratio(f"all of these / by the others ({what})", settings.repeats)
+        together = dict(zip(("ours", "the others"), total(pairs).values(), strict=True))
+        yield compare(f"all of these / by the others ({what})", together)

@@ -31,10 +31,9 @@ def members(settings: Settings) -> Iterator[Ratio | str]:
     yield ratio(
         f"{_MEMBERS} members side by side / one after the other "
         f"({model}, batch {batch}, {epochs} epochs, {os.cpu_count()} cores)",
-        ("side by side", lambda: train("--jobs", str(_MEMBERS))),
-        ("one after the other", train),
+        {"side by side": lambda: train("--jobs", str(_MEMBERS)), "one after the other": train},
+        settings.few_repeats,
         bar=0.75,
-        repeats=settings.few_repeats,
     )
 
 

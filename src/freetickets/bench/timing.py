@@ -14,6 +14,12 @@ from ..kernels.library import available, instruction_set
 from ..kernels.measured import processor
 
 Side = Callable[[], Any]
+Limits = tuple[float | None, float | None]  # what a ratio must not exceed, and should not
+NO_LIMITS = (None, None)
+_KEYS = (
+    *("name", "value", "best", "speedup", "bar", "aim", "met", "aimed"),
+    *("seconds", "memory", "repeats"),
+)
 
 
 @dataclass(frozen=True)
@@ -54,16 +60,6 @@ class Settings:
         return tiny[kind] if self.small else model
 
 
-class Limits(NamedTuple):
-    """What a ratio must not exceed, and should not."""
-
-    bar: float | None = None
-    aim: float | None = None
-
-
-NO_LIMITS = Limits()
-
-
 class Bars(NamedTuple):
     """The limits of a ratio on machines with AVX-512, and on others."""
 
@@ -74,11 +70,6 @@ class Bars(NamedTuple):
     def here(self) -> Limits:
         """Those that hold for the kernels in use."""
         return self.avx512 if available() and instruction_set() == "avx512" else self.avx2
-
-
-def bars(avx512: tuple[float, float], avx2: tuple[float, float] | None = None) -> Bars:
-    """Bars and aims with AVX-512, and without, if they differ."""
-    return Bars(Limits(*avx512), Limits(*(avx2 or avx512)))
 
 
 @dataclass(frozen=True)
@@ -99,53 +90,37 @@ class Ratio:
     repeats: int
     memory: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def speedup(self) -> float:
-        """How many times as fast ours is."""
-        return 1 / self.value
-
-    @property
-    def met(self) -> bool | None:
-        """Whether the ratio keeps below its bar; None if it has none."""
-        return None if self.bar is None else self.value <= self.bar
-
-    @property
-    def aimed(self) -> bool | None:
-        """Whether the ratio reaches its aim; None if it has none."""
-        return None if self.aim is None else self.value <= self.aim
-
     def as_json(self) -> dict[str, Any]:
         """Plain values, with keys that stay."""
-        names = ("name", "value", "best", "speedup", "bar", "aim", "met", "aimed")
-        return {name: getattr(self, name) for name in (*names, "seconds", "memory", "repeats")}
+        met, aimed = (
+            None if limit is None else self.value <= limit for limit in (self.bar, self.aim)
+        )
+        told = {**vars(self), "speedup": 1 / self.value, "met": met, "aimed": aimed}
+        return {key: told[key] for key in _KEYS}
 
 
 class Timing(NamedTuple):
-    """What a side took."""
+    """What a side took, and how often it was measured."""
 
     median: float
     fastest: float
+    repeats: int = 1
 
 
-class Pair(NamedTuple):
-    """Our side and the one that it is compared with, both named."""
+Sides = Mapping[str, Timing]  # ours, and the one that it is compared with
 
-    ours: tuple[str, Timing]
-    other: tuple[str, Timing]
 
-    def ratio(
-        self, name: str, repeats: int, limits: Limits = NO_LIMITS, factor: float = 1.0
-    ) -> Ratio:
-        """Compares the two; `factor` is how often our side runs for one run of the other."""
-        ours, other = self.ours[1], self.other[1]
-        return Ratio(
-            name,
-            factor * ours.median / other.median,
-            factor * ours.fastest / other.fastest,
-            *limits,
-            {side: timing.median for side, timing in self},
-            repeats,
-        )
+def compare(name: str, sides: Sides, limits: Limits = NO_LIMITS, factor: float = 1.0) -> Ratio:
+    """Compares two sides; `factor` is how often ours runs for one run of the other."""
+    ours, other = sides.values()
+    return Ratio(
+        name,
+        factor * ours.median / other.median,
+        factor * ours.fastest / other.fastest,
+        *limits,
+        {side: timing.median for side, timing in sides.items()},
+        ours.repeats,
+    )
 
 
 def interleave(
@@ -166,7 +141,9 @@ def interleave(
             for _ in range(calls[name]):
                 side()
             times[name].append((time.perf_counter() - began) / calls[name])
-    return {name: Timing(statistics.median(found), min(found)) for name, found in times.items()}
+    return {
+        name: Timing(statistics.median(found), min(found), repeats) for name, found in times.items()
+    }
 
 
 def _calls(side: Side, least: float) -> int:
@@ -179,38 +156,35 @@ def _calls(side: Side, least: float) -> int:
     return max(1, math.ceil(least / (time.perf_counter() - began)))
 
 
-def versus(timings: Mapping[str, Timing], ours: str, others: Iterable[str]) -> Pair:
-    """Sets one side against the fastest of some others."""
+def versus(timings: Sides, ours: str, others: Iterable[str], label: str = "") -> Sides:
+    """Sets one side, under a label, against the fastest of some others."""
     fastest = min(others, key=lambda name: timings[name].median)
-    return Pair((ours, timings[ours]), (fastest, timings[fastest]))
+    return {label or ours: timings[ours], fastest: timings[fastest]}
 
 
-def total(pairs: Sequence[Pair]) -> Pair:
+def total(pairs: Sequence[Sides]) -> Sides:
     """What the pairs take one after the other."""
     return _combine(pairs, math.fsum)
 
 
-def geometric_mean(pairs: Sequence[Pair]) -> Pair:
+def geometric_mean(pairs: Sequence[Sides]) -> Sides:
     """A pair whose ratio is the geometric mean of the pairs' ratios."""
     return _combine(pairs, statistics.geometric_mean)
 
 
-def _combine(pairs: Sequence[Pair], reduce: Callable[[list[float]], float]) -> Pair:
-    def combine(sides: Sequence[tuple[str, Timing]]) -> tuple[str, Timing]:
+def _combine(pairs: Sequence[Sides], reduce: Callable[[list[float]], float]) -> Sides:
+    found = {}
+    for side in zip(*(pair.items() for pair in pairs), strict=True):
         # Which of several others was the fastest may differ: then all of them are named.
-        names = " or ".join(sorted({name for name, _ in sides}))
-        medians = [timing.median for _, timing in sides]
-        return names, Timing(reduce(medians), reduce([timing.fastest for _, timing in sides]))
+        names = " or ".join(sorted({name for name, _ in side}))
+        medians, fastest = ([timing[place] for _, timing in side] for place in (0, 1))
+        found[names] = Timing(reduce(medians), reduce(fastest), side[0][1].repeats)
+    return found
 
-    return Pair(combine([pair.ours for pair in pairs]), combine([pair.other for pair in pairs]))
 
-
-def ratio(
-    name: str, over: tuple[str, Side], under: tuple[str, Side], *, repeats: int, bar: float
-) -> Ratio:
-    """Measures how much longer one side takes than the other."""
-    timings = interleave(dict([over, under]), repeats)
-    return versus(timings, over[0], [under[0]]).ratio(name, repeats, Limits(bar))
+def ratio(name: str, sides: Mapping[str, Side], repeats: int, bar: float) -> Ratio:
+    """Measures how much longer the first side takes than the second."""
+    return compare(name, interleave(sides, repeats), (bar, None))
 
 
 def machine() -> dict[str, Any]:

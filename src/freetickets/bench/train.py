@@ -1,10 +1,7 @@
 """Sparse training beside dense training: whole steps, and what masks and exploration cost."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain, count
-from typing import Literal
 
 import torch
 
@@ -17,8 +14,8 @@ from .timing import (
     Limits,
     Ratio,
     Settings,
-    Timing,
-    bars,
+    Sides,
+    compare,
     interleave,
     ratio,
     versus,
@@ -27,20 +24,17 @@ from .timing import (
 # Tickets, sparsity, and what the whole training may and should take beside one dense model's in
 # PyTorch.
 _ENSEMBLES = (
-    (3, 0.8, bars((0.62, 0.50), (0.56, 0.48))),
-    (7, 0.9, bars((0.80, 0.68), (0.66, 0.58))),
+    (3, 0.8, Bars((0.62, 0.50), (0.56, 0.48))),
+    (7, 0.9, Bars((0.80, 0.68), (0.66, 0.58))),
 )
-_DENSE = bars((0.55, 0.40), (0.60, 0.45))
+_DENSE = Bars((0.55, 0.40), (0.60, 0.45))
 _SMALL_NETS: tuple[tuple[str, tuple[int, ...], int, Bars | None], ...] = (
-    ("wrn-16-2", CIFAR, 64, bars((0.48, 0.36), (0.45, 0.35))),
+    ("wrn-16-2", CIFAR, 64, Bars((0.48, 0.36), (0.45, 0.35))),
     ("cnn", (1, 28, 28), 64, None),
     ("mlp-512-512", (1, 28, 28), 128, None),
 )
 # Distributions and sparsities of the figure.
-_CURVES: tuple[tuple[Literal["erk", "uniform"], tuple[float, ...]], ...] = (
-    ("erk", (0.8, 0.9, 0.95)),
-    ("uniform", (0.8, 0.9)),
-)
+_POINTS = (("erk", 0.8), ("erk", 0.9), ("erk", 0.95), ("uniform", 0.8), ("uniform", 0.9))
 _THEIRS, _OURS = "dense in PyTorch", "our dense"
 _LOOP = "in a loop of one's own"  # where layers keep their parameters: backend="auto"
 
@@ -50,10 +44,9 @@ def masks(settings: Settings) -> Iterator[Ratio | str]:
     model, batch = settings.tiny("wrn-16-4"), settings.batch_or(64)
     yield ratio(
         f"masked step / dense step, both in PyTorch ({model}, batch {batch}, S=0.8)",
-        ("masked", Step(model, batch, 0.8, "masked")),
-        (_THEIRS, Step(model, batch)),
+        {"masked": Step(model, batch, 0.8, "masked"), _THEIRS: Step(model, batch)},
+        settings.repeats,
         bar=1.05,
-        repeats=settings.repeats,
     )
 
 
@@ -69,10 +62,9 @@ def exploration(settings: Settings) -> Iterator[Ratio | str]:
     yield ratio(
         f"exploration / dense step in PyTorch "
         f"({model}, {weights / 1e6:.1f} M weights, batch {batch}, S=0.8)",
-        ("exploration", lambda: sparsifier.explore(0.5)),
-        (_THEIRS, Step(model, batch)),
+        {"exploration": lambda: sparsifier.explore(0.5), _THEIRS: Step(model, batch)},
+        settings.few_repeats,
         bar=0.1,
-        repeats=settings.few_repeats,
     )
 
 
@@ -87,52 +79,44 @@ def loader(settings: Settings) -> Iterator[Ratio | str]:
     stream = chain.from_iterable(map(batches.epoch, count()))
     yield ratio(
         f"CIFAR batch with augmentation / dense step in PyTorch ({model}, batch {batch})",
-        ("batch", lambda: next(stream)),
-        (_THEIRS, Step(model, batch)),
+        {"batch": lambda: next(stream), _THEIRS: Step(model, batch)},
+        settings.repeats,
         bar=0.05,
-        repeats=settings.repeats,
     )
 
 
 def edst(settings: Settings) -> Iterator[Ratio | str]:
     """The training of a whole EDST ensemble against that of one dense model, PyTorch's and ours."""
-    model, batch, repeats = _large(settings)
+    model, batch = settings.model_or("wrn-28-10"), settings.batch_or(64)
     sides = {f"sparse step S={s}": Step(model, batch, s) for _, s, _ in _ENSEMBLES}
     loop = {_LOOP: Step(model, batch, _ENSEMBLES[0][1], "auto")}
-    timings = interleave({**sides, **loop, **_dense_steps(model, batch)}, repeats)
-    yield _our_dense(timings, model, batch, repeats)
+    timings = interleave({**sides, **loop, **_dense_steps(model, batch)}, settings.few_repeats)
+    yield _our_dense(timings, model, batch)
     for side, (tickets, sparsity, limits) in zip(sides, _ENSEMBLES, strict=True):
         steps = _steps(tickets)
-        what = (
-            f"training a whole EDST ensemble of {tickets} ({steps:g} x the steps) / ONE dense model"
-        )
+        what = f"training a whole EDST ensemble of {tickets} ({steps:g} x the steps)"
         about = f"{model}, batch {batch}, S={sparsity}"
         what += " / ONE dense model"
-        yield from _beside_dense(timings, side, what, about, repeats, steps, limits.here)
+        yield from _beside_dense(timings, side, what, about, steps, limits.here)
     tickets, sparsity, _ = _ENSEMBLES[0]
     what = f"training a whole EDST ensemble of {tickets} {_LOOP} / ONE dense model"
     about = f"{model}, batch {batch}, S={sparsity}, backend auto"
-    rows = _beside_dense(timings, _LOOP, what, about, repeats, _steps(tickets))
-    yield next(rows)  # beside PyTorch's
+    yield next(_beside_dense(timings, _LOOP, what, about, _steps(tickets)))  # beside PyTorch's
 
 
 def sparsity(settings: Settings) -> Iterator[Ratio | str]:
     """The same for three tickets, against sparsity: with it, all that one ensemble costs falls."""
-    model, batch, repeats = _large(settings)
+    model, batch = settings.model_or("wrn-28-10"), settings.batch_or(64)
     sides = {
-        (distribution, sparsity): Step(model, batch, sparsity, distribution=distribution)
-        for distribution, sparsities in _CURVES
-        for sparsity in sparsities
+        f"{distribution} S={sparsity}": Step(model, batch, sparsity, distribution=distribution)
+        for distribution, sparsity in _POINTS
     }
-    names = {key: f"{key[0]} S={key[1]}" for key in sides}
-    steps, tickets = {names[key]: step for key, step in sides.items()}, 3
-    timings = interleave({**steps, **_dense_steps(model, batch)}, repeats)
-    ours = _our_dense(timings, model, batch, repeats)
-    yield Point(**vars(ours), curve=ONE_DENSE, sparsity=0.0)
-    what = f"training a whole EDST ensemble of {tickets} / ONE dense model"
-    for (distribution, sparsity), name in names.items():
+    timings = interleave({**sides, **_dense_steps(model, batch)}, settings.few_repeats)
+    yield Point(**vars(_our_dense(timings, model, batch)), curve=ONE_DENSE, sparsity=0.0)
+    what = "training a whole EDST ensemble of 3 / ONE dense model"
+    for name, (distribution, sparsity) in zip(sides, _POINTS, strict=True):
         about = f"{model}, batch {batch}, {distribution}, S={sparsity}"
-        row, of_ours = _beside_dense(timings, name, what, about, repeats, _steps(tickets))
+        row, of_ours = _beside_dense(timings, name, what, about, _steps(3))
         curve = distribution.upper() if distribution == "erk" else distribution
         yield Point(**vars(row), curve=curve, sparsity=sparsity)
         yield of_ours
@@ -149,12 +133,10 @@ def medium(settings: Settings) -> Iterator[Ratio | str]:
         "sparse S=0.8, wider": Step(wider, batch, 0.8),
     }
     timings = interleave(sides, settings.repeats)
-    for side in sides:
-        if side != _THEIRS:
-            yield versus(timings, side, [_THEIRS]).ratio(
-                f"step, {side} / dense in PyTorch ({model}, wider: {wider}, batch {batch})",
-                settings.repeats,
-            )
+    for side in list(sides)[1:]:
+        about = f"({model}, wider: {wider}, batch {batch})"
+        pair = versus(timings, side, [_THEIRS])
+        yield compare(f"step, {side} / dense in PyTorch {about}", pair)
 
 
 def small_nets(settings: Settings) -> Iterator[Ratio | str]:
@@ -169,30 +151,25 @@ def small_nets(settings: Settings) -> Iterator[Ratio | str]:
         timings = interleave(sides, settings.repeats)
         about = f"{model}, batch {batch}, S=0.8"
         limit = NO_LIMITS if limits is None else limits.here
-        given = (settings.repeats, 1.0, limit)
-        yield from _beside_dense(timings, "sparse", "sparse step / dense step", about, *given)
-        what, about = f"sparse step {_LOOP} / dense step", f"{about}, backend auto"
-        yield next(_beside_dense(timings, _LOOP, what, about, settings.repeats))
+        what = "sparse step / dense step"
+        yield from _beside_dense(timings, "sparse", what, about, limits=limit)
+        what = f"sparse step {_LOOP} / dense step"
+        yield next(_beside_dense(timings, _LOOP, what, f"{about}, backend auto"))
 
 
 def _beside_dense(
-    timings: Mapping[str, Timing],
+    timings: Sides,
     side: str,
     what: str,
     about: str,
-    repeats: int,
     factor: float = 1.0,
     limits: Limits = NO_LIMITS,
 ) -> Iterator[Ratio]:
     """A side beside the dense one in PyTorch, for which the limits are, and beside our own."""
-    for dense, where in ((_THEIRS, "in PyTorch"), (_OURS, "on our kernels")):
-        name = f"{what} {where} ({about})"
-        limit = limits if dense == _THEIRS else NO_LIMITS
-        yield versus(timings, side, [dense]).ratio(name, repeats, limit, factor)
-
-
-def _large(settings: Settings) -> tuple[str, int, int]:
-    return settings.model_or("wrn-28-10"), settings.batch_or(64), settings.few_repeats
+    pair = versus(timings, side, [_THEIRS])
+    yield compare(f"{what} in PyTorch ({about})", pair, limits, factor)
+    pair = versus(timings, side, [_OURS])
+    yield compare(f"{what} on our kernels ({about})", pair, NO_LIMITS, factor)
 
 
 def _dense_steps(model: str, batch: int, shape: tuple[int, ...] = CIFAR) -> dict[str, Step]:
@@ -200,12 +177,9 @@ def _dense_steps(model: str, batch: int, shape: tuple[int, ...] = CIFAR) -> dict
     return {_THEIRS: Step(model, batch, shape=shape), _OURS: ours}
 
 
-def _our_dense(timings: Mapping[str, Timing], model: str, batch: int, repeats: int) -> Ratio:
-    return versus(timings, _OURS, [_THEIRS]).ratio(
-        f"training ONE dense model on our kernels / in PyTorch ({model}, batch {batch})",
-        repeats,
-        limits=_DENSE.here,
-    )
+def _our_dense(timings: Sides, model: str, batch: int) -> Ratio:
+    name = f"training ONE dense model on our kernels / in PyTorch ({model}, batch {batch})"
+    return compare(name, versus(timings, _OURS, [_THEIRS]), _DENSE.here)
 
 
 def _steps(tickets: int) -> float:

@@ -70,30 +70,31 @@ def run(parsed: argparse.Namespace) -> dict[str, Any]:
 
     say(", ".join(f"{key} {value}" for key, value in where.items()))
     say(_HEADER)
-    ratios: list[Ratio] = []
-    notes: list[str] = []
+    results: list[Ratio | str] = []
     module = importlib.import_module(f"freetickets.bench.{parsed.what.replace('-', '_')}")
     for name in names:
         for result in getattr(module, name.replace("-", "_"))(settings):
-            (ratios if isinstance(result, Ratio) else notes).append(result)
+            results.append(result)
             say(_row(result) if isinstance(result, Ratio) else result)
     if path is not None:
-        points = [result for result in ratios if isinstance(result, Point)]
+        points = [result for result in results if isinstance(result, Point)]
         threads = "1 thread" if where["threads"] == 1 else f"{where['threads']} threads"
         machinery = f"{where['cpu']}, {where['kernels']}, {threads}, torch {where['torch']}"
         title = f"{settings.model_or('wrn-28-10')}: {machinery}"
         write_atomic(path, draw_costs(points, title, path.suffix))
         say(f"saved in {path}")
-    return {"machine": where, "ratios": [ratio.as_json() for ratio in ratios], "notes": notes}
+    ratios = [result.as_json() for result in results if isinstance(result, Ratio)]
+    notes = [result for result in results if isinstance(result, str)]
+    return {"machine": where, "ratios": ratios, "notes": notes}
 
 
 def _measurements(parsed: argparse.Namespace) -> list[str]:
     """Checks the flags, before torch is loaded, and returns what is to be measured."""
     known = NAMES[parsed.what]
-    for flag in ("repeats", "threads", "batch_size"):
-        value = getattr(parsed, flag)
+    for flag in ("repeats", "threads", "batch-size"):
+        value = getattr(parsed, flag.replace("-", "_"))
         if value is not None and value < 1:
-            raise FreeTicketsError(f"--{flag.replace('_', '-')} must be at least 1, not {value}")
+            raise FreeTicketsError(f"--{flag} must be at least 1, not {value}")
     if parsed.model is not None:
         check_name(parsed.model)
         if parsed.what not in ("train", "profile", "infer"):
@@ -109,14 +110,15 @@ def _measurements(parsed: argparse.Namespace) -> list[str]:
 
 
 def _row(ratio: Ratio) -> str:
+    told = ratio.as_json()
     bar, aim = ("-" if limit is None else f"{limit:.3f}" for limit in (ratio.bar, ratio.aim))
-    met = "aim" if ratio.aimed else {True: "yes", False: "NO", None: "-"}[ratio.met]
-    times = (
-        (s, f"{t:.4g} s" if t >= 1 else f"{1000 * t:.4g} ms") for s, t in ratio.seconds.items()
-    )
-    sides = [f"{side} {time}" for side, time in times]
+    met = "aim" if told["aimed"] else {True: "yes", False: "NO", None: "-"}[told["met"]]
+    sides = [
+        f"{side} {time:.4g} s" if time >= 1 else f"{side} {1000 * time:.4g} ms"
+        for side, time in ratio.seconds.items()
+    ]
     sides += [f"{side} {size / 1e6:.4g} MB" for side, size in ratio.memory.items()]
     return (
-        f"{ratio.value:7.4f}  {ratio.speedup:7.2f}x  {bar:>6}  {aim:>6}  {met:>3}  "
+        f"{ratio.value:7.4f}  {told['speedup']:7.2f}x  {bar:>6}  {aim:>6}  {met:>3}  "
         f"{ratio.name} ({', '.join(sides)}; best {ratio.best:.4f}; repeats {ratio.repeats})"
     )

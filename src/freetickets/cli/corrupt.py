@@ -43,15 +43,12 @@ def run(parsed: argparse.Namespace) -> dict[str, Any]:
         if (number := getattr(parsed, flag)) is not None and number < 1:
             raise FreeTicketsError(f"--{flag} {number}: give 1 or more")
     spec = get_spec(parsed.dataset, parsed.data_dir)
-    photos = FreeTicketsError(
-        f"{spec.name} consists of photos on disk: only small images that fit in memory, like "
-        "CIFAR's, can be corrupted here"
-    )
+    why = "only small images that fit in memory, like CIFAR's, can be corrupted here"
+    photos = FreeTicketsError(f"{spec.name} consists of photos on disk: {why}")
     if spec.name == "imagenet":
         raise photos
     if not spec.mean or spec.shape[0] not in (1, 3):
-        only = "only grey or RGB images can be corrupted"
-        raise FreeTicketsError(f"{spec.name} has no images: {only}")
+        raise FreeTicketsError(f"{spec.name} has no images: only grey or RGB ones can be corrupted")
 
     import numpy as np
 

@@ -12,7 +12,7 @@ Rows = list[dict[str, str]]
 
 
 def methods(parsed: argparse.Namespace) -> Rows:
-    """Lists the methods; with a model, also what each costs."""
+    """List the methods; --model wrn-28-10 shows what each costs."""
     if parsed.model is not None:
         check_name(parsed.model)
     rows = []
@@ -44,7 +44,7 @@ def _cost(method: str, model: str, dataset: str) -> dict[str, str]:
 
 
 def datasets(parsed: argparse.Namespace) -> Rows:
-    """Lists the data sets."""
+    """List the data sets."""
     rows = [
         {
             "name": spec.name,
@@ -60,7 +60,7 @@ def datasets(parsed: argparse.Namespace) -> Rows:
 
 
 def models(parsed: argparse.Namespace) -> Rows:
-    """Lists the models."""
+    """List the models."""
     return _shown([{"name": name, "description": text} for name, text in model_names()], parsed)
 
 
@@ -70,13 +70,6 @@ def add_method_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--model", metavar="STR", help=text)
     text = "and with this data set (default: cifar10)"
     command.add_argument("--dataset", metavar="STR", default="cifar10", help=text)
-
-
-COMMANDS = (
-    ("methods", methods, "List the methods; --model wrn-28-10 shows what each costs."),
-    ("datasets", datasets, "List the data sets."),
-    ("models", models, "List the models."),
-)
 
 
 def _shown(rows: Rows, parsed: argparse.Namespace) -> Rows:

@@ -34,8 +34,12 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if found := re.search(r"unrecognized arguments: (--?[\w-]+)", message):
             # argparse leaves a command's unknown flags to the parser above it, so ask them all.
-            others = {*_known_flags(self)} - {found[1]}  # which another command may have
-            near = difflib.get_close_matches(found[1], others, n=1)
+            known = set(self._option_string_actions)
+            for action in self._actions:
+                if isinstance(action, argparse._SubParsersAction):
+                    known.update(*(each._option_string_actions for each in action.choices.values()))
+            # Another command may have the very flag.
+            near = difflib.get_close_matches(found[1], known - {found[1]}, n=1)
             hint = f"did you mean {near[0]}?" if near else f"see {self.prog} --help"
             message = f"unknown flag {found[1]}: {hint}"
         self.exit(2, f"freetickets: {message}\n")
@@ -48,15 +52,6 @@ def _factor(text: str) -> tuple[str, float]:
         with contextlib.suppress(ValueError):
             return name, float(factor)
     raise argparse.ArgumentTypeError("give names and factors, such as norm-bias=64")
-
-
-def _known_flags(parser: argparse.ArgumentParser) -> list[str]:
-    flags = list(parser._option_string_actions)
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                flags += _known_flags(command)
-    return flags
 
 
 def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -77,8 +72,8 @@ def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
             _add_training(command, module, method)
         else:
             module.add_flags(command)
-    for name, run, text in lists.COMMANDS:
-        command = commands.add_parser(name, help=text, description=text)
+    for run in (lists.methods, lists.datasets, lists.models):
+        command = commands.add_parser(run.__name__, help=run.__doc__, description=run.__doc__)
         _add_common(command).set_defaults(run=run)
         if run is lists.methods:
             lists.add_method_flags(command)
@@ -154,7 +149,7 @@ def _add_fields(group: Any, kind: type, skip: Sequence[str]) -> None:
         if each.name in skip:
             continue
         hint = hints[each.name]
-        plain = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+        plain = typing.get_args(hint)  # of a type "or None", which comes last
         wanted = plain[0] if plain else hint
         text = texts.get(each.name, "").replace("%", "%%")
         if each.default not in (None, (), False) and isinstance(each.default, (int, float, str)):
@@ -192,14 +187,6 @@ def attribute_texts(kind: type) -> dict[str, str]:
 
 def training_from(parsed: argparse.Namespace) -> tuple[Config, DatasetSpec]:
     """What a command line asks to train, with every default filled in, and on which data."""
-    config = _config_from(parsed)
-    check_name(config.model)
-    spec = get_spec(config.dataset, config.data_dir, config.image_size, config.make_task())
-    return config.resolved(spec), spec
-
-
-def _config_from(parsed: argparse.Namespace) -> Config:
-    """Brings a config file and flags together; flags win."""
     values: dict[str, Any] = read_config(parsed.config) if parsed.config else {}
     if parsed.method is not None:
         METHODS.load(parsed.method)
@@ -217,10 +204,11 @@ def _config_from(parsed: argparse.Namespace) -> Config:
         values["model_options"] = {**values.get("model_options", {}), "dropout": given["dropout"]}
     config = Config(**values)
     # What settings of the user's own name as "module:name" is imported.
-    named: list[tuple[Registry[Any], Any]] = [(DATASETS, config.dataset)]
-    kinds: dict[str, Registry[Any]]
-    kinds = {"explorer": SPARSE_METHODS, "prune": SCORES, "grow": SCORES}
-    named += [(registry, config.options.get(option)) for option, registry in kinds.items()]
+    named: list[tuple[Registry[Any], Any]] = [
+        (DATASETS, config.dataset),
+        (SPARSE_METHODS, config.options.get("explorer")),
+        *((SCORES, config.options.get(option)) for option in ("prune", "grow")),
+    ]
     if is_reference(config.optimizer):
         from ..training.optimizer import OPTIMIZERS
 
@@ -228,4 +216,6 @@ def _config_from(parsed: argparse.Namespace) -> Config:
     for registry, name in named:
         if is_reference(str(name)):
             registry.load(str(name))
-    return config
+    check_name(config.model)
+    spec = get_spec(config.dataset, config.data_dir, config.image_size, config.make_task())
+    return config.resolved(spec), spec

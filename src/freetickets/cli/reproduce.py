@@ -75,7 +75,12 @@ def run(parsed: argparse.Namespace) -> Any:
         with hold(runner.folder, progress.line):
             for line in runner.missing_data:
                 progress.line(line)
-            command = _cell_command(parsed)
+            # What, with a name behind it, runs one cell as this command would.
+            command = ["reproduce", *parsed.names, "--quiet"]
+            for flag in ("scale", "output", "device", "workers", "data_dir", "seeds"):
+                if (value := getattr(parsed, flag)) is not None:
+                    command += [f"--{flag.replace('_', '-')}", str(value)]
+            command += [*(["--only", *parsed.only] if parsed.only else ()), "--cell"]
             failed = runner.run_all(tasks, progress, launcher_from(parsed), command)
             _show(experiments, runner, len(tasks), failed, parsed.json)
         return None
@@ -125,19 +130,8 @@ def _show(
         print_measured(experiments, results)
         print(f"saved in {runner.folder}: results.html, results.md, cells.csv")
     if failed:
-        raise FreeTicketsError(
-            f"{len(failed)} of {cells} cells failed ({'; '.join(failed)}): run the same command "
-            "again to retry them"
-        )
-
-
-def _cell_command(parsed: argparse.Namespace) -> list[str]:
-    """The arguments that, with a name behind them, run one cell as this command would."""
-    command = ["reproduce", *parsed.names, "--quiet"]
-    for flag in ("scale", "output", "device", "workers", "data_dir", "seeds"):
-        if (value := getattr(parsed, flag)) is not None:
-            command += [f"--{flag.replace('_', '-')}", str(value)]
-    return [*command, *(["--only", *parsed.only] if parsed.only else ()), "--cell"]
+        told = f"{len(failed)} of {cells} cells failed ({'; '.join(failed)})"
+        raise FreeTicketsError(f"{told}: run the same command again to retry them")
 
 
 def _list(as_json: bool) -> list[dict[str, Any]] | None:

@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..calibration import Temperature
 from ..config import Config
 from ..data import DatasetSpec
 from ..evaluation.results import Evaluation
@@ -38,79 +37,76 @@ _NAMES_WIDTH = 44  # at most, of its two columns that may wrap
 _PAPERS_WIDTH = 150  # where there is no terminal; the paper's main tables have nine columns
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]] = ()) -> Table:
-    """A table, whose columns of words are flush left."""
-    table = Table(title=title)
+def _show(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None
+) -> None:
+    """Prints a table as wide as the terminal, if it has rows; columns of words are flush left."""
+    table = Table(title=title, caption=caption)
     for column in columns:
         table.add_column(column, justify="left" if column in _WORDS else "right")
     for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _show(table: Table) -> None:
-    """Prints a table as wide as the terminal, if it has rows."""
+        strong = row[0] in ("ensemble", "adjusted")
+        table.add_row(*row, style="bold" if strong else "", end_section=row[0] == "member mean")
     if table.row_count:
         Console(highlight=False).print(table)
 
 
 def print_scores(found: Evaluation) -> None:
     """Prints the scores of the members, of their mean and of the ensemble."""
-    shown = found.task.scores
-    title = f"{found.dataset}, {found.samples:,} test samples"
-    rows = ((f"member {i}", *_cells(row, shown)) for i, row in enumerate(found.members, start=1))
-    table = _table(title, ("", *(score.title for score in shown)), rows)
+    shown, adjusted = found.task.scores, found.adjusted
+    said = [(f"member {i}", row) for i, row in enumerate(found.members, start=1)]
     if len(found.members) > 1:
-        table.add_row("member mean", *_cells(found.member_mean, shown), end_section=True)
-        table.add_row("ensemble", *_cells(found.ensemble, shown), style="bold")
-    if adjusted := found.adjusted:
-        table.add_row("adjusted", *_cells(adjusted.ensemble, shown), style="bold")
-    _show(table)
+        said += [("member mean", found.member_mean), ("ensemble", found.ensemble)]
     if adjusted:
-        chosen = f"members {', '.join(map(str, adjusted.chosen))}"
-        print(f"adjusted on held-out data: {chosen}, {_temperature(adjusted.temperature)}")
+        said.append(("adjusted", adjusted.ensemble))
+    rows = [(name, *_cells(row, shown)) for name, row in said]
+    title = f"{found.dataset}, {found.samples:,} test samples"
+    _show(title, ("", *(score.title for score in shown)), rows)
+    if adjusted:
+        fitted, told = adjusted.temperature, "no temperature"
+        if fitted is not None:
+            values = ", ".join(f"{value:.3f}" for value in fitted.values)
+            told = f"temperature {values} ({fitted.scope})"
+        chosen = ", ".join(map(str, adjusted.chosen))
+        print(f"adjusted on held-out data: members {chosen}, {told}")
 
 
 def print_suite(found: Evaluation) -> None:
     """Prints one table for each part of an evaluation that was asked for."""
+    rows: Iterable[Sequence[str]]
     for name, part in found.shift.items():
-        title = f"{name}: {part.origin}, {part.samples:,} samples each"
+        given = _count(len(part.types), "type")
         rows = (
-            (
-                _count(len(part.types), "type") if chosen == "given" else chosen,
-                *_cells(row),
-                _number(row["ece_pooled"]),
-            )
+            (given if chosen == "given" else chosen, *_cells(row), _number(row["ece_pooled"]))
             for chosen, row in part.means.items()
         )
-        _show(_table(title, ("mean of", *_TITLES, "ECE pooled"), rows))
-    natural = (
+        title = f"{name}: {part.origin}, {part.samples:,} samples each"
+        _show(title, ("mean of", *_TITLES, "ECE pooled"), rows)
+    rows = (
         (name, way, *_cells(row))
         for name, ways in found.natural.items()
         for way, row in ways.items()
     )
-    _show(_table("natural shift", ("", "classes", *_TITLES), natural))
-    unknown = (
+    _show("natural shift", ("", "classes", *_TITLES), rows)
+    rows = (
         (name, score.replace("_", " "), *map(_number, (it.auroc, it.aupr, it.fpr95)))
         for name, each in found.ood.items()
         for score, it in each.scores.items()
     )
     title = "out of distribution (OoD positive)"
-    _show(_table(title, ("", "score", "AUROC", "AUPR", "FPR95"), unknown))
-    table = _table(
-        "accuracy under attack, crafted on each member",
-        ("", "epsilon", "clean", "min", "mean", "max"),
-    )
+    _show(title, ("", "score", "AUROC", "AUPR", "FPR95"), rows)
+    attacked = []
     for name, under in found.attacks.items():
         shares = (f"{share:.2%}" for share in (under.clean, under.min, under.mean, under.max))
-        table.add_row(name, f"{under.epsilon * 255:g}/255", *shares)
-    _show(table)
+        attacked.append((name, f"{under.epsilon * 255:g}/255", *shares))
+    title = "accuracy under attack, crafted on each member"
+    _show(title, ("", "epsilon", "clean", "min", "mean", "max"), attacked)
     if it := found.diversity:
         layers = [layer.kl for layer in found.features if math.isfinite(layer.kl)]
         features = _number(sum(layers) / len(layers)) if layers else ""
         row = (*map(_number, (it.disagreement, it.kl, it.kl_one_way)), features)
         columns = ("disagreement", "KL", "KL one way", "features' KL")
-        _show(_table("diversity of the members", columns, [row]))
+        _show("diversity of the members", columns, [row])
 
 
 def _number(value: float) -> str:
@@ -119,12 +115,6 @@ def _number(value: float) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _temperature(found: Temperature | None) -> str:
-    if found is None:
-        return "no temperature"
-    return f"temperature {', '.join(f'{value:.3f}' for value in found.values)} ({found.scope})"
 
 
 def _cells(row: Mapping[str, float], shown: Iterable[Score] = _OF_CLASSES) -> list[str]:
@@ -143,14 +133,16 @@ def print_cost(ledger: Mapping[str, Any]) -> None:
 
 def print_plan(config: Config, spec: DatasetSpec, ledger: Ledger) -> None:
     """Prints the phases of a plan and what they cost."""
+    rows = [
+        (
+            *(str(it.run), it.phase, f"{it.epochs:g}", f"{it.steps:,}", f"{it.sparsity:g}"),
+            *(str(it.explorations), f"{it.flops:.3e}", f"{it.flops / ledger.dense_flops:.3f}"),
+        )
+        for it in ledger.phases
+    ]
     title = f"{config.method}: {config.model} on {spec.name}, batch {config.batch_size}"
     columns = ("run", "phase", "epochs", "steps", "sparsity", "explorations", "FLOPs", "x")
-    table = _table(title, columns)
-    for phase in ledger.phases:
-        size = (f"{phase.epochs:g}", f"{phase.steps:,}", f"{phase.sparsity:g}")
-        cost = (f"{phase.flops:.3e}", f"{phase.flops / ledger.dense_flops:.3f}")
-        table.add_row(str(phase.run), phase.phase, *size, str(phase.explorations), *cost)
-    _show(table)
+    _show(title, columns, rows)
     print(
         f"training FLOPs   {ledger.flops:.3e}  {ledger.relative_flops:.3f}x of one dense model\n"
         f"                 (dense: {ledger.dense_epochs:g} epochs, {ledger.dense_flops:.3e}; "
@@ -165,13 +157,25 @@ def print_plan(config: Config, spec: DatasetSpec, ledger: Ledger) -> None:
 
 
 def print_comparison(rows: Sequence[main_tables.RunRow], scores: Sequence[Score]) -> None:
-    """Prints the main columns of the comparison, as many as leave room for the names."""
-    title = f"{rows[0].dataset}, {rows[0].samples:,} test samples: scores of the ensembles"
-    console, table = _comparison(title, "run", "method")
+    """Prints the main columns of the comparison, as many as leave room for the names.
+
+    Those that weigh least are the first to have room.
+    """
+    console = _comparison_console()
     names = max(len(row.run) for row in rows) + max(len(row.description) for row in rows) + 4
-    columns = _columns_within(console.width - min(names, _NAMES_WIDTH), rows, scores)
-    for column in columns:
-        _add_number(table, column.short or "")
+    room = console.width - min(names, _NAMES_WIDTH)
+    wanted = [*main_tables.main_columns(scores), *main_tables.more_columns(scores)]
+    columns = [each for each in main_tables.columns_of(rows, wanted) if each.short is not None]
+    fitting = []
+    for column in sorted(columns, key=lambda column: column.weight):
+        texts = [*(column.short or "").split("\n"), *(column.cell(row).text for row in rows)]
+        room -= max(map(len, texts)) + 2
+        if room < 0:
+            break
+        fitting.append(column)
+    columns = [column for column in columns if column in fitting]
+    title = f"{rows[0].dataset}, {rows[0].samples:,} test samples: scores of the ensembles"
+    table = _comparison(title, ("run", "method"), [column.short or "" for column in columns])
     _fill(table, main_tables.main_table(rows, columns), titled=False)
     console.print(table)
 
@@ -179,50 +183,32 @@ def print_comparison(rows: Sequence[main_tables.RunRow], scores: Sequence[Score]
 def print_differences(reference: str, differences: Mapping[str, Differences]) -> None:
     """Prints how each run differs from the reference, and how likely that is chance."""
     title = f"differences from {reference}, and their two-sided p-values"
-    console, table = _comparison(title, "run")
     titles = [title for score in MAIN_SCORES for title in (score.short, "p")]
-    for title in (*titles[:2], "McNemar\np", *titles[2:]):
-        _add_number(table, title)
+    table = _comparison(title, ("run",), (*titles[:2], "McNemar\np", *titles[2:]))
     for run, found in differences.items():
         cells = []
         for score in MAIN_SCORES:
             it = found.scores[score.key]
             cells += [TableCell.of(it.value, f"+{score.form}").text, p_text(it.p)]
         table.add_row(Text(run), *cells[:2], p_text(found.mcnemar), *cells[2:])
-    console.print(table)
+    _comparison_console().print(table)
 
 
-def _comparison(title: str, *names: str) -> tuple[Console, Table]:
-    """A console, and a table without lines that begins with these columns."""
+def _comparison_console() -> Console:
     console = Console(highlight=False)
     # What is piped has no width of its own.
     console.width = min(_WIDTH, console.width) if console.is_terminal else _WIDTH
+    return console
+
+
+def _comparison(title: str, names: Iterable[str], numbers: Iterable[str]) -> Table:
+    """A table without lines, with columns of names and of numbers."""
     table = Table(title=Text(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in names:
         table.add_column(name, vertical="bottom", overflow="fold")
-    return console, table
-
-
-def _add_number(table: Table, title: str) -> None:
-    table.add_column(title, justify="right", vertical="bottom", no_wrap=True)
-
-
-def _columns_within(
-    width: int, rows: Sequence[main_tables.RunRow], scores: Sequence[Score]
-) -> list[main_tables.TableColumn]:
-    """The main columns as far as they fit; those that weigh least are the first to have room."""
-    columns = main_tables.columns_of(
-        rows, [*main_tables.main_columns(scores), *main_tables.more_columns(scores)]
-    )
-    shown = [column for column in columns if column.short is not None]
-    fitting = []
-    for column in sorted(shown, key=lambda column: column.weight):
-        texts = [*(column.short or "").split("\n"), *(column.cell(row).text for row in rows)]
-        width -= max(map(len, texts)) + 2
-        if width < 0:
-            break
-        fitting.append(column)
-    return [column for column in shown if column in fitting]
+    for number in numbers:
+        table.add_column(number, justify="right", vertical="bottom", no_wrap=True)
+    return table
 
 
 def print_measured(experiments: Sequence[Experiment], results: Results) -> None:
@@ -264,9 +250,9 @@ def print_prices(prices: PriceList, experiments: Iterable[Experiment]) -> None:
     titles = {each.name: _title(each) for each in experiments}
     columns = ("", "x dense", "paper", "differs", "FLOPs", "time", "done")
     for name, group in groupby(prices.prices, key=lambda price: price.experiment):
-        table = _table(titles[name], columns, map(_price_row, shown := list(group)))
-        table.caption = "; ".join(sorted({f"{each.model} on {each.data}" for each in shown}))
-        _show(table)
+        shown = list(group)
+        caption = "; ".join(sorted({f"{each.model} on {each.data}" for each in shown}))
+        _show(titles[name], columns, map(_price_row, shown), caption)
     time = "" if prices.seconds is None else f", about {duration(prices.seconds)} of training"
     done = f"{prices.finished} of {prices.tasks} trainings are finished"
     print(f"{done}; {prices.flops:.3g} FLOPs are left{time}")

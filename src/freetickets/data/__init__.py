@@ -28,6 +28,4 @@ _NAMES = {
     "spec": "DatasetSpec OwnDataset dataset_names get_spec",
     "split": "LazySplit Split arrays hold_out take",
 }
-__getattr__, __dir__, __all__ = attach(
-    __name__, {name: home for home, names in _NAMES.items() for name in names.split()}
-)
+__getattr__, __dir__, __all__ = attach(__name__, _NAMES)

@@ -27,16 +27,14 @@ if TYPE_CHECKING:
     from .structure import parse_structure as parse_structure
 
 _NAMES = {
-    "criteria": ("CRITERIA", "initial_topology"),
-    "distribution": ("DISTRIBUTIONS", "allocate", "er", "erk", "uniform"),
-    "layers": ("select_weights",),
-    "named": ("SPARSE_METHODS", "SparseParts", "sparse_method"),
-    "network": ("LayerStatistics",),
-    "schedule": ("Exploration", "GradualPruning"),
-    "score": ("SCORES", "Score", "WeightView"),
-    "sparsifier": ("Sparsifier",),
-    "structure": ("Structure", "parse_structure"),
+    "criteria": "CRITERIA initial_topology",
+    "distribution": "DISTRIBUTIONS allocate er erk uniform",
+    "layers": "select_weights",
+    "named": "SPARSE_METHODS SparseParts sparse_method",
+    "network": "LayerStatistics",
+    "schedule": "Exploration GradualPruning",
+    "score": "SCORES Score WeightView",
+    "sparsifier": "Sparsifier",
+    "structure": "Structure parse_structure",
 }
-__getattr__, __dir__, __all__ = attach(
-    __name__, {name: home for home, names in _NAMES.items() for name in names}
-)
+__getattr__, __dir__, __all__ = attach(__name__, _NAMES)

@@ -13,11 +13,5 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
-    {
-        "fit": "fit",
-        "count_macs": "flops",
-        "Ledger": "ledger",
-        "price": "ledger",
-        "Trainer": "trainer",
-    },
+    {"fit": "fit", "flops": "count_macs", "ledger": "Ledger price", "trainer": "Trainer"},
 )

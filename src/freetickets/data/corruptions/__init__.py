@@ -54,6 +54,6 @@ def set_name(dataset: str) -> str:
 
 
 __getattr__, __dir__, __all__ = attach(
-    __name__, {"corrupt": "apply", "find_frost": "frost", "frost_source": "frost"}
+    __name__, {"apply": "corrupt", "frost": "find_frost frost_source"}
 )
 __all__ += ["COMMON15", "CORRUPTIONS", "SEVERITIES"]
