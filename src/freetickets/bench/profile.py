@@ -93,7 +93,11 @@ def operators(settings: Settings) -> Iterator[Ratio | str]:
     """How many of PyTorch's operators a masked step calls beyond those of a dense one."""
     model = settings.tiny("wrn-28-10")
     counts = {}
-    for side, step in (("masked", Step(model, 2, _SPARSITY, "masked")), ("dense", Step(model, 2))):
+    steps = (
+        ("masked", Step(model, 2, _SPARSITY, "masked", fused=False)),
+        ("dense", Step(model, 2, fused=False)),
+    )
+    for side, step in steps:
         step()
         with _Counter() as counter:  # type: ignore[no-untyped-call]
             step()

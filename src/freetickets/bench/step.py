@@ -43,11 +43,12 @@ class Step:
         *,
         ours: bool = False,
         distribution: Distribution = "erk",
+        fused: bool | None = None,
     ) -> None:
         torch.manual_seed(0)
         self.network: nn.Module = create_model(model, shape, 10)
         # As our own trainer has it; PyTorch's side is what its users write.
-        fused = True if ours or sparsity else None
+        fused = fused if fused is not None else True if ours or sparsity else None
         self.optimizer = torch.optim.SGD(
             self.network.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=fused
         )

@@ -20,7 +20,7 @@ from torch.autograd import Function
 from . import ops
 from .choices import Choices
 from .layers import can_be_sparse, geometry_of
-from .library import Geometry, call, ready
+from .library import Geometry, call
 from .linear import linear_layer
 from .maps import Maps, as_autocast, enter, give, kernels_take
 from .operator import run
@@ -184,12 +184,7 @@ class _Take(Function):
         (places,) = ctx.saved_tensors
         if torch.is_grad_enabled():  # it is to be differentiated again
             return ops.scatter(gradient, places, list(ctx.shape)), None
-        dense = gradient.new_empty(ctx.shape)
-        call(
-            "ft_put", ready(gradient), places, places.numel(), dense, dense.numel(),
-            torch.get_num_threads(),
-        )  # fmt: skip
-        return dense, None
+        return ops.put(gradient, places, ctx.shape), None
 
 
 _places = torch.arange(0, dtype=torch.int32)

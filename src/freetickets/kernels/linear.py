@@ -113,7 +113,7 @@ def linear(
     ops.check_weights(values, indices, bias, shape)
     if ops.is_dense(ways, ops.FORWARD, x):
         with ops.full_precision():
-            y = F.linear(x, ops.scatter(values, indices, shape), bias)
+            y = F.linear(x, ops.put(values, indices, shape), bias)
             return y.relu_() if relu else y
     read = _rows(x, lanes)
     y, target = _new_columns(x, read, shape[0])
@@ -151,7 +151,7 @@ def linear_backward(
             gradient, y = gradient.masked_fill(y <= 0, 0), None
         with ops.full_precision():
             if theirs[0]:
-                dx = gradient @ ops.scatter(values, indices, shape)
+                dx = gradient @ ops.put(values, indices, shape)
             if theirs[1]:
                 dvalues = (gradient.t() @ x).flatten().index_select(0, indices)
             if theirs[2]:

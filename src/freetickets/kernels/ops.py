@@ -3,6 +3,8 @@
 Maps come and go in groups (groups, channels, height, width, lanes): see `groups`.
 """
 
+import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -58,11 +60,11 @@ def conv2d(
     result_shape = _result_shape(x, geometry)
     check_weights(values, indices, bias, shape)
     if by_winograd(ways, FORWARD, x):
-        weight = winograd.transform(scatter(values, indices, shape), geometry)
+        weight = winograd.transform(put(values, indices, shape), geometry)
         return winograd.convolve(x, weight, geometry, bias)
     if is_dense(ways, FORWARD, x):
         with full_precision():
-            weight = scatter(values, indices, shape)
+            weight = put(values, indices, shape)
             return _grouped(F.conv2d(_plain(x), weight, bias, geometry.stride, geometry.padding), x)
     x = ready(x)
     y = empty(*result_shape)
@@ -153,10 +155,10 @@ def conv2d_input_gradient(
     result_shape = _source_shape(gradient, geometry, size)
     check_weights(values, indices, None, shape)
     if by_winograd(ways, INPUT_GRADIENT, gradient):
-        return winograd.input_gradient(gradient, scatter(values, indices, shape), geometry)
+        return winograd.input_gradient(gradient, put(values, indices, shape), geometry)
     if is_dense(ways, INPUT_GRADIENT, gradient):
         with full_precision():
-            weight = scatter(values, indices, shape)
+            weight = put(values, indices, shape)
             wanted = [gradient.shape[0] * gradient.shape[4], shape[1], *size]
             plain = conv2d_input(  # type: ignore[no-untyped-call]
                 wanted, weight, _plain(gradient), stride, padding
@@ -273,6 +275,16 @@ def scatter(values: Tensor, indices: Tensor, shape: _Ints) -> Tensor:
         return values.view(shape)
     flat = values.new_zeros(torch.Size(shape).numel())
     return flat.index_copy(0, indices.long(), values).view(shape)
+
+
+def put(values: Tensor, indices: Tensor, shape: Sequence[int]) -> Tensor:
+    """The same, sooner and without a gradient."""
+    if values.numel() == math.prod(shape):
+        return values.detach().view(shape)
+    weight = values.new_empty(shape)
+    given = (ready(values), ready(indices), indices.numel(), weight, weight.numel())
+    call("ft_put", *given, torch.get_num_threads())
+    return weight
 
 
 def gather(weight: Tensor, indices: Tensor) -> Tensor:

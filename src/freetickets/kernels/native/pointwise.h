@@ -15,6 +15,15 @@ using freetickets::Norm;
 using freetickets::Reason;
 using freetickets::scratch;
 
+// Which lanes of a group hold samples, as factors.
+struct Mask {
+  const float* factors;
+  int lanes;
+
+  // For the i-th number of a part. (A division for each vector would take longer than all else.)
+  FT_INLINE Vector at(int64_t i) const { return load(lanes == LANES ? factors : factors + i % lanes); }
+};
+
 // Calls `body(part, channel, floats, first float, mask)` for all parts: a part is the positions of one
 // channel in one group, and the mask tells the lanes of the last group that hold samples. A thread has
 // whole groups if there are enough of them: they are what it has in its caches.
@@ -26,7 +35,7 @@ FT_INLINE void for_parts(const Norm& n, int threads, Body&& body) {
     const int valid = n.batch - (n.groups - 1) * n.lanes;
     for (int i = 0; i < n.lanes; ++i) all[i] = 1.0f, some[i] = i < valid ? 1.0f : 0.0f;
     for (int64_t p = begin; p < end; ++p)
-      body(p, int(p % n.channels), floats, p * floats, p / n.channels + 1 == n.groups ? some : all);
+      body(p, int(p % n.channels), floats, p * floats, Mask{p / n.channels + 1 == n.groups ? some : all, n.lanes});
   });
 }
 
@@ -61,13 +70,13 @@ FT_INLINE double sum_of(int64_t floats, Term&& term) {
 // y = relu?((x - mean) / sqrt(variance + eps) * weight + bias).
 inline void scale(const Norm& n, const float* x, const float* weight, const float* bias, const float* mean,
                   const float* variance, float eps, int relu, float* y, int threads) {
-  for_parts(n, threads, [&](int64_t, int c, int64_t floats, int64_t at, const float* mask) {
+  for_parts(n, threads, [&](int64_t, int c, int64_t floats, int64_t at, const Mask& mask) {
     const float factor = weight[c] / std::sqrt(variance[c] + eps);
     const Vector a = fill(factor), b = fill(bias[c] - mean[c] * factor);
     for (int64_t i = 0; i < floats; i += LANES) {
       Vector v = load(x + at + i) * a + b;
       if (relu) v = positive(v);
-      store(y + at + i, v * load(mask + i % n.lanes));
+      store(y + at + i, v * mask.at(i));
     }
   });
 }
@@ -78,13 +87,13 @@ inline Reason normalize(const Norm& n, const float* x, const float* weight, cons
                         float* y, float* mean, float* variance, int threads) {
   auto* sums = reinterpret_cast<double*>(scratch(freetickets::slots::SUMS, size_t(n.groups) * n.channels * 4));
   FT_NEED(sums != nullptr, FT_OUT_OF_MEMORY);
-  for_parts(n, threads, [&](int64_t p, int, int64_t floats, int64_t at, const float* mask) {
+  for_parts(n, threads, [&](int64_t p, int, int64_t floats, int64_t at, const Mask& mask) {
     const double sum =
-        sum_of(floats, [&](int64_t i) { return load(x + at + i) * load(mask + i % n.lanes); });
+        sum_of(floats, [&](int64_t i) { return load(x + at + i) * mask.at(i); });
     const Vector m = fill(static_cast<float>(sum / size_of(n, p / n.channels)));
     sums[2 * p] = sum;
     sums[2 * p + 1] = sum_of(floats, [&](int64_t i) {
-      const Vector d = (load(x + at + i) - m) * load(mask + i % n.lanes);
+      const Vector d = (load(x + at + i) - m) * mask.at(i);
       return d * d;
     });
   });
@@ -115,19 +124,19 @@ inline Reason normalize_backward(const Norm& n, const float* x, const float* dy,
   const auto gradient_of = [=](int c) {
     const float factor = weight[c] / std::sqrt(variance[c] + eps);
     const Vector a = fill(factor), b = fill(bias[c] - mean[c] * factor);
-    return [=](int64_t i, const float* mask) __attribute__((always_inline)) {
-      const Vector g = load(dy + i) * load(mask);
+    return [=](int64_t i, Vector mask) __attribute__((always_inline)) {
+      const Vector g = load(dy + i) * mask;
       return relu ? (load(x + i) * a + b <= 0.0f ? Vector{} : g) : g;
     };
   };
-  for_parts(n, threads, [&](int64_t p, int c, int64_t floats, int64_t at, const float* mask) {
+  for_parts(n, threads, [&](int64_t p, int c, int64_t floats, int64_t at, const Mask& mask) {
     const auto gradient = gradient_of(c);
     const Vector m = fill(mean[c]);
     sums[2 * p] = sums[2 * p + 1] = 0;
     for (int64_t start = 0; start < floats; start += PIECE) {
       Vector sum[2] = {}, product[2] = {};  // two chains of each: one would wait for its own additions
       const auto add = [&](int64_t i, int chain) __attribute__((always_inline)) {
-        const Vector g = gradient(at + i, mask + i % n.lanes);
+        const Vector g = gradient(at + i, mask.at(i));
         sum[chain] += g, product[chain] += g * (load(x + at + i) - m);
       };
       const int64_t end = std::min(floats, start + PIECE);
@@ -151,14 +160,14 @@ inline Reason normalize_backward(const Norm& n, const float* x, const float* dy,
     sums[2 * c] = training ? sum / count : 0;
     sums[2 * c + 1] = training ? product / count * rstd * rstd : 0;
   }
-  for_parts(n, threads, [&](int64_t, int c, int64_t floats, int64_t at, const float* mask) {
+  for_parts(n, threads, [&](int64_t, int c, int64_t floats, int64_t at, const Mask& mask) {
     const auto gradient = gradient_of(c);
     const Vector a = fill(weight[c] / std::sqrt(variance[c] + eps)), m = fill(mean[c]);
     const Vector mean_gradient = fill(float(sums[2 * c])), slope = fill(float(sums[2 * c + 1]));
     for (int64_t i = 0; i < floats; i += LANES) {
-      const Vector g = gradient(at + i, mask + i % n.lanes);
+      const Vector g = gradient(at + i, mask.at(i));
       const Vector d = a * (g - mean_gradient - (load(x + at + i) - m) * slope);
-      store(dx + at + i, d * load(mask + i % n.lanes));
+      store(dx + at + i, d * mask.at(i));
     }
   });
   return nullptr;

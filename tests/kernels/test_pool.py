@@ -1,0 +1,105 @@
+"""Max-pooling of groups against PyTorch's."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from freetickets.errors import FreeTicketsError
+from freetickets.kernels.groups import from_groups, to_groups
+from freetickets.kernels.library import lanes
+from freetickets.kernels.maps import Maps, leave
+from freetickets.kernels.pool import max_pool, max_pool_backward
+
+
+def both(x, window, gradient=None):
+    """What PyTorch makes of maps, and what ours does: results, and gradients."""
+    for grouped in (False, True):
+        leaf = x.clone().requires_grad_()
+        if grouped:
+            y = from_groups(max_pool(to_groups(leaf, lanes()), list(window)), len(x))
+        else:
+            y = F.max_pool2d(leaf, window)
+        y.backward(torch.arange(y.numel()).view(y.shape).float() if gradient is None else gradient)
+        yield y.detach(), leaf.grad
+
+
+@given(
+    st.integers(1, 40), st.integers(1, 5), st.integers(1, 9), st.integers(1, 9),
+    st.integers(1, 4), st.integers(1, 4), st.integers(0, 99),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_it_is_pytorchs_also_at_edges_and_of_equals(batch, channels, height, width, h, w, seed):
+    window = (min(h, height), min(w, width))
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randint(3, (batch, channels, height, width), generator=generator).float()
+    (theirs, their_gradient), (ours, our_gradient) = both(x, window)
+    assert torch.equal(ours, theirs)
+    assert torch.equal(our_gradient, their_gradient)
+
+
+@pytest.mark.usefixtures("instructions")
+@pytest.mark.parametrize("window", [(2, 2), (3, 2)])
+def test_all_instruction_sets_and_threads_do_the_same(window, threads):
+    x = torch.randn(37, 6, 9, 8)
+    for count in (1, 3):
+        threads(count)
+        for theirs, ours in zip(*both(x, window), strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def test_nan_is_seen_in_the_result_and_in_the_gradient():
+    x = torch.zeros(1, 1, 2, 2)
+    for place in range(4):
+        broken = x.clone()
+        broken.view(-1)[place] = float("nan")
+        _, (y, gradient) = both(broken, (2, 2), torch.full((1, 1, 1, 1), 7.0))
+        assert y.isnan().all()
+        assert gradient.sum() == 7  # it is not lost
+
+
+@pytest.mark.parametrize(
+    ("pool", "ours"),
+    [
+        (nn.MaxPool2d(2), True),
+        (nn.MaxPool2d((3, 2)), True),
+        (nn.MaxPool2d(2, stride=2, padding=0), True),
+        (nn.MaxPool2d(3, stride=2), False),
+        (nn.MaxPool2d(2, padding=1), False),
+        (nn.MaxPool2d(2, dilation=2), False),
+        (nn.MaxPool2d(2, ceil_mode=True), False),
+    ],
+    ids=str,
+)
+def test_networks_pool_in_this_way_where_it_is_the_same(pool, ours, noted):
+    x = torch.randn(5, 3, 7, 7)
+    y = leave(pool(Maps(to_groups(x, lanes()), 5)))
+    assert torch.equal(y, pool(x))
+    assert ("ft_max_pool" in [name for name, _ in noted]) is ours
+
+
+def test_it_can_be_differentiated_twice():
+    x = torch.randn(3, 2, 4, 4)
+    found = []
+    for pool in (
+        lambda x: F.max_pool2d(x, 2),
+        lambda x: from_groups(max_pool(to_groups(x, lanes()), [2, 2]), 3),
+    ):
+        leaf = x.clone().requires_grad_()
+        (first,) = torch.autograd.grad(pool(leaf).pow(3).sum(), leaf, create_graph=True)
+        found.append(torch.autograd.grad(first.square().sum(), leaf)[0])
+    torch.testing.assert_close(*found)
+
+
+def test_what_does_not_fit_is_refused():
+    x = to_groups(torch.randn(3, 2, 4, 4), lanes())
+    y = max_pool(x, [2, 2])
+    for window in ([5, 1], [0, 2], [2]):
+        with pytest.raises(FreeTicketsError, match="have no windows"):
+            max_pool(x, window)
+    with pytest.raises(FreeTicketsError, match="pooled maps of"):
+        max_pool_backward(x, y, y[..., :1, :], [2, 2])
+    with pytest.raises(FreeTicketsError, match="5 dimensions"):
+        max_pool(x[0], [2, 2])
