@@ -114,7 +114,7 @@ def test_refilling_keeps_the_survivors_and_adds_the_best(name, shape, data):
     grow = torch.tensor(data.draw(values)).float().view(shape)
     kept = structure.survive(prune, data.draw(st.integers(0, count)), mask, generator())
     assert not (kept & ~mask).any()
-    full = structure.refill(grow, kept, generator(), count)
+    full = structure.select(grow, count, ~kept, generator(), kept)
     masks = [other for other in masks_of(name, shape) if int(other.sum()) == count]
     allowed = [other for other in masks if not (kept & ~other).any()]
     assert any(torch.equal(full, other) for other in allowed)
@@ -138,14 +138,6 @@ def test_surviving_blocks_are_whole_and_those_of_the_highest_sum():
         assert kept.tolist() == 2 * [[bool(blocks[i // 2]) for i in range(4)]]
 
 
-def test_of_blocks_kept_in_part_those_stay_of_which_most_was_kept():
-    kept = torch.zeros(2, 8, dtype=torch.bool)
-    kept[0, :2] = kept[1, 0] = True  # three quarters of block 0
-    kept[0, 4] = True  # a quarter of block 2
-    scores = torch.arange(8.0).repeat(2, 1)
-    full = Blocks(2, 2).refill(scores, kept, generator(), 8)
-    # Four weights fill one block: the first; the other place goes to the highest score.
-    assert full[0].tolist() == [True, True, False, False, False, False, True, True]
 
 
 @each
@@ -203,7 +195,7 @@ def test_counts_that_cannot_be_are_refused_with_the_nearest(name, nearest):
     with pytest.raises(FreeTicketsError, match=expected):
         structure.select(scores, 25, scores.bool(), generator())
     with pytest.raises(FreeTicketsError, match=expected):
-        structure.refill(scores, ~scores.bool(), generator(), 25)
+        structure.select(scores, 25, scores.bool(), generator(), ~scores.bool())
 
 
 @pytest.mark.parametrize("name", ["2:4", "fan-in", "unstructured"])
@@ -213,7 +205,7 @@ def test_more_survivors_than_the_structure_holds_are_refused(name):
     if name == "unstructured":
         kept[:3] = True
     with pytest.raises(FreeTicketsError, match="keep a part of a mask of its"):
-        parse_structure(name).refill(torch.ones(4, 4), kept, generator(), 8)
+        parse_structure(name).select(torch.ones(4, 4), 8, ~kept, generator(), kept)
 
 
 # ---- structured networks

@@ -96,7 +96,7 @@ class Explorer:
         if not isinstance(self._structure, Unstructured):
             ((score, _),) = self._grow
             total = int(kept.sum()) + count
-            return self._structure.refill(score(view), kept, view.generator, total)
+            return self._structure.select(score(view), total, ~kept, view.generator, kept)
         mask, given, end = kept.clone(), 0, 0.0
         for score, share in self._grow:
             end += share
