@@ -102,12 +102,7 @@ class Whitening(nn.Module):
 
 
 def patch_covariance(images: Tensor, kernel: int) -> Tensor:
-    """The covariance of all patches of images (N, C, H, W), in double precision.
-
-    Example:
-        >>> patch_covariance(torch.ones(2, 1, 4, 4), 2).abs().max().item()
-        0.0
-    """
+    """The covariance of all patches of images (N, C, H, W), in double precision."""
     total, products, count = torch.zeros(()), torch.zeros(()), 0
     # About the mean of each channel, or the difference of large numbers would be inexact.
     centre = images.mean((0, 2, 3), keepdim=True, dtype=torch.float64)

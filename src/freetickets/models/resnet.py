@@ -102,7 +102,7 @@ def _assemble(
     blocks: tuple[int, ...],
     block: type[BasicBlock] | type[Bottleneck],
 ) -> nn.Sequential:
-    """Puts stages on a stem of `width` channels: each twice as wide as the last, half the size."""
+    # Each stage is twice as wide as the last, and half the size.
     inputs = width
     for stage, count in enumerate(blocks):
         wide = width * 2**stage

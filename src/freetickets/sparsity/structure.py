@@ -51,8 +51,8 @@ class Structure(ABC):
     ) -> dict[str, int]:
         """Returns the number of non-zeros of each layer: what `allocate` gives it, rounded.
 
-        Layers whose shapes do not fit stay dense, outside the budget; so do those that a
-        distribution makes dense.
+        Layers whose shapes do not fit stay dense, outside the budget, as those that a distribution
+        makes dense.
 
         Example:
             >>> shapes = {"first": (16, 3, 3, 3), "second": (16, 16), "last": (10, 16)}
@@ -139,16 +139,15 @@ class Structure(ABC):
         return self._mask(select_top(self._totals(scores), count, units, generator), scores)
 
     def _totals(self, scores: Tensor) -> Tensor:
-        """The score of each unit."""
         grid = self._grid(scores)
         return grid.squeeze(2) if grid.shape[2] == 1 else grid.double().sum(2)
 
     def _grid(self, tensor: Tensor) -> Tensor:
-        """A tensor of a weight's shape as (rows, units, weights of a unit)."""
+        # Rows, units, weights of a unit.
         return tensor.reshape(self.dimensions(tensor.shape))
 
     def _mask(self, units: Tensor, like: Tensor) -> Tensor:
-        """Undoes `_grid` for a choice of units."""
+        # Undoes `_grid` for a choice of units.
         return units.reshape(like.shape)
 
 
@@ -328,7 +327,6 @@ def check_options(
 def _top_of_rows(
     scores: Tensor, counts: Tensor, candidates: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Like `select_top` in each row, with a count for each."""
     if len(scores) == 1:
         return select_top(scores, int(counts[0]), candidates, generator)
     ties = torch.rand(scores.shape, generator=generator, dtype=torch.float64).numpy()

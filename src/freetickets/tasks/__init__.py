@@ -40,11 +40,7 @@ def task_name(task: Task) -> str:
 
 
 def make_task(name: str, options: Mapping[str, Any] | None = None) -> Task:
-    """Makes a task that the user asks for: here "module:Class" imports code, as a loss does.
-
-    Raises:
-        FreeTicketsError: The name or an option is unknown, or what is found there is not a task.
-    """
+    """Makes a task that the user asks for: here "module:Class" imports code, as a loss does."""
     kind, given = TASKS.load(name), dict(options or {})
     if isinstance(given.get("loss"), str):
         given["loss"] = import_reference("loss", given["loss"])
@@ -72,9 +68,8 @@ def stored_task(info: Mapping[str, Any], given: Task | str | None = None) -> Tas
 
 def _with_options(kind: type[Task], name: str, options: Mapping[str, Any]) -> Task:
     known = [each.name for each in fields(kind)]
-    for option in options:
-        if option not in known:
-            raise UnknownNameError(f"option of {name}", option, known)
+    if odd := [option for option in options if option not in known]:
+        raise UnknownNameError(f"option of {name}", odd[0], known)
     try:
         return kind(**options)
     except (TypeError, ValueError) as error:
