@@ -145,15 +145,7 @@ def warn_of_few_explorations(plan: Plan, steps_per_epoch: int, warn: Callable[[s
 
 
 def suit_interval(plan: Plan, steps_per_epoch: int) -> Plan:
-    """Shortens the interval of runs that would explore fewer than ten times, as far as needed.
-
-    Example:
-        >>> from freetickets.methods import DST, Setting, get_recipe
-        >>> plan = DST(tickets=1).plan(Setting(get_recipe("small")))  # 20 epochs
-        >>> suited = [suit_interval(plan, steps) for steps in (1, 7, 140, 1000)]
-        >>> [each.runs[0].phases[0].exploration.interval for each in suited]
-        [1, 12, 254, 280]
-    """
+    """Shortens the interval of runs that would explore fewer than ten times, as far as needed."""
 
     def with_interval(phase: Phase, interval: int) -> Phase:
         if phase.exploration is None:

@@ -163,17 +163,11 @@ def create_model(
 ) -> nn.Module:
     """Builds the network called `name`, freshly initialised.
 
-    Our own networks are `nn.Sequential`s of their stages, in the order in which they run: they can
-    be cut and rearranged without being rewritten.
-
-    Args:
-        name: A name that `model_names` describes or that was registered, or
-            `package.module:function` for a factory of your own, also from the current directory,
-            which is looked through last. It is given `input_shape` and `classes` if it has
-            parameters of these names.
-        input_shape: The shape of one sample, `(channels, height, width)` for images.
-        classes: How many outputs.
-        **options: What else the network takes, such as `dropout=0.1`.
+    Our own networks are `nn.Sequential`s of their stages, in the order in which they run. The name
+    is one that `model_names` describes or that was registered, or `package.module:function` for a
+    factory of your own, also from the current directory, which is looked through last: it is given
+    `input_shape` ((channels, height, width) of images) and `classes`, how many outputs, if it has
+    parameters of these names. Options are what else the network takes, such as `dropout=0.1`.
 
     Example:
         >>> model = create_model("mlp-300-100", (1, 28, 28), 10)

@@ -17,8 +17,7 @@ class Preparable(Protocol):
     """A module that looks at training data once, before the first step.
 
     It must keep what it finds in buffers or frozen parameters that are in its `state_dict`: then
-    tickets and checkpoints have it, and a resumed run or a loaded ensemble needs no data. Each
-    run of a method prepares networks of its own, always on the same inputs.
+    tickets and checkpoints have it, and a resumed run or a loaded ensemble needs no data.
     """
 
     def prepare_on(self, inputs: Tensor) -> None:
@@ -52,13 +51,6 @@ class Whitening(nn.Module):
 
     Until it has seen images, it passes on the pixels of a patch as they are. `eps` is added to the
     eigenvalues (the variance of a pixel is about 1).
-
-    Example:
-        >>> whitening = Whitening(channels=1)
-        >>> whitening.prepare_on(torch.randn(50, 1, 16, 16) * 7)
-        >>> y = whitening(torch.randn(50, 1, 16, 16) * 7)
-        >>> tuple(y.shape), round(float(y.detach().std()))
-        ((50, 8, 15, 15), 1)
     """
 
     def __init__(

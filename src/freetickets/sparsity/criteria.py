@@ -143,19 +143,11 @@ def initial_topology(
     Scores are taken without dropout, and the network stays as it is. Every layer keeps at least its
     best weight: a network with an empty layer could not learn.
 
-    Args:
-        criterion: A name of `CRITERIA`: "snip", "grasp", "synflow", "magnitude" or "random".
-        model: The network.
-        sparsity: As in `allocate`.
-        batches: A few batches of inputs and targets; SNIP's and GraSP's papers take some ten
-            samples a class. SynFlow only looks at the shape of the first input.
-        distribution: "global": the best of the whole network stay, by one threshold. Else how the
-            non-zeros are shared out over the layers, as in `allocate`.
-        include: Only these weights become sparse; see `select_weights`, also for the next two.
-        exclude: These weights stay dense.
-        embeddings: Whether embedding tables become sparse too.
-        loss: The loss of outputs and targets.
-        seed: The seed of random scores and of ties.
+    The criterion is a name of `CRITERIA`. With "global" the best of the whole network stay, by one
+    threshold; else sparsity and distribution are as in `allocate`. SNIP's and GraSP's papers take
+    batches of some ten samples a class; SynFlow only looks at the shape of the first input.
+    `include`, `exclude` and `embeddings` are as in `select_weights`; the seed is that of random
+    scores and of ties.
 
     Returns:
         One mask for each selected weight, on the CPU; dense layers have a mask that is all True.

@@ -19,12 +19,7 @@ DEFAULT_SPARSITY = 0.8
 
 
 def uniform(shapes: Shapes, sparsity: float) -> dict[str, float]:
-    """Gives every layer the same density.
-
-    Example:
-        >>> uniform({"a": (10, 20), "b": (5, 10)}, 0.75)
-        {'a': 0.25, 'b': 0.25}
-    """
+    """Gives every layer the same density."""
     return dict.fromkeys(shapes, 1.0 - sparsity)
 
 

@@ -125,10 +125,6 @@ def apportion(total: int, wishes: list[float], capacities: list[int]) -> list[in
 
     None exceeds its capacity: what is over goes to the others, in proportion again, or, if nobody
     is left who wishes for more, in proportion to the capacities.
-
-    Example:
-        >>> apportion(10, [3.0, 1.0, 1.0], [4, 9, 9])
-        [4, 3, 3]
     """
     most = [c if w > 0 else 0 for w, c in zip(wishes, capacities, strict=True)]
     if sum(most) > total:

@@ -9,12 +9,7 @@ SCHEDULES = ("constant", "cosine", "linear")
 
 
 def anneal(schedule: str, start: float, end: float, progress: float) -> float:
-    """The value of a schedule after a share `progress` of its time.
-
-    Example:
-        >>> anneal("cosine", 0.5, 0.005, 0.0), anneal("linear", 0.5, 0.1, 0.5)
-        (0.5, 0.3)
-    """
+    """The value of a schedule after a share `progress` of its time."""
     if schedule == "constant":
         return start
     if schedule == "linear":

@@ -104,13 +104,6 @@ class Structure(ABC):
 
         It holds the units that are `kept`, and candidates: a unit is one if all its weights are.
         Ties are broken at random.
-
-        Example:
-            >>> scores = torch.tensor([[1.0, 2.0, 3.0, 4.0], [9.0, 0.0, 8.0, 0.0]])
-            >>> everywhere = torch.ones_like(scores, dtype=torch.bool)
-            >>> parse_structure("2:4").select(scores, 4, everywhere, torch.Generator()).int()
-            tensor([[0, 0, 1, 1],
-                    [1, 0, 1, 0]], dtype=torch.int32)
         """
         where = f"{count} weights in shape {tuple(scores.shape)}"
         if count != (nearest := self.round_count(scores.shape, count)):
@@ -192,10 +185,6 @@ class NOfM(Structure):
         """The only sparsity that there is, or 0 for layers that a map leaves dense.
 
         Raises for another one that was asked for, and not by default.
-
-        Example:
-            >>> NOfM(2, 4).settle(DEFAULT_SPARSITY)
-            0.5
         """
         if isinstance(sparsity, Mapping):
             return {name: self._agree(one) if one else 0.0 for name, one in sparsity.items()}

@@ -69,12 +69,6 @@ def select_top(
 
     Ties at the threshold are broken at random, so that a layer without any gradient (dead units)
     grows like SET instead of always at the same end of the tensor.
-
-    Example:
-        >>> scores = torch.tensor([1.0, 9.0, 3.0, 7.0])
-        >>> candidates = torch.tensor([True, False, True, True])
-        >>> select_top(scores, 2, candidates, torch.Generator()).tolist()
-        [False, False, True, True]
     """
     if count == 0:
         return torch.zeros_like(candidates)

@@ -30,12 +30,7 @@ TASKS: Registry[type[Task]] = Registry(
 
 
 def task_name(task: Task) -> str:
-    """What files call a task: the name under which it is known, or "module:Class".
-
-    Example:
-        >>> task_name(Classification())
-        'classification'
-    """
+    """What files call a task: the name under which it is known, or "module:Class"."""
     return TASKS.name_of(type(task)) or function_name(type(task))
 
 
@@ -51,10 +46,6 @@ def stored_task(info: Mapping[str, Any], given: Task | str | None = None) -> Tas
     """The task of a run or a ticket, by what it says of itself: that never imports code.
 
     Older ones say nothing, and are classification; `given` is a task of the user's own.
-
-    Example:
-        >>> stored_task({})
-        Classification(class_weights=None, label_smoothing=None, loss=None)
     """
     if isinstance(given, Task):
         return given

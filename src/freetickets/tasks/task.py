@@ -122,11 +122,6 @@ class Task(ABC):
 
 
 def function_name(value: Any) -> str:
-    """Where a class or a function is found, as "module:name".
-
-    Example:
-        >>> function_name(math.prod), function_name(Score)
-        ('math:prod', 'freetickets.metrics.score:Score')
-    """
+    """Where a class or a function is found, as "module:name"."""
     kind = value if hasattr(value, "__qualname__") else type(value)
     return f"{kind.__module__}:{kind.__qualname__}"
