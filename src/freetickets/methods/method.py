@@ -214,9 +214,9 @@ class ExploringMethod(SparseMethod):
         """How this method's networks are made and explored."""
         parts, own = sparse_method(self.explorer), super().sparse_options(recipe)
         structure = parts.structure if own.structure == "unstructured" else own.structure
-        scores = {"prune": self.prune or parts.prune, "grow": self.grow or parts.grow}
+        prune, grow = self.prune or parts.prune, self.grow or parts.grow
         others = {n: getattr(parts, n) for n in ("prune_scope", "redistribute", "reserve")}
-        return replace(own, structure=structure, **scores, **others)
+        return replace(own, structure=structure, prune=prune, grow=grow, **others)
 
     def exploration(self, setting: Setting) -> ExplorationPlan | None:
         """By the recipe's schedule, if the explorer explores at all."""

@@ -48,8 +48,8 @@ class Probe:
 
     def derive(self, value: Tensor, *, create_graph: bool = False) -> list[Tensor]:
         """The derivatives of a value by the weights; zero where it does not depend on them."""
-        options = {"create_graph": create_graph, "materialize_grads": True}
-        return list(torch.autograd.grad(value, list(self.weights.values()), **options))
+        weights, grad = list(self.weights.values()), torch.autograd.grad
+        return list(grad(value, weights, create_graph=create_graph, materialize_grads=True))
 
     def times(self, factors: Iterable[Tensor]) -> list[Tensor]:
         """The weights, each times its factor."""
