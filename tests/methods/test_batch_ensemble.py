@@ -92,12 +92,8 @@ def test_it_is_as_many_networks_with_the_multiplied_weights(name, examples):
     torch.testing.assert_close(logits, expected.reshape(logits.shape), atol=1e-5, rtol=1e-4)
     assert torch.equal(targets, labels if examples == "split" else labels.repeat(3))
     assert model.training_share == pytest.approx(1 / 3 if examples == "split" else 1)
-
-
-def test_a_batch_smaller_than_the_ensemble_can_be_split():
-    _, model, x = made("mlp", "split")
-    logits, targets = model(x[:2], torch.tensor([1, 2]))
-    assert (logits.shape, targets.tolist()) == ((2, 4), [1, 2])
+    if examples == "split":  # a batch may be smaller than the ensemble
+        assert model(x[:2], labels[:2])[0].shape == (2, 4)
 
 
 def test_the_factors_start_as_random_signs_and_do_not_decay():

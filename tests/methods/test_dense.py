@@ -33,23 +33,14 @@ def test_the_rate_of_fge_is_that_of_its_paper():
         rising = (2 - 2 * t) * low + (2 * t - 1) * high
         wanted = falling if t <= 0.5 else rising
         assert timeline.lr(pretraining + i) == pytest.approx(wanted, abs=1e-12)
+    collected = [span.end for span in timeline.spans if span.phase.at_end == (Collect(),)]
+    assert collected == [pretraining + 200 * half for half in (1, 3, 5, 7, 9)]
     # The standard schedule, up to the moment where it is left.
     assert timeline.lr(1) == timeline.lr(100 * 45) == 0.1
     assert timeline.lr(140 * 45 + 1) == pytest.approx((0.1 + 0.001) / 2)
     for share in (0.3, 0.5, 0.8, 0.95):
         (run,) = FGE(pretraining=share).plan(Setting(get_recipe("cifar"))).runs
         assert [run.epochs, run.phases[0].epochs] == pytest.approx([200, 200 * share])
-
-
-def test_tickets_are_taken_where_the_rate_is_lowest():
-    plan = FGE(tickets=3).plan(Setting(get_recipe("small"), epochs=30))
-    timeline = Timeline(plan.runs[0], steps_per_epoch=100)
-    collected = [s.end for s in timeline.spans if s.phase.at_end == (Collect(),)]
-    assert len(collected) == plan.tickets == 3
-    assert collected[-1] == timeline.steps == 3000
-    for step in collected:
-        assert timeline.lr(step) == pytest.approx(0.005 * 0.05)
-        assert timeline.lr(step) < timeline.lr(step - 1)
 
 
 def test_one_threshold_decides_over_all_layers(features, monkeypatch):

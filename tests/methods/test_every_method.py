@@ -64,10 +64,9 @@ def test_it_trains_predicts_and_is_loaded_again(name, features, tmp_path):
     if members > 1:
         assert not np.allclose(found[0], found[1])
     assert np.mean(ensemble.predict(x) == features[1].numpy()) > 0.5
-    for folder in (tmp_path / "run", tmp_path / "saved"):
-        if folder.name == "saved":
-            ensemble.save(folder)
-        assert np.array_equal(ft.load(folder).member_proba(x), found)
+    ensemble.save(tmp_path / "saved")
+    for folder in ("run", "saved"):
+        assert np.array_equal(ft.load(tmp_path / folder).member_proba(x), found)
 
 
 @pytest.mark.parametrize(

@@ -11,20 +11,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from freetickets.methods import MIMO, BatchEnsemble, MCDropout, Setting, TreeNet, get_recipe
-from freetickets.methods.members import (
-    evaluating,
-    layer_by_layer,
-    redrawn,
-    replace_layers,
-    weight_layers,
-)  # fmt: skip
+from freetickets.methods import members as tools
 from freetickets.models import create_model
 
 from .small import Transformer
 
 
 class Own(nn.Module):
-    """A network as a user may write it: a skip, a functional ReLU, an argument with a default."""
+    """A network as a user may write it: a skip, a functional ReLU."""
 
     def __init__(self):
         super().__init__()
@@ -33,12 +27,9 @@ class Own(nn.Module):
         self.conv2 = nn.Conv2d(4, 4, 3, padding=1, groups=2)
         self.fc = nn.Linear(4, 4)
 
-    def forward(self, x, scale=None):
+    def forward(self, x):
         x = F.relu(self.norm(self.conv1(x)))
-        x = x + self.conv2(x)
-        if scale is not None:
-            x = x * scale
-        return self.fc(x.mean((2, 3)))
+        return self.fc((x + self.conv2(x)).mean((2, 3)))
 
 
 IMAGES = (3, 8, 8)
@@ -113,19 +104,7 @@ def test_a_copy_predicts_the_same_and_stands_alone(case):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_members_learn_in_the_plan_of_one_dense_network(method, features):
-    x, labels = features
-    torch.manual_seed(0)
-    model = METHODS[method][0].transform(create_model("mlp-32-32", (6,), 3))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    for _ in range(300):
-        order = torch.randperm(len(x))
-        optimizer.zero_grad()
-        F.cross_entropy(*model(x[order], labels[order])).backward()
-        optimizer.step()
-    with torch.no_grad():
-        right = (model.eval()(x).argmax(-1) == labels).float().mean(1)
-    assert right.min() > 0.8
+def test_the_plan_is_that_of_one_dense_network(method):
     plan = METHODS[method][0].plan(Setting(get_recipe("cifar"), seed=5))
     (run,) = plan.runs
     assert (plan.method, plan.tickets, run.seed) == (METHODS[method][0].name, 1, 5)
@@ -145,7 +124,7 @@ def test_redrawn_values_are_the_same_in_another_order_but_for_zeros_and_ones(fix
     values = torch.randn(20, 3)
     if fixed:
         values[::3, 0], values[1::3, 2] = 1, 0
-    drawn = redrawn(values)
+    drawn = tools.redrawn(values)
     assert drawn.shape == values.shape
     assert torch.equal(drawn == 1, values == 1)
     assert torch.equal(drawn == 0, values == 0)
@@ -157,19 +136,19 @@ def test_a_layer_in_two_places_is_replaced_by_one():
     layer = nn.Linear(2, 2)
     network = nn.Sequential(layer, nn.Sequential(layer), nn.MultiheadAttention(2, 1))
     attention = network[2].out_proj
-    replace_layers(network, lambda each: nn.Sequential(each))
+    tools.replace_layers(network, lambda each: nn.Sequential(each))
     assert network[0] is network[1][0]
     assert network[0][0] is layer
     assert network[2].out_proj is attention
-    assert list(weight_layers(network)) == ["0.0"]
-    assert isinstance(replace_layers(layer, lambda each: nn.ReLU()), nn.ReLU)
+    assert list(tools.weight_layers(network)) == ["0.0"]
+    assert isinstance(tools.replace_layers(layer, lambda each: nn.ReLU()), nn.ReLU)
 
 
 def test_modes_and_the_fast_path_are_put_back_after_an_error():
     network = nn.Sequential(nn.ReLU(), nn.Dropout().eval())
 
     def fail():
-        with evaluating(network), layer_by_layer():
+        with tools.evaluating(network), tools.layer_by_layer():
             assert not network.training
             assert not torch.backends.mha.get_fastpath_enabled()
             raise ZeroDivisionError
@@ -182,8 +161,8 @@ def test_modes_and_the_fast_path_are_put_back_after_an_error():
 
 def test_what_was_computed_from_data_is_no_layer_to_be_replaced():
     network = create_model("fast-4-4-4", (3, 9, 9), 4)
-    layers = list(weight_layers(network))
+    layers = list(tools.weight_layers(network))
     assert layers[0] == "group1.conv1"
     assert len(layers) == 7
     network.get_submodule("whitening.conv").requires_grad_()
-    assert len(weight_layers(network)) == 8, "one that is trained is a layer as any other"
+    assert len(tools.weight_layers(network)) == 8, "one that is trained is a layer as any other"

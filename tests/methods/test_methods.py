@@ -1,76 +1,64 @@
 """The methods as plans, and the errors of their options."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
+import freetickets as ft
 from freetickets.errors import FreeTicketsError
 from freetickets.methods import (
-    DST,
-    EDST,
-    LTR,
     METHODS,
     RECIPES,
     Collect,
-    Dense,
-    DenseEnsemble,
-    Escape,
     ExplorationPlan,
     Setting,
     SparseOptions,
-    Static,
-    SupTickets,
-    TreeNet,
     get_method,
     get_recipe,
-)  # fmt: skip
+)
 
 SETTING = Setting(get_recipe("cifar"))
 
 
-@pytest.mark.parametrize("tickets", [1, 2, 3, 7, 12])
+@pytest.mark.parametrize("tickets", [1, 2, 7])
 def test_edst_is_one_run_with_one_escape_between_two_tickets(tickets):
-    plan = EDST(tickets=tickets).plan(SETTING)
+    plan = ft.EDST(tickets=tickets).plan(SETTING)
     (run,) = plan.runs
-    assert run.phases[0].name == "explore"
-    events = [event for phase in run.phases for event in phase.at_end]
-    assert sum(isinstance(event, Collect) for event in events) == tickets == plan.tickets
-    assert sum(isinstance(event, Escape) for event in events) == tickets - 1
-    assert not any(isinstance(event, Escape) for event in run.phases[-1].at_end)
+    names = [event.event for phase in run.phases for event in phase.at_end]
+    assert names == [*["collect", "escape"] * (tickets - 1), "collect"]
+    assert (run.phases[0].name, plan.tickets) == ("explore", tickets)
     assert run.epochs == 150 + 100 * tickets
-    (run,) = EDST(tickets=tickets, refinement=0.5).plan(SETTING).runs
+    (run,) = ft.EDST(tickets=tickets, refinement=0.5).plan(SETTING).runs
     assert [phase.epochs for phase in run.phases] == pytest.approx([150, *[50] * tickets])
 
 
 def test_static_is_dst_without_exploration():
     setting = Setting(get_recipe("cifar"), seed=17)
-    static, dst = Static().plan(setting), DST().plan(setting)
+    static, dst = ft.Static().plan(setting), ft.DST().plan(setting)
     assert [run.seed for run in dst.runs] == [17, 18, 19]
     for still, moving in zip(static.runs, dst.runs, strict=True):
-        assert still.seed == moving.seed
-        (a,), (b,) = still.phases, moving.phases
-        assert (a.schedule, a.sparsity, a.at_end) == (b.schedule, b.sparsity, b.at_end)
-        assert a.exploration is None
-        assert b.exploration is not None
+        (phase,) = moving.phases
+        assert phase.exploration is not None
+        assert still == replace(moving, phases=(replace(phase, exploration=None),))
 
 
 def test_dense_methods_have_no_sparsity():
-    assert len(Dense().plan(SETTING).runs) == 1
-    plan = DenseEnsemble().plan(SETTING)
+    assert len(ft.Dense().plan(SETTING).runs) == 1
+    plan = ft.DenseEnsemble().plan(SETTING)
     assert [run.seed for run in plan.runs] == [0, 1, 2, 3]
     assert all(phase.sparsity == 0 for run in plan.runs for phase in run.phases)
 
 
 def test_presets_recipes_and_options_reach_the_plan():
     for preset, select, settle in (("paper", "best", False), ("robust", "last", True)):
-        (run,) = EDST().plan(Setting(get_recipe("cifar"), preset=preset)).runs
+        (run,) = ft.EDST().plan(Setting(get_recipe("cifar"), preset=preset)).runs
         assert run.phases[1].at_end[0] == Collect(select)
         assert run.phases[0].exploration == ExplorationPlan(0.5, 1000, "constant", 0.0, settle)
-    plan = EDST().plan(Setting(get_recipe("imagenet")))
+    plan = ft.EDST().plan(Setting(get_recipe("imagenet")))
     assert plan.runs[0].phases[0].exploration == ExplorationPlan(0.5, 4000, "cosine", 0.005)
     assert plan.sparse.regrown_value == "keep"
-    method = EDST(grow="random", distribution="uniform", exclude=("fc",), rate=0.3, interval=7)
+    method = ft.EDST(grow="random", distribution="uniform", exclude=("fc",), rate=0.3, interval=7)
     plan = method.plan(SETTING)
     assert plan.sparse == SparseOptions("uniform", grow="random", exclude=("fc",))
     assert plan.runs[0].phases[0].exploration == ExplorationPlan(0.3, 7)
@@ -132,13 +120,14 @@ def test_an_impossible_option_is_refused_by_its_name(method):
 
 def test_a_range_has_ends_and_holds_in_a_subclass_that_says_nothing_of_it():
     @dataclass(frozen=True)
-    class Own(DST):
+    class Own(ft.DST):
         tickets: int = 1
         later: "Unheard" = None  # type: ignore[name-defined]  # noqa: F821
 
     assert Own(later=3).tickets == 1
-    assert (EDST(escape_rate=0.0, rate=1.0, interval=1).rate, TreeNet(shared=0).shared) == (1, 0)
-    assert SupTickets(low=0.05).low == SupTickets().high
+    assert ft.EDST(escape_rate=0.0, rate=1.0, interval=1).rate == 1
+    assert ft.TreeNet(shared=0).shared == 0
+    assert ft.SupTickets(low=0.05).low == ft.SupTickets().high
     with pytest.raises(FreeTicketsError, match="tickets must be at least 1"):
         Own(tickets=0)
 
@@ -146,9 +135,9 @@ def test_a_range_has_ends_and_holds_in_a_subclass_that_says_nothing_of_it():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: LTR(prune_until=1.5), "prune_until, both within 0 to 1"),
-        (lambda: LTR(criterion="snip"), "leave criterion out"),
-        (lambda: SupTickets(structure="2:4"), "leave --structure out"),
+        (lambda: ft.LTR(prune_until=1.5), "prune_until, both within 0 to 1"),
+        (lambda: ft.LTR(criterion="snip"), "leave criterion out"),
+        (lambda: ft.SupTickets(structure="2:4"), "leave --structure out"),
         (lambda: Setting(get_recipe("cifar"), preset="papers"), "preset must be"),
         (lambda: Setting(get_recipe("cifar"), epochs=0), "epochs must be positive"),
         (lambda: get_recipe("cifra"), "did you mean 'cifar'"),

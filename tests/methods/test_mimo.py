@@ -1,5 +1,6 @@
 """MIMO: what each head is given, and the plain network that it is for one member."""
 
+import copy
 from itertools import combinations
 
 import pytest
@@ -25,15 +26,11 @@ def inputs_of(model, *arguments):
 
 
 @pytest.mark.parametrize("name", ["mlp-16-8", "cnn-4", "wrn-10-1"])
-def test_one_member_is_the_plain_network(name):
-    plain = create_model(name, (3, 8, 8), 4)
-    before = {key: value.clone() for key, value in plain.state_dict().items()}
-    x = torch.randn(6, 3, 8, 8)
-    expected = plain.eval()(x)
+def test_one_member_is_the_plain_network(name, same):
+    plain, x = create_model(name, (3, 8, 8), 4).eval(), torch.randn(6, 3, 8, 8)
+    before, expected = copy.deepcopy(dict(plain.state_dict())), plain(x)
     model = MIMO(members=1).transform(plain)
-    state = model.network.state_dict()
-    assert list(state) == list(before)
-    assert all(torch.equal(state[key], before[key]) for key in before)
+    assert same(dict(model.network.state_dict()), before)
     assert torch.equal(model.eval()(x), expected[None])
 
 
@@ -158,6 +155,3 @@ def test_each_image_is_whitened_by_itself_with_the_same_filters():
     weight = model.network.get_submodule("whitening.module.conv").get_parameter("weight")
     assert not weight.requires_grad
     assert model.network.get_submodule("group1.conv1").get_parameter("weight").shape[1] == 3 * 24
-    network = nn.Sequential(Whitening(1), nn.Flatten(), nn.Linear(8 * 4 * 4, 3))
-    model = MIMO(members=2).transform(network)
-    assert model.eval()(torch.randn(6, 1, 5, 5)).shape == (2, 6, 3)

@@ -8,29 +8,22 @@ import math
 
 import pytest
 
+import freetickets as ft
 from freetickets.experiments.grid import find_grid, grid_names
 from freetickets.experiments.runner import Runner
 from freetickets.experiments.scales import SCALES
 from freetickets.experiments.substitutes import outline
 from freetickets.methods import (
-    DST,
-    EDST,
-    LTR,
-    MIMO,
     Collect,
-    Dense,
     Escape,
-    ExplorationPlan,
     Phase,
     PruningPlan,
     Run,
     Setting,
-    Static,
     Stretch,
     Timeline,
-    TreeNet,
     get_recipe,
-)  # fmt: skip
+)
 from freetickets.methods.timeline import fewest_explorations, suit_interval
 from freetickets.training.job import Job
 
@@ -60,7 +53,7 @@ def plan_of(method, recipe="small", **setting):
 
 
 def edst(recipe, tickets, sparsity=0.8, preset="paper"):
-    (run,) = plan_of(EDST(tickets=tickets, sparsity=sparsity), recipe, preset=preset).runs
+    (run,) = plan_of(ft.EDST(tickets=tickets, sparsity=sparsity), recipe, preset=preset).runs
     return run
 
 
@@ -111,7 +104,7 @@ def test_imagenet_edst_trace_equals_the_authors_step_by_step(tickets, epochs):
 
 
 def test_dst_decays_after_the_authors_epochs():
-    plan = plan_of(DST(), "cifar", preset="paper")
+    plan = plan_of(ft.DST(), "cifar", preset="paper")
     assert [run.seed for run in plan.runs] == [0, 1, 2]
     levels = [0.1] * 125 + [0.01] * 62 + [0.001] * 63
     assert rates(plan.runs[0], 3) == pytest.approx([rate for rate in levels for _ in range(3)])
@@ -121,7 +114,7 @@ def test_dst_decays_after_the_authors_epochs():
     assert timeline.exploration_rate(88_000) == 0.5  # on the very last step, as the authors do
     stairs = [0.1 * (epoch + 1) / 6 for epoch in range(5)]
     levels = [*stairs, *[0.1] * 55, *[0.01] * 60, *[0.001] * 60, *[0.0001] * 20]
-    imagenet = plan_of(DST(tickets=2), "imagenet").runs[0]
+    imagenet = plan_of(ft.DST(tickets=2), "imagenet").runs[0]
     assert rates(imagenet, 2) == pytest.approx([rate for rate in levels for _ in range(2)])
 
 
@@ -133,11 +126,14 @@ def test_robust_never_explores_within_an_interval_of_a_collection(tickets):
     for step in range(1000, robust.steps + 1, 1000):
         allowed = next(c for c in collections if c >= step) - step >= 1000
         assert robust.exploration_rate(step) == (paper.exploration_rate(step) if allowed else 0.0)
+    for span in robust.spans:
+        steps = range(span.start + 1, span.end + 1)
+        assert robust.explorations(span) == sum(robust.exploration_rate(s) > 0 for s in steps)
 
 
 @pytest.mark.parametrize(("epochs", "steps_per_epoch"), [(20, 7), (1, 10), (36.5, 141)])
 def test_a_shorter_run_keeps_the_papers_proportions(epochs, steps_per_epoch):
-    plan = plan_of(EDST(tickets=3), "cifar", epochs=epochs)
+    plan = plan_of(ft.EDST(tickets=3), "cifar", epochs=epochs)
     (run,) = plan.runs
     assert run.epochs == pytest.approx(epochs)
     assert plan.dense_epochs == pytest.approx(epochs * 250 / 450)
@@ -149,29 +145,8 @@ def test_a_shorter_run_keeps_the_papers_proportions(epochs, steps_per_epoch):
         assert abs(end - timeline.steps * share / 450) <= 1
 
 
-def test_linear_and_cosine_stretches_go_from_start_to_end():
-    phase = Phase("p", (Stretch(1, 1.0, 0.0, "linear"), Stretch(1, 0.4, 0.2, "cosine")))
-    cosine = [0.2 + 0.2 * (1 + math.cos(math.pi * i / 10)) / 2 for i in range(10)]
-    assert rates(Run(0, (phase,)), 10) == pytest.approx([*straight(1.0, 0.0, 10), *cosine])
-
-
-def test_explorations_are_counted_as_they_happen():
-    exploration = ExplorationPlan(interval=7, settle=True)
-    phases = (
-        Phase("a", (Stretch(3, 0.1),), 0.5, exploration),
-        Phase("b", (Stretch(4, 0.1),), 0.5, exploration, None, (Collect(), Escape())),
-        Phase("c", (Stretch(2.5, 0.1),), 0.5, None, None, (Collect(),)),
-    )
-    timeline = Timeline(Run(0, phases), 11)
-    for span in timeline.spans:
-        steps = range(span.start + 1, span.end + 1)
-        assert timeline.explorations(span) == sum(timeline.exploration_rate(s) > 0 for s in steps)
-    assert timeline.explorations(timeline.spans[0]) == 4
-    assert timeline.explorations(timeline.spans[2]) == 0
-
-
 def test_granet_explores_at_each_pruning():
-    (run,) = plan_of(DST(tickets=1, explorer="granet"), "cifar").runs
+    (run,) = plan_of(ft.DST(tickets=1, explorer="granet"), "cifar").runs
     timeline = Timeline(run, CIFAR_STEPS)
     steps = range(1, timeline.steps + 1)
     prunings = [step for step in steps if timeline.sparsity(step) is not None]
@@ -190,7 +165,7 @@ def straight(start, end, steps):
     return [start + (end - start) * step / steps for step in range(steps)]
 
 
-@pytest.mark.parametrize("method", [Dense(), DST(), Static(), MIMO(), TreeNet()])
+@pytest.mark.parametrize("method", [ft.Dense(), ft.DST(), ft.Static(), ft.MIMO(), ft.TreeNet()])
 def test_the_fast_recipe_trains_in_one_cycle_of_ten_epochs(method):
     cycle = [*straight(0.04, 0.2, 2 * 391), *straight(0.2, 0.0, 8 * 391)]
     assert rates(plan_of(method, "fast").runs[-1], 391) == pytest.approx(cycle, rel=1e-9)
@@ -198,7 +173,7 @@ def test_the_fast_recipe_trains_in_one_cycle_of_ten_epochs(method):
 
 @pytest.mark.parametrize("height", [None, 0.5, 1.0])
 def test_the_fast_recipe_gives_each_refinement_a_cycle_of_its_own(height):
-    plan = plan_of(EDST(tickets=3, refinement_height=height), "fast", epochs=115.2, lr=0.2)
+    plan = plan_of(ft.EDST(tickets=3, refinement_height=height), "fast", epochs=115.2, lr=0.2)
     unit = 64 * 40  # steps of a dense training as long as this one
     expected = [*straight(0.04, 0.2, unit // 5), *[0.2] * (2 * unit // 5)]
     expected += straight(0.2 * (height or 1.0), 0.0, 2 * unit // 5) * 3
@@ -208,13 +183,13 @@ def test_the_fast_recipe_gives_each_refinement_a_cycle_of_its_own(height):
 
 
 def test_a_refinement_can_begin_higher_in_a_recipe_of_steps_too():
-    (run,) = plan_of(EDST(tickets=1, refinement_height=0.3), "cifar").runs
+    (run,) = plan_of(ft.EDST(tickets=1, refinement_height=0.3), "cifar").runs
     assert rates(run, 1) == pytest.approx([0.1] * 150 + [0.03] * 50 + [0.003] * 50)
 
 
 def test_rewinding_goes_back_into_the_warm_up_of_the_cycle():
-    search, *retrainings = plan_of(LTR(tickets=2), "fast").runs
-    whole = rates(plan_of(Dense(), "fast").runs[0], 400)
+    search, *retrainings = plan_of(ft.LTR(tickets=2), "fast").runs
+    whole = rates(plan_of(ft.Dense(), "fast").runs[0], 400)
     assert rates(search, 400) == pytest.approx(whole, rel=1e-9)
     for run in retrainings:
         assert rates(run, 400) == pytest.approx(whole[200:], rel=1e-9)
@@ -223,11 +198,17 @@ def test_rewinding_goes_back_into_the_warm_up_of_the_cycle():
 # ---- a training explores at least ten times, if it has the steps; long ones keep their interval
 
 
+EXPLORING = ft.DST(), ft.EDST()
+GRANET, GMP = ft.DST(explorer="granet"), ft.DST(explorer="gmp")
+
+
 def interval(suited):
     return suited.runs[0].phases[0].exploration.interval
 
 
-@pytest.mark.parametrize("method", [DST(), EDST(), EDST(tickets=7), DST(explorer="granet")])
+@pytest.mark.parametrize(
+    "method", [ft.DST(), ft.EDST(), ft.EDST(tickets=7), ft.DST(explorer="granet")]
+)
 @pytest.mark.parametrize("preset", ["robust", "paper"])
 @pytest.mark.parametrize("steps_per_epoch", [2, 7, 40, 141])
 def test_a_short_training_explores_at_least_ten_times_and_no_more_often_than_it_must(
@@ -245,10 +226,13 @@ def test_a_short_training_explores_at_least_ten_times_and_no_more_often_than_it_
 @pytest.mark.parametrize(
     ("method", "recipe", "steps_per_epoch"),
     [
-        *[(method, "cifar", 352) for method in (DST(), EDST())],
-        *[(method, "imagenet", 9810) for method in (DST(), EDST())],
-        *[(method, "small", 1000) for method in (DST(), EDST())],
-        *[(method, "small", 7) for method in (Static(), LTR(), DST(rate=0.0), DST(explorer="gmp"))],
+        *[(method, "cifar", 352) for method in (ft.DST(), ft.EDST())],
+        *[(method, "imagenet", 9810) for method in (ft.DST(), ft.EDST())],
+        *[(method, "small", 1000) for method in (ft.DST(), ft.EDST())],
+        *[
+            (method, "small", 7)
+            for method in (ft.Static(), ft.LTR(), ft.DST(rate=0.0), ft.DST(explorer="gmp"))
+        ],
     ],
 )
 def test_a_long_training_and_what_does_not_explore_keep_the_interval(
@@ -260,16 +244,13 @@ def test_a_long_training_and_what_does_not_explore_keep_the_interval(
 
 
 def test_a_training_of_a_few_steps_explores_after_each():
-    suited = suit_interval(plan_of(DST(), epochs=5), 1)
+    suited = suit_interval(plan_of(ft.DST(), epochs=5), 1)
     assert interval(suited) == 1
+    phase = suit_interval(plan_of(GRANET), 7).runs[0].phases[0]
+    assert phase.exploration.interval == phase.pruning.interval == 12
     assert fewest_explorations(suited, 1) == 4  # the last one would come too late
     # A phase without a step is left to those who refuse it.
-    assert suit_interval(plan_of(EDST(), epochs=0.1), 1) == plan_of(EDST(), epochs=0.1)
-
-
-def test_gradual_pruning_keeps_step_with_the_explorations_that_follow_it():
-    phase = suit_interval(plan_of(DST(explorer="granet")), 7).runs[0].phases[0]
-    assert phase.exploration.interval == phase.pruning.interval == 12
+    assert suit_interval(plan_of(ft.EDST(), epochs=0.1), 1) == plan_of(ft.EDST(), epochs=0.1)
 
 
 @pytest.mark.parametrize("scale", [*SCALES, *grid_names()])

@@ -4,8 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from freetickets import Sparsifier
-from freetickets.kernels.layers import SparseConv2d
 from freetickets.models import create_model
 from freetickets.models.small import Divide
 from freetickets.training.flops import count_macs, forward_flops
@@ -33,18 +31,6 @@ def test_it_costs_what_is_counted_by_hand():
     assert forward_flops(costs) == pytest.approx(108e6, rel=0.01)
 
 
-@pytest.mark.parametrize(("sparsity", "share"), [(0.8, 0.367), (0.9, 0.197)])
-def test_the_share_of_its_flops_that_erk_leaves(sparsity, share):
-    model = create_model("fast-64-256-256", (3, 32, 32), 10)
-    costs = count_macs(model, (3, 32, 32))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    topology = Sparsifier(model, optimizer, sparsity, backend="masked").topology
-    densities = {name: mask.double().mean().item() for name, mask in topology.items()}
-    ratio = forward_flops(costs, densities) / forward_flops(costs)
-    assert ratio == pytest.approx(share, abs=5e-4)
-    assert "whitening.conv.weight" not in topology
-
-
 def test_convolutions_begin_near_the_identity():
     torch.manual_seed(0)
     model = create_model("fast-16-32-8", (3, 32, 32), 10)
@@ -58,18 +44,6 @@ def test_convolutions_begin_near_the_identity():
             rest[range(k), range(k), 1, 1] = 0.1
             assert (rest != 0).all(), name
             assert rest.abs().max() <= max(0.1, (9 * weight.shape[1]) ** -0.5), name
-
-
-def test_a_random_topology_leaves_no_filter_without_weights():
-    pytest.importorskip("freetickets.kernels.library").available() or pytest.skip("no kernels")
-    torch.manual_seed(0)
-    model = create_model("fast-64-128-128", (3, 32, 32), 10)
-    sparsifier = Sparsifier(
-        model, torch.optim.SGD(model.parameters(), lr=0.1), 0.9, backend="sparse"
-    )
-    assert sum(isinstance(module, SparseConv2d) for module in model.modules()) == 6
-    mask = sparsifier.topology["group3.conv2.weight"]
-    assert (mask.flatten(1).count_nonzero(1) > 0).all()
 
 
 def test_its_activation_its_bias_and_its_scale_are_options():

@@ -16,9 +16,7 @@ def test_names_are_listed_and_checked_without_torch():
         "m.check_name('torch.nn:Linear'); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-    names = model_names()
-    assert len(names) == len(ARCHITECTURES) + 1
-    assert all(pattern and text and "\n" not in text for pattern, text in names)
+    assert len(model_names()) == len(ARCHITECTURES) + 1
 
 
 GOOD = """wrn-10-1 wrn-28-10 wrn-40-2 cifar-resnet-8 cifar-resnet-110 resnet-18 resnet-152 cnn cnn-8

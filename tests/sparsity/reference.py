@@ -83,16 +83,10 @@ last_gradient = of_gradients(lambda past: past[-1])
 class Reference:
     """A sparse training in plain NumPy: SGD with momentum on masked weights.
 
-    Args:
-        run: Where it starts.
-        rate: Of the exploration that follows a step; 0: none.
-        pruning: The counts that are pruned to after a step, or None.
-        importance: The rule by which active weights are kept.
-        growth: The rule by which others are grown.
-        scope: "layer", "global", or "threshold" as in DSR.
-        keep: Whether weights that grow again keep their values.
-        wishes: How many weights each layer wishes to grow; if not given, as many as it lost.
-        fan_in: Whether each output is filled up by itself.
+    After a step it prunes to the counts of `pruning`, and explores at `rate`, if there are any.
+    Active weights are kept by the rule `importance`, others grown by `growth`: as many in each
+    layer as it lost, or `wishes`; with `fan_in`, of each output. `keep` is whether weights that
+    grow again keep their values.
     """
 
     threshold = 1e-3

@@ -2,37 +2,20 @@ import functools
 import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from freetickets.errors import FreeTicketsError
-from freetickets.sparsity import DISTRIBUTIONS, allocate, er, erk, uniform
+from freetickets.models import create_model
+from freetickets.sparsity import DISTRIBUTIONS, allocate, er, erk, select_weights, uniform
 from freetickets.sparsity.distribution import matches
 
 from .training import properties
 
 
-def wide_resnet_28_10(classes):
-    shapes = {"conv1": (16, 3, 3, 3)}
-    before = 16
-    for block, width in enumerate((160, 320, 640), start=1):
-        for unit in range(4):
-            shapes[f"block{block}.{unit}.conv1"] = (width, before, 3, 3)
-            shapes[f"block{block}.{unit}.conv2"] = (width, width, 3, 3)
-            if before != width:
-                shapes[f"block{block}.{unit}.shortcut"] = (width, before, 1, 1)
-            before = width
-    return shapes | {"fc": (classes, 640)}
-
-
 def size(shapes):
     return sum(map(math.prod, shapes.values()))
-
-
-def epsilon(shapes, densities):
-    """The scale that ERK solved for, read off a layer that is not dense."""
-    name = min(densities, key=densities.get)
-    return densities[name] * math.prod(shapes[name]) / sum(shapes[name])
 
 
 def group_of(name):
@@ -56,17 +39,18 @@ EPSILON = {
 
 @pytest.mark.parametrize(("classes", "sparsity"), WIDE_RESNET)
 def test_erk_of_wrn_28_10_has_the_densities_of_the_original_code(classes, sparsity):
-    shapes = wide_resnet_28_10(classes)
+    with torch.device("meta"):
+        network = create_model("wrn-28-10", (3, 32, 32), classes)
+    weights = select_weights(network).items()
+    shapes = {name.removesuffix(".weight"): tuple(weight.shape) for name, weight in weights}
     densities = erk(shapes, sparsity)
     expected = dict(zip(GROUPS, WIDE_RESNET[classes, sparsity], strict=True))
-    seen = set()
-    for name, density in densities.items():
-        group = group_of(name).rstrip(".")
-        seen.add(group)
-        assert round(density, 6) == expected[group], name
-        assert (density == 1.0) == (expected[group] == 1), name
-    assert seen == set(GROUPS)
-    assert epsilon(shapes, densities) == pytest.approx(EPSILON[classes, sparsity], rel=1e-6)
+    groups = {name: group_of(name).rstrip(".") for name in densities}
+    assert {groups[name]: round(density, 6) for name, density in densities.items()} == expected
+    assert all((density == 1) == (expected[groups[n]] == 1) for n, density in densities.items())
+    name = min(densities, key=densities.get)  # which is not dense: the scale is read off it
+    epsilon = densities[name] * math.prod(shapes[name]) / sum(shapes[name])
+    assert epsilon == pytest.approx(EPSILON[classes, sparsity], rel=1e-6)
     total = {10: 36_461_232, 100: 36_518_832}[classes]
     assert size(shapes) == total
     assert sum(allocate(shapes, sparsity).values()) == round((1 - sparsity) * total)

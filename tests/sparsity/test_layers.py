@@ -7,7 +7,7 @@ from torch.nn.utils import parametrizations, prune
 from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.sparsity import Sparsifier, select_weights
 
-from .training import Run, mlp, transformer
+from .training import Run, mlp
 
 
 def names(model, **options):
@@ -47,21 +47,11 @@ def test_all_matrices_of_a_layer_are_found_and_no_bias(module, expected):
         assert weight is module.get_parameter(name.removeprefix("0."))
 
 
-def test_every_matrix_of_a_transformer_is_found_and_no_norm():
-    model = transformer()
-    matrices = {name for name, parameter in model.named_parameters() if parameter.ndim > 1}
-    assert set(names(model)) == matrices
-    assert len(matrices) == 9
-
-
 class Mine(nn.Linear):
     pass
 
 
-NORMS = [
-    nn.BatchNorm2d(4), nn.GroupNorm(2, 4), nn.LayerNorm([4, 1, 1]), nn.PReLU(4),
-    nn.InstanceNorm2d(4, affine=True),
-]  # fmt: skip
+NORMS = nn.BatchNorm2d(4), nn.GroupNorm(2, 4), nn.LayerNorm([4, 1, 1]), nn.PReLU(4)
 TABLES = nn.Sequential(nn.Embedding(10, 4), nn.EmbeddingBag(10, 4), nn.Linear(4, 2))
 SHARED = nn.Linear(4, 4)
 FROZEN = nn.Linear(4, 4).requires_grad_(False)
@@ -116,9 +106,7 @@ def network():
     [
         ({"exclude": ["head"]}, ["stem", "block.0", "block.1"]),
         ({"exclude": ["block.*", nn.Linear]}, ["stem"]),
-        ({"include": ["block.*"]}, ["block.0", "block.1"]),
         ({"include": ["block.*", "head.weight"], "exclude": ["block.0"]}, ["block.1", "head"]),
-        ({"include": [nn.Linear]}, ["head"]),
         ({"include": [nn.Conv2d], "exclude": ["stem"]}, ["block.0", "block.1"]),
         ({"include": []}, []),
         ({"exclude": "block.*"}, ["stem", "head"]),  # one needs no list
@@ -177,13 +165,6 @@ def test_a_weight_that_is_computed_from_others_is_refused_with_advice_that_works
         Sparsifier(model, optimizer)
     sparsifier = Sparsifier(model, optimizer, exclude=["0.weight"])
     assert [row.name for row in sparsifier.statistics()] == ["1.weight"]
-
-
-def test_a_computed_matrix_of_a_recurrent_layer_is_refused_too():
-    model = parametrizations.weight_norm(nn.LSTM(4, 4), "weight_hh_l0")
-    with pytest.raises(FreeTicketsError, match=r"'weight_hh_l0' is computed from others"):
-        select_weights(model)
-    assert list(select_weights(model, exclude="weight_hh_l0")) == ["weight_ih_l0"]
 
 
 def test_an_optimizer_that_is_none_is_refused():

@@ -39,9 +39,8 @@ def test_the_network_sees_active_weights_only_and_the_next_strongest_train():
     assert not torch.equal(layer.weight[mask], start[mask])
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam"])
-def test_a_closure_trains_as_the_plain_loop_does(name):
-    plain, closed = prepared(name), prepared(name)
+def test_a_closure_trains_as_the_plain_loop_does():
+    plain, closed = prepared("Adam"), prepared("Adam")
     plain.train(range(7))
     for step in range(7):
         closed.optimizer.step(lambda step=step: closed.backward(step))
@@ -63,18 +62,6 @@ def test_a_closure_that_is_called_many_times_sees_active_weights_each_time():
         run.optimizer.step(closure)
         run.sparsifier.step()
     assert len({loss.item() for loss in losses}) > 8
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_reserves_work_in_every_precision(dtype):
-    run = prepared(dtype=dtype)
-    before = run.digest
-    for step in range(9):
-        run.train([step])
-        for name, mask in run.sparsifier.topology.items():
-            assert mask.sum() == mask.numel() // 4
-            assert (run.weight(name)[~mask] == 0).all()
-    assert run.digest != before
 
 
 def test_a_given_topology_has_a_reserve_too_which_may_be_all_the_rest():

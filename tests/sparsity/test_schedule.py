@@ -7,16 +7,11 @@ from freetickets.sparsity import Exploration, GradualPruning
 from freetickets.sparsity.schedule import anneal
 
 
-def test_the_defaults_are_the_papers():
-    exploration = Exploration()
-    assert exploration(1000) == exploration(88_000) == 0.5
-    assert exploration(999) == exploration(1001) == 0
-
-
 def test_explorations_come_every_interval_until_the_stop_inclusive():
     exploration = Exploration(rate=0.3, interval=4, stop=12)
     explored = {step: exploration(step) for step in range(1, 30) if exploration(step)}
     assert explored == {4: 0.3, 8: 0.3, 12: 0.3}
+    assert [Exploration()(step) for step in (99, 100, 88_000, 88_001)] == [0, 0.5, 0.5, 0]
 
 
 def test_rates_fall_as_a_cosine_or_a_line_and_start_and_end_exactly():

@@ -1,6 +1,6 @@
 """The sparsifier in the loops that people write."""
 
-import copy
+import functools
 import math
 
 import pytest
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from freetickets.errors import FreeTicketsError
-from freetickets.sparsity import Exploration, LayerStatistics, Sparsifier
+from freetickets.sparsity import Exploration, Sparsifier
 from freetickets.sparsity import network as backends
 from freetickets.sparsity.network import overall_sparsity, table
 
@@ -32,15 +32,7 @@ def test_the_sparsity_of_each_layer_and_the_selection_of_layers_are_passed_on(ba
     assert list(run.sparsifier.topology) == ["0.weight", "2.weight"]
     assert list(Run(exclude=["0"], backend=backend).counts) == ["2.weight", "4.weight"]
     assert list(Run(include=["0.*"], backend=backend).counts) == ["0.weight"]
-
-
-def test_embedding_tables_train_sparse():
-    build = lambda: nn.Sequential(nn.Embedding(20, 10), nn.Linear(10, 10))  # noqa: E731
-    run = Run(build, sparsity=0.5, embeddings=True)
-    run.model(torch.arange(8)).sum().backward()
-    run.step()
-    assert run.counts == {"0.weight": 100, "1.weight": 50}
-    run.assert_zero_outside()
+    assert Run(lambda: nn.Embedding(20, 9), sparsity=0.5, embeddings=True).counts == {"weight": 90}
 
 
 def test_one_seed_gives_one_topology_and_the_global_generator_has_no_say(backend):
@@ -84,14 +76,12 @@ def test_steps_are_counted_and_explored_by_schedule(backend, exploration, expect
 
 def test_a_step_that_was_taken_can_not_be_called_skipped_by_mistake(backend):
     """The gradients that are left are masked ones: growth must not look at them."""
-    digests = set()
-    for skipped in (False, True):
-        run = Run(backend=backend, exploration=Exploration(interval=1))
+    runs = [Run(backend=backend, exploration=Exploration(interval=1)) for _ in range(2)]
+    for skipped, run in enumerate(runs):
         run.backward()
         run.optimizer.step()
-        assert run.sparsifier.step(skipped=skipped)
-        digests.add(run.digest)
-    assert run.sparsifier.steps == len(digests) == 1
+        assert run.sparsifier.step(skipped=bool(skipped))
+    assert_alike(*runs)
 
 
 def test_a_step_that_the_optimizer_did_not_take_does_not_count(backend):
@@ -99,7 +89,6 @@ def test_a_step_that_the_optimizer_did_not_take_does_not_count(backend):
     assert not run.sparsifier.step()
     run.backward()
     assert not run.sparsifier.step()
-    assert run.sparsifier.steps == 0
     run.step()
     assert not run.sparsifier.step()
     assert run.sparsifier.steps == 1
@@ -156,19 +145,6 @@ def test_clipping_sees_active_gradients_and_growth_the_dense_ones(grow):
         assert norm.item() == pytest.approx(expected)
         clipped.step()
         assert plain.digest == clipped.digest
-
-
-def test_shared_weights_are_held_once_and_train():
-    def build():
-        network = nn.Sequential(nn.Linear(10, 10), nn.Tanh(), nn.Linear(10, 10))
-        network[2].weight = network[0].weight
-        return network
-
-    run = Run(build, sparsity=0.5, backend="auto", exploration=Exploration(interval=1))
-    for step in range(4):
-        run.train([step])
-        assert run.counts == {"0.weight": 50}
-        run.assert_zero_outside()
 
 
 def test_layers_out_of_use_keep_their_count(backend):
@@ -284,8 +260,6 @@ def test_an_optimizer_must_train_all_weights_in_any_of_its_groups():
     optimizer = torch.optim.SGD(network[:3].parameters(), lr=0.1)
     with pytest.raises(FreeTicketsError, match=r"the optimizer does not train '4\.weight'"):
         Sparsifier(network, optimizer)
-    with pytest.raises(FreeTicketsError, match=r"does not train '0\.weight'"):
-        Sparsifier(copy.deepcopy(network), optimizer)
     Sparsifier(network, optimizer, exclude=["4"]).detach()
     optimizer.add_param_group({"params": network[4].parameters(), "lr": 0.2})
     assert len(Sparsifier(network, optimizer, topology="given").statistics()) == 3
@@ -309,6 +283,21 @@ def test_an_optimizer_must_train_all_weights_in_any_of_its_groups():
         ({"topology": "given"}, "its weights have no zeros: load them first"),
         ({"topology": "givn"}, "unknown topology 'givn': did you mean 'given'"),
         ({"backend": "spars"}, "unknown backend 'spars': did you mean 'sparse'"),
+        ({"structure": "2:4", "sparsity": 0.9}, "'2:4' has sparsity 0.5, not 0.9: set sparsity to"),
+        ({"structure": "2:4", "sparsity": 0.0}, "'2:4' has sparsity 0.5, not 0.0"),
+        ({"structure": "2:4", "sparsity": {"2": 0.8}}, "sparsity 0.5, not 0.8"),
+        ({"structure": "block-64x64"}, "no layer can have structure 'block-64x64', from"),
+        *(
+            ({"structure": "fan-in", **option}, f"^structure 'fan-in' does not go with {words}: le")
+            for option, words in (
+                ({"pruning": lambda step: None}, "gradual pruning"),
+                ({"redistribute": "momentum"}, "redistribute='momentum'"),
+                ({"reserve": 0.1}, "reserve=0.1"),
+                ({"prune_scope": "global"}, "prune_scope='global'"),
+                ({"prune_scope": "threshold"}, "prune_scope='threshold'"),
+                ({"grow": {"gradient": 1, "random": 1}}, "a mixture of growth scores"),
+            )
+        ),
     ],
 )
 def test_wrong_options_are_refused_and_leave_network_and_optimizer_alone(options, message):
@@ -336,7 +325,7 @@ def test_without_kernels_nothing_can_be_sparse_and_auto_goes_on(monkeypatch):
 
 @pytest.mark.parametrize("grow", ["gradient", "momentum", {"gradient": 1, "random": 1}])
 def test_a_sparse_network_learns_and_exploration_finds_the_features_that_matter(grow, backend):
-    source = generator(1)
+    source, shares = generator(1), []
     run = Run(
         lambda: nn.Sequential(nn.Linear(100, 32), nn.ReLU(), nn.Linear(32, 2)), "SGD", 0.95,
         distribution="erk", exploration=Exploration(0.3, interval=10, stop=250), grow=grow,
@@ -350,40 +339,20 @@ def test_a_sparse_network_learns_and_exploration_finds_the_features_that_matter(
         inputs[:, :5] += 1.5 * (2 * labels.unsqueeze(1) - 1)
         return inputs, labels
 
-    def share_that_matters():
-        mask = run.sparsifier.topology["0.weight"]
-        return (mask[:, :5].sum() / mask.sum()).item()
-
-    start, losses = share_that_matters(), []
     for _ in range(300):
+        mask = run.sparsifier.topology["0.weight"]
+        shares.append((mask[:, :5].sum() / mask.sum()).item())
         inputs, labels = blobs(64)
         run.optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(run.model(inputs), labels)
-        loss.backward()
-        losses.append(loss.item())
+        nn.functional.cross_entropy(run.model(inputs), labels).backward()
         run.step()
     inputs, labels = blobs(1000)
     assert (run.model(inputs).argmax(1) == labels).float().mean() > 0.95
-    assert sum(losses[-20:]) < 0.4 * sum(losses[:20])
-    assert start < 0.15
-    assert share_that_matters() > 2.5 * start
+    assert 2.5 * shares[0] < min(2.5 * 0.15, shares[-1])
     assert run.sparsifier.sparsity == pytest.approx(0.95, abs=1e-3)
 
 
 # ---- what it tells
-
-ROWS = [
-    LayerStatistics("conv1.weight", (2, 1, 5, 5), 50, 50, 50),
-    LayerStatistics("a.long.name.of.a.layer.weight", (1000, 20), 20_000, 1_234, 5_000),
-]
-
-
-def test_the_table_lines_up_and_shows_every_number():
-    lines = table(ROWS).splitlines()
-    assert len({len(line) for line in lines[:-1]}) == 1
-    assert lines[1].split() == ["conv1.weight", "2x1x5x5", "50", "0.0000", "1.000"]
-    assert lines[2].split()[1:] == ["1000x20", "1,234", "0.9383", "0.250"]
-    assert lines[3] == "sparsity 0.9360, ITOP rate 0.2519"
 
 
 def test_a_sparsifier_reports_its_layers_in_the_networks_order(backend):
@@ -420,24 +389,16 @@ def test_the_itop_rate_is_the_union_of_all_topologies():
 
 # SparseAdam is for embeddings with sparse gradients, which are refused by name.
 KNOWN = {n for n in dir(torch.optim) if n[0].isupper()} - {"Optimizer", "SparseAdam"}
+VARIANTS = [(n, v) for n in OPTIMIZERS if n in KNOWN for v in ("closure", "plain", "foreach")]
+VARIANTS += [(name, "fused") for name in ("SGD", "Adam", "AdamW")]
+NO_SUCH = [("LBFGS", "plain"), ("LBFGS", "foreach"), ("Muon", "foreach")]
 
 
 def test_every_optimizer_of_torch_is_tried():
     assert set(OPTIMIZERS) >= KNOWN
 
 
-def variants():
-    for name in sorted(KNOWN & set(OPTIMIZERS)):
-        yield name, "closure"
-        if name != "LBFGS":
-            yield name, "plain"
-        if name not in ("LBFGS", "Muon"):
-            yield name, "foreach"
-        if name in ("SGD", "Adam", "AdamW"):
-            yield name, "fused"
-
-
-@pytest.mark.parametrize(("name", "variant"), list(variants()))
+@pytest.mark.parametrize(("name", "variant"), [each for each in VARIANTS if each not in NO_SUCH])
 def test_inactive_weights_and_state_stay_zero_and_the_loss_falls(name, variant):
     more = {variant: True} if variant in ("foreach", "fused") else {}
     # Masked: sparse layers hold no weight outside that could move.
@@ -471,28 +432,7 @@ def test_a_closure_trains_and_grows_as_the_plain_loop_does(name, keyword, backen
     plain, closed = (Run(matrices, name, 0.6, **options) for _ in range(2))
     plain.train(range(10))
     for step in range(10):
-        if keyword:
-            closed.optimizer.step(closure=lambda step=step: closed.backward(step))
-        else:
-            closed.optimizer.step(lambda step=step: closed.backward(step))
+        closure = functools.partial(closed.backward, step)
+        closed.optimizer.step(closure=closure) if keyword else closed.optimizer.step(closure)
         closed.sparsifier.step()
     assert_alike(plain, closed)
-
-
-def test_lbfgs_grows_by_the_gradient_before_its_step():
-    run = Run(matrices, "LBFGS", 0.5, exploration=Exploration(interval=1))
-    run.backward()
-    dense = run.model[0].weight.grad.abs()
-    mask = run.sparsifier.topology["0.weight"]
-    run.train([0])
-    new = run.sparsifier.topology["0.weight"] & ~mask
-    assert dense[new].min() >= dense[~mask & ~new].max()
-
-
-def test_an_update_of_zero_by_zero_does_not_reach_inactive_weights():
-    """Adam without its epsilon divides 0 by 0 wherever a gradient was never seen."""
-    run = Run(optimizer="Adam", sparsity=0.6, exploration=None, more={"eps": 0.0})
-    for step in range(5):
-        run.train([step])
-        run.assert_zero_outside()
-        assert run.model(run.batch(0)).isfinite().all()

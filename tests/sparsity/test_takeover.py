@@ -229,34 +229,26 @@ def test_weights_of_another_topology_are_refused_at_the_next_step(killed_after, 
     assert_go_on_alike(run, other, killed_after)
 
 
-def test_weights_of_another_checkpoint_than_the_state_are_refused(backend):
-    early, late, resumed = trained(4), trained(14), start(9, backend)
-    resumed.load(early.state(), "model", "optimizer")
-    with pytest.raises(FreeTicketsError, match="another topology"):
-        resumed.load(late.state(), "sparsifier")
-
-
-def test_a_few_weights_of_a_later_exploration_are_noticed(backend):
-    run = start(backend=backend, exploration=None)
-    run.train(range(3))
-    state = run.state()
-    run.sparsifier.keep_gradients()
-    run.train(range(3, 4))
-    run.sparsifier.explore(0.02)
-    run.train(range(4, 5))
+@pytest.mark.parametrize("other", ["a few weights", "a denser topology", "another checkpoint"])
+def test_weights_of_other_topologies_are_noticed(other, backend):
+    run = start(9, backend, exploration=None)
+    run.train(range(4))
+    state = run.state() if other == "a few weights" else trained(4).state()
+    if other == "a few weights":  # of a later exploration
+        run.sparsifier.keep_gradients()
+        run.train(range(4, 5))
+        run.sparsifier.explore(0.02)
+        run.train(range(5, 6))
+    elif other == "a denser topology":
+        denser = start(9)
+        denser.sparsifier.set_topology({"0.weight": ON_AND_OFF})
+        denser.model[0].reset_parameters()
+        denser.train(range(1))
+        state = denser.state()
     run.load(state, "model")
+    late = trained(14).state()
     with pytest.raises(FreeTicketsError, match="another topology"):
-        run.train(range(5, 6))
-
-
-def test_weights_of_a_denser_topology_are_refused(backend):
-    run, denser = trained(4, backend), start(9)
-    denser.sparsifier.set_topology({"0.weight": ON_AND_OFF})
-    denser.model[0].reset_parameters()
-    denser.train(range(1))
-    run.load(denser.state(), "model")
-    with pytest.raises(FreeTicketsError, match="another topology"):
-        run.train(range(5, 6))
+        run.load(late, "sparsifier") if "check" in other else run.train(range(6, 7))
 
 
 @two_backends

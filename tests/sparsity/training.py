@@ -99,13 +99,8 @@ class Bag(nn.Module):
 class Run:
     """A network, its optimizer and its sparsifier, in a plain loop.
 
-    Args:
-        build: Makes the network.
-        optimizer: A name of `OPTIMIZERS`.
-        sparsity: None: without a sparsifier, until `sparsify` makes it.
-        seed: Of the weights and the topology.
-        more: Settings of the optimizer that differ from those of `OPTIMIZERS`.
-        **options: Arguments of the sparsifier, and `named` for a method of that name.
+    If the sparsity is None, it has none until `sparsify` makes it. `more` are settings of the
+    optimizer, `options` arguments of the sparsifier, and `named` for a method of that name.
     """
 
     sparsifier: Sparsifier
@@ -156,10 +151,10 @@ class Run:
         for step in steps:
             if isinstance(self.optimizer, torch.optim.LBFGS):
                 self.optimizer.step(lambda step=step: self.backward(step, model))
-                explored.append(self.sparsifier.step())
             else:
                 self.backward(step, model)
-                explored.append(self.step())
+                self.optimizer.step()
+            explored.append(self.sparsifier.step())
         return explored
 
     @property

@@ -6,13 +6,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import mean_absolute_error, root_mean_squared_error
-from torch.utils.data import Dataset
+from torch.utils.data import TensorDataset
 
 import freetickets as ft
 from freetickets.errors import FreeTicketsError
@@ -150,24 +149,12 @@ def test_the_best_ticket_is_the_one_with_the_lowest_error(regression, tmp_path):
         assert ticket.info["validation_rmse"] == best
 
 
-class Points(Dataset[Any]):
-    """Samples that are read one by one."""
-
-    def __init__(self, x, y):
-        self._x, self._y = x, y
-
-    def __len__(self):
-        return len(self._x)
-
-    def __getitem__(self, index):
-        return self._x[index], self._y[index]
-
-
 def test_numbers_of_a_dataset_are_those_of_arrays(regression):
     x, y = regression.waves(96, 0)
     options = {"task": regression.Regression(), "epochs": 2, "batch_size": 32, "quiet": True}
     one = ft.Dense().fit("mlp-8", (x, y), **options)
-    other = ft.Dense().fit("mlp-8", Points(x, y), **options)
+    points = TensorDataset(torch.as_tensor(x), torch.as_tensor(y))
+    other = ft.Dense().fit("mlp-8", points, **options)
     assert torch.equal(one.tickets[0].state["fc1.weight"], other.tickets[0].state["fc1.weight"])
 
 

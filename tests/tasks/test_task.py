@@ -9,15 +9,7 @@ from sklearn.metrics import log_loss
 
 import freetickets as ft
 from freetickets.errors import FreeTicketsError
-from freetickets.tasks import (
-    CLASSIFICATION,
-    TASKS,
-    Classification,
-    Score,
-    make_task,
-    stored_task,
-    task_name,
-)  # fmt: skip
+from freetickets.tasks import TASKS, Classification, Score, make_task, stored_task, task_name
 from freetickets.tasks.labels import Classes
 
 OWN = """
@@ -175,11 +167,11 @@ def test_options_and_outputs_that_do_not_fit_are_refused(options, shift, message
 
 
 def test_the_running_score_is_the_accuracy():
-    right = CLASSIFICATION.sample_scores(OUTPUTS, LABELS)
+    right = Classification().sample_scores(OUTPUTS, LABELS)
     assert right.tolist() == [True, False, True, False]
-    assert CLASSIFICATION.logged(float(right.double().mean())) == 0.5
-    assert CLASSIFICATION.guess(LABELS, 4) == pytest.approx(math.log(4))
-    found = CLASSIFICATION.measure(CLASSIFICATION.predictions(OUTPUTS)[None], LABELS.numpy())
+    assert Classification().logged(float(right.double().mean())) == 0.5
+    assert Classification().guess(LABELS, 4) == pytest.approx(math.log(4))
+    found = Classification().measure(Classification().predictions(OUTPUTS)[None], LABELS.numpy())
     assert list(found) == ["accuracy", "nll", "ece"]
     assert (found["accuracy"], found["nll"]) == (0.5, UNWEIGHTED)
 
@@ -187,9 +179,9 @@ def test_the_running_score_is_the_accuracy():
 def test_answers_are_in_the_words_of_the_labels():
     classes = Classes(("1", "2"), (1, 2))
     # The third output has no class, whatever it says.
-    answers = CLASSIFICATION.answers(np.log([[0.1, 0.3, 0.6], [0.4, 0.3, 0.3]]), classes)
+    answers = Classification().answers(np.log([[0.1, 0.3, 0.6], [0.4, 0.3, 0.3]]), classes)
     assert answers.tolist() == [2, 1]
-    columns = CLASSIFICATION.columns(np.log([[0.1, 0.3, 0.6]]), classes)
+    columns = Classification().columns(np.log([[0.1, 0.3, 0.6]]), classes)
     assert columns["class"].tolist() == ["2"]
     assert columns["probability"].tolist() == pytest.approx([0.3])
 
@@ -197,14 +189,11 @@ def test_answers_are_in_the_words_of_the_labels():
 def test_weights_help_the_class_that_they_weigh(features):
     x, y = features
     settings = {"epochs": 2, "batch_size": 16, "lr": 0.01, "quiet": True}
-
-    def said(task):
-        fitted = ft.Dense().fit("mlp-8", (x, y), task=task, **settings)
-        return int((fitted.predict(x) == 2).sum())
-
-    assert said(Classification(class_weights=(1, 1, 50))) > said(Classification())
-    fitted = ft.Dense().fit("mlp-8", (x, y), task=Classification(loss=focal), epochs=1, quiet=True)
-    assert isinstance(fitted.task, Classification)
+    tasks = Classification(), Classification(class_weights=(1, 1, 50)), Classification(loss=focal)
+    fitted = [ft.Dense().fit("mlp-8", (x, y), task=task, **settings) for task in tasks]
+    plain, weighted, _ = (int((ensemble.predict(x) == 2).sum()) for ensemble in fitted)
+    assert weighted > plain
+    assert all(isinstance(ensemble.task, Classification) for ensemble in fitted)
 
 
 def test_members_are_combined_as_one_asks(features, tmp_path):

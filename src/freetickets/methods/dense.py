@@ -70,8 +70,8 @@ class Snapshot(Method):
         scale = setting.scale(self.budget * recipe.dense_epochs)
         epochs = self.budget * recipe.dense_epochs * scale / self.tickets
         cycle = (Stretch(epochs, setting.initial_lr, 0.0, "cosine"),)
-        numbers = range(1, self.tickets + 1)
-        phases = tuple(Phase(f"cycle {i}", cycle, at_end=(Collect(),)) for i in numbers)
+        names = [f"cycle {number}" for number in range(1, self.tickets + 1)]
+        phases = tuple(Phase(name, cycle, at_end=(Collect(),)) for name in names)
         return Plan(self.name, (Run(setting.seed, phases),), recipe.dense_epochs * scale)
 
 

@@ -32,25 +32,15 @@ class Cost:
 
 
 class Event:
-    """What happens at the end of a phase.
+    """What happens at the end of a phase."""
 
-    Attributes:
-        event: Its name in the log.
-        tickets: How many tickets it collects.
-        needs_gradients: Whether it looks at the gradients of all weights in the phase's last step.
-        restarts_exploration: Whether a schedule of exploration rates starts again after it.
-        makes_sparse: Whether it prunes for good, so that all weights must be held until then.
-        selects_best: Whether it wants the phase's best network on validation data.
-        remembers: Names under which it keeps a network for later runs to start from.
-    """
-
-    event: ClassVar[str]
-    tickets: ClassVar[int] = 0
-    needs_gradients: ClassVar[bool] = False
-    restarts_exploration: ClassVar[bool] = False
-    makes_sparse: ClassVar[bool] = False
-    selects_best = property(lambda self: False)
-    remembers = property(lambda self: ())
+    event: ClassVar[str]  # its name in the log
+    tickets: ClassVar[int] = 0  # that it collects
+    needs_gradients: ClassVar[bool] = False  # of all weights, in the phase's last step
+    restarts_exploration: ClassVar[bool] = False  # whether a schedule of rates starts again
+    makes_sparse: ClassVar[bool] = False  # whether it prunes for good: all weights are held so long
+    selects_best = property(lambda self: False)  # whether it wants the phase's best network
+    remembers = property(lambda self: ())  # names of networks that it keeps for later runs
 
     def happen(self, stage: Stage) -> str | None:
         """Does it, and may return a line for people.

@@ -12,15 +12,10 @@ WeightLayer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
 class MemberNetwork(nn.Module):
-    """One network that holds several members.
+    """One network that holds several members."""
 
-    Attributes:
-        members: How many (M).
-        training_share: FLOPs of one training forward over those of one prediction by all members.
-    """
-
-    members: int
-    training_share: float = 1.0
+    members: int  # how many (M)
+    training_share: float = 1.0  # FLOPs of a training forward over those of a prediction by all
 
     def forward(self, x: Tensor, labels: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """Predicts a batch (B, ...): the logits of all members, (M, B, C).
@@ -48,10 +43,6 @@ def redrawn(values: Tensor) -> Tensor:
 
     They were drawn independently, so this is another draw from the network's own initialisation.
     Zeros and ones were set, not drawn: they stay, as in BatchNorm or filters that pass on an input.
-
-    Example:
-        >>> redrawn(torch.eye(2)).tolist()
-        [[1.0, 0.0], [0.0, 1.0]]
     """
     fresh = values.detach().clone(memory_format=torch.contiguous_format)
     if not values.is_meta:  # an outline has no values
@@ -67,10 +58,6 @@ def weight_layers(network: nn.Module) -> dict[str, WeightLayer]:
 
     Those of `nn.MultiheadAttention` are left out: it uses their weights without calling them. So
     are frozen ones that a module has computed from the training data.
-
-    Example:
-        >>> list(weight_layers(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))))
-        ['0', '2']
     """
     attentions = [each for each in network.modules() if isinstance(each, nn.MultiheadAttention)]
     hidden = {layer for attention in attentions for layer in attention.modules()}

@@ -36,21 +36,13 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What a plan depends on besides the method's own options.
-
-    Attributes:
-        recipe: How this family of data sets is trained.
-        epochs: The length of the method's run; None for the recipe's own.
-        lr: The initial learning rate; None for the recipe's own.
-        preset: "robust" or "paper": which state of the network becomes a ticket.
-        seed: The seed of the first run; the others count up from it.
-    """
+    """What a plan depends on besides the method's own options; None is the recipe's own."""
 
     recipe: Recipe
-    epochs: float | None = None
-    lr: float | None = None
-    preset: str = "robust"
-    seed: int = 0
+    epochs: float | None = None  # the length of the method's run
+    lr: float | None = None  # the initial learning rate
+    preset: str = "robust"  # or "paper": which state of the network becomes a ticket
+    seed: int = 0  # of the first run; the others count up from it
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
@@ -126,7 +118,6 @@ class Method(ABC):
 
 @cache
 def _ranges(kind: type[Method]) -> list[tuple[str, Any]]:
-    """The options whose types say their ranges, with these, of a method and all that it is."""
     hints: list[tuple[str, Any]] = []
     for base in kind.__mro__:
         with suppress(NameError):  # the user's own, of a type that is not at hand
@@ -172,8 +163,7 @@ class SparseMethod(Method):
 
     def sparse_options(self, recipe: Recipe) -> SparseOptions:
         """How this method's networks are made."""
-        names = ("distribution", "structure", "exclude", "criterion")
-        own = {name: getattr(self, name) for name in names}
+        own = {n: getattr(self, n) for n in ("distribution", "structure", "exclude", "criterion")}
         return SparseOptions(regrown_value=recipe.regrown_value, **own)
 
     def exploration(self, setting: Setting) -> ExplorationPlan | None:
@@ -223,15 +213,10 @@ class ExploringMethod(SparseMethod):
     def sparse_options(self, recipe: Recipe) -> SparseOptions:
         """How this method's networks are made and explored."""
         parts, own = sparse_method(self.explorer), super().sparse_options(recipe)
-        return replace(
-            own,
-            structure=parts.structure if own.structure == "unstructured" else own.structure,
-            prune=self.prune or parts.prune,
-            grow=self.grow or parts.grow,
-            prune_scope=parts.prune_scope,
-            redistribute=parts.redistribute,
-            reserve=parts.reserve,
-        )
+        structure = parts.structure if own.structure == "unstructured" else own.structure
+        prune, grow = self.prune or parts.prune, self.grow or parts.grow
+        others = {n: getattr(parts, n) for n in ("prune_scope", "redistribute", "reserve")}
+        return replace(own, structure=structure, prune=prune, grow=grow, **others)
 
     def exploration(self, setting: Setting) -> ExplorationPlan | None:
         """By the recipe's schedule, if the explorer explores at all."""

@@ -14,16 +14,12 @@ from .events import Event
 class Stretch:
     """A part of a phase in which the learning rate follows one shape.
 
-    Attributes:
-        epochs: How long; parts of an epoch are fine.
-        lr: The learning rate at its start.
-        end_lr: That at its end, but for a constant one.
-        shape: "constant", "linear", "cosine" or "approach", step by step. Linear and cosine shapes
-            have `lr` in their first step and would have `end_lr` in the one after their last;
-            "approach" is linear too, but has `end_lr` in its last step.
+    The shape is "constant", "linear", "cosine" or "approach", step by step. Linear and cosine ones
+    have `lr` in their first step and would have `end_lr` in the one after their last; "approach" is
+    linear too, but has `end_lr` in its last step.
     """
 
-    epochs: float
+    epochs: float  # parts of an epoch are fine
     lr: float
     end_lr: float = 0.0
     shape: str = "constant"
@@ -124,23 +120,14 @@ class SparseOptions:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a method trains, and how its members are combined.
-
-    Attributes:
-        method: Its name.
-        runs: What it trains.
-        dense_epochs: The length of the dense training that is the unit of cost.
-        sparse: How sparse networks are made and explored.
-        combine: "probabilities" or "logits": what of the members is averaged.
-        trainings: The paper's column "runs", where it is not the number of networks trained.
-    """
+    """All that a method trains, and how its members are combined."""
 
     method: str
     runs: tuple[Run, ...]
-    dense_epochs: float
+    dense_epochs: float  # of the dense training that is the unit of cost
     sparse: SparseOptions = field(default_factory=SparseOptions)
-    combine: str = "probabilities"
-    trainings: float | None = None
+    combine: str = "probabilities"  # or "logits": what of the members is averaged
+    trainings: float | None = None  # the paper's column "runs", if not the networks trained
 
     def __post_init__(self) -> None:
         sparse = self.sparse
@@ -154,8 +141,7 @@ class Plan:
         from ..sparsity.structure import check_options  # needs torch, as most plans do not
 
         prunes = any(phase.pruning is not None for run in self.runs for phase in run.phases)
-        names = ("prune_scope", "redistribute", "reserve")
-        given = {name: getattr(sparse, name) for name in names}
+        given = {n: getattr(sparse, n) for n in ("prune_scope", "redistribute", "reserve")}
         check_options(sparse.structure, pruning=prunes, **given)
 
     @property

@@ -12,56 +12,34 @@ from .plan import Stretch
 class Recipe:
     """The settings that all methods share on one family of data sets.
 
-    Epochs are those of the full recipe; `--epochs` scales them all together.
-
-    Attributes:
-        name: What a data set calls it.
-        batch_size: Samples a step, over all devices.
-        lr: The initial learning rate, or the peak of a cycle.
-        momentum: SGD's momentum.
-        nesterov: Whether SGD looks ahead along its momentum.
-        lr_factors: Parameters that learn faster or slower: see `Config.lr_factors`.
-        weight_decay: On all parameters, but norms and biases where `decay_norms` is off.
-        label_smoothing: Of the cross-entropy.
-        augmentations: What takes the place of a data set's own augmentation of images.
-        warmup: Epochs on the way up to `lr`: a staircase, or the straight beginning of a cycle.
-        cycle: The share of `lr` at which one cycle over the whole training begins: straight up to
-            `lr`, straight down to 0. EDST's exploration stays up, and each refinement comes down on
-            its own. None for a rate that falls in steps (the decays).
-        dense_epochs: The length of one dense training, the unit of all costs.
-        dense_decays: After which of these epochs the learning rate falls to a tenth.
-        sparse_epochs: The length of one sparse training from scratch, with decays of its own.
-        explore_epochs: EDST's exploration phase.
-        refine: EDST's refinement: epochs, and learning rates at their start as shares of `lr`.
-        interval: Steps between two explorations (ΔT).
-        rate_schedule: How the exploration rate changes, down to `final_rate`.
-        regrown_value: What a weight is worth that is pruned and grown again at once.
-        validation: The share of the training data held out.
+    Epochs are those of the full recipe; `--epochs` scales them all together. A `cycle` is the share
+    of `lr` at which one cycle over the whole training begins: straight up to `lr`, straight down to
+    0. EDST's exploration stays up, and each refinement comes down on its own.
     """
 
-    name: str
-    batch_size: int = 128
-    lr: float = 0.1
+    name: str  # what a data set calls it
+    batch_size: int = 128  # over all devices
+    lr: float = 0.1  # the initial learning rate, or the peak of a cycle
     momentum: float = 0.9
     nesterov: bool = False
-    lr_factors: Mapping[str, float] = field(default_factory=dict)
+    lr_factors: Mapping[str, float] = field(default_factory=dict)  # as in `Config`
     weight_decay: float = 5e-4
-    decay_norms: bool = True
+    decay_norms: bool = True  # whether norms and biases decay too
     label_smoothing: float = 0.0
-    augmentations: Mapping[str, str] = field(default_factory=dict)
-    warmup: int = 0
-    cycle: float | None = None
-    dense_epochs: int = 250
-    dense_decays: tuple[int, ...] = (125, 187)
-    sparse_epochs: int = 250
+    augmentations: Mapping[str, str] = field(default_factory=dict)  # in place of a data set's own
+    warmup: int = 0  # epochs on the way up to `lr`: a staircase, or the beginning of a cycle
+    cycle: float | None = None  # None for a rate that falls in steps (the decays)
+    dense_epochs: int = 250  # the length of one dense training, the unit of all costs
+    dense_decays: tuple[int, ...] = (125, 187)  # after these epochs the rate falls to a tenth
+    sparse_epochs: int = 250  # the length of one sparse training from scratch
     sparse_decays: tuple[int, ...] = (125, 187)
-    explore_epochs: int = 150
-    refine: tuple[tuple[int, float], ...] = ((50, 0.1), (50, 0.01))
-    interval: int = 1000
-    rate_schedule: str = "constant"
+    explore_epochs: int = 150  # EDST's exploration phase
+    refine: tuple[tuple[int, float], ...] = ((50, 0.1), (50, 0.01))  # epochs, and shares of `lr`
+    interval: int = 1000  # steps between two explorations (ΔT)
+    rate_schedule: str = "constant"  # of the exploration rate, down to `final_rate`
     final_rate: float = 0.0
-    regrown_value: str = "zero"
-    validation: float = 0.1
+    regrown_value: str = "zero"  # what a weight is worth that is pruned and grown again at once
+    validation: float = 0.1  # the share of the training data held out
 
     def dense_schedule(self, scale: float, lr: float) -> tuple[Stretch, ...]:
         """The learning rates of one dense training."""

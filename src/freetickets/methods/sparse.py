@@ -130,15 +130,7 @@ Schedule = tuple[Stretch, ...]
 
 
 def cut(schedule: Schedule, epochs: float) -> tuple[Schedule, Schedule]:
-    """Cuts a schedule of constant and linear rates in two.
-
-    Example:
-        >>> before, after = cut((Stretch(10, 0.1), Stretch(5, 0.01)), 12)
-        >>> [stretch.epochs for stretch in before], [stretch.epochs for stretch in after]
-        ([10, 2], [3])
-        >>> cut((Stretch(4, 0.2, 0.6, "linear"),), 2)[1]
-        (Stretch(epochs=2, lr=0.4, end_lr=0.6, shape='linear'),)
-    """
+    """Cuts a schedule of constant and linear rates in two."""
     before, after, left = [], [], epochs
     for stretch in schedule:
         first = min(stretch.epochs, max(0, left))

@@ -25,12 +25,7 @@ class Timeline:
     """A run laid out in steps, numbered from 1.
 
     Phases may end within an epoch; each end is rounded to a step on its own, so nothing drifts.
-
-    Attributes:
-        steps_per_epoch: How many steps an epoch has.
-        spans: The phases.
-        stretch_ends: The last step of each stretch of the learning rate.
-        steps: The last step of all.
+    `stretch_ends` are the last steps of the learning rate's stretches, `steps` is the last of all.
 
     Example:
         >>> from freetickets.methods.plan import Stretch
@@ -122,6 +117,17 @@ class Timeline:
         return sum(self.exploration_rate(step) > 0 for step in steps)
 
 
+def _intervals(run: Run) -> list[int]:
+    # Of the phases that are to explore.
+    plans = [phase.exploration for phase in run.phases]
+    return [plan.interval for plan in plans if plan is not None and plan.rate > 0]
+
+
+def _explorations(run: Run, steps_per_epoch: int) -> int:
+    timeline = Timeline(run, steps_per_epoch)
+    return sum(map(timeline.explorations, timeline.spans))
+
+
 def fewest_explorations(plan: Plan, steps_per_epoch: int) -> int | None:
     """How often the run that explores least does so, escapes left out; None if none is to."""
     counts = (_explorations(run, steps_per_epoch) for run in plan.runs if _intervals(run))
@@ -139,49 +145,27 @@ def warn_of_few_explorations(plan: Plan, steps_per_epoch: int, warn: Callable[[s
 
 
 def suit_interval(plan: Plan, steps_per_epoch: int) -> Plan:
-    """Shortens the interval of runs that would explore fewer than ten times, as far as needed.
+    """Shortens the interval of runs that would explore fewer than ten times, as far as needed."""
 
-    Where even every step is not enough, the network explores after every step.
+    def with_interval(phase: Phase, interval: int) -> Phase:
+        if phase.exploration is None:
+            return phase
+        # An exploration follows a pruning of the same step, so both have the same interval.
+        pruning = phase.pruning and replace(phase.pruning, interval=interval)
+        exploration = replace(phase.exploration, interval=interval)
+        return replace(phase, exploration=exploration, pruning=pruning)
 
-    Example:
-        >>> from freetickets.methods import DST, Setting, get_recipe
-        >>> plan = DST(tickets=1).plan(Setting(get_recipe("small")))  # 20 epochs
-        >>> suited = [suit_interval(plan, steps) for steps in (1, 7, 140, 1000)]
-        >>> [each.runs[0].phases[0].exploration.interval for each in suited]
-        [1, 12, 254, 280]
-    """
+    def suited(run: Run) -> Run:
+        intervals, found = _intervals(run), run
+        if intervals and _explorations(run, steps_per_epoch) < ENOUGH:
+            longest = min(*intervals, Timeline(run, steps_per_epoch).steps // ENOUGH)
+            for interval in range(max(1, longest), 0, -1):
+                found = replace(run, phases=tuple(with_interval(p, interval) for p in run.phases))
+                if _explorations(found, steps_per_epoch) >= ENOUGH:
+                    break
+        return found
+
     try:
-        return replace(plan, runs=tuple(_suited(run, steps_per_epoch) for run in plan.runs))
+        return replace(plan, runs=tuple(map(suited, plan.runs)))
     except FreeTicketsError:  # a phase is shorter than a step: who prices or trains it says so
         return plan
-
-
-def _suited(run: Run, steps_per_epoch: int) -> Run:
-    intervals, suited = _intervals(run), run
-    if intervals and _explorations(run, steps_per_epoch) < ENOUGH:
-        longest = min(*intervals, Timeline(run, steps_per_epoch).steps // ENOUGH)
-        for interval in range(max(1, longest), 0, -1):
-            suited = replace(run, phases=tuple(_with_interval(p, interval) for p in run.phases))
-            if _explorations(suited, steps_per_epoch) >= ENOUGH:
-                break
-    return suited
-
-
-def _with_interval(phase: Phase, interval: int) -> Phase:
-    if phase.exploration is None:
-        return phase
-    # An exploration follows a pruning of the same step, so both have the same interval.
-    pruning = phase.pruning and replace(phase.pruning, interval=interval)
-    exploration = replace(phase.exploration, interval=interval)
-    return replace(phase, exploration=exploration, pruning=pruning)
-
-
-def _intervals(run: Run) -> list[int]:
-    """The intervals of the phases that are to explore."""
-    plans = [phase.exploration for phase in run.phases]
-    return [plan.interval for plan in plans if plan is not None and plan.rate > 0]
-
-
-def _explorations(run: Run, steps_per_epoch: int) -> int:
-    timeline = Timeline(run, steps_per_epoch)
-    return sum(map(timeline.explorations, timeline.spans))

@@ -41,7 +41,7 @@ class Architecture:
         return re.split(r"-[A-Z0-9]", self.pattern)[0]
 
     def arguments(self, name: str, numbers: list[int]) -> Arguments:
-        """Returns the builder's arguments that `numbers` stand for."""
+        """The builder's arguments that the numbers of a name stand for."""
         try:
             inspect.signature(self.rule).bind(*numbers)
             if 0 in numbers:
@@ -58,7 +58,7 @@ MODELS: Registry[Callable[..., Any]] = Registry("model", "models")
 
 
 def _blocks(depth: int, outside: int) -> int:
-    """Returns the blocks a stage in a network of three stages with `outside` layers around them."""
+    # A stage, of three, with `outside` layers around them.
     blocks, rest = divmod(depth - outside, 6)
     if rest or blocks < 1:
         near = 6 * max(1, round((depth - outside) / 6)) + outside
@@ -123,10 +123,6 @@ def check_name(name: str) -> None:
 
     A user's own factory is checked for its form only: to import it could take seconds.
 
-    Raises:
-        UnknownNameError: No architecture has this name.
-        FreeTicketsError: The name is understood, but its numbers make no network.
-
     Example:
         >>> check_name("wrn-27-10")
         Traceback (most recent call last):
@@ -143,13 +139,7 @@ the nearest is 28
 
 
 def parse(name: str) -> tuple[Architecture, Arguments]:
-    """Returns the architecture that `name` belongs to and its builder's arguments.
-
-    Example:
-        >>> entry, arguments = parse("wrn-28-10")
-        >>> entry.stem, arguments
-        ('wrn', {'blocks': 4, 'width': 10})
-    """
+    """Returns the architecture that `name` belongs to and its builder's arguments."""
     stem = re.sub(r"(-[0-9]+)*$", "", name)
     entry = ARCHITECTURES.get(stem)
     if entry is None:
@@ -158,7 +148,6 @@ def parse(name: str) -> tuple[Architecture, Arguments]:
 
 
 def _nearest(name: str) -> list[str]:
-    """Returns the valid name that resembles `name` most, if any does."""
     # Each architecture with the user's own numbers: resnet18 is meant to be resnet-18.
     numbers = re.findall("[0-9]+", name)
     candidates = []
@@ -174,20 +163,11 @@ def create_model(
 ) -> nn.Module:
     """Builds the network called `name`, freshly initialised.
 
-    Our own networks are `nn.Sequential`s of their stages, in the order in which they run: they can
-    be cut and rearranged without being rewritten.
-
-    Args:
-        name: A name that `model_names` describes or that was registered, or
-            `package.module:function` for a factory of your own, also from the current directory,
-            which is looked through last. It is given `input_shape` and `classes` if it has
-            parameters of these names.
-        input_shape: The shape of one sample, `(channels, height, width)` for images.
-        classes: How many outputs.
-        **options: What else the network takes, such as `dropout=0.1`.
-
-    Raises:
-        FreeTicketsError: The name, the shape or an option does not fit.
+    Our own networks are `nn.Sequential`s of their stages, in the order in which they run. The name
+    is one that `model_names` describes or that was registered, or `package.module:function` for a
+    factory of your own, also from the current directory, which is looked through last: it is given
+    `input_shape` ((channels, height, width) of images) and `classes`, how many outputs, if it has
+    parameters of these names. Options are what else the network takes, such as `dropout=0.1`.
 
     Example:
         >>> model = create_model("mlp-300-100", (1, 28, 28), 10)
@@ -229,9 +209,9 @@ def _channels_last(model: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
 def _call(
     name: str,
     builder: Callable[..., Any],
-    arguments: dict[str, Any],
-    task: dict[str, Any],
-    options: dict[str, Any],
+    arguments: Arguments,
+    task: Arguments,
+    options: Arguments,
 ) -> nn.Module:
     from torch import nn
 

@@ -17,8 +17,7 @@ class Preparable(Protocol):
     """A module that looks at training data once, before the first step.
 
     It must keep what it finds in buffers or frozen parameters that are in its `state_dict`: then
-    tickets and checkpoints have it, and a resumed run or a loaded ensemble needs no data. Each
-    run of a method prepares networks of its own, always on the same inputs.
+    tickets and checkpoints have it, and a resumed run or a loaded ensemble needs no data.
     """
 
     def prepare_on(self, inputs: Tensor) -> None:
@@ -52,13 +51,6 @@ class Whitening(nn.Module):
 
     Until it has seen images, it passes on the pixels of a patch as they are. `eps` is added to the
     eigenvalues (the variance of a pixel is about 1).
-
-    Example:
-        >>> whitening = Whitening(channels=1)
-        >>> whitening.prepare_on(torch.randn(50, 1, 16, 16) * 7)
-        >>> y = whitening(torch.randn(50, 1, 16, 16) * 7)
-        >>> tuple(y.shape), round(float(y.detach().std()))
-        ((50, 8, 15, 15), 1)
     """
 
     def __init__(
@@ -102,12 +94,7 @@ class Whitening(nn.Module):
 
 
 def patch_covariance(images: Tensor, kernel: int) -> Tensor:
-    """The covariance of all patches of images (N, C, H, W), in double precision.
-
-    Example:
-        >>> patch_covariance(torch.ones(2, 1, 4, 4), 2).abs().max().item()
-        0.0
-    """
+    """The covariance of all patches of images (N, C, H, W), in double precision."""
     total, products, count = torch.zeros(()), torch.zeros(()), 0
     # About the mean of each channel, or the difference of large numbers would be inexact.
     centre = images.mean((0, 2, 3), keepdim=True, dtype=torch.float64)

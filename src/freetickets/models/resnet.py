@@ -61,11 +61,6 @@ def resnet(
     """Builds a ResNet for large images, with the parameter names that torchvision uses.
 
     `blocks` is how many each stage has; the stages are 64, 128, ... channels wide.
-
-    Example:
-        >>> model = resnet((3, 64, 64), 10, blocks=(1, 1, 1, 1), bottleneck=True)
-        >>> [name for name, _ in model.named_children()][:5]
-        ['conv1', 'bn1', 'relu', 'maxpool', 'layer1']
     """
     stem = OrderedDict[str, nn.Module](
         conv1=nn.Conv2d(input_shape[0], 64, 7, stride=2, padding=3, bias=False),
@@ -81,11 +76,6 @@ def cifar_resnet(input_shape: tuple[int, ...], classes: int, *, blocks: int) -> 
 
     A skip that changes the shape is a 1x1 convolution, not padding with zeros, so that every
     connection has weights.
-
-    Example:
-        >>> model = cifar_resnet((3, 32, 32), 10, blocks=3)
-        >>> sum(parameter.numel() for parameter in model.parameters())
-        272474
     """
     stem = OrderedDict[str, nn.Module](
         conv1=nn.Conv2d(input_shape[0], 16, 3, padding=1, bias=False),
@@ -102,7 +92,7 @@ def _assemble(
     blocks: tuple[int, ...],
     block: type[BasicBlock] | type[Bottleneck],
 ) -> nn.Sequential:
-    """Puts stages on a stem of `width` channels: each twice as wide as the last, half the size."""
+    # Each stage is twice as wide as the last, and half the size.
     inputs = width
     for stage, count in enumerate(blocks):
         wide = width * 2**stage
@@ -153,10 +143,6 @@ def wide_resnet(
     """Builds a WRN of depth `6 * blocks + 4` whose stages are `width` times as wide as a ResNet's.
 
     Dropout is between the two convolutions of a block.
-
-    Example:
-        >>> list(dict(wide_resnet((3, 32, 32), 10, blocks=1, width=1).named_children()))
-        ['conv1', 'block1', 'block2', 'block3', 'bn', 'relu', 'pool', 'flatten', 'fc']
     """
 
     def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:

@@ -14,12 +14,7 @@ from .prepare import Whitening
 def mlp(
     input_shape: tuple[int, ...], classes: int, *, widths: tuple[int, ...], dropout: float = 0.0
 ) -> nn.Sequential:
-    """Builds hidden layers of `widths` units with ReLU and dropout, and a linear classifier.
-
-    Example:
-        >>> list(dict(mlp((784,), 10, widths=(300, 100)).named_parameters()))
-        ['fc1.weight', 'fc1.bias', 'fc2.weight', 'fc2.bias', 'fc.weight', 'fc.bias']
-    """
+    """Builds hidden layers of `widths` units with ReLU and dropout, and a linear classifier."""
     model = nn.Sequential()
     model.add_module("flatten", nn.Flatten())
     inputs = math.prod(input_shape)
@@ -38,10 +33,6 @@ def cnn(
     """Builds three stages of convolution, BatchNorm, ReLU and pooling, and a linear classifier.
 
     Each stage has twice as many channels as the last; dropout is in front of the classifier.
-
-    Example:
-        >>> list(dict(cnn((1, 28, 28), 10).named_children()))
-        ['stage1', 'stage2', 'stage3', 'pool', 'flatten', 'dropout', 'fc']
     """
 
     def stage(inputs: int, outputs: int) -> nn.Sequential:
@@ -100,20 +91,10 @@ def fast(
     BatchNorm's momentum of 0.1 means some 2,500 images at a batch of 128, which follow the weights
     fast enough in a training of a few epochs; batches of 1,024 would want a higher one.
 
-    Args:
-        input_shape: `(channels, height, width)` of one image, at least 9x9.
-        classes: How many outputs.
-        widths: The channels of the three groups.
-        activation: "relu", which our kernels compute together with BatchNorm, or "gelu".
-        scale: The logits are divided by it: the first steps then see soft predictions, and the
-            classifier learns more slowly than the rest.
-        whitening_bias: Whether the whitening has a bias, which is trained. Its few numbers cost a
-            tenth of each step: without them, the first convolution needs no gradient of its inputs.
-
-    Example:
-        >>> model = fast((3, 32, 32), 10, widths=(64, 128, 128))
-        >>> list(dict(model.named_children()))[:5]
-        ['whitening', 'activation', 'group1', 'group2', 'group3']
+    The activation is "relu", which our kernels compute together with BatchNorm, or "gelu". The
+    logits are divided by `scale`: the first steps then see soft predictions, and the classifier
+    learns more slowly than the rest. The whitening's bias, which is trained, costs a tenth of each
+    step: without it, the first convolution needs no gradient of its inputs.
     """
     if activation not in ("relu", "gelu"):
         raise UnknownNameError("activation", activation, ("relu", "gelu"))

@@ -7,6 +7,7 @@ best. All criteria look at one copy of the network, so the network itself is nev
 import copy
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -47,8 +48,7 @@ class Probe:
 
     def derive(self, value: Tensor, *, create_graph: bool = False) -> list[Tensor]:
         """The derivatives of a value by the weights; zero where it does not depend on them."""
-        weights = list(self.weights.values())
-        grad = torch.autograd.grad
+        weights, grad = list(self.weights.values()), torch.autograd.grad
         return list(grad(value, weights, create_graph=create_graph, materialize_grads=True))
 
     def times(self, factors: Iterable[Tensor]) -> list[Tensor]:
@@ -141,23 +141,13 @@ def initial_topology(
     """Chooses the weights that a network keeps before it is trained.
 
     Scores are taken without dropout, and the network stays as it is. Every layer keeps at least its
-    best weight, also where one threshold for the whole network would leave it none: a network with
-    an empty layer could not learn.
+    best weight: a network with an empty layer could not learn.
 
-    Args:
-        criterion: A name of `CRITERIA`: "snip", "grasp", "synflow", "magnitude" or "random".
-        model: The network.
-        sparsity: The share of zeros over all sparse layers, or a map from name patterns to
-            sparsities.
-        batches: A few batches of inputs and targets; SNIP's and GraSP's papers take some ten
-            samples a class. SynFlow only looks at the shape of the first input.
-        distribution: "global": the best of the whole network stay, by one threshold. Else how the
-            non-zeros are shared out over the layers, as in `allocate`.
-        include: Only these weights become sparse; see `select_weights`.
-        exclude: These weights stay dense.
-        embeddings: Whether embedding tables become sparse too.
-        loss: The loss of outputs and targets.
-        seed: The seed of random scores and of ties.
+    The criterion is a name of `CRITERIA`. With "global" the best of the whole network stay, by one
+    threshold; else sparsity and distribution are as in `allocate`. SNIP's and GraSP's papers take
+    batches of some ten samples a class; SynFlow only looks at the shape of the first input.
+    `include`, `exclude` and `embeddings` are as in `select_weights`; the seed is that of random
+    scores and of ties.
 
     Returns:
         One mask for each selected weight, on the CPU; dense layers have a mask that is all True.
@@ -205,7 +195,7 @@ def initial_topology(
 def _groups(
     shapes: Shapes, sparsity: Sparsity, distribution: Distribution
 ) -> list[tuple[list[str], int]]:
-    """The layers that share one threshold, and how many weights they keep together."""
+    # The layers that share one threshold, and how many weights they keep together.
     if isinstance(distribution, str) and distribution not in ("global", *DISTRIBUTIONS):
         raise UnknownNameError("distribution", distribution, ["global", *DISTRIBUTIONS])
     if distribution != "global" or isinstance(sparsity, Mapping) or not shapes:
@@ -219,7 +209,6 @@ def _groups(
 
 
 def _scores(criterion: str, probe: Probe) -> dict[str, Tensor]:
-    """The scores of one round, by name, on the CPU."""
     # The faster kernels of attention have no second derivative, which GraSP needs, and cuDNN's
     # recurrent layers have no gradient at all in evaluation mode.
     without_cudnn = torch.backends.cudnn.flags(enabled=False)
@@ -235,5 +224,4 @@ def _scores(criterion: str, probe: Probe) -> dict[str, Tensor]:
 
 
 def _add(parts: Iterable[list[Tensor]]) -> list[Tensor]:
-    """Adds lists of tensors, term by term."""
-    return functools.reduce(lambda a, b: [x + y for x, y in zip(a, b, strict=True)], parts)
+    return [functools.reduce(operator.add, terms) for terms in zip(*parts, strict=True)]

@@ -19,12 +19,7 @@ DEFAULT_SPARSITY = 0.8
 
 
 def uniform(shapes: Shapes, sparsity: float) -> dict[str, float]:
-    """Gives every layer the same density.
-
-    Example:
-        >>> uniform({"a": (10, 20), "b": (5, 10)}, 0.75)
-        {'a': 0.25, 'b': 0.25}
-    """
+    """Gives every layer the same density."""
     return dict.fromkeys(shapes, 1.0 - sparsity)
 
 
@@ -69,10 +64,9 @@ def allocate(
     Args:
         shapes: The shape of each sparse layer's weight, by name.
         sparsity: The share of zeros over all these layers together, in [0, 1); or a map from layer
-            name patterns to the sparsity of each layer (the first pattern that fits counts, a layer
-            that no pattern fits stays dense), which leaves nothing to distribute.
-        distribution: A name of `DISTRIBUTIONS`, or a function of shapes and sparsity that returns
-            the density of each layer.
+            name patterns to the sparsity of each layer: the first pattern that fits counts, a layer
+            that none fits stays dense, and nothing is left to distribute.
+        distribution: A name of `DISTRIBUTIONS`, or a function of shapes and sparsity to densities.
 
     Example:
         >>> allocate({"a": (10, 10), "b": (30, 10)}, 0.9, "uniform")
@@ -101,7 +95,7 @@ def check_sparsity(sparsity: float) -> None:
 
 
 def _proportional(shapes: Shapes, sparsity: float, raw: Mapping[str, float]) -> dict[str, float]:
-    """Densities scale x raw, capped at 1, whose weights add up to the budget."""
+    # Densities scale x raw, capped at 1, whose weights add up to the budget.
     sizes = {name: math.prod(shape) for name, shape in shapes.items()}
     wishes = [raw[name] * size for name, size in sizes.items()]
     scale = level((1.0 - sparsity) * sum(sizes.values()), wishes, list(sizes.values()))
@@ -142,7 +136,7 @@ def matches(name: str, pattern: str) -> bool:
 
 
 def _whole_numbers(shapes: Shapes, densities: Mapping[str, float]) -> dict[str, int]:
-    """The number of weights of each layer; the total is the rounded sum of what they wish for."""
+    # The total is the rounded sum of what the layers wish for.
     wishes = []
     for name, shape in shapes.items():
         density = densities.get(name, math.nan)
@@ -152,12 +146,11 @@ def _whole_numbers(shapes: Shapes, densities: Mapping[str, float]) -> dict[str, 
             )
         wishes.append(density * math.prod(shape))
     counts = dict(zip(shapes, round_to(round(sum(wishes)), wishes), strict=True))
-    for name, count in counts.items():
-        if count == 0:
-            raise FreeTicketsError(
-                f"this sparsity leaves layer {name!r} without a single weight: lower it, exclude "
-                "the layer, or choose another distribution"
-            )
+    if empty := [name for name, count in counts.items() if count == 0]:
+        raise FreeTicketsError(
+            f"this sparsity leaves layer {empty[0]!r} without a single weight: lower it, exclude "
+            "the layer, or choose another distribution"
+        )
     return counts
 
 

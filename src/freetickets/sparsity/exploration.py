@@ -28,7 +28,7 @@ class Explorer:
     """Chooses what survives and what grows; the weights themselves are changed by others.
 
     A structure goes only with scope "layer", one growth score and no redistribution. `threshold` is
-    where scope "threshold" prunes next; it follows the weights as they grow.
+    where scope "threshold" prunes next.
     """
 
     def __init__(
@@ -89,14 +89,11 @@ class Explorer:
         return kept, masks
 
     def _grown(self, view: WeightView, kept: Tensor, count: int) -> Tensor:
-        """The survivors and `count` new weights, chosen by each growth score in turn.
-
-        Weights pruned a moment ago are candidates like all other inactive ones, as in the paper.
-        """
+        # Weights pruned a moment ago are candidates like all other inactive ones, as in the paper.
         if not isinstance(self._structure, Unstructured):
             ((score, _),) = self._grow
             total = int(kept.sum()) + count
-            return self._structure.refill(score(view), kept, view.generator, total)
+            return self._structure.select(score(view), total, ~kept, view.generator, kept)
         mask, given, end = kept.clone(), 0, 0.0
         for score, share in self._grow:
             end += share
@@ -114,15 +111,12 @@ def growth_counts(
     lost = [int(view.mask.sum()) - left for view, left in zip(views, remaining, strict=True)]
     if redistribute is None:
         return lost
-    wishes = [float(left) for left in remaining]
-    if redistribute == "momentum":
-        wishes = [_mean_momentum(view) for view in views]
+    means = map(_mean_momentum, views) if redistribute == "momentum" else map(float, remaining)
     # No layer may die, for none would ever bring it back: one that lost all gets a weight first.
     first = [int(left == 0 and gone > 0) for left, gone in zip(remaining, lost, strict=True)]
-    capacities = [
-        stay.numel() - left - one for stay, left, one in zip(kept, remaining, first, strict=True)
-    ]
-    shares = apportion(sum(lost) - sum(first), wishes, capacities)
+    layers = zip(kept, remaining, first, strict=True)
+    capacities = [stay.numel() - left - one for stay, left, one in layers]
+    shares = apportion(sum(lost) - sum(first), list(means), capacities)
     return [one + share for one, share in zip(first, shares, strict=True)]
 
 
@@ -131,10 +125,6 @@ def apportion(total: int, wishes: list[float], capacities: list[int]) -> list[in
 
     None exceeds its capacity: what is over goes to the others, in proportion again, or, if nobody
     is left who wishes for more, in proportion to the capacities.
-
-    Example:
-        >>> apportion(10, [3.0, 1.0, 1.0], [4, 9, 9])
-        [4, 3, 3]
     """
     most = [c if w > 0 else 0 for w, c in zip(wishes, capacities, strict=True)]
     if sum(most) > total:

@@ -1,6 +1,6 @@
 """Which weights of a network can be sparse."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
@@ -35,8 +35,7 @@ def select_weights(
     that several modules share counts once (one that is an embedding table too is a table).
 
     Args:
-        model: Any network; names are those of the bare network inside `torch.compile`,
-            data-parallel and Fabric wrappers.
+        model: Any network; names are those of the bare network inside wrappers.
         include: If given, only weights that fit one of these: glob patterns over the names of
             weights or modules ("block1.*", "fc"), or module types.
         exclude: Weights that fit one of these stay dense.
@@ -82,10 +81,7 @@ def select_weights(
 
 
 def inner_optimizer(optimizer: Optimizer) -> Optimizer:
-    """The `torch.optim` optimizer inside the wrappers of accelerate, Lightning and Fabric.
-
-    Each of them calls the step of the one inside, whose hooks then see every step that is taken.
-    """
+    """The `torch.optim` one inside wrappers, whose hooks see every step that any of them takes."""
     while isinstance(inside := getattr(optimizer, "optimizer", None), Optimizer):
         optimizer = inside
     if not isinstance(getattr(optimizer, "_optimizer_step_pre_hooks", None), dict):
@@ -94,16 +90,6 @@ def inner_optimizer(optimizer: Optimizer) -> Optimizer:
             "one: pass the one that takes its steps"
         )
     return optimizer
-
-
-def check_optimized(weights: Mapping[str, nn.Parameter], optimizer: Optimizer) -> None:
-    """Raises unless the optimizer trains all these weights."""
-    optimized = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    for name, weight in weights.items():
-        if id(weight) not in optimized:
-            raise FreeTicketsError(
-                f"the optimizer does not train {name!r}: pass one that does, or exclude the layer"
-            )
 
 
 def bare(model: nn.Module) -> nn.Module:
@@ -134,7 +120,6 @@ def _weight_names(module: nn.Module, embeddings: bool) -> list[str]:
 
 
 def _check_holdable(name: str, module: nn.Module, own_name: str) -> None:
-    """Raises unless a weight is one of the network's own parameters, whole and free."""
     if isinstance(module, SparseLayer):
         raise FreeTicketsError(f"another sparsifier holds {name!r} already: detach() it first")
     weight = getattr(module, own_name, None)

@@ -24,14 +24,8 @@ PRUNED_AT = 0.75
 class SparseParts:
     """What one method of sparse training is made of.
 
-    Attributes not listed are arguments of the `Sparsifier`, which says what they do.
-
-    Attributes:
-        summary: The method in one line.
-        paper: Who proposed it.
-        explores: Whether the topology is explored at all.
-        gradual: Whether the sparsity is reached by gradual pruning.
-        initial_sparsity: Where gradual pruning starts.
+    `explores` is whether the topology is explored at all, `gradual` whether the sparsity is reached
+    by gradual pruning, from `initial_sparsity` on. The others are arguments of the `Sparsifier`.
     """
 
     summary: str
@@ -52,13 +46,9 @@ class SparseParts:
     ) -> dict[str, Any]:
         """Returns the arguments of a `Sparsifier` for a training of this many steps.
 
-        Args:
-            sparsity: The sparsity to reach.
-            steps: The length of the training.
-            rate: The share of the active weights that the first exploration replaces; it falls to
-                zero as a cosine.
-            interval: Steps between two explorations or prunings (a hundredth of the training if not
-                given), and between the last exploration and the end.
+        The first exploration replaces the share `rate` of the active weights, which falls to zero
+        as a cosine. `interval` (if not given, a hundredth of the training) is the number of steps
+        between two explorations or prunings, and between the last exploration and the end.
         """
         if steps < 1:
             raise FreeTicketsError(f"steps must be at least 1, not {steps}")

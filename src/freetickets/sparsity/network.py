@@ -1,7 +1,4 @@
-"""What is known of the sparse weights of a network as a whole, and which kernels compute with them.
-
-These are PyTorch's dense ones, on weights with zeros, or our own, which skip the zeros.
-"""
+"""What is known of all sparse weights of a network, and which kernels compute with them."""
 
 from __future__ import annotations
 
@@ -90,9 +87,8 @@ def make_engine(
 ) -> Engine | None:
     """Makes the layers of a network that skip zeros; None if every weight is to be masked.
 
-    `unsuited` is an option that only masked weights can serve, because it changes how many weights
-    a layer has, or trains inactive ones. If the network is `owned`, nobody else holds its
-    parameters: then "auto" replaces layers as "sparse" does, where that is possible.
+    `unsuited` is an option that only masked weights can serve. If the network is `owned`, nobody
+    else holds its parameters: then "auto" replaces layers as "sparse" does, where it can.
     """
     if backend not in get_args(Backend):
         raise UnknownNameError("backend", backend, get_args(Backend))
@@ -115,11 +111,12 @@ def make_engine(
             return None
     from ..kernels.engine import Adoption, Compression
 
+    engine: Engine
     is_replaceable = owned and type(optimizer) in _ELEMENTWISE and obstacle is None
-    replaces = backend == "sparse" or is_replaceable
-    engine: Engine = (
-        Compression(model, optimizer, masks) if replaces else Adoption(bare(model), masks)
-    )
+    if backend == "sparse" or is_replaceable:
+        engine = Compression(model, optimizer, masks)
+    else:
+        engine = Adoption(bare(model), masks)
     if backend == "sparse" and not engine.layers:
         plain = "plain float32 Linear and Conv2d on the CPU"
         raise FreeTicketsError(f"{impossible} no layer can be sparse, only {plain}; use 'auto'")
@@ -131,14 +128,12 @@ def find_lost(weights: Mapping[str, nn.Parameter], masks: Topology) -> Topology:
 
     Empty if it has none. A weight that is zero as a whole was initialised so, not pruned.
     """
-    there = {name: weight.detach().cpu() != 0 for name, weight in weights.items()}
-    there = {name: mask for name, mask in there.items() if mask.any()}
+    there = {n: w.detach().cpu() != 0 for n, w in weights.items() if w.detach().any()}
     zeros = sum(int((~mask).sum()) for mask in there.values())
     if not zeros or zeros < PRUNED * sum(mask.numel() for mask in there.values()):
         return {}
     lost = {name: there[name] & ~mask for name, mask in masks.items() if name in there}
-    lost = {name: places for name, places in lost.items() if places.any()}
-    if lost:
+    if lost := {name: places for name, places in lost.items() if places.any()}:
         warnings.warn(
             "the network has the zeros of a topology, which a new random one replaces: pass "
             "topology='given' to keep it, or load the weights after making the Sparsifier",

@@ -9,12 +9,7 @@ SCHEDULES = ("constant", "cosine", "linear")
 
 
 def anneal(schedule: str, start: float, end: float, progress: float) -> float:
-    """The value of a schedule after a share `progress` of its time.
-
-    Example:
-        >>> anneal("cosine", 0.5, 0.005, 0.0), anneal("linear", 0.5, 0.1, 0.5)
-        (0.5, 0.3)
-    """
+    """The value of a schedule after a share `progress` of its time."""
     if schedule == "constant":
         return start
     if schedule == "linear":
@@ -32,8 +27,8 @@ class Exploration:
 
     Attributes:
         rate: The share of each layer's active weights that is pruned and grown again (p).
-        interval: Steps between two explorations (ΔT). RigL's 100, so that a short loop explores
-            too; the paper's trainings of 100,000 steps and more have 1000 (CIFAR), 4000 (ImageNet).
+        interval: Steps between two explorations (ΔT); the paper's long trainings have 1000 (CIFAR)
+            and 4000 (ImageNet).
         schedule: How the rate changes over `steps`: constant, cosine or linear.
         final_rate: Where cosine and linear schedules end.
         steps: The length of the training; cosine and linear schedules need it.

@@ -12,25 +12,15 @@ from .named import SCORES as SCORES
 
 @dataclass(frozen=True)
 class WeightView:
-    """What a score may look at: one layer at the moment of an exploration.
-
-    Attributes:
-        name: The weight's name in the network.
-        weight: Its values; zero where inactive, except those of a reserve.
-        mask: True where active.
-        gradient: The dense gradient, of the last batch or the mean over several.
-        momentum: A running mean of the dense gradients, if the score needs it.
-        generator: The source of all randomness, the same on every device and rank.
-        ever_active: True where the weight has been active at any time.
-    """
+    """What a score may look at: one layer at the moment of an exploration."""
 
     name: str
-    weight: Tensor
-    mask: Tensor
-    gradient: Tensor | None
-    momentum: Tensor | None
-    generator: torch.Generator
-    ever_active: Tensor | None = None
+    weight: Tensor  # zero where inactive, except the values of a reserve
+    mask: Tensor  # True where active
+    gradient: Tensor | None  # the dense one, of the last batch or the mean over several
+    momentum: Tensor | None  # a running mean of the dense gradients, if the score needs it
+    generator: torch.Generator  # of all randomness, the same on every device and rank
+    ever_active: Tensor | None = None  # True where the weight has been active at any time
 
 
 ScoreFunction = Callable[[WeightView], Tensor]
@@ -63,8 +53,8 @@ class Score:
         return scores
 
 
-def _zeros(view: WeightView) -> Tensor:
-    return torch.zeros_like(view.weight, dtype=torch.float32)
+def _size(seen: Tensor | None, view: WeightView) -> Tensor:
+    return torch.zeros_like(view.weight, dtype=torch.float32) if seen is None else seen.abs()
 
 
 def magnitude(view: WeightView) -> Tensor:
@@ -74,12 +64,12 @@ def magnitude(view: WeightView) -> Tensor:
 
 def gradient(view: WeightView) -> Tensor:
     """|gradient|: RigL's growth, where the loss falls fastest. No gradient counts as zero."""
-    return _zeros(view) if view.gradient is None else view.gradient.abs()
+    return _size(view.gradient, view)
 
 
 def momentum(view: WeightView) -> Tensor:
     """|running mean of the gradient|: SNFS's growth."""
-    return _zeros(view) if view.momentum is None else view.momentum.abs()
+    return _size(view.momentum, view)
 
 
 def random(view: WeightView) -> Tensor:

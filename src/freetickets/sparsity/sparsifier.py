@@ -16,7 +16,7 @@ from ..kernels.layers import SparseLayer
 from . import network
 from .distribution import DEFAULT_SPARSITY, Distribution, Sparsity, allocate, check_sparsity
 from .exploration import Explorer, GradientRecord, Redistribution, Scope
-from .layers import Selectors, check_optimized, inner_optimizer, select_weights
+from .layers import Selectors, inner_optimizer, select_weights
 from .named import sparse_method
 from .network import Backend, LayerStatistics, find_lost, make_engine
 from .schedule import Exploration, check_rate
@@ -60,18 +60,15 @@ class Sparsifier:
         distribution: How the active weights are divided among the layers: "erk", "er", "uniform",
             "uniform-dense-first", or a function of shapes and sparsity.
         structure: Where the active weights of a layer may lie: "unstructured"; "2:4" or another
-            N:M: N of each M consecutive inputs of an output; "block-4x4" or other sizes: whole
-            blocks of outputs and inputs; "fan-in": equally many inputs for each output (SRigL).
-            Counts are rounded to what it can have. N:M sets the sparsity of all layers, and any
-            other value but the default is refused. A layer whose shape does not fit (3 input
-            channels, 10 classes) stays dense; "fan-in" fits all.
+            N:M: N of each M consecutive inputs of an output, which sets the sparsity itself;
+            "block-4x4" or other sizes: whole blocks of outputs and inputs; "fan-in": equally many
+            inputs for each output (SRigL). A layer whose shape does not fit stays dense.
         topology: Masks to start from, by the names of weights, instead of random ones; a weight
             without a mask stays dense. The "topology" of a `state_dict` will do; "given" takes over
             the zeros that the network has.
         exploration: When to explore and at which rate: an `Exploration`, any function from a step's
-            number to a rate (0: do not explore), or None for a static topology. If not given, half
-            of the active weights every 100 steps: where the length is known, stop some hundred
-            steps before the end (`stop`), or let the rate fall (`schedule`, or `named`).
+            number to a rate (0: do not explore), or None for a static topology. Where the length
+            is known, stop some hundred steps before the end, or let the rate fall (`schedule`).
         pruning: When to prune for good and to which sparsity: a `GradualPruning` (start it at its
             initial sparsity), or any function from a step's number to a sparsity or None. An
             exploration of the same step follows the pruning (GraNet).
@@ -79,14 +76,12 @@ class Sparsifier:
         grow: The score by which inactive weights are chosen: a name, a function, or a mixture such
             as {"gradient": 0.5, "random": 0.5}.
         prune_scope: "layer": each layer loses the same share; "global": the weakest of the whole
-            network go; "threshold": explorations prune below a threshold, which is doubled or
-            halved after each so that about the rate is pruned (DSR).
+            network go; "threshold": what lies below a threshold, which follows the rate (DSR).
         redistribute: How many weights a layer grows: None: as many as it lost, so its count stays;
             "momentum": in proportion to the mean running gradient of its active weights (SNFS);
             "survivors": in proportion to the weights that survived (DSR). The total stays.
         reserve: The strongest inactive weights, this share of a layer, train out of the network's
-            sight; an exploration, whatever its rate, then chooses the strongest of all weights
-            again (Top-KAST, by magnitude).
+            sight; an exploration, whatever its rate, chooses the strongest of all (Top-KAST).
         regrown_value: The value of a weight that is pruned and grown again in one exploration:
             "zero", or "keep" (as RigL does).
         gradient_batches: Growth looks at the mean gradient of this many last steps, as far as they
@@ -95,13 +90,11 @@ class Sparsifier:
         exclude: These weights stay dense (patterns or module types).
         embeddings: Whether embedding tables become sparse too.
         backend: "auto": the network keeps its layers, parameters, gradients and `state_dict`; where
-            that is faster, linear layers and convolutions (float32, on the CPU) compute only with
-            active weights, or in Winograd's way. "masked": PyTorch's dense kernels and weights with
-            zeros, on any device. "sparse": these layers are replaced by ones that hold only active
-            weights, as a parameter `values`: less memory, and less time in linear layers. Wrap the
-            network (for several processes, by `torch.compile`) and hand its parameters out after
-            this; the optimizer must update each weight by itself, and `pruning`, `redistribute` and
-            `reserve`, which change how many train, can't be had.
+            that is faster, linear layers and convolutions (float32, on the CPU) skip the zeros.
+            "masked": PyTorch's dense kernels, on any device. "sparse": these layers are replaced by
+            ones that hold only active weights, as a parameter `values`. Wrap the network and hand
+            its parameters out after this; the optimizer must update each weight by itself, and
+            `pruning`, `redistribute` and `reserve` can't be had.
         seed: The seed of the topology and of random growth; the same on all ranks.
 
     Example:
@@ -187,7 +180,11 @@ class Sparsifier:
             masks = check_topology(given, shapes)
         # A layer that can't have the structure is as good as excluded.
         weights = {n: w for n, w in weights.items() if self._structure.fits(w.shape)}
-        check_optimized(weights, optimizer)
+        optimized = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if odd := [name for name, weight in weights.items() if id(weight) not in optimized]:
+            raise FreeTicketsError(
+                f"the optimizer does not train {odd[0]!r}: pass one that does, or exclude the layer"
+            )
         check_masks(self._structure, masks)
         self._shapes = {name: shapes[name] for name in weights}
         # A layer that gets all its weights needs no mask: exploration can then never damage it.
@@ -222,15 +219,9 @@ class Sparsifier:
     ) -> Sparsifier:
         """Makes the sparsifier of a method that is known by name, for a training of `steps` steps.
 
-        Args:
-            name: A name of `SPARSE_METHODS`: "set", "rigl", "snfs", "granet", ...
-            model: The network.
-            optimizer: Its optimizer.
-            sparsity: The sparsity at the end of the training.
-            steps: The length of the training.
-            rate: The share of the active weights that the first exploration replaces.
-            interval: Steps between two explorations; see `SparseParts.options`.
-            **overrides: Other arguments of the `Sparsifier`.
+        The names are those of `SPARSE_METHODS`: "set", "rigl", ...; `sparsity` is reached at the
+        end. For `rate` and `interval` see `SparseParts.options`; other arguments of the
+        `Sparsifier` may be overridden.
 
         Example:
             >>> model = nn.Linear(30, 20)
@@ -250,12 +241,8 @@ class Sparsifier:
         A step that the optimizer did not take (`GradScaler` found an overflow, or gradients are
         still being accumulated) does not count.
 
-        Args:
-            skipped: The optimizer's step was left out on purpose, as RigL does when it explores; it
-                counts all the same.
-
-        Returns:
-            Whether the topology was pruned or explored.
+        One that is `skipped` on purpose, as RigL does when it explores, counts all the same.
+        Returns whether the topology was pruned or explored.
         """
         if skipped and not self._stepped:
             self.mask_gradients()
@@ -333,11 +320,8 @@ class Sparsifier:
         """Takes another topology; weights outside it, and their optimizer state, become zero.
 
         Those inside keep what the network has there: new ones start at zero, unless just loaded.
-        Layers that hold only active weights keep their number.
-
-        Args:
-            topology: A mask for each weight that is to change, as the argument of the `Sparsifier`;
-                one that is all True makes the weight dense.
+        It has a mask for each weight that is to change; one that is all True makes it dense. Layers
+        that hold only active weights keep their number.
         """
         masks = check_topology(topology, self._shapes)
         check_masks(self._structure, masks)
@@ -498,14 +482,12 @@ class Sparsifier:
 
     @torch.no_grad()
     def _hold(self) -> None:
-        """Sets inactive weights and their optimizer state to zero."""
         for weight in self._weights:
             weight.hold(self.optimizer)
 
     def _rewire(
         self, masks: Sequence[Tensor], weights: Sequence[Tensor], state: Sequence[Tensor]
     ) -> None:
-        """Takes new masks; `weights` and `state` say which values and optimizer state stay."""
         for weight, *change in zip(self._weights, masks, weights, state, strict=True):
             weight.rewire(self.optimizer, *change)
         self._forget_past_steps()
@@ -536,7 +518,6 @@ class Sparsifier:
                     )
 
     def _check_counts(self, masks: Topology) -> None:
-        """Raises if a layer that holds only active weights is to have more, or fewer."""
         for weight in self._weights:
             count = int(masks[weight.name].sum()) if weight.name in masks else weight.nonzeros
             if isinstance(weight, CompressedWeight) and count != weight.nonzeros:
@@ -546,7 +527,6 @@ class Sparsifier:
                 )
 
     def _saved_masks(self, state: Mapping[str, Any]) -> Topology:
-        """The topology of a `state_dict`, if this network and its weights can have it."""
         if not self._is_compressed:  # it may have been saved after a pruning
             self._mask(self._dense.keys() & state["topology"].keys())
         mine = {w.name: math.ceil(w.mask.numel() / 8) for w in self._weights}
@@ -575,7 +555,6 @@ class Sparsifier:
 
     @property
     def _explores_soon(self) -> bool:
-        """Whether an exploration or a pruning will look at the gradients of the coming step."""
         prunes_by_gradient = bool(self._explorer.prune_score.needs)
         return any(
             self._rate(step) > 0 or (prunes_by_gradient and self._target(step) is not None)
@@ -589,7 +568,6 @@ class Sparsifier:
         return self._pruning(step) if self._pruning is not None else None
 
     def _announce(self) -> None:
-        """Has layers that compute only with active weights get the dense gradient when needed."""
         wanted = self._record.needs(self._explores_soon)
         for weight in self._weights:
             weight.announce_gradient(wanted)
@@ -602,18 +580,15 @@ class Sparsifier:
             )
 
     def _views(self) -> list[WeightView]:
+        of, source = self._record.of, self._generator
         return [
-            WeightView(
-                w.name, w.tensor, w.mask, *self._record.of(w.name), self._generator, w.ever_active
-            )
+            WeightView(w.name, w.tensor, w.mask, *of(w.name), source, w.ever_active)
             for w in self._weights
         ]
 
     def _register_hooks(self) -> list[RemovableHandle]:
-        return [
-            self.optimizer.register_step_pre_hook(self._before_step),
-            self.optimizer.register_step_post_hook(self._after_step),
-        ]
+        before = self.optimizer.register_step_pre_hook(self._before_step)
+        return [before, self.optimizer.register_step_post_hook(self._after_step)]
 
     def _before_step(
         self, _: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]

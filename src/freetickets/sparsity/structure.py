@@ -51,8 +51,8 @@ class Structure(ABC):
     ) -> dict[str, int]:
         """Returns the number of non-zeros of each layer: what `allocate` gives it, rounded.
 
-        Layers whose shapes do not fit stay dense, outside the budget; so do those that a
-        distribution makes dense.
+        Layers whose shapes do not fit stay dense, outside the budget, as those that a distribution
+        makes dense.
 
         Example:
             >>> shapes = {"first": (16, 3, 3, 3), "second": (16, 16), "last": (10, 16)}
@@ -93,26 +93,31 @@ class Structure(ABC):
         return torch.equal(grid.any(2), grid.all(2)) and bool((counts == counts[0]).all())
 
     def select(
-        self, scores: Tensor, count: int, candidates: Tensor, generator: torch.Generator
+        self,
+        scores: Tensor,
+        count: int,
+        candidates: Tensor,
+        generator: torch.Generator,
+        kept: Tensor | None = None,
     ) -> Tensor:
-        """Returns the mask of `count` candidates of this structure with the highest total score.
+        """Returns the mask of `count` weights of this structure with the highest total score.
 
-        A unit is a candidate if all its weights are. Ties are broken at random.
-
-        Example:
-            >>> scores = torch.tensor([[1.0, 2.0, 3.0, 4.0], [9.0, 0.0, 8.0, 0.0]])
-            >>> everywhere = torch.ones_like(scores, dtype=torch.bool)
-            >>> parse_structure("2:4").select(scores, 4, everywhere, torch.Generator()).int()
-            tensor([[0, 0, 1, 1],
-                    [1, 0, 1, 0]], dtype=torch.int32)
+        It holds the units that are `kept`, and candidates: a unit is one if all its weights are.
+        Ties are broken at random.
         """
-        each = self._units_of_a_row(scores.shape, count)
-        usable = self._grid(candidates).all(2)
-        if int(usable.sum(1).min()) < each:
-            where = f"{count} weights in shape {tuple(scores.shape)}"
+        where = f"{count} weights in shape {tuple(scores.shape)}"
+        if count != (nearest := self.round_count(scores.shape, count)):
+            raise FreeTicketsError(f"{self} can't have {where}: the nearest count is {nearest}")
+        kept = torch.zeros_like(candidates) if kept is None else kept
+        units, usable = self._grid(kept).all(2), self._grid(candidates).all(2)
+        rows, _, size = self.dimensions(scores.shape)
+        missing = count // (rows * size) - units.sum(1)
+        if int(missing.min()) < 0:
+            raise FreeTicketsError(f"{self} can't keep these weights: keep a part of a mask of its")
+        if bool((usable.sum(1) < missing).any()):
             raise FreeTicketsError(f"{self} has too few candidates for {where}: choose fewer")
-        counts = torch.full((len(usable),), each)
-        return self._mask(_top_of_rows(self._totals(scores), counts, usable, generator), scores)
+        new = _top_of_rows(self._totals(scores), missing, usable, generator)
+        return self._mask(units | new, scores)
 
     def survive(
         self, scores: Tensor, count: int, mask: Tensor, generator: torch.Generator
@@ -120,49 +125,22 @@ class Structure(ABC):
         """Returns which weights of a mask with this structure stay when all but `count` go.
 
         These are whole units, as many as `count` weights fill, wherever they lie: the rows may be
-        left with unequal counts, which `refill` mends.
+        left with unequal counts, which `select` mends.
         """
         units = self._grid(mask).all(2)
         count //= self.dimensions(mask.shape)[2]
         return self._mask(select_top(self._totals(scores), count, units, generator), scores)
 
-    def refill(
-        self, scores: Tensor, kept: Tensor, generator: torch.Generator, count: int
-    ) -> Tensor:
-        """Returns the kept weights and the best others that complete them to `count`.
-
-        If a part of blocks was kept, as many blocks stay as its weights would fill, those of which
-        most was; `survive` leaves whole ones.
-        """
-        grid = self._grid(kept)
-        units = grid.any(2)
-        if not torch.equal(units, grid.all(2)):
-            whole = int(grid.sum()) // grid.shape[2]
-            units = select_top(grid.sum(2, dtype=torch.float32), whole, units, generator)
-        missing = self._units_of_a_row(kept.shape, count) - units.sum(1)
-        if int(missing.min()) < 0:
-            raise FreeTicketsError(f"{self} can't keep these weights: keep a part of a mask of its")
-        new = _top_of_rows(self._totals(scores), missing, ~units, generator)
-        return self._mask(units | new, kept)
-
-    def _units_of_a_row(self, shape: Sequence[int], count: int) -> int:
-        if count != (nearest := self.round_count(shape, count)):
-            there = f"{count} weights in shape {tuple(shape)}"
-            raise FreeTicketsError(f"{self} can't have {there}: the nearest count is {nearest}")
-        rows, _, size = self.dimensions(shape)
-        return count // (rows * size)
-
     def _totals(self, scores: Tensor) -> Tensor:
-        """The score of each unit."""
         grid = self._grid(scores)
         return grid.squeeze(2) if grid.shape[2] == 1 else grid.double().sum(2)
 
     def _grid(self, tensor: Tensor) -> Tensor:
-        """A tensor of a weight's shape as (rows, units, weights of a unit)."""
+        # Rows, units, weights of a unit.
         return tensor.reshape(self.dimensions(tensor.shape))
 
     def _mask(self, units: Tensor, like: Tensor) -> Tensor:
-        """Undoes `_grid` for a choice of units."""
+        # Undoes `_grid` for a choice of units.
         return units.reshape(like.shape)
 
 
@@ -207,10 +185,6 @@ class NOfM(Structure):
         """The only sparsity that there is, or 0 for layers that a map leaves dense.
 
         Raises for another one that was asked for, and not by default.
-
-        Example:
-            >>> NOfM(2, 4).settle(DEFAULT_SPARSITY)
-            0.5
         """
         if isinstance(sparsity, Mapping):
             return {name: self._agree(one) if one else 0.0 for name, one in sparsity.items()}
@@ -342,7 +316,6 @@ def check_options(
 def _top_of_rows(
     scores: Tensor, counts: Tensor, candidates: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Like `select_top` in each row, with a count for each."""
     if len(scores) == 1:
         return select_top(scores, int(counts[0]), candidates, generator)
     ties = torch.rand(scores.shape, generator=generator, dtype=torch.float64).numpy()

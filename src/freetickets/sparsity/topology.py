@@ -50,14 +50,7 @@ def check_topology(
 
 
 def given_topology(weights: Mapping[str, nn.Parameter], name: str = "given") -> Topology:
-    """The topology that a network's zeros are; a weight without zeros has no mask.
-
-    Example:
-        >>> layer = nn.Linear(2, 2)
-        >>> _ = nn.init.eye_(layer.weight)
-        >>> given_topology({"weight": layer.weight})["weight"].tolist()
-        [[True, False], [False, True]]
-    """
+    """The topology that a network's zeros are; a weight without zeros has no mask."""
     if name != "given":
         raise UnknownNameError("topology", name, ["given"])
     masks = {name: weight.detach() != 0 for name, weight in weights.items()}
@@ -76,12 +69,6 @@ def select_top(
 
     Ties at the threshold are broken at random, so that a layer without any gradient (dead units)
     grows like SET instead of always at the same end of the tensor.
-
-    Example:
-        >>> scores = torch.tensor([1.0, 9.0, 3.0, 7.0])
-        >>> candidates = torch.tensor([True, False, True, True])
-        >>> select_top(scores, 2, candidates, torch.Generator()).tolist()
-        [False, False, True, True]
     """
     if count == 0:
         return torch.zeros_like(candidates)

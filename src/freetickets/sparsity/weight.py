@@ -128,7 +128,6 @@ class MaskedWeight:
         self._version = self.parameter._version
 
     def _state_of(self, optimizer: Optimizer) -> list[Tensor]:
-        """The optimizer's tensors that have one element for each of the parameter's."""
         values, shape = optimizer.state.get(self.parameter, {}).values(), self.parameter.shape
         return [v for v in values if torch.is_tensor(v) and v.shape == shape]
 
@@ -270,16 +269,12 @@ class CompressedWeight(MaskedWeight):
 
 
 def _as_bits(mask: Tensor, like: Tensor) -> Tensor:
-    """A mask as integers, as wide as another tensor's, of which every bit is set where True."""
     return mask.to(_INTEGERS[like.element_size()]).neg_()
 
 
 def _zero_outside(tensor: Tensor, bits: Tensor) -> None:
-    """Sets a tensor to zero outside a mask.
-
-    A bitwise "and", unlike a product with the mask, makes zeros out of infinities and NaN too, and
-    takes a twentieth of the time of `masked_fill_`, which would be felt in small networks.
-    """
+    # A bitwise "and", unlike a product, makes zeros out of infinities and NaN too, and takes a
+    # twentieth of the time of `masked_fill_`, which would be felt in small networks.
     if tensor.element_size() == bits.element_size():
         tensor.view(bits.dtype).bitwise_and_(bits)
     else:

@@ -30,21 +30,12 @@ TASKS: Registry[type[Task]] = Registry(
 
 
 def task_name(task: Task) -> str:
-    """What files call a task: the name under which it is known, or "module:Class".
-
-    Example:
-        >>> task_name(Classification())
-        'classification'
-    """
+    """What files call a task: the name under which it is known, or "module:Class"."""
     return TASKS.name_of(type(task)) or function_name(type(task))
 
 
 def make_task(name: str, options: Mapping[str, Any] | None = None) -> Task:
-    """Makes a task that the user asks for: here "module:Class" imports code, as a loss does.
-
-    Raises:
-        FreeTicketsError: The name or an option is unknown, or what is found there is not a task.
-    """
+    """Makes a task that the user asks for: here "module:Class" imports code, as a loss does."""
     kind, given = TASKS.load(name), dict(options or {})
     if isinstance(given.get("loss"), str):
         given["loss"] = import_reference("loss", given["loss"])
@@ -55,10 +46,6 @@ def stored_task(info: Mapping[str, Any], given: Task | str | None = None) -> Tas
     """The task of a run or a ticket, by what it says of itself: that never imports code.
 
     Older ones say nothing, and are classification; `given` is a task of the user's own.
-
-    Example:
-        >>> stored_task({})
-        Classification(class_weights=None, label_smoothing=None, loss=None)
     """
     if isinstance(given, Task):
         return given
@@ -72,9 +59,8 @@ def stored_task(info: Mapping[str, Any], given: Task | str | None = None) -> Tas
 
 def _with_options(kind: type[Task], name: str, options: Mapping[str, Any]) -> Task:
     known = [each.name for each in fields(kind)]
-    for option in options:
-        if option not in known:
-            raise UnknownNameError(f"option of {name}", option, known)
+    if odd := [option for option in options if option not in known]:
+        raise UnknownNameError(f"option of {name}", odd[0], known)
     try:
         return kind(**options)
     except (TypeError, ValueError) as error:

@@ -15,15 +15,10 @@ Label = bool | int | str
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes of a data set, in the order of a network's outputs.
+    """The classes of a data set, in the order of a network's outputs."""
 
-    Attributes:
-        names: What people read.
-        values: What the labels say, if they are not the numbers of the outputs, counted from 0.
-    """
-
-    names: tuple[str, ...]
-    values: tuple[Label, ...] = ()
+    names: tuple[str, ...]  # what people read
+    values: tuple[Label, ...] = ()  # what labels say, if not the numbers of outputs, from 0 on
 
     @classmethod
     def of(cls, labels: npt.NDArray[Any]) -> Classes:
@@ -45,12 +40,7 @@ class Classes:
         return cls(tuple(map(str, values)), values)
 
     def encode(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return the outputs that labels stand for; strings may always be names.
-
-        Example:
-            >>> Classes(("cat", "dog")).encode(np.array(["dog", "cat"])).tolist()
-            [1, 0]
-        """
+        """Return the outputs that labels stand for; strings may always be names."""
         known: tuple[Label, ...] = self.values or (self.names if labels.dtype.kind == "U" else ())
         if not known:
             if labels.dtype.kind == "b":
@@ -65,12 +55,7 @@ class Classes:
         return np.array([outputs[value] for value in found.tolist()], np.int64)[places]
 
     def decode(self, outputs: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """Return the labels that outputs stand for.
-
-        Example:
-            >>> Classes(("1", "3"), (1, 3)).decode(np.array([1, 0])).tolist()
-            [3, 1]
-        """
+        """Return the labels that outputs stand for."""
         return np.array(self.values)[outputs] if self.values else outputs
 
 
@@ -84,13 +69,6 @@ def as_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return labels as integers, booleans or strings (N,), after checking them.
 
     Floats that are whole are labels too, and objects that are all of one type.
-
-    Raises:
-        FreeTicketsError: They are not labels, such as numbers with fractions.
-
-    Example:
-        >>> as_labels(np.array([2.0, 1.0])).tolist(), as_labels(np.array(["b", "a"])).tolist()
-        ([2, 1], ['b', 'a'])
     """
     # A data frame of one column is one too.
     labels = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y

@@ -30,28 +30,18 @@ class Task(ABC):
 
     A subclass is a frozen data class whose fields are the task's options. Arrays of predictions
     have the members first: (M, N, ...).
-
-    Attributes:
-        running: The score that the log shows, and by which validation selects the best ticket.
-        rules: How members can be combined, the default first.
-        has_classes: Whether outputs are scores of classes: what only makes sense for these
-            (calibration, corruptions, unknown samples, attacks) asks this.
     """
 
-    running: ClassVar[Score]
-    rules: ClassVar[tuple[str, ...]] = ("mean",)
-    has_classes: ClassVar[bool] = False
+    running: ClassVar[Score]  # what the log shows, and by which validation selects the best ticket
+    rules: ClassVar[tuple[str, ...]] = ("mean",)  # how members can be combined, the default first
+    has_classes: ClassVar[bool] = False  # calibration, corruptions, attacks and the like ask this
 
     def classes_of(self, y: AnyArray) -> Classes:
         """The classes that targets name; by default they are numbers, and name none."""
         return Classes(())
 
     def targets(self, y: AnyArray, classes: Classes) -> AnyArray:
-        """Targets as a network learns them, of what was given, (N, ...); by default in float32.
-
-        Raises:
-            FreeTicketsError: They are not targets of this task.
-        """
+        """Targets as a network learns them, of what was given, (N, ...); by default in float32."""
         if y.ndim < 1 or y.dtype.kind not in "biuf":
             told = f"y is {y.dtype} of shape {y.shape}"
             raise FreeTicketsError(f"{told}: labels of this task are numbers (N, ...)")
@@ -78,10 +68,7 @@ class Task(ABC):
         return mean
 
     def guess(self, targets: Tensor, outputs: int) -> float:
-        """The loss of guessing all targets; far above it a training has diverged.
-
-        By default nothing is known of it, and nothing counts as diverged that is finite.
-        """
+        """The loss of guessing all targets; far above it a training has diverged."""
         return math.inf
 
     def predictions(self, outputs: Tensor) -> Array:
@@ -135,11 +122,6 @@ class Task(ABC):
 
 
 def function_name(value: Any) -> str:
-    """Where a class or a function is found, as "module:name".
-
-    Example:
-        >>> function_name(math.prod), function_name(Score)
-        ('math:prod', 'freetickets.metrics.score:Score')
-    """
+    """Where a class or a function is found, as "module:name"."""
     kind = value if hasattr(value, "__qualname__") else type(value)
     return f"{kind.__module__}:{kind.__qualname__}"

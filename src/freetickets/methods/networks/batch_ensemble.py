@@ -32,7 +32,7 @@ class RankOneLayer(nn.Module):
         return y if self.bias is None else y + self._spread(self.bias, y)
 
     def _spread(self, factors: Tensor, x: Tensor) -> Tensor:
-        """Repeats each member's factors for its rows, shaped to be multiplied with x."""
+        # Repeats each member's factors for its rows, shaped to be multiplied with x.
         times, rest = divmod(len(x), sum(self._rows))
         if rest or not times:
             raise FreeTicketsError(

@@ -24,7 +24,16 @@ class MCDropoutNetwork(MemberNetwork):
         super().__init__()
         self.members, self.training_share = passes, 1 / passes
         if not any(isinstance(module, _DROPOUT) for module in network.modules()):
-            network = _with_dropout(network)
+            layers = list(weight_layers(network).values())
+            if len(layers) < 2:
+                raise FreeTicketsError(
+                    f"MC Dropout finds no place for dropout in {type(network).__name__}, which has "
+                    "fewer than two linear or convolutional layers: give it nn.Dropout layers"
+                )
+            network = replace_layers(
+                network,
+                lambda each: each if each is layers[0] else nn.Sequential(nn.Dropout(0), each),
+            )
         for module in network.modules():
             if isinstance(module, _DROPOUT) and module.p == 0:
                 module.p = rate
@@ -44,17 +53,3 @@ class MCDropoutNetwork(MemberNetwork):
     def training_pairs(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Trains like any network with dropout."""
         return self.network(x), labels
-
-
-def _with_dropout(network: nn.Module) -> nn.Module:
-    """Puts dropout in front of each layer but the first."""
-    layers = list(weight_layers(network).values())
-    if len(layers) < 2:
-        raise FreeTicketsError(
-            f"MC Dropout finds no place for dropout in {type(network).__name__}, which has fewer "
-            "than two linear or convolutional layers: give it nn.Dropout layers"
-        )
-    first, *_ = layers
-    return replace_layers(
-        network, lambda layer: layer if layer is first else nn.Sequential(nn.Dropout(0.0), layer)
-    )

@@ -16,13 +16,10 @@ from ..members import MemberNetwork, evaluating, redrawn
 class TreeNetwork(MemberNetwork):
     """A trunk that all members share, and a branch for each.
 
-    Args:
-        network: It becomes the trunk and the first branch; the others start from other values.
-        members: How many branches.
-        shared: How many of its stages are the trunk; None for as many as `own` leaves.
-        own: The share of the stages that each branch has for itself; two at least.
-        alone: Whether each branch learns as if it were alone, and the trunk from their mean, which
-            the sum of M gradients would not be; if not, all learn from the mean of their losses.
+    The network becomes the trunk, of `shared` stages, and the first branch; the others start from
+    other values. If `shared` is None, each branch has the share `own` of the stages for itself, two
+    at least. Each branch learns as if it were `alone`, and the trunk from their mean, which the sum
+    of M gradients would not be; if not, all learn from the mean of their losses.
     """
 
     def __init__(
@@ -86,13 +83,6 @@ class Stages:
 
     A stage ends where all that comes later depends on one value only, and the next one begins with
     weights. So a residual block is a stage, whatever its code looks like.
-
-    Example:
-        >>> stages = Stages(nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 3)))
-        >>> len(stages)
-        2
-        >>> [sum(p.numel() for p in part.parameters()) for part in stages.split(1)]
-        [12, 15]
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -124,7 +114,7 @@ class Stages:
         return before, self._part(steps[cut:-1], outputs)
 
     def _find_cuts(self, parameters: list[set[nn.Parameter]]) -> list[int]:
-        """Returns the last step of each stage but the last."""
+        # The last step of each stage but the last.
         number = {node: i for i, node in enumerate(self._steps)}
 
         def used(first: int, end: int | None) -> set[nn.Parameter]:
@@ -149,7 +139,7 @@ class Stages:
         ]
 
     def _part(self, steps: list[fx.Node], end: fx.Node) -> nn.Module:
-        """Returns what leads from the value of the first of these steps to that of `end`."""
+        # What leads from the value of the first of these steps to that of `end`.
         graph = fx.Graph()
         copies = {steps[0]: graph.placeholder("x")}
 
