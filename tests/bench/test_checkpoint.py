@@ -6,7 +6,7 @@ import torch
 from freetickets import EDST
 from freetickets.bench import checkpoint
 from freetickets.bench.timing import Ratio, Settings, Timing
-from freetickets.training.checkpoint import Checkpoints
+from freetickets.training.folder import Checkpoints
 
 
 def test_saves_and_steps_are_measured(tiny):

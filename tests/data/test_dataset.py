@@ -10,8 +10,8 @@ from PIL import Image
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 from freetickets.data import Batches, DatasetSplit
-from freetickets.data.dataset import plain_tensors
-from freetickets.data.given import training_data
+from freetickets.data.loading import training_data
+from freetickets.data.samples import plain_tensors
 
 
 class Jittered(Dataset[Any]):
@@ -111,10 +111,7 @@ def test_images_in_any_layout_are_read_as_arrays_are(workers):
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        (
-            [(np.zeros(3), 0)] * 5 + [(np.zeros(3), 0, 0)],
-            "^sample 5 of .* a tuple of 3",
-        ),
+        ([(np.zeros(3), 0)] * 5 + [(np.zeros(3), 0, 0)], "^sample 5 of .* a tuple of 3"),
         ([(np.zeros(3), {"id": 1}, 0)] * 2, r"sample 0 .* a tuple of 3 \(ndarray, dict, int\)"),
         ([(np.zeros(3),)] * 2, "a tuple of 1"),
         ([{"x": np.zeros(3), "y": 0}] * 2, r"sample 0 .* is a dict: it must be a pair"),

@@ -36,14 +36,6 @@ def test_a_real_disk_that_is_full_does_the_same(
     assert_goes_on(disk / "run")
 
 
-def test_a_disk_that_is_full_from_the_start_is_one_line(child, command, mounted):
-    disk = mounted("size=1m")
-    fault_child.fill(str(disk / "filler"))
-    answer = child(*command(), "-o", disk / "run")
-    assert "No space left on device" in answer.line
-    assert [file.name for file in disk.iterdir()] == ["filler"]
-
-
 def test_without_any_room_not_even_the_lock_is_left(child, command, tmp_path):
     answer = child(*command(), "-o", tmp_path / "run", faults=(fault_child.limit_files,))
     assert "can't write " in answer.line

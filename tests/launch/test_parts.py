@@ -39,15 +39,6 @@ def test_each_method_in_parts_equals_the_serial_run(
     assert same(*map(last_checkpoint, (tmp_path / "run", serial(method))))
 
 
-@pytest.mark.usefixtures("in_this_process")
-def test_a_trajectory_is_gathered(cli, command, assert_same, tmp_path):
-    for name, more in (("serial", []), ("parts", ["--jobs", 2])):
-        flags = ["--trajectory", 2, "-o", tmp_path / name, *more]
-        assert cli(*command("dst"), *flags).code == 0
-    assert len(list((tmp_path / "parts" / "trajectory").iterdir())) == 4
-    assert_same(tmp_path / "parts", tmp_path / "serial")
-
-
 def stop_at_step(monkeypatch, step):
     """Sends this process Ctrl-C at a step, counted from now on."""
     count = itertools.count(1)

@@ -3,7 +3,7 @@ import torch
 
 from freetickets.errors import DamagedFileError
 from freetickets.storage import save_tree
-from freetickets.training.checkpoint import Checkpoints
+from freetickets.training.folder import Checkpoints
 
 
 @pytest.fixture

@@ -182,10 +182,8 @@ def test_a_reserve_costs_a_gradient_in_each_step(wrn):
     ledger = cifar(DST(tickets=1, explorer="top-kast"), wrn)
     assert ledger.flops == cifar(DST(tickets=1), wrn).flops
     costs = count_macs(wrn, (3, 32, 32))
-    reserved = sum(
-        2 * costs[name].macs * min(0.1, 1 - density)
-        for name, density in densities(wrn, 0.8).items()
-    )
+    shares = densities(wrn, 0.8).items()
+    reserved = sum(2 * costs[name] * min(0.1, 1 - density) for name, density in shares)
     extra = 250 * 352 * 128 * reserved
     assert ledger.relative_growth_flops == pytest.approx(extra / ledger.dense_flops)
 

@@ -28,7 +28,7 @@ def test_every_name_makes_its_optimizer(name):
     assert group["weight_decay"] == 0.01
     assert (group.get("momentum") == 0.7) == (name in ("sgd", "rmsprop"))
     with pytest.raises(UnknownNameError, match="did you mean"):
-        make_optimizer(network(), TrainingOptions(f"{name}w"))
+        make_optimizer(network(), TrainingOptions(f"{name}x"))
 
 
 def test_norms_and_biases_decay_unless_they_are_spared_also_those_of_several_members():

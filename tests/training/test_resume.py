@@ -1,6 +1,5 @@
 """A run that was stopped, however, ends like one that was not: bit for bit."""
 
-import csv
 import os
 import random
 import re
@@ -12,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import Dataset
 
 import freetickets as ft
 from freetickets.errors import DamagedFileError, FreeTicketsError, StoppedError
 from freetickets.reading import read_json
 from freetickets.storage import load_tree, save_tree
+
+from .conftest import Noisy, read_log
 
 # 54 of 60 samples: 6 steps an epoch, 24 a run; dropout, so that the torch generator matters.
 SMALL: dict[str, Any] = {
@@ -62,13 +62,6 @@ def half(killed, tmp_path):
     killed(20, name=".")
     assert len(list((tmp_path / "tickets").iterdir())) == 1
     return tmp_path
-
-
-def read_log(folder):
-    """The log without the times, and the seal that covers them."""
-    with (folder / "log.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    return [{k: v for k, v in row.items() if k not in ("seconds", "sha256")} for row in rows]
 
 
 @pytest.fixture
@@ -135,21 +128,6 @@ def test_images_are_augmented_and_whitened_alike_after_a_kill(
     killed(5, 11, **settings)
     train("killed", **settings)
     assert_same_run()
-
-
-class Noisy(Dataset[Any]):
-    """Samples that draw from all three generators each time they are read."""
-
-    def __init__(self, features):
-        self._features = features
-
-    def __len__(self):
-        return 60
-
-    def __getitem__(self, index):
-        x, y = self._features
-        shift = random.random() + np.random.rand()  # noqa: NPY002
-        return x[index] + torch.rand(6) + shift, int(y[index])
 
 
 def test_a_dataset_that_augments_by_chance_goes_on_the_same(

@@ -16,13 +16,12 @@ from ..data import get_spec
 from ..methods.timeline import Timeline
 from ..models import create_model
 from ..ticket import Ticket
-from ..training.checkpoint import Checkpoints, pack_checkpoint
+from ..training.folder import Checkpoints, pack_checkpoint
 from ..training.job import Job
-from ..training.log import columns
 from ..training.optimizer import TrainingOptions
 from ..training.parallel import Compute
 from ..training.session import Session
-from ..training.state import State
+from ..training.state import State, columns
 from .timing import Limits, Pair, Ratio, Settings, Timing, interleave
 
 _MODEL = "wrn-16-4"

@@ -51,13 +51,7 @@ def train_in_parts(
 
 
 def waves(plan: Plan) -> list[list[int]]:
-    """The runs of a plan, counted from 0, in groups whose members don't need each other.
-
-    Example:
-        >>> from freetickets.methods import LTR, Setting, get_recipe
-        >>> waves(LTR(tickets=3).plan(Setting(get_recipe("small"))))
-        [[0], [1, 2, 3]]
-    """
+    """The runs of a plan, counted from 0, in groups whose members don't need each other."""
     remembered: dict[str, int] = {}
     found: dict[int, list[int]] = {}
     for number, run in enumerate(plan.runs):
@@ -75,8 +69,6 @@ def are_there(output: Path) -> bool:
 
 
 class _Parts:
-    """The parts of one job, below its output folder."""
-
     def __init__(self, job: Job, reporter: Reporter, flags: Sequence[str]) -> None:
         self._plan, self._config = job.plan, job.config
         self._warn, self._flags = reporter.warn, flags
@@ -114,7 +106,6 @@ class _Parts:
         return Assignment(f"run {run + 1} of {len(self._plan.runs)}", arguments, log)
 
     def is_done(self, run: int) -> bool:
-        """Whether nothing is left to train of a run."""
         return run < self._before.run or self._state(run).run > run
 
     def merge(self) -> None:

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from ..config import Config
-from ..data.given import take_as_numbers, training_data
-from ..data.given import validation_data as find_validation_data
+from ..data.loading import take_as_numbers, training_data
+from ..data.loading import validation_data as find_validation_data
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, UnknownNameError
 from ..lock import hold
@@ -108,7 +108,16 @@ def fit(
     if isinstance(model, nn.Module):
         job.model = _factory(model, anew=len(job.plan.runs) > 1)
     elif not isinstance(model, str):
-        _check_factory(model)
+        if not callable(model):
+            kind = type(model).__name__
+            raise FreeTicketsError(
+                f"model must be a name, an nn.Module, or a function that returns one, not a {kind}"
+            )
+        with torch.random.fork_rng(devices=[]):
+            if model() is model():
+                raise FreeTicketsError(
+                    "the factory returns the same network each time: let it make a new one"
+                )
         job.model = model
     if spec.integers and not job.has_embedding:  # the integers of a table are numbers
         job.spec, job.load = replace(spec, integers=False), lambda: take_as_numbers(load())
@@ -136,17 +145,3 @@ def _factory(model: nn.Module, anew: bool) -> Callable[[], nn.Module]:
         return network
 
     return build
-
-
-def _check_factory(model: Any) -> None:
-    if not callable(model):
-        raise FreeTicketsError(
-            "model must be a name, an nn.Module, or a function that returns one, not a "
-            f"{type(model).__name__}"
-        )
-    with torch.random.fork_rng(devices=[]):
-        if model() is model():
-            raise FreeTicketsError(
-                "the factory returns the same network each time: let it make a new one, such as "
-                "`lambda: MyNet()`"
-            )

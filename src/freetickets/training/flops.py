@@ -8,7 +8,6 @@ import copy
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,21 +18,12 @@ from ..errors import FreeTicketsError, is_out_of_memory
 _TOO_LARGE_TO_COPY = 20_000_000  # parameters
 
 
-@dataclass(frozen=True)
-class LayerCost:
-    """One sample through a dense weight: multiply-accumulates, elements of output and weight."""
-
-    macs: int
-    outputs: int
-    weights: int
-
-
 def count_macs(
     model: nn.Module,
     input_shape: tuple[int, ...],
     *,
     example: Tensor | Sequence[Tensor] | None = None,
-) -> dict[str, LayerCost]:
+) -> dict[str, int]:
     """Counts the multiply-accumulates of each weight for one sample, in evaluation mode.
 
     One sample goes through a copy of the model: on the CPU, which takes a fraction of a second; for
@@ -46,12 +36,12 @@ def count_macs(
         example: One sample to use instead of zeros, if they are integers or several inputs.
 
     Returns:
-        The cost of each weight that was used, under the name of the parameter; that of a weight
-        that is shared or used several times is the sum.
+        That of each weight that was used, under the name of the parameter; of a weight that is
+        shared or used several times the sum.
 
     Example:
         >>> count_macs(nn.Sequential(nn.Conv2d(3, 8, 3, padding=1)), (3, 32, 32))
-        {'0.weight': LayerCost(macs=221184, outputs=8192, weights=216)}
+        {'0.weight': 221184}
     """
     if example is None:
         dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
@@ -77,15 +67,13 @@ def count_macs(
     ) from failure
 
 
-def forward_flops(
-    costs: Mapping[str, LayerCost], densities: Mapping[str, float] | None = None
-) -> float:
+def forward_flops(macs: Mapping[str, int], densities: Mapping[str, float] | None = None) -> float:
     """Returns the FLOPs of one sample forward: two operations a multiply-accumulate.
 
     `densities` are the shares of active weights of sparse parameters; the others are dense.
     """
-    densities = densities or {}
-    return math.fsum(2 * cost.macs * densities.get(name, 1.0) for name, cost in costs.items())
+    shares = densities or {}
+    return math.fsum(2 * count * shares.get(name, 1.0) for name, count in macs.items())
 
 
 def train_flops(forward: float) -> float:
@@ -93,24 +81,22 @@ def train_flops(forward: float) -> float:
     return 3 * forward
 
 
-# One use of a weight: the weight, its name in the module, multiply-accumulates, output elements.
-Use = tuple[Tensor, str, int, int]
+# One use of a weight: the weight, its name in the module, multiply-accumulates.
+Use = tuple[Tensor, str, int]
 
 
-def _count(model: nn.Module, inputs: list[Tensor], device: str) -> dict[str, LayerCost]:
+def _count(model: nn.Module, inputs: list[Tensor], device: str) -> dict[str, int]:
     model = _copy_to(model, device).eval()
     batch = [_to(each, device).unsqueeze(0) for each in inputs]
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    costs: dict[str, LayerCost] = {}
+    found: dict[str, int] = {}
 
     def watch(prefix: str, uses: Callable[..., Iterator[Use]]) -> Callable[..., None]:
         def hook(*call: Any) -> None:
-            for weight, attribute, macs, outputs in uses(*call):
+            for weight, attribute, macs in uses(*call):
                 # A weight that is computed (pruned, parametrized) is no parameter itself.
                 name = names.get(id(weight)) or f"{prefix}.{attribute}".lstrip(".")
-                before = costs.get(name, LayerCost(0, 0, 0))
-                sums = before.macs + macs, before.outputs + outputs
-                costs[name] = LayerCost(*sums, weight.numel())
+                found[name] = found.get(name, 0) + macs
 
         return hook
 
@@ -123,7 +109,7 @@ def _count(model: nn.Module, inputs: list[Tensor], device: str) -> dict[str, Lay
                 module.register_forward_hook(watch(prefix, uses), with_kwargs=True)
     with torch.no_grad():
         model(*batch)
-    return costs
+    return found
 
 
 def _copy_to(model: nn.Module, device: str) -> nn.Module:
@@ -146,46 +132,42 @@ def _to(tensor: Tensor, device: str) -> Tensor:
 
 
 def _forward(module: nn.Conv2d, args: Any, kwargs: Any, output: Tensor) -> Iterator[Use]:
-    fan_in = math.prod(module.weight.shape[1:])
-    yield module.weight, "weight", output.numel() * fan_in, output.numel()
+    yield module.weight, "weight", output.numel() * math.prod(module.weight.shape[1:])
 
 
-def _conv_transpose(
-    module: nn.ConvTranspose2d, args: Any, kwargs: Any, output: Tensor
-) -> Iterator[Use]:
+def _conv_transpose(module: nn.ConvTranspose2d, args: Any, kwargs: Any, _: Any) -> Iterator[Use]:
     inputs = _argument(args, kwargs, 0, "input")
-    yield module.weight, "weight", inputs.numel() * module.weight[0].numel(), output.numel()
+    yield module.weight, "weight", inputs.numel() * module.weight[0].numel()
 
 
-def _recurrent(module: nn.RNNBase, args: Any, kwargs: Any, output: Any) -> Iterator[Use]:
+def _recurrent(module: nn.RNNBase, args: Any, kwargs: Any, _: Any) -> Iterator[Use]:
     inputs = _argument(args, kwargs, 0, "input")
     steps = _rows(inputs.data if hasattr(inputs, "batch_sizes") else inputs)
     for name, weight in module.named_parameters(recurse=False):
         if name.startswith("weight"):
-            yield weight, name, steps * weight.numel(), steps * weight.shape[0]
+            yield weight, name, steps * weight.numel()
 
 
-def _attention(module: nn.MultiheadAttention, args: Any, kwargs: Any, output: Any) -> Iterator[Use]:
+def _attention(module: nn.MultiheadAttention, args: Any, kwargs: Any, _: Any) -> Iterator[Use]:
     arguments = enumerate(("query", "key", "value"))
-    query, key, value = (_rows(_argument(args, kwargs, i, name)) for i, name in arguments)
-    width = module.embed_dim
-    if module.in_proj_weight is not None:
-        rows = query + key + value
-        yield module.in_proj_weight, "in_proj_weight", rows * width * width, rows * width
+    rows = [_rows(_argument(args, kwargs, place, name)) for place, name in arguments]
+    if (joint := module.in_proj_weight) is not None:
+        yield joint, "in_proj_weight", sum(rows) * module.embed_dim**2
     else:
-        for rows, own in ((query, "q"), (key, "k"), (value, "v")):
-            weight = getattr(module, f"{own}_proj_weight")
-            yield weight, f"{own}_proj_weight", rows * weight.numel(), rows * width
+        for count, name in zip(
+            rows, ("q_proj_weight", "k_proj_weight", "v_proj_weight"), strict=True
+        ):
+            weight = getattr(module, name)
+            yield weight, name, count * weight.numel()
     # The module out_proj is never called, only its weight is used: it has no call to be hooked.
-    yield module.out_proj.weight, "out_proj.weight", query * width * width, query * width
+    yield module.out_proj.weight, "out_proj.weight", rows[0] * module.embed_dim**2
 
 
 def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str) -> Any:
     return args[position] if position < len(args) else kwargs[name]
 
 
-def _rows(tensor: Tensor) -> int:
-    """Returns how many vectors a tensor holds, whichever of its dimensions are batch and time."""
+def _rows(tensor: Tensor) -> int:  # vectors, whichever of its dimensions are batch and time
     return tensor.numel() // tensor.shape[-1]
 
 

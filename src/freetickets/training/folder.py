@@ -1,30 +1,111 @@
 """The folder of a run: checkpoints, tickets and log, each tied to the run that wrote it."""
 
+import contextlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from ..config import Config
-from ..errors import FreeTicketsError
+from ..errors import DamagedFileError, FreeTicketsError
+from ..methods.events import Event
 from ..methods.plan import Plan
 from ..reading import Allow, damaged, read, read_json
 from ..seal import seal_text
-from ..storage import write_atomic, write_json
+from ..storage import load_tree, save_tree, write_atomic, write_json
 from ..ticket import Ticket, ticket_path
-from .checkpoint import IDENTITY, Checkpoint, Checkpoints, pack_checkpoint, plan_fingerprint
-from .log import log_text
-from .state import State
+from .state import State, log_text
 
 _CHOICES = "choices.json"
 _START_AGAIN = "delete that folder to start again"
+_KIND = "freetickets-checkpoint"
+_KEEP = 2
+
+# What checkpoints and tickets say of the run that they are of, and what to call it if it differs.
+IDENTITY = {
+    "settings": "other settings",
+    "data": "other training data",
+    "validation_data": "other validation data",
+    "network": "another network",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Checkpoint:
+    """The types of what a checkpoint holds; older ones don't say whose they are."""
+
+    plan: str
+    settings: str | None = None
+    data: str | None = None
+    validation_data: str | None = None
+    network: str | None = None
+    state: dict[str, Any]
+    session: dict[str, Any] | None
+
+
+def pack_checkpoint(
+    plan: Plan,
+    identity: Mapping[str, str | None],
+    state: State,
+    session: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A checkpoint as tensors and plain values; between two runs it has no session.
+
+    `identity` is what the run says for the keys of `IDENTITY`; it may say more.
+    """
+    own = {key: identity.get(key) for key in IDENTITY}
+    live = None if session is None else dict(session)
+    return {"plan": _fingerprint(plan), **own, "state": state.pack(), "session": live}
+
+
+def _plain(value: Any) -> Any:  # a plan, as JSON has it
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if not is_dataclass(value):
+        return value
+    plain = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    return {**plain, "event": value.event} if isinstance(value, Event) else plain
+
+
+def _fingerprint(plan: Plan) -> str:
+    return json.dumps(_plain(plan), sort_keys=True)
+
+
+class Checkpoints:
+    """The checkpoints of one run folder; `warn` is told when a damaged one is passed over."""
+
+    def __init__(self, folder: Path, warn: Callable[[str], None]) -> None:
+        self._folder, self._warn = folder, warn
+
+    def save(self, tree: Any) -> None:
+        """Writes a new checkpoint, then removes all but the newest two."""
+        files = self._files()
+        number = int(files[-1].stem) + 1 if files else 1
+        save_tree(self._folder / f"{number:06d}.safetensors", tree, _KIND)
+        for old in files[: 1 - _KEEP]:
+            with contextlib.suppress(OSError):  # one too many does no harm
+                old.unlink(missing_ok=True)
+
+    def load(self) -> Any | None:
+        """The newest checkpoint that is whole; None if there is none, but raises if all are bad."""
+        files = self._files()
+        for file in reversed(files):
+            try:
+                return load_tree(file, _KIND)
+            except DamagedFileError as error:
+                self._warn(f"{error}; going back to the checkpoint before it")
+        if files:
+            raise DamagedFileError(f"no checkpoint in {self._folder} can be read: {_START_AGAIN}")
+        return None
+
+    def _files(self) -> list[Path]:
+        return sorted(f for f in self._folder.glob("*.safetensors") if f.stem.isdecimal())
 
 
 @dataclass(frozen=True)
-class _ChoicesFile:
-    """The types of what choices.json says; it may say more."""
-
+class _ChoicesFile:  # it may say more
     kernels: tuple[str, ...] = ()
     ways: dict[str, str] = field(default_factory=dict)
 
@@ -59,9 +140,9 @@ class RunFolder:
         if tree is None:
             return None
         with damaged(self.path / "checkpoint", _START_AGAIN):
-            saved: Checkpoint = read(Checkpoint, tree)
+            saved: _Checkpoint = read(_Checkpoint, tree)
             state = State.unpack(saved.state)
-        if saved.plan != plan_fingerprint(self._plan):
+        if saved.plan != _fingerprint(self._plan):
             raise FreeTicketsError(
                 f"{self.path} was started with another plan: use the same settings to continue, "
                 "or another --output to start again"

@@ -7,10 +7,10 @@ reserve stand in a column of their own. Validation and evaluation are not counte
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -95,9 +95,10 @@ class Ledger:
 
     def as_dict(self) -> dict[str, Any]:
         """All numbers as plain values, with stable keys."""
-        derived = ["relative_flops", "relative_growth_flops", "relative_test_flops"]
-        derived += ["flops", "seconds"]
-        return {name: getattr(self, name) for name in derived} | asdict(self)
+        relative = ("relative_flops", "relative_growth_flops", "relative_test_flops")
+        return {name: getattr(self, name) for name in (*relative, "flops", "seconds")} | asdict(
+            self
+        )
 
 
 def _multiple(cost: float, unit: float) -> float:
@@ -123,27 +124,24 @@ def price(
     `dense_epochs`, by default the plan's own; `transformed` is the network as the method trains it,
     if that is another; with `integers` samples are token ids.
     """
-    trained = model if transformed is None else transformed
-    plain = _Networks(model, input_shape, plan.sparse, integers)
-    networks = plain
+    plain = at = _costs(model, input_shape, plan.sparse, integers)
     if transformed is not None:
-        networks = _Networks(transformed, input_shape, plan.sparse, integers)
-    members, share = 1, 1.0
+        at = _costs(transformed, input_shape, plan.sparse, integers)
+    trained, members, share = model if transformed is None else transformed, 1, 1.0
     if isinstance(trained, MemberNetwork):
         members, share = trained.members, trained.training_share
-    single, dense = plain.at(0.0), networks.at(0.0)
-    last = networks.at(plan.runs[-1].phases[-1].sparsity)
+    single, dense, last = plain(0.0), at(0.0), at(plan.runs[-1].phases[-1].sparsity)
     phases = []
     for number, run in enumerate(plan.runs, start=1):
         timeline = Timeline(run, steps_per_epoch)
         for span in timeline.spans:
             steps = span.end - span.start
             samples = train_size * steps / steps_per_epoch
-            forward = _mean_forward_flops(networks, timeline, span)
+            forward = _mean_forward_flops(at, timeline, span)
             growth_steps, escapes_grow = _growth_steps(plan, timeline, span)
             growth = growth_steps * (dense.forward_flops - forward)
             if plan.sparse.reserve > 0:  # it takes the place of growth
-                growth = steps * networks.at(span.phase.sparsity).reserve_flops
+                growth = steps * at(span.phase.sparsity).reserve_flops
             prices = Prices(forward, dense.forward_flops, train_size, batch_size, escapes_grow)
             costs = [event.cost(prices) for event in span.phase.at_end]
             phases.append(
@@ -174,26 +172,24 @@ def price(
     )
 
 
-def _mean_forward_flops(networks: _Networks, timeline: Timeline, span: Span) -> float:
+def _mean_forward_flops(at: Callable[[float], _Network], timeline: Timeline, span: Span) -> float:
     """FLOPs of one sample forward, in the mean of a phase's steps."""
     pruning = timeline.pruning(span)
     if pruning is None:
-        return networks.at(span.phase.sparsity).forward_flops
+        return at(span.phase.sparsity).forward_flops
     total, sparsity, since = 0.0, pruning.initial, span.start
     for step in range(span.start + 1, span.end + 1):
         reached = pruning(step)
         if reached is not None or step == span.end:
-            total += (step - since) * networks.at(sparsity).forward_flops
+            total += (step - since) * at(sparsity).forward_flops
             sparsity, since = sparsity if reached is None else reached, step
     return total / (span.end - span.start)
 
 
 def _growth_steps(plan: Plan, timeline: Timeline, span: Span) -> tuple[int, bool]:
-    """On how many steps of a phase the gradient of all weights is needed, and if events add some.
-
-    Momentum (SNFS) is a mean over all steps, whether it prunes, grows or shares out; growth by
-    gradient looks at explorations only.
-    """
+    """On how many steps of a phase all gradients are needed, and whether events add some."""
+    # Momentum (SNFS) is a mean over all steps, whether it prunes, grows or shares out; growth by
+    # gradient looks at explorations only.
     sparse = plan.sparse
     needs = as_score(sparse.prune).needs | as_score(sparse.grow).needs
     if "momentum" in needs or sparse.redistribute == "momentum":
@@ -212,36 +208,35 @@ class _Network(NamedTuple):
     bytes: int
 
 
-class _Networks:
+def _costs(
+    model: nn.Module, shape: tuple[int, ...], options: SparseOptions, integers: bool
+) -> Callable[[float], _Network]:
     """What one network costs at every sparsity that a plan asks for."""
+    # Not zeros, which stand for "nothing" in many networks: of a text without a word.
+    tokens = torch.ones(shape, dtype=torch.int64) if integers else None
+    macs = count_macs(model, shape, example=tokens)
+    weights = select_weights(model, exclude=options.exclude)
+    shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+    others = sum(parameter.numel() for parameter in model.parameters()) - sum(sizes.values())
+    buffers = sum(buffer.numel() for buffer in model.buffers())
 
-    def __init__(
-        self, model: nn.Module, shape: tuple[int, ...], options: SparseOptions, integers: bool
-    ) -> None:
-        # Not zeros, which stand for "nothing" in many networks: of a text without a word.
-        tokens = torch.ones(shape, dtype=torch.int64) if integers else None
-        self._costs = count_macs(model, shape, example=tokens)
-        weights = select_weights(model, exclude=options.exclude)
-        self._shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
-        self._parameters = sum(parameter.numel() for parameter in model.parameters())
-        self._buffers = sum(buffer.numel() for buffer in model.buffers())
-        self._options = options
-        self.at = functools.cache(self._count)
-
-    def _count(self, sparsity: float) -> _Network:
-        sizes = {name: math.prod(shape) for name, shape in self._shapes.items()}
+    @cache
+    def at(sparsity: float) -> _Network:
         counts = dict(sizes)
         if sparsity > 0:
-            structure = parse_structure(self._options.structure)
-            counts = structure.allocate(self._shapes, sparsity, self._options.distribution)
+            structure = parse_structure(options.structure)
+            counts = structure.allocate(shapes, sparsity, options.distribution)
         densities = {name: counts[name] / sizes[name] for name in sizes}
-        parameters = self._parameters - sum(sizes.values()) + sum(counts.values())
-        reserves = {name: min(self._options.reserve, 1 - d) for name, d in densities.items()}
-        sparse = {name: cost for name, cost in self._costs.items() if name in reserves}
+        parameters = others + sum(counts.values())
+        reserves = {name: min(options.reserve, 1 - d) for name, d in densities.items()}
+        sparse = {name: count for name, count in macs.items() if name in reserves}
         topology_bits = sum(sizes[name] for name in sizes if counts[name] < sizes[name])
         return _Network(
-            forward_flops(self._costs, densities),
+            forward_flops(macs, densities),
             forward_flops(sparse, reserves),
             parameters,
-            4 * (parameters + self._buffers) + topology_bits // 8,
+            4 * (parameters + buffers) + topology_bits // 8,
         )
+
+    return at

@@ -76,10 +76,6 @@ def make_optimizer(model: nn.Module, options: TrainingOptions) -> Optimizer:
     """Creates the optimizer of a network.
 
     A group of parameters whose learning rate is a multiple of the plan's says so as "lr_factor".
-
-    Example:
-        >>> make_optimizer(nn.Linear(2, 2), TrainingOptions("adamw")).__class__.__name__
-        'AdamW'
     """
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     spared = set(model.undecayed()) if isinstance(model, MemberNetwork) else set()
@@ -105,7 +101,7 @@ def make_optimizer(model: nn.Module, options: TrainingOptions) -> Optimizer:
 
 
 def _can_be_fused(model: nn.Module) -> bool:
-    """Whether a step may be one call for all parameters: floats on the CPU, gradients dense."""
+    # Whether a step may be one call for all parameters: floats on the CPU, gradients dense.
     sparse = any(getattr(module, "sparse", False) for module in model.modules())  # embeddings
     plain = (p.is_floating_point() and p.device.type == "cpu" for p in model.parameters())
     return all(plain) and not sparse
@@ -114,7 +110,6 @@ def _can_be_fused(model: nn.Module) -> bool:
 def _factors(
     model: nn.Module, named: Mapping[str, nn.Parameter], wanted: Mapping[str, float]
 ) -> dict[str, float]:
-    """The factor of each parameter that has one."""
     kinds = {
         f"{module}.{name}".lstrip("."): f"norm-{name}"
         for module, layer in model.named_modules()
@@ -128,8 +123,6 @@ def _factors(
             raise UnknownNameError("parameter in lr_factors", key, [*_KINDS, *named])
         for name in fitting:
             if name in found:
-                raise FreeTicketsError(
-                    f"lr_factors: {found[name]!r} and {key!r} both fit {name}: leave one out"
-                )
+                raise FreeTicketsError(f"lr_factors: {found[name]!r} and {key!r} both fit {name}")
             found[name] = key
     return {name: wanted[key] for name, key in found.items()}

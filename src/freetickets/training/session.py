@@ -1,8 +1,11 @@
-"""The live side of one run: a network, its optimizer and its sparsifier, set up on the device."""
+"""The live side of one run: a network, its optimizer and its sparsifier; and what an event sees."""
+
+from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.batches import Batches
-from ..data.inputs import looked_up
+from ..data.samples import looked_up
 from ..errors import FreeTicketsError
 from ..kernels.choices import Choices
 from ..kernels.layout import GroupedLayout
@@ -24,18 +27,19 @@ from ..sparsity.criteria import initial_topology
 from ..sparsity.network import Backend
 from ..sparsity.sparsifier import Sparsifier
 from ..sparsity.topology import Topology
+from ..ticket import Ticket
 from .optimizer import TrainingOptions, make_optimizer
 from .parallel import Compute, release
 
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
 # What a network is prepared on: so many samples, or fewer if they are large: 67 MB of numbers.
-_SAMPLES = 5_000
-_NUMBERS = 2**24
+_SAMPLES, _NUMBERS = 5_000, 2**24
 
 
 class _OwnSparsifier(Sparsifier):
-    """The sparsifier of a network that nobody else has: its layers may be replaced."""
-
-    _owns_network = True
+    _owns_network = True  # nobody else has it: its layers may be replaced
 
 
 class Session:
@@ -256,3 +260,79 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
 def _other_network(error: Exception) -> FreeTicketsError:
     reason = " ".join(str(error).split())[:200]
     return FreeTicketsError(f"the checkpoint belongs to another network: {reason}")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A training at the end of a phase.
+
+    All ranks of a data-parallel training meet the same stage, and must leave it the same.
+
+    Attributes:
+        session: The network, its optimizer and its sparsifier, at work.
+        batches: The training batches of this rank; `batches.whole()` gives all ranks the same.
+        generator: Random numbers of this event's own, the same in a resumed run.
+    """
+
+    session: Session
+    batches: Batches
+    generator: torch.Generator
+    _trainer: Trainer
+    _take: Callable[[Mapping[str, Tensor], Topology], Ticket]
+
+    @property
+    def network(self) -> nn.Module:
+        """The network as it is now."""
+        return self.session.network
+
+    @property
+    def sparsifier(self) -> Sparsifier | None:
+        """What holds the network to its topology; None for a dense one."""
+        return self.session.sparsifier
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return self.session.device
+
+    def build(self, ticket: Ticket) -> nn.Module:
+        """Makes another network, with the weights of a ticket, in PyTorch's own layers."""
+        with torch.random.fork_rng(devices=[]):
+            network = self._trainer.build()
+        network.load_state_dict(ticket.state)
+        return network.to(self.device)
+
+    @property
+    def step(self) -> int:
+        """How many steps the run has taken."""
+        return self._trainer.state.step
+
+    @property
+    def collected(self) -> int:
+        """How many tickets there are by now."""
+        return self._trainer.state.tickets
+
+    def take(
+        self, weights: Mapping[str, Tensor] | None = None, topology: Topology | None = None
+    ) -> Ticket:
+        """Makes a ticket of the network as it is now, or of other weights and another topology."""
+        own = self.network.state_dict() if weights is None else weights
+        return self._take(own, self.session.topology if topology is None else topology)
+
+    def best(self) -> Ticket:
+        """The phase's best network on validation data; the present one if none was scored."""
+        best = self._trainer.state.best
+        return self.take() if best is None else Ticket.unpack(best)
+
+    def collect(self, ticket: Ticket) -> str:
+        """Adds a ticket to the ensemble, and saves it; returns a line for people."""
+        return self._trainer.collect(ticket)
+
+    def remember(self, name: str, ticket: Ticket) -> None:
+        """Puts a network on the shelf, which is in every checkpoint until the run ends."""
+        self._trainer.state.shelf[name] = ticket.pack()
+
+    def recall(self, name: str) -> Ticket | None:
+        """Takes a network from the shelf; None if nothing has this name."""
+        packed = self._trainer.state.shelf.get(name)
+        return None if packed is None else Ticket.unpack(packed)

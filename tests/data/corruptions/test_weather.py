@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from freetickets.data.corruptions import SEVERITIES, corrupt, weather
-from freetickets.data.corruptions.streams import Streams
+from freetickets.data.corruptions.apply import Streams
 from freetickets.data.corruptions.weather import edges, equalize
 from freetickets.seeds import derive
 
