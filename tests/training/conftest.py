@@ -2,7 +2,6 @@
 
 import csv
 import itertools
-import os
 import random
 from typing import Any
 
@@ -69,33 +68,5 @@ def killed_at(at_step):
             with pytest.raises(Killed):
                 train()
         at_step(0)
-
-    return run
-
-
-@pytest.fixture(params=["before", "after"])
-def killed_around_each_write(request, monkeypatch):
-    """Trains in a new folder for each write there is, and is killed before it, or after it."""
-
-    def run(train):
-        replace = os.replace
-        for number in itertools.count(1):
-            count = itertools.count(1)
-
-            def counted(*paths, count=count, number=number):
-                last = next(count) == number
-                if not last or request.param == "after":
-                    replace(*paths)
-                if last:
-                    raise Killed
-
-            with monkeypatch.context() as patch:
-                patch.setattr(os, "replace", counted)
-                try:
-                    train(str(number))
-                    return
-                except Killed:
-                    pass
-            yield str(number)
 
     return run

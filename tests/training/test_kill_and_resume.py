@@ -1,6 +1,5 @@
 """The tool that kills real processes, with few kills."""
 
-import importlib.util
 import random
 import sys
 from pathlib import Path
@@ -11,8 +10,6 @@ import pytest
 from freetickets.kernels.library import available
 from freetickets.storage import write_json
 
-TOOL = Path(__file__).parents[2] / "tools" / "kill_and_resume.py"
-
 # Two runs of two phases each: 10 and 20 steps, then 5 and 15.
 PHASES = [
     {"run": run, "phase": phase, "steps": steps}
@@ -22,13 +19,10 @@ PHASES = [
 
 @pytest.fixture(scope="module")
 def tool():
-    spec = importlib.util.spec_from_file_location("kill_and_resume", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where data classes look for their own names
-    spec.loader.exec_module(module)
-    return module
+    sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+    import kill_and_resume
+
+    return kill_and_resume
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Several processes train like one: real processes, real signals, a real torchrun."""
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -31,12 +30,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def cases():
-    spec = importlib.util.spec_from_file_location("parallel_cases", CASES)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    from . import parallel_cases
+
+    return parallel_cases
 
 
 @pytest.fixture(scope="module")

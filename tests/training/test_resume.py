@@ -92,20 +92,6 @@ def test_killed_at_many_steps_and_resumed_it_ends_the_same(
     assert np.array_equal(resumed.member_proba(features[0]), whole.member_proba(features[0]))
 
 
-@pytest.mark.parametrize("preset", ["robust", "paper"])
-def test_killed_around_any_write_it_ends_the_same(
-    train, assert_same_run, killed_around_each_write, preset
-):
-    settings = {"epochs": 2, "preset": preset}
-    train("whole", **settings)
-    names = []
-    for name in killed_around_each_write(lambda name: train(name, **settings)):
-        train(name, **settings)
-        assert_same_run(name)
-        names.append(name)
-    assert len(names) > 11
-
-
 # Cycles, Nesterov, alternating flips; rates of their own for norms and a sparse layer.
 FAST: dict[str, Any] = {"recipe": "fast", "augmentation": "translate-alternate"}
 FAST |= {"lr_factors": {"norm-bias": 8.0, "fc": 0.5}}

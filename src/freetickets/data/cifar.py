@@ -72,13 +72,11 @@ def load_cifar(name: str, split: Literal["train", "test"], root: Path, download:
     images, labels = list[npt.NDArray[np.uint8]](), list[int]()
     for path in (folder / file for file in wanted):
         content = read_pickle(path)
-        data, told = content.get("data"), content.get(layout.labels)
+        data, told = content.get("data"), content.get(layout.labels, ())
         if not isinstance(data, np.ndarray) or data.shape != (count, 3072):
             raise FreeTicketsError(f"{path} does not hold {count:,} images of 32 x 32 x 3 bytes")
-        known = isinstance(told, list) and all(
-            type(label) is int and 0 <= label < layout.classes for label in told
-        )
-        if not known or len(told) != count:
+        wrong = not isinstance(told, list) or len(told) != count
+        if wrong or not all(type(each) is int and 0 <= each < layout.classes for each in told):
             raise FreeTicketsError(
                 f"{path} does not hold {count:,} {layout.labels} from 0 to {layout.classes - 1}"
             )

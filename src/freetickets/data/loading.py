@@ -239,20 +239,19 @@ def _examine(
             raise FreeTicketsError(f"{what} has {len(tensors)} tensors: it must have two")
         data = tensors
     content = _Content()
-    if isinstance(data, Split):
-        content.add(data.inputs)
-        highest = int(data.labels.max()) if len(data) else 0
-        numbered = range(highest + 1) if task.has_classes else ()
-        classes = classes or Classes(tuple(map(str, numbered)))
-        return content.describe("arrays", data, classes, task), data
     if isinstance(data, (tuple, list)) and len(data) == 2:
         inputs, raw = as_inputs(data[0]), as_array(data[1], "y")
         if not raw.size:
             raise FreeTicketsError("x and y are empty")
         classes = classes or task.classes_of(raw)
-        split = Split(inputs, as_tensor(task.targets(raw, classes)))
-        content.add(inputs)
-        return content.describe("arrays", split, classes, task), split
+        data = Split(inputs, as_tensor(task.targets(raw, classes)))
+    if isinstance(data, Split):
+        content.add(data.inputs)
+        if classes is None:
+            highest = int(data.labels.max()) if len(data) else 0
+            numbered = range(highest + 1) if task.has_classes else ()
+            classes = Classes(tuple(map(str, numbered)))
+        return content.describe("arrays", data, classes, task), data
     listed = isinstance(data, Dataset) and not isinstance(data, IterableDataset)
     if not listed or not hasattr(data, "__len__"):
         raise FreeTicketsError(

@@ -117,8 +117,7 @@ class Samples:
         split: Any = self
         held = getattr(self, self._held)
         held = tuple(held[i] for i in chosen.tolist()) if type(held) is tuple else held[chosen]
-        found: Self = replace(split, **{self._held: held, "labels": self.labels[chosen]})
-        return found
+        return replace(split, **{self._held: held, "labels": self.labels[chosen]})
 
 
 @dataclass(frozen=True, eq=False)

@@ -93,8 +93,7 @@ def _task(where: str) -> Callable[[Sequence[str], str, int], int]:
             sys.path.append(where)
         from importlib import import_module
 
-        code: int = import_module(command).work(arguments, log, where, threads)
-        return code
+        return import_module(command).work(arguments, log, where, threads)
 
     return work
 

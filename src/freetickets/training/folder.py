@@ -4,7 +4,7 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..config import Config
 from ..errors import DamagedFileError, FreeTicketsError
 from ..methods.events import Event
 from ..methods.plan import Plan
-from ..reading import Allow, damaged, read, read_json
+from ..reading import damaged, read, read_json
 from ..seal import seal_text
 from ..storage import load_tree, save_tree, write_atomic, write_json
 from ..ticket import Ticket, ticket_path
@@ -60,17 +60,12 @@ def pack_checkpoint(
     return {"plan": _fingerprint(plan), **own, "state": state.pack(), "session": live}
 
 
-def _plain(value: Any) -> Any:  # a plan, as JSON has it
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
-    if not is_dataclass(value):
-        return value
-    plain = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-    return {**plain, "event": value.event} if isinstance(value, Event) else plain
-
-
 def _fingerprint(plan: Plan) -> str:
-    return json.dumps(_plain(plan), sort_keys=True)
+    def plain(part: Any) -> dict[str, Any]:
+        told = {each.name: getattr(part, each.name) for each in fields(part)}
+        return {**told, "event": part.event} if isinstance(part, Event) else told
+
+    return json.dumps(plan, default=plain, sort_keys=True)
 
 
 class Checkpoints:
@@ -102,12 +97,6 @@ class Checkpoints:
 
     def _files(self) -> list[Path]:
         return sorted(f for f in self._folder.glob("*.safetensors") if f.stem.isdecimal())
-
-
-@dataclass(frozen=True)
-class _ChoicesFile:  # it may say more
-    kernels: tuple[str, ...] = ()
-    ways: dict[str, str] = field(default_factory=dict)
 
 
 class RunFolder:
@@ -205,5 +194,6 @@ def read_choices(folder: Path) -> dict[str, Any]:
     path = folder / _CHOICES
     found = read_json(path) if path.exists() else {}
     with damaged(path):
-        read(_ChoicesFile, found, allow=Allow.UNKNOWN)
+        read(tuple[str, ...], found.get("kernels", ()), "kernels")
+        read(dict[str, str], found.get("ways", {}), "ways")
     return found

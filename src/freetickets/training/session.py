@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ..config import Config
 from ..data.batches import Batches
 from ..data.samples import looked_up
 from ..errors import FreeTicketsError
@@ -27,8 +28,9 @@ from ..sparsity.criteria import initial_topology
 from ..sparsity.network import Backend
 from ..sparsity.sparsifier import Sparsifier
 from ..sparsity.topology import Topology
+from ..tasks import Task
 from ..ticket import Ticket
-from .optimizer import TrainingOptions, make_optimizer
+from .optimizer import make_optimizer
 from .parallel import Compute, release
 
 if TYPE_CHECKING:
@@ -56,7 +58,8 @@ class Session:
         timeline: Timeline,
         network: nn.Module,
         compute: Compute,
-        options: TrainingOptions,
+        config: Config,
+        task: Task,
         topology: Topology | None = None,
         choices: Mapping[str, Any] | None = None,
     ) -> None:
@@ -64,14 +67,14 @@ class Session:
         self.sparsifier: Sparsifier | None = None
         self.outputs = 1  # of the network, which says it in its first step
         self._plan, self._compute, self._ranks = plan, compute, compute.ranks
-        self._options, self._task = options, options.task
+        self._backend, self._task = config.backend, task
         self._layout: GroupedLayout | None = None
         self._prunes = any(phase.pruning is not None for phase in run.phases)
         network.to(compute.device)
-        self._optimizer = make_optimizer(network, options)
+        self._optimizer = make_optimizer(network, config)
         if topology is not None or run.phases[0].sparsity > 0 or self._prunes:
             self._sparsify(topology, choices or {})
-        elif options.backend != "masked" and compute.device.type == "cpu" and available():
+        elif config.backend != "masked" and compute.device.type == "cpu" and available():
             kept = Choices()
             kept.load_state_dict(choices or {})
             self._layout = GroupedLayout(network, kept)  # dense layers have faster kernels too
@@ -90,7 +93,7 @@ class Session:
             topology=topology,
             exploration=self.timeline.exploration_rate,
             pruning=self.timeline.sparsity if self._prunes else None,
-            backend=cast(Backend, "masked" if changes else self._options.backend),
+            backend=cast(Backend, "masked" if changes else self._backend),
             seed=derive(self.run.seed, "topology"),
         )
         if self.sparsifier.choices is not None:

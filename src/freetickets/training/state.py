@@ -61,8 +61,7 @@ def score_in(row: Iterable[str]) -> str:
 def read_row(row: Mapping[str, Any], where: str = "", allow: Allow = Allow.NOTHING) -> LogRow:
     """Reads a row as files have it; see `reading.read`."""
     known = columns(score_in(row))
-    found: LogRow = read(LogRow, {known.get(key, key): row[key] for key in row}, where, allow)
-    return found
+    return read(LogRow, {known.get(key, key): row[key] for key in row}, where, allow)
 
 
 def log_text(rows: Sequence[Mapping[str, Any]], settings: str) -> str:

@@ -27,7 +27,6 @@ from ..ticket import Ticket
 from .folder import RunFolder, write_settings
 from .interrupt import StopRequest
 from .job import PARTS, Job
-from .optimizer import TrainingOptions
 from .parallel import make_compute
 from .progress import Reporter
 from .session import Session, Stage, first_sparsity, load_weights, prepare_on
@@ -62,9 +61,8 @@ class Trainer:
                 raise FreeTicketsError(
                     "--sync-batchnorm is for accelerators only: use another --device"
                 )
-            synchronised: Callable[[nn.Module], nn.Module]
-            synchronised = nn.SyncBatchNorm.convert_sync_batchnorm
-            self.build = lambda: synchronised(job.build_transformed())
+            convert: Any = nn.SyncBatchNorm.convert_sync_batchnorm
+            self.build = lambda: convert(job.build_transformed())
         with ranks.one_before_the_others():
             data, own = job.load_data()  # which may have to be fetched, once a machine
         train, held_out = hold_out(data, config.validation or 0.0) if own is None else (data, own)
@@ -76,7 +74,6 @@ class Trainer:
         self._batches = partial(batches, train, size, augmentation=augmentation)
         self._validation = batches(held_out, 4 * size, shuffle=False) if held_out else None
         self._ledger = job.price(len(train))
-        self._options = TrainingOptions.of(config, job.task)
         wanted = bool(config.trajectory)
         self._recorder = Recorder(config, spec, self.plan.combine) if wanted else None
         phases = [phase for run in self.plan.runs for phase in run.phases]
@@ -132,9 +129,8 @@ class Trainer:
         self._ranks.share_network(network.to(self._compute.device))
         if saved is None:
             topology = self._first_topology(run, network, batches)
-        session = Session(
-            self.plan, run, timeline, network, self._compute, self._options, topology, state.choices
-        )
+        own = (self.plan, run, timeline, network, self._compute, self._config, self._task)
+        session = Session(*own, topology, state.choices)
         if (warning := difference(state.choices, session.choices)) is not None:
             self._reporter.warn(warning)
         if saved is not None:

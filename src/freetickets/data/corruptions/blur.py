@@ -16,7 +16,7 @@ from .apply import Bytes, Floats, Streams, corruption
 def smooth(images: Floats, sigma: float) -> Floats:
     """Blur over axes 1 and 2 by a Gaussian that is cut off after 4 sigma."""
     sigmas = (0, sigma, sigma) + (0,) * (images.ndim - 3)
-    return np.asarray(ndimage.gaussian_filter(images, sigmas, mode="nearest", truncate=4))
+    return ndimage.gaussian_filter(images, sigmas, mode="nearest", truncate=4)
 
 
 @corruption(0.4, 0.6, 0.7, 0.8, 1.0)
@@ -28,8 +28,7 @@ def gaussian_blur(images: Bytes, sigma: float, streams: Streams) -> Floats:
 @corruption((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))  # radius, smoothing
 def defocus_blur(images: Bytes, level: tuple[float, float], streams: Streams) -> Floats:
     """Blur by a small disk, as a lens does that is out of focus."""
-    blurred: Floats = ndimage.correlate(images / 255, disk(*level)[None, :, :, None], mode="mirror")
-    return blurred
+    return ndimage.correlate(images / 255, disk(*level)[None, :, :, None], mode="mirror")
 
 
 def disk(radius: float, smoothing: float) -> Floats:
@@ -44,7 +43,7 @@ def disk(radius: float, smoothing: float) -> Floats:
         inside = ndimage.correlate1d(inside, taps / taps.sum(), axis)
     while inside[0].max() < 1e-9 * inside.max():  # zeros cost time
         inside = inside[1:-1, 1:-1]
-    return np.asarray(inside / inside.sum())
+    return inside / inside.sum()
 
 
 @corruption((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))  # sigma, rounds
@@ -84,7 +83,7 @@ def enlarge(planes: Floats, factor: float) -> Floats:
     """Zoom into the centre of planes (..., H, W), which keep their size."""
     sizes = planes.shape[-2:]
     rows, columns = (_zoom_matrix(size, factor).astype(planes.dtype) for size in sizes)
-    return np.asarray(rows @ planes @ columns.T)
+    return rows @ planes @ columns.T
 
 
 @lru_cache(maxsize=128)

@@ -112,7 +112,7 @@ def _needles(rng: np.random.Generator) -> Floats:
     columns = places[:, 1:] + reach * np.cos(angles)[:, None]
     light = np.outer(lengths * rng.uniform(0.3, 1, _NEEDLES), 1 - np.abs(along))
     np.add.at(canvas, (rows.astype(int) % _SIZE, columns.astype(int) % _SIZE), light)
-    return np.asarray(ndimage.gaussian_filter(canvas, 0.3, mode="wrap"))
+    return ndimage.gaussian_filter(canvas, 0.3, mode="wrap")
 
 
 def _standard(values: Floats) -> Floats:

@@ -124,7 +124,7 @@ def _water(liquid: Floats) -> Floats:
 
 
 def _mean3(images: Floats) -> Floats:
-    mean: Floats = ndimage.correlate(images * 1.0, np.full((1, 3, 3), 1 / 9), mode="mirror")
+    mean = ndimage.correlate(images * 1.0, np.full((1, 3, 3), 1 / 9), mode="mirror")
     return mean + 1e-9  # a sum of ninths that should be whole must not be cut to the number below
 
 
@@ -159,7 +159,7 @@ def edges(images: Bytes, low: float, high: float) -> npt.NDArray[np.bool_]:
     touching[1] = 1  # in the image, not from one image to the next
     pieces, _ = ndimage.label(weak, touching)
     kept = np.unique(pieces[weak & (steepness > high)])
-    return np.asarray(np.isin(pieces, kept) & weak)
+    return np.isin(pieces, kept) & weak
 
 
 def equalize(images: Bytes) -> Bytes:
