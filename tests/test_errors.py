@@ -10,7 +10,7 @@ from freetickets import FreeTicketsError
 from freetickets.errors import MissingExtraError, StoppedError, UnknownNameError, is_out_of_memory
 from freetickets.methods import MIMO, TreeNet
 from freetickets.tasks import CLASSIFICATION
-from freetickets.training.flops import count_macs
+from freetickets.training.ledger import count_macs
 
 
 @pytest.mark.parametrize(

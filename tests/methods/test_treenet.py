@@ -12,7 +12,7 @@ from freetickets.errors import FreeTicketsError
 from freetickets.methods import NeuroTrails, Setting, TreeNet, get_recipe
 from freetickets.methods.networks.treenet import Stages
 from freetickets.models import create_model
-from freetickets.training.flops import count_macs, forward_flops
+from freetickets.training.ledger import count_macs, forward_flops
 
 
 class Residual(nn.Module):

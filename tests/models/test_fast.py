@@ -8,7 +8,7 @@ from freetickets import Sparsifier
 from freetickets.kernels.layers import SparseConv2d
 from freetickets.models import create_model
 from freetickets.models.small import Divide
-from freetickets.training.flops import count_macs, forward_flops
+from freetickets.training.ledger import count_macs, forward_flops
 
 
 @pytest.mark.parametrize(

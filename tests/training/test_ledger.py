@@ -28,8 +28,7 @@ from freetickets.methods import (
 from freetickets.models import create_model
 from freetickets.sparsity.distribution import allocate
 from freetickets.sparsity.layers import select_weights
-from freetickets.training.flops import count_macs, forward_flops
-from freetickets.training.ledger import price
+from freetickets.training.ledger import count_macs, forward_flops, price
 
 
 @pytest.fixture(scope="module")

@@ -127,7 +127,7 @@ def digest(value: Any) -> str:
     return content.hexdigest()
 
 
-def _add(content: hashlib._Hash, value: Any) -> None:
+def _add(content: "hashlib._Hash", value: Any) -> None:
     content.update(f"<{type(value).__name__}>".encode())
     if isinstance(value, torch.Tensor):
         value = value.detach().contiguous()

@@ -10,7 +10,7 @@ from freetickets.methods import MIMO
 from freetickets.models import create_model
 from freetickets.sparsity.distribution import allocate
 from freetickets.sparsity.layers import select_weights
-from freetickets.training.flops import count_macs, forward_flops
+from freetickets.training.ledger import count_macs, forward_flops
 
 # Multiply-accumulates of the paper's and RigL's networks; then the share that ERK leaves of them.
 NETWORKS = {
