@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from ..errors import FreeTicketsError
@@ -35,7 +36,7 @@ _NUMBERS = (bool, int, float, np.bool_, np.number)
 
 def as_array(x: Any, name: str = "x") -> npt.NDArray[Any]:
     """Return an array, a tensor, a data frame (it has `to_numpy`) or nested lists as an array."""
-    if isinstance(x, torch.Tensor):
+    if isinstance(x, Tensor):
         x = x.detach().cpu()
         # NumPy has no bfloat16.
         return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
@@ -45,7 +46,7 @@ def as_array(x: Any, name: str = "x") -> npt.NDArray[Any]:
         raise FreeTicketsError(f"{name} is not an array: {error}") from error
 
 
-def as_inputs(x: Any) -> torch.Tensor:
+def as_inputs(x: Any) -> Tensor:
     """Return uint8 images, floats (N, ...) or integers as a network takes them, after checks."""
     array = as_array(x)
     if array.dtype == object:  # a data frame whose columns are of several types
@@ -67,19 +68,17 @@ def as_inputs(x: Any) -> torch.Tensor:
     return as_tensor(array)
 
 
-def as_numbers(inputs: torch.Tensor) -> torch.Tensor:
+def as_numbers(inputs: Tensor) -> Tensor:
     """Return inputs for a network without an embedding: the integers of a table are numbers."""
     if inputs.dtype != torch.int64:
         return inputs
     if inputs.ndim != 2:
-        raise FreeTicketsError(
-            f"x is integers of shape {tuple(inputs.shape)}: give uint8 images or floats"
-        )
+        raise FreeTicketsError(f"x is integers of shape {(*inputs.shape,)}: give images or floats")
     return inputs.float()
 
 
 @contextmanager
-def looked_up(inputs: torch.Tensor) -> Iterator[None]:
+def looked_up(inputs: Tensor) -> Iterator[None]:
     """Says it in one line if a network has no embedding for one of its integers."""
     try:
         yield
@@ -92,7 +91,7 @@ def looked_up(inputs: torch.Tensor) -> Iterator[None]:
         ) from error
 
 
-def as_tensor(array: npt.NDArray[Any]) -> torch.Tensor:
+def as_tensor(array: npt.NDArray[Any]) -> Tensor:
     """Return an array as a tensor, of the same memory if that will do."""
     # Torch wants memory that is writable and in order; NumPy's files and views may be neither.
     return torch.from_numpy(np.require(array, requirements=["C", "W"]))
@@ -101,7 +100,7 @@ def as_tensor(array: npt.NDArray[Any]) -> torch.Tensor:
 class Samples:
     """What all splits have in common: labels, and one other thing of each sample."""
 
-    labels: torch.Tensor
+    labels: Tensor
     _held: ClassVar[str]  # the field of that other thing
 
     def __post_init__(self) -> None:
@@ -111,7 +110,7 @@ class Samples:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def subset(self, indices: torch.Tensor | Sequence[int]) -> Self:
+    def subset(self, indices: Tensor | Sequence[int]) -> Self:
         """Return the samples at the indices, in their order."""
         chosen = torch.as_tensor(indices, dtype=torch.int64)
         split: Any = self
@@ -130,8 +129,8 @@ class Split(Samples):
         labels: int64 (N,); float32 (N, ...) where they are numbers, not classes.
     """
 
-    inputs: torch.Tensor
-    labels: torch.Tensor
+    inputs: Tensor
+    labels: Tensor
     _held = "inputs"
 
     @property
@@ -157,7 +156,7 @@ class LazySplit(Samples):
     """
 
     paths: tuple[Path, ...]
-    labels: torch.Tensor
+    labels: Tensor
     shape: tuple[int, int, int]
     cropped: bool = False
     dtype: ClassVar[torch.dtype] = torch.uint8
@@ -188,8 +187,8 @@ class DatasetSplit(Samples):
     """
 
     dataset: Dataset[Any]
-    indices: torch.Tensor
-    labels: torch.Tensor
+    indices: Tensor
+    labels: Tensor
     shape: tuple[int, ...] = ()
     dtype: torch.dtype | None = None
     classes: Classes | None = None
@@ -208,7 +207,7 @@ class DatasetSplit(Samples):
         inputs, _ = split.read([0])
         return replace(split, shape=tuple(inputs.shape[1:]), dtype=inputs.dtype)
 
-    def encode(self, labels: list[Any]) -> torch.Tensor:
+    def encode(self, labels: list[Any]) -> Tensor:
         """Return labels as the dataset gives them as networks learn them."""
         if self.classes is None:
             return torch.zeros(len(labels), dtype=torch.int64)
@@ -225,9 +224,7 @@ class DatasetSplit(Samples):
                 "seed its own generator by torch.initial_seed() in __getitem__"
             )
 
-    def read(
-        self, places: list[int], seed: int = 0, epoch: int = 0
-    ) -> tuple[torch.Tensor, list[Any]]:
+    def read(self, places: list[int], seed: int = 0, epoch: int = 0) -> tuple[Tensor, list[Any]]:
         """Return the inputs at some places, stacked, and their labels as the dataset has them."""
         if not places:  # of a batch smaller than the number of ranks
             return torch.empty((0, *self.shape), dtype=self.dtype), []
@@ -343,7 +340,7 @@ def arrays(x: Any, y: Any) -> Split:
     return Split(inputs, as_tensor(labels.astype(np.int64)))
 
 
-def plain_tensors(dataset: Dataset[Any]) -> tuple[torch.Tensor, ...] | None:
+def plain_tensors(dataset: Dataset[Any]) -> tuple[Tensor, ...] | None:
     """Return the tensors that a Dataset is made of; None if it is made of something else."""
     if isinstance(dataset, TensorDataset):
         return dataset.tensors

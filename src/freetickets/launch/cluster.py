@@ -18,10 +18,7 @@ def check_ray() -> None:
 
 
 def launch(
-    assignments: Sequence[Assignment],
-    address: str | None = None,
-    cpus: float = 1.0,
-    gpus: float = 0.0,
+    assignments: Sequence[Assignment], address: str | None = None, cpus: float = 1, gpus: float = 0
 ) -> Generator[News, None, None]:
     """Does assignments wherever the cluster has room: see `follow`.
 

@@ -46,18 +46,12 @@ class _Checkpoint:
 
 
 def pack_checkpoint(
-    plan: Plan,
-    identity: Mapping[str, str | None],
-    state: State,
-    session: Mapping[str, Any] | None = None,
+    plan: Plan, says: Mapping[str, str | None], state: State, live: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """A checkpoint as tensors and plain values; between two runs it has no session.
-
-    `identity` is what the run says for the keys of `IDENTITY`; it may say more.
-    """
-    own = {key: identity.get(key) for key in IDENTITY}
-    live = None if session is None else dict(session)
-    return {"plan": _fingerprint(plan), **own, "state": state.pack(), "session": live}
+    """A checkpoint of a run that `says` who it is; between two runs no session is live."""
+    own = {key: says.get(key) for key in IDENTITY}
+    session = None if live is None else dict(live)
+    return {"plan": _fingerprint(plan), **own, "state": state.pack(), "session": session}
 
 
 def _fingerprint(plan: Plan) -> str:
@@ -102,19 +96,15 @@ class Checkpoints:
 class RunFolder:
     """What a trainer writes, and reads to go on.
 
-    `describe` is what tickets say of their run, of which `IDENTITY` tells runs apart; without it
-    the run is whichever is there. `warn` is told when a damaged checkpoint is passed over.
+    `says` is what tickets say of their run, of which `IDENTITY` tells runs apart; without it the
+    run is whichever is there. `warn` is told when a damaged checkpoint is passed over.
     """
 
     def __init__(
-        self,
-        path: Path,
-        plan: Plan,
-        describe: Mapping[str, Any] | None,
-        warn: Callable[[str], None],
+        self, path: Path, plan: Plan, says: Mapping[str, Any] | None, warn: Callable[[str], None]
     ) -> None:
-        self.path, self._plan, self._any = path, plan, describe is None
-        self.identity = {key: (describe or {}).get(key) for key in IDENTITY}
+        self.path, self._plan, self._any = path, plan, says is None
+        self.identity = {key: (says or {}).get(key) for key in IDENTITY}
         self._checkpoints = Checkpoints(path / "checkpoint", warn)
         self._choices: Mapping[str, Any] | None = None  # as they are written
 
@@ -169,9 +159,8 @@ class RunFolder:
 
     def write_log(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Writes the whole log again."""
-        write_atomic(
-            self.path / "log.csv", log_text(rows, self.identity["settings"] or "").encode()
-        )
+        text = log_text(rows, self.identity["settings"] or "")
+        write_atomic(self.path / "log.csv", text.encode())
 
     def write_choices(self, choices: Mapping[str, Any]) -> None:
         """Writes which ways layers took, if that has changed."""

@@ -101,10 +101,9 @@ class Ledger:
 
     def as_dict(self) -> dict[str, Any]:
         """All numbers as plain values, with stable keys."""
-        relative = ("relative_flops", "relative_growth_flops", "relative_test_flops")
-        return {name: getattr(self, name) for name in (*relative, "flops", "seconds")} | asdict(
-            self
-        )
+        derived = [f"relative_{name}flops" for name in ("", "growth_", "test_")]
+        derived += ["flops", "seconds"]
+        return {name: getattr(self, name) for name in derived} | asdict(self)
 
 
 def _multiple(cost: float, unit: float) -> float:
@@ -249,10 +248,7 @@ def _costs(
 
 
 def count_macs(
-    model: nn.Module,
-    input_shape: tuple[int, ...],
-    *,
-    example: Tensor | Sequence[Tensor] | None = None,
+    model: nn.Module, shape: tuple[int, ...], *, example: Tensor | Sequence[Tensor] | None = None
 ) -> dict[str, int]:
     """Counts the multiply-accumulates of each weight for one sample, in evaluation mode.
 
@@ -262,7 +258,7 @@ def count_macs(
 
     Args:
         model: Any network. Convolutions, linear and recurrent layers and attention are counted.
-        input_shape: The shape of one sample, without the batch dimension.
+        shape: Of one sample, without the batch dimension.
         example: One sample to use instead of zeros, if they are integers or several inputs.
 
     Returns:
@@ -275,7 +271,7 @@ def count_macs(
     """
     if example is None:
         dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
-        inputs = [torch.zeros(input_shape, dtype=dtype, device="meta")]
+        inputs = [torch.zeros(shape, dtype=dtype, device="meta")]
     else:
         inputs = [example] if isinstance(example, Tensor) else list(example)
     # The meta device needs no memory, but torch takes a second to load its kernels, once.
@@ -379,11 +375,9 @@ def _attention(module: nn.MultiheadAttention, args: Any, kwargs: Any, _: Any) ->
     if (joint := module.in_proj_weight) is not None:
         yield joint, "in_proj_weight", sum(rows) * module.embed_dim**2
     else:
-        for count, name in zip(
-            rows, ("q_proj_weight", "k_proj_weight", "v_proj_weight"), strict=True
-        ):
-            weight = getattr(module, name)
-            yield weight, name, count * weight.numel()
+        for count, own in zip(rows, "qkv", strict=True):
+            weight = getattr(module, f"{own}_proj_weight")
+            yield weight, f"{own}_proj_weight", count * weight.numel()
     # The module out_proj is never called, only its weight is used: it has no call to be hooked.
     yield module.out_proj.weight, "out_proj.weight", rows[0] * module.embed_dim**2
 

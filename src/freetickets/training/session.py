@@ -101,23 +101,17 @@ class Session:
         self._ranks.check_same(self.topology)
 
     def step(
-        self,
-        step: int,
-        inputs: Tensor,
-        labels: Tensor,
-        *,
-        keep_gradients: bool,
-        factor: float = 1.0,
+        self, at: int, inputs: Tensor, labels: Tensor, *, keep_gradients: bool, factor: float = 1.0
     ) -> Tensor:
-        """Takes a step, counted from 1, and returns its mean loss and score, times the factor.
+        """Takes the step `at`, counted from 1; returns its mean loss and score, times the factor.
 
         The factor makes this rank's mean a part of that over all ranks: see `Batches.factor`. An
         escape that follows needs the dense gradients (`keep_gradients`).
         """
         for group in self._optimizer.param_groups:
-            group["lr"] = self.timeline.lr(step) * group.get("lr_factor", 1.0)
+            group["lr"] = self.timeline.lr(at) * group.get("lr_factor", 1.0)
         # Dropout and the like draw by the step's number, so a resumed run draws the same.
-        place = ("step", step) if self._ranks.first else ("step", step, self._ranks.rank)
+        place = ("step", at) if self._ranks.first else ("step", at, self._ranks.rank)
         seed = derive(self.run.seed, *place)
         if self.device.type == "cpu":  # at a hundredth of the price of seeding all devices
             torch.default_generator.manual_seed(seed)

@@ -33,6 +33,7 @@ from .session import Session, Stage, first_sparsity, load_weights, prepare_on
 from .state import Clock, LogRow, State, Tally, Validation
 from .trajectory import Recorder, forget_trajectory
 
+_RUINED = "the loss or a weight is not finite"
 _DIVERGED = 10  # times the loss of guessing, finite though it may be
 _CRITERION_BATCHES = 4  # what a topology is chosen by, before any training
 
@@ -51,16 +52,12 @@ class Trainer:
         if output is not None:
             config.check_same(output)
             if (output / PARTS).exists():
-                raise FreeTicketsError(
-                    f"{output} was started side by side: continue with --jobs 1, or more"
-                )
+                raise FreeTicketsError(f"{output} was started side by side: use --jobs 1, or more")
         self._compute = make_compute(config.device, config.amp)
         self._ranks = ranks = self._compute.ranks
         if config.sync_batchnorm:
             if self._compute.device.type == "cpu":
-                raise FreeTicketsError(
-                    "--sync-batchnorm is for accelerators only: use another --device"
-                )
+                raise FreeTicketsError("--sync-batchnorm is for accelerators: use another --device")
             convert: Any = nn.SyncBatchNorm.convert_sync_batchnorm
             self.build = lambda: convert(job.build_transformed())
         with ranks.one_before_the_others():
@@ -210,10 +207,7 @@ class Trainer:
         state.seconds[key] = state.seconds.get(key, 0.0) + time.perf_counter() - began
 
     def _failed(
-        self,
-        session: Session,
-        what: str = "the loss or a weight is not finite",
-        advice: str = "check the data",
+        self, session: Session, what: str = _RUINED, advice: str = "check the data"
     ) -> FreeTicketsError:
         state, lr = self.state, session.timeline.lr(self.state.step)
         return FreeTicketsError(

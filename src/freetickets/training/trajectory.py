@@ -29,9 +29,7 @@ class Recorder:
         if config.output is None:
             raise FreeTicketsError("a trajectory is stored in the run's folder: give it as output")
         if not spec.test_size:
-            raise FreeTicketsError(
-                f"a trajectory needs a test set, and {spec.description} have none"
-            )
+            raise FreeTicketsError(f"a trajectory needs a test set; {spec.description} have none")
         if not spec.task.has_classes:
             raise FreeTicketsError(
                 f"a trajectory is one of probabilities, and {config.task} has none: leave it out"
