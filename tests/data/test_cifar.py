@@ -87,7 +87,7 @@ def published(fake, server, tmp_path, monkeypatch):
     return source
 
 
-def test_a_missing_data_set_is_downloaded_once_and_only_known_files_unpacked(
+def test_a_missing_data_set_is_downloaded_once_and_no_more_unpacked(
     published, tmp_path, monkeypatch
 ):
     root = tmp_path / "root"

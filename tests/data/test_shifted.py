@@ -70,7 +70,7 @@ def test_wrong_labels_shapes_and_files_are_one_line_each(refused, inside, tmp_pa
     refused(missing, CorruptedArrays(tmp_path, inside, 6).open, "snow")
     for wrong in (stack[:-1], stack.astype(np.float32), stack.transpose(0, 3, 1, 2)):
         np.save(tmp_path / "snow.npy", wrong)
-        words = r"snow.npy holds .*, not uint8 \(30, 4, 5, 3\)"
+        words = r"snow.npy is .*, not uint8 \(30, 4, 5, 3\)"
         refused(words, CorruptedArrays(tmp_path, inside, 6).open, "snow")
     (tmp_path / "snow.npy").write_bytes(b"ice")
     refused(r"snow.npy is not a readable .npy", CorruptedArrays(tmp_path, inside, 6).open, "snow")

@@ -24,7 +24,7 @@ def test_a_training_without_room_ends_in_one_line_and_goes_on_the_same(
 
 
 @pytest.mark.parametrize("file", ["checkpoint/*", "tickets/02.safetensors", "predictions/*"])
-def test_a_real_disk_that_is_full_does_the_same(
+def test_a_real_full_disk_does_the_same(
     child, command, assert_whole, assert_goes_on, mounted, file
 ):
     disk = mounted("size=2m")

@@ -26,7 +26,7 @@ FOUND = {
 
 @pytest.mark.parametrize("number", [1, 2, 8])
 @pytest.mark.parametrize("stage", fault_child.STAGES)
-def test_killed_at_any_stage_of_a_checkpoint_it_ends_the_same(
+def test_killed_at_a_checkpoint_ends_the_same(
     child, command, assert_goes_on, tmp_path, stage, number
 ):
     run, name = tmp_path / "run", f"{number:06d}.safetensors"
@@ -51,7 +51,7 @@ def test_killed_at_any_stage_of_a_checkpoint_it_ends_the_same(
 
 @pytest.mark.parametrize("stage", ["half written", "renamed"])
 @pytest.mark.parametrize(("file", "number"), fault_child.WRITES)
-def test_killed_inside_any_other_write_it_ends_the_same(
+def test_killed_in_other_writes_ends_the_same(
     child, command, assert_goes_on, tmp_path, file, number, stage
 ):
     run = tmp_path / "run"
@@ -65,7 +65,7 @@ def test_killed_inside_any_other_write_it_ends_the_same(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-def test_killed_in_each_phase_it_ends_the_same(
+def test_killed_in_a_phase_ends_the_same(
     child, command, peaceful, assert_goes_on, tmp_path, method
 ):
     run, expected = tmp_path / "run", peaceful(method)

@@ -38,9 +38,7 @@ def train(cli, root, *flags):
     return cli("train", "edst", *data, "--quiet", "-o", root / "run-1", *("--seed", 1, *flags))
 
 
-def test_settings_that_were_edited_in_the_folder_are_refused_unless_they_are_given(
-    cli, root, tmp_path
-):
+def test_settings_that_were_edited_in_the_folder_are_refused_if_not_given(cli, root, tmp_path):
     file = root / "run-1" / "config.yaml"
     sealed = file.read_text().replace("seed: 1", "seed: 5")
     for text in (sealed.partition("\n")[2], sealed):

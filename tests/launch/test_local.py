@@ -101,9 +101,7 @@ def build():
 """
 
 
-def test_a_worker_that_is_stopped_outside_of_training_leaves_no_lock(
-    command, tmp_path, monkeypatch
-):
+def test_a_worker_stopped_outside_of_training_leaves_no_lock(command, tmp_path, monkeypatch):
     (tmp_path / "sleepy.py").write_text(SLEEPY)
     monkeypatch.chdir(tmp_path)
     arguments = [*command("dense"), "--model", "sleepy:build", "-o", "run"]

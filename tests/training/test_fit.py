@@ -145,9 +145,7 @@ def test_the_random_transforms_of_a_dataset_live_and_make_it_another_one(feature
 
 
 @pytest.mark.parametrize("values", [[1, 2, 3], ["a", "b", "c"], [5, 7, 100]], ids=str)
-def test_labels_make_no_class_that_nobody_has_and_come_back_as_they_were(
-    features, tmp_path, values
-):
+def test_labels_make_no_class_that_nobody_has_and_come_back_the_same(features, tmp_path, values):
     x, y = features
     labels = np.array(values)[y]
     trained = ft.Dense().fit("mlp-8", (x, labels), output=tmp_path, **{**SMALL, "epochs": 20})
@@ -301,9 +299,7 @@ def test_some_samples_only_are_trained_on_and_paid_for(features):
 
 
 @pytest.mark.parametrize(("options", "least"), [({}, 10), ({"interval": 200}, 0)])
-def test_a_few_hundred_rows_explore_or_one_line_says_that_they_do_not(
-    options, least, monkeypatch, capsys
-):
+def test_a_few_hundred_rows_explore_or_one_line_says_no(options, least, monkeypatch, capsys):
     found = []
     monkeypatch.setattr(ft.Sparsifier, "explore", lambda self, rate: found.append(self.steps))
     x, y = torch.randn(500, 6), torch.arange(500) % 3

@@ -26,9 +26,7 @@ def tool():
 
 
 @pytest.mark.slow
-def test_a_training_killed_in_a_step_and_in_a_write_ends_with_the_same_tickets(
-    tool, tmp_path, capfd
-):
+def test_a_training_killed_in_a_step_and_in_a_write_ends_the_same(tool, tmp_path, capfd):
     flags = ["--model", "mlp-8", "--epochs", "4", "--tickets", "2", "--interval", "20"]
     flags += ["--backend", "sparse" if available() else "masked"]
     lines: list[str] = []

@@ -110,9 +110,7 @@ def test_resnet_50_on_imagenet_costs_what_the_reference_says(resnet, method, tra
         (PruneFineTune(tickets=3, sparsity=0.8), 3.60, 0.6, 6),
     ],
 )
-def test_the_other_methods_cost_what_the_paper_says_within_a_fiftieth(
-    wrn, method, train, test, runs
-):
+def test_the_other_methods_cost_the_papers_within_a_fiftieth(wrn, method, train, test, runs):
     ledger = cifar(method, wrn)
     assert ledger.relative_flops == pytest.approx(train, abs=0.02)
     assert ledger.relative_test_flops == pytest.approx(test, abs=0.02)

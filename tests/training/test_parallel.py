@@ -162,7 +162,7 @@ def test_batch_norm_is_synchronised_on_accelerators_only(cli, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_torchruns_environment_is_used_and_no_other_and_ranks_that_can_not_meet_are_one_line(
+def test_torchruns_environment_is_used_and_ranks_that_can_not_meet_are_one_line(
     monkeypatch,
 ):
     monkeypatch.setenv("WORLD_SIZE", "4")

@@ -103,9 +103,7 @@ FAST |= {"lr_factors": {"norm-bias": 8.0, "fc": 0.5}}
     ids=["small", "fast"],
 )
 @pytest.mark.parametrize("backend", ["auto", "masked"])
-def test_images_are_augmented_and_whitened_alike_after_a_kill(
-    train, killed, assert_same_run, backend, model, recipe
-):
+def test_images_are_alike_after_a_kill(train, killed, assert_same_run, backend, model, recipe):
     images = np.random.default_rng(0).integers(0, 255, (60, 9, 9), dtype=np.uint8)
     method = ft.EDST(tickets=2, interval=3, grow="momentum")
     settings = {**recipe, "model": model, "method": method, "backend": backend}
@@ -116,9 +114,7 @@ def test_images_are_augmented_and_whitened_alike_after_a_kill(
     assert_same_run()
 
 
-def test_a_dataset_that_augments_by_chance_goes_on_the_same(
-    features, train, killed, assert_same_run
-):
+def test_a_dataset_that_draws_goes_on_the_same(features, train, killed, assert_same_run):
     data = Noisy(features)
     train("whole", data=data)
     for steps, workers in ((1, 0), (8, 1), (3, 0)):
@@ -128,7 +124,7 @@ def test_a_dataset_that_augments_by_chance_goes_on_the_same(
     assert_same_run()
 
 
-def test_mixed_precision_goes_on_the_same_past_a_damaged_checkpoint(
+def test_mixed_precision_goes_on_past_a_damaged_one(
     train, killed, tmp_path, assert_same_run, capfd
 ):
     train("whole", amp=True)
@@ -156,9 +152,7 @@ OWN = {"method": ft.Dense(), "model_options": {}, "checkpoint_seconds": 0}
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_another_network_of_ones_own_is_not_taken_for_the_one_that_was_trained(
-    train, killed, finished
-):
+def test_another_network_is_not_taken_for_the_one_that_was_trained(train, killed, finished):
     if finished:
         train(model=lambda: Residual(nn.ReLU()), **OWN)
     else:
@@ -185,9 +179,7 @@ def test_runs_that_do_not_say_which_network_they_are_of_go_on(train, killed, tmp
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
-    train, at_step, assert_same_run, number
-):
+def test_a_signal_ends_the_step_saves_and_says_what_next(train, at_step, assert_same_run, number):
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     train("whole", DST)
     for steps, where in [
@@ -287,9 +279,7 @@ def test_settings_can_be_mended_as_long_as_nothing_was_saved(train):
     assert len(train()) == 2
 
 
-def test_tickets_stay_where_no_checkpoint_is_whole_and_those_that_do_not_are_named(
-    train, half, digests
-):
+def test_tickets_stay_where_no_checkpoint_is_whole_and_lost_ones_are_named(train, half, digests):
     before = digests(half / "tickets")
     kept = {file: file.read_bytes() for file in (half / "checkpoint").iterdir()}
     for file in kept:

@@ -51,9 +51,7 @@ def replaced_share(a, b):
 
 
 @pytest.mark.parametrize("tickets", [1, 3])
-def test_edst_collects_its_tickets_in_one_run_with_an_escape_between_two(
-    features, tmp_path, tickets
-):
+def test_edst_collects_tickets_in_one_run_with_an_escape_between(features, tmp_path, tickets):
     method = ft.EDST(tickets=tickets, interval=2)
     ensemble = method.fit("mlp-8", features, output=tmp_path, **{**SMALL, "epochs": 6})
     told = [(t.info["number"], t.info["phase"], t.info["run"]) for t in ensemble.tickets]
@@ -145,9 +143,7 @@ def test_every_ticket_has_exactly_the_planned_weights(wide, optimizer, preset):
 
 @pytest.mark.parametrize("interval", [1, 2, 3, 5, 50])
 @pytest.mark.parametrize("preset", ["robust", "paper"])
-def test_only_paper_explores_within_an_interval_before_a_collection(
-    features, explorations, preset, interval
-):
+def test_only_paper_explores_right_before_a_collection(features, explorations, preset, interval):
     method = ft.EDST(tickets=3, interval=interval, rate=0.5, escape_rate=0.8)
     validation = {"validation": 0.2} if preset == "paper" else {}
     settings = {**SMALL, "epochs": 6, "preset": preset, **validation}
@@ -270,9 +266,7 @@ class Explosive(nn.Module):
         return self.layer(x) if self.steps >= 0 else self.layer(x) * float("nan")
 
 
-def test_a_loss_that_is_not_finite_stops_in_one_line_and_leaves_earlier_tickets(
-    features, tmp_path, digests
-):
+def test_a_loss_that_is_not_finite_stops_and_leaves_earlier_tickets(features, tmp_path, digests):
     # price() looks at a first network, the run's identity at another, the check at two more.
     networks = iter([*(Explosive(1e9) for _ in range(5)), Explosive(9)])
     with pytest.raises(FreeTicketsError, match=r"not finite at step 10 of run 2 .*lower --lr") as e:
@@ -337,9 +331,7 @@ def test_seeds_of_different_uses_and_runs_differ():
 
 
 @pytest.mark.parametrize(("explorer", "start"), [("granet", 0.5), ("gmp", 0.0), ("rigl", 0.8)])
-def test_a_criterion_chooses_as_many_weights_as_the_explorer_starts_with(
-    wide, monkeypatch, explorer, start
-):
+def test_a_criterion_chooses_what_the_explorer_starts_with(wide, monkeypatch, explorer, start):
     found = []
     step = Session.step
 

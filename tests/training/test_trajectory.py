@@ -50,9 +50,7 @@ def test_every_method_trains_the_same_with_and_without(name, images_npz, tmp_pat
 
 @pytest.mark.parametrize("preset", ["robust", "paper"])
 @pytest.mark.parametrize("name", ["edst", "dst", "ltr", "mimo"])
-def test_where_a_ticket_was_collected_the_trajectory_is_at_what_it_predicts(
-    name, preset, images_npz, tmp_path
-):
+def test_where_a_ticket_was_collected_is_what_it_predicts(name, preset, images_npz, tmp_path):
     ensemble = small(name).fit(
         "cnn-4", str(images_npz), output=tmp_path, trajectory=4, preset=preset, **SMALL
     )
@@ -110,9 +108,7 @@ def test_killed_and_resumed_it_stores_the_same_bytes(
         assert digests(tmp_path / "killed" / part) == digests(tmp_path / "whole" / part)
 
 
-def test_the_interval_may_change_midway_and_counts_from_then_on(
-    images_npz, tmp_path, digests, killed_at
-):
+def test_the_interval_may_change_midway_and_counts_then(images_npz, tmp_path, digests, killed_at):
     def train(folder, every, **more):
         ft.Dense().fit(
             "mlp-8", str(images_npz), output=tmp_path / folder, trajectory=every, **SMALL, **more
@@ -160,9 +156,7 @@ def test_of_a_large_test_set_the_same_thousand_samples_are_taken_whatever_the_se
     assert torch.bincount(labels).min() > 50, "every class is there"
 
 
-def test_what_has_no_test_set_or_no_folder_is_refused_before_it_trains(
-    features, images_npz, tmp_path
-):
+def test_what_has_no_test_set_or_folder_is_refused_at_once(features, images_npz, tmp_path):
     for data, settings, words in (
         (features, {"output": tmp_path, "trajectory": 1}, "your own arrays have none"),
         (str(images_npz), {"trajectory": 1}, "give it as output"),

@@ -88,7 +88,7 @@ def load_cifar(name: str, split: Literal["train", "test"], root: Path, download:
 def _unpack(layout: CifarFiles, root: Path, download: bool) -> Path:
     """Take the known files out of the archive, by name: it cannot write anywhere else."""
     folder, remote = root / layout.folder, layout.archive
-    archive = find_or_fetch(root, [remote.filename], remote.filename, remote, download)
+    archive = find_or_fetch(root, [remote.filename], remote, download)
     try:
         with archive.open("rb") as packed:
             check_md5(packed, remote.md5, str(archive))

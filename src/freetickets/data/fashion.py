@@ -31,9 +31,9 @@ class IdxFiles:
         found = []
         for name, shape in ((f"{stem}-images-idx3", (28, 28)), (f"{stem}-labels-idx1", ())):
             name = f"{name}-ubyte"
-            places = [f"{folder}/{name}{end}" for folder in self.folders for end in ("", ".gz")]
+            places = [f"{folder}/{name}{end}" for folder in self.folders for end in (".gz", "")]
             remote = Remote(f"{self.address}/{name}.gz", self.md5[name])
-            path = find_or_fetch(root, places, places[1], remote, download)
+            path = find_or_fetch(root, places, remote, download)
             found.append(read_idx(path, (count, *shape)))
         return arrays(*found)
 

@@ -219,9 +219,8 @@ class DatasetSplit(Samples):
         (first, labels), (second, again) = self.read(places), self.read(places)
         if not torch.equal(first, second) or repr(labels) != repr(again):
             raise FreeTicketsError(
-                "the dataset gives other samples when it is read again: let what is random in it "
-                "draw from random, numpy.random or torch, which are seeded for each sample, or "
-                "seed its own generator by torch.initial_seed() in __getitem__"
+                "the dataset gives other samples when it is read again: let it draw from random, "
+                "numpy.random or torch, or from what torch.initial_seed() seeds in __getitem__"
             )
 
     def read(self, places: list[int], seed: int = 0, epoch: int = 0) -> tuple[Tensor, list[Any]]:
@@ -296,9 +295,7 @@ def take(split: Kind, samples: int | None) -> Kind:
         )
     taken = split.subset(torch.from_numpy(np.flatnonzero(_share(split, samples / len(split)))))
     if missing := len(np.unique(_strata(split))) - len(np.unique(_strata(taken))):
-        raise FreeTicketsError(
-            f"{samples:,} training samples leave {missing} classes without one: choose more"
-        )
+        raise FreeTicketsError(f"{samples:,} samples leave {missing} classes empty: choose more")
     return taken
 
 
@@ -363,14 +360,12 @@ class _Reader(Dataset[Any]):
             return error
 
 
-def read_parts(
-    read: Callable[[list[int]], Any], parts: list[list[int]], workers: int
-) -> Iterator[Any]:
-    """Give what `read` makes of each list of places, in order, and raise an error among it."""
+def read_parts(get: Callable[[list[int]], Any], parts: list[list[int]], jobs: int) -> Iterator[Any]:
+    """Give what `get` makes of each list of places, in order, and raise an error among it."""
     loader: DataLoader[Any] = DataLoader(
-        _Reader(read),
+        _Reader(get),
         batch_sampler=parts,
-        num_workers=workers,
+        num_workers=jobs,
         collate_fn=_as_it_is,
         # Its own, or the loader would draw from the global one and change the training.
         generator=torch.Generator(),
@@ -400,7 +395,7 @@ def _pair(sample: Any, index: int, labelled: bool) -> tuple[Any, Any]:
         if is_list:
             kind += f" of {len(sample)} ({', '.join(type(part).__name__ for part in sample)})"
         raise FreeTicketsError(
-            f"sample {index} of the dataset is a {kind}: it must be a pair (input, label) only"
+            f"sample {index} of the dataset is a {kind}: give a pair (input, label)"
         )
     inputs, label = sample
     return inputs, label.item() if np.ndim(label) == 0 and hasattr(label, "item") else label

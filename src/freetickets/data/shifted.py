@@ -65,11 +65,9 @@ class CorruptedArrays:
         images = open_npy(path)
         channels, *sides = self._inside.shape
         count = len(SEVERITIES) * self._count
-        wanted = [(count, *sides, channels), (count, *sides)][: 1 + (channels == 1)]
-        if images.dtype != np.uint8 or images.shape not in wanted:
-            raise FreeTicketsError(
-                f"{path} holds {images.dtype} {images.shape}, not uint8 {wanted[-1]}"
-            )
+        fit = [(count, *sides, channels), (count, *sides)][: 1 + (channels == 1)]
+        if images.dtype != np.uint8 or images.shape not in fit:
+            raise FreeTicketsError(f"{path} is {images.dtype} {images.shape}, not uint8 {fit[-1]}")
         return images
 
     def split(self, images: npt.NDArray[np.uint8], severity: int) -> Split:

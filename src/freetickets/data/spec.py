@@ -183,9 +183,7 @@ def get_spec(
     spec: DatasetSpec | None = _REGISTRY.get(name)
     path = None if spec or name in DATASETS or is_reference(name) else _find_path(name, data_dir)
     if image_size and not (name == "imagenet" or (path and path.is_dir())):
-        raise FreeTicketsError(
-            f"{name} has a fixed size: an image size is for imagenet and folders of images"
-        )
+        raise FreeTicketsError(f"{name} has a fixed size: image sizes are for imagenet and folders")
     if path and path.is_file():
         from .npz import npz_spec  # NumPy and Pillow have no part in printing a list of names
 

@@ -31,7 +31,7 @@ def load_svhn(split: Literal["train", "test"], root: Path, download: bool) -> Sp
     """
     remote = REMOTES[split]
     places = [f"{folder}{remote.filename}" for folder in ("", "svhn/", "SVHN/")]
-    path = find_or_fetch(root, places, remote.filename, remote, download)
+    path = find_or_fetch(root, places, remote, download)
     content = read_mat(path)
     images, labels = content.get("X"), content.get("y")
     if images is None or images.dtype != np.uint8 or images.shape[:-1] != (32, 32, 3):

@@ -32,8 +32,7 @@ def launcher_from(parsed: argparse.Namespace) -> Launcher | None:
         raise FreeTicketsError(f"--jobs {parsed.jobs}: give 1 or more")
     if name is not None and under_torchrun():
         raise FreeTicketsError(
-            "torchrun trains one network with all its processes, a launcher several networks side "
-            "by side: use one of the two"
+            "torchrun trains one network, a launcher several side by side: use one of the two"
         )
     if name != "ray":
         for flag in _OF_RAY:

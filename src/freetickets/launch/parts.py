@@ -25,28 +25,26 @@ from ..training.trajectory import forget_trajectory
 from .assignment import Assignment, Launcher
 
 
-def train_in_parts(
-    job: Job, launch: Launcher, reporter: Reporter, flags: Sequence[str] = ()
-) -> None:
+def train_in_parts(job: Job, launch: Launcher, shown: Reporter, flags: Sequence[str] = ()) -> None:
     """Trains the runs of a job side by side; `Job.train` then finds a run that is finished.
 
     `flags` are what each process is told besides its settings. If a part can't be trained, or it
     is interrupted (StoppedError), all that was done is saved.
     """
-    parts = _Parts(job, reporter, flags)
+    parts = _Parts(job, shown, flags)
     for wave in waves(job.plan):
         assignments = [parts.begin(run) for run in wave if not parts.is_done(run)]
         if not assignments:
             continue
-        reporter.start_parts(len(wave), len(wave) - len(assignments))
+        shown.start_parts(len(wave), len(wave) - len(assignments))
         try:
             with contextlib.closing(launch(assignments)) as told:
                 for news in told:
                     if news.kind == "failed":
                         raise FreeTicketsError(f"{news.assignment.name}: {news.text}")
-                    reporter.part(news.assignment.name, news.kind, news.text)
+                    shown.part(news.assignment.name, news.kind, news.text)
         finally:
-            reporter.stop()
+            shown.stop()
     parts.merge()
 
 

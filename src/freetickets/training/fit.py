@@ -116,7 +116,7 @@ def fit(
         with torch.random.fork_rng(devices=[]):
             if model() is model():
                 raise FreeTicketsError(
-                    "the factory returns the same network each time: let it make a new one"
+                    "the factory gives the same network each time: make new ones"
                 )
         job.model = model
     if spec.integers and not job.has_embedding:  # the integers of a table are numbers

@@ -123,8 +123,7 @@ class RunFolder:
             state = State.unpack(saved.state)
         if saved.plan != _fingerprint(self._plan):
             raise FreeTicketsError(
-                f"{self.path} was started with another plan: use the same settings to continue, "
-                "or another --output to start again"
+                f"{self.path} was started with another plan: use its settings or another --output"
             )
         found = {key: getattr(saved, key) for key in IDENTITY}
         if self._any:

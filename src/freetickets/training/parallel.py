@@ -121,8 +121,7 @@ class Ranks:
             if others:
                 raise FreeTicketsError(
                     f"rank {', '.join(map(str, others))} and rank 0 have different topologies in "
-                    f"{name!r}: train on machines of one kind, with the same software, and with "
-                    "scores that are the same on all ranks"
+                    f"{name!r}: train on machines of one kind, with the same software and scores"
                 )
 
 

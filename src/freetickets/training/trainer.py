@@ -350,9 +350,7 @@ class Trainer:
                     f"{state.tickets} of {self.plan.tickets} tickets collected"
                 )
         elif self._recorder is not None and not trajectory_files(folder.path):
-            self._reporter.warn(
-                "the run is finished, so no trajectory is stored: train with another --output"
-            )
+            self._reporter.warn("it is finished, so no trajectory is stored: use another --output")
         return state, session, tickets
 
 

@@ -61,9 +61,7 @@ def find_frost(frost: str | Path | None, data_dir: str | Path | None = None) -> 
     folder = data_root(data_dir) / "frost" if frost is None else Path(frost).expanduser()
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing and frost is not None:
-        raise FreeTicketsError(
-            f"no {missing[0]} in {folder}: give the folder of frost1.png to frost5.jpg, or none"
-        )
+        raise FreeTicketsError(f"no {missing[0]} in {folder}: give the folder of all five, or none")
     return None if missing else folder
 
 
