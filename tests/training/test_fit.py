@@ -216,9 +216,7 @@ def test_the_integers_of_a_table_are_numbers_to_other_networks(features):
 def test_own_validation_data_is_what_is_validated_on(features, tmp_path):
     x, y = features
     other = (x[:30] + 1, y[:30])
-    ensemble = ft.Dense().fit(
-        "mlp-8", features, validation_data=other, output=tmp_path / "a", **SMALL
-    )
+    ensemble = ft.Dense().fit("mlp-8", features, validation_data=other, output=tmp_path, **SMALL)
     (ticket,) = ensemble.tickets
     probs = ensemble.predict_proba(other[0])
     assert ticket.info["validation_accuracy"] == (probs.argmax(1) == other[1].numpy()).mean()

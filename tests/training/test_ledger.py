@@ -54,9 +54,8 @@ def cifar(method, model):
 
 def imagenet(method, model):
     plan = method.plan(Setting(get_recipe("imagenet")))
-    return price(
-        plan, model, (3, 224, 224), train_size=1_281_167, batch_size=128, steps_per_epoch=10_010
-    )
+    sizes = {"train_size": 1_281_167, "batch_size": 128, "steps_per_epoch": 10_010}
+    return price(plan, model, (3, 224, 224), **sizes)
 
 
 def densities(model, sparsity, distribution="erk"):

@@ -182,13 +182,9 @@ def test_runs_that_do_not_say_which_network_they_are_of_go_on(train, killed, tmp
 def test_a_signal_ends_the_step_saves_and_says_what_next(train, at_step, assert_same_run, number):
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     train("whole", DST)
-    for steps, where in [
-        (3, "run 1 after step 3"),
-        (20, "run 1 after step 23"),
-        (9, "run 2 after step 8"),
-    ]:
+    for steps, run, step in [(3, 1, 3), (20, 1, 23), (9, 2, 8)]:
         at_step(steps, lambda: interrupt(number))
-        words = f"{where}; everything is saved .*run the same command"
+        words = f"run {run} after step {step}; everything is saved .*run the same command"
         with pytest.raises(StoppedError, match=words):
             train("killed", DST)
         assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers

@@ -135,9 +135,7 @@ def test_every_ticket_has_exactly_the_planned_weights(wide, optimizer, preset):
             # The authors' way, some weights were grown by the very step that was collected.
             trained = (ticket.state[name][mask] != 0).float().mean()
             assert trained > (0.8 if preset == "robust" else 0)
-        assert set(ticket.topology) == {
-            n for n in shapes if planned[n] < shapes[n][0] * shapes[n][1]
-        }
+        assert set(ticket.topology) == {n for n, (a, b) in shapes.items() if planned[n] < a * b}
         assert ticket.info["sparsity"] == pytest.approx(1 - sum(planned.values()) / total)
 
 
