@@ -291,7 +291,6 @@ class _Content:
         return self._sha.hexdigest()[:16]
 
     def describe(self, kind: str, split: AnySplit, classes: Classes, task: Task) -> DatasetSpec:
-        """Returns what is known of the samples, all of which have gone by."""
         self._sha.update(split.labels.contiguous().numpy().data)
         if classes.values:
             self._sha.update(repr(classes.values).encode())

@@ -300,7 +300,6 @@ def take(split: Kind, samples: int | None) -> Kind:
 
 
 def _share(split: Samples, fraction: float) -> npt.NDArray[np.bool_]:
-    """Which samples are the share of each class."""
     labels = _strata(split)
     chosen = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):

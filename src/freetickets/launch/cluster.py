@@ -78,7 +78,6 @@ class _Task:
 
 
 def _task(where: str) -> Callable[[Sequence[str], str, int], int]:
-    """A function for Ray, which does an assignment in a folder."""
     is_on_path, command = not {"", where}.isdisjoint(sys.path), COMMAND
 
     def work(arguments: Sequence[str], log: str, threads: int) -> int:

@@ -32,7 +32,6 @@ _SETTINGS = sorted(
 
 
 def _name_settings(function: Callable[..., Ensemble]) -> Callable[..., Ensemble]:
-    """Puts the settings into a function's signature, where help and completion look for them."""
     signature, hints = inspect.signature(function), get_type_hints(Config)
     own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
     defaults = {each.name: each.default for each in fields(Config)}
@@ -42,7 +41,7 @@ def _name_settings(function: Callable[..., Ensemble]) -> Callable[..., Ensemble]
     return function
 
 
-@_name_settings
+@_name_settings  # for help and completion
 def fit(
     method: Method,
     model: str | nn.Module | Callable[[], nn.Module],

@@ -178,7 +178,6 @@ def price(
 
 
 def _mean_forward_flops(at: Callable[[float], _Network], timeline: Timeline, span: Span) -> float:
-    """FLOPs of one sample forward, in the mean of a phase's steps."""
     pruning = timeline.pruning(span)
     if pruning is None:
         return at(span.phase.sparsity).forward_flops

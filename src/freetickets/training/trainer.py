@@ -164,7 +164,6 @@ class Trainer:
         self._reporter.stop()
 
     def _first_topology(self, run: Run, network: nn.Module, batches: Batches) -> Topology | None:
-        """The topology that a run starts with; None for a random one, or none at all."""
         if run.start is not None:
             return Ticket.unpack(self.state.shelf[run.start.topology]).topology
         sparse, sparsity = self.plan.sparse, first_sparsity(run)

@@ -173,7 +173,6 @@ def sample(images: Floats, y: Floats, x: Floats, border: Literal["mirror", "refl
 
 
 def _fold(index: Floats, size: int, border: str) -> npt.NDArray[np.intp]:
-    """Fold any index into 0 .. size - 1."""
     turn, period = 2 * size - 1, 2 * size
     if border == "mirror":
         turn, period = 2 * size - 2, max(2 * size - 2, 1)

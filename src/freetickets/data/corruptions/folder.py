@@ -55,7 +55,6 @@ class CorruptedSet:
         self._save("labels", np.tile(self.labels.astype(kind), len(self.severities)))
 
     def _claim(self) -> None:
-        """Make the folder one's own, or check that it was made with these settings."""
         self.settings = {  # what the bytes of the set depend on
             "dataset": self.dataset,
             "samples": len(self.images),

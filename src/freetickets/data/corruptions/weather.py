@@ -61,7 +61,6 @@ def plasma(noise: Floats, size: int, decay: float) -> Floats:
     used, step, amplitude = 0, size, 100.0
 
     def rough(sums: Floats) -> Floats:
-        """A mean of four points, shaken."""
         nonlocal used
         count = sums[0].size
         shake = noise[:, used : used + count].reshape(sums.shape)
