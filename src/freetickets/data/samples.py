@@ -73,7 +73,9 @@ def as_numbers(inputs: Tensor) -> Tensor:
     if inputs.dtype != torch.int64:
         return inputs
     if inputs.ndim != 2:
-        raise FreeTicketsError(f"x is integers of shape {(*inputs.shape,)}: give images or floats")
+        raise FreeTicketsError(
+            f"x is integers of shape {(*inputs.shape,)}: give uint8 images or floats"
+        )
     return inputs.float()
 
 
