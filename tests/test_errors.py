@@ -9,7 +9,7 @@ from freetickets import FreeTicketsError
 from freetickets.errors import MissingExtraError, StoppedError, UnknownNameError, is_out_of_memory
 from freetickets.methods import MIMO, TreeNet
 from freetickets.tasks import CLASSIFICATION
-from freetickets.training.flops import count_macs
+from freetickets.training.ledger import count_macs
 
 
 def test_every_error_of_ours_is_caught_by_one_name_and_is_one_line():

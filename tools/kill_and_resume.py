@@ -107,7 +107,7 @@ class Board(ctypes.Structure):
 def watched(board: Any, arguments: Sequence[str]) -> int:
     """Runs a command of FreeTickets that writes on a board how far it is."""
     from freetickets.cli import main as freetickets
-    from freetickets.training.checkpoint import Checkpoints
+    from freetickets.training.folder import Checkpoints
     from freetickets.training.progress import Reporter
 
     def after(owner: type, name: str, note: Callable[..., None]) -> None:

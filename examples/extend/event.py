@@ -10,7 +10,7 @@ import torch
 
 from freetickets import EDST
 from freetickets.methods import Escape, Event, Plan, Setting
-from freetickets.training.stage import Stage
+from freetickets.training.session import Stage
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from torch import nn
 from .calibration import Temperature, check_scope, fit_temperature
 from .config import Config
 from .data import Batches
-from .data.given import unlabelled
-from .data.inputs import as_array, looked_up
+from .data.loading import unlabelled
+from .data.samples import as_array, looked_up
 from .device import find_device
 from .errors import DamagedFileError, FreeTicketsError
 from .methods import Method, get_method

@@ -6,7 +6,7 @@ import torch
 from freetickets import EDST
 from freetickets.bench import checkpoint
 from freetickets.bench.timing import Ratio, Settings, Timing
-from freetickets.training.checkpoint import Checkpoints
+from freetickets.training.folder import Checkpoints
 
 
 def test_the_price_is_that_of_all_saves_of_an_epoch(tiny, monkeypatch):

@@ -87,7 +87,7 @@ def published(fake, server, tmp_path, monkeypatch):
     return source
 
 
-def test_a_missing_data_set_is_downloaded_once_and_only_known_files_unpacked(
+def test_a_missing_data_set_is_downloaded_once_and_no_more_unpacked(
     published, tmp_path, monkeypatch
 ):
     root = tmp_path / "root"
@@ -120,9 +120,7 @@ def test_an_archive_without_the_files_is_refused(refused, fake, tmp_path, monkey
 
 
 def test_without_data_and_download_the_user_is_told_what_to_do(refused, no_data):
-    refused(
-        r"cifar-100-python.* is not there: .*--data-dir", load, "cifar100", "train", download=False
-    )
+    refused("cifar-100.* is not there: .*--data-dir", load, "cifar100", "train", download=False)
     refused("check the network", load, "cifar100", "train")
 
 

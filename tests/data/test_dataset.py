@@ -10,8 +10,8 @@ from PIL import Image
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 from freetickets.data import Batches, DatasetSplit
-from freetickets.data.dataset import plain_tensors
-from freetickets.data.given import training_data
+from freetickets.data.loading import training_data
+from freetickets.data.samples import plain_tensors
 
 
 class Jittered(Dataset[Any]):
@@ -111,14 +111,11 @@ def test_images_in_any_layout_are_read_as_arrays_are(workers):
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        (
-            [(np.zeros(3), 0)] * 5 + [(np.zeros(3), 0, 0)],
-            "^sample 5 of .* a tuple of 3",
-        ),
+        ([(np.zeros(3), 0)] * 5 + [(np.zeros(3), 0, 0)], "^sample 5 of .* a tuple of 3"),
         ([(np.zeros(3), {"id": 1}, 0)] * 2, r"sample 0 .* a tuple of 3 \(ndarray, dict, int\)"),
         ([(np.zeros(3),)] * 2, "a tuple of 1"),
-        ([{"x": np.zeros(3), "y": 0}] * 2, r"sample 0 .* is a dict: it must be a pair"),
-        ([np.zeros(3)] * 2, r"is a ndarray: it must be a pair \(input, label\)"),
+        ([{"x": np.zeros(3), "y": 0}] * 2, r"sample 0 .* is a dict: give a pair"),
+        ([np.zeros(3)] * 2, r"is a ndarray: give a pair \(input, label\)"),
         ([(np.zeros(3), 0), (np.zeros(4), 1)], r"have the shape \(3,\), others \(4,\)"),
         ([(np.zeros(3), 0), (np.full(3, np.nan), 1)], "not finite"),
         ([(np.zeros(3), 0), (np.zeros(3), 0.5)], "y has the value 0.5, which is not a class"),
@@ -126,9 +123,7 @@ def test_images_in_any_layout_are_read_as_arrays_are(workers):
         ([], "the dataset is empty"),
     ],
 )
-def test_samples_that_are_no_pairs_of_input_and_label_are_one_line(
-    refused, samples, message, workers
-):
+def test_samples_that_are_no_pairs_of_two_are_one_line(refused, samples, message, workers):
     refused(message, training_data, Given(*samples), workers=workers)
 
 

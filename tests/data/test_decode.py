@@ -96,14 +96,8 @@ def test_grey_becomes_colour_by_repeating_and_colour_grey_by_its_luma(refused, r
     for resize in (False, True):
         assert match_shape(grey, (1, 8, 8), "these", resize) is grey
     refused("only grey and colour", match_shape, grey, (4, 8, 8), "these", resize=True)
-    refused(
-        "are 1 x 8 x 8, .* 3 x 8 x 8: convert by --resize",
-        match_shape,
-        grey,
-        (3, 8, 8),
-        "these",
-        resize=False,
-    )
+    words = "are 1 x 8 x 8, .* 3 x 8 x 8: convert by --resize"
+    refused(words, match_shape, grey, (3, 8, 8), "these", resize=False)
     colour = match_shape(grey, (3, 8, 8), "these", resize=True)
     assert np.array_equal(colour, np.repeat(grey, 3, axis=1))
     assert np.array_equal(match_shape(colour, (1, 8, 8), "these", resize=True), grey)

@@ -21,9 +21,7 @@ def leftovers(target):
     return list(target.parent.iterdir()) if target.parent.exists() else []
 
 
-def test_a_file_arrives_whole_from_its_publisher_or_a_mirror(
-    address, tmp_path, capsys, monkeypatch
-):
+def test_a_file_arrives_whole_from_publisher_or_mirror(address, tmp_path, capsys, monkeypatch):
     target = tmp_path / "new" / "folder" / "file.bin"
     assert fetch(f"{address}/file.bin", target, MD5) == target
     assert target.read_bytes() == CONTENT
@@ -45,7 +43,7 @@ def test_a_file_arrives_whole_from_its_publisher_or_a_mirror(
         ("file.bin", len(CONTENT) - 1, "far larger than any file that is offered"),
     ],
 )
-def test_a_failed_transfer_leaves_what_was_there(
+def test_a_failed_transfer_leaves_all(
     refused, address, tmp_path, monkeypatch, file, largest, message
 ):
     monkeypatch.setattr("freetickets.data.download._LARGEST", largest)
@@ -81,6 +79,6 @@ def test_a_full_disk_or_an_interruption_leaves_nothing_behind(tmp_path, monkeypa
 def test_what_is_there_is_not_downloaded(no_data):
     remote = Remote("https://publisher.invalid/file.bin", MD5)
     (no_data / "b").write_bytes(CONTENT)
-    assert find_or_fetch(no_data, ["a", "b"], "a", remote, download=True) == no_data / "b"
+    assert find_or_fetch(no_data, ["a", "b"], remote, download=True) == no_data / "b"
     with pytest.raises(FreeTicketsError, match="--data-dir, or allow the download"):
-        find_or_fetch(no_data, ["c"], "c", remote, download=False)
+        find_or_fetch(no_data, ["c"], remote, download=False)

@@ -49,9 +49,7 @@ def test_files_are_found_where_users_have_them(fake, no_data, folder, compressed
     assert split.labels.tolist() == [3, 1, 4, 1, 5]
 
 
-def test_missing_files_are_downloaded_to_torchvisions_folder(
-    refused, fake, server, tmp_path, monkeypatch
-):
+def test_missing_files_go_to_torchvisions_folder(refused, fake, server, tmp_path, monkeypatch):
     url, served = server
     for name, content in fake[1].items():
         packed = gzip.compress(content)

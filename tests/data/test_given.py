@@ -10,9 +10,14 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from freetickets.data import Split
-from freetickets.data.given import take_as_numbers, training_data, unlabelled, validation_data
-from freetickets.data.inputs import as_inputs
-from freetickets.data.loading import load_validation
+from freetickets.data.loading import (
+    load_validation,
+    take_as_numbers,
+    training_data,
+    unlabelled,
+    validation_data,
+)
+from freetickets.data.samples import as_inputs
 from freetickets.data.spec import get_spec
 
 

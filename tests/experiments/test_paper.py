@@ -8,7 +8,7 @@ import pytest
 from freetickets.config import Config
 from freetickets.data import get_spec
 from freetickets.data.corruptions import CORRUPTIONS
-from freetickets.data.ood import OOD_NAMES
+from freetickets.data.shifted import OOD_NAMES
 from freetickets.data.spec import CIFAR100
 from freetickets.experiments import PARTS, Cell, Needs, cells, experiment_names, load, needed
 from freetickets.methods import DST, EDST, METHODS, Setting, get_recipe

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from freetickets import data
-from freetickets.data.ood import load_ood
+from freetickets.data.shifted import load_ood
 from freetickets.errors import FreeTicketsError
 from freetickets.experiments.scales import SCALES, DataPart, Substitute
 from freetickets.experiments.substitutes import SubstituteFiles, outline, pool, settle

@@ -14,7 +14,7 @@ from freetickets.cli import main
 from freetickets.kernels.library import available
 from freetickets.methods import METHODS
 from freetickets.ticket import Ticket
-from freetickets.training.checkpoint import Checkpoints
+from freetickets.training.folder import Checkpoints
 
 sys.path.insert(0, str(Path(__file__).parent))
 

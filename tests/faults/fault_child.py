@@ -114,12 +114,13 @@ def killed_in_write(pattern, stage, number=1):
     def half(*arguments):
         file = fdopen(*arguments)
 
-        def write_half(data):
+        def write_half(parts):
+            data = b"".join(parts)
             file.write(data[: len(data) // 2])
             file.flush()
             die()
 
-        return contextlib.nullcontext(SimpleNamespace(write=write_half))
+        return contextlib.nullcontext(SimpleNamespace(writelines=write_half))
 
     def renamed(*paths):
         replace(*paths)

@@ -49,9 +49,7 @@ def test_data_that_changes_between_a_kill_and_the_next_start_is_refused(child, d
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf, 1e39], ids=str)
 @pytest.mark.parametrize("name", ["x_train", "x_test"])
-def test_features_that_are_no_numbers_are_refused_before_anything_is_trained(
-    child, data, name, value
-):
+def test_features_that_are_no_numbers_are_refused_before_a_training(child, data, name, value):
     change(data, name, value)
     answer = child(*train(data, "dense"))
     assert f"{name} has 1 value that is not a finite number: remove or replace it" in answer.line

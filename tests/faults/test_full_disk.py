@@ -24,7 +24,7 @@ def test_a_training_without_room_ends_in_one_line_and_goes_on_the_same(
 
 
 @pytest.mark.parametrize("file", ["checkpoint/*", "tickets/02.safetensors", "predictions/*"])
-def test_a_real_disk_that_is_full_does_the_same(
+def test_a_real_full_disk_does_the_same(
     child, command, assert_whole, assert_goes_on, mounted, file
 ):
     disk = mounted("size=2m")
@@ -34,14 +34,6 @@ def test_a_real_disk_that_is_full_does_the_same(
     assert_whole(disk / "run")
     (disk / "filler").unlink()
     assert_goes_on(disk / "run")
-
-
-def test_a_disk_that_is_full_from_the_start_is_one_line(child, command, mounted):
-    disk = mounted("size=1m")
-    fault_child.fill(str(disk / "filler"))
-    answer = child(*command(), "-o", disk / "run")
-    assert "No space left on device" in answer.line
-    assert [file.name for file in disk.iterdir()] == ["filler"]
 
 
 def test_without_any_room_not_even_the_lock_is_left(child, command, tmp_path):

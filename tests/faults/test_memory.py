@@ -9,7 +9,7 @@ import pytest
 
 from freetickets.cli import main
 from freetickets.launch import Assignment, local
-from freetickets.training.checkpoint import Checkpoints
+from freetickets.training.folder import Checkpoints
 
 WIDE = ("--model", "mlp-1500-1500", "--epochs", "1")  # 9 MB of weights
 

@@ -153,9 +153,7 @@ CASES = [
 @pytest.mark.parametrize(
     ("kind", "content", "match"), CASES, ids=[f"{kind}-{match}" for kind, _, match in CASES]
 )
-def test_what_claims_runs_or_unpacks_to_more_than_it_is(
-    refused, tmp_path, monkeypatch, kind, content, match
-):
+def test_what_claims_or_runs_more_than_it_is(refused, tmp_path, monkeypatch, kind, content, match):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(npz, "_BOMB_BYTES", 1 << 20)
     path = tmp_path / f"a.{kind}"

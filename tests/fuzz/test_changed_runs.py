@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from fuzzing.kinds import TRAINING, trained
@@ -13,10 +12,10 @@ from PIL import Image
 import freetickets as ft
 from freetickets.data import load
 from freetickets.data.batches import digest_split
-from freetickets.data.split import LazySplit
+from freetickets.data.samples import LazySplit
 from freetickets.errors import FreeTicketsError
 from freetickets.report.run import read_run
-from freetickets.training.checkpoint import Checkpoints
+from freetickets.training.folder import Checkpoints
 
 
 @pytest.fixture
@@ -39,40 +38,20 @@ def train(cli, root, *flags):
     return cli("train", "edst", *data, "--quiet", "-o", root / "run-1", *("--seed", 1, *flags))
 
 
-def assert_refused(answer, *words):
-    assert (answer.code, answer.out) == (2, "")
-    (line,) = answer.err.splitlines()
-    assert all(word in line for word in words), line
-
-
-@pytest.mark.parametrize("key", ["x_train", "y_train"])
-def test_a_run_goes_on_with_the_data_it_began_with_and_no_others(cli, root, key):
-    assert train(cli, root).code == 0
-    content = dict(np.load(root / "data.npz"))
-    content[key][0] = (content[key][0] + 1) % 3
-    np.savez(root / "data.npz", **content)
-    assert_refused(train(cli, root), "was started with other training data", "another --output")
-
-
-def test_settings_that_were_edited_in_the_folder_are_refused_unless_they_are_given(
-    cli, root, tmp_path
-):
+def test_settings_that_were_edited_in_the_folder_are_refused_if_not_given(cli, root, tmp_path):
     file = root / "run-1" / "config.yaml"
     sealed = file.read_text().replace("seed: 1", "seed: 5")
     for text in (sealed.partition("\n")[2], sealed):
         file.write_text(text)
-        assert_refused(train(cli, root, "--seed", 5), "was changed since the run began", "--config")
+        answer = train(cli, root, "--seed", 5)
+        (line,) = answer.err.splitlines()
+        assert "was changed since the run began" in line
+        assert "--config" in line
     with pytest.raises(FreeTicketsError, match="was changed since the run began"):
         read_run(root / "run-1")
     answer = cli("train", "--config", file, "-o", tmp_path / "new", "--quiet")
     assert answer.code == 0
     assert all(line.startswith("warning: a run of this plan") for line in answer.err.splitlines())
-
-
-def test_a_checkpoint_of_another_run_is_refused(cli, root):
-    for path in (root / "run-2" / "checkpoint").iterdir():
-        shutil.copy(path, root / "run-1" / "checkpoint" / path.name)
-    assert_refused(train(cli, root), "was started with another plan")
 
 
 def test_tickets_of_two_runs_make_no_ensemble_by_accident(root, tmp_path):

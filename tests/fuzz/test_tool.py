@@ -54,14 +54,6 @@ def test_a_traceback_a_flood_a_hang_and_a_crash_are_each_seen_and_kept(tmp_path)
     assert [path.read_bytes() for path in kept] == [b"0", b"1", b"2", b"3"]
 
 
-@pytest.mark.slow
-def test_a_few_trials_of_each_kind_end_well():
-    command = [sys.executable, str(TOOLS / "fuzz.py"), "--trials", "100", "--kind", "idx", "record"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1].split()[:2] == ["all", "100"]
-
-
 def test_memory_behind_a_message_and_a_message_of_two_lines_are_seen(home):
     def fail(data):
         if data != b"memory":

@@ -67,10 +67,8 @@ def test_ctrl_c_stops_and_saves_all_and_a_serial_command_goes_on(
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert (
-        said
-        == "freetickets: stopped; everything is saved: run the same command again to continue\n"
-    )
+    assert said.startswith("freetickets: stopped; everything is saved: run the same command again")
+    assert said.count("\n") == 1
     assert [part(run, number).holder for number in (1, 2)] == [None, None]
     assert cli(*command("dst", long), "-o", run).code == 0  # without --jobs
     assert_same(run, serial("dst", long))
@@ -101,9 +99,7 @@ def build():
 """
 
 
-def test_a_worker_that_is_stopped_outside_of_training_leaves_no_lock(
-    command, tmp_path, monkeypatch
-):
+def test_a_worker_stopped_outside_of_training_leaves_no_lock(command, tmp_path, monkeypatch):
     (tmp_path / "sleepy.py").write_text(SLEEPY)
     monkeypatch.chdir(tmp_path)
     arguments = [*command("dense"), "--model", "sleepy:build", "-o", "run"]
@@ -124,11 +120,8 @@ def test_a_second_command_on_the_folder_is_refused_in_one_line(cli, command, tmp
     from freetickets.lock import hold
 
     with hold(tmp_path / "run"):
-        answers = [
-            start([*command("dst"), "-o", tmp_path / "run"]),
-            start(["evaluate", tmp_path / "run"]),
-        ]
-        for process in answers:
+        run = tmp_path / "run"
+        for process in [start([*command("dst"), "-o", run]), start(["evaluate", run])]:
             _, said = process.communicate(timeout=120)
             assert process.returncode == 2
             (line,) = said.splitlines()
@@ -162,9 +155,8 @@ def test_a_process_that_is_always_lost_is_given_up(command, tmp_path, monkeypatc
 
 def test_what_is_left_early_leaves_no_process(command, long, part, tmp_path):
     arguments = (*command("dst", long), "-o", str(tmp_path / "parts" / "1"), "--part", "0")
-    assignment = Assignment(
-        "one", tuple(each for each in arguments if each != "--quiet"), tmp_path / "log"
-    )
+    loud = tuple(each for each in arguments if each != "--quiet")
+    assignment = Assignment("one", loud, tmp_path / "log")
     told = local.launch([assignment], jobs=1)
     assert next(told).kind == "line"
     process = part(tmp_path, 1).holder

@@ -31,21 +31,10 @@ def last_checkpoint(folder):
 
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("method", SEVERAL)
-def test_each_method_in_parts_equals_the_serial_run(
-    cli, command, serial, assert_same, same, tmp_path, method
-):
+def test_in_parts_equals_the_serial_run(cli, command, serial, assert_same, same, tmp_path, method):
     assert cli(*command(method), "-o", tmp_path / "run", "--jobs", 2).code == 0
     assert_same(tmp_path / "run", serial(method))
     assert same(*map(last_checkpoint, (tmp_path / "run", serial(method))))
-
-
-@pytest.mark.usefixtures("in_this_process")
-def test_a_trajectory_is_gathered(cli, command, assert_same, tmp_path):
-    for name, more in (("serial", []), ("parts", ["--jobs", 2])):
-        flags = ["--trajectory", 2, "-o", tmp_path / name, *more]
-        assert cli(*command("dst"), *flags).code == 0
-    assert len(list((tmp_path / "parts" / "trajectory").iterdir())) == 4
-    assert_same(tmp_path / "parts", tmp_path / "serial")
 
 
 def stop_at_step(monkeypatch, step):
@@ -69,7 +58,7 @@ def test_a_stopped_serial_run_goes_on_in_parts(
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_killed_around_any_write_it_ends_the_same(
+def test_killed_at_any_write_ends_the_same(
     cli, command, serial, assert_same, tmp_path, monkeypatch
 ):
     expected, run, replace = serial("dst"), tmp_path / "run", os.replace

@@ -5,7 +5,7 @@ import torch
 
 from freetickets.methods import LTR, Remember, Setting, Stretch, get_recipe
 from freetickets.methods.sparse import cut
-from freetickets.training.checkpoint import Checkpoints
+from freetickets.training.folder import Checkpoints
 from freetickets.training.trainer import Trainer
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from freetickets.data.inputs import as_array
+from freetickets.data.samples import as_array
 from freetickets.errors import FreeTicketsError
 from freetickets.tasks.labels import Classes
 from freetickets.tasks.labels import as_labels as labels_of

@@ -1,11 +1,41 @@
 """Trainings that end before they are done, in this process."""
 
+import csv
 import itertools
-import os
+import random
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch.utils.data import Dataset
 
 from freetickets.training.progress import Reporter
+
+
+class Noisy(Dataset[Any]):
+    """Samples that are augmented by chance each time they are read; it keeps what it gave."""
+
+    def __init__(self, features, noise=1.0):
+        self._features, self._noise = features, noise
+        self.given: dict[int, set[float]] = {}
+
+    def __len__(self):
+        return len(self._features[1])
+
+    def __getitem__(self, index):
+        x, y = self._features
+        shift = random.random() + np.random.rand() - 1  # noqa: NPY002
+        sample = x[index] + self._noise * (torch.randn(6) + shift)
+        self.given.setdefault(index, set()).add(float(sample[0]))
+        return sample, int(y[index])
+
+
+def read_log(folder):
+    """The rows of a log as texts, but for the times and the seal that covers them."""
+    with (folder / "log.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return [{k: v for k, v in row.items() if k not in ("seconds", "sha256")} for row in rows]
 
 
 class Killed(BaseException):
@@ -38,33 +68,5 @@ def killed_at(at_step):
             with pytest.raises(Killed):
                 train()
         at_step(0)
-
-    return run
-
-
-@pytest.fixture(params=["before", "after"])
-def killed_around_each_write(request, monkeypatch):
-    """Trains in a new folder for each write there is, and is killed before it, or after it."""
-
-    def run(train):
-        replace = os.replace
-        for number in itertools.count(1):
-            count = itertools.count(1)
-
-            def counted(*paths, count=count, number=number):
-                last = next(count) == number
-                if not last or request.param == "after":
-                    replace(*paths)
-                if last:
-                    raise Killed
-
-            with monkeypatch.context() as patch:
-                patch.setattr(os, "replace", counted)
-                try:
-                    train(str(number))
-                    return
-                except Killed:
-                    pass
-            yield str(number)
 
     return run

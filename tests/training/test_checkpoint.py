@@ -3,7 +3,7 @@ import torch
 
 from freetickets.errors import DamagedFileError
 from freetickets.storage import save_tree
-from freetickets.training.checkpoint import Checkpoints
+from freetickets.training.folder import Checkpoints
 
 
 @pytest.fixture
@@ -34,9 +34,7 @@ def test_the_newest_two_are_kept_and_the_newest_is_loaded(checkpoints, folder, w
 
 
 @pytest.mark.parametrize("damage", ["empty", "a flipped byte", "another kind"])
-def test_a_damaged_newest_one_is_passed_over_with_one_warning_and_then_followed(
-    checkpoints, folder, warnings, damage
-):
+def test_a_damaged_newest_one_is_passed_over_and_followed(checkpoints, folder, warnings, damage):
     for step in (1, 2):
         checkpoints.save({"step": step})
     newest = folder / "000002.safetensors"
@@ -61,9 +59,7 @@ def test_all_damaged_is_an_error_that_says_what_to_do(checkpoints, folder):
         checkpoints.load()
 
 
-def test_what_a_kill_left_is_ignored_and_cleaned_and_other_files_are_not(
-    checkpoints, folder, warnings
-):
+def test_what_a_kill_left_is_cleaned_and_other_files_are_not(checkpoints, folder, warnings):
     checkpoints.save({"step": 1})
     (folder / ".000002.safetensors.k2j9").write_bytes(b"half")  # killed while it wrote the second
     (folder / ".ipynb_checkpoints").mkdir()

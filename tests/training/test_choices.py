@@ -43,9 +43,7 @@ def told(folder):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_killed_and_resumed_it_took_the_same_ways_to_the_same_bits(
-    images, tmp_path, digests, killed_at, method
-):
+def test_killed_and_resumed_it_took_the_same_ways(images, tmp_path, digests, killed_at, method):
     def train(name):
         METHODS[method].fit(MODEL, images, output=tmp_path / name, checkpoint_seconds=0, **SETTINGS)
 
@@ -82,7 +80,7 @@ def test_a_dense_run_says_where_winograds_way_was_taken_and_keeps_that_without_i
     assert digests(tmp_path / "without" / "tickets") != digests(tmp_path / "whole" / "tickets")
 
 
-def test_on_another_machine_the_ways_are_kept_and_a_line_says_so(
+def test_on_another_machine_the_ways_are_kept(
     images, tmp_path, killed_at, other_kernels, monkeypatch
 ):
     lines: list[str] = []

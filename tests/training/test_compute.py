@@ -39,9 +39,7 @@ def test_alone_in_single_precision_it_is_a_plain_step(network, inputs):
 
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
-def test_another_precision_is_left_again_and_where_it_overflows_the_step_is_left_out(
-    network, inputs, precision
-):
+def test_another_precision_is_left_and_a_step_that_overflows_left_out(network, inputs, precision):
     ours = Compute(precision=precision)
     with ours.autocast():
         output = network(inputs)

@@ -18,6 +18,8 @@ from freetickets.data import Split
 from freetickets.errors import FreeTicketsError
 from freetickets.training.job import Job
 
+from .conftest import Noisy
+
 SMALL = {"batch_size": 10, "epochs": 3, "quiet": True}
 DST = ft.DST(tickets=2, sparsity=0.5, interval=3)
 EDST = ft.EDST(tickets=2, sparsity=0.5, interval=3)
@@ -93,23 +95,12 @@ class Pairs(Dataset[Any]):
         return self._inputs[index], self._labels[index]
 
 
-class Frame:
-    """A data frame, as far as anyone can tell."""
-
-    def __init__(self, values):
-        self._values = np.asarray(values)
-
-    def to_numpy(self):
-        return self._values
-
-
-def test_arrays_tensors_frames_splits_and_datasets_of_the_same_samples_train_the_same(features):
+def test_arrays_tensors_splits_and_datasets_of_the_same_samples_train_the_same(features):
     x, y = features
     kinds: list[Any] = [
         (x, y),
         [x.numpy(), y.numpy().astype(np.int32)],
         (x.double().numpy(), y.tolist()),
-        (Frame(x), Frame(y)),
         Split(x, y),
         TensorDataset(x, y),
         Pairs(x.numpy(), y.tolist()),
@@ -138,44 +129,10 @@ def test_uint8_images_are_normalised_alike_in_training_and_prediction(shape):
 def test_a_data_set_by_name_is_its_training_split(monkeypatch):
     full = ft.data.load("fashion-mini", "train")
     few = full.subset(range(200))
-    monkeypatch.setattr("freetickets.data.given.load", lambda *_: few)
+    monkeypatch.setattr("freetickets.data.loading.load", lambda *_: few)
     ensemble = EDST.fit("mlp-8", "fashion-mini", **SMALL)
     assert ensemble.classes[0] == ft.data.get_spec("fashion-mini").classes[0]
     assert ensemble.info["dataset"] == "fashion-mini"
-
-
-def test_the_image_size_of_a_folder_is_the_networks(tmp_path):
-    from PIL import Image
-
-    for split in ("train", "test"):
-        for label in ("cat", "dog"):
-            (tmp_path / split / label).mkdir(parents=True)
-            for number in range(8):
-                image = Image.new("RGB", (20, 20), (12 * number, 90, 7))
-                image.save(tmp_path / split / label / f"{number}.png")
-    ensemble = ft.Dense().fit(
-        "mlp-8", str(tmp_path), image_size=12, batch_size=4, epochs=1, quiet=True, validation=0.0
-    )
-    assert ensemble.info["input_shape"] == [3, 12, 12]
-    assert ensemble.classes == ("cat", "dog")
-
-
-class Noisy(Dataset[Any]):
-    """Samples that are augmented by chance each time they are read; it keeps what it gave."""
-
-    def __init__(self, features, noise=1.0):
-        self._features, self._noise = features, noise
-        self.given: dict[int, set[float]] = {}
-
-    def __len__(self):
-        return len(self._features[1])
-
-    def __getitem__(self, index):
-        x, y = self._features
-        shift = random.random() + np.random.rand() - 1  # noqa: NPY002
-        sample = x[index] + self._noise * (torch.randn(6) + shift)
-        self.given.setdefault(index, set()).add(float(sample[0]))
-        return sample, int(y[index])
 
 
 def test_the_random_transforms_of_a_dataset_live_and_make_it_another_one(features, tmp_path):
@@ -187,18 +144,8 @@ def test_the_random_transforms_of_a_dataset_live_and_make_it_another_one(feature
         ft.Dense().fit("mlp-8", other, validation=0.0, output=tmp_path, **SMALL)
 
 
-def test_workers_don_t_change_what_a_dataset_trains(features):
-    weights = [
-        EDST.fit("mlp-8", Noisy(features), workers=workers, **SMALL).tickets[0].state["fc1.weight"]
-        for workers in (0, 2)
-    ]
-    assert torch.equal(*weights)
-
-
 @pytest.mark.parametrize("values", [[1, 2, 3], ["a", "b", "c"], [5, 7, 100]], ids=str)
-def test_labels_make_no_class_that_nobody_has_and_come_back_as_they_were(
-    features, tmp_path, values
-):
+def test_labels_make_no_class_that_nobody_has_and_come_back_the_same(features, tmp_path, values):
     x, y = features
     labels = np.array(values)[y]
     trained = ft.Dense().fit("mlp-8", (x, labels), output=tmp_path, **{**SMALL, "epochs": 20})
@@ -269,9 +216,7 @@ def test_the_integers_of_a_table_are_numbers_to_other_networks(features):
 def test_own_validation_data_is_what_is_validated_on(features, tmp_path):
     x, y = features
     other = (x[:30] + 1, y[:30])
-    ensemble = ft.Dense().fit(
-        "mlp-8", features, validation_data=other, output=tmp_path / "a", **SMALL
-    )
+    ensemble = ft.Dense().fit("mlp-8", features, validation_data=other, output=tmp_path, **SMALL)
     (ticket,) = ensemble.tickets
     probs = ensemble.predict_proba(other[0])
     assert ticket.info["validation_accuracy"] == (probs.argmax(1) == other[1].numpy()).mean()
@@ -352,9 +297,7 @@ def test_some_samples_only_are_trained_on_and_paid_for(features):
 
 
 @pytest.mark.parametrize(("options", "least"), [({}, 10), ({"interval": 200}, 0)])
-def test_a_few_hundred_rows_explore_or_one_line_says_that_they_do_not(
-    options, least, monkeypatch, capsys
-):
+def test_a_few_hundred_rows_explore_or_one_line_says_no(options, least, monkeypatch, capsys):
     found = []
     monkeypatch.setattr(ft.Sparsifier, "explore", lambda self, rate: found.append(self.steps))
     x, y = torch.randn(500, 6), torch.arange(500) % 3
@@ -389,19 +332,13 @@ ZEROS, SIX = torch.zeros(4, 2), torch.zeros(4, 6)
     ("change", "message"),
     [
         ({"model": 3}, "model must be a name"),
-        ({"model": None}, "model must be a name"),
         ({"model": [NET]}, "model must be a name"),
         ({"model": "mpl-8"}, "did you mean 'mlp-8'"),
         ({"model": lambda: NET}, "same network each time"),
-        ({"train_data": (ZEROS, torch.tensor([0, 1, -1, 0]))}, "label -1"),
-        ({"train_data": (ZEROS, torch.tensor([0.0, 1.5, 1, 0]))}, "y has the value 1.5, which is"),
-        ({"train_data": (ZEROS, torch.tensor([0, 1, 1]))}, "4 inputs but 3 labels"),
-        ({"train_data": (ZEROS / 0, torch.tensor([0, 1, 1, 0]))}, "not finite"),
         ({"train_data": (ZEROS[:0], torch.zeros(0, dtype=torch.int64))}, "empty"),
         ({"train_data": Split(ZEROS, torch.tensor([0, 1, -1, 0]))}, "labels from -1 to 1"),
-        ({"train_data": ZEROS}, "train_data must be"),
-        ({"train_data": 3}, "train_data must be"),
         ({"train_data": "fashion-mimi"}, "did you mean 'fashion-mini'"),
+        ({"train_data": "fashion-mini", "image_size": 14}, "has a fixed size"),
         ({"validation_data": (SIX[:, 1:], [0, 1, 2, 0])}, r"data have .* shape \(5,\), the train"),
         ({"validation_data": (SIX, [0, 1, 2, 3])}, "validation data has labels from 0 to 3, but"),
         ({"validation_data": (SIX, [0, 1, 2, 0]), "validation": 0.2}, "leave out either"),

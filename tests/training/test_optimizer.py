@@ -2,9 +2,11 @@ import pytest
 import torch
 from torch import nn
 
+from freetickets.config import Config
 from freetickets.errors import FreeTicketsError, UnknownNameError
 from freetickets.methods import BatchEnsemble, Phase, Plan, Run, Stretch, Timeline
-from freetickets.training.optimizer import TrainingOptions, make_optimizer
+from freetickets.tasks import CLASSIFICATION
+from freetickets.training.optimizer import make_optimizer
 from freetickets.training.parallel import make_compute
 from freetickets.training.session import Session
 
@@ -15,27 +17,27 @@ def network():
 
 def found(model, key, **options):
     """What each parameter has in the groups of its optimizer."""
-    groups = make_optimizer(model, TrainingOptions(**options)).param_groups
+    groups = make_optimizer(model, Config(**options)).param_groups
     values = {id(p): group[key] for group in groups for p in group["params"]}
     return {name: values[id(p)] for name, p in model.named_parameters() if id(p) in values}
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "rmsprop", "nadam", "adagrad", "asgd"])
 def test_every_name_makes_its_optimizer(name):
-    optimizer = make_optimizer(network(), TrainingOptions(name, 0.7, weight_decay=0.01))
+    optimizer = make_optimizer(network(), Config(optimizer=name, momentum=0.7, weight_decay=0.01))
     assert type(optimizer).__name__.lower() == name
     (group,) = optimizer.param_groups
     assert group["weight_decay"] == 0.01
     assert (group.get("momentum") == 0.7) == (name in ("sgd", "rmsprop"))
     with pytest.raises(UnknownNameError, match="did you mean"):
-        make_optimizer(network(), TrainingOptions(f"{name}w"))
+        make_optimizer(network(), Config(optimizer=f"{name}x"))
 
 
 def test_norms_and_biases_decay_unless_they_are_spared_also_those_of_several_members():
     decays = found(network(), "weight_decay", weight_decay=0.01)
     assert set(decays.values()) == {0.01}
     assert len(decays) == 6
-    spared = {"decay_norms": False, "weight_decay": 0.01}
+    spared = {"recipe": "imagenet", "weight_decay": 0.01}
     members = BatchEnsemble(members=2).transform(network())
     for model, place in ((network(), "{}.weight"), (members, "network.{}.layer.weight")):
         decays = found(model, "weight_decay", **spared)
@@ -57,8 +59,8 @@ def test_factors_reach_the_parameters_that_they_name():
     plain = dict.fromkeys(("0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"), 1.0)
     assert factors(network(), {}) == plain
     assert factors(network(), {"norm-bias": 64}) == {**plain, "1.bias": 64}
-    for spare in (True, False):  # decay and factors don't mind one another
-        several = factors(network(), {"norm-weight": 2, "3": 0.5, "0.b*": 3}, decay_norms=spare)
+    for recipe in ("cifar", "imagenet"):  # decay and factors don't mind one another
+        several = factors(network(), {"norm-weight": 2, "3": 0.5, "0.b*": 3}, recipe=recipe)
         assert several == {**plain, "1.weight": 2, "3.weight": 0.5, "3.bias": 0.5, "0.bias": 3}
     assert factors(nn.BatchNorm1d(2), {"norm-bias": 4}) == {"weight": 1, "bias": 4}
     assert set(factors(nn.Linear(2, 2), {"norm-bias": 4}).values()) == {1}
@@ -83,13 +85,10 @@ def test_steps_are_those_of_a_plain_loop_with_two_groups(nesterov):
     x, y = torch.randn(12, 4, 1, 3, 3), torch.randint(2, (12, 4))
     schedule = (Stretch(1, 0.02, 0.1, "linear"), Stretch(2, 0.1, 0.0, "linear"))
     run = Run(0, (Phase("train", schedule),))
-    options = TrainingOptions(
-        nesterov=nesterov, weight_decay=0.01, lr_factors={"norm-bias": 8.0, "norm-weight": 8.0}
-    )
-    session = Session(
-        Plan("dense", (run,), 1.0), run, Timeline(run, 4), ours, make_compute("cpu", False),
-        options,
-    )  # fmt: skip
+    factors = {"norm-bias": 8.0, "norm-weight": 8.0}
+    config = Config(nesterov=nesterov, momentum=0.9, weight_decay=0.01, lr_factors=factors)
+    plan, compute = Plan("dense", (run,), 1.0), make_compute("cpu", False)
+    session = Session(plan, run, Timeline(run, 4), ours, compute, config, CLASSIFICATION)
     norm = list(theirs[1].parameters())  # type: ignore[index]
     others = [p for p in theirs.parameters() if all(p is not each for each in norm)]
     optimizer = torch.optim.SGD(
@@ -109,11 +108,11 @@ def test_steps_are_those_of_a_plain_loop_with_two_groups(nesterov):
 
 def test_a_step_is_one_call_for_all_parameters_where_it_can_be():
     """Embeddings with sparse gradients and other devices take PyTorch's ordinary step."""
-    assert make_optimizer(nn.Linear(2, 2), TrainingOptions()).defaults["fused"]
+    assert make_optimizer(nn.Linear(2, 2), Config()).defaults["fused"]
     for network in (nn.EmbeddingBag(3, 2, sparse=True), nn.Linear(2, 2, device="meta")):
-        optimizer = make_optimizer(network, TrainingOptions())
+        optimizer = make_optimizer(network, Config())
         assert not optimizer.defaults["fused"]
-    assert "fused" not in make_optimizer(nn.Linear(2, 2), TrainingOptions("rmsprop")).defaults
+    assert "fused" not in make_optimizer(nn.Linear(2, 2), Config(optimizer="rmsprop")).defaults
 
 
 def test_a_fused_step_is_the_ordinary_one_up_to_rounding():
@@ -121,7 +120,7 @@ def test_a_fused_step_is_the_ordinary_one_up_to_rounding():
     for fused in (True, None):
         torch.manual_seed(0)
         network = nn.Linear(37, 19)
-        optimizer = make_optimizer(network, TrainingOptions(nesterov=True))
+        optimizer = make_optimizer(network, Config(nesterov=True, momentum=0.9))
         for group in optimizer.param_groups:
             group["fused"] = fused
         for _ in range(5):

@@ -1,7 +1,5 @@
 """Several processes train like one: real processes, real signals, a real torchrun."""
 
-import csv
-import importlib.util
 import os
 import shutil
 import signal
@@ -12,11 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 import freetickets as ft
 from freetickets.errors import FreeTicketsError
 from freetickets.training import parallel
+
+from .conftest import read_log
 
 CASES = Path(__file__).with_name("parallel_cases.py")
 COMMAND = [
@@ -31,12 +30,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def cases():
-    spec = importlib.util.spec_from_file_location("parallel_cases", CASES)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    from . import parallel_cases
+
+    return parallel_cases
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +75,6 @@ def results(tmp_path_factory, environment, killed):
     return folder, {
         world: [torch.load(file, weights_only=True) for file in files[world]] for world in files
     }
-
-
-def read_log(folder):
-    with (folder / "log.csv").open() as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.parametrize("world", [2, 3])
@@ -169,14 +160,9 @@ def test_batch_norm_is_synchronised_on_accelerators_only(cli, tmp_path):
     assert "--sync-batchnorm" in answer.err
     assert answer.err.count("\n") == 1
     assert not (tmp_path / "run").exists()
-    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
-    keys = list(network.state_dict())
-    converted = parallel.synchronise_norms(network)
-    assert isinstance(converted[1], nn.SyncBatchNorm)
-    assert list(converted.state_dict()) == keys
 
 
-def test_torchruns_environment_is_used_and_no_other_and_ranks_that_can_not_meet_are_one_line(
+def test_torchruns_environment_is_used_and_ranks_that_can_not_meet_are_one_line(
     monkeypatch,
 ):
     monkeypatch.setenv("WORLD_SIZE", "4")

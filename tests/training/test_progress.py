@@ -3,9 +3,8 @@ from dataclasses import replace
 import pytest
 
 from freetickets.tasks import CLASSIFICATION
-from freetickets.training.log import LogRow
 from freetickets.training.progress import Reporter
-from freetickets.training.state import Clock
+from freetickets.training.state import Clock, LogRow
 
 ROW = LogRow(1, "refine 1", 12.0, 7, 0.05, 0.123, 0.981, 0.456, 0.871, None, "", 1.0)
 LONG = LogRow(12, "refine 12", 450.0, 7, 0.000125, 12.3456, 1.0, 12.3456, 1.0, None, "", 1.0)

@@ -1,6 +1,5 @@
 """A run that was stopped, however, ends like one that was not: bit for bit."""
 
-import csv
 import os
 import random
 import re
@@ -12,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import Dataset
 
 import freetickets as ft
 from freetickets.errors import DamagedFileError, FreeTicketsError, StoppedError
 from freetickets.reading import read_json
 from freetickets.storage import load_tree, save_tree
+
+from .conftest import Noisy, read_log
 
 # 54 of 60 samples: 6 steps an epoch, 24 a run; dropout, so that the torch generator matters.
 SMALL: dict[str, Any] = {
@@ -64,13 +64,6 @@ def half(killed, tmp_path):
     return tmp_path
 
 
-def read_log(folder):
-    """The log without the times, and the seal that covers them."""
-    with (folder / "log.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    return [{k: v for k, v in row.items() if k not in ("seconds", "sha256")} for row in rows]
-
-
 @pytest.fixture
 def assert_same_run(digests, tmp_path):
     """Fails unless two runs of the test ended the same and left nothing behind."""
@@ -99,20 +92,6 @@ def test_killed_at_many_steps_and_resumed_it_ends_the_same(
     assert np.array_equal(resumed.member_proba(features[0]), whole.member_proba(features[0]))
 
 
-@pytest.mark.parametrize("preset", ["robust", "paper"])
-def test_killed_around_any_write_it_ends_the_same(
-    train, assert_same_run, killed_around_each_write, preset
-):
-    settings = {"epochs": 2, "preset": preset}
-    train("whole", **settings)
-    names = []
-    for name in killed_around_each_write(lambda name: train(name, **settings)):
-        train(name, **settings)
-        assert_same_run(name)
-        names.append(name)
-    assert len(names) > 11
-
-
 # Cycles, Nesterov, alternating flips; rates of their own for norms and a sparse layer.
 FAST: dict[str, Any] = {"recipe": "fast", "augmentation": "translate-alternate"}
 FAST |= {"lr_factors": {"norm-bias": 8.0, "fc": 0.5}}
@@ -124,9 +103,7 @@ FAST |= {"lr_factors": {"norm-bias": 8.0, "fc": 0.5}}
     ids=["small", "fast"],
 )
 @pytest.mark.parametrize("backend", ["auto", "masked"])
-def test_images_are_augmented_and_whitened_alike_after_a_kill(
-    train, killed, assert_same_run, backend, model, recipe
-):
+def test_images_are_alike_after_a_kill(train, killed, assert_same_run, backend, model, recipe):
     images = np.random.default_rng(0).integers(0, 255, (60, 9, 9), dtype=np.uint8)
     method = ft.EDST(tickets=2, interval=3, grow="momentum")
     settings = {**recipe, "model": model, "method": method, "backend": backend}
@@ -137,24 +114,7 @@ def test_images_are_augmented_and_whitened_alike_after_a_kill(
     assert_same_run()
 
 
-class Noisy(Dataset[Any]):
-    """Samples that draw from all three generators each time they are read."""
-
-    def __init__(self, features):
-        self._features = features
-
-    def __len__(self):
-        return 60
-
-    def __getitem__(self, index):
-        x, y = self._features
-        shift = random.random() + np.random.rand()  # noqa: NPY002
-        return x[index] + torch.rand(6) + shift, int(y[index])
-
-
-def test_a_dataset_that_augments_by_chance_goes_on_the_same(
-    features, train, killed, assert_same_run
-):
+def test_a_dataset_that_draws_goes_on_the_same(features, train, killed, assert_same_run):
     data = Noisy(features)
     train("whole", data=data)
     for steps, workers in ((1, 0), (8, 1), (3, 0)):
@@ -164,7 +124,7 @@ def test_a_dataset_that_augments_by_chance_goes_on_the_same(
     assert_same_run()
 
 
-def test_mixed_precision_goes_on_the_same_past_a_damaged_checkpoint(
+def test_mixed_precision_goes_on_past_a_damaged_one(
     train, killed, tmp_path, assert_same_run, capfd
 ):
     train("whole", amp=True)
@@ -192,9 +152,7 @@ OWN = {"method": ft.Dense(), "model_options": {}, "checkpoint_seconds": 0}
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_another_network_of_ones_own_is_not_taken_for_the_one_that_was_trained(
-    train, killed, finished
-):
+def test_another_network_is_not_taken_for_the_one_that_was_trained(train, killed, finished):
     if finished:
         train(model=lambda: Residual(nn.ReLU()), **OWN)
     else:
@@ -221,18 +179,12 @@ def test_runs_that_do_not_say_which_network_they_are_of_go_on(train, killed, tmp
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
-    train, at_step, assert_same_run, number
-):
+def test_a_signal_ends_the_step_saves_and_says_what_next(train, at_step, assert_same_run, number):
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     train("whole", DST)
-    for steps, where in [
-        (3, "run 1 after step 3"),
-        (20, "run 1 after step 23"),
-        (9, "run 2 after step 8"),
-    ]:
+    for steps, run, step in [(3, 1, 3), (20, 1, 23), (9, 2, 8)]:
         at_step(steps, lambda: interrupt(number))
-        words = f"{where}; everything is saved .*run the same command"
+        words = f"run {run} after step {step}; everything is saved .*run the same command"
         with pytest.raises(StoppedError, match=words):
             train("killed", DST)
         assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
@@ -323,9 +275,7 @@ def test_settings_can_be_mended_as_long_as_nothing_was_saved(train):
     assert len(train()) == 2
 
 
-def test_tickets_stay_where_no_checkpoint_is_whole_and_those_that_do_not_are_named(
-    train, half, digests
-):
+def test_tickets_stay_where_no_checkpoint_is_whole_and_lost_ones_are_named(train, half, digests):
     before = digests(half / "tickets")
     kept = {file: file.read_bytes() for file in (half / "checkpoint").iterdir()}
     for file in kept:

@@ -1,8 +1,5 @@
 """What a plan's execution promises, whichever method made the plan."""
 
-import csv
-import subprocess
-import sys
 from itertools import pairwise
 
 import pytest
@@ -16,6 +13,8 @@ from freetickets.sparsity.distribution import allocate
 from freetickets.training.session import Session
 from freetickets.training.state import Validation
 from freetickets.training.trainer import Trainer
+
+from .conftest import read_log
 
 SMALL = {"batch_size": 10, "epochs": 4, "quiet": True}  # 54 of 60 samples: 6 steps an epoch
 
@@ -42,11 +41,6 @@ def explorations(monkeypatch):
     return found
 
 
-def read_log(folder):
-    with (folder / "log.csv").open() as file:
-        return list(csv.DictReader(file))
-
-
 def replaced_share(a, b):
     """The share of a ticket's active weights that another one does not have."""
     gone = sum(int((a.topology[name] & ~b.topology[name]).sum()) for name in a.topology)
@@ -57,9 +51,7 @@ def replaced_share(a, b):
 
 
 @pytest.mark.parametrize("tickets", [1, 3])
-def test_edst_collects_its_tickets_in_one_run_with_an_escape_between_two(
-    features, tmp_path, tickets
-):
+def test_edst_collects_tickets_in_one_run_with_an_escape_between(features, tmp_path, tickets):
     method = ft.EDST(tickets=tickets, interval=2)
     ensemble = method.fit("mlp-8", features, output=tmp_path, **{**SMALL, "epochs": 6})
     told = [(t.info["number"], t.info["phase"], t.info["run"]) for t in ensemble.tickets]
@@ -143,17 +135,13 @@ def test_every_ticket_has_exactly_the_planned_weights(wide, optimizer, preset):
             # The authors' way, some weights were grown by the very step that was collected.
             trained = (ticket.state[name][mask] != 0).float().mean()
             assert trained > (0.8 if preset == "robust" else 0)
-        assert set(ticket.topology) == {
-            n for n in shapes if planned[n] < shapes[n][0] * shapes[n][1]
-        }
+        assert set(ticket.topology) == {n for n, (a, b) in shapes.items() if planned[n] < a * b}
         assert ticket.info["sparsity"] == pytest.approx(1 - sum(planned.values()) / total)
 
 
 @pytest.mark.parametrize("interval", [1, 2, 3, 5, 50])
 @pytest.mark.parametrize("preset", ["robust", "paper"])
-def test_only_paper_explores_within_an_interval_before_a_collection(
-    features, explorations, preset, interval
-):
+def test_only_paper_explores_right_before_a_collection(features, explorations, preset, interval):
     method = ft.EDST(tickets=3, interval=interval, rate=0.5, escape_rate=0.8)
     validation = {"validation": 0.2} if preset == "paper" else {}
     settings = {**SMALL, "epochs": 6, "preset": preset, **validation}
@@ -181,7 +169,7 @@ def test_paper_collects_the_phases_best_and_goes_on_from_the_last(features, tmp_
         output = tmp_path / preset
         tickets = method.fit("mlp-8", features, preset=preset, output=output, **settings).tickets
         rows = read_log(output)
-        logs.append([{**row, "seconds": "", "sha256": ""} for row in rows])
+        logs.append(rows)
     assert logs[0] == logs[1]
     assert [t.info["phase"] for t in tickets] == ["refine 1", "refine 2", "refine 3"]
     _, held_out = ft.data.hold_out(ft.data.arrays(*features), 0.3)
@@ -276,9 +264,7 @@ class Explosive(nn.Module):
         return self.layer(x) if self.steps >= 0 else self.layer(x) * float("nan")
 
 
-def test_a_loss_that_is_not_finite_stops_in_one_line_and_leaves_earlier_tickets(
-    features, tmp_path, digests
-):
+def test_a_loss_that_is_not_finite_stops_and_leaves_earlier_tickets(features, tmp_path, digests):
     # price() looks at a first network, the run's identity at another, the check at two more.
     networks = iter([*(Explosive(1e9) for _ in range(5)), Explosive(9)])
     with pytest.raises(FreeTicketsError, match=r"not finite at step 10 of run 2 .*lower --lr") as e:
@@ -343,9 +329,7 @@ def test_seeds_of_different_uses_and_runs_differ():
 
 
 @pytest.mark.parametrize(("explorer", "start"), [("granet", 0.5), ("gmp", 0.0), ("rigl", 0.8)])
-def test_a_criterion_chooses_as_many_weights_as_the_explorer_starts_with(
-    wide, monkeypatch, explorer, start
-):
+def test_a_criterion_chooses_what_the_explorer_starts_with(wide, monkeypatch, explorer, start):
     found = []
     step = Session.step
 
@@ -368,11 +352,3 @@ def test_paper_collects_no_network_before_it_is_pruned(wide, monkeypatch):
     (ticket,) = method.fit("mlp-32", wide, preset="paper", **SMALL).tickets
     assert ticket.info["validation_accuracy"] == 0.7  # pruned at three quarters, after epoch 3
     assert ticket.info["sparsity"] == pytest.approx(0.8, abs=0.01)
-
-
-def test_training_does_not_import_evaluation():
-    code = (
-        "import sys, freetickets.training.trainer, freetickets.training.job;"
-        "assert not [name for name in sys.modules if name.startswith('freetickets.evaluation')]"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

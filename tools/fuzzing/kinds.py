@@ -26,7 +26,7 @@ from freetickets.evaluation.summary import summarise
 from freetickets.experiments import results
 from freetickets.report.run import read_runs
 from freetickets.ticket import Ticket
-from freetickets.training.checkpoint import Checkpoints
+from freetickets.training.folder import Checkpoints
 
 TRAINING = "--model mlp-8 --epochs 2 --tickets 2 --interval 4 --batch-size 16 --backend masked"
 _CIFAR_IMAGES = 4

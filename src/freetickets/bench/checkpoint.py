@@ -16,13 +16,11 @@ from ..data import get_spec
 from ..methods.timeline import Timeline
 from ..models import create_model
 from ..ticket import Ticket
-from ..training.checkpoint import Checkpoints, pack_checkpoint
+from ..training.folder import Checkpoints, pack_checkpoint
 from ..training.job import Job
-from ..training.log import columns
-from ..training.optimizer import TrainingOptions
 from ..training.parallel import Compute
 from ..training.session import Session
-from ..training.state import State
+from ..training.state import State, columns
 from .timing import Ratio, Settings, Timing, compare, interleave
 
 _MODEL = "wrn-16-4"
@@ -73,8 +71,9 @@ class Training:
         self._labels = torch.randint(len(spec.classes), (batch,))
         timeline = Timeline(run, self.steps_per_epoch)
         network = create_model(model, spec.shape, len(spec.classes))
-        options = TrainingOptions(backend="masked")
-        self._session = Session(self._plan, run, timeline, network, Compute(), options)
+        settings = Config(backend="masked", momentum=0.9)
+        own = (self._plan, run, timeline, network, Compute(), settings, spec.task)
+        self._session = Session(*own)
         self._last_step = timeline.steps
         self.step()  # which makes the momentum
         best = Ticket.of(self._session.network.state_dict(), self._session.topology, {})

@@ -9,23 +9,22 @@ from .._lazy import attach
 
 if TYPE_CHECKING:
     from .batches import Batches as Batches
-    from .dataset import DatasetSplit as DatasetSplit
     from .loading import load as load
+    from .samples import DatasetSplit as DatasetSplit
+    from .samples import LazySplit as LazySplit
+    from .samples import Split as Split
+    from .samples import arrays as arrays
+    from .samples import hold_out as hold_out
+    from .samples import take as take
     from .spec import DatasetSpec as DatasetSpec
     from .spec import OwnDataset as OwnDataset
     from .spec import dataset_names as dataset_names
     from .spec import get_spec as get_spec
-    from .split import LazySplit as LazySplit
-    from .split import Split as Split
-    from .split import arrays as arrays
-    from .split import hold_out as hold_out
-    from .split import take as take
 
 _NAMES = {
     "batches": "Batches",
-    "dataset": "DatasetSplit",
     "loading": "load",
     "spec": "DatasetSpec OwnDataset dataset_names get_spec",
-    "split": "LazySplit Split arrays hold_out take",
+    "samples": "DatasetSplit LazySplit Split arrays hold_out take",
 }
 __getattr__, __dir__, __all__ = attach(__name__, _NAMES)

@@ -15,11 +15,9 @@ import numpy.typing as npt
 import torch
 
 from ..errors import FreeTicketsError
-from .dataset import DatasetSplit, read_parts
 from .decode import centre_crop, fit, open_image, pixels, random_crop
-from .split import LazySplit, Split
+from .samples import AnySplit, DatasetSplit, LazySplit, Split, read_parts
 
-AnySplit = Split | LazySplit | DatasetSplit
 Batch = tuple[torch.Tensor, torch.Tensor]
 Border = Literal["constant", "reflect"]
 
@@ -70,14 +68,19 @@ class Batches:
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world <= self.batch_size:
             raise FreeTicketsError(
-                f"rank {self.rank} of {self.world}, batch size {self.batch_size}: a batch needs a "
-                "sample for each rank"
+                f"rank {self.rank} of {self.world}: a batch needs a sample for each rank"
             )
         if self.seed < 0 or self.workers < 0:
+            raise FreeTicketsError(f"seed {self.seed}, workers {self.workers}: none is negative")
+        known, kind = ["none"], "features"
+        if isinstance(self.split, LazySplit):
+            known, kind = ["none", "imagenet"], "image files"
+        elif self.split.dtype == torch.uint8:
+            known, kind = ["none", *AUGMENTATIONS], "images in memory"
+        if self.augmentation not in known:
             raise FreeTicketsError(
-                f"seed {self.seed}, workers {self.workers}: none may be negative"
+                f"augmentation {self.augmentation!r} is not for {kind}: choose from {known}"
             )
-        _check_augmentation(self.split, self.augmentation)
         self._scale, self._shift = _normalisation(self.split, self.mean, self.std)
         if len(self) == 0:
             raise FreeTicketsError(f"{len(self.split)} samples make no batch: give more")
@@ -92,13 +95,7 @@ class Batches:
         return min(self.batch_size, len(self.split) - batch * self.batch_size)
 
     def factor(self, batch: int) -> float:
-        """What this rank's mean counts, so that the ranks' mean is that of the whole batch.
-
-        Example:
-            >>> split = Split(torch.zeros(5, 2), torch.arange(5))
-            >>> [Batches(split, 5, rank=rank, world=2).factor(0) for rank in (0, 1)]
-            [0.8, 1.2]
-        """
+        """What this rank's mean counts, so that the ranks' mean is that of the whole batch."""
         if self._is_shared(batch):
             return 1.0
         start, stop = self._slice(batch)
@@ -120,7 +117,6 @@ class Batches:
         return self._prepare(epoch, start)
 
     def _prepare(self, epoch: int, start: int) -> Iterator[Batch]:
-        """Augment images and normalise them."""
         order = np.arange(len(self.split))
         if self.shuffle:
             order = np.random.default_rng([self.seed, epoch, _ORDER]).permutation(len(order))
@@ -160,7 +156,6 @@ class Batches:
             yield from zip(images, (split.labels[part] for part in places), strict=True)
 
     def _slice(self, batch: int) -> tuple[int, int]:
-        """Return where this rank's part of a batch begins and ends in the order."""
         first, size = batch * self.batch_size, self.size(batch)
         if self._is_shared(batch):
             return first, first + size
@@ -172,7 +167,6 @@ class Batches:
 
 
 def _decode(split: LazySplit, key: tuple[int, int] | None, indices: list[int]) -> torch.Tensor:
-    """Decode a batch of image files, cropped at random if there is a key."""
     channels, height, width = split.shape
     batch = torch.empty((len(indices), *split.shape), dtype=torch.uint8)
     for row, index in zip(batch.numpy(), indices, strict=True):
@@ -184,18 +178,6 @@ def _decode(split: LazySplit, key: tuple[int, int] | None, indices: list[int]) -
             image = (fit if split.cropped else centre_crop)(image, height, width)
         row[...] = pixels(image)
     return batch
-
-
-def _check_augmentation(split: AnySplit, augmentation: str) -> None:
-    known, kind = ["none"], "features"
-    if isinstance(split, LazySplit):
-        known, kind = ["none", "imagenet"], "image files"
-    elif split.dtype == torch.uint8:
-        known, kind = ["none", *AUGMENTATIONS], "images in memory"
-    if augmentation not in known:
-        raise FreeTicketsError(
-            f"augmentation {augmentation!r} is not for {kind}: choose from {known}"
-        )
 
 
 def _normalisation(

@@ -23,7 +23,7 @@ import torch
 from ..errors import FreeTicketsError
 from ..reading import damaged, error_line
 from .download import GET_AGAIN, Remote, check_md5, find_or_fetch, write_whole
-from .split import Split
+from .samples import Split
 
 
 @dataclass(frozen=True)
@@ -69,18 +69,14 @@ def load_cifar(name: str, split: Literal["train", "test"], root: Path, download:
             break
     else:
         folder = _unpack(layout, root, download)
-    images: list[npt.NDArray[np.uint8]] = []
-    labels: list[int] = []
+    images, labels = list[npt.NDArray[np.uint8]](), list[int]()
     for path in (folder / file for file in wanted):
         content = read_pickle(path)
-        data, told = content.get("data"), content.get(layout.labels)
+        data, told = content.get("data"), content.get(layout.labels, ())
         if not isinstance(data, np.ndarray) or data.shape != (count, 3072):
             raise FreeTicketsError(f"{path} does not hold {count:,} images of 32 x 32 x 3 bytes")
-        if (
-            not isinstance(told, list)
-            or len(told) != count
-            or not all(type(label) is int and 0 <= label < layout.classes for label in told)
-        ):
+        wrong = not isinstance(told, list) or len(told) != count
+        if wrong or not all(type(each) is int and 0 <= each < layout.classes for each in told):
             raise FreeTicketsError(
                 f"{path} does not hold {count:,} {layout.labels} from 0 to {layout.classes - 1}"
             )
@@ -92,7 +88,7 @@ def load_cifar(name: str, split: Literal["train", "test"], root: Path, download:
 def _unpack(layout: CifarFiles, root: Path, download: bool) -> Path:
     """Take the known files out of the archive, by name: it cannot write anywhere else."""
     folder, remote = root / layout.folder, layout.archive
-    archive = find_or_fetch(root, [remote.filename], remote.filename, remote, download)
+    archive = find_or_fetch(root, [remote.filename], remote, download)
     try:
         with archive.open("rb") as packed:
             check_md5(packed, remote.md5, str(archive))
@@ -111,19 +107,14 @@ def _unpack(layout: CifarFiles, root: Path, download: bool) -> Path:
 
 
 _LARGEST = 1 << 30  # bytes; the largest file of CIFAR has 155 MB
-_RECONSTRUCT = {  # the second by NumPy 2
-    "numpy.core.multiarray _reconstruct",
-    "numpy._core.multiarray _reconstruct",
-}
+_RECONSTRUCT = {f"numpy.{core}.multiarray _reconstruct" for core in ("core", "_core")}  # NumPy 1, 2
 _NAMES = {"numpy ndarray", "numpy dtype", *_RECONSTRUCT}
 _VALUES = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _PLAIN = {"int", "int_or_bool", "str", "bytes", "bytes_or_str"}  # what instructions may give
 
 
 @dataclass
-class _Call:
-    """A function that a pickle names, with what it would be given; it is never called."""
-
+class _Call:  # which is never made
     function: str
     arguments: Any = ()
     state: Any = None
@@ -148,9 +139,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
 
 def _read(data: bytes) -> Any:
     """What a pickle holds: a machine with a stack, marks in it, and a memory."""
-    stack: list[Any] = []
-    marks: list[int] = []
-    memory: dict[Any, Any] = {}
+    stack, marks, memory = list[Any](), list[int](), dict[Any, Any]()
 
     def popped(count: int = 0) -> list[Any]:
         start = len(stack) - count if count else marks.pop()

@@ -123,9 +123,7 @@ def match_shape(images: Images, shape: tuple[int, ...], what: str, resize: bool)
             f"the images of {what} are {found}, the ensemble takes {wanted}: convert by --resize"
         )
     if len(shape) != 3 or shape[0] not in (1, 3) or images.shape[1] not in (1, 3):
-        raise FreeTicketsError(
-            f"the images of {what} ({found}) can't be made {wanted}: only grey and colour can"
-        )
+        raise FreeTicketsError(f"{what} ({found}) can't be made {wanted}: only grey and colour can")
     converted = np.empty((len(images), *shape), np.uint8)
     for row, image in zip(converted, images, strict=True):
         picture = Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))

@@ -37,10 +37,8 @@ class Remote(NamedTuple):
         return self.url.rsplit("/", 1)[-1]
 
 
-def find_or_fetch(
-    root: Path, places: Sequence[str], target: str, remote: Remote, download: bool
-) -> Path:
-    """Return the first of the places below the root that exists; else download to the target."""
+def find_or_fetch(root: Path, places: Sequence[str], remote: Remote, download: bool) -> Path:
+    """Return what exists of the places below the root; else download to the first of them."""
     for path in (root / place for place in places):
         if path.exists():
             return path
@@ -48,7 +46,7 @@ def find_or_fetch(
         raise FreeTicketsError(
             f"{root / places[0]} is not there: give its --data-dir, or allow the download"
         )
-    return fetch(remote.url, root / target, remote.md5)
+    return fetch(remote.url, root / places[0], remote.md5)
 
 
 def fetch(url: str, target: Path, md5: str) -> Path:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..errors import FreeTicketsError
 from ..reading import damaged
 from .download import GET_AGAIN, Remote, find_or_fetch
-from .split import Split, arrays
+from .samples import Split, arrays
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,9 @@ class IdxFiles:
         found = []
         for name, shape in ((f"{stem}-images-idx3", (28, 28)), (f"{stem}-labels-idx1", ())):
             name = f"{name}-ubyte"
-            places = [f"{folder}/{name}{end}" for folder in self.folders for end in ("", ".gz")]
-            target = f"{self.folders[0]}/{name}.gz"
+            places = [f"{folder}/{name}{end}" for folder in self.folders for end in (".gz", "")]
             remote = Remote(f"{self.address}/{name}.gz", self.md5[name])
-            path = find_or_fetch(root, places, target, remote, download)
+            path = find_or_fetch(root, places, remote, download)
             found.append(read_idx(path, (count, *shape)))
         return arrays(*found)
 

@@ -12,8 +12,8 @@ import torch
 from ..errors import FreeTicketsError
 from . import npz
 from .decode import fit, match_shape, open_image, pixels
-from .split import Split
-from .tree import image_files
+from .samples import Split
+from .spec import image_files
 
 ARRAYS = (".npy", ".npz")
 _NPZ_KEYS = ("x", "x_test", "images")
@@ -84,8 +84,15 @@ def _read_samples(
         for rows in npz.read_rows(path, _key(path), at_once):
             if rows.dtype == np.uint8:
                 block = match_shape(npz.channels_first(rows), shape, str(path), resize)
+            elif rows.dtype.kind in "fiu":
+                # Features of an .npz data set have the shape that its spec says.
+                block = rows[:, :, None, None] if shape[1:] == (1, 1) and rows.ndim == 2 else rows
+                if block.shape[1:] != shape:
+                    raise FreeTicketsError(f"{path} holds samples of {rows.shape[1:]}, not {shape}")
+                npz.check_finite(rows, str(path))
+                block = block.astype(np.float32 if rows.dtype.kind == "f" else np.int64)
             else:
-                block = _as_numbers(path, rows, shape)
+                raise FreeTicketsError(f"{path} holds {rows.dtype}: give uint8 images or numbers")
             yield from ((f"{path}[{next(number)}]", sample) for sample in block)
 
 
@@ -102,17 +109,6 @@ def _read_image(path: Path, shape: tuple[int, ...], resize: bool) -> _Array:
             )
         image = fit(image, height, width)
     return pixels(image)
-
-
-def _as_numbers(path: Path, rows: _Array, shape: tuple[int, ...]) -> _Array:
-    if rows.dtype.kind not in "fiu":
-        raise FreeTicketsError(f"{path} holds {rows.dtype}: give uint8 images or numbers")
-    if shape[1:] == (1, 1) and rows.ndim == 2:  # features of an .npz data set
-        rows = rows[:, :, None, None]
-    if rows.shape[1:] != shape:
-        raise FreeTicketsError(f"{path} holds samples of {rows.shape[1:]}, not {shape}")
-    npz.check_finite(rows, str(path))
-    return rows.astype(np.float32 if rows.dtype.kind == "f" else np.int64)
 
 
 def _key(path: Path) -> str:

@@ -207,10 +207,6 @@ def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return channels, height and width of images in an array of the given shape.
 
     (N, H, W) is grey. Of four axes the last is the channels' only if the second cannot be.
-
-    Example:
-        >>> image_shape((100, 28, 28)), image_shape((100, 3, 32, 32)), image_shape((100, 32, 32, 3))
-        ((1, 28, 28), (3, 32, 32), (3, 32, 32))
     """
     if len(shape) == 3:
         return (1, shape[1], shape[2])

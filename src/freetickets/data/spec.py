@@ -1,17 +1,26 @@
-"""What a data set is, before any of it is read. No torch here: `freetickets --help` stays quick."""
+"""What a data set is, before any of it is read: by name, or a folder of images by class.
+
+No torch here: `freetickets --help` stays quick.
+"""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import FreeTicketsError, UnknownNameError
 from ..registry import Registry, is_reference
 from ..tasks import CLASSIFICATION, Task, task_name
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
+_IMAGENET_MEAN = (0.485, 0.456, 0.406)
+_IMAGENET_STD = (0.229, 0.224, 0.225)
+_SUFFIXES = frozenset(
+    f".{kind}" for kind in ("bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
+)
+_LARGEST_IN_MEMORY = 96  # pixels a side; larger pictures are photos: decoded and cropped when used
+_PHOTO_SIZE = 224
 _FASHION = "T-shirt/top|Trouser|Pullover|Dress|Coat|Sandal|Shirt|Sneaker|Bag|Ankle boot"
 _CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
 _CIFAR100_CLASSES = """
@@ -100,7 +109,7 @@ _SPECS = (
     DatasetSpec(
         name="imagenet", description="photos of 1,000 kinds of things (ILSVRC 2012), 224 x 224",
         classes=tuple(map(str, range(1000))), shape=(3, 224, 224), train_size=1_281_167,
-        test_size=50_000, mean=IMAGENET_MEAN, std=IMAGENET_STD, augmentation="imagenet",
+        test_size=50_000, mean=_IMAGENET_MEAN, std=_IMAGENET_STD, augmentation="imagenet",
         recipe="imagenet", source="image-net.org, for non-commercial research; not downloaded",
     ),
 )  # fmt: skip
@@ -174,25 +183,21 @@ def get_spec(
     spec: DatasetSpec | None = _REGISTRY.get(name)
     path = None if spec or name in DATASETS or is_reference(name) else _find_path(name, data_dir)
     if image_size and not (name == "imagenet" or (path and path.is_dir())):
-        raise FreeTicketsError(
-            f"{name} has a fixed size: an image size is for imagenet and folders of images"
-        )
-    # Imported here: NumPy and Pillow have no part in printing a list of names.
+        raise FreeTicketsError(f"{name} has a fixed size: image sizes are for imagenet and folders")
     if path and path.is_file():
-        from .npz import npz_spec
+        from .npz import npz_spec  # NumPy and Pillow have no part in printing a list of names
 
         return npz_spec(path, task)
     if path:
-        from .tree import folder_spec
-
-        spec = folder_spec(path, image_size)
+        spec = _folder_spec(path, image_size)
     elif spec is None:
         return replace(DATASETS.find(name).spec, name=name, task=task)
     elif name == "imagenet":
-        from .tree import imagenet_classes
-
-        size, classes = image_size or spec.shape[1], imagenet_classes(data_root(data_dir))
-        spec = replace(spec, shape=(3, size, size), classes=classes or spec.classes)
+        size = image_size or spec.shape[1]
+        spec = replace(spec, shape=(3, size, size))
+        with suppress(FreeTicketsError):  # a list of data sets must not fail for other folders
+            if tree := find_imagenet(data_root(data_dir)):
+                spec = replace(spec, classes=tree.classes)
     if not task.has_classes:
         raise FreeTicketsError(
             f"{spec.name} has classes, and the task {task_name(task)} takes numbers: give an .npz"
@@ -209,3 +214,101 @@ def _find_path(name: str, data_dir: str | Path | None) -> Path:
     if os.sep in name or name.endswith(".npz"):
         raise FreeTicketsError(f"no data set at {name}: there is no such folder or file")
     raise UnknownNameError("dataset", name, dataset_names())
+
+
+class ImageTree(NamedTuple):
+    """A folder of images by class, for training and for testing; no file is opened."""
+
+    train: Path
+    test: Path
+    classes: tuple[str, ...]
+
+    def files(self, split: str) -> list[tuple[Path, int]]:
+        """The files of "train", where no class may be empty, or of "test"."""
+        if split == "test":
+            return files_by_class(self.test, self.classes, f"in {self.train}")
+        for name in self.classes:
+            if not image_files(self.train / name):
+                raise FreeTicketsError(f"{self.train / name} holds no images: fill or remove it")
+        return files_by_class(self.train, self.classes)
+
+
+def open_tree(folder: Path) -> ImageTree:
+    """Look at a folder's class names, for training and for test images."""
+    train = folder / "train"
+    test = folder / "test" if (folder / "test").is_dir() else folder / "val"
+    if not train.is_dir() or not test.is_dir():
+        raise FreeTicketsError(f"{folder} needs train/<class>/ and test/<class>/ (or val/)")
+    classes = _class_folders(train)
+    if len(classes) < 2:
+        raise FreeTicketsError(f"{train} needs a folder of images for each class, two or more")
+    return ImageTree(train, test, tuple(classes))
+
+
+def files_by_class(
+    folder: Path, classes: Sequence[str], where: str = "in the training data"
+) -> list[tuple[Path, int]]:
+    """Each image of `<class>/*` with its label, class by class, sorted: the same anywhere."""
+    if strangers := sorted(set(_class_folders(folder)) - set(classes)):
+        raise FreeTicketsError(f"{folder / strangers[0]}: there is no such class {where}")
+    labelled = enumerate(classes)
+    found = [(path, label) for label, name in labelled for path in image_files(folder / name)]
+    if not found:
+        raise FreeTicketsError(f"{folder} holds no images by class")
+    return found
+
+
+def image_files(folder: Path) -> list[Path]:
+    """Return the images directly in a folder, sorted; other and hidden files are passed over."""
+    if not folder.is_dir():
+        return []
+    with os.scandir(folder) as entries:
+        return sorted(
+            Path(entry.path)
+            for entry in entries
+            if os.path.splitext(entry.name)[1].lower() in _SUFFIXES
+            and not entry.name.startswith(".")
+            and entry.is_file()  # or a link to one: opening a pipe or a device might never end
+        )
+
+
+def _folder_spec(folder: Path, image_size: int | None = None) -> DatasetSpec:
+    from .decode import image_size_and_channels
+
+    # Of its first training image. Photos are decoded when they are used, and cropped as ImageNet's.
+    tree = open_tree(folder)
+    train = tree.files("train")
+    (height, width), channels = image_size_and_channels(train[0][0])
+    if image_size is not None or max(height, width) > _LARGEST_IN_MEMORY:
+        height = width = image_size or _PHOTO_SIZE
+    photos = max(height, width) > _LARGEST_IN_MEMORY
+    return DatasetSpec(
+        name=str(folder),
+        description=f"folder of images of {len(tree.classes)} classes",
+        classes=tree.classes,
+        shape=(channels, height, width),
+        train_size=len(train),
+        test_size=len(tree.files("test")),
+        mean=_IMAGENET_MEAN if channels == 3 else (0.5,),
+        std=_IMAGENET_STD if channels == 3 else (0.25,),
+        augmentation="imagenet" if photos else "pad-crop-flip",
+        recipe="imagenet" if photos else "small",
+    )
+
+
+def find_imagenet(root: Path) -> ImageTree | None:
+    """Return the ImageNet folders below a data root, or None if they are not there."""
+    for folder in (root / "imagenet", root / "ILSVRC2012", root):
+        if (folder / "train").is_dir():
+            tree = open_tree(folder)
+            if len(tree.classes) == 1000:
+                return tree
+            raise FreeTicketsError(
+                f"{tree.train} has {len(tree.classes)} classes, ImageNet has 1000: "
+                f"for a subset give its path ({folder}) as the data set"
+            )
+    return None
+
+
+def _class_folders(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir() if each.is_dir() and each.name[0] != ".")

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..errors import FreeTicketsError
 from ..reading import damaged
 from .download import GET_AGAIN, Remote, find_or_fetch
-from .split import Split, arrays
+from .samples import Split, arrays
 
 _ADDRESS = "http://ufldl.stanford.edu/housenumbers"
 REMOTES = {
@@ -31,7 +31,7 @@ def load_svhn(split: Literal["train", "test"], root: Path, download: bool) -> Sp
     """
     remote = REMOTES[split]
     places = [f"{folder}{remote.filename}" for folder in ("", "svhn/", "SVHN/")]
-    path = find_or_fetch(root, places, remote.filename, remote, download)
+    path = find_or_fetch(root, places, remote, download)
     content = read_mat(path)
     images, labels = content.get("X"), content.get("y")
     if images is None or images.dtype != np.uint8 or images.shape[:-1] != (32, 32, 3):
@@ -70,7 +70,6 @@ def read_mat(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def _elements(data: memoryview, padded: bool = True) -> Iterator[tuple[int, memoryview]]:
-    """The type and the content of each element."""
     place = 0
     while place < len(data):
         kind, length = struct.unpack_from("<II", data, place)

@@ -14,7 +14,7 @@ import torch
 
 from .. import data
 from ..data import DatasetSpec, LazySplit, Split
-from ..data.ood import digest, fingerprints
+from ..data.shifted import digest, fingerprints
 from ..data.spec import data_root
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError

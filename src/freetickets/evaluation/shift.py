@@ -9,15 +9,18 @@ import torch
 
 from .. import metrics
 from ..data import LazySplit, Split
-from ..data.corruptions import SEVERITIES
-from ..data.ood import OOD_NAMES, digest, is_name, load_ood, refuse_known
+from ..data.corruptions import SEVERITIES, set_name
 from ..data.shifted import (
     ALIASES,
+    OOD_NAMES,
     CorruptedArrays,
     corrupted_photos,
+    digest,
     frost_of,
+    is_name,
+    load_ood,
     natural_photos,
-    shifted_folder,
+    refuse_known,
 )
 from ..errors import FreeTicketsError, UnknownNameError
 from ..predictions import Predictions, read_info
@@ -62,7 +65,7 @@ def corruption_sets(names: Sequence[str], test: TestSet) -> list[EvaluationSet]:
     They are read from the data root if a folder in Hendrycks' layout is there, else made.
     """
     types = corruption_types(names, len(test.spec.classes))
-    folder = shifted_folder(test.spec.name, test.root)
+    folder = test.root / set_name(test.spec.name)
     if not test.is_images:
         raise FreeTicketsError(
             f"corruptions are for images, and {test.spec.name} has features: leave them out"

@@ -14,15 +14,10 @@ from ..errors import StoppedError
 from ..lock import STALE
 from ..training.interrupt import StopRequest
 
-# How often an assignment whose process or machine is lost starts again.
-RETRIES = 3
-
-# How long an assignment waits for its folder: what it follows may have died on another machine.
-WAIT = 1.5 * STALE
-
+RETRIES = 3  # of an assignment whose process or machine is lost
+WAIT = 1.5 * STALE  # seconds for its folder: what it follows may have died on another machine
 # What does an assignment: the command line, by its name, since it imports launchers.
 COMMAND = "freetickets.cli.worker"
-
 GRACE = 60.0  # seconds for a process to save and end
 MISTAKE = 2  # the exit code of what would only fail again
 _ERROR = "freetickets: "

@@ -18,10 +18,7 @@ def check_ray() -> None:
 
 
 def launch(
-    assignments: Sequence[Assignment],
-    address: str | None = None,
-    cpus: float = 1.0,
-    gpus: float = 0.0,
+    assignments: Sequence[Assignment], address: str | None = None, cpus: float = 1, gpus: float = 0
 ) -> Generator[News, None, None]:
     """Does assignments wherever the cluster has room: see `follow`.
 
@@ -81,7 +78,6 @@ class _Task:
 
 
 def _task(where: str) -> Callable[[Sequence[str], str, int], int]:
-    """A function for Ray, which does an assignment in a folder."""
     is_on_path, command = not {"", where}.isdisjoint(sys.path), COMMAND
 
     def work(arguments: Sequence[str], log: str, threads: int) -> int:
@@ -93,8 +89,7 @@ def _task(where: str) -> Callable[[Sequence[str], str, int], int]:
             sys.path.append(where)
         from importlib import import_module
 
-        code: int = import_module(command).work(arguments, log, where, threads)
-        return code
+        return import_module(command).work(arguments, log, where, threads)
 
     return work
 

@@ -32,19 +32,22 @@ def launcher_from(parsed: argparse.Namespace) -> Launcher | None:
         raise FreeTicketsError(f"--jobs {parsed.jobs}: give 1 or more")
     if name is not None and under_torchrun():
         raise FreeTicketsError(
-            "torchrun trains one network with all its processes, a launcher several networks side "
-            "by side: use one of the two"
+            "torchrun trains one network, a launcher several side by side: use one of the two"
         )
-    if name == "ray":
-        if parsed.jobs is not None:
-            raise FreeTicketsError(
-                "--jobs is only for --launcher local: with Ray, use --cpus-per-task"
-            )
-        return _ray(parsed)
-    for flag in _OF_RAY:
-        if getattr(parsed, flag) is not None:
-            raise FreeTicketsError(f"--{flag.replace('_', '-')} is only for --launcher ray")
-    return None if name is None else local(parsed.jobs)
+    if name != "ray":
+        for flag in _OF_RAY:
+            if getattr(parsed, flag) is not None:
+                raise FreeTicketsError(f"--{flag.replace('_', '-')} is only for --launcher ray")
+        return None if name is None else local(parsed.jobs)
+    if parsed.jobs is not None:
+        raise FreeTicketsError("--jobs is only for --launcher local: with Ray, use --cpus-per-task")
+    cpus = 1.0 if parsed.cpus_per_task is None else parsed.cpus_per_task
+    gpus = parsed.gpus_per_task or 0.0
+    for flag, value in (("cpus", cpus), ("gpus", gpus)):
+        if value < 0:
+            raise FreeTicketsError(f"--{flag}-per-task {value:g}: give 0 or more")
+    cluster.check_ray()
+    return lambda assignments: cluster.launch(assignments, parsed.address, cpus, gpus)
 
 
 def under_torchrun() -> bool:
@@ -55,13 +58,3 @@ def under_torchrun() -> bool:
 def local(jobs: int | None) -> Launcher:
     """Processes on this machine: this many at a time, or one for each core."""
     return lambda assignments: processes.launch(assignments, jobs or processes.cores())
-
-
-def _ray(parsed: argparse.Namespace) -> Launcher:
-    cpus = 1.0 if parsed.cpus_per_task is None else parsed.cpus_per_task
-    gpus = parsed.gpus_per_task or 0.0
-    for flag, value in (("cpus", cpus), ("gpus", gpus)):
-        if value < 0:
-            raise FreeTicketsError(f"--{flag}-per-task {value:g}: give 0 or more")
-    cluster.check_ray()
-    return lambda assignments: cluster.launch(assignments, parsed.address, cpus, gpus)

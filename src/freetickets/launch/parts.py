@@ -25,39 +25,31 @@ from ..training.trajectory import forget_trajectory
 from .assignment import Assignment, Launcher
 
 
-def train_in_parts(
-    job: Job, launch: Launcher, reporter: Reporter, flags: Sequence[str] = ()
-) -> None:
+def train_in_parts(job: Job, launch: Launcher, shown: Reporter, flags: Sequence[str] = ()) -> None:
     """Trains the runs of a job side by side; `Job.train` then finds a run that is finished.
 
     `flags` are what each process is told besides its settings. If a part can't be trained, or it
     is interrupted (StoppedError), all that was done is saved.
     """
-    parts = _Parts(job, reporter, flags)
+    parts = _Parts(job, shown, flags)
     for wave in waves(job.plan):
         assignments = [parts.begin(run) for run in wave if not parts.is_done(run)]
         if not assignments:
             continue
-        reporter.start_parts(len(wave), len(wave) - len(assignments))
+        shown.start_parts(len(wave), len(wave) - len(assignments))
         try:
             with contextlib.closing(launch(assignments)) as told:
                 for news in told:
                     if news.kind == "failed":
                         raise FreeTicketsError(f"{news.assignment.name}: {news.text}")
-                    reporter.part(news.assignment.name, news.kind, news.text)
+                    shown.part(news.assignment.name, news.kind, news.text)
         finally:
-            reporter.stop()
+            shown.stop()
     parts.merge()
 
 
 def waves(plan: Plan) -> list[list[int]]:
-    """The runs of a plan, counted from 0, in groups whose members don't need each other.
-
-    Example:
-        >>> from freetickets.methods import LTR, Setting, get_recipe
-        >>> waves(LTR(tickets=3).plan(Setting(get_recipe("small"))))
-        [[0], [1, 2, 3]]
-    """
+    """The runs of a plan, counted from 0, in groups whose members don't need each other."""
     remembered: dict[str, int] = {}
     found: dict[int, list[int]] = {}
     for number, run in enumerate(plan.runs):
@@ -75,8 +67,6 @@ def are_there(output: Path) -> bool:
 
 
 class _Parts:
-    """The parts of one job, below its output folder."""
-
     def __init__(self, job: Job, reporter: Reporter, flags: Sequence[str]) -> None:
         self._plan, self._config = job.plan, job.config
         self._warn, self._flags = reporter.warn, flags
@@ -114,7 +104,6 @@ class _Parts:
         return Assignment(f"run {run + 1} of {len(self._plan.runs)}", arguments, log)
 
     def is_done(self, run: int) -> bool:
-        """Whether nothing is left to train of a run."""
         return run < self._before.run or self._state(run).run > run
 
     def merge(self) -> None:

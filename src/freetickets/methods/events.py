@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from ..training.stage import Stage
+    from ..training.session import Stage
 
 
 @dataclass(frozen=True)

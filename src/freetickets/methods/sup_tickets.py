@@ -13,7 +13,7 @@ from .method import ExploringMethod, Rate, Setting, Share
 from .plan import Phase, Plan, Run, Stretch
 
 if TYPE_CHECKING:
-    from ..training.stage import Stage
+    from ..training.session import Stage
 
 _SHELF = "merged"
 

@@ -19,7 +19,7 @@ from ..evaluation.results import Evaluation
 from ..predictions import REMAKE, read_info
 from ..reading import Allow, damaged, printable, read, read_json
 from ..training.ledger import Ledger
-from ..training.log import LogRow, read_log
+from ..training.state import LogRow, read_log
 
 _MEND = "run the run's train command again to rewrite it"
 

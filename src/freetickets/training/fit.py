@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from ..config import Config
-from ..data.given import take_as_numbers, training_data
-from ..data.given import validation_data as find_validation_data
+from ..data.loading import take_as_numbers, training_data
+from ..data.loading import validation_data as find_validation_data
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, UnknownNameError
 from ..lock import hold
@@ -32,7 +32,6 @@ _SETTINGS = sorted(
 
 
 def _name_settings(function: Callable[..., Ensemble]) -> Callable[..., Ensemble]:
-    """Puts the settings into a function's signature, where help and completion look for them."""
     signature, hints = inspect.signature(function), get_type_hints(Config)
     own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
     defaults = {each.name: each.default for each in fields(Config)}
@@ -42,7 +41,7 @@ def _name_settings(function: Callable[..., Ensemble]) -> Callable[..., Ensemble]
     return function
 
 
-@_name_settings
+@_name_settings  # for help and completion
 def fit(
     method: Method,
     model: str | nn.Module | Callable[[], nn.Module],
@@ -108,7 +107,16 @@ def fit(
     if isinstance(model, nn.Module):
         job.model = _factory(model, anew=len(job.plan.runs) > 1)
     elif not isinstance(model, str):
-        _check_factory(model)
+        if not callable(model):
+            kind = type(model).__name__
+            raise FreeTicketsError(
+                f"model must be a name, an nn.Module, or a function that returns one, not a {kind}"
+            )
+        with torch.random.fork_rng(devices=[]):
+            if model() is model():
+                raise FreeTicketsError(
+                    "the factory gives the same network each time: make new ones"
+                )
         job.model = model
     if spec.integers and not job.has_embedding:  # the integers of a table are numbers
         job.spec, job.load = replace(spec, integers=False), lambda: take_as_numbers(load())
@@ -136,17 +144,3 @@ def _factory(model: nn.Module, anew: bool) -> Callable[[], nn.Module]:
         return network
 
     return build
-
-
-def _check_factory(model: Any) -> None:
-    if not callable(model):
-        raise FreeTicketsError(
-            "model must be a name, an nn.Module, or a function that returns one, not a "
-            f"{type(model).__name__}"
-        )
-    with torch.random.fork_rng(devices=[]):
-        if model() is model():
-            raise FreeTicketsError(
-                "the factory returns the same network each time: let it make a new one, such as "
-                "`lambda: MyNet()`"
-            )

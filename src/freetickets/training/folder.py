@@ -1,50 +1,110 @@
 """The folder of a run: checkpoints, tickets and log, each tied to the run that wrote it."""
 
+import contextlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ..config import Config
-from ..errors import FreeTicketsError
+from ..errors import DamagedFileError, FreeTicketsError
+from ..methods.events import Event
 from ..methods.plan import Plan
-from ..reading import Allow, damaged, read, read_json
+from ..reading import damaged, read, read_json
 from ..seal import seal_text
-from ..storage import write_atomic, write_json
+from ..storage import load_tree, save_tree, write_atomic, write_json
 from ..ticket import Ticket, ticket_path
-from .checkpoint import IDENTITY, Checkpoint, Checkpoints, pack_checkpoint, plan_fingerprint
-from .log import log_text
-from .state import State
+from .state import State, log_text
 
 _CHOICES = "choices.json"
 _START_AGAIN = "delete that folder to start again"
+_KIND = "freetickets-checkpoint"
+_KEEP = 2
+
+# What checkpoints and tickets say of the run that they are of, and what to call it if it differs.
+IDENTITY = {
+    "settings": "other settings",
+    "data": "other training data",
+    "validation_data": "other validation data",
+    "network": "another network",
+}
 
 
-@dataclass(frozen=True)
-class _ChoicesFile:
-    """The types of what choices.json says; it may say more."""
+@dataclass(frozen=True, kw_only=True)
+class _Checkpoint:
+    """The types of what a checkpoint holds; older ones don't say whose they are."""
 
-    kernels: tuple[str, ...] = ()
-    ways: dict[str, str] = field(default_factory=dict)
+    plan: str
+    settings: str | None = None
+    data: str | None = None
+    validation_data: str | None = None
+    network: str | None = None
+    state: dict[str, Any]
+    session: dict[str, Any] | None
+
+
+def pack_checkpoint(
+    plan: Plan, says: Mapping[str, str | None], state: State, live: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """A checkpoint of a run that `says` who it is; between two runs no session is live."""
+    own = {key: says.get(key) for key in IDENTITY}
+    session = None if live is None else dict(live)
+    return {"plan": _fingerprint(plan), **own, "state": state.pack(), "session": session}
+
+
+def _fingerprint(plan: Plan) -> str:
+    def plain(part: Any) -> dict[str, Any]:
+        told = {each.name: getattr(part, each.name) for each in fields(part)}
+        return {**told, "event": part.event} if isinstance(part, Event) else told
+
+    return json.dumps(plan, default=plain, sort_keys=True)
+
+
+class Checkpoints:
+    """The checkpoints of one run folder; `warn` is told when a damaged one is passed over."""
+
+    def __init__(self, folder: Path, warn: Callable[[str], None]) -> None:
+        self._folder, self._warn = folder, warn
+
+    def save(self, tree: Any) -> None:
+        """Writes a new checkpoint, then removes all but the newest two."""
+        files = self._files()
+        number = int(files[-1].stem) + 1 if files else 1
+        save_tree(self._folder / f"{number:06d}.safetensors", tree, _KIND)
+        for old in files[: 1 - _KEEP]:
+            with contextlib.suppress(OSError):  # one too many does no harm
+                old.unlink(missing_ok=True)
+
+    def load(self) -> Any | None:
+        """The newest checkpoint that is whole; None if there is none, but raises if all are bad."""
+        files = self._files()
+        for file in reversed(files):
+            try:
+                return load_tree(file, _KIND)
+            except DamagedFileError as error:
+                self._warn(f"{error}; going back to the checkpoint before it")
+        if files:
+            raise DamagedFileError(f"no checkpoint in {self._folder} can be read: {_START_AGAIN}")
+        return None
+
+    def _files(self) -> list[Path]:
+        return sorted(f for f in self._folder.glob("*.safetensors") if f.stem.isdecimal())
 
 
 class RunFolder:
     """What a trainer writes, and reads to go on.
 
-    `describe` is what tickets say of their run, of which `IDENTITY` tells runs apart; without it
-    the run is whichever is there. `warn` is told when a damaged checkpoint is passed over.
+    `says` is what tickets say of their run, of which `IDENTITY` tells runs apart; without it the
+    run is whichever is there. `warn` is told when a damaged checkpoint is passed over.
     """
 
     def __init__(
-        self,
-        path: Path,
-        plan: Plan,
-        describe: Mapping[str, Any] | None,
-        warn: Callable[[str], None],
+        self, path: Path, plan: Plan, says: Mapping[str, Any] | None, warn: Callable[[str], None]
     ) -> None:
-        self.path, self._plan, self._any = path, plan, describe is None
-        self.identity = {key: (describe or {}).get(key) for key in IDENTITY}
+        self.path, self._plan, self._any = path, plan, says is None
+        self.identity = {key: (says or {}).get(key) for key in IDENTITY}
         self._checkpoints = Checkpoints(path / "checkpoint", warn)
         self._choices: Mapping[str, Any] | None = None  # as they are written
 
@@ -59,12 +119,11 @@ class RunFolder:
         if tree is None:
             return None
         with damaged(self.path / "checkpoint", _START_AGAIN):
-            saved: Checkpoint = read(Checkpoint, tree)
+            saved: _Checkpoint = read(_Checkpoint, tree)
             state = State.unpack(saved.state)
-        if saved.plan != plan_fingerprint(self._plan):
+        if saved.plan != _fingerprint(self._plan):
             raise FreeTicketsError(
-                f"{self.path} was started with another plan: use the same settings to continue, "
-                "or another --output to start again"
+                f"{self.path} was started with another plan: use its settings or another --output"
             )
         found = {key: getattr(saved, key) for key in IDENTITY}
         if self._any:
@@ -99,9 +158,8 @@ class RunFolder:
 
     def write_log(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Writes the whole log again."""
-        write_atomic(
-            self.path / "log.csv", log_text(rows, self.identity["settings"] or "").encode()
-        )
+        text = log_text(rows, self.identity["settings"] or "")
+        write_atomic(self.path / "log.csv", text.encode())
 
     def write_choices(self, choices: Mapping[str, Any]) -> None:
         """Writes which ways layers took, if that has changed."""
@@ -124,5 +182,6 @@ def read_choices(folder: Path) -> dict[str, Any]:
     path = folder / _CHOICES
     found = read_json(path) if path.exists() else {}
     with damaged(path):
-        read(_ChoicesFile, found, allow=Allow.UNKNOWN)
+        read(tuple[str, ...], found.get("kernels", ()), "kernels")
+        read(dict[str, str], found.get("ways", {}), "ways")
     return found

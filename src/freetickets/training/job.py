@@ -13,8 +13,9 @@ from torch.overrides import TorchFunctionMode
 
 from ..config import Config
 from ..data import DatasetSpec
-from ..data.batches import AnySplit, digest_split
+from ..data.batches import digest_split
 from ..data.loading import load_validation
+from ..data.samples import AnySplit
 from ..errors import FreeTicketsError, UnknownNameError
 from ..methods import Method, Plan
 from ..methods.timeline import suit_interval, warn_of_few_explorations
@@ -28,8 +29,7 @@ from .optimizer import OPTIMIZERS
 if TYPE_CHECKING:
     from .progress import Reporter
 
-# Below a run's folder: where runs that are trained side by side lie until all are done.
-PARTS = "parts"
+PARTS = "parts"  # in a run's folder: what is trained side by side, until all is done
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Job:
 
     @property
     def _train_size(self) -> int:
-        """Samples in one epoch, by what is known without reading the data."""
+        # Samples in one epoch, by what is known without reading the data.
         size = self.spec.train_size
         left = size - round(size * (self.config.validation or 0.0))
         return min(left, self.config.train_samples or left)
@@ -143,9 +143,7 @@ class Job:
             for each in (validation, data)
         )
         if theirs != ours:
-            raise FreeTicketsError(
-                f"the validation data have {theirs}, the training data {ours}: they must be alike"
-            )
+            raise FreeTicketsError(f"the validation data have {theirs}, the training data {ours}")
         return data, validation
 
     def train(self, reporter: Reporter, only: int | None = None) -> list[Ticket]:
@@ -209,8 +207,7 @@ def _outline(build: Callable[[], nn.Module]) -> nn.Module:
 
 
 class _NoInitialisation(TorchFunctionMode):
-    """Leaves tensors unfilled: on the meta device torch takes a second to learn to fill nothing."""
-
+    # On the meta device torch takes a second to learn to fill nothing.
     _FILLERS = (Tensor.normal_, Tensor.uniform_, torch.nn.init.trunc_normal_)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -226,6 +223,5 @@ def _check_labels(data: AnySplit, spec: DatasetSpec, what: str = "") -> None:
     low, high, classes = int(data.labels.min()), int(data.labels.max()), len(spec.classes)
     if low < 0 or high >= classes:
         raise FreeTicketsError(
-            f"{what} has labels from {low} to {high}, but there are {classes} classes: labels must "
-            f"lie in 0 to {classes - 1}"
+            f"{what} has labels from {low} to {high}, but they must lie in 0 to {classes - 1}"
         )

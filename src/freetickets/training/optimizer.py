@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -15,7 +14,6 @@ from ..errors import FreeTicketsError, UnknownNameError
 from ..methods.members import MemberNetwork
 from ..registry import Registry
 from ..sparsity.distribution import matches
-from ..tasks import CLASSIFICATION, Task
 
 # Kinds of parameters with a learning rate of their own, beside patterns of names.
 _KINDS = ("norm-weight", "norm-bias")
@@ -40,72 +38,37 @@ OPTIMIZERS: Registry[type[Optimizer]] = Registry(
 )
 
 
-@dataclass(frozen=True)
-class TrainingOptions:
-    """How a session trains, beyond its plan, which has the learning rate.
-
-    `lr_factors` maps kinds of parameters, or patterns of their names, to multiples of that rate;
-    for `backend` see `Sparsifier`.
-    """
-
-    optimizer: str = "sgd"
-    momentum: float = 0.9
-    nesterov: bool = False
-    weight_decay: float = 5e-4
-    decay_norms: bool = True
-    lr_factors: Mapping[str, float] = field(default_factory=dict)
-    task: Task = CLASSIFICATION
-    backend: str = "auto"
-
-    @classmethod
-    def of(cls, config: Config, task: Task) -> TrainingOptions:
-        """Those of resolved settings."""
-        return cls(
-            config.optimizer,
-            config.momentum or 0.0,
-            bool(config.nesterov),
-            config.weight_decay or 0.0,
-            config.make_recipe().decay_norms,
-            config.lr_factors or {},
-            task,
-            config.backend,
-        )
-
-
-def make_optimizer(model: nn.Module, options: TrainingOptions) -> Optimizer:
-    """Creates the optimizer of a network.
+def make_optimizer(model: nn.Module, config: Config) -> Optimizer:
+    """Creates the optimizer of a network, as resolved settings say.
 
     A group of parameters whose learning rate is a multiple of the plan's says so as "lr_factor".
-
-    Example:
-        >>> make_optimizer(nn.Linear(2, 2), TrainingOptions("adamw")).__class__.__name__
-        'AdamW'
     """
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     spared = set(model.undecayed()) if isinstance(model, MemberNetwork) else set()
-    if not options.decay_norms:
+    if not config.make_recipe().decay_norms:
         # Norms and biases have one dimension, but the biases of several members have two.
         spared |= {p for n, p in named.items() if p.ndim <= 1 or n.split(".")[-1] == "bias"}
-    factors = _factors(model, named, options.lr_factors)
+    factors = _factors(model, named, config.lr_factors or {})
     alike: dict[tuple[bool, float], list[nn.Parameter]] = {(False, 1.0): []}
     for name, parameter in named.items():
         alike.setdefault((parameter in spared, factors.get(name, 1.0)), []).append(parameter)
+    decay = config.weight_decay or 0.0
     groups = [
-        {"params": own, "weight_decay": 0.0 if spare else options.weight_decay, "lr_factor": factor}
+        {"params": own, "weight_decay": 0.0 if spare else decay, "lr_factor": factor}
         for (spare, factor), own in sorted(alike.items(), key=lambda item: item[0])
     ]
-    kind: Callable[..., Optimizer] = OPTIMIZERS.find(options.optimizer)
+    kind: Callable[..., Optimizer] = OPTIMIZERS.find(config.optimizer)
     taken = inspect.signature(kind).parameters
-    given = {"lr": 0.1, "momentum": options.momentum, "nesterov": options.nesterov}
+    given = {"lr": 0.1, "momentum": config.momentum or 0.0, "nesterov": bool(config.nesterov)}
     given |= {"fused": True} if _can_be_fused(model) else {}
     try:
         return kind(groups, **{name: value for name, value in given.items() if name in taken})
     except (TypeError, ValueError) as error:  # Muon, say, takes matrices only
-        raise FreeTicketsError(f"{options.optimizer} can't train this network: {error}") from error
+        raise FreeTicketsError(f"{config.optimizer} can't train this network: {error}") from error
 
 
 def _can_be_fused(model: nn.Module) -> bool:
-    """Whether a step may be one call for all parameters: floats on the CPU, gradients dense."""
+    # Whether a step may be one call for all parameters: floats on the CPU, gradients dense.
     sparse = any(getattr(module, "sparse", False) for module in model.modules())  # embeddings
     plain = (p.is_floating_point() and p.device.type == "cpu" for p in model.parameters())
     return all(plain) and not sparse
@@ -114,7 +77,6 @@ def _can_be_fused(model: nn.Module) -> bool:
 def _factors(
     model: nn.Module, named: Mapping[str, nn.Parameter], wanted: Mapping[str, float]
 ) -> dict[str, float]:
-    """The factor of each parameter that has one."""
     kinds = {
         f"{module}.{name}".lstrip("."): f"norm-{name}"
         for module, layer in model.named_modules()
@@ -128,8 +90,6 @@ def _factors(
             raise UnknownNameError("parameter in lr_factors", key, [*_KINDS, *named])
         for name in fitting:
             if name in found:
-                raise FreeTicketsError(
-                    f"lr_factors: {found[name]!r} and {key!r} both fit {name}: leave one out"
-                )
+                raise FreeTicketsError(f"lr_factors: {found[name]!r} and {key!r} both fit {name}")
             found[name] = key
     return {name: wanted[key] for name, key in found.items()}

@@ -23,9 +23,7 @@ from ..sparsity.topology import pack_mask
 
 T = TypeVar("T")
 
-# How long a process waits for the others before it gives up: longer than any checkpoint takes.
-TIMEOUT = timedelta(minutes=10)
-
+TIMEOUT = timedelta(minutes=10)  # of a wait for the others: longer than any checkpoint takes
 # PyTorch has no exception of its own for this: what gloo and NCCL say when a process has gone.
 _WORDS_OF_LOSS = ("gloo", "nccl", "connection", "peer", "pair closure", "timed out", "timeout")
 
@@ -123,8 +121,7 @@ class Ranks:
             if others:
                 raise FreeTicketsError(
                     f"rank {', '.join(map(str, others))} and rank 0 have different topologies in "
-                    f"{name!r}: train on machines of one kind, with the same software, and with "
-                    "scores that are the same on all ranks"
+                    f"{name!r}: train on machines of one kind, with the same software and scores"
                 )
 
 
@@ -225,7 +222,6 @@ def rank() -> int:
 
 
 def _local_rank() -> int:
-    """The number among the processes of this machine."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
@@ -233,11 +229,6 @@ def release(model: nn.Module) -> None:
     """Has a data-parallel wrapper let go of its network, so that another can take it."""
     if isinstance(model, DistributedDataParallel):
         model._remove_autograd_hooks()  # type: ignore[no-untyped-call]
-
-
-def synchronise_norms(network: nn.Module) -> nn.Module:
-    """Has BatchNorm normalise by the statistics of the whole batch, not of a rank's slice."""
-    return cast(nn.Module, nn.SyncBatchNorm.convert_sync_batchnorm(network))  # type: ignore[no-untyped-call]
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 from ..progress import Display, duration
 from ..tasks import Score
-from .log import LogRow
-from .state import Clock, Tally
+from .state import Clock, LogRow, Tally
 
 
 class Reporter(Display):

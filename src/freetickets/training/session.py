@@ -1,16 +1,20 @@
-"""The live side of one run: a network, its optimizer and its sparsifier, set up on the device."""
+"""The live side of one run: a network, its optimizer and its sparsifier; and what an event sees."""
+
+from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from ..config import Config
 from ..data.batches import Batches
-from ..data.inputs import looked_up
+from ..data.samples import looked_up
 from ..errors import FreeTicketsError
 from ..kernels.choices import Choices
 from ..kernels.layout import GroupedLayout
@@ -24,18 +28,20 @@ from ..sparsity.criteria import initial_topology
 from ..sparsity.network import Backend
 from ..sparsity.sparsifier import Sparsifier
 from ..sparsity.topology import Topology
-from .optimizer import TrainingOptions, make_optimizer
+from ..tasks import Task
+from ..ticket import Ticket
+from .optimizer import make_optimizer
 from .parallel import Compute, release
 
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
 # What a network is prepared on: so many samples, or fewer if they are large: 67 MB of numbers.
-_SAMPLES = 5_000
-_NUMBERS = 2**24
+_SAMPLES, _NUMBERS = 5_000, 2**24
 
 
 class _OwnSparsifier(Sparsifier):
-    """The sparsifier of a network that nobody else has: its layers may be replaced."""
-
-    _owns_network = True
+    _owns_network = True  # nobody else has it: its layers may be replaced
 
 
 class Session:
@@ -52,7 +58,8 @@ class Session:
         timeline: Timeline,
         network: nn.Module,
         compute: Compute,
-        options: TrainingOptions,
+        config: Config,
+        task: Task,
         topology: Topology | None = None,
         choices: Mapping[str, Any] | None = None,
     ) -> None:
@@ -60,14 +67,14 @@ class Session:
         self.sparsifier: Sparsifier | None = None
         self.outputs = 1  # of the network, which says it in its first step
         self._plan, self._compute, self._ranks = plan, compute, compute.ranks
-        self._options, self._task = options, options.task
+        self._backend, self._task = config.backend, task
         self._layout: GroupedLayout | None = None
         self._prunes = any(phase.pruning is not None for phase in run.phases)
         network.to(compute.device)
-        self._optimizer = make_optimizer(network, options)
+        self._optimizer = make_optimizer(network, config)
         if topology is not None or run.phases[0].sparsity > 0 or self._prunes:
             self._sparsify(topology, choices or {})
-        elif options.backend != "masked" and compute.device.type == "cpu" and available():
+        elif config.backend != "masked" and compute.device.type == "cpu" and available():
             kept = Choices()
             kept.load_state_dict(choices or {})
             self._layout = GroupedLayout(network, kept)  # dense layers have faster kernels too
@@ -86,7 +93,7 @@ class Session:
             topology=topology,
             exploration=self.timeline.exploration_rate,
             pruning=self.timeline.sparsity if self._prunes else None,
-            backend=cast(Backend, "masked" if changes else self._options.backend),
+            backend=cast(Backend, "masked" if changes else self._backend),
             seed=derive(self.run.seed, "topology"),
         )
         if self.sparsifier.choices is not None:
@@ -94,23 +101,17 @@ class Session:
         self._ranks.check_same(self.topology)
 
     def step(
-        self,
-        step: int,
-        inputs: Tensor,
-        labels: Tensor,
-        *,
-        keep_gradients: bool,
-        factor: float = 1.0,
+        self, at: int, inputs: Tensor, labels: Tensor, *, keep_gradients: bool, factor: float = 1.0
     ) -> Tensor:
-        """Takes a step, counted from 1, and returns its mean loss and score, times the factor.
+        """Takes the step `at`, counted from 1; returns its mean loss and score, times the factor.
 
         The factor makes this rank's mean a part of that over all ranks: see `Batches.factor`. An
         escape that follows needs the dense gradients (`keep_gradients`).
         """
         for group in self._optimizer.param_groups:
-            group["lr"] = self.timeline.lr(step) * group.get("lr_factor", 1.0)
+            group["lr"] = self.timeline.lr(at) * group.get("lr_factor", 1.0)
         # Dropout and the like draw by the step's number, so a resumed run draws the same.
-        place = ("step", step) if self._ranks.first else ("step", step, self._ranks.rank)
+        place = ("step", at) if self._ranks.first else ("step", at, self._ranks.rank)
         seed = derive(self.run.seed, *place)
         if self.device.type == "cpu":  # at a hundredth of the price of seeding all devices
             torch.default_generator.manual_seed(seed)
@@ -256,3 +257,79 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
 def _other_network(error: Exception) -> FreeTicketsError:
     reason = " ".join(str(error).split())[:200]
     return FreeTicketsError(f"the checkpoint belongs to another network: {reason}")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A training at the end of a phase.
+
+    All ranks of a data-parallel training meet the same stage, and must leave it the same.
+
+    Attributes:
+        session: The network, its optimizer and its sparsifier, at work.
+        batches: The training batches of this rank; `batches.whole()` gives all ranks the same.
+        generator: Random numbers of this event's own, the same in a resumed run.
+    """
+
+    session: Session
+    batches: Batches
+    generator: torch.Generator
+    _trainer: Trainer
+    _take: Callable[[Mapping[str, Tensor], Topology], Ticket]
+
+    @property
+    def network(self) -> nn.Module:
+        """The network as it is now."""
+        return self.session.network
+
+    @property
+    def sparsifier(self) -> Sparsifier | None:
+        """What holds the network to its topology; None for a dense one."""
+        return self.session.sparsifier
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return self.session.device
+
+    def build(self, ticket: Ticket) -> nn.Module:
+        """Makes another network, with the weights of a ticket, in PyTorch's own layers."""
+        with torch.random.fork_rng(devices=[]):
+            network = self._trainer.build()
+        network.load_state_dict(ticket.state)
+        return network.to(self.device)
+
+    @property
+    def step(self) -> int:
+        """How many steps the run has taken."""
+        return self._trainer.state.step
+
+    @property
+    def collected(self) -> int:
+        """How many tickets there are by now."""
+        return self._trainer.state.tickets
+
+    def take(
+        self, weights: Mapping[str, Tensor] | None = None, topology: Topology | None = None
+    ) -> Ticket:
+        """Makes a ticket of the network as it is now, or of other weights and another topology."""
+        own = self.network.state_dict() if weights is None else weights
+        return self._take(own, self.session.topology if topology is None else topology)
+
+    def best(self) -> Ticket:
+        """The phase's best network on validation data; the present one if none was scored."""
+        best = self._trainer.state.best
+        return self.take() if best is None else Ticket.unpack(best)
+
+    def collect(self, ticket: Ticket) -> str:
+        """Adds a ticket to the ensemble, and saves it; returns a line for people."""
+        return self._trainer.collect(ticket)
+
+    def remember(self, name: str, ticket: Ticket) -> None:
+        """Puts a network on the shelf, which is in every checkpoint until the run ends."""
+        self._trainer.state.shelf[name] = ticket.pack()
+
+    def recall(self, name: str) -> Ticket | None:
+        """Takes a network from the shelf; None if nothing has this name."""
+        packed = self._trainer.state.shelf.get(name)
+        return None if packed is None else Ticket.unpack(packed)

@@ -27,20 +27,15 @@ from ..ticket import Ticket
 from .folder import RunFolder, write_settings
 from .interrupt import StopRequest
 from .job import PARTS, Job
-from .log import LogRow
-from .optimizer import TrainingOptions
-from .parallel import make_compute, synchronise_norms
+from .parallel import make_compute
 from .progress import Reporter
-from .session import Session, first_sparsity, load_weights, prepare_on
-from .stage import Stage
-from .state import Clock, State, Tally, Validation
-from .trajectory import forget_trajectory, make_recorder
+from .session import Session, Stage, first_sparsity, load_weights, prepare_on
+from .state import Clock, LogRow, State, Tally, Validation
+from .trajectory import Recorder, forget_trajectory
 
-# A mean loss above so many times that of guessing has diverged, finite though it may be.
-_DIVERGED = 10
-
-# Training batches that a criterion looks at, to choose a topology before any training.
-_CRITERION_BATCHES = 4
+_RUINED = "the loss or a weight is not finite"
+_DIVERGED = 10  # times the loss of guessing, finite though it may be
+_CRITERION_BATCHES = 4  # what a topology is chosen by, before any training
 
 
 class Trainer:
@@ -57,19 +52,14 @@ class Trainer:
         if output is not None:
             config.check_same(output)
             if (output / PARTS).exists():
-                raise FreeTicketsError(
-                    f"{output} was started side by side: continue with freetickets train --jobs 1, "
-                    "or more"
-                )
+                raise FreeTicketsError(f"{output} was started side by side: use --jobs 1, or more")
         self._compute = make_compute(config.device, config.amp)
         self._ranks = ranks = self._compute.ranks
         if config.sync_batchnorm:
             if self._compute.device.type == "cpu":
-                raise FreeTicketsError(
-                    "PyTorch synchronises BatchNorm on accelerators only: leave out "
-                    "--sync-batchnorm, or use another --device"
-                )
-            self.build = lambda: synchronise_norms(job.build_transformed())
+                raise FreeTicketsError("--sync-batchnorm is for accelerators: use another --device")
+            convert: Any = nn.SyncBatchNorm.convert_sync_batchnorm
+            self.build = lambda: convert(job.build_transformed())
         with ranks.one_before_the_others():
             data, own = job.load_data()  # which may have to be fetched, once a machine
         train, held_out = hold_out(data, config.validation or 0.0) if own is None else (data, own)
@@ -81,13 +71,11 @@ class Trainer:
         self._batches = partial(batches, train, size, augmentation=augmentation)
         self._validation = batches(held_out, 4 * size, shuffle=False) if held_out else None
         self._ledger = job.price(len(train))
-        self._options = TrainingOptions.of(config, job.task)
-        self._recorder = make_recorder(config, spec, self.plan.combine)
+        wanted = bool(config.trajectory)
+        self._recorder = Recorder(config, spec, self.plan.combine) if wanted else None
         phases = [phase for run in self.plan.runs for phase in run.phases]
         if self._validation is None and any(map(_selects_best, phases)):
-            raise FreeTicketsError(
-                "the plan collects the best ticket on validation data: hold some out"
-            )
+            raise FreeTicketsError("the plan chooses tickets by validation data: hold some out")
         self._config, self._describe = config, job.describe(data, own)
         self._reporter = reporter if ranks.first else Reporter(quiet=True)
         self._end = len(self.plan.runs) if only is None else only + 1
@@ -98,11 +86,7 @@ class Trainer:
         self.state, self._tickets = State(), list[Ticket]()
 
     def train(self) -> list[Ticket]:
-        """Trains what is left of the plan and returns all its tickets.
-
-        Raises:
-            StoppedError: Ctrl-C or SIGTERM; everything is saved.
-        """
+        """Trains what is left of the plan and returns all its tickets; see `StopRequest`."""
         written = self._folder.path if self._folder is not None and self._ranks.first else None
         if written is not None:
             write_settings(self._config, written)
@@ -134,7 +118,7 @@ class Trainer:
                 load_weights(network, saved["network"])
                 topology = saved["sparsifier"] and saved["sparsifier"]["topology"]
         elif run.start is not None:
-            network.load_state_dict(self._remembered(run.start.weights).state)
+            network.load_state_dict(Ticket.unpack(state.shelf[run.start.weights]).state)
         else:
             prepare_on(network, batches)
         if saved is None and state.run == 0 and self._only is None and self._ranks.first:
@@ -142,9 +126,8 @@ class Trainer:
         self._ranks.share_network(network.to(self._compute.device))
         if saved is None:
             topology = self._first_topology(run, network, batches)
-        session = Session(
-            self.plan, run, timeline, network, self._compute, self._options, topology, state.choices
-        )
+        own = (self.plan, run, timeline, network, self._compute, self._config, self._task)
+        session = Session(*own, topology, state.choices)
         if (warning := difference(state.choices, session.choices)) is not None:
             self._reporter.warn(warning)
         if saved is not None:
@@ -181,9 +164,8 @@ class Trainer:
         self._reporter.stop()
 
     def _first_topology(self, run: Run, network: nn.Module, batches: Batches) -> Topology | None:
-        """The topology that a run starts with; None for a random one, or none at all."""
         if run.start is not None:
-            return self._remembered(run.start.topology).topology
+            return Ticket.unpack(self.state.shelf[run.start.topology]).topology
         sparse, sparsity = self.plan.sparse, first_sparsity(run)
         if sparse.criterion == "random" or sparsity == 0:
             return None
@@ -199,13 +181,9 @@ class Trainer:
         )
         return {name: mask for name, mask in chosen.items() if not mask.all()}
 
-    def _remembered(self, name: str) -> Ticket:
-        return Ticket.unpack(self.state.shelf[name])
-
     def _train_step(
         self, session: Session, span: Span, batch: Batch, samples: int, factor: float
     ) -> None:
-        """Takes a step with this rank's slice of a batch of so many samples."""
         state, device = self.state, self._compute.device
         began = time.perf_counter()
         state.step += 1
@@ -228,10 +206,7 @@ class Trainer:
         state.seconds[key] = state.seconds.get(key, 0.0) + time.perf_counter() - began
 
     def _failed(
-        self,
-        session: Session,
-        what: str = "the loss or a weight is not finite",
-        advice: str = "check the data",
+        self, session: Session, what: str = _RUINED, advice: str = "check the data"
     ) -> FreeTicketsError:
         state, lr = self.state, session.timeline.lr(self.state.step)
         return FreeTicketsError(
@@ -268,19 +243,19 @@ class Trainer:
             stage = Stage(session, batches, own, self, take)
             if (line := event.happen(stage)) is not None:
                 self._reporter.line(line)
+        timeline, sparsifier = session.timeline, session.sparsifier
         row = LogRow(
-            run=state.run + 1,
-            phase=span.phase.name,
-            epoch=session.timeline.epoch(state.step),
-            step=state.step,
-            lr=session.timeline.lr(state.step),
-            train_loss=loss,
-            train_score=self._task.logged(state.tally.score),
-            validation_loss=score.loss,
-            validation_score=score.score,
-            itop_rate=session.sparsifier.itop_rate if session.sparsifier else None,
-            events=" ".join(event.event for event in events),
-            seconds=sum(state.seconds.values()),
+            state.run + 1,
+            span.phase.name,
+            timeline.epoch(state.step),
+            state.step,
+            timeline.lr(state.step),
+            loss,
+            self._task.logged(state.tally.score),
+            *score,
+            sparsifier.itop_rate if sparsifier else None,
+            " ".join(event.event for event in events),
+            sum(state.seconds.values()),
         )
         state.rows.append(row.named(running.key))
         state.tally = Tally()
@@ -310,7 +285,6 @@ class Trainer:
         weights: Mapping[str, Tensor],
         topology: Topology,
     ) -> Ticket:
-        """A network, with all that is known of how it came to be."""
         state, plan = self.state, self.plan
         info = {
             **self._describe,
@@ -375,9 +349,7 @@ class Trainer:
                     f"{state.tickets} of {self.plan.tickets} tickets collected"
                 )
         elif self._recorder is not None and not trajectory_files(folder.path):
-            self._reporter.warn(
-                "the run is finished, so no trajectory is stored: train with another --output"
-            )
+            self._reporter.warn("it is finished, so no trajectory is stored: use another --output")
         return state, session, tickets
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from freetickets.data.corruptions.streams import Streams
+from freetickets.data.corruptions.apply import Streams
 
 
 @pytest.fixture(scope="session")

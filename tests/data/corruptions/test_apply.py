@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetickets import data
-from freetickets.data.corruptions import COMMON15, CORRUPTIONS, SEVERITIES, chosen, corrupt
+from freetickets.data.corruptions import (
+    COMMON15,
+    CORRUPTIONS,
+    SEVERITIES,
+    chosen,
+    corrupt,
+    set_name,
+)
 from freetickets.errors import MissingExtraError
 
 # Where a higher severity need not change more: see the table in docs/corruptions.md.
@@ -89,6 +96,7 @@ def test_names_and_sets_of_names(refused):
     assert chosen(["all19"]) == CORRUPTIONS
     assert chosen(["spatter", "common15", "snow"]) == (*COMMON15, "spatter")
     refused("did you mean 'common15'", chosen, ["comon15"])
+    assert list(map(set_name, ("cifar100", "/my/bars.npz"))) == ["CIFAR-100-C", "bars-C"]
 
 
 def test_without_scipy_the_extra_is_named(photos, monkeypatch):

@@ -74,9 +74,7 @@ def test_brightness_changes_v_of_hsv_and_saturate_s(severity):
     ("severity", "factor", "quality", "size"),
     [(1, 0.75, 80, 30), (2, 0.5, 65, 28), (3, 0.4, 58, 27), (4, 0.3, 50, 24), (5, 0.15, 40, 20)],
 )
-def test_contrast_jpeg_and_pixelate_are_those_of_numpy_and_pillow(
-    photos, severity, factor, quality, size
-):
+def test_contrast_jpeg_and_pixelate_are_numpys_and_pillows(photos, severity, factor, quality, size):
     names = ("contrast", "jpeg_compression", "pixelate")
     results = [corrupt(photos, name, severity) for name in names]
     for photo, paler, compressed, coarse in zip(photos, *results, strict=True):

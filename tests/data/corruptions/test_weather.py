@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from freetickets.data.corruptions import SEVERITIES, corrupt, weather
-from freetickets.data.corruptions.streams import Streams
+from freetickets.data.corruptions.apply import Streams
 from freetickets.data.corruptions.weather import edges, equalize
 from freetickets.seeds import derive
 
@@ -125,9 +125,8 @@ def test_equalized_levels_have_their_share_of_pixels():
 @pytest.mark.parametrize("severity", [4, 5])
 def test_mud_replaces_pixels_by_brown(photos, severity):
     smoothness, level = {4: (0.7, 0.69), 5: (0.5, 0.68)}[severity]
-    noise = Streams(derive(0, "spatter", severity), 0, 12).draw(
-        lambda rng: rng.normal(0.65, 0.1, (32, 32))
-    )
+    streams = Streams(derive(0, "spatter", severity), 0, 12)
+    noise = streams.draw(lambda rng: rng.normal(0.65, 0.1, (32, 32)))
     result = corrupt(photos, "spatter", severity)
     for number in range(12):
         liquid = ndimage.gaussian_filter(noise[number], smoothness, mode="nearest")

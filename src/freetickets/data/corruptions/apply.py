@@ -1,18 +1,58 @@
-"""One function for all corruptions."""
+"""One function for all corruptions, and what they share: levels, and a stream for each image."""
 
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import FreeTicketsError, MissingExtraError
 from ...seeds import derive
 from . import check_corruption
-from .frost import load_pictures
-from .streams import FUNCTIONS, LEVELS, Bytes, Floats, Streams
 
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[Any]
+# Images (N, H, W, 3), a level, streams -> the same as bytes, or as numbers, cut to 0 .. 1.
+Change = TypeVar("Change", bound=Callable[..., Floats])
+
+FUNCTIONS: dict[str, Callable[..., Floats]] = {}
+LEVELS: dict[str, tuple[Any, ...]] = {}  # what the function is given at each severity
 _BLOCK = 100  # images at once: enough to be quick, and little memory
 _GREEN = 1
+
+
+def corruption(*levels: Any) -> Callable[[Change], Change]:
+    """Register a function as the corruption of its name, with its levels of severity 1 to 5."""
+
+    def register(function: Change) -> Change:
+        name = function.__name__
+        FUNCTIONS[name], LEVELS[name] = function, levels
+        return function
+
+    return register
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Random streams of some images in a row, so that a result does not depend on the batch."""
+
+    key: int  # what the streams of all images have in common
+    first: int  # the number of the first image, counted over the whole data set
+    count: int
+
+    @cached_property
+    def _generators(self) -> list[np.random.Generator]:
+        # Made when first needed: half of the corruptions draw nothing.
+        images = range(self.first, self.first + self.count)
+        return [np.random.default_rng([self.key, image]) for image in images]
+
+    def draw(self, draw: Callable[..., npt.ArrayLike], *images: Floats) -> Floats:
+        """Draw one array for each image, of which it may depend, and stack them; then go on."""
+        each = zip(self._generators, *images, strict=True)
+        return np.stack([np.asarray(draw(*given)) for given in each])
 
 
 def corrupt(
@@ -28,18 +68,11 @@ def corrupt(
     What becomes of an image depends on the seed, the corruption, the severity and the number of the
     image, but not on the images beside it: any batch gives the same bytes.
 
-    Args:
-        images: uint8 (N, H, W, 3); or grey (N, H, W) or (N, H, W, 1), which is corrupted as a
-            colour image, of which the green channel is then taken: noise keeps its strength, and
-            green is nearest to what the eye calls bright.
-        name: One of `CORRUPTIONS`.
-        severity: 1 to 5.
-        seed: Another seed draws other noise.
-        frost: The folder of the frost pictures; without it, they are made (see `find_frost`).
-        first: The number of the first image, if these are a part of a data set.
-
-    Raises:
-        FreeTicketsError: The images, name or severity can't be, or SciPy is not installed.
+    Images are uint8 (N, H, W, 3); or grey (N, H, W) or (N, H, W, 1), which are corrupted as colour
+    images, of which the green channel is then taken: noise keeps its strength, and green is nearest
+    to what the eye calls bright. `name` is one of `CORRUPTIONS`, the severity 1 to 5, `frost` the
+    folder of the frost pictures, which are made without it (see `find_frost`), `first` the number
+    of the first image, if these are a part of a data set.
 
     Example:
         >>> grey = np.full((2, 8, 8), 100, np.uint8)
@@ -47,9 +80,17 @@ def corrupt(
         138
     """
     check_corruption(name, severity)
-    colour = _as_colour(np.asarray(images))
+    images, shape = np.asarray(images), np.shape(images)
+    fits = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
+    if images.dtype != np.uint8 or not fits or 0 in shape[1:]:
+        raise FreeTicketsError(
+            f"{images.dtype} of shape {shape}: corruptions take uint8 (N, H, W, 3) or (N, H, W)"
+        )
+    planes = images[..., None] if len(shape) == 3 else images
+    colour = np.ascontiguousarray(np.broadcast_to(planes, (*shape[:3], 3)))
     try:
         from . import blur, pixels, weather  # noqa: F401  what is in them registers itself
+        from .frost import load_pictures
     except ImportError as error:
         raise MissingExtraError("corrupting images", "corruptions") from error
     change, level = FUNCTIONS[name], LEVELS[name][severity - 1]
@@ -66,15 +107,3 @@ def corrupt(
     if images.ndim == 3:
         return result[..., _GREEN]
     return result if images.shape[3] == 3 else result[..., _GREEN : _GREEN + 1]
-
-
-def _as_colour(images: Floats) -> Bytes:
-    shape = images.shape
-    fits = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
-    if images.dtype != np.uint8 or not fits or 0 in shape[1:]:
-        raise FreeTicketsError(
-            f"{images.dtype} of shape {shape}: corruptions take uint8 (N, H, W, 3) or (N, H, W)"
-        )
-    if len(shape) == 3:
-        images = images[..., None]
-    return np.ascontiguousarray(np.broadcast_to(images, (*images.shape[:3], 3)))

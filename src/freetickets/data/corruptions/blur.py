@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
-from .streams import Bytes, Floats, Streams, corruption
+from .apply import Bytes, Floats, Streams, corruption
 
 
 def smooth(images: Floats, sigma: float) -> Floats:
     """Blur over axes 1 and 2 by a Gaussian that is cut off after 4 sigma."""
     sigmas = (0, sigma, sigma) + (0,) * (images.ndim - 3)
-    blurred: Floats = ndimage.gaussian_filter(images, sigmas, mode="nearest", truncate=4)
-    return blurred
+    return ndimage.gaussian_filter(images, sigmas, mode="nearest", truncate=4)
 
 
 @corruption(0.4, 0.6, 0.7, 0.8, 1.0)
@@ -29,8 +28,7 @@ def gaussian_blur(images: Bytes, sigma: float, streams: Streams) -> Floats:
 @corruption((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))  # radius, smoothing
 def defocus_blur(images: Bytes, level: tuple[float, float], streams: Streams) -> Floats:
     """Blur by a small disk, as a lens does that is out of focus."""
-    blurred: Floats = ndimage.correlate(images / 255, disk(*level)[None, :, :, None], mode="mirror")
-    return blurred
+    return ndimage.correlate(images / 255, disk(*level)[None, :, :, None], mode="mirror")
 
 
 def disk(radius: float, smoothing: float) -> Floats:
@@ -45,8 +43,7 @@ def disk(radius: float, smoothing: float) -> Floats:
         inside = ndimage.correlate1d(inside, taps / taps.sum(), axis)
     while inside[0].max() < 1e-9 * inside.max():  # zeros cost time
         inside = inside[1:-1, 1:-1]
-    kernel: Floats = inside / inside.sum()
-    return kernel
+    return inside / inside.sum()
 
 
 @corruption((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))  # sigma, rounds
@@ -86,8 +83,7 @@ def enlarge(planes: Floats, factor: float) -> Floats:
     """Zoom into the centre of planes (..., H, W), which keep their size."""
     sizes = planes.shape[-2:]
     rows, columns = (_zoom_matrix(size, factor).astype(planes.dtype) for size in sizes)
-    result: Floats = rows @ planes @ columns.T
-    return result
+    return rows @ planes @ columns.T
 
 
 @lru_cache(maxsize=128)
@@ -141,7 +137,12 @@ def elastic_transform(images: Bytes, level: tuple[float, float, float], streams:
     height, width = images.shape[1:3]
     strength, smoothness, reach = (min(height, width) * share for share in level)
     pixels = images / np.float32(255)
-    matrices = _shears(height, width, streams.draw(lambda rng: rng.uniform(-reach, reach, (3, 2))))
+    moves = streams.draw(lambda rng: rng.uniform(-reach, reach, (3, 2)))
+    centre, size = np.array([width // 2, height // 2]), min(height, width) // 3
+    corners = centre + max(size, 1) * np.array([[1, 1], [1, -1], [-1, -1]])
+    moved = np.concatenate([corners + moves, np.ones((len(moves), 3, 1))], axis=2)
+    # (N, 3, 2): affine maps from the new image's (x, y, 1) to the old one's (x, y).
+    matrices = np.linalg.solve(moved, np.broadcast_to(corners, moves.shape) * 1.0)
     y, x = np.mgrid[:height, :width].astype(float)
     places = np.stack([x, y, np.ones_like(x)], axis=-1) @ matrices[:, None]
     pixels = sample(pixels, places[..., 1], places[..., 0], "mirror")
@@ -151,15 +152,6 @@ def elastic_transform(images: Bytes, level: tuple[float, float, float], streams:
         pulls = strength * ndimage.gaussian_filter(pulls, sigmas, mode="reflect", truncate=3)
         pixels = sample(pixels, y + pulls[:, 1], x + pulls[:, 0], "reflect")
     return pixels
-
-
-def _shears(height: int, width: int, moves: Floats) -> Floats:
-    """Return (N, 3, 2) affine maps from the new image's (x, y, 1) to the old one's (x, y)."""
-    centre, size = np.array([width // 2, height // 2]), min(height, width) // 3
-    corners = centre + max(size, 1) * np.array([[1, 1], [1, -1], [-1, -1]])
-    moved = np.concatenate([corners + moves, np.ones((len(moves), 3, 1))], axis=2)
-    maps: Floats = np.linalg.solve(moved, np.broadcast_to(corners, moves.shape) * 1.0)
-    return maps
 
 
 def sample(images: Floats, y: Floats, x: Floats, border: Literal["mirror", "reflect"]) -> Floats:
@@ -181,7 +173,6 @@ def sample(images: Floats, y: Floats, x: Floats, border: Literal["mirror", "refl
 
 
 def _fold(index: Floats, size: int, border: str) -> npt.NDArray[np.intp]:
-    """Fold any index into 0 .. size - 1."""
     turn, period = 2 * size - 1, 2 * size
     if border == "mirror":
         turn, period = 2 * size - 2, max(2 * size - 2, 1)

@@ -22,14 +22,14 @@ import numpy.typing as npt
 
 from ...errors import FreeTicketsError
 from ...reading import damaged, read_json
-from .apply import corrupt
+from .apply import Bytes, Floats, corrupt
 from .frost import frost_source
-from .streams import Bytes, Floats
 
 _BLOCK = 500  # images between two signs of life
 _CHUNK = 1 << 20  # bytes that are written at a time
 _REVISION = 2  # goes up with every change of the corruptions that changes bytes
 _Task = tuple[str, int, int]
+_ELSE = "choose another --output"
 
 
 @dataclass
@@ -55,7 +55,6 @@ class CorruptedSet:
         self._save("labels", np.tile(self.labels.astype(kind), len(self.severities)))
 
     def _claim(self) -> None:
-        """Make the folder one's own, or check that it was made with these settings."""
         self.settings = {  # what the bytes of the set depend on
             "dataset": self.dataset,
             "samples": len(self.images),
@@ -67,14 +66,12 @@ class CorruptedSet:
         }
         note = self.folder / "corruptions.json"
         if note.exists():
-            with damaged(note, "choose another --output"):
+            with damaged(note, _ELSE):
                 found = read_json(note)
             for name, value in self.settings.items():
                 if found.get(name) != value:
                     what = f"{name} {found.get(name)}, not {value}" if name != "images" else name
-                    raise FreeTicketsError(
-                        f"{self.folder} has other settings ({what}): choose another --output"
-                    )
+                    raise FreeTicketsError(f"{self.folder} has other settings ({what}): {_ELSE}")
             return
         if self.folder.exists() and any(self.folder.glob("*.npy")):
             raise FreeTicketsError(f"{self.folder} holds other files: choose another --output")

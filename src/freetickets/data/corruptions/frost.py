@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import FreeTicketsError
 from ..spec import data_root
-from .streams import Bytes, Floats, Streams, corruption
+from .apply import Bytes, Floats, Streams, corruption
 
 # A sixth is published, but the original draws only among the first five.
 FILES = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")
@@ -36,7 +36,10 @@ def frost(
 ) -> Bytes:
     """Add a random part of a random picture to the darkened image."""
     height, width = images.shape[1:3]
-    grown = [_at_least(picture, height + 1, width + 1) for picture in pictures]
+    grown = []
+    for picture in pictures:  # one that is too small goes on by being turned over at its border
+        down, right = max(0, height + 1 - len(picture)), max(0, width + 1 - picture.shape[1])
+        grown.append(np.pad(picture, ((0, down), (0, right), (0, 0)), "symmetric"))
 
     def crop(rng: np.random.Generator) -> Bytes:
         picture = grown[rng.integers(len(grown))]
@@ -46,12 +49,6 @@ def frost(
 
     laid = shares[0] * images + shares[1] * streams.draw(crop)
     return np.clip(laid, 0, 255).astype(np.uint8)
-
-
-def _at_least(picture: Bytes, height: int, width: int) -> Bytes:
-    """Go on with a picture that is too small for the images by turning it over at its border."""
-    missing = max(0, height - picture.shape[0]), max(0, width - picture.shape[1])
-    return np.pad(picture, ((0, missing[0]), (0, missing[1]), (0, 0)), "symmetric")
 
 
 def frost_source(frost: str | Path | None) -> Literal["files", "synthetic"]:
@@ -64,9 +61,7 @@ def find_frost(frost: str | Path | None, data_dir: str | Path | None = None) -> 
     folder = data_root(data_dir) / "frost" if frost is None else Path(frost).expanduser()
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing and frost is not None:
-        raise FreeTicketsError(
-            f"no {missing[0]} in {folder}: give the folder of frost1.png to frost5.jpg, or none"
-        )
+        raise FreeTicketsError(f"no {missing[0]} in {folder}: give the folder of all five, or none")
     return None if missing else folder
 
 
@@ -91,18 +86,14 @@ def _read(path: Path) -> Bytes:
 
 
 def _freeze(number: int) -> Bytes:
-    """Make one picture, always the same."""
     rng = np.random.default_rng([_SEED, number])
-    ice = _standard(0.75 * _standard(_clouds(rng)) + 0.66 * _standard(_needles(rng)))
-    mean, deviation = np.array(_COLOURS[number])
-    return (mean + deviation * ice[..., None]).clip(0, 255).astype(np.uint8)
-
-
-def _clouds(rng: np.random.Generator) -> Floats:
     frequency = np.hypot(np.fft.fftfreq(_SIZE)[:, None], np.fft.rfftfreq(_SIZE))
     frequency[0, 0] = np.inf  # the mean is set later
     spectrum = np.fft.rfft2(rng.standard_normal((_SIZE, _SIZE))) / frequency**_SLOPE
-    return np.fft.irfft2(spectrum, (_SIZE, _SIZE))
+    clouds = np.fft.irfft2(spectrum, (_SIZE, _SIZE))
+    ice = _standard(0.75 * _standard(clouds) + 0.66 * _standard(_needles(rng)))
+    mean, deviation = np.array(_COLOURS[number])
+    return (mean + deviation * ice[..., None]).clip(0, 255).astype(np.uint8)
 
 
 def _needles(rng: np.random.Generator) -> Floats:
@@ -119,8 +110,7 @@ def _needles(rng: np.random.Generator) -> Floats:
     columns = places[:, 1:] + reach * np.cos(angles)[:, None]
     light = np.outer(lengths * rng.uniform(0.3, 1, _NEEDLES), 1 - np.abs(along))
     np.add.at(canvas, (rows.astype(int) % _SIZE, columns.astype(int) % _SIZE), light)
-    blurred: Floats = ndimage.gaussian_filter(canvas, 0.3, mode="wrap")
-    return blurred
+    return ndimage.gaussian_filter(canvas, 0.3, mode="wrap")
 
 
 def _standard(values: Floats) -> Floats:

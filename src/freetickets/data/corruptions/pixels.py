@@ -11,7 +11,7 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
-from .streams import Bytes, Floats, Streams, corruption
+from .apply import Bytes, Floats, Streams, corruption
 
 
 @corruption(0.04, 0.06, 0.08, 0.09, 0.10)

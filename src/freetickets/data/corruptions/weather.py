@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
+from .apply import Bytes, Floats, Streams, corruption
 from .blur import enlarge, smooth, stroke
-from .streams import Bytes, Floats, Streams, corruption
 
 _GREY = (0.299, 0.587, 0.114)
 _PALE_TURQUOISE, _BROWN = np.array([175, 238, 238]) / 255, np.array([63, 42, 20]) / 255
@@ -61,7 +61,6 @@ def plasma(noise: Floats, size: int, decay: float) -> Floats:
     used, step, amplitude = 0, size, 100.0
 
     def rough(sums: Floats) -> Floats:
-        """A mean of four points, shaken."""
         nonlocal used
         count = sums[0].size
         shake = noise[:, used : used + count].reshape(sums.shape)
@@ -110,7 +109,11 @@ def spatter(images: Bytes, level: tuple[Any, ...], streams: Streams) -> Floats:
 def _water(liquid: Floats) -> Floats:
     """Return how bright drops are, (N, H, W) from 0 to 1: their relief, lit from one side."""
     depth = (255 * liquid).clip(0, 255).astype(np.uint8)
-    distance = np.minimum(_distances(edges(depth, *_CANNY)), _FARTHEST)
+    found = edges(depth, *_CANNY)
+    distance = np.full(found.shape, float(_FARTHEST))  # to the nearest edge of the image
+    for image in np.flatnonzero(found.any(axis=(1, 2))):
+        near = ndimage.distance_transform_edt(~found[image])
+        distance[image] = np.minimum(near, _FARTHEST)
     height = equalize(_mean3(distance).astype(np.uint8))
     relief = ndimage.correlate(height.astype(float), _RELIEF[None], mode="mirror").clip(0, 255)
     drops = depth * np.rint(_mean3(relief))
@@ -120,23 +123,18 @@ def _water(liquid: Floats) -> Floats:
 
 
 def _mean3(images: Floats) -> Floats:
-    kernel = np.full((1, 3, 3), 1 / 9)
-    mean: Floats = ndimage.correlate(images.astype(float), kernel, mode="mirror")
+    mean = ndimage.correlate(images * 1.0, np.full((1, 3, 3), 1 / 9), mode="mirror")
     return mean + 1e-9  # a sum of ninths that should be whole must not be cut to the number below
-
-
-def _distances(at: npt.NDArray[np.bool_]) -> Floats:
-    """Return each pixel's distance to the nearest marked one of its image; infinite if none is."""
-    result = np.full(at.shape, np.inf)
-    for image in np.flatnonzero(at.any(axis=(1, 2))):
-        result[image] = ndimage.distance_transform_edt(~at[image])
-    return result
 
 
 def edges(images: Bytes, low: float, high: float) -> npt.NDArray[np.bool_]:
     """Find edges as Canny does: ridges of the gradient above `low` that reach above `high`."""
     pixels = images.astype(float)
-    right, down = (_sobel(pixels, axis) for axis in (2, 1))
+    changes = (ndimage.correlate1d(pixels, [-1, 0, 1], axis, mode="nearest") for axis in (2, 1))
+    right, down = (
+        ndimage.correlate1d(change, [1, 2, 1], across, mode="nearest")
+        for change, across in zip(changes, (1, 2), strict=True)
+    )
     steepness = np.abs(right) + np.abs(down)
     around = np.pad(steepness, ((0, 0), (1, 1), (1, 1)))
     height, width = images.shape[1:]
@@ -160,27 +158,15 @@ def edges(images: Bytes, low: float, high: float) -> npt.NDArray[np.bool_]:
     touching[1] = 1  # in the image, not from one image to the next
     pieces, _ = ndimage.label(weak, touching)
     kept = np.unique(pieces[weak & (steepness > high)])
-    found: npt.NDArray[np.bool_] = np.isin(pieces, kept) & weak
-    return found
-
-
-def _sobel(pixels: Floats, axis: int) -> Floats:
-    across = 3 - axis
-    change = ndimage.correlate1d(pixels, [-1, 0, 1], axis, mode="nearest")
-    slope: Floats = ndimage.correlate1d(change, [1, 2, 1], across, mode="nearest")
-    return slope
+    return np.isin(pieces, kept) & weak
 
 
 def equalize(images: Bytes) -> Bytes:
     """Spread the levels of each image over 0 to 255, so that each has its share of the pixels."""
-    count = len(images)
-    flat = images.reshape(count, -1).astype(np.intp)
-    levels = flat + 256 * np.arange(count)[:, None]
-    histogram = np.bincount(levels.ravel(), minlength=256 * count).reshape(count, 256)
-    below = histogram.cumsum(axis=1)
-    lowest = np.take_along_axis(below, flat.min(axis=1, keepdims=True), axis=1)
-    rest = flat.shape[1] - lowest
-    table = np.rint((below - lowest).clip(0) * (255 / np.maximum(rest, 1)))
-    # An image of one level stays as it is.
-    table = np.where(rest > 0, table, np.arange(256)).astype(np.uint8)
-    return np.take_along_axis(table, flat, axis=1).reshape(images.shape)
+    result = images.copy()
+    for image in result:
+        below = np.bincount(image.ravel(), minlength=256).cumsum()
+        below -= below[image.min()]
+        if rest := below[-1]:  # an image of one level stays as it is
+            image[...] = np.rint(below.clip(0) * (255 / rest)).astype(np.uint8)[image]
+    return result

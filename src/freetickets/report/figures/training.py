@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ...errors import FreeTicketsError
 from ...methods import Timeline
-from ...training.log import LogRow
+from ...training.state import LogRow
 from ..colours import colour
 from ..run import RunSummary
 from . import drawing as draw
