@@ -18,7 +18,6 @@ from .zoo.checks import (
     BATCHES,
     TRAINED_BATCHES,
     Compiler,
-    built,
     compare_compiled,
     compare_trained,
     mixed,
@@ -48,10 +47,10 @@ def test_there_are_enough_of_each_kind():
 
 @EVERY
 def test_compiled_networks_predict_the_same(entry):
-    faults, fallbacks = compare_compiled(built(entry), entry.draw)
+    faults, fallbacks = compare_compiled(entry.build(), entry.draw)
     none_wrong(faults)
     assert not (fallbacks and entry.kind in KINDS_THAT_COMPILE)
-    faults, _ = compare_compiled(built(entry), entry.draw, batches=(9,), way=mixed, threads=False)
+    faults, _ = compare_compiled(entry.build(), entry.draw, batches=(9,), way=mixed, threads=False)
     none_wrong(faults)
 
 
@@ -59,7 +58,7 @@ def test_compiled_networks_predict_the_same(entry):
 def test_sparse_networks_train_the_same(entry):
     comparable = entry.trains and not entry.random
     batches = tuple(n for n in TRAINED_BATCHES if comparable and n >= entry.least)
-    faults = compare_trained(lambda: built(entry), entry.draw, batches=batches)
+    faults = compare_trained(entry.build, entry.draw, batches=batches)
     assert faults is not None, "nothing in this network can be sparse"
     none_wrong(faults)
 
@@ -67,7 +66,7 @@ def test_sparse_networks_train_the_same(entry):
 def test_few_networks_fall_back(capsys):
     fallen = {}
     for entry in ZOO.values():
-        _, why = compare_compiled(built(entry), entry.draw, batches=(9,), threads=False)
+        _, why = compare_compiled(entry.build(), entry.draw, batches=(9,), threads=False)
         if why:
             fallen[entry.name] = why
     with capsys.disabled():
@@ -161,7 +160,7 @@ CHANGES: dict[str, Callable[[Tensor, Tensor], Any]] = {
 def test_the_check_of_compiled_networks_sees(change):
     entry = ZOO["residual: pre_activation"]
     altered: Compiler = lambda network, topology: Altered(network, change)  # noqa: E731
-    faults, _ = compare_compiled(built(entry), entry.draw, compiler=altered, batches=(17,))
+    faults, _ = compare_compiled(entry.build(), entry.draw, compiler=altered, batches=(17,))
     assert faults
 
 
@@ -175,18 +174,18 @@ def _wrong_gradient(y):
 def test_the_check_of_training_sees(monkeypatch, change):
     entry, forward = ZOO["vgg: all_convolutional"], SparseConv2d.forward
     monkeypatch.setattr(SparseConv2d, "forward", lambda self, x: change(forward(self, x)))
-    assert compare_trained(lambda: built(entry), entry.draw, batches=(2,))
+    assert compare_trained(entry.build, entry.draw, batches=(2,))
 
 
 @pytest.mark.parametrize("entry", ONE_OF_EACH_KIND.values(), ids=ONE_OF_EACH_KIND)
 def test_the_checks_find_nothing_wrong_with_plain_networks(entry):
     same: Compiler = lambda network, topology: network  # noqa: E731
     batches = (2, 9)
-    faults, _ = compare_compiled(built(entry), entry.draw, compiler=same, batches=batches)
+    faults, _ = compare_compiled(entry.build(), entry.draw, compiler=same, batches=batches)
     none_wrong(faults)
     if entry.trains and not entry.random:
         faults = compare_trained(
-            lambda: built(entry), entry.draw, backend="masked", batches=batches, predicted=(3,)
+            entry.build, entry.draw, backend="masked", batches=batches, predicted=(3,)
         )
         none_wrong(faults)
 

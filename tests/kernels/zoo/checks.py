@@ -19,7 +19,6 @@ from freetickets.kernels.inference import compile_network
 from freetickets.kernels.layers import SparseLayer
 
 from .judge import Judge, doubled, leaves, trembling
-from .networks import lived_in
 
 Compiler = Callable[[nn.Module, dict[str, Tensor]], nn.Module]
 
@@ -31,12 +30,6 @@ _THREADED_BATCHES = (1, 4, 8, 11, 17)  # among them some that no one asked for b
 
 
 # ---- prediction
-
-
-def built(entry):
-    """A network of the zoo as after some training."""
-    torch.manual_seed(entry.seed)
-    return lived_in(entry.build(), lambda samples: entry.draw(samples, seed=9))
 
 
 @torch.no_grad()
@@ -107,11 +100,6 @@ def mixed(key):
     return ("dense", "winograd", "sparse")[zlib.crc32(key.encode()) % 3]
 
 
-def compiled_network(network, topology):
-    """Compiles a network, for any number of samples."""
-    return compile_network(network, topology)
-
-
 def fallbacks(compiled, network):
     """Why a compiled network uses the plain one, each reason once."""
     if compiled is network:
@@ -120,7 +108,7 @@ def fallbacks(compiled, network):
 
 
 def compare_compiled(
-    network, draw, *, compiler=compiled_network, batches=BATCHES, way=sparse, threads=True
+    network, draw, *, compiler=compile_network, batches=BATCHES, way=sparse, threads=True
 ):
     """Compares a network with its compiled self.
 
