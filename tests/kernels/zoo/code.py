@@ -249,24 +249,18 @@ chain("tricks: only_vectors", (20,), lambda: [
 ])  # fmt: skip
 
 
+ACTIVATIONS = (
+    nn.GELU, nn.SiLU, nn.Hardswish, partial(nn.PReLU, 8), nn.Mish, nn.ELU, nn.Softsign, nn.CELU,
+    partial(nn.Threshold, 0.1, -0.2), nn.Hardtanh, nn.Softmax2d,
+)  # fmt: skip
+
+
 class Tricks(Sketch, kind="tricks"):
     def all_activations(self, x):
         """One of each, as modules, functions and methods."""
         x = self.conv(3)(x)
-        for act in (
-            nn.GELU,
-            nn.SiLU,
-            nn.Hardswish,
-            partial(nn.PReLU, 8),
-            nn.Mish,
-            nn.ELU,
-            nn.CELU,
-            nn.Softsign,
-            partial(nn.Threshold, 0.1, -0.2),
-            nn.Hardtanh,
-            nn.Softmax2d,
-        ):
-            x = self.layer(act)(self.conv()(x))  # fmt: skip
+        for act in ACTIVATIONS:
+            x = self.layer(act)(self.conv()(x))
         last = self.conv()
         x = last(last(x).sigmoid() * 9) / 3
         x = torch.where(x > 0.1, x, 0.1 * x.exp())

@@ -94,8 +94,8 @@ class Sketch:
     @classmethod
     def _network(cls, code):
         @wraps(code)
-        def forward(network, *inputs):
-            return code(cls(network), *inputs)
+        def forward(network, *inputs, **options):
+            return code(cls(network), *inputs, **options)
 
         return type(code.__name__, (nn.Module,), {"forward": forward})
 
