@@ -1,5 +1,10 @@
 """Calls of the compiled functions, with all their arguments by name."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import torch
 
 from freetickets.kernels import library, ops
@@ -33,6 +38,16 @@ WITH_LAYER = tuple(ARGUMENTS)[1:6]
 WITH_SAMPLES = ("ft_linear", "ft_linear_backward")
 WITH_VECTORS = ("ft_normalize", "ft_scale", "ft_normalize_backward")
 WITH_NORM = (*WITH_VECTORS, "ft_to_groups", "ft_from_groups")
+
+
+def in_own_process(module, *arguments, **environment):
+    """Runs a file of tests as a program; it says where it failed."""
+    child = subprocess.run(
+        [sys.executable, "-m", module, *arguments], capture_output=True, text=True, timeout=120,
+        env=os.environ | environment, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    last = "".join(child.stdout.splitlines()[-1:])
+    assert child.returncode == 0, f"{last} ended the process: {child.returncode} {child.stderr}"
 
 
 def call(function, given):

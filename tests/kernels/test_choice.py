@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from freetickets.errors import DamagedFileError, FreeTicketsError
-from freetickets.kernels import choice, choices, measured, ops
+from freetickets.kernels import choice, choices, ops
 from freetickets.kernels.choice import COSTS, Costs, Work, basis, convolution_ways, predicting_way
 from freetickets.kernels.choices import Choices, difference, joined, words
 from freetickets.kernels.inference import compile_network
@@ -40,10 +40,8 @@ def cache(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("channels", "size"), [(160, 32), (320, 16), (640, 8), (64, 16)])
 def test_nearly_dense_layers_take_winograds_way_and_others_skip_zeros(instructions, channels, size):
     assert basis() == (COSTS[instructions], "shipped", True)
-    assert ways(work(channels, size, 1.0)) == WINOGRAD
-    assert ways(work(channels, size, 0.6)) == WINOGRAD
-    assert ways(work(channels, size, 0.1)) == 0
-    assert ways(work(channels, size, 0.02)) == 0
+    for density, way in ((1.0, WINOGRAD), (0.6, WINOGRAD), (0.1, 0), (0.02, 0)):
+        assert ways(work(channels, size, density)) == way
 
 
 def test_where_winograds_way_does_not_exist_dense_layers_may_be_pytorchs():
@@ -67,19 +65,15 @@ def test_linear_layers_skip_zeros_unless_there_are_few():
 # ---- what the environment says
 
 
-def test_winograds_way_can_be_turned_off(monkeypatch):
-    monkeypatch.setenv("FREETICKETS_WINOGRAD", "0")
-    for density in (1.0, 0.6, 0.1):
-        assert ways(work(160, 32, density)) < 1 << ops.WINOGRAD
-        assert predicting_way(work(160, 32, density), rows=False)[0] in (0, ops.FORWARD)
-
-
 def test_without_winograds_way_no_network_takes_it(monkeypatch):
     """Neither dense training, nor prediction: the kernel is not called."""
     network = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.Flatten(), nn.Linear(64 * 256, 2))
     x, called = torch.randn(16, 64, 16, 16), []
     monkeypatch.setattr(ops.winograd, "convolve", lambda *_, **__: called.append(1) or 1 / 0)
     monkeypatch.setenv("FREETICKETS_WINOGRAD", "0")
+    for density in (1.0, 0.6, 0.1):
+        assert ways(work(160, 32, density)) < 1 << ops.WINOGRAD
+        assert predicting_way(work(160, 32, density), rows=False)[0] in (0, ops.FORWARD)
     layout = GroupedLayout(network)
     network(x).sum().backward()
     layout.remove()
@@ -92,50 +86,50 @@ def test_without_winograds_way_no_network_takes_it(monkeypatch):
     assert called
 
 
-def test_what_the_environment_may_not_say(monkeypatch):
-    for name, value, message in (
-        ("WINOGRAD", "no", "must be 0 or 1, not 'no'"),
-        ("COSTS", "mine", "must be shipped or measured, not 'mine'"),
-    ):
-        monkeypatch.setenv(f"FREETICKETS_{name}", value)
-        with pytest.raises(FreeTicketsError, match=message):
-            basis()
-        monkeypatch.delenv(f"FREETICKETS_{name}")
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [("WINOGRAD", "no", "0 or 1, not 'no'"), ("COSTS", "mine", "shipped or measured, not 'mine'")],
+)
+def test_what_the_environment_may_not_say(monkeypatch, name, value, words):
+    monkeypatch.setenv(f"FREETICKETS_{name}", value)
+    with pytest.raises(FreeTicketsError, match=f"must be {words}"):
+        basis()
 
 
 def test_measured_costs_are_used_if_they_are_asked_for(cache, monkeypatch):
     with pytest.raises(FreeTicketsError, match=r"nothing was measured.*freetickets bench choose"):
         basis()
     cheap = COSTS[instruction_set()]._replace(weight=(1e-6, 1e-6), visit=(0, 0), visit_of=(0, 0))
-    measured.write("another", cheap._replace(layout=3.0).plain())
-    measured.write(instruction_set(), cheap.plain())
+    choice.keep_measured("another", cheap._replace(layout=3.0))
+    choice.keep_measured(instruction_set(), cheap)
     assert basis() == (cheap, "measured", True)
     assert ways(work(160, 32, 1.0)) == 0
-    assert measured.read("another")["layout"] == 3.0
+    assert choice._measured("another").layout == 3.0
     monkeypatch.delenv("FREETICKETS_COSTS")
     assert ways(work(160, 32, 1.0)) == WINOGRAD
 
 
-def test_measured_costs_that_were_altered_or_are_old_are_refused(cache):
-    plain = COSTS[instruction_set()].plain()
-    measured.write(instruction_set(), {**plain, "gone": 1.0})
-    with pytest.raises(FreeTicketsError, match="another version"):
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"gone": 1.0}, FreeTicketsError, "another version of freetickets: run freetickets bench"),
+        *(({key: value}, DamagedFileError, f"{key}.*freetickets bench choose")
+          for key, value in (("layout", "slow"), ("weight", [1.0]), ("dense", 3),
+                             ("visit", [1.0, None]))),
+        (None, DamagedFileError, "must be a map"),
+    ],
+)  # fmt: skip
+def test_measured_costs_that_are_old_or_of_another_type_are_refused(cache, change, error, words):
+    key, plain = f"{choice.processor()}, {instruction_set()}", COSTS[instruction_set()].plain()
+    write_json(cache, {key: [1, 2] if change is None else {**plain, **change}})
+    with pytest.raises(error, match=words):
         basis()
-    measured.write(instruction_set(), plain)
+
+
+def test_measured_costs_that_were_altered_are_refused(cache):
+    choice.keep_measured(instruction_set(), COSTS[instruction_set()])
     cache.write_text(cache.read_text().replace("0.0", "0.1", 1))
     with pytest.raises(DamagedFileError, match="checksum"):
-        basis()
-
-
-@pytest.mark.parametrize(
-    "change", [{"layout": "slow"}, {"weight": [1.0]}, {"dense": 3}, {"visit": [1.0, None]}]
-)
-def test_measured_costs_of_another_type_are_damage(cache, change):
-    measured.write(instruction_set(), {**COSTS[instruction_set()].plain(), **change})
-    with pytest.raises(DamagedFileError, match=f"{next(iter(change))}.*freetickets bench choose"):
-        basis()
-    write_json(cache, {measured._key(instruction_set()): [1, 2]})
-    with pytest.raises(DamagedFileError, match="must be a map"):
         basis()
 
 
@@ -180,15 +174,12 @@ def test_what_was_chosen_is_told_in_words(instructions):
     told = made.state_dict()
     assert (told["kernels"], told["winograd"], told["costs"]) == ([instructions], True, "shipped")
     assert told["nanoseconds"] == choice.COSTS[instructions].plain()
-    first, second, last = told["ways"].items()
-    assert first == (
-        "first: 36864 of 36864 weights, maps of 16x16, 33 to 48 samples",
-        "Winograd / Winograd / Winograd",
-    )
-    assert second == (
-        "second: 3686 of 36864 weights, maps of 16x16, 33 to 48 samples",
-        "sparse / sparse / sparse",
-    )
+    *convolutions, last = told["ways"].items()
+    maps = "of 36864 weights, maps of 16x16, 33 to 48 samples"
+    assert convolutions == [
+        (f"first: 36864 {maps}", "Winograd / Winograd / Winograd"),
+        (f"second: 3686 {maps}", "sparse / sparse / sparse"),
+    ]
     assert last[0] == "last: 262144 of 262144 weights, 33 to 48 samples"
     assert json.loads(json.dumps(told)) == told
 

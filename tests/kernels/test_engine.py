@@ -15,13 +15,9 @@ pytestmark = pytest.mark.usefixtures("skipping_zeros")
 def network():
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1, bias=False),
-        nn.BatchNorm2d(8),
-        nn.ReLU(),
-        nn.Conv2d(8, 6, 3, stride=2),
-        nn.Flatten(),
-        nn.Linear(54, 10),
-    )
+        nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.Conv2d(8, 6, 3, stride=2), nn.Flatten(), nn.Linear(54, 10),
+    )  # fmt: skip
 
 
 def masks_of(model, density=0.4):
@@ -54,9 +50,9 @@ def compressed(learning_rate=0.1, **options):
 
 def test_layers_are_replaced_under_the_names_of_their_weights():
     model, masks, _, engine = compressed()
-    kinds = {"0.weight": SparseConv2d, "3.weight": SparseConv2d, "5.weight": SparseLinear}
-    assert {name: type(layer) for name, layer in engine.layers.items()} == kinds
+    assert [*engine.layers] == ["0.weight", "3.weight", "5.weight"]
     for name, layer in engine.layers.items():
+        assert type(layer) is (SparseLinear if name == "5.weight" else SparseConv2d)
         assert model.get_submodule(name.removesuffix(".weight")) is layer
         assert torch.equal(layer.mask, masks[name])
 
@@ -136,8 +132,7 @@ def test_all_can_be_taken_back(error):
         for tensor in (weight, momentum, weight.grad):
             assert tensor.shape == mask.shape
             assert not tensor[~mask].any()
-    losses = [train(model, optimizer), train(twin, other)]
-    torch.testing.assert_close(*losses)
+    torch.testing.assert_close(train(model, optimizer), train(twin, other))
     for name, mask in masks.items():
         assert error(model.get_parameter(name)[mask], twin.state_dict()[name][mask]) < 1e-5
         assert model.get_parameter(name)[~mask].any()  # nothing holds it any more
@@ -172,11 +167,6 @@ def test_shared_weights_other_kinds_and_a_network_of_one_layer_are_left_alone():
         assert sparse_names(model) == names
 
 
-def twice():
-    layer = nn.Linear(6, 6)
-    return nn.Sequential(layer, nn.Tanh(), layer)
-
-
 class Listed(nn.Module):
     """Its code would go on calling the old layers, which nobody trains any more."""
 
@@ -191,15 +181,13 @@ class Listed(nn.Module):
         return self.third(x)
 
 
-@pytest.mark.parametrize(("build", "names"), [(twice, ["0.weight"]), (Listed, ["third.weight"])])
-def test_a_layer_is_replaced_in_all_places_unless_the_network_keeps_it_in_a_list(
-    error, build, names
-):
-    model = build()
-    masked = copy.deepcopy(model)
-    masks_of(masked)
-    assert sparse_names(model) == names
-    x = torch.randn(3, 6)
-    assert error(model(x), masked(x)) < 1e-5
-    if build is twice:
-        assert model[0] is model[2]
+def test_a_layer_is_replaced_in_all_places_unless_the_network_keeps_it_in_a_list(error):
+    layer = nn.Linear(6, 6)
+    twice = nn.Sequential(layer, nn.Tanh(), layer)
+    for model, names in ((twice, ["0.weight"]), (Listed(), ["third.weight"])):
+        masked = copy.deepcopy(model)
+        masks_of(masked)
+        assert sparse_names(model) == names
+        x = torch.randn(3, 6)
+        assert error(model(x), masked(x)) < 1e-5
+    assert twice[0] is twice[2]

@@ -13,38 +13,18 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from freetickets import Sparsifier
 from freetickets.kernels import compiler, fused, inference, ops
 from freetickets.kernels.inference import CompiledNetwork, agree, compile_network
 from freetickets.models import create_model
 
-from .zoo.checks import compiled_for_good
+from .zoo.checks import compiled_for_good, make_sparse
+from .zoo.entry import conv, lived_in
+from .zoo.networks import ZOO
 
 # From 8 threads; 100,000 take a minute and a half.
 PREDICTIONS = int(os.environ.get("FREETICKETS_PREDICTIONS", "800"))
 
 CIFAR, DIGITS, SMALL = (3, 32, 32), (1, 28, 28), (3, 8, 8)
-
-
-def conv(inputs, outputs, **options):
-    return nn.Conv2d(inputs, outputs, 3, padding=1, **options)
-
-
-def trained(network, shape):
-    """A sparse network whose BatchNorms have seen something."""
-    torch.manual_seed(0)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    sparsifier = Sparsifier(
-        network, optimizer, 0.8, distribution="uniform", exploration=None, backend="masked"
-    )
-    for module in network.modules():
-        if isinstance(module, nn.BatchNorm2d) and module.affine:
-            nn.init.normal_(module.weight)
-            nn.init.normal_(module.bias)
-    with torch.no_grad():
-        for _ in range(3):
-            network(3 * torch.randn(8, *shape) + 1)
-    return network.eval(), sparsifier.topology
 
 
 @pytest.fixture(params=["sparse", "dense", "winograd"])
@@ -62,9 +42,16 @@ def _choice(request):
         yield
 
 
+def sparse(network, shape):
+    """A network whose BatchNorms have seen something, and its topology."""
+    torch.manual_seed(0)
+    lived_in(network, lambda samples: (3 * torch.randn(samples, *shape) + 1,))
+    return network.eval(), make_sparse(network, 0.2)
+
+
 def compiled(network, shape, is_dense=False):
-    """A trained network, and what is compiled of it."""
-    network, topology = trained(network, shape)
+    """Such a network, and what is compiled of it."""
+    network, topology = sparse(network, shape)
     found = compile_network(network, {} if is_dense else topology)
     assert isinstance(found, CompiledNetwork)
     return network, found
@@ -79,15 +66,11 @@ def assert_same(found, wanted, tolerance=1e-5):
 @pytest.mark.parametrize(
     ("name", "shape", "is_dense"),
     [
-        ("wrn-10-1", CIFAR, False),
-        ("wrn-10-1", CIFAR, True),
-        ("resnet-18", CIFAR, False),
-        ("cifar-resnet-8", CIFAR, False),
-        ("fast-4-8-8", CIFAR, False),
-        ("cnn", DIGITS, False),
+        *((name, CIFAR, False) for name in ("wrn-10-1", "resnet-18", "cifar-resnet-8")),
+        ("wrn-10-1", CIFAR, True), ("fast-4-8-8", CIFAR, False), ("cnn", DIGITS, False),
         ("mlp-64-64", DIGITS, False),
     ],
-)
+)  # fmt: skip
 @torch.no_grad()
 def test_every_network_predicts_the_same(name, shape, is_dense, batch, way):
     network, found = compiled(create_model(name, shape, 10), shape, is_dense)
@@ -116,29 +99,18 @@ class Block(nn.Module):
         return F.relu(self.third(x)).mean((2, 3))
 
 
-@pytest.mark.parametrize(
-    ("settings", "scaled"),
-    [
-        ({}, [None, True, True, None]),
-        ({"affine": False}, [None] * 4),
-        ({"track_running_stats": False}, [None] * 4),
-    ],
-)
+@pytest.mark.parametrize("settings", [{}, {"affine": False}, {"track_running_stats": False}])
 @pytest.mark.parametrize("batch", [2, 9])
 @torch.no_grad()
 def test_a_batch_norm_with_weights_and_statistics_is_scaled_by_those_that_read_it(
-    monkeypatch, batch, settings, scaled
+    monkeypatch, batch, settings
 ):
     network, found = compiled(Block(**settings), (3, 6, 7))
-    scalings = []
-    original = ops.fused_conv2d
-
-    def watched(*arguments):
-        scalings.append(arguments[8])
-        return original(*arguments)
-
-    monkeypatch.setattr(ops, "fused_conv2d", watched)
-    x = torch.randn(batch, 3, 6, 7)
+    scalings, real = [], ops.fused_conv2d
+    monkeypatch.setattr(
+        ops, "fused_conv2d", lambda *given: (scalings.append(given[8]), real(*given))[1]
+    )
+    x, scaled = torch.randn(batch, 3, 6, 7), [None] * 4 if settings else [None, True, True, None]
     assert_same(found(x), network(x))
     assert found.fallbacks == {}
     assert [scaling and scaling.relu for scaling in scalings] == scaled
@@ -147,34 +119,17 @@ def test_a_batch_norm_with_weights_and_statistics_is_scaled_by_those_that_read_i
 # ---- inputs and outputs of all kinds: what is done between is in the zoo
 
 
-class Inputs(nn.Module):
-    """Writes to its input, takes several, and returns several."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv, self.fc = conv(3, 8), nn.Linear(8, 5)
-
-    def forward(self, x, mask=None, times=1, name="y"):
-        x.mul_(2)
-        y = self.conv(x)
-        if mask is not None:
-            y = y * mask
-        for _ in range(times):
-            y = F.relu(y)
-        return {name: self.fc(y.mean((2, 3))), "maps": [y, y.shape[0]]}
-
-
 @torch.no_grad()
-def test_inputs_and_outputs_may_be_many():
-    network, found = compiled(Inputs(), SMALL)
+def test_inputs_may_be_left_out_and_have_names():
+    entry = ZOO["inputs and outputs: masked"]
+    network = entry.build().eval()
+    found = compile_network(network, make_sparse(network))
     for samples in (3, 9):
-        x, mask = torch.randn(samples, *SMALL), torch.rand(samples, 1, 8, 8)
-        for rest in [(), (mask,), (None, 2), (mask, 0, "z"), (mask,)]:
+        x, mask = entry.draw(samples)
+        for rest in [(), (mask,), (None, 2), (mask, 0), (mask,)]:
             for _ in range(2):
-                mine, theirs = x.clone(), x.clone()
-                assert agree(found(mine, *rest), network(theirs, *rest))
-                assert torch.equal(mine, theirs)  # it is written to just once
-    assert agree(found(x.clone(), mask=mask), network(x.clone(), mask=mask))
+                assert agree(found(x, *rest), network(x, *rest))
+    assert agree(found(x, mask=mask), network(x, mask=mask))
     assert found.fallbacks == {}
 
 
@@ -213,13 +168,13 @@ def test_branches_and_custom_functions_answer_as_they_are(kind):
 
 
 def test_a_network_in_training_mode_is_left_alone():
-    network, topology = trained(Block(), SMALL)
+    network, topology = sparse(Block(), SMALL)
     network.second.train()
     assert compile_network(network, topology) is network
 
 
 def test_the_original_runs_where_it_is_faster(monkeypatch):
-    network, topology = trained(create_model("mlp-64-64", DIGITS, 10), DIGITS)
+    network, topology = sparse(create_model("mlp-64-64", DIGITS, 10), DIGITS)
     monkeypatch.setattr(compiler, "pays", lambda ours, plain: False)
     found = compile_network(network, topology)
     x = torch.randn(8, *DIGITS)
@@ -242,13 +197,8 @@ def fail(*_):
 @pytest.mark.parametrize(
     ("wrong", "words", "worked_before"),
     [
-        (
-            answer_something_else,
-            r"inputs of \[8, 3, 8, 8\]: it answers some.*; the plain one",
-            False,
-        ),
-        (fail, r"inputs of \[8, 3, 8, 8\]: no such; the plain one does", False),
-        (fail, r"inputs of \[8, 3, 8, 8\]: no such; the plain one does", True),
+        (answer_something_else, "it answers something else", False),
+        *((fail, "no such", worked) for worked in (False, True)),
     ],
 )
 @torch.no_grad()
@@ -260,7 +210,8 @@ def test_a_compiled_network_that_fails_or_is_wrong_is_not_used(
     if worked_before:
         found(x)
     monkeypatch.setattr(ops, "fused_conv2d", wrong)
-    with pytest.warns(UserWarning, match=words) as seen:
+    message = rf"inputs of \[8, 3, 8, 8\]: {words}; the plain one does"
+    with pytest.warns(UserWarning, match=message) as seen:
         assert torch.equal(found(x), network(x))
     assert len(seen) == 1
     assert "\n" not in str(seen[0].message)
@@ -316,12 +267,10 @@ def test_gradients_autocast_and_transforms_are_those_of_the_plain_network():
     network, found = compiled(Block(), SMALL)
     x = torch.randn(5, *SMALL)
     found(x)
-    gradients = []
-    for one in (found, network):
-        leaf = x.clone().requires_grad_()
+    leaves = [x.clone().requires_grad_() for _ in range(2)]
+    for one, leaf in zip((found, network), leaves, strict=True):
         one(leaf).square().sum().backward()
-        gradients.append(leaf.grad)
-    assert torch.equal(*gradients)
+    assert torch.equal(*(leaf.grad for leaf in leaves))
     with torch.autocast("cpu"), torch.no_grad():
         assert found(x).dtype == torch.bfloat16
         assert torch.equal(found(x), network(x))
@@ -415,8 +364,8 @@ def test_threads_do_not_disturb_each_other(threads):
 @torch.no_grad()
 def test_other_networks_run_while_one_is_traced():
     """While fx traces, it sits in every module's call."""
-    other, _ = trained(Block(), SMALL)
-    network, topology = trained(create_model("wrn-16-1", SMALL, 10), SMALL)
+    other, _ = sparse(Block(), SMALL)
+    network, topology = sparse(create_model("wrn-16-1", SMALL, 10), SMALL)
     x = torch.randn(2, *SMALL)
     wanted = other(x)
     done = threading.Event()

@@ -79,8 +79,7 @@ def test_a_tensor_is_made_ready_without_a_copy_where_it_is():
 def test_new_memory_is_aligned_whatever_its_size():
     for shape in [(0,), (1,), (3, 5), (1 << 20, 2), (1, 2, 3, 1 << 9, 1 << 9, 1)]:
         found = library.empty(*shape)
-        assert found.shape == shape
-        assert found.dtype == torch.float32
+        assert (found.shape, found.dtype) == (shape, torch.float32)
         assert found.is_contiguous()
         assert found.data_ptr() % 64 == 0
 
@@ -152,6 +151,6 @@ def test_the_size_of_a_result_is_pytorchs(size, kernel, stride, padding):
 
 
 def test_only_what_fits_the_kernels_tables_is_supported():
-    assert Geometry((1, 1, 64, 64), (8, 8)).supported
-    assert not Geometry((1, 1, 65, 1)).supported
-    assert not Geometry((1, 1, 3, 3), (1, 9)).supported
+    for kernel, stride, fits in (((64, 64), (8, 8), True), ((65, 1), (1, 1), False),
+                                 ((3, 3), (1, 9), False)):  # fmt: skip
+        assert Geometry((1, 1, *kernel), stride).supported == fits

@@ -15,13 +15,11 @@ from freetickets.errors import FreeTicketsError
 from freetickets.kernels import maps
 from freetickets.kernels.library import lanes
 from freetickets.kernels.maps import Maps
-from freetickets.sparsity import Sparsifier
+
+from .zoo.checks import sparsified as made
+from .zoo.entry import conv
 
 pytestmark = pytest.mark.usefixtures("skipping_zeros")
-
-
-def conv(inputs, outputs, **options):
-    return nn.Conv2d(inputs, outputs, 3, padding=1, **options)
 
 
 def plain_and_maps(samples=5, channels=8):
@@ -235,15 +233,6 @@ def images(samples):
     return torch.randn(samples, 3, 6, 6, generator=torch.Generator().manual_seed(samples))
 
 
-def made(build, backend):
-    torch.manual_seed(0)
-    network = build()
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    return network, Sparsifier(
-        network, optimizer, 0.6, distribution="uniform", exploration=None, backend=backend
-    )
-
-
 def assert_alike(build, work, error, tolerance=1e-5):
     """What a function makes of a masked network, and of a sparse one."""
     theirs, mine = (work(made(build, backend)[0]) for backend in ("masked", "sparse"))
@@ -273,26 +262,19 @@ def blocks():
     return nn.Sequential(conv(3, 8), Drop(), Drop(), nn.Flatten(), nn.Linear(288, 10))
 
 
-def raise_rate(network):
-    """Once a wrong loss, without a word: drop-path that was 0 when the sparsifier was made."""
-    network[1].rate = network[2].rate = 0.3
-
-
-def exchange(network):
-    network[1].forward = lambda x: x.roll(1, 0).flip(2)
-
-
-def look_between(network):
-    network.between = True
-
-
 @pytest.mark.parametrize(
-    ("build", "change"), [(blocks, raise_rate), (blocks, exchange), (Layers, look_between)]
+    ("build", "path", "attribute", "value"),
+    [
+        # Once a wrong loss, without a word: drop-path that was 0 when the sparsifier was made.
+        (blocks, "2", "rate", 0.3),
+        (blocks, "1", "forward", lambda x: x.roll(1, 0).flip(2)),
+        (Layers, "", "between", True),
+    ],
 )
-def test_code_may_take_another_path_later(error, build, change):
+def test_code_may_take_another_path_later(error, build, path, attribute, value):
     def work(network):
         network(images(5)).sum().backward()
-        change(network)
+        setattr(network.get_submodule(path), attribute, value)
         torch.manual_seed(1)
         loss = network(images(12)).square().mean()
         loss.backward()
@@ -354,25 +336,26 @@ def test_what_a_network_returns_is_ordinary():
     assert type(network[0](images(3))) is Maps  # a part of it may keep its groups
 
 
-def test_second_derivatives_pass_through_maps(error):
-    def work(network):
-        x = images(5).requires_grad_()
-        (gradient,) = torch.autograd.grad(network(x).pow(3).sum(), x, create_graph=True)
-        gradient.square().sum().backward()
-        return gradient, x.grad, network[0].bias.grad, network[1].bn.weight.grad
-
-    assert_alike(blocks, work, error, 1e-3)
+def second_derivatives(network):
+    x = images(5).requires_grad_()
+    (gradient,) = torch.autograd.grad(network(x).pow(3).sum(), x, create_graph=True)
+    gradient.square().sum().backward()
+    return gradient, x.grad, network[0].bias.grad, network[1].bn.weight.grad
 
 
-def test_autocast_gives_half_precision(error):
-    def work(network):
-        with torch.autocast("cpu"):
-            y = network(images(5))
-        assert y.dtype == torch.bfloat16
-        y.float().square().sum().backward()
-        return y, network[1].bn.weight.grad
+def half_precision(network):
+    with torch.autocast("cpu"):
+        y = network(images(5))
+    assert y.dtype == torch.bfloat16
+    y.float().square().sum().backward()
+    return y, network[1].bn.weight.grad
 
-    assert_alike(blocks, work, error, 5e-2)
+
+@pytest.mark.parametrize(
+    ("work", "tolerance"), [(second_derivatives, 1e-3), (half_precision, 5e-2)]
+)
+def test_second_derivatives_and_half_precision_are_those_of_ordinary_maps(error, work, tolerance):
+    assert_alike(blocks, work, error, tolerance)
 
 
 def test_groups_are_never_taken_for_maps():

@@ -5,7 +5,6 @@ a process of its own: a check that is missing ends that one, and is named.
 """
 
 import ctypes
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +28,7 @@ from .native_calls import (
     WITH_VECTORS,
     call,
     computed,
+    in_own_process,
     layer_arguments,
     norm_arguments,
 )
@@ -110,66 +110,62 @@ def cases():
 
 def _numbers_of_layers():
     lanes, width = library.lanes(), vector()
+    layers, one = ("ft_plan", *WITH_LAYER, *WITH_SAMPLES), each("maps.groups", 0)
     whole = (0, -1, -lanes, 2, width - 1, width + 1, 13 * width, *HUGE)
-    layers = ("ft_plan", *WITH_LAYER, *WITH_SAMPLES)
-    large = "not have more than 2\\^30 floats"
-    yield (
-        layers,
-        each("layer.inputs layer.outputs", 0, -1, 2**24 + 1, *HUGE),
-        ("channels must be from 1 to 2\\^24"),
-    )
-    sides = each("layer.kernel_h layer.kernel_w", 0, -1, 65, *HUGE)
-    yield layers, sides, "kernel must be from 1 to 64"
-    strides = each("layer.stride_h layer.stride_w", 0, -1, 9, *HUGE)
-    yield layers, strides, "strides must be from 1 to 8"
-    padding = each("layer.pad_h layer.pad_w", -1, 2**30 + 1, *HUGE)
-    yield layers, padding, "padding must be from 0 to 2\\^30"
-    many = [{"layer.inputs": 2**20, "layer.outputs": 2**20}]
-    yield layers, many, "not have more than 2\\^31 - 1 numbers"
-    yield layers, [{"layer": None}], "there is no layer"
-    more = each("nonzeros", -1, 5 * 4 * 3 * 2 + 1, *HUGE)
-    yield layers, more, "0 non-zeros or more, and not more than weights"
-    yield WITH_LAYER, [{"maps": None}], "there are no maps"
-    groups = "groups must be from 1 to 2\\^31 - 1"
-    yield WITH_LAYER, each("maps.groups", -1, *HUGE), groups
-    yield [name for name in WITH_LAYER if name != "ft_prepare"], each("maps.groups", 0), groups
-    vectors = "lanes must be from 1 to 12 vectors"
-    yield WITH_LAYER, each("maps.lanes", *whole), vectors
-    yield DIRECTIONS[1:], each("maps.lanes", 1), vectors
-    yield WITH_LAYER, each("maps.height maps.width", 0, -1, -(2**63)), "one position at least"
     square = {"maps.height": 2**16, "maps.width": 2**16}  # 0 in 32 bits
     padded = {"layer.pad_h": 2**14, "layer.pad_w": 2**14, "plan": None}
-    wide = each("maps.height maps.width", 2**30, 2**30 + 1, 2**62)
-    yield WITH_LAYER, [*wide, square, padded], large
     point = {"maps.height": 1, "maps.width": 1, "plan": None}
-    small = [{**point, f"layer.kernel_{axis}": 64} for axis in "hw"]
-    yield WITH_LAYER, small, "not be smaller than the kernel"
     huge = {"maps.groups": 2**31 - 1, "maps.height": 2**12, "maps.width": 2**12}
-    yield WITH_LAYER, [huge], "larger than any memory"
-    filled = each("samples", 0, -lanes, 1, lanes - 1, lanes + 1, HUGE[1])
-    yield WITH_SAMPLES, filled, "samples must fill whole groups of lanes"
-    yield WITH_SAMPLES, each("samples", 2**40, 2**62), "maps"
-    every = (*WITH_LAYER, *WITH_SAMPLES, *WITH_NORM)
-    yield every, each("threads", 0, -1, -(2**31)), "one thread at least"
+    yield from (
+        (layers, each("layer.inputs layer.outputs", 0, -1, 2**24 + 1, *HUGE),
+         "channels must be from 1 to 2\\^24"),
+        (layers, each("layer.kernel_h layer.kernel_w", 0, -1, 65, *HUGE),
+         "kernel must be from 1 to 64"),
+        (layers, each("layer.stride_h layer.stride_w", 0, -1, 9, *HUGE),
+         "strides must be from 1 to 8"),
+        (layers, each("layer.pad_h layer.pad_w", -1, 2**30 + 1, *HUGE),
+         "padding must be from 0 to 2\\^30"),
+        (layers, [{"layer.inputs": 2**20, "layer.outputs": 2**20}],
+         "not have more than 2\\^31 - 1 numbers"),
+        (layers, [{"layer": None}], "there is no layer"),
+        (layers, each("nonzeros", -1, 5 * 4 * 3 * 2 + 1, *HUGE),
+         "0 non-zeros or more, and not more than weights"),
+        (WITH_LAYER, [{"maps": None}], "there are no maps"),
+        (WITH_LAYER, each("maps.groups", -1, *HUGE), "groups must be from 1 to 2\\^31 - 1"),
+        ([name for name in WITH_LAYER if name != "ft_prepare"], one, "groups must be from 1"),
+        (WITH_LAYER, each("maps.lanes", *whole), "lanes must be from 1 to 12 vectors"),
+        (DIRECTIONS[1:], each("maps.lanes", 1), "lanes must be from 1 to 12 vectors"),
+        (WITH_LAYER, each("maps.height maps.width", 0, -1, -(2**63)), "one position at least"),
+        (WITH_LAYER, [*each("maps.height maps.width", 2**30, 2**30 + 1, 2**62), square, padded],
+         "not have more than 2\\^30 floats"),
+        (WITH_LAYER, [{**point, f"layer.kernel_{axis}": 64} for axis in "hw"],
+         "not be smaller than the kernel"),
+        (WITH_LAYER, [huge], "larger than any memory"),
+        (WITH_SAMPLES, each("samples", 0, -lanes, 1, lanes - 1, lanes + 1, HUGE[1]),
+         "samples must fill whole groups of lanes"),
+        (WITH_SAMPLES, each("samples", 2**40, 2**62), "maps"),
+        ((*WITH_LAYER, *WITH_SAMPLES, *WITH_NORM), each("threads", 0, -1, -(2**31)),
+         "one thread at least"),
+    )  # fmt: skip
 
 
 def _numbers_of_norms():
     lanes, width = library.lanes(), vector()
-    yield WITH_NORM, [{"norm": None}], "there are no maps"
     batches = each("norm.batch", 0, -1, lanes - 1, lanes, 2 * lanes + 1, *HUGE)
-    batches += each("norm.groups", 0, 1, 3)
-    yield WITH_NORM, batches, "the batch must fill its groups"
-    yield WITH_NORM, each("norm.groups", -1, *HUGE), "groups must be from 0 to"
-    yield WITH_NORM, each("norm.lanes", 0, -1, *HUGE), "lanes must be from 1 to"
-    sizes = each("norm.channels norm.positions", -1, *HUGE)
-    yield WITH_NORM, sizes, "channels and positions must be from 0"
     many = {"norm.groups": 2**20, "norm.lanes": 2**20, "norm.batch": 2**40}
-    yield WITH_NORM, [many], "a batch must not have more than 2\\^31 - 1 samples"
-    large = {"norm.channels": 2**30, "norm.positions": 2**30}
-    yield WITH_NORM, [large], "larger than any memory"
     odd = (1, 2, width - 1, width + 1, 17, 32, 64)
-    partial = [{"norm.lanes": number, "norm.batch": 2 * number} for number in odd]
-    yield WITH_VECTORS, partial, "lanes must be whole vectors"
+    yield from (
+        (WITH_NORM, [{"norm": None}], "there are no maps"),
+        (WITH_NORM, [*batches, *each("norm.groups", 0, 1, 3)], "the batch must fill its groups"),
+        (WITH_NORM, each("norm.groups", -1, *HUGE), "groups must be from 0 to"),
+        (WITH_NORM, each("norm.lanes", 0, -1, *HUGE), "lanes must be from 1 to"),
+        (WITH_NORM, each("norm.channels norm.positions", -1, *HUGE),
+         "channels and positions must be from 0"),
+        (WITH_NORM, [many], "a batch must not have more than 2\\^31 - 1 samples"),
+        (WITH_NORM, [{"norm.channels": 2**30, "norm.positions": 2**30}], "larger than any memory"),
+        (WITH_VECTORS, [{"norm.lanes": number, "norm.batch": 2 * number} for number in odd],
+         "lanes must be whole vectors"),
+    )  # fmt: skip
 
 
 def _plans():
@@ -227,10 +223,7 @@ def _memory():
 @pytest.fixture(scope="module", autouse=True)
 def _survived(instructions):
     """Has a process of its own make all of these calls."""
-    command, root = [sys.executable, "-m", __name__, instructions], Path(__file__).parents[2]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=root)
-    last = child.stdout.splitlines()[-1:]
-    assert child.returncode == 0, f"{last} ended the process: {child.returncode} {child.stderr}"
+    in_own_process(__name__, instructions)
 
 
 def test_wrong_numbers_are_refused_and_the_words_say_why(instructions):

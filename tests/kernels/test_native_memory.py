@@ -7,7 +7,6 @@ memory of the whole process.
 import contextlib
 import os
 import resource
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -19,7 +18,7 @@ from freetickets.errors import FreeTicketsError, is_out_of_memory
 from freetickets.kernels import library
 from freetickets.kernels.library import Geometry, MapsStruct, NormStruct
 
-from .native_calls import RESULTS, WITH_LAYER, call, layer_arguments
+from .native_calls import RESULTS, WITH_LAYER, call, in_own_process, layer_arguments
 
 pytestmark = [
     pytest.mark.skipif(
@@ -172,12 +171,7 @@ def test_in_a_process_of_its_own(command):
     function, *arguments = command
     # What the C library has set aside would serve, too: let it ask the kernel for large pieces.
     strict = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 18)}
-    child = subprocess.run(
-        [sys.executable, "-m", __name__, function.__name__, *arguments],
-        capture_output=True, text=True, timeout=120, env=os.environ | strict,
-        cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    assert child.returncode == 0, child.stderr
+    in_own_process(__name__, function.__name__, *arguments, **strict)
 
 
 def test_a_failure_of_memory_is_not_taken_for_a_mistake(monkeypatch):

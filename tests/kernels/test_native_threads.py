@@ -2,8 +2,6 @@
 
 import random
 import resource
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +13,14 @@ from freetickets.errors import FreeTicketsError
 from freetickets.kernels import library, ops
 from freetickets.kernels.library import Geometry, MapsStruct, NormStruct
 
-from .native_calls import WITH_LAYER, WITH_NORM, computed, layer_arguments, norm_arguments
+from .native_calls import (
+    WITH_LAYER,
+    WITH_NORM,
+    computed,
+    in_own_process,
+    layer_arguments,
+    norm_arguments,
+)
 
 THREADS = 8
 
@@ -117,10 +122,7 @@ def test_whoever_selects_an_instruction_set_disturbs_no_call(instructions):
 
 def test_all_threads_may_be_the_first():
     """To load the library, and to call it."""
-    command = [sys.executable, "-m", __name__]
-    root = Path(__file__).parents[2]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=root)
-    assert child.returncode == 0, child.stderr
+    in_own_process(__name__)
 
 
 @pytest.mark.skipif(

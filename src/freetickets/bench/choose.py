@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
-from ..kernels import choice, measured, ops
+from ..kernels import choice, ops
 from ..kernels.choice import COSTS, DIRECTIONS, Costs, Work
 from ..kernels.choices import words
 from ..kernels.library import instruction_set
@@ -50,8 +50,8 @@ def costs(settings: Settings) -> Iterator[Ratio | str]:
     if settings.small:
         yield "nothing is kept of tiny layers"
         return
-    measured.write(instructions, found.plain())
-    yield f"kept in {measured.path()}; used if FREETICKETS_COSTS=measured is set"
+    choice.keep_measured(instructions, found)
+    yield f"kept in {choice.measured_path()}; used if FREETICKETS_COSTS=measured is set"
 
 
 def scaled(shipped: Costs, factors: Factors) -> Costs:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..kernels.choice import processor
 from ..kernels.library import available, instruction_set
-from ..kernels.measured import processor
 
 Side = Callable[[], Any]
 Limits = tuple[float | None, float | None]  # what a ratio must not exceed, and should not

@@ -12,12 +12,15 @@ from __future__ import annotations
 import functools
 import math
 import os
+import platform
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from ..errors import FreeTicketsError
-from ..reading import damaged, read
-from . import measured, ops, winograd
+from ..reading import damaged, read, read_json
+from ..storage import write_json
+from . import ops, winograd
 from .library import Geometry, instruction_set
 
 DIRECTIONS = (ops.FORWARD, ops.INPUT_GRADIENT, ops.WEIGHT_GRADIENT)
@@ -112,17 +115,46 @@ def _basis(instructions: str, source: str, winograd: str) -> Basis:
         raise FreeTicketsError(f"FREETICKETS_COSTS must be shipped or measured, not {source!r}")
     if winograd not in ("", "0", "1"):
         raise FreeTicketsError(f"FREETICKETS_WINOGRAD must be 0 or 1, not {winograd!r}")
-    costs: Costs | None = COSTS[instructions]
-    if source == "measured":
-        plain = measured.read(instructions)
-        with damaged(measured.path(), "run freetickets bench choose"):
-            costs = Costs.of(plain)
-    if costs is None:
-        raise FreeTicketsError(
-            f"{measured.path()} belongs to another version of freetickets: run "
-            "freetickets bench choose"
-        )
+    costs = _measured(instructions) if source == "measured" else COSTS[instructions]
     return Basis(costs, source or "shipped", winograd != "0")
+
+
+def measured_path() -> Path:
+    """Where the costs of this machine are kept: in `$XDG_CACHE_HOME`, else in `~/.cache`."""
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "freetickets" / "costs.json"
+
+
+def _measured(instructions: str) -> Costs:
+    path, advice = measured_path(), "run freetickets bench choose"
+    with damaged(path, advice):
+        found = read(dict[str, dict[str, Any]], read_json(path) if path.exists() else {})
+        plain = found.get(f"{processor()}, {instructions}")
+        costs = None if plain is None else Costs.of(plain)
+    if plain is None:
+        raise FreeTicketsError(
+            "FREETICKETS_COSTS is 'measured', but nothing was measured on this processor "
+            f"({instructions}): {advice}"
+        )
+    if costs is None:
+        raise FreeTicketsError(f"{path} belongs to another version of freetickets: {advice}")
+    return costs
+
+
+def keep_measured(instructions: str, costs: Costs) -> None:
+    """Keeps costs, beside those of other processors and instruction sets."""
+    found = read_json(measured_path()) if measured_path().exists() else {}
+    write_json(measured_path(), {**found, f"{processor()}, {instructions}": costs.plain()})
+
+
+def processor() -> str:
+    """The name of this machine's processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
 
 
 class Work(NamedTuple):

@@ -35,9 +35,9 @@ class Choices:
         groups, _, height, width, width_of_group = x.shape
         if width_of_group != lanes():
             return 0
-        samples = _class(groups * width_of_group)
+        samples, batch = _batch(groups * width_of_group)
         work = Work(geometry, nonzeros, samples, height, width)
-        key = f"{_layer(name, geometry, nonzeros)}, maps of {height}x{width}, {_batch(samples)}"
+        key = f"{_layer(name, geometry, nonzeros)}, maps of {height}x{width}, {batch}"
         if key not in self._made:
             self._made[key] = convolution_ways(work, self.costs)
         return self._made[key]
@@ -45,8 +45,8 @@ class Choices:
     def linear(self, name: str, geometry: Geometry, nonzeros: int, x: Tensor) -> int:
         """Returns what `linear` takes."""
         outputs, inputs = geometry.shape[:2]
-        samples = _class(x.shape[0])
-        key = f"{_layer(name, geometry, nonzeros)}, {_batch(samples)}"
+        samples, batch = _batch(x.shape[0])
+        key = f"{_layer(name, geometry, nonzeros)}, {batch}"
         if key not in self._made:
             self._made[key] = linear_ways(inputs, outputs, nonzeros, samples, self.costs)
         return self._made[key]
@@ -121,13 +121,11 @@ def _ways(told: str) -> int:
     return sum(bits[word] * d for word, d in zip(told.split(" / "), DIRECTIONS, strict=True))
 
 
-def _class(samples: int) -> int:
-    return max(1, -(-samples // _STEP)) * _STEP
-
-
 def _layer(name: str, geometry: Geometry, nonzeros: int) -> str:
     return f"{name}: {nonzeros} of {math.prod(geometry.shape)} weights"
 
 
-def _batch(samples: int) -> str:
-    return f"{samples - _STEP + 1} to {samples} samples"
+def _batch(samples: int) -> tuple[int, str]:
+    """The largest batch that is chosen for along with this one, and all of these in words."""
+    most = max(1, -(-samples // _STEP)) * _STEP
+    return most, f"{most - _STEP + 1} to {most} samples"

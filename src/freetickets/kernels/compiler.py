@@ -7,6 +7,7 @@ what works in place keeps its place.
 import functools
 import operator
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, cast
 
 import torch
@@ -23,7 +24,6 @@ from .tracing import Trace, without_memory
 # Up to this many samples, vectors lie along the rows of a map; from there on, across samples.
 FEW_SAMPLES = 4
 
-_ADDITIONS: tuple[Any, ...] = (operator.add, torch.add)
 # Of functions and methods that work in place, those that do not.
 _FUNCTIONAL: dict[Any, Any] = {
     operator.iadd: operator.add, torch.relu_: torch.relu, "add_": "add", "relu_": "relu",
@@ -172,7 +172,8 @@ class Compiler:
         fused = FusedConv2d(self._parts.conv(str(node.target), norm), relu)
         arguments = (node.args[0],) if residual is None else (node.args[0], residual)
         # In the place of the last: what it adds must have been computed by then.
-        new = self._insert_after(chain[-1], fused, arguments, like=chain[-1])
+        last = chain[-1]
+        new = self._insert(self._graph.inserting_after(last), fused, arguments, like=last)
         self._grouped.add(new)
         if chain[-1] in self._fixed:
             new = self._leave(new)
@@ -238,22 +239,17 @@ class Compiler:
 
     def _adds_maps(self, node: fx.Node) -> bool:
         """Whether a node adds two different maps of the same shape."""
-        is_function = node.op == "call_function" and node.target in _ADDITIONS
-        is_method = node.op == "call_method" and node.target == "add"
-        if not (is_function or is_method) or node.kwargs:
-            return False
-        maps = all(self._seen.is_map(each) for each in (*node.args, node))
-        # Each is another one, and all have one shape.
         return (
-            maps
+            _calls(node, "add", operator.add, torch.add)
+            and not node.kwargs
+            and all(self._seen.is_map(each) for each in (*node.args, node))
             and len(node.args) == len(set(node.args)) == 2
             and len(set(map(self._seen.shape, node.args))) == 1
         )
 
     def _rectifies(self, node: fx.Node) -> bool:
-        is_function = node.op == "call_function" and node.target in (F.relu, torch.relu)
-        is_method = node.op == "call_method" and node.target == "relu"
-        return (is_function or is_method or self._is(node, nn.ReLU)) and self._takes_one(node)
+        is_relu = _calls(node, "relu", F.relu, torch.relu) or self._is(node, nn.ReLU)
+        return is_relu and self._takes_one(node)
 
     # -- layouts
 
@@ -293,10 +289,9 @@ class Compiler:
     def _enter(self, node: fx.Node, reader: fx.Node) -> fx.Node:
         """The node's maps in groups."""
         if node not in self._entered:
+            place = self._graph.inserting_before(reader)
             module = Enter(self._seen.shape(node), self._lanes)
-            with self._graph.inserting_before(reader):
-                entered = self._graph.call_module(self._register(module), (node,))
-            self._know(entered, node)
+            entered = self._insert(place, module, (node,), like=node)
             self._grouped.add(entered)
             if node in self._fixed:
                 return entered  # the next reader may find something else there
@@ -306,8 +301,9 @@ class Compiler:
     def _leave(self, node: fx.Node) -> fx.Node:
         """The node's maps as PyTorch has them: the same ones for all who read them."""
         if node not in self._left:
+            place = self._graph.inserting_after(node)
             module = Leave(self._seen.shape(node)[0])
-            self._left[node] = self._insert_after(node, module, (node,), like=node)
+            self._left[node] = self._insert(place, module, (node,), like=node)
         return self._left[node]
 
     # -- the graph
@@ -323,28 +319,27 @@ class Compiler:
         self._modules[name] = module
         return name
 
-    def _insert_after(
-        self, at: fx.Node, module: nn.Module, arguments: Any, like: fx.Node
-    ) -> fx.Node:
-        with self._graph.inserting_after(at):
+    def _insert(self, place: Any, module: nn.Module, arguments: Any, like: fx.Node) -> fx.Node:
+        """Has the graph call a module at a place; it makes the maps of another node."""
+        with place:
             new = self._graph.call_module(self._register(module), arguments)
-        self._know(new, like)
+        self._seen.values[new], self._order[new] = self._seen.values[like], self._order[like]
         return new
-
-    def _know(self, new: fx.Node, like: fx.Node) -> None:
-        """Notes that a new node's maps are those of another."""
-        self._seen.values[new] = self._seen.values[like]
-        self._order[new] = self._order[like]
 
     def _used(self) -> dict[str, Any]:
         """What the graph uses, under names that can't be taken for a graph module's own."""
         found: dict[str, Any] = {}
-        get: dict[str, Callable[[str], Any]] = {
-            "call_module": self._modules.__getitem__,
-            "get_attr": lambda path: operator.attrgetter(path)(self._parts.model),
-        }
         for node in self._graph.nodes:
-            if node.op in get:
-                found[f"part_{len(found)}"] = get[node.op](str(node.target))
-                node.target = f"part_{len(found) - 1}"
+            if node.op in ("call_module", "get_attr"):
+                path, node.target = str(node.target), f"part_{len(found)}"
+                is_module = node.op == "call_module"
+                part = self._modules[path] if is_module else attrgetter(path)(self._parts.model)
+                found[node.target] = part
         return found
+
+
+def _calls(node: fx.Node, method: str, *functions: Callable[..., Any]) -> bool:
+    """Whether a node calls this method, or one of these functions."""
+    if node.op == "call_method":
+        return node.target == method
+    return node.op == "call_function" and node.target in functions

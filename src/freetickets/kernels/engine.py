@@ -7,38 +7,18 @@ the network's own, and hold what they held.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Protocol, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from .adopted import AdoptedLayer, adopt_sparse
+from .adopted import adopt_sparse
 from .choices import Choices
-from .layers import (
-    SparseLayer,
-    can_be_sparse,
-    hidden_modules,
-    make_dense,
-    make_sparse,
-    replace,
-)
+from .layers import SparseLayer, can_be_sparse, hidden_modules, make_dense, make_sparse, replace
 from .layout import GroupedLayout
 from .library import release_memory
 from .ops import gather, scatter
-
-
-class Engine(Protocol):
-    """The layers of a network that skip zeros, by the names of their weights; and their ways."""
-
-    choices: Choices
-
-    @property
-    def layers(self) -> Mapping[str, SparseLayer | AdoptedLayer]:
-        """These layers."""
-
-    def remove(self, optimizer: Optimizer) -> dict[str, nn.Parameter]:
-        """Leaves the network with PyTorch's own layers, and returns their weights."""
 
 
 class Adoption:
@@ -106,6 +86,10 @@ class Compression:
             found[name] = weight
         release_memory()
         return found
+
+
+# The layers of a network that skip zeros, by the names of their weights; and their ways.
+Engine = Adoption | Compression
 
 
 def _tied_weights(model: nn.Module) -> set[Tensor]:

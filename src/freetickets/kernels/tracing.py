@@ -6,6 +6,7 @@ memory, and what works in place.
 """
 
 import copy
+import functools
 import inspect
 import operator
 import threading
@@ -18,8 +19,7 @@ from torch.utils._pytree import tree_iter
 
 from .layout import BatchNormReLU
 
-_VALUES = (bool, int, float, complex, str, bytes, type(None))
-_NUMBERS = (int, float, complex, str, torch.dtype, torch.device, type(None))
+_NUMBERS = (int, float, complex, str, bytes, torch.dtype, torch.device, type(None))
 
 
 class Trace:
@@ -57,28 +57,13 @@ class Trace:
             if any(_is_alias(a, b) for a in mine for b in _tensors(value))
         ]
 
-    def check_pure(self) -> None:
-        """Refuses to write to what was there before the call, or to return it for others to do so.
-
-        The next call would find it there: such a tensor may be new in each call of the network.
-        """
-        (output,) = (node for node in self.graph.nodes if node.op == "output")
-        for changed in (*self.changes.values(), output.all_input_nodes):
-            if any(node.op == "get_attr" for each in changed for node in self.sharing(each)):
-                raise ImpureError(
-                    "its inputs have no part in a tensor that it writes to or returns"
-                )
-
     def is_same(self, one: fx.Node, other: fx.Node) -> bool:
         """Whether two nodes are one tensor: the same memory, read in the same way."""
         a, b = self.values.get(one), self.values.get(other)
-        return (
-            isinstance(a, Tensor)
-            and isinstance(b, Tensor)
-            and _is_alias(a, b)
-            and (a.shape, a.stride(), a.storage_offset())
-            == (b.shape, b.stride(), b.storage_offset())
-        )
+        if not isinstance(a, Tensor) or not isinstance(b, Tensor) or not _is_alias(a, b):
+            return False
+        places = [(t.shape, t.stride(), t.storage_offset()) for t in (a, b)]
+        return places[0] == places[1]
 
 
 def trace(model: nn.Module, shadow: nn.Module, inputs: tuple[Any, ...]) -> Trace:
@@ -93,7 +78,12 @@ def trace(model: nn.Module, shadow: nn.Module, inputs: tuple[Any, ...]) -> Trace
         ImpureError: It does more than answer.
         Exception: Its code can't be traced: it depends on numbers, say.
     """
-    check_unwatched(model)
+    for name, module in model.named_modules():
+        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values()):
+            source = getattr(hook, "__module__", None) or type(hook).__module__
+            # It wants to be called each time; PyTorch's (of a weight norm, say) and ours compute.
+            if source.partition(".")[0] not in ("torch", "freetickets"):
+                raise ImpureError(f"there is a hook on {name or 'it'}")
     fixed: dict[str, Any] = {}
     for place, (name, parameter) in enumerate(inspect.signature(model.forward).parameters.items()):
         given = inputs[place] if place < len(inputs) else parameter.default
@@ -112,10 +102,17 @@ def trace(model: nn.Module, shadow: nn.Module, inputs: tuple[Any, ...]) -> Trace
             before = ModuleState(model)
             seen = _Tracer(shadow, inputs).run(model, fixed)
             if ModuleState(model) == before:
-                seen.check_pure()
-                return seen
+                break
             # It may have filled a cache, which it does just once.
-        raise ImpureError("it keeps something from one call to the next")
+        else:
+            raise ImpureError("it keeps something from one call to the next")
+    # The next call would find what this one writes to what was there before, or what others write
+    # to it since it was returned: such a tensor may be new in each call of the network.
+    (output,) = (node for node in seen.graph.nodes if node.op == "output")
+    for changed in (*seen.changes.values(), output.all_input_nodes):
+        if any(node.op == "get_attr" for each in changed for node in seen.sharing(each)):
+            raise ImpureError("its inputs have no part in a tensor that it writes to or returns")
+    return seen
 
 
 def without_memory(model: nn.Module) -> nn.Module:
@@ -182,7 +179,7 @@ class ModuleState:
     __hash__ = None  # type: ignore[assignment]
 
     def _describe(self, value: Any, depth: int = 3) -> Any:
-        if isinstance(value, _VALUES):
+        if isinstance(value, _NUMBERS):
             return type(value), value
         if depth and isinstance(value, dict):
             return [(key, self._describe(each, depth - 1)) for key, each in value.items()]
@@ -191,18 +188,6 @@ class ModuleState:
         self._objects.append(value)
         counts = isinstance(value, Tensor) and not value.is_inference()
         return id(value), value._version if counts else None
-
-
-def check_unwatched(model: nn.Module) -> None:
-    """Refuses a network with hooks: they want to be called each time.
-
-    Those of PyTorch (of a weight norm, say) and our own only compute.
-    """
-    for name, module in model.named_modules():
-        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values()):
-            source = getattr(hook, "__module__", None) or type(hook).__module__
-            if source.partition(".")[0] not in ("torch", "freetickets"):
-                raise ImpureError(f"there is a hook on {name or 'it'}")
 
 
 # ---- while code runs
@@ -239,21 +224,17 @@ _KNOWN = (
 )  # fmt: skip
 
 
-def _in_place(name: str) -> Callable[..., Any]:
+def _in_place(self: _Proxy, other: Any, function: Any) -> Any:
     """`x += y` in a graph; fx would take it for `x = x + y`."""
-    function = getattr(operator, name)
-
-    def traced(self: _Proxy, other: Any) -> Any:
-        return self.tracer.create_proxy("call_function", function, (self, other), {})
-
-    return traced
+    return self.tracer.create_proxy("call_function", function, (self, other), {})
 
 
 for _name in (
     "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior",
     "ixor", "ilshift", "irshift",
 ):  # fmt: skip
-    setattr(_Proxy, f"__{_name}__", _in_place(_name))
+    _method = functools.partialmethod(_in_place, function=getattr(operator, _name))
+    setattr(_Proxy, f"__{_name}__", _method)
 
 _one_at_a_time = threading.Lock()
 
@@ -301,14 +282,17 @@ class _Tracer(fx.Tracer):
         return isinstance(m, BatchNormReLU) or super().is_leaf_module(m, module_qualified_name)
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        if self._computes or threading.get_ident() != self._thread:
+        if self._is_not_asked():
             return forward(*args, **kwargs)
         return super().call_module(m, forward, args, kwargs)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        if self._computes or threading.get_ident() != self._thread:
+        if self._is_not_asked():
             return attr_val
         return super().getattr(attr, attr_val, parameter_proxy_cache)
+
+    def _is_not_asked(self) -> bool:
+        return self._computes or threading.get_ident() != self._thread
 
     def _see(self, node: fx.Node) -> None:
         """Does a node's work on tensors without memory, and notes what it writes to."""

@@ -41,18 +41,9 @@ def convolve(
     """
     x = ready(x)
     y = empty(x.shape[0], geometry.shape[0], *geometry.output_size(*x.shape[2:4]), x.shape[4])
-    compute(
-        "ft_winograd_forward",
-        geometry,
-        x,
-        x,
-        weights,
-        *(scaling or (None, None, False)),
-        bias,
-        None if residual is None else ready(residual),
-        relu,
-        y,
-    )
+    added = None if residual is None else ready(residual)
+    given = (x, x, weights, *(scaling or (None, None, False)), bias, added, relu, y)
+    compute("ft_winograd_forward", geometry, *given)
     return y
 
 

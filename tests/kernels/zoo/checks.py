@@ -19,7 +19,6 @@ from freetickets.kernels.inference import compile_network
 from freetickets.kernels.layers import SparseLayer
 
 from .judge import Judge, doubled, leaves, trembling
-from .networks import lived_in
 
 Compiler = Callable[[nn.Module, dict[str, Tensor]], nn.Module]
 
@@ -31,12 +30,6 @@ _THREADED_BATCHES = (1, 4, 8, 11, 17)  # among them some that no one asked for b
 
 
 # ---- prediction
-
-
-def built(entry):
-    """A network of the zoo as after some training."""
-    torch.manual_seed(entry.seed)
-    return lived_in(entry.build(), lambda samples: entry.draw(samples, seed=9))
 
 
 @torch.no_grad()
@@ -107,11 +100,6 @@ def mixed(key):
     return ("dense", "winograd", "sparse")[zlib.crc32(key.encode()) % 3]
 
 
-def compiled_network(network, topology):
-    """Compiles a network, for any number of samples."""
-    return compile_network(network, topology)
-
-
 def fallbacks(compiled, network):
     """Why a compiled network uses the plain one, each reason once."""
     if compiled is network:
@@ -120,12 +108,12 @@ def fallbacks(compiled, network):
 
 
 def compare_compiled(
-    network, draw, *, compiler=compiled_network, batches=BATCHES, way=sparse, threads=True
+    network, draw, *, compiler=compile_network, batches=BATCHES, way=sparse, threads=True
 ):
-    """Compares a network with its compiled self.
+    """Compares a network, which gets sparse weights, with its compiled self.
 
     Args:
-        network: The network; it gets sparse weights.
+        network: The network.
         draw: Makes inputs, from a number of samples and a seed.
         compiler: Compiles it.
         batches: Numbers of samples; each number is tried twice, since the first time is special.
@@ -151,11 +139,8 @@ def compare_compiled(
                 inputs = draw(samples, call)
                 judge(inputs, predict(compiled, inputs), f"{samples} samples, call {call}")
         if threads:
-            numbers = random.Random(0)
-            jobs = [
-                draw(numbers.choice(_THREADED_BATCHES), seed)
-                for seed in range(10, 10 + _THREADS * _CALLS)
-            ]
+            numbers, seeds = random.Random(0), range(10, 10 + _THREADS * _CALLS)
+            jobs = [draw(numbers.choice(_THREADED_BATCHES), seed) for seed in seeds]
             with ThreadPoolExecutor(_THREADS) as pool:
                 answers = list(pool.map(lambda inputs: predict(compiled, inputs), jobs))
             for inputs, found in zip(jobs, answers, strict=True):
@@ -184,9 +169,9 @@ def compare_trained(
     Returns:
         What is wrong, in words; None if nothing in the network can be sparse.
     """
-    masked, reference = _sparsified(build(), "masked")
+    masked, reference = sparsified(build, "masked")
     try:
-        sparse, sparsifier = _sparsified(build(), backend)
+        sparse, sparsifier = sparsified(build, backend)
     except FreeTicketsError as error:
         if "no layer can be sparse" in str(error):
             return None
@@ -222,12 +207,13 @@ def _judge_of_training(network, sparsifier, inputs):
     return Judge(step(network, sparsifier, inputs), compute)
 
 
-def _sparsified(network, backend):
+def sparsified(build, backend, *, torch_seed=0, **options):
+    """A network of which 40 % of the weights are active, and its sparsifier."""
+    torch.manual_seed(torch_seed)
+    network = build()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    sparsifier = Sparsifier(
-        network, optimizer, 0.6, distribution="uniform", exploration=None, backend=backend
-    )
-    return network.train(), sparsifier
+    options |= {"distribution": "uniform", "exploration": None, "backend": backend}
+    return network.train(), Sparsifier(network, optimizer, 0.6, **options)
 
 
 def step(network, sparsifier, inputs):
@@ -237,16 +223,11 @@ def step(network, sparsifier, inputs):
     results = {**dict(leaves(output, "output")), **dict(leaves(inputs, "input"))}
     results["loss"] = loss = _loss(results)
     loss.backward()
-    results = {
-        name: value.detach() if isinstance(value, Tensor) else value
-        for name, value in results.items()
-    }
-    for name, gradient in _gradients(network, sparsifier).items():
-        results[f"gradient of {name}"] = gradient
-    for name, buffer in network.state_dict().items():
-        if name not in sparsifier.topology and name not in dict(network.named_parameters()):
-            results[f"buffer {name}"] = buffer.clone()
-    return results
+    results = {n: v.detach() if isinstance(v, Tensor) else v for n, v in results.items()}
+    results |= {f"gradient of {n}": g for n, g in gradients(network, sparsifier).items()}
+    others = {*sparsifier.topology, *dict(network.named_parameters())}
+    buffers = {n: buffer for n, buffer in network.state_dict().items() if n not in others}
+    return results | {f"buffer {name}": buffer.clone() for name, buffer in buffers.items()}
 
 
 def _loss(results):
@@ -260,7 +241,7 @@ def _loss(results):
     return total
 
 
-def _gradients(network, sparsifier):
+def gradients(network, sparsifier):
     """All gradients, those of sparse weights at their active places."""
     found = {}
     for module_name, module in network.named_modules():
@@ -269,8 +250,6 @@ def _gradients(network, sparsifier):
                 own_name = "weight"
             name = f"{module_name}.{own_name}" if module_name else own_name
             mask, gradient = sparsifier.topology.get(name), parameter.grad
-            if gradient is None or mask is None or gradient.dim() == 1:
-                found[name] = gradient
-            else:
-                found[name] = gradient[mask]
+            is_whole = gradient is None or mask is None or gradient.dim() == 1
+            found[name] = gradient if is_whole else gradient[mask]
     return found

@@ -1,21 +1,17 @@
-"""Networks as all the world builds them."""
+"""Networks as all the world builds them: residual, dense, shuffled, with gates."""
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from .entry import conv, layers, member, norm, several, unit
-
-IMAGE = (3, 10, 10)
+from .entry import Sketch, chain, conv, norm, takes, unit
 
 
 def classifier(*body, channels=8):
     """A body, then the mean over the map, then classes."""
-    pool = nn.AdaptiveAvgPool2d(1)
-    return nn.Sequential(*body, pool, nn.Flatten(), nn.Linear(channels, 5))
+    return *body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 5)
 
 
 # ---- residual networks
@@ -47,11 +43,11 @@ class BasicBlock(nn.Module):
         return self.relu(out)
 
 
-@member("residual", (3, 20, 20))
-def torchvision():
-    stem = [nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True)]
-    blocks = [BasicBlock(8, 8), BasicBlock(8, 8), BasicBlock(8, 16, 2), BasicBlock(16, 16)]
-    return classifier(*stem, nn.MaxPool2d(3, 2, 1), *blocks, channels=16)
+chain("residual: torchvision", (3, 20, 20), lambda: classifier(
+    nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True),
+    nn.MaxPool2d(3, 2, 1), BasicBlock(8, 8), BasicBlock(8, 8), BasicBlock(8, 16, 2),
+    BasicBlock(16, 16), channels=16,
+))  # fmt: skip
 
 
 class PreActBlock(nn.Module):
@@ -70,166 +66,193 @@ class PreActBlock(nn.Module):
         return out
 
 
-def pre_act_blocks():
-    return nn.Sequential(PreActBlock(8, 8), PreActBlock(8, 16, 2), PreActBlock(16, 16))
+class Residual(Sketch, kind="residual"):
+    image = (3, 12, 12)
 
+    def pre_activation(self, x):
+        x = self.conv(3)(x)
+        for block in ((8, 8), (8, 16, 2), (16, 16)):
+            x = self.layer(PreActBlock, *block)(x)
+        out = F.avg_pool2d(F.relu(self.BatchNorm2d(16)(x)), 3)
+        return self.Linear(16, 5)(out.view(out.size(0), 16, -1).sum(-1))
 
-@member(
-    "residual", (3, 12, 12),
-    of=layers("stem", blocks=pre_act_blocks, bn=lambda: nn.BatchNorm2d(16),
-              fc=lambda: nn.Linear(16, 5)),
-)  # fmt: skip
-def pre_activation(net, x):
-    out = F.avg_pool2d(F.relu(net.bn(net.blocks(net.stem(x)))), 3)
-    return net.fc(out.view(out.size(0), 16, -1).sum(-1))
+    def functional(self, x):
+        """The blocks of the first paper, with shortcuts that have no weights."""
+        x = self.unit(3)(x)
+        for planes, stride in ((8, 1), (16, 2)):
+            out = F.relu(self.BatchNorm2d(planes)(self.conv(8, planes, stride=stride)(x)))
+            out = self.BatchNorm2d(planes)(self.conv(planes, planes)(out))
+            out += x if stride == 1 else F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 4, 4))
+            x = F.relu(out)
+        return self.Linear(16, 5)(x.mean((2, 3)))
 
-
-class CifarBlock(nn.Module):
-    """That of the first paper, with shortcuts that have no weights."""
-
-    def __init__(self, in_planes, planes, stride=1):
-        super().__init__()
-        self.conv1, self.bn1 = conv(in_planes, planes, stride=stride), nn.BatchNorm2d(planes)
-        self.conv2, self.bn2 = conv(planes, planes), nn.BatchNorm2d(planes)
-        self.shortcut: Callable[[Tensor], Tensor] = (
-            nn.Sequential()
-            if stride == 1
-            else lambda x: F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 4, 4))
-        )
-
-    def forward(self, x):
-        out = F.relu(self.bn1(self.conv1(x)))
-        out = self.bn2(self.conv2(out))
-        out += self.shortcut(x)
-        return F.relu(out)
-
-
-@member("residual", (3, 12, 12))
-def functional():
-    return classifier(unit(3), CifarBlock(8, 8), CifarBlock(8, 16, 2), channels=16)
-
-
-@member("residual", IMAGE, of=layers("stem", convs=several(conv, conv), bns=several(norm, norm)))
-def methods(net, x):
-    """Sums and ReLUs as methods of a tensor; a chain of additions."""
-    x = first = net.stem(x).relu()
-    for one, bn in zip(net.convs, net.bns, strict=True):
-        x = bn(one(x)).add(x).relu_().add(first)
-    return net.fc(x.flatten(2).mean(-1))
+    @takes((3, 10, 10))
+    def methods(self, x):
+        """Sums and ReLUs as methods of a tensor; a chain of additions."""
+        x = first = self.conv(3)(x).relu()
+        for _ in range(2):
+            one, bn = self.conv(), self.norm()
+            x = bn(one(x)).add(x).relu_().add(first)
+        return self.Linear(8, 5)(x.flatten(2).mean(-1))
 
 
 # ---- only convolutions and pools
 
+pool = partial(nn.MaxPool2d, kernel_size=2, stride=2)
 
-@member("vgg", (3, 16, 16), random=True)
-def with_norms():
-    pool = partial(nn.MaxPool2d, kernel_size=2, stride=2)
-    return nn.Sequential(
-        unit(3, 8), pool(), unit(8, 8), unit(8, 12), pool(), unit(12, 16), pool(),
-        nn.AdaptiveAvgPool2d((2, 2)), nn.Flatten(), nn.Linear(64, 24), nn.ReLU(True),
-        nn.Dropout(p=0.5), nn.Linear(24, 10),
-    )  # fmt: skip
+chain("vgg: with_norms", (3, 16, 16), lambda: [
+    unit(3, 8), pool(), unit(8, 8), unit(8, 12), pool(), unit(12, 16), pool(),
+    nn.AdaptiveAvgPool2d((2, 2)), nn.Flatten(), nn.Linear(64, 24), nn.ReLU(True),
+    nn.Dropout(p=0.5), nn.Linear(24, 10),
+], random=True)  # fmt: skip
 
+chain("vgg: all_convolutional", (3, 12, 12), lambda: [
+    conv(3), nn.ReLU(), conv(stride=2), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU(),
+    nn.Conv2d(16, 10, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+])  # fmt: skip
 
-@member("vgg", (3, 14, 12), of={
-    "conv1": lambda: nn.Conv2d(3, 8, 3), "conv2": lambda: nn.Conv2d(8, 16, 3),
-    "fc1": lambda: nn.Linear(64, 20), "fc2": lambda: nn.Linear(20, 10),
-})  # fmt: skip
-def plain(net, x):
-    """No norms, everything by functions."""
-    x = F.max_pool2d(F.relu(net.conv1(x)), 2)
-    x = F.max_pool2d(F.relu(net.conv2(x), inplace=True), (1, 2))
-    x = x.view(x.size(0), -1)
-    return F.log_softmax(net.fc2(torch.relu(net.fc1(x))), dim=1)
+chain("vgg: lenet", (1, 14, 14), lambda: [
+    conv(1, 6, 5), nn.Tanh(), nn.AvgPool2d(2, 2), nn.Conv2d(6, 12, 3), nn.Tanh(), nn.AvgPool2d(2),
+    nn.Flatten(), nn.Linear(48, 30), nn.Tanh(), nn.Linear(30, 10), nn.LogSoftmax(dim=1),
+])  # fmt: skip
 
 
-@member("vgg", (3, 12, 12))
-def all_convolutional():
-    return nn.Sequential(
-        conv(3), nn.ReLU(), conv(stride=2), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU(),
-        nn.Conv2d(16, 10, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-    )  # fmt: skip
+class Vgg(Sketch, kind="vgg"):
+    @takes((3, 14, 12))
+    def plain(self, x):
+        """No norms, everything by functions."""
+        x = F.max_pool2d(F.relu(self.Conv2d(3, 8, 3)(x)), 2)
+        x = F.max_pool2d(F.relu(self.Conv2d(8, 16, 3)(x), inplace=True), (1, 2))
+        x = x.view(x.size(0), -1)
+        return F.log_softmax(self.Linear(20, 10)(torch.relu(self.Linear(64, 20)(x))), dim=1)
+
+    @takes((3, 12, 12))
+    def pool_then_norm(self, x):
+        for inputs in (3, 8):
+            x = F.max_pool2d(self.conv(inputs)(x), 2, 2)
+            x = self.norm()(x).relu_()
+        return self.fc(x)
 
 
-@member("vgg", (1, 14, 14))
-def lenet():
-    return nn.Sequential(
-        conv(1, 6, 5), nn.Tanh(), nn.AvgPool2d(2, 2), nn.Conv2d(6, 12, 3), nn.Tanh(),
-        nn.AvgPool2d(2), nn.Flatten(), nn.Linear(48, 30), nn.Tanh(), nn.Linear(30, 10),
-        nn.LogSoftmax(dim=1),
-    )  # fmt: skip
+class SqueezeAndExcite(Sketch, kind="squeeze and excite"):
+    image = (3, 10, 10)
 
-
-@member("vgg", (3, 12, 12), of=layers("conv0 conv1", norm0=norm, norm1=norm))
-def pool_then_norm(net, x):
-    for i in range(2):
-        x = F.max_pool2d(getattr(net, f"conv{i}")(x), 2, 2)
-        x = getattr(net, f"norm{i}")(x).relu_()
-    return net.fc(x.mean((2, 3)))
-
-
-# ---- squeeze and excite
-
-
-class SEBlock(nn.Module):
-    def __init__(self, gate):
-        super().__init__()
-        self.conv1, self.bn1, self.conv2, self.bn2 = conv(), norm(), conv(), norm()
-        self.relu, self.se = nn.ReLU(inplace=True), gate
-
-    def forward(self, x):
-        out = self.relu(self.bn1(self.conv1(x)))
-        out = self.se(self.bn2(self.conv2(out)))
+    def _block(self, x, gate):
+        relu = self.inplace()
+        out = relu(self.norm()(self.conv()(x)))
+        out = gate(self.norm()(self.conv()(out)))
         out += x
-        return self.relu(out)
+        return relu(out)
 
-
-class LinearGate(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.avg_pool = nn.AdaptiveAvgPool2d(1)
-        self.fc = nn.Sequential(nn.Linear(8, 2), nn.ReLU(True), nn.Linear(2, 8), nn.Sigmoid())
-
-    def forward(self, x):
+    def _linear_gate(self, x):
         b, c, _, _ = x.size()
-        y = self.fc(self.avg_pool(x).view(b, c)).view(b, c, 1, 1)
-        return x * y.expand_as(x)
+        y = self.inplace()(self.Linear(8, 2)(self.AdaptiveAvgPool2d(1)(x).view(b, c)))
+        return x * self.Sigmoid()(self.Linear(2, 8)(y)).view(b, c, 1, 1).expand_as(x)
 
+    def _conv_gate(self, x):
+        """As MobileNetV3 and timm have it: by 1x1 convolutions."""
+        y = F.relu(self.conv(8, 4, 1)(x.mean((2, 3), keepdim=True)))
+        return self.Hardsigmoid()(self.conv(4, 8, 1)(y)) * x
 
-@member("squeeze and excite", IMAGE)
-def linear_gate():
-    return classifier(unit(3), SEBlock(LinearGate()), SEBlock(LinearGate()))
-
-
-class ConvGate(nn.Module):
-    """As MobileNetV3 and timm have it: by 1x1 convolutions."""
-
-    def __init__(self):
-        super().__init__()
-        self.fc1, self.fc2, self.scale = conv(8, 4, 1), conv(4, 8, 1), nn.Hardsigmoid()
-
-    def forward(self, x):
-        return self.scale(self.fc2(F.relu(self.fc1(x.mean((2, 3), keepdim=True))))) * x
-
-
-@member("squeeze and excite", IMAGE)
-def conv_gate():
-    return classifier(conv(3), nn.Hardswish(), SEBlock(ConvGate()), conv(stride=2), ConvGate())
-
-
-class TwoGates(nn.Module):
-    """The larger of two gates: one for channels (ECA: a convolution along them), one for places."""
-
-    def __init__(self):
-        super().__init__()
-        self.channel, self.place = nn.Conv1d(1, 1, 3, padding=1), conv(8, 1, 1)
-
-    def forward(self, x):
+    def _two_gates(self, x):
+        """The larger of one for channels (ECA: a convolution along them) and one for places."""
         y = F.adaptive_avg_pool2d(x, 1).squeeze(-1).transpose(-1, -2)
-        y = self.channel(y).transpose(-1, -2).unsqueeze(-1)
-        return torch.max(x * y.sigmoid(), x.mul(torch.sigmoid(self.place(x))))
+        y = self.Conv1d(1, 1, 3, padding=1)(y).transpose(-1, -2).unsqueeze(-1)
+        return torch.max(x * y.sigmoid(), x.mul(torch.sigmoid(self.conv(8, 1, 1)(x))))
+
+    def linear_gate(self, x):
+        x = self._block(self.unit(3)(x), self._linear_gate)
+        return self.fc(self._block(x, self._linear_gate))
+
+    def conv_gate(self, x):
+        x = self._block(self.Hardswish()(self.conv(3)(x)), self._conv_gate)
+        return self.fc(self._conv_gate(self.conv(stride=2)(x)))
+
+    def two_gates(self, x):
+        return self.fc(self._block(self.unit(3)(x), self._two_gates))
 
 
-@member("squeeze and excite", IMAGE)
-def two_gates():
-    return classifier(unit(3), SEBlock(TwoGates()))
+# ---- concatenation
+
+
+class DenseLayer(nn.Module):
+    def __init__(self, inputs):
+        super().__init__()
+        self.norm1, self.relu1 = nn.BatchNorm2d(inputs), nn.ReLU(inplace=True)
+        self.conv1 = nn.Conv2d(inputs, 8, kernel_size=1, bias=False)
+        self.norm2, self.relu2, self.conv2 = norm(), nn.ReLU(inplace=True), conv(8, 4)
+
+    def forward(self, features):
+        bottleneck = self.conv1(self.relu1(self.norm1(torch.cat(features, 1))))
+        return self.conv2(self.relu2(self.norm2(bottleneck)))
+
+
+class DenseBlock(nn.ModuleDict):
+    def __init__(self, count, inputs):
+        super().__init__({f"layer{i}": DenseLayer(inputs + i * 4) for i in range(count)})
+
+    def forward(self, init_features):
+        features = [init_features]
+        for _, layer in self.items():
+            features.append(layer(features))
+        return torch.cat(features, 1)
+
+
+chain("concatenation: densenet", (3, 10, 10), lambda: classifier(
+    conv(3), DenseBlock(3, 8), nn.BatchNorm2d(20), nn.ReLU(inplace=True), nn.Conv2d(20, 10, 1),
+    nn.AvgPool2d(2), DenseBlock(2, 10), nn.BatchNorm2d(18), channels=18,
+))  # fmt: skip
+
+
+class Concatenation(Sketch, kind="concatenation"):
+    image = (3, 10, 10)
+
+    @takes((3, 8, 8))
+    def sums_and_cats(self, x):
+        """Dual paths: one part of the channels is added, the other one grows."""
+        summed, grown = self.conv(3)(x), []
+        for i in range(3):
+            y = self.conv(8 + 3 * i, 11)(F.relu(torch.cat([summed, *grown], 1)))
+            summed = summed + y[:, :8]
+            grown.append(y[:, 8:])
+        return self.Linear(17, 5)(torch.cat((summed, *grown), -3).mean((2, 3)))
+
+    def inception(self, x):
+        def module(inputs, x):
+            branches = [
+                self.unit(inputs, 4, 1)(x),
+                self.unit(4, 6)(self.unit(inputs, 4, 1)(x)),
+                self.unit(2, 3, 5)(self.unit(inputs, 2, 1)(x)),
+                self.unit(inputs, 3, 1)(self.MaxPool2d(3, 1, 1, ceil_mode=True)(x)),
+            ]
+            return torch.cat(branches, 1)
+
+        x = module(8, self.unit(3)(x))
+        return self.Linear(16, 5)(module(16, F.max_pool2d(x, 2)).mean((2, 3)))
+
+    @takes((3, 8, 8))
+    def shufflenet(self, x):
+        x = self.unit(3, 12)(x)
+        for _ in range(2):
+            x1, x2 = x.chunk(2, dim=1)
+            x2 = self.BatchNorm2d(6)(self.conv(6, 6, groups=6)(self.unit(6, 6, 1)(x2)))
+            y = torch.cat((x1, self.unit(6, 6, 1)(x2)), dim=1)
+            n, channels, height, width = y.size()
+            y = y.view(n, 2, channels // 2, height, width)
+            x = torch.transpose(y, 1, 2).contiguous().view(n, channels, height, width)
+        return self.fc(self.conv(12)(x))
+
+    def res2(self, x):
+        """Parts of the channels, each of which adds to the next."""
+        a, b, c = torch.split(self.unit(3, 12)(x), 4, dim=1)
+        b = F.relu(self.conv(4, 4)(b))
+        c = F.relu(self.conv(4, 4)(c + b))
+        return self.fc(self.unit(12, 8, 1)(torch.cat((a, b, c), 1)))
+
+    def along_all_dimensions(self, x):
+        """Along rows, along columns, x and -x; shuffled pixels."""
+        x = self.conv(3)(x)
+        x = self.conv(16)(F.relu(torch.cat([x, -x], 1)))
+        x = torch.cat([x, x.flip(2)], dim=2)
+        x = torch.cat((x, x[..., :2]), dim=-1)
+        return self.Linear(8, 5)(self.conv(2)(self.PixelShuffle(2)(x)).amax(dim=(2, 3)))

@@ -10,103 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .entry import (
-    always,
-    conv,
-    integers,
-    layers,
-    member,
-    norm,
-    normal,
-    one_by_one,
-    parameter,
-    several,
-    unit,
-)
-
-IMAGE = (3, 8, 8)
-
-
-# ---- several inputs
-
-
-@member("inputs and outputs", IMAGE, (6,), of=layers(
-    "image second", features=lambda: nn.Linear(6, 8), fc=lambda: nn.Bilinear(8, 8, 5)
-))  # fmt: skip
-def image_and_features(net, image, features):
-    f = F.relu(net.features(features))
-    y = F.relu(net.second(net.image(image).relu()) + f.unsqueeze(-1).unsqueeze(-1))
-    return net.fc(y.mean((2, 3)), f)
-
-
-@member("inputs and outputs", IMAGE, lambda n, g: torch.rand(n, 8, 8, generator=g) > 0.5,
-        of=layers("conv1 conv2"))  # fmt: skip
-def masked(net, x, mask=None, scale=1.0):
-    x = torch.relu(net.conv1(x))
-    if mask is not None:
-        x = x.masked_fill(mask[:, None], 0.0)
-    return net.fc(net.conv2(x * scale).relu().mean((2, 3)))
-
-
-@member("inputs and outputs", IMAGE, always(None), always(0.5), of=layers("conv1 conv2"))
-def mask_none(net, x, mask, scale):
-    return masked(net, x, mask, scale)
-
-
-@member("inputs and outputs", IMAGE, always(3), of=layers("stem", step=unit))
-def depth_given(net, x, depth):
-    """A whole number says how often."""
-    x = net.stem(x)
-    for _ in range(depth):
-        x = net.step(x) + x
-    return net.fc(x.mean((2, 3)) / depth)
-
-
-@member("inputs and outputs", lambda n, g: [normal(*IMAGE)(n, g), normal(*IMAGE)(n, g)],
-        of=layers("body"))  # fmt: skip
-def pair(net, images):
-    """Two images in one list."""
-    first, second = images
-    return net.fc((net.body(first) - net.body(second)).abs().mean((2, 3)))
-
-
-@member("inputs and outputs", IMAGE, IMAGE, integers(2), of=layers("body"))
-def however_many(net, *images):
-    *maps, flags = images
-    y = torch.stack([F.relu(net.body(m)) for m in maps]).sum(0)
-    return net.fc(y.mean((2, 3))) * flags[:, None]
-
-
-# ---- several outputs
-
-
-@member(
-    "inputs and outputs", (3, 12, 12), of=layers("a c", b=partial(conv, stride=2), aux=one_by_one)
-)
-def auxiliary(net, x):
-    """A tuple: the classes, and those of a head on the way; the map in between, too."""
-    middle = net.b(F.relu(net.a(x)))
-    aux = net.aux(middle).mean((2, 3))
-    return net.fc(net.c(F.relu(middle)).mean((2, 3))), aux, middle
-
-
-@member("inputs and outputs", (3, 16, 16), of={
-    "down": several(*(partial(conv, n, stride=2) for n in (3, 8, 8))),
-    "lateral": several(*(partial(conv, 8, 6, 1),) * 3),
-    "smooth": several(*(partial(conv, 6, 6),) * 3),
-})  # fmt: skip
-def pyramid(net, x):
-    """A dictionary of maps, as detectors make it."""
-    levels = []
-    for layer in net.down:
-        x = F.relu(layer(x))
-        levels.append(x)
-    top = net.lateral[2](levels[2])
-    found = OrderedDict({"p2": net.smooth[2](top)})
-    for i in (1, 0):
-        top = net.lateral[i](levels[i]) + F.interpolate(top, scale_factor=2, mode="nearest")
-        found[f"p{i}"] = net.smooth[i](top)
-    return found
+from .entry import IMAGE, Sketch, chain, conv, member, norm, takes, unit
 
 
 class Answer(NamedTuple):
@@ -115,50 +19,134 @@ class Answer(NamedTuple):
     nothing: Tensor | None = None
 
 
-@member("inputs and outputs", IMAGE, of=layers("a b c"))
-def hidden_states(net, x):
-    """A named tuple with all maps, among them some that are read before and after a ReLU."""
-    hidden = [x]
-    for layer in (net.a, net.b, net.c):
-        x = layer(x)
-        hidden.append(x)
-        x = x.relu()
-    return Answer(net.fc(x.mean((2, 3))), hidden)
-
-
 @dataclass
 class Output:
     logits: Tensor
     features: Tensor
 
 
-@member("inputs and outputs", IMAGE, of=layers("body"))
-def data_class(net, x):
-    features = net.body(x)
-    return Output(net.fc(features.mean((2, 3))), features)
+class InputsAndOutputs(Sketch, kind="inputs and outputs"):
+    @takes(IMAGE, (6,))
+    def image_and_features(self, image, features):
+        f = F.relu(self.Linear(6, 8)(features))
+        y = self.conv()(self.conv(3)(image).relu())
+        y = F.relu(y + f.unsqueeze(-1).unsqueeze(-1))
+        return self.Bilinear(8, 8, 5)(y.mean((2, 3)), f)
 
+    @takes(IMAGE, lambda n, g: torch.rand(n, 8, 8, generator=g) > 0.5)
+    def masked(self, x, mask=None, scale=1.0):
+        x = torch.relu(self.conv(3)(x))
+        if mask is not None:
+            x = x.masked_fill(mask[:, None], 0.0)
+        return self.fc(self.conv()(x * scale).relu())
 
-@member("inputs and outputs", IMAGE, of=layers("conv second"))
-def same_twice(net, x):
-    """Outputs that are the input, one another, a view of one another, a size."""
-    y = net.conv(x)
-    z = F.relu(net.second(y) + y)
-    return [x, y, y, z, z[:, :2], {"argmax": z.flatten(1).argmax(1), "size": z.shape[2]}]
+    @takes(IMAGE, None, 0.5)
+    def mask_none(self, x, mask, scale):
+        return self.masked(x, mask, scale)
+
+    @takes(IMAGE, 3)
+    def depth_given(self, x, depth):
+        """A whole number says how often."""
+        x, step = self.conv(3)(x), self.unit()
+        for _ in range(depth):
+            x = step(x) + x
+        return self.fc(x / depth)
+
+    @takes(lambda n, g: [torch.randn(n, *IMAGE, generator=g) for _ in range(2)])
+    def pair(self, images):
+        """Two images in one list."""
+        body, (first, second) = self.conv(3), images
+        return self.fc((body(first) - body(second)).abs())
+
+    @takes(IMAGE, IMAGE, lambda n, g: torch.randint(2, (n,), generator=g))
+    def however_many(self, *images):
+        body, (*maps, flags) = self.conv(3), images
+        return self.fc(torch.stack([F.relu(body(m)) for m in maps]).sum(0)) * flags[:, None]
+
+    @takes((3, 12, 12))
+    def auxiliary(self, x):
+        """A tuple: the classes, and those of a head on the way; the map in between, too."""
+        middle = self.conv(stride=2)(F.relu(self.conv(3)(x)))
+        return self.fc(self.conv()(F.relu(middle))), self.point()(middle).mean((2, 3)), middle
+
+    @takes((3, 16, 16))
+    def pyramid(self, x):
+        """A dictionary of maps, as detectors make it."""
+        levels = []
+        for inputs in (3, 8, 8):
+            x = F.relu(self.conv(inputs, stride=2)(x))
+            levels.append(x)
+        top = self.conv(8, 6, 1)(levels.pop())
+        found = OrderedDict({"p2": self.conv(6, 6)(top)})
+        for i in (1, 0):
+            up = F.interpolate(top, scale_factor=2, mode="nearest")
+            top = self.conv(8, 6, 1)(levels.pop()) + up
+            found[f"p{i}"] = self.conv(6, 6)(top)
+        return found
+
+    def hidden_states(self, x):
+        """A named tuple with all maps, among them some that are read before and after a ReLU."""
+        hidden = [x]
+        for inputs in (3, 8, 8):
+            x = self.conv(inputs)(x)
+            hidden.append(x)
+            x = x.relu()
+        return Answer(self.fc(x), hidden)
+
+    def data_class(self, x):
+        features = self.conv(3)(x)
+        return Output(self.fc(features), features)
+
+    def same_twice(self, x):
+        """Outputs that are the input, one another, a view of one another, a size."""
+        y = self.conv(3)(x)
+        z = F.relu(self.conv()(y) + y)
+        return [x, y, y, z, z[:, :2], {"argmax": z.flatten(1).argmax(1), "size": z.shape[2]}]
 
 
 # ---- layers that stand in several places
 
 
-@member("shared", IMAGE, of=layers("stem conv", bn1=norm, bn2=norm))
-def convolution_twice(net, x):
-    """One convolution, but each time another norm after it; and once with ReLU, once without."""
-    x = net.stem(x)
-    x = F.relu(net.bn1(net.conv(x)))
-    x = net.bn2(net.conv(x)) + x
-    return net.fc(net.conv(x).mean((2, 3)))
+class Shared(Sketch, kind="shared"):
+    def convolution_twice(self, x):
+        """One convolution, but each time another norm after it; once with ReLU, once without."""
+        x, again = self.conv(3)(x), self.conv()
+        x = F.relu(self.norm()(again(x)))
+        x = self.norm()(again(x)) + x
+        return self.fc(again(x))
+
+    def one_activation(self, x):
+        """One ReLU in place and one BatchNorm for everything."""
+        bn, relu = self.norm(), self.inplace()
+        x = relu(bn(self.conv(3)(x)))
+        y = relu(bn(self.conv()(x)))
+        y = bn(self.conv()(y)) + x
+        return self.Linear(8, 5)(relu(y).flatten(2).mean(2))
+
+    @takes((3, 16, 16))
+    def one_head_for_all_sizes(self, x):
+        """A detector's head on maps of several sizes, one tensor of all their places."""
+        head = self.layer(lambda: nn.Sequential(conv(), nn.ReLU(), conv(8, 4)))
+        found = []
+        for inputs in (3, 8, 8):
+            x = torch.relu(self.conv(inputs, stride=2)(x))
+            y = head(x)
+            found.append(y.permute(0, 2, 3, 1).reshape(y.shape[0], -1, 4))
+        return torch.cat(found, dim=1)
+
+    @takes(IMAGE, IMAGE)
+    def siamese(self, a, b):
+        body = self.conv(3)
+        u, v = (F.relu(body(each)).mean((2, 3)) for each in (a, b))
+        return self.Linear(8, 1)(torch.abs(u - v)).squeeze(-1), F.cosine_similarity(u, v)
+
+    def transposed_twin(self, x):
+        """An autoencoder whose way back has the weights of the way there."""
+        there = self.Conv2d(3, 8, 3, bias=False)
+        return self.conv(3, 3)(F.conv_transpose2d(F.relu(there(x)), there.weight))
 
 
-@member("shared", IMAGE)
+@member("shared: block_thrice", IMAGE)
 def block_thrice():
     block = unit()
     return nn.Sequential(
@@ -166,7 +154,7 @@ def block_thrice():
     )
 
 
-@member("shared", IMAGE)
+@member("shared: tied", IMAGE)
 class Tied(nn.Module):
     """Two layers with one weight, of which only one has a bias; a linear layer used backwards."""
 
@@ -182,47 +170,10 @@ class Tied(nn.Module):
         return F.linear(x, self.code.weight.t(), self.bias)
 
 
-@member("shared", IMAGE, of=layers("a b c", bn=norm, relu=lambda: nn.ReLU(inplace=True)))
-def one_activation(net, x):
-    """One ReLU in place and one BatchNorm for everything."""
-    x = net.relu(net.bn(net.a(x)))
-    y = net.relu(net.bn(net.b(x)))
-    y = net.bn(net.c(y)) + x
-    return net.fc(net.relu(y).flatten(2).mean(2))
-
-
-@member("shared", (3, 16, 16), of={
-    "stages": several(*(partial(conv, n, stride=2) for n in (3, 8, 8))),
-    "head": lambda: nn.Sequential(conv(), nn.ReLU(), conv(8, 4)),
-})  # fmt: skip
-def one_head_for_all_sizes(net, x):
-    """A detector's head on maps of several sizes, one tensor of all their places."""
-    found = []
-    for stage in net.stages:
-        x = torch.relu(stage(x))
-        y = net.head(x)
-        found.append(y.permute(0, 2, 3, 1).reshape(y.shape[0], -1, 4))
-    return torch.cat(found, dim=1)
-
-
-@member("shared", IMAGE, IMAGE, of=layers("body", fc=lambda: nn.Linear(8, 1)))
-def siamese(net, a, b):
-    u, v = (F.relu(net.body(each)).mean((2, 3)) for each in (a, b))
-    return net.fc(torch.abs(u - v)).squeeze(-1), F.cosine_similarity(u, v)
-
-
-@member("shared", IMAGE, of={
-    "conv": lambda: nn.Conv2d(3, 8, 3, bias=False), "post": partial(conv, 3, 3),
-})  # fmt: skip
-def transposed_twin(net, x):
-    """An autoencoder whose way back has the weights of the way there."""
-    return net.post(F.conv_transpose2d(F.relu(net.conv(x)), net.conv.weight))
-
-
 # ---- tricks
 
 
-@member("tricks", IMAGE)
+@member("tricks: hooked", IMAGE)
 class Hooked(nn.Module):
     """Hooks that change what goes in and what comes out."""
 
@@ -240,13 +191,13 @@ class Hooked(nn.Module):
         return self.fc(self.c(self.b(self.a(x))).mean((2, 3)))
 
 
-@member("tricks", IMAGE)
+@member("tricks: lists_and_dicts", IMAGE)
 class ListsAndDicts(nn.Module):
     """Modules that PyTorch knows by another name than the code does."""
 
     def __init__(self):
         super().__init__()
-        self.layers = {"stem": conv(3), "norm": nn.BatchNorm2d(8), "last": conv()}
+        self.layers = {"stem": conv(3), "norm": norm(), "last": conv()}
         for name, layer in self.layers.items():
             self.add_module(f"_{name}", layer)
         self.steps = [("stem", None), ("norm", torch.relu), ("last", torch.tanh)]
@@ -259,7 +210,7 @@ class ListsAndDicts(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
-@member("tricks", IMAGE)
+@member("tricks: by_name", IMAGE)
 class ByName(nn.Module):
     """getattr, modules that may be missing, functions kept as attributes."""
 
@@ -287,77 +238,60 @@ class StandardConv2d(nn.Conv2d):
         return F.conv2d(x, weight / std, self.bias, self.stride, self.padding)
 
 
-@member("tricks", IMAGE)
-def standardised_weights():
-    return nn.Sequential(
-        StandardConv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.ReLU(), conv(), nn.ReLU(),
-        StandardConv2d(8, 8, 3), nn.Flatten(), nn.Linear(288, 5),
-    )  # fmt: skip
+chain("tricks: standardised_weights", IMAGE, lambda: [
+    StandardConv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.ReLU(), conv(), nn.ReLU(),
+    StandardConv2d(8, 8, 3), nn.Flatten(), nn.Linear(288, 5),
+])  # fmt: skip
+
+chain("tricks: only_vectors", (20,), lambda: [
+    nn.Linear(20, 32), nn.ReLU(inplace=True), nn.Linear(32, 32), nn.GELU(), nn.LayerNorm(32),
+    nn.Linear(32, 5), nn.Softmax(dim=-1),
+])  # fmt: skip
 
 
-def activations():
-    found = [
-        nn.GELU(), nn.SiLU(), nn.Hardswish(), nn.PReLU(8), nn.Mish(), nn.ELU(), nn.Softsign(),
-        nn.CELU(), nn.Threshold(0.1, -0.2), nn.Hardtanh(), nn.Softmax2d(),
-    ]  # fmt: skip
-    return nn.Sequential(conv(3), *(layer for act in found for layer in (conv(), act)))
+ACTIVATIONS = (
+    nn.GELU, nn.SiLU, nn.Hardswish, partial(nn.PReLU, 8), nn.Mish, nn.ELU, nn.Softsign, nn.CELU,
+    partial(nn.Threshold, 0.1, -0.2), nn.Hardtanh, nn.Softmax2d,
+)  # fmt: skip
 
 
-@member("tricks", IMAGE, of=layers("", body=activations, conv=conv))
-def all_activations(net, x):
-    """One of each, as modules, functions and methods."""
-    x = net.conv(net.body(x)).sigmoid()
-    x = net.conv(x * 9) / 3
-    x = torch.where(x > 0.1, x, 0.1 * x.exp())
-    return net.fc(F.silu(net.conv(torch.sqrt(torch.abs(x) + 1e-2))).tanh().mean((2, 3)))
+class Tricks(Sketch, kind="tricks"):
+    def all_activations(self, x):
+        """One of each, as modules, functions and methods."""
+        x = self.conv(3)(x)
+        for act in ACTIVATIONS:
+            x = self.layer(act)(self.conv()(x))
+        last = self.conv()
+        x = last(last(x).sigmoid() * 9) / 3
+        x = torch.where(x > 0.1, x, 0.1 * x.exp())
+        return self.fc(F.silu(last(torch.sqrt(torch.abs(x) + 1e-2))).tanh())
 
+    def scaled_residual(self, x):
+        """Layer scale, ReZero, highway gates, and a maximum of two convolutions."""
+        x, c = self.conv(3)(x), self.conv()
+        x = x + self.parameter(8, 1, 1) * F.relu(self.conv()(x))
+        x = torch.relu(x + self.parameter() * self.conv()(x) + 0.1 * x)
+        t = torch.sigmoid(self.conv()(x))
+        x = t * F.relu(c(x)) + (1 - t) * x
+        return self.fc(torch.maximum(c(x), self.conv()(x)))
 
-@member(
-    "tricks", IMAGE, of=layers("stem a b gate c d", gamma=parameter(8, 1, 1), alpha=parameter())
-)
-def scaled_residual(net, x):
-    """Layer scale, ReZero, highway gates, and a maximum of two convolutions."""
-    x = net.stem(x)
-    x = x + net.gamma * F.relu(net.a(x))
-    x = torch.relu(x + net.alpha * net.b(x) + 0.1 * x)
-    t = torch.sigmoid(net.gate(x))
-    x = t * F.relu(net.c(x)) + (1 - t) * x
-    return net.fc(torch.maximum(net.c(x), net.d(x)).mean((2, 3)))
+    def checkpointed(self, x):
+        """Parts are computed again in the backward pass."""
+        x, a = self.conv(3)(x), self.conv()
+        return self.fc(checkpoint(lambda x: F.relu(a(x)), x, use_reentrant=False) + x)
 
+    def frozen(self, x):
+        """A backbone that is not trained, behind no_grad; channels last."""
+        backbone = self.layer(lambda: unit(3).requires_grad_(False))
+        with torch.no_grad():
+            x = backbone((x - 0.4).contiguous(memory_format=torch.channels_last))
+        x = F.relu(self.conv()(x.detach()))
+        return self.fc(x - self.conv()(x).detach())
 
-@member("tricks", IMAGE, of=layers("stem a"))
-def checkpointed(net, x):
-    """Parts are computed again in the backward pass."""
-    x = net.stem(x)
-    x = checkpoint(lambda x: F.relu(net.a(x)), x, use_reentrant=False) + x
-    return net.fc(x.mean((2, 3)))
-
-
-@member("tricks", IMAGE, of=layers(
-    "", backbone=lambda: unit(3).requires_grad_(False), neck=conv, twin=conv
-))  # fmt: skip
-def frozen(net, x):
-    """A backbone that is not trained, behind no_grad; channels last."""
-    with torch.no_grad():
-        x = net.backbone((x - 0.4).contiguous(memory_format=torch.channels_last))
-    x = F.relu(net.neck(x.detach()))
-    return net.fc((x - net.twin(x).detach()).mean((2, 3)))
-
-
-@member("tricks", (20,))
-def only_vectors():
-    return nn.Sequential(
-        nn.Linear(20, 32), nn.ReLU(inplace=True), nn.Linear(32, 32), nn.GELU(), nn.LayerNorm(32),
-        nn.Linear(32, 5), nn.Softmax(dim=-1),
-    )  # fmt: skip
-
-
-@member("tricks", (4, 6), of={
-    "a": lambda: nn.Linear(6, 12), "b": lambda: nn.Linear(4, 8),
-    "c": lambda: nn.Linear(12, 5, bias=False),
-})  # fmt: skip
-def sentences(net, x):
-    """Linear layers on tensors of three and of four dimensions."""
-    x = F.relu(net.a(x))
-    x = net.b(x.transpose(-1, -2)).transpose(-1, -2)
-    return net.c(x.unsqueeze(1).expand(-1, 2, -1, -1)).mean((1, 2))
+    @takes((4, 6))
+    def sentences(self, x):
+        """Linear layers on tensors of three and of four dimensions."""
+        x = F.relu(self.Linear(6, 12)(x))
+        x = self.Linear(4, 8)(x.transpose(-1, -2)).transpose(-1, -2)
+        x = x.unsqueeze(1).expand(-1, 2, -1, -1)
+        return self.Linear(12, 5, bias=False)(x).mean((1, 2))
