@@ -23,6 +23,10 @@ from freetickets.tasks import Score
 RECORDS = sorted(Path(__file__).parents[2].glob("results/*/results/*/*.json"))
 SCORES = {"accuracy": 0.9, "nll": 0.3, "ece": 0.05}
 FIVE = (1, 2, 3, 4, 5)
+PAIRS = dict.fromkeys(("disagreement", "kl", "kl_one_way"), 0.1)
+PAIRS |= {"disagreement_matrix": [[0]], "kl_matrix": [[0]]}
+ATTACK = {"epsilon": 0.1, "samples": 9, "clean": 0.9, "min": 0.1, "mean": 0.2, "max": 0.3}
+ATTACK |= {"transfer": [[0.1]]}
 
 
 def shift(*sets, types=("fog",), severities=FIVE):
@@ -95,6 +99,7 @@ def test_nulls_of_records_are_no_numbers():
     assert found.value("nll") is None
     assert (found.value("a_nll"), found.value("c_nll")) == (0.3, 0.3)
     assert found.as_dict() == values
+    assert Evaluation.of({**values, "weather": {"sun": 1}}).as_dict() == values  # a later one
 
 
 @pytest.mark.skipif(not RECORDS, reason="the records are not in this copy")
@@ -145,6 +150,15 @@ def remove(values, key):
         (lambda v: {**v, "natural": {"a": {"b": {}}}}, "natural.a.b has no accuracy"),
         (lambda v: {**v, "ood": {"noise": {}}}, "ood.noise lacks samples"),
         (lambda v: {**v, "shift": {"c": 1}}, "shift.c it must be a map"),
+        (lambda v: {**v, "more": [1]}, "more must be a map"),
+        (lambda v: {**v, "more": {"brier": "low"}}, "more.brier must be a number"),
+        (lambda v: {**v, "diversity": {**PAIRS, "kl_matrix": [[1, 2], [3]]}}, "of one length"),
+        (lambda v: {**v, "diversity": {**PAIRS, "kl_matrix": [[1, 2, 3]]}}, "as many rows as"),
+        (lambda v: {**v, "attacks": {"fgsm": {**ATTACK, "transfer": []}}}, "of one length"),
+        (lambda v: {**v, "attacks": {"fgsm": {**ATTACK, "max": 1.5}}}, "max must be a share"),
+        (lambda v: {**v, "features": [{"layer": "conv"}]}, r"features\[0\] lacks kl"),
+        (lambda v: {**v, "layers": [{"name": "conv", "density": []}]}, "must name a ticket"),
+        (lambda v: _in_shift(v, types=3), "types must be a list"),
         (lambda v: _in_shift(v, types=["fog", "snow"]), r"accuracy is of the shape \(1, 5\)"),
         (lambda v: _in_shift(v, nll=[[1, 2], [3]]), "must have rows of one length"),
         (lambda v: {**v, "shift": {"c": remove(v["shift"]["toy-c"], "ece")}}, "lacks ece"),
