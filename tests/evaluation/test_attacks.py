@@ -15,12 +15,7 @@ from freetickets.methods import MIMO, BatchEnsemble, MCDropout, TreeNet
 
 EPSILON = 8 / 255
 SMALL: dict[str, Any] = {"batch_size": 16, "epochs": 6, "lr": 0.1, "quiet": True}
-ONE_NETWORK = [
-    MIMO(members=2),
-    BatchEnsemble(members=3),
-    TreeNet(members=2),
-    MCDropout(passes=3),
-]
+ONE_NETWORK = [MIMO(members=2), BatchEnsemble(members=3), TreeNet(members=2), MCDropout(passes=3)]
 
 
 def normalised(pixels, ensemble):

@@ -10,12 +10,7 @@ import pytest
 import freetickets as ft
 from freetickets.errors import DamagedFileError
 from freetickets.evaluation import Request, evaluate_run, results
-from freetickets.evaluation.results import (
-    CorruptionSet,
-    Evaluation,
-    Shift,
-    choose_corruptions,
-)
+from freetickets.evaluation.results import CorruptionSet, Evaluation, Shift, choose_corruptions
 from freetickets.reading import read_json
 from freetickets.storage import write_json
 from freetickets.tasks import Score
@@ -72,7 +67,7 @@ def test_what_is_written_is_read_and_each_number_has_a_name(metrics_json):
     "column",
     ["brier", "c_nll", "a_accuracy", "member_brier", "diversity.kl", "ood.svhn.auroc", "nothing",
      "attacks.fgsm.min", "diversity.disagreement_by_class.7", "natural.imagenet-a.200-way.nll",
-     "task.name", "members.0", "members.9", "x.y", "shift.__class__"],
+     "task.name", "members.0", "members.9", "x.y", "shift.__class__"]
 )  # fmt: skip
 def test_what_was_not_measured_is_none(column):
     assert Evaluation("toy", 9, (SCORES,), SCORES, SCORES).value(column) is None

@@ -21,7 +21,7 @@ from freetickets.evaluation import (
     predict_dataset,
     summarise,
 )
-from freetickets.evaluation.sets import EvaluationSet, Predictor
+from freetickets.evaluation.sets import EvaluationSet, Predictor, corruption_types
 from freetickets.progress import WorkProgress
 from freetickets.reading import read_json
 from freetickets.storage import write_json
@@ -340,6 +340,11 @@ def test_everything_of_features_and_one_member_is_what_can_be_done(features, tmp
     ):
         with pytest.raises(FreeTicketsError, match=message):
             evaluate_run(tmp_path / "run", ensemble, request=request)
+
+
+def test_each_type_of_corruption_counts_once():
+    assert corruption_types(["fog", "elastic", "fog"], 10) == ["fog", "elastic_transform"]
+    assert len(corruption_types(["common15", "fog", "saturate"], 10)) == 16
 
 
 @pytest.mark.parametrize(

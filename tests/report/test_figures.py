@@ -154,6 +154,7 @@ FRAME = (0, 0, 200, 200)
 
 
 def test_labels_stand_beside_their_points_where_there_is_room():
+    assert place_labels([(10, 50)], [30], 8, FRAME, [])[0].tolist() == [16, 46, 46, 54]
     (place,) = place_labels([(190, 100)], [40], 10, FRAME, [])
     assert place[2] < 190
     assert overlap(FRAME, place) == pytest.approx(40 * 10)

@@ -205,6 +205,8 @@ def test_a_heat_map_shows_every_number_given():
     assert {"gaussian noise", "fog", "1", "2", "90.0", "80.0", "70.0", "62.5"} <= set(texts(panel))
     (panel,) = breakdowns.corruption_heatmaps({"a": (["fog"], [1, 2], [[0.25, 12.34]])}, NLL)
     assert {"0.250", "12.3"} <= set(texts(panel))
+    assert [breakdowns.write_decimals(each) for each in (1e-5, 9.999)] == ["1e-05", "9.999"]
+    assert breakdowns.write_share(1.0) == "100"
 
 
 def test_heat_maps_of_all_runs_share_a_scale():

@@ -50,11 +50,6 @@ class Answers:
     shifted: Mapping[str, Shifted] = field(default_factory=dict)
 
     @property
-    def members(self) -> int:
-        """How many members there are."""
-        return len(self.predicted) - 1
-
-    @property
     def correct(self) -> npt.NDArray[np.bool_]:
         """Whether the answer is right, (M + 1, N)."""
         return self.predicted == self.labels

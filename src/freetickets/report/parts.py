@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import islice
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ..metrics.score import Column
@@ -108,11 +109,9 @@ class Table:
 
     def parts(self) -> list[tuple[str, Sequence[Sequence[TableCell]]]]:
         """The rows, each group of them with its title."""
-        parts, start = [], 0
-        for title, count in self.row_groups or [("", len(self.rows))]:
-            parts.append((title, self.rows[start : start + count]))
-            start += count
-        return parts
+        rows = iter(self.rows)
+        groups = self.row_groups or [("", len(self.rows))]
+        return [(title, list(islice(rows, count))) for title, count in groups]
 
     def is_numeric(self, column: int) -> bool:
         """Whether a column holds numbers, but for those that were not measured."""

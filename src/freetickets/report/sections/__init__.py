@@ -12,12 +12,7 @@ import yaml
 
 from ...metrics.calibration import DEFAULT_BINS
 from ..comparison import LEVEL, REPEATS, Comparison
-from ..figures.scores import (
-    members_and_ensembles,
-    reliability_diagrams,
-    risk_curves,
-    size_curves,
-)
+from ..figures.scores import members_and_ensembles, reliability_diagrams, risk_curves, size_curves
 from ..parts import Figure, Folded, Section, Shown, Table
 from . import makers
 

@@ -2,7 +2,8 @@
 # ruff: noqa: D103
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from statistics import fmean
@@ -356,20 +357,17 @@ def attacks(comparison: Comparison) -> Iterator[Shown]:
 
 
 def attack(comparison: Comparison) -> Iterator[Shown]:
-    for kind, settings in _attacks(comparison).items():
-        panels = []
-        for what, attacks in settings.items():
-            panels += figures.attack_bars(attacks, what, comparison.names)
-        yield Shown(Figure(panels), {"kind": kind.upper()}, f"attack-{_slug(kind)}")
+    return _by_attack(
+        comparison, "attack", lambda what, it: figures.attack_bars(it, what, comparison.names)
+    )
 
 
 def transfer(comparison: Comparison) -> Iterator[Shown]:
-    for kind, settings in _attacks(comparison).items():
-        panels = []
-        for what, attacks in settings.items():
-            several = {name: it.transfer for name, it in attacks.items() if len(it.transfer) > 1}
-            panels += transfer_heatmaps(several, what)
-        yield Shown(Figure(panels), {"kind": kind.upper()}, f"transfer-{_slug(kind)}")
+    def maps(what: str, attacks: Mapping[str, Attack]) -> list[str]:
+        several = {name: it.transfer for name, it in attacks.items() if len(it.transfer) > 1}
+        return transfer_heatmaps(several, what)
+
+    return _by_attack(comparison, "transfer", maps)
 
 
 def scores(comparison: Comparison) -> Iterator[Shown]:
@@ -406,21 +404,21 @@ def ood(comparison: Comparison) -> Iterator[Shown]:
 
 
 def roc(comparison: Comparison) -> Iterator[Shown]:
-    panels = figures.roc_curves(_unfamiliar(comparison), comparison.names)
-    yield Shown(Figure(panels))
+    yield Shown(Figure(figures.roc_curves(_unfamiliar(comparison), comparison.names)))
 
 
 def novelty(comparison: Comparison) -> Iterator[Shown]:
-    panels = figures.novelty_histograms(_unfamiliar(comparison), comparison.names)
-    yield Shown(Figure(panels))
+    yield Shown(Figure(figures.novelty_histograms(_unfamiliar(comparison), comparison.names)))
 
 
 def _shifts(comparison: Comparison) -> dict[str, Shift]:
     return {run.name: it for run in comparison.runs if (it := run.results.corrupted) is not None}
 
 
-def _attacks(comparison: Comparison) -> dict[str, dict[str, dict[str, Attack]]]:
-    """By kind of attack, then by how it was made, for only such can be compared, then by run."""
+def _by_attack(
+    comparison: Comparison, key: str, paint: Callable[[str, Mapping[str, Attack]], list[str]]
+) -> Iterator[Shown]:
+    """A figure of each kind of attack; only attacks that were made alike share panels."""
     kinds: dict[str, dict[str, dict[str, Attack]]] = {}
     for run in comparison.runs:
         for kind, attack in run.results.attacks.items():
@@ -429,11 +427,10 @@ def _attacks(comparison: Comparison) -> dict[str, dict[str, dict[str, Attack]]]:
                 what += f", {attack.steps} steps"
             what += f", {attack.samples:,} samples"
             kinds.setdefault(kind, {}).setdefault(what, {})[run.name] = attack
-    return kinds
-
-
-def _slug(text: str) -> str:
-    return "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in text.lower())
+    for kind, alike in kinds.items():
+        panels = [panel for what, attacks in alike.items() for panel in paint(what, attacks)]
+        slug = re.sub("[^a-z0-9]", "-", kind.lower())
+        yield Shown(Figure(panels), {"kind": kind.upper()}, f"{key}-{slug}")
 
 
 def _over_255(epsilon: float) -> str:
