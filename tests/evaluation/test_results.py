@@ -10,12 +10,7 @@ import pytest
 import freetickets as ft
 from freetickets.errors import DamagedFileError
 from freetickets.evaluation import Request, evaluate_run, results
-from freetickets.evaluation.results import (
-    CorruptionSet,
-    Evaluation,
-    Shift,
-    choose_corruptions,
-)
+from freetickets.evaluation.results import CorruptionSet, Evaluation, Shift, choose_corruptions
 from freetickets.reading import read_json
 from freetickets.storage import write_json
 from freetickets.tasks import Score
@@ -23,6 +18,10 @@ from freetickets.tasks import Score
 RECORDS = sorted(Path(__file__).parents[2].glob("results/*/results/*/*.json"))
 SCORES = {"accuracy": 0.9, "nll": 0.3, "ece": 0.05}
 FIVE = (1, 2, 3, 4, 5)
+PAIRS = dict.fromkeys(("disagreement", "kl", "kl_one_way"), 0.1)
+PAIRS |= {"disagreement_matrix": [[0]], "kl_matrix": [[0]]}
+ATTACK = {"epsilon": 0.1, "samples": 9, "clean": 0.9, "min": 0.1, "mean": 0.2, "max": 0.3}
+ATTACK |= {"transfer": [[0.1]]}
 
 
 def shift(*sets, types=("fog",), severities=FIVE):
@@ -68,7 +67,7 @@ def test_what_is_written_is_read_and_each_number_has_a_name(metrics_json):
     "column",
     ["brier", "c_nll", "a_accuracy", "member_brier", "diversity.kl", "ood.svhn.auroc", "nothing",
      "attacks.fgsm.min", "diversity.disagreement_by_class.7", "natural.imagenet-a.200-way.nll",
-     "task.name", "members.0", "members.9", "x.y", "shift.__class__"],
+     "task.name", "members.0", "members.9", "x.y", "shift.__class__"]
 )  # fmt: skip
 def test_what_was_not_measured_is_none(column):
     assert Evaluation("toy", 9, (SCORES,), SCORES, SCORES).value(column) is None
@@ -95,6 +94,7 @@ def test_nulls_of_records_are_no_numbers():
     assert found.value("nll") is None
     assert (found.value("a_nll"), found.value("c_nll")) == (0.3, 0.3)
     assert found.as_dict() == values
+    assert Evaluation.of({**values, "weather": {"sun": 1}}).as_dict() == values  # a later one
 
 
 @pytest.mark.skipif(not RECORDS, reason="the records are not in this copy")
@@ -145,6 +145,15 @@ def remove(values, key):
         (lambda v: {**v, "natural": {"a": {"b": {}}}}, "natural.a.b has no accuracy"),
         (lambda v: {**v, "ood": {"noise": {}}}, "ood.noise lacks samples"),
         (lambda v: {**v, "shift": {"c": 1}}, "shift.c it must be a map"),
+        (lambda v: {**v, "more": [1]}, "more must be a map"),
+        (lambda v: {**v, "more": {"brier": "low"}}, "more.brier must be a number"),
+        (lambda v: {**v, "diversity": {**PAIRS, "kl_matrix": [[1, 2], [3]]}}, "of one length"),
+        (lambda v: {**v, "diversity": {**PAIRS, "kl_matrix": [[1, 2, 3]]}}, "as many rows as"),
+        (lambda v: {**v, "attacks": {"fgsm": {**ATTACK, "transfer": []}}}, "of one length"),
+        (lambda v: {**v, "attacks": {"fgsm": {**ATTACK, "max": 1.5}}}, "max must be a share"),
+        (lambda v: {**v, "features": [{"layer": "conv"}]}, r"features\[0\] lacks kl"),
+        (lambda v: {**v, "layers": [{"name": "conv", "density": []}]}, "must name a ticket"),
+        (lambda v: _in_shift(v, types=3), "types must be a list"),
         (lambda v: _in_shift(v, types=["fog", "snow"]), r"accuracy is of the shape \(1, 5\)"),
         (lambda v: _in_shift(v, nll=[[1, 2], [3]]), "must have rows of one length"),
         (lambda v: {**v, "shift": {"c": remove(v["shift"]["toy-c"], "ece")}}, "lacks ece"),

@@ -21,7 +21,7 @@ from freetickets.evaluation import (
     predict_dataset,
     summarise,
 )
-from freetickets.evaluation.sets import EvaluationSet, Predictor
+from freetickets.evaluation.sets import EvaluationSet, Predictor, corruption_types
 from freetickets.progress import WorkProgress
 from freetickets.reading import read_json
 from freetickets.storage import write_json
@@ -195,7 +195,7 @@ def test_what_the_ensemble_was_trained_on_is_not_out_of_distribution(
         np.save(tmp_path / "known.npy", arrays[split])
         with pytest.raises(FreeTicketsError, match="are not out of distribution"):
             evaluate(ood=(str(tmp_path / "known.npy"),))
-    with pytest.raises(FreeTicketsError, match="is what the ensemble was trained on"):
+    with pytest.raises(FreeTicketsError, match="is what the ensemble was trained on: leave it out"):
         evaluate(ood=(str(images_npz.resolve()),))
 
 
@@ -302,9 +302,7 @@ def test_an_interruption_leaves_what_is_finished_and_the_next_run_goes_on(
         return corrupt(images, name, *rest, **options)
 
     monkeypatch.setattr(corruptions, "corrupt", interrupted, raising=False)
-    with pytest.raises(
-        StoppedError, match=r"2 of 4 sets are predicted and saved; the same command"
-    ):
+    with pytest.raises(StoppedError, match=r"2 of 4 sets are predicted and saved; run it again"):
         evaluate(corruptions=asked)
     files = sorted(path.name for path in run_folder.rglob("predictions/bars-c/*"))
     assert files == ["fog.npz"]
@@ -342,6 +340,11 @@ def test_everything_of_features_and_one_member_is_what_can_be_done(features, tmp
     ):
         with pytest.raises(FreeTicketsError, match=message):
             evaluate_run(tmp_path / "run", ensemble, request=request)
+
+
+def test_each_type_of_corruption_counts_once():
+    assert corruption_types(["fog", "elastic", "fog"], 10) == ["fog", "elastic_transform"]
+    assert len(corruption_types(["common15", "fog", "saturate"], 10)) == 16
 
 
 @pytest.mark.parametrize(

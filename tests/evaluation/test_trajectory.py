@@ -6,11 +6,7 @@ from sklearn.decomposition import PCA
 
 from freetickets.errors import FreeTicketsError, MissingExtraError
 from freetickets.evaluation import Predictions
-from freetickets.evaluation.trajectory import (
-    TrajectoryPoint,
-    embed,
-    read_trajectory,
-)
+from freetickets.evaluation.trajectory import TrajectoryPoint, embed, read_trajectory
 from freetickets.predictions import trajectory_file
 
 LABELS = np.arange(20) % 3
@@ -44,7 +40,7 @@ def store(folder, point, **more):
     info = {
         "kind": "trajectory", "dataset": "toy", "combine": "probabilities",
         "run": point.run, "step": point.step, "epoch": point.epoch, "phase": point.phase,
-        "ticket": point.ticket, "collected": point.collected, **more,
+        "ticket": point.ticket, "collected": point.collected, **more
     }  # fmt: skip
     path = trajectory_file(folder, point.run, point.step)
     Predictions(point.log_probs[None], point.labels, info).save(path)

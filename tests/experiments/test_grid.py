@@ -65,6 +65,7 @@ def test_stages_are_trained_in_order_and_seed_by_seed(tiny):
         "both, seed 0", "static, seed 0", "static, seed 1",
     ]  # fmt: skip
     assert len(tiny.tasks(tiny.choose(["t1"]), seeds=1)) == 2
+    assert [each.name for each in tiny.choose(["t2", "t1"])] == ["t1", "t2"]
     only = tiny.tasks(tiny.experiments, None, ["static"])
     assert [task.cell.name for task in only] == ["static", "static"]
 
@@ -135,6 +136,7 @@ def test_the_images_are_the_first_of_each_class(tmp_path):
 def test_other_images_than_those_of_the_list_are_refused(tmp_path):
     labels = data.load("fashion-mini", "train").labels.numpy()
     right = digest_of(of_each_class(labels, 6))
+    assert digest_of(np.array([0, 1, 2, 4])) == "0abf8ac68111cebd"
     part = DataPart("fashion-mini", per_class=6, digest=right)
     SubstituteFiles(tmp_path / "right").dataset(part)
     with pytest.raises(FreeTicketsError, match="not the images of the list"):

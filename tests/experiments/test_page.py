@@ -3,11 +3,9 @@
 import csv
 import io
 import itertools
-import json
 import re
-import shutil
-import subprocess
-from html import escape, unescape
+from html import escape
+from itertools import combinations
 from xml.etree import ElementTree
 
 import pytest
@@ -15,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from freetickets.errors import UnknownNameError
 from freetickets.experiments import Results, experiment_names, load, needed
-from freetickets.experiments.page import make_page, markdown, write
+from freetickets.experiments.page import Gallery, make_page, markdown, run_names, standalone, write
 from freetickets.experiments.results import run_folder, save
 from freetickets.experiments.scales import SCALES
 from freetickets.report.parts import Folded, Table
@@ -25,8 +23,6 @@ from .invented import invent_results, members_of
 
 ALL = [load(name) for name in experiment_names()]
 SOME = [load(name) for name in ("cifar10", "diversity", "ood-cifar10", "fgsm", "escape-rate")]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def numbers(cell, seed):
@@ -134,51 +130,6 @@ def test_a_page_of_nothing_can_be_written(tmp_path):
     assert "supported:" not in text
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the PATH")
-def test_the_page_fits_phones_and_desks_and_nothing_complains(written, illustrated, tmp_path):
-    frames = "".join(
-        f'<iframe style="border:0;width:{width}px;height:900px" '
-        f'srcdoc="{escape((folder / "results.html").read_text())}"></iframe>'
-        for width, folder in ((390, written[0]), (1440, written[0]), (390, illustrated[0]))
-    )
-    script = """addEventListener("load", () => {
-      console.log("ready");
-      document.querySelector("pre").textContent = JSON.stringify(
-        [...document.querySelectorAll("iframe")].map((frame) => {
-          const page = frame.contentDocument, root = page.documentElement;
-          return {
-            width: root.clientWidth,
-            content: root.scrollWidth,
-            outside: [...page.querySelectorAll("section p, section li, figcaption, h2")].filter(
-              (part) => part.getBoundingClientRect().right > root.clientWidth + 1).length,
-            lost: [...page.querySelectorAll("nav a")].filter((link) =>
-              !page.getElementById(link.getAttribute("href").slice(1))).length,
-            scrolled: [...page.querySelectorAll("#result-cifar10 .scroll, #verdicts .scroll")].map(
-              (box) => box.scrollWidth > box.clientWidth),
-          };
-        }));
-    });"""
-    file = tmp_path / "page.html"
-    file.write_text(f"<!DOCTYPE html>\n{frames}\n<pre></pre>\n<script>{script}</script>")
-    flags = (
-        "headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-sync", "dump-dom",
-        "disable-background-networking", "disable-component-update", "enable-logging=stderr",
-        "hide-scrollbars", "window-size=1600,1200", f"user-data-dir={tmp_path / 'profile'}",
-    )  # fmt: skip
-    command = [CHROMIUM, *(f"--{flag}" for flag in flags), file.as_uri()]
-    told = {"capture_output": True, "text": True, "timeout": 300, "check": True}
-    done = subprocess.run(command, cwd=tmp_path, **told)
-    assert re.findall(r'CONSOLE.*?"(.*)"', done.stderr) == ["ready"]
-    answer = re.search("<pre>(.*)</pre>\n<script>", done.stdout, re.DOTALL)
-    answers = json.loads(unescape(answer[1]))
-    assert [shown["width"] for shown in answers] == [390, 1440, 390]
-    for shown in answers:
-        assert shown["content"] <= shown["width"]
-        assert (shown["outside"], shown["lost"]) == (0, 0)
-        # The paper's main table: whole on a desk; on a phone it scrolls, and not the page.
-        assert shown["scrolled"] == [shown["width"] == 390] * 2
-
-
 # ---- Markdown, parsed as GitHub does
 
 
@@ -263,3 +214,40 @@ def test_nothing_is_struck_out_and_no_text_is_taken_for_html(tokens):
     texts = [words(token) for token in tokens if token.type == "inline"]
     assert "<b>*all*</b>" in texts
     assert not any(re.search(r"\\[*_<~]", text) for text in texts)
+
+
+ALL = [load(name) for name in experiment_names()]
+
+
+@pytest.mark.parametrize("experiment", ALL, ids=lambda experiment: experiment.name)
+def test_every_run_of_a_figure_has_a_name_of_its_own(experiment):
+    for dataset in {row.dataset for row in experiment.rows}:
+        cells = {c for row in experiment.rows if row.dataset == dataset for c in row.cells}
+        assert set(run_names(experiment, dataset).values()) == cells
+    names = list(run_names(load("cifar10"), "cifar10"))
+    assert names[3:9:5] == ["EDST (M=3, S=0.8)", "Static (M=3, S=0.8)"]
+
+
+def test_without_run_folders_there_are_no_figures():
+    results = invent_results(ALL, lambda cell, seed: {})
+    assert all(Gallery(results).sections(experiment) == [] for experiment in ALL)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_panels_lie_within_their_file_and_apart(count):
+    panels = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 30 {10 + 7 * (number % 3)}"></svg>'
+        for number in range(count)
+    ]
+    root = ElementTree.fromstring(standalone(panels))
+    _, _, width, height = map(float, root.get("viewBox").split())
+    boxes = []
+    for panel in root.findall("{http://www.w3.org/2000/svg}svg"):
+        left, top, wide, high = (float(panel.get(key)) for key in ("x", "y", "width", "height"))
+        assert left + wide <= width
+        assert top + high <= height
+        boxes.append((left, top, left + wide, top + high))
+    assert len(boxes) == count
+    for one, other in combinations(boxes, 2):
+        beside = one[0] >= other[2] or other[0] >= one[2]
+        assert beside or one[1] >= other[3] or other[1] >= one[3]

@@ -89,10 +89,7 @@ def test_only_what_is_not_default_is_told_at_every_depth():
 
     for box, told in (
         (Box(EDST(rate=0.3)), {"inside": {"rate": 0.3}}),
-        (
-            Box(EDST(), (EDST(), EDST(tickets=2)), {}),
-            {"inside": {}, "many": [{}, {"tickets": 2}]},
-        ),
+        (Box(EDST(), (EDST(), EDST(tickets=2)), {}), {"inside": {}, "many": [{}, {"tickets": 2}]}),
     ):
         assert fingerprint({"a": box}) == fingerprint({"a": told})
 

@@ -72,6 +72,8 @@ def test_data_tell_their_parts():
     assert not part.is_whole
     told = "cifar10: the first 50 training images, the first 20 test images, pooled 2x2"
     assert part.text == told
+    each = DataPart("cifar10", per_class=500).text
+    assert each == "cifar10: the first 500 training images of each class"
     numbers = {"train": 51, "test": 21, "pool": 4, "per_class": 3, "held_out": 3}
     others = {replace(part, **{name: number}).file for name, number in numbers.items()}
     assert len({part.file, *others}) == 6

@@ -25,6 +25,7 @@ def test_pooling_is_the_mean_of_squares():
     images = np.random.default_rng(0).integers(0, 256, (3, 2, 8, 6), dtype=np.uint8)
     corners = [images[:, :, i::2, j::2] for i in (0, 1) for j in (0, 1)]
     assert np.abs(pool(images, 2) - np.mean(corners, axis=0)).max() <= 0.5
+    assert pool(np.array([[[[0, 4], [4, 10]]]], np.uint8), 2).tolist() == [[[[4]]]]
     with pytest.raises(FreeTicketsError, match="pooled"):
         pool(images, 4)
 

@@ -5,8 +5,7 @@ import statistics
 import pytest
 
 from freetickets.experiments import CLAIMS, Results, experiment_names, load
-from freetickets.experiments.claims import judge
-from freetickets.experiments.evidence import SIGNS
+from freetickets.experiments.claims import SIGNS, judge
 from freetickets.experiments.tables import (
     footnotes,
     measured_table,

@@ -12,6 +12,7 @@ from freetickets.metrics.score import (
     Score,
     column_of,
     columns_of_kind,
+    p_text,
 )
 
 from .drawn import draw
@@ -80,6 +81,10 @@ def test_samples_and_draws_make_up_the_score(score):
     assert found(drawn) == pytest.approx(score.function(LOGS[:, drawn], LABELS[drawn]), abs=1e-12)
     by_entry, by_function = (bootstrap(each, LOGS, LABELS, 20) for each in (score, score.function))
     assert by_entry == by_function
+
+
+def test_small_p_values_and_none_are_said_so():
+    assert [p_text(p) for p in (0.0004, 0.001, 0.0312, np.nan)] == ["<0.001", "0.001", "0.031", "–"]
 
 
 def test_a_score_that_was_read_from_a_file_can_not_be_computed():

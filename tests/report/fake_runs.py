@@ -1,13 +1,8 @@
-"""Folders of made-up runs with everything in them that an evaluation can write.
-
-`python -m tests.report.fake_runs FOLDER` writes four of them, to look at a report.
-"""
+"""Folders of made-up runs with everything in them that an evaluation can write."""
 
 import csv
 import io
-import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import yaml
@@ -253,13 +248,3 @@ def shift_of(run, types=19, severities=5, **changed):
     cut = {key: values[:types, :severities] for key, values in shift.scores.items()}
     size = {"types": shift.types[:types], "severities": shift.severities[:severities]}
     return {"cifar10-c": replace(shift, scores=cut, **size, **changed)}
-
-
-def main(root):
-    """Writes the four runs."""
-    for fake in FAKES:
-        print(write_fake(root, fake, samples=2000))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from freetickets.report.export import as_csv, as_latex, as_markdown, write_tables
 from freetickets.report.page import Page
-from freetickets.report.parts import Details, Folded, Section, Table, TableCell
+from freetickets.report.parts import Folded, Section, Table, TableCell, Text
 
 TABLE = Table(
     ["run", "Acc ↑", "NLL ↓", "Acc ↑"],
@@ -98,7 +98,7 @@ def test_every_table_of_a_page_becomes_three_files(tmp_path):
         [
             Section("One", "How.", TABLE, "one"),
             Section("Two", "How.", Folded("open", TABLE), "two"),
-            Section("Three", "How.", Details([("a", "b")]), "three"),
+            Section("Three", "How.", Text("b"), "three"),
         ],
     )
     written = write_tables(page, tmp_path / "tables")

@@ -2,18 +2,20 @@
 
 import math
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from freetickets.report.colours import PALETTE
-from freetickets.report.figures import breakdowns, heatmaps, scores, uncertainty
-from freetickets.report.figures.breakdowns import ClassScores, class_breakdown, layer_densities
+from freetickets import metrics
+from freetickets.report.comparison import ClassScores, EnsembleCurve, Unfamiliar
+from freetickets.report.figures import breakdowns, scores
+from freetickets.report.figures.breakdowns import class_breakdown, layer_densities
+from freetickets.report.figures.drawing import PALETTE, SERIES
 from freetickets.report.figures.points import trajectories
-from freetickets.report.figures.scores import EnsembleCurve, attack_bars, size_curves
-from freetickets.report.figures.uncertainty import risk_curves, roc_curves
+from freetickets.report.figures.scores import attack_bars, risk_curves, roc_curves, size_curves
 from freetickets.tasks import CLASSIFICATION
 
 from .svg import SVG, assert_sound, texts
@@ -53,7 +55,11 @@ def attack(clean, low, mean, high):
 
 def roc(points=1000, power=0.2):
     x = np.linspace(0, 1, points)
-    return SimpleNamespace(false_positive=x, true_positive=x**power), 1 / (1 + power)
+    return unknown(roc=metrics.Roc(x, x**power), auroc=1 / (1 + power))
+
+
+def unknown(inside=(), outside=(), roc=None, auroc=0.5):
+    return Unfamiliar(np.array(inside), np.array(outside), roc, auroc)
 
 
 def risk(samples=1000, seed=0):
@@ -93,10 +99,10 @@ def all_panels(names, members=3, classes=10, layers=20, types=3, fill=None, only
     paths = [path(f"ticket {number}", 60, number) for number in range(members)]
     # How each is drawn, of what for each run.
     figures = {
-        "reliability": (uncertainty.reliability_diagrams, lambda: reliability(values(15))),
-        "disagreement": (heatmaps.disagreement_heatmaps, lambda: values(members, members)),
+        "reliability": (scores.reliability_diagrams, lambda: reliability(values(15))),
+        "disagreement": (breakdowns.disagreement_heatmaps, lambda: values(members, members)),
         "transfer": (
-            lambda it: heatmaps.transfer_heatmaps(it, "FGSM"),
+            lambda it: breakdowns.transfer_heatmaps(it, "FGSM"),
             lambda: values(members, members),
         ),
         "classes": (
@@ -105,11 +111,11 @@ def all_panels(names, members=3, classes=10, layers=20, types=3, fill=None, only
         ),
         "roc": (lambda it: roc_curves({"svhn": it}), roc),
         "novelty": (
-            lambda it: uncertainty.novelty_histograms({"svhn": it}),
-            lambda: (values(99), values(50)),
+            lambda it: scores.novelty_histograms({"svhn": it}),
+            lambda: unknown(values(99), values(50)),
         ),
         "corruptions": (
-            lambda it: heatmaps.corruption_heatmaps(it, ACCURACY),
+            lambda it: breakdowns.corruption_heatmaps(it, ACCURACY),
             lambda: (kinds, severities, values(types, 5)),
         ),
         "severity": (
@@ -179,7 +185,7 @@ def test_panels_of_many_runs_and_members_stay_small(runs, only):
 
 
 def test_a_reliability_diagram_shows_the_given_ece_and_no_bars_for_empty_bins():
-    full, sparse = uncertainty.reliability_diagrams(
+    full, sparse = scores.reliability_diagrams(
         {"a": reliability([0.1, 0.4, 0.6, 0.8]), "b": reliability([NAN, NAN, 0.6, 0.8])}
     )
     assert "ECE 0.0312" in texts(full)
@@ -190,37 +196,41 @@ def test_a_reliability_diagram_shows_the_given_ece_and_no_bars_for_empty_bins():
 
 def test_a_heat_map_shows_every_number_given():
     alone = {"dense": np.zeros((1, 1))}  # it disagrees with nobody
-    (panel,) = heatmaps.disagreement_heatmaps({"a": [[0, 0.0312], [0.25, 0]], **alone})
+    (panel,) = breakdowns.disagreement_heatmaps({"a": [[0, 0.0312], [0.25, 0]], **alone})
     shown = [text for text in texts(panel) if text in ("0", "0.031", "0.250")]
     assert shown == ["0", "0.031", "0.250", "0"]
-    assert len(heatmaps.transfer_heatmaps(alone, "FGSM")) == 1
+    assert len(breakdowns.transfer_heatmaps(alone, "FGSM")) == 1
     maps = {"a": (["gaussian_noise", "fog"], [1, 2], [[0.9, 0.8], [0.7, 0.625]])}
-    (panel,) = heatmaps.corruption_heatmaps(maps, ACCURACY)
+    (panel,) = breakdowns.corruption_heatmaps(maps, ACCURACY)
     assert {"gaussian noise", "fog", "1", "2", "90.0", "80.0", "70.0", "62.5"} <= set(texts(panel))
-    (panel,) = heatmaps.corruption_heatmaps({"a": (["fog"], [1, 2], [[0.25, 12.34]])}, NLL)
+    (panel,) = breakdowns.corruption_heatmaps({"a": (["fog"], [1, 2], [[0.25, 12.34]])}, NLL)
     assert {"0.250", "12.3"} <= set(texts(panel))
+    assert [breakdowns.write_decimals(each) for each in (1e-5, 9.999)] == ["1e-05", "9.999"]
+    assert breakdowns.write_share(1.0) == "100"
 
 
 def test_heat_maps_of_all_runs_share_a_scale():
-    panels = heatmaps.disagreement_heatmaps({"a": np.full((6, 6), 0.1), "b": np.full((6, 6), 0.2)})
+    panels = breakdowns.disagreement_heatmaps(
+        {"a": np.full((6, 6), 0.1), "b": np.full((6, 6), 0.2)}
+    )
     assert opacities(panels[0]) == pytest.approx([0.04 + 0.46 / 2] * 36)
     assert opacities(panels[1]) == [0.5] * 36
     maps = {name: (["fog"], [1], [[value]]) for name, value in zip("abc", (0, 0.5, 1), strict=True)}
-    found = [opacities(panel) for panel in heatmaps.corruption_heatmaps(maps, ACCURACY)]
+    found = [opacities(panel) for panel in breakdowns.corruption_heatmaps(maps, ACCURACY)]
     assert found == [[0.04], [pytest.approx(0.04 + 0.46 / 2)], [0.5]]
 
 
 def test_heat_maps_of_more_than_12_members_have_a_key_instead_of_numbers():
     matrix = np.random.default_rng(0).uniform(0.1, 0.3, (13, 13))
     matrix[0, 0] = 0.312
-    (panel,) = heatmaps.disagreement_heatmaps({"a": matrix})
+    (panel,) = breakdowns.disagreement_heatmaps({"a": matrix})
     assert [text for text in texts(panel) if "." in text] == ["0.312"]
-    (numbered,) = heatmaps.disagreement_heatmaps({"a": matrix[:12, :12]})
+    (numbered,) = breakdowns.disagreement_heatmaps({"a": matrix[:12, :12]})
     assert len([text for text in texts(numbered) if "." in text]) == 12 * 12
 
 
 def test_cells_of_unknown_value_stay_empty():
-    (panel,) = heatmaps.transfer_heatmaps({"a": [[0.5, NAN], [0.25, 0.125]]}, "FGSM")
+    (panel,) = breakdowns.transfer_heatmaps({"a": [[0.5, NAN], [0.25, 0.125]]}, "FGSM")
     assert {"50.0", "25.0", "12.5", "–"} <= set(texts(panel))
     assert "accuracy (%) under FGSM" in texts(panel)
 
@@ -247,7 +257,7 @@ def test_of_100_classes_those_are_shown_that_runs_differ_most_in_or_are_hardest(
 
 
 def test_roc_and_risk_curves_state_the_given_areas_and_are_thinned():
-    (panel,) = roc_curves({"svhn": {"a": (roc(50_000)[0], 0.91234)}})
+    (panel,) = roc_curves({"svhn": {"a": replace(roc(50_000), auroc=0.91234)}})
     assert {"a 0.9123", "svhn"} <= set(texts(panel))
     assert len(panel) < 20_000
     curve = risk(10_000)
@@ -257,8 +267,8 @@ def test_roc_and_risk_curves_state_the_given_areas_and_are_thinned():
 
 
 def test_novelty_is_drawn_for_each_set_and_run():
-    found = {"a": ([0.1, 0.2], [0.8, 0.9]), "b": ([0.1], [NAN])}
-    panels = uncertainty.novelty_histograms({"svhn": found, "noise": found})
+    found = {"a": unknown([0.1, 0.2], [0.8, 0.9]), "b": unknown([0.1], [NAN])}
+    panels = scores.novelty_histograms({"svhn": found, "noise": found})
     for panel, name in zip(panels, ("svhn", "noise"), strict=True):
         assert {name, "a", "b", "novelty (higher is more unknown)"} <= set(texts(panel))
 
@@ -335,26 +345,44 @@ def test_sparsity_curves_run_from_left_to_right_whatever_the_order():
 
 
 def test_numbers_of_a_heat_map_can_be_read_on_light_and_dark_pages():
-    def luminance(channels):
-        dark, bright = channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
-        return float(np.where(channels <= 0.04045, dark, bright) @ [0.2126, 0.7152, 0.0722])
-
-    (panel,) = heatmaps.disagreement_heatmaps({"a": [[0, 0.1], [0.25, 0]]})
+    (panel,) = breakdowns.disagreement_heatmaps({"a": [[0, 0.1], [0.25, 0]]})
     for dark in (False, True):
-        page, text, blue = (
-            np.frombuffer(bytes.fromhex(PALETTE[name][dark][1:]), np.uint8) / 255
-            for name in ("page", "text", "blue")
-        )
+        page, text, blue = (shade(name, dark) for name in ("page", "text", "blue"))
         for opacity in opacities(panel):
-            shades = luminance(text), luminance(opacity * blue + (1 - opacity) * page)
-            assert (max(shades) + 0.05) / (min(shades) + 0.05) >= 4.5
+            assert contrast(text, opacity * blue + (1 - opacity) * page) >= 4.5
 
 
 def test_few_members_stand_two_in_a_panel_whatever_other_runs_have():
-    panels = heatmaps.disagreement_heatmaps(
+    panels = breakdowns.disagreement_heatmaps(
         {"a": np.eye(3), "b": np.eye(7), "c": np.eye(2), "d": np.eye(4)}
     )
     names = [re.search('aria-label="([^"]*)"', panel)[1].partition("of ")[2] for panel in panels]
     assert names == ["a and c", "d", "b"]
-    assert len(heatmaps.transfer_heatmaps({name: np.eye(5) for name in "abc"}, "FGSM")) == 2
-    assert len(heatmaps.transfer_heatmaps({name: np.eye(6) for name in "abc"}, "FGSM")) == 3
+    assert len(breakdowns.transfer_heatmaps({name: np.eye(5) for name in "abc"}, "FGSM")) == 2
+    assert len(breakdowns.transfer_heatmaps({name: np.eye(6) for name in "abc"}, "FGSM")) == 3
+
+
+def contrast(one, other):
+    """Between two colours, red, green and blue from 0 to 1."""
+    shades = []
+    for channels in (one, other):
+        dark, bright = channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
+        shades.append(np.where(channels <= 0.04045, dark, bright) @ [0.2126, 0.7152, 0.0722])
+    return (max(shades) + 0.05) / (min(shades) + 0.05)
+
+
+def shade(name, dark):
+    """A colour of the palette, red, green and blue from 0 to 1."""
+    return np.frombuffer(bytes.fromhex(PALETTE[name][dark][1:]), np.uint8) / 255
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("names", "least"), [(("text", "muted"), 4.5), (SERIES, 3.0)])
+def test_text_and_series_stand_out_from_page_and_bands(dark, names, least):
+    for name in names:
+        for ground in ("page", "band"):
+            assert contrast(shade(name, dark), shade(ground, dark)) >= least, (name, ground)
+
+
+def test_a_colour_in_a_drawing_means_one_name_only():
+    assert len({light for light, _ in PALETTE.values()}) == len(PALETTE)

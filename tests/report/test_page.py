@@ -3,7 +3,7 @@ from html.parser import HTMLParser
 
 from freetickets.report.comparison import Comparison
 from freetickets.report.page import Page, comparison_page
-from freetickets.report.parts import Details, Folded, Section, Table, TableCell
+from freetickets.report.parts import Folded, Section, Table, TableCell, Text
 from freetickets.report.run import read_run, read_runs
 from freetickets.report.sections import make
 
@@ -141,7 +141,10 @@ def test_a_page_can_be_made_of_any_sections():
     table = Table(
         ["name", "size"], [[TableCell("a & b"), TableCell("1", 1.0)]], [("", 1), ("of it", 1)]
     )
-    sections = [Section("One", "How.", table), Section("Two", "Why.", Details([("x", "<y>")]))]
+    sections = [
+        Section("One", "How.", table),
+        Section("Two", "Why.", Folded("x", Text("<y>", "pre"))),
+    ]
     sections.append(Section("Three", "So.", Folded("1 row", table)))
     outline = Outline(Page("Mine", "All of it.", sections).html())
     assert outline.texts["summary"] == ["x", "1 row"]

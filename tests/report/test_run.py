@@ -134,3 +134,9 @@ def test_runs_have_names_that_differ_and_can_be_printed_and_count_once(write_run
     run = read_run(write_run("a\x1bb\udcff", log=log_rows([("re\bfine", 1, "collect")])))
     assert run.name == "a\ufffdb\ufffd"
     assert run.log[0].phase == "re\ufffdfine"
+
+
+def test_a_run_without_them_has_none(write_run):
+    results = read_run(write_run()).results
+    parts = ("more", "shift", "natural", "ood", "attacks", "diversity", "features", "layers")
+    assert [part for part in parts if getattr(results, part)] == []

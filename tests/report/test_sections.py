@@ -145,12 +145,16 @@ def test_attacks_of_other_sizes_share_no_panel(comparison, full_runs):
         assert found == [(True, False), (False, True)]
 
 
-def test_an_attack_of_unknown_size_has_a_dash(comparison, full_runs):
-    unknown = replace(full_runs[3].results.attacks["fgsm"], epsilon=float("nan"), steps=None)
-    run = with_results(full_runs[3], attacks={"fgsm": unknown})
+@pytest.mark.parametrize(
+    ("epsilon", "steps", "told"), [(math.nan, None, ("–", "–")), (0.1, 7, ("0.1", "7"))]
+)
+def test_the_size_of_an_attack_is_told_as_far_as_it_is_known(comparison, epsilon, steps, told):
+    dst = comparison.runs[3]
+    changed = replace(dst.results.attacks["fgsm"], epsilon=epsilon, steps=steps)
+    run = with_results(dst, attacks={"fgsm": changed})
     alone = Comparison([run], run, comparison.analyses)
     (row,) = table_of(make(alone, "attacks"))
-    assert (row["ε"], row["steps"]) == ("–", "–")
+    assert (row["ε"], row["steps"]) == told
     assert make(alone, "attack-fgsm") is not None
 
 

@@ -5,13 +5,7 @@ import pytest
 
 from freetickets.evaluation.results import choose_corruptions
 from freetickets.report.run import read_run
-from freetickets.report.tables import (
-    columns_of,
-    main_columns,
-    make_rows,
-    mark_of,
-    more_columns,
-)
+from freetickets.report.tables import columns_of, main_columns, make_rows, mark_of, more_columns
 from freetickets.tasks import CLASSIFICATION
 
 from .fake_runs import shift_of, with_results

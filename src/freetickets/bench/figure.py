@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FreeTicketsError, MissingExtraError
-from ..report.colours import colour, series_colour
-from ..report.figures.drawing import FONT_SIZE, STYLE
+from ..report.figures.drawing import FONT_SIZE, STYLE, colour, series_colour
 from .timing import Ratio
 
 if TYPE_CHECKING:

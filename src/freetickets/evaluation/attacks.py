@@ -1,7 +1,4 @@
-"""Attacks: images changed a little to mislead one member, and what all members say of them.
-
-A change is made in pixels from 0 to 1, before they are normalised, and bounded in each pixel.
-"""
+"""Attacks: images changed a little, in pixels from 0 to 1, to mislead one member."""
 
 from collections.abc import Callable, Sequence
 
@@ -33,17 +30,8 @@ def attack_predictions(
     """Attacks each member in turn, and predicts each time with all of them.
 
     FGSM is one step of epsilon along the sign of the gradient; PGD are several from a random start,
-    of 2.5 epsilon / steps, which reaches any edge from any start.
-
-    Args:
-        ensemble: Its members; those that share a network are attacked by their own outputs.
-        split: Images with their true labels, which the attacks use.
-        attack: "fgsm" or "pgd".
-        epsilon: The most that a pixel changes, as a share of the range from black to white.
-        steps: Of PGD.
-        batch_size: Images that are attacked at a time.
-        progress: Called with the number of images that have just been attacked; in the end they are
-            members times samples.
+    of 2.5 epsilon / steps, which reaches any edge from any start. Members that share a network are
+    attacked by their own outputs; `progress` is called with the images that were just attacked.
 
     Returns:
         The members' predictions of one attack behind the other: part k is what they say of the
@@ -52,10 +40,7 @@ def attack_predictions(
     if attack not in ATTACKS:
         raise UnknownNameError("attack", attack, ATTACKS)
     if isinstance(split, Split) and split.inputs.dtype != torch.uint8:
-        raise FreeTicketsError(
-            "attacks change the pixels of images, but this data is floats: evaluate a data set "
-            "of uint8 images"
-        )
+        raise FreeTicketsError("attacks change pixels, and this data is floats: take uint8 images")
     classes = len(ensemble.classes)
     if not 0 <= int(split.labels.min()) <= int(split.labels.max()) < classes:
         raise FreeTicketsError(f"attacks need true labels, from 0 to {classes - 1}")
@@ -108,28 +93,17 @@ def perturb(
 ) -> Tensor:
     """Changes images so that any model errs: FGSM as it stands, PGD with more steps.
 
-    The model is used in evaluation mode and left as it was: its buffers, gradients and modes.
-
-    Args:
-        model: Returns scores (N, classes), or (M, N, classes) of several members.
-        x: Images (N, C, H, W) with pixels in [0, 1], not normalised.
-        y: Their true labels (N,).
-        epsilon: The most that a pixel changes.
-        mean: Of each channel, by which the model's inputs are normalised; empty for none.
-        std: Standard deviation of each channel; empty for none.
-        steps: How many times to follow the gradient.
-        step_size: How far each time; None for epsilon.
-        random_start: Whether to begin anywhere within epsilon instead of at the image.
-        member: Whose loss is raised, where the model has several members.
-        seed: Of the random start, which depends on this and on the index of the image only.
-        first: The index of the first image.
+    The model returns scores (N, classes), or (M, N, classes) of several members, of which `member`
+    is misled; it is used in evaluation mode and left as it was. Images `x` (N, C, H, W) have pixels
+    in [0, 1], which `mean` and `std` normalise for the model. A random start depends on `seed` and
+    on the index of the image, which `first` says of the first, and on nothing else.
 
     Returns:
         Images of the same shape, within epsilon of `x` and within [0, 1].
     """
     if not 0 <= epsilon <= 1:
         raise FreeTicketsError(
-            f"epsilon {epsilon:g} is not a share of a pixel's range: give 8/255 instead of 8"
+            f"epsilon is a share of a pixel's range: give 8/255 instead of {epsilon:g}"
         )
     if steps < 1:
         raise FreeTicketsError(f"an attack takes at least 1 step, not {steps}")

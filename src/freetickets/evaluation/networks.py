@@ -29,33 +29,22 @@ def feature_kl_by_layer(
     samples: int | None = 128,
     positions: Literal["sum", "mean"] = "sum",
 ) -> tuple[Feature, ...]:
-    """Compares what the members compute, layer by layer.
+    """Compares what the members compute, in each layer that runs, in the order of definition.
 
     Each position of a layer's output is a distribution over its channels, by softmax. Two members
-    differ by the KL of theirs; it is summed over the positions of a sample and averaged over the
-    samples, and for the layer over all ordered pairs of members.
-
-    Args:
-        ensemble: Two members or more, each with a network of its own.
-        split: The samples; their labels don't matter.
-        batch_size: The most samples that are computed at a time; it does not change the result.
-        samples: How many of the first samples are used; None for all.
-        positions: Whether a sample counts with the "sum" or with the "mean" over its positions.
-
-    Returns:
-        One for each linear and convolutional layer that runs, in the order of their definition,
-        named as in `named_modules`; row i, column j of its matrix is KL(i || j).
+    differ by the KL of theirs, row i, column j being KL(i || j): the "sum" over the positions of a
+    sample, or their "mean", averaged over the first `samples`, and over all ordered pairs.
     """
     if positions not in POSITIONS:
         raise UnknownNameError("way to take positions together", positions, POSITIONS)
     if any(isinstance(network, MemberNetwork) for network in ensemble.networks):
         raise FreeTicketsError(
             f"the members of {ensemble.info.get('method')} share the feature maps of one network: "
-            "compare members that have a network each, such as those of edst"
+            "compare members that have a network each"
         )
     if len(ensemble) < 2:
         raise FreeTicketsError(
-            "feature maps are compared between members, and this ensemble has one: train 2 or more"
+            "feature maps are compared, and this ensemble has one member: train 2"
         )
     if samples is not None:
         if samples < 1:
@@ -108,10 +97,7 @@ def _divergences(maps: Tensor, positions: str) -> Tensor:
 
 
 def digest_tickets(folder: Path) -> str | None:
-    """A digest of a run's tickets and of their temperature; None if there are no tickets.
-
-    Predictions that say another one were made by other networks.
-    """
+    """A digest of a run's tickets and temperature, by which predictions know what made them."""
     files = sorted((folder / "tickets").glob("[0-9]*.safetensors"))
     if not files:
         return None
@@ -124,10 +110,7 @@ def digest_tickets(folder: Path) -> str | None:
 
 
 def layer_densities(tickets: Sequence[Ticket]) -> tuple[Layer, ...]:
-    """How dense each weight is in each ticket; nothing, if no ticket is sparse.
-
-    A weight is anything of two axes or more; what the distribution left dense has density 1.
-    """
+    """How dense each weight of two axes or more is in each ticket; none, if no ticket is sparse."""
     if not any(ticket.topology for ticket in tickets):
         return ()
     layers = []

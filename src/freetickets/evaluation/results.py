@@ -56,6 +56,8 @@ def _of_classes(found: Mapping[str, float]) -> Mapping[str, float]:
     return found
 
 
+# What files say of a score: not its functions, which would be code.
+_SCORE_FACTS = ("key", "title", "form", "higher_is_better", "name", "short")
 _ALWAYS = ("accuracy", "nll", "ece")  # every version has measured these
 
 Square = Annotated[Array, _square]
@@ -210,20 +212,10 @@ class Adjusted:
 
 
 def _score(value: Any) -> Score:
-    facts: _ScoreFacts = read(_ScoreFacts, value, allow=Allow.RECORD)
-    return Score(**vars(facts))
-
-
-@dataclass(frozen=True)
-class _ScoreFacts:
-    """What a file says of a score: all but its function, which would be code."""
-
-    key: Text
-    title: Text
-    form: str
-    higher_is_better: bool
-    name: Text
-    short: Text
+    facts = read(Mapping[str, Any], value)
+    told = {key: facts[key] for key in _SCORE_FACTS if key in facts}
+    found: Score = read(Score, told, allow=Allow.RECORD)
+    return found
 
 
 @dataclass(frozen=True)
@@ -243,7 +235,7 @@ class TaskFacts:
     def as_dict(self) -> dict[str, Any]:
         """The facts as plain data."""
         running, *scores = (
-            {each.name: getattr(score, each.name) for each in fields(_ScoreFacts)}
+            {name: getattr(score, name) for name in _SCORE_FACTS}
             for score in (self.running, *self.scores)
         )
         return {**vars(self), "running": running, "scores": scores}
@@ -319,12 +311,7 @@ class Evaluation:
         return shift.means[(corruptions or shift.sets[0]).name]
 
     def value(self, column: str, corruptions: CorruptionSet | None = None) -> float | None:
-        """The number of a column; None where it was not measured.
-
-        A column is "accuracy" or another score of the ensemble, "member_nll", "c_ece" (a mean over
-        the corruptions), "a_accuracy" (on ImageNet-A), "diversity.disagreement_by_class.0",
-        "ood.svhn.auroc" (by the highest probability), "attacks.fgsm.min" and so on.
-        """
+        """The number of a column, such as "c_ece" or "ood.svhn.auroc"; None: not measured."""
         part, *words = column.split(".")
         kind, _, key = column.partition("_")
         found: Any = getattr(self, part, None)

@@ -19,8 +19,11 @@ from ..storage import write_json
 from ..tasks import task_name
 from .networks import digest_tickets, feature_kl_by_layer, layer_densities
 from .results import NetworkFacts, plain, read_if_whole
-from .sets import EvaluationSet, Predictor, Request, TestSet
-from .shift import (
+from .sets import (
+    EvaluationSet,
+    Predictor,
+    Request,
+    TestSet,
     attack_sets,
     corruption_sets,
     every_ood_set,
@@ -55,17 +58,8 @@ def evaluate_run(
     """Predicts a run's test set and what else is asked for, saves that, and returns all scores.
 
     Predictions that were saved before and that the same tickets have made are not made again, but
-    for those of the test set, if nothing else is asked for.
-
-    Args:
-        folder: The run's.
-        ensemble: What the run trained.
-        data_dir: Where data sets lie.
-        batch_size: Samples that are predicted at a time.
-        adjusted: What `adjust` returned, to be scored beside the ensemble; None to keep what was
-            found before.
-        request: What is asked for; None for the test set alone.
-        progress: Where progress is shown; None for nowhere.
+    for those of the test set, if nothing else is asked for. `adjusted` is what `adjust` returned,
+    to be scored beside the ensemble; None keeps what was found before.
 
     Raises:
         StoppedError: It was interrupted; what was predicted is saved.
@@ -108,8 +102,7 @@ def _wanted(
         sets += attack_sets(request.attacks, request.epsilon, test, len(ensemble))
     if request.features and (len(ensemble) < 2 or len(ensemble) > len(ensemble.tickets)):
         raise FreeTicketsError(
-            "feature maps are compared between members with a network each, and this ensemble has "
-            "one network: leave --features out"
+            "feature maps need two networks, this ensemble has one network: leave --features out"
         )
     if not request.everything or not ensemble.task.has_classes:
         return sets
@@ -127,7 +120,7 @@ def _wanted(
 
 
 def _test_is_saved(folder: Path, test: TestSet, predictor: Predictor) -> bool:
-    """Whether saved predictions of the test set will do: the same tickets, and enough samples."""
+    """Whether saved predictions will do: of the same tickets, and of enough samples."""
     wanted = test.test_set()
     path = folder / "predictions" / wanted.file
     info = read_info(path)
@@ -155,8 +148,7 @@ def _predict(folder: Path, missing: list[EvaluationSet], predictor: Predictor, t
                     predictor.progress.end(each.name)
     except KeyboardInterrupt:
         raise StoppedError(
-            f"stopped: {done} of {len(missing)} sets are predicted and saved; the same command "
-            "goes on with the rest"
+            f"stopped: {done} of {len(missing)} sets are predicted and saved; run it again to go on"
         ) from None
 
 
@@ -205,13 +197,8 @@ def adjust(
 ) -> Ensemble:
     """Chooses members and fits a temperature on the data that a run's training held out.
 
-    Args:
-        folder: The run's, whose settings say which data that is.
-        ensemble: What the run trained.
-        data_dir: Where data sets lie.
-        batch_size: Samples that are predicted at a time.
-        size: How many members to choose; None for all.
-        scope: What gets a temperature, "ensemble" or "members"; None for neither.
+    The run's folder says which data that is; `size` is how many members to choose (None for all),
+    `scope` what gets a temperature, "ensemble" or "members" (None for neither).
     """
     if scope is not None:
         check_scope(scope)
@@ -223,8 +210,7 @@ def adjust(
     config = read_run_config(folder)
     if not config.validation and config.validation_data is None:
         raise FreeTicketsError(
-            f"{folder} held no data out to choose members or fit a temperature on: train it with "
-            "--validation 0.1 or --validation-data"
+            f"{folder} held no data out: train it with --validation 0.1 or --validation-data"
         )
     name, size_of_images = str(ensemble.info["dataset"]), ensemble.info.get("image_size")
     spec = data.get_spec(name, data_dir, size_of_images, ensemble.task)

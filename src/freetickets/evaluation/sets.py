@@ -1,57 +1,60 @@
-"""What an ensemble is to predict: its test set and others, and the file that keeps what it says."""
+"""What an ensemble is to predict: its test set, corrupted, found, unknown and attacked images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from .. import data
+from .. import data, metrics
 from ..data import DatasetSpec, LazySplit, Split
-from ..data.shifted import digest, fingerprints
+from ..data.corruptions import SEVERITIES, set_name
+from ..data.shifted import (
+    ALIASES,
+    OOD_NAMES,
+    CorruptedArrays,
+    corrupted_photos,
+    digest,
+    fingerprints,
+    frost_of,
+    is_name,
+    load_ood,
+    natural_photos,
+    refuse_known,
+)
 from ..data.spec import data_root
 from ..ensemble import Ensemble
-from ..errors import FreeTicketsError
+from ..errors import FreeTicketsError, UnknownNameError
 from ..predictions import Predictions, read_info
 from ..progress import WorkProgress
+from .attacks import ATTACKS, attack_predictions
 
 AnySplit = Split | LazySplit
 _AT_ONCE = 1024  # samples between two steps of a progress bar
+_SEED = 0
+_BY_ALIAS = {alias: name for name, alias in ALIASES.items()}
 
 
 @dataclass(frozen=True)
 class Request:
-    """The sets that are to be predicted.
+    """The sets that are to be predicted."""
 
-    Attributes:
-        corruptions: Names of corruption types, or of sets of them: all19, common15, ub.
-        ood: Names of OoD sets, or paths of images.
-        attacks: "fgsm", "pgd".
-        epsilon: How far an attack may move a pixel, in [0, 1].
-        features: Whether the members' feature maps are compared.
-        imagenet_a: The folder of ImageNet-A.
-        everything: All of it, as far as nothing has to be downloaded.
-        samples: How many samples of each set, the first; None for all.
-        resize: Whether OoD images of another shape are converted.
-        fresh: Whether to predict what was saved, too.
-    """
-
-    corruptions: tuple[str, ...] = ()
-    ood: tuple[str, ...] = ()
-    attacks: tuple[str, ...] = ()
-    epsilon: float = 8 / 255
-    features: bool = False
-    imagenet_a: str | None = None
-    everything: bool = False
-    samples: int | None = None
-    resize: bool = False
-    fresh: bool = False
+    corruptions: tuple[str, ...] = ()  # types, or names of sets of them: all19, common15, ub
+    ood: tuple[str, ...] = ()  # names of OoD sets, or paths of images
+    attacks: tuple[str, ...] = ()  # "fgsm", "pgd"
+    epsilon: float = 8 / 255  # how far an attack may move a pixel, in [0, 1]
+    features: bool = False  # whether the members' feature maps are compared
+    imagenet_a: str | None = None  # the folder of ImageNet-A
+    everything: bool = False  # all of it, as far as nothing has to be downloaded
+    samples: int | None = None  # how many samples of each set, the first; None for all
+    resize: bool = False  # whether OoD images of another shape are converted
+    fresh: bool = False  # whether to predict what was saved, too
 
     @property
     def asks_for_more(self) -> bool:
@@ -164,8 +167,8 @@ class TestSet:
         spec = data.get_spec(name, data_dir, ensemble.info.get("image_size"), ensemble.task)
         if tuple(spec.classes) != ensemble.classes:
             raise FreeTicketsError(
-                f"{name} has other classes than the ensemble was trained on ({len(spec.classes)} "
-                f"and {len(ensemble.classes)}): evaluate it on its own data set"
+                f"{name} has other classes than the ensemble ({len(spec.classes)} and "
+                f"{len(ensemble.classes)}): evaluate it on its own data set"
             )
         whole = data.load(spec, "test", data_dir)
         return cls(spec, whole, data_dir, None if limit and limit >= len(whole) else limit)
@@ -208,3 +211,184 @@ class TestSet:
         info = {"dataset": self.spec.name, "split": "test", "classes": list(self.spec.classes),
                 "samples": self.limit, "images": self.digest}  # fmt: skip
         return of_parts(f"{self.stem}.npz", len(self.split), info, lambda: [self.split])
+
+
+def corruption_types(names: Iterable[str], classes: int) -> list[str]:
+    """The types that names of types and of sets of types stand for, each once."""
+    types = metrics.CORRUPTION_SETS["all19"]
+    found: list[str] = []
+    for name in names:
+        own = _BY_ALIAS.get(name, name)
+        if own not in types and own not in metrics.CORRUPTION_SETS:
+            raise UnknownNameError("corruption", name, [*metrics.CORRUPTION_SETS, *types])
+        found += [own] if own in types else metrics.corruption_set(own, classes)
+    return list(dict.fromkeys(found))
+
+
+def corruption_sets(names: Sequence[str], test: TestSet) -> list[EvaluationSet]:
+    """Five severities of the test images for each type: from the data root if they lie there."""
+    types = corruption_types(names, len(test.spec.classes))
+    folder = test.root / set_name(test.spec.name)
+    if not test.is_images:
+        raise FreeTicketsError(
+            f"corruptions are for images, {test.spec.name} has features: leave them out"
+        )
+    if isinstance(test.whole, LazySplit):
+        if not folder.is_dir():
+            raise FreeTicketsError(
+                f"{folder} is missing: photos are not corrupted here, put ImageNet-C there"
+            )
+        return [_photos(folder, name, test) for name in types]
+    if not folder.is_dir():
+        return [_generated(name, test) for name in types]
+    arrays, sets = CorruptedArrays(folder, test.whole, len(test.split)), []
+    for name in types:
+        frost = frost_of(folder) if name == "frost" else None
+        part = partial(arrays.split, arrays.open(name))
+        more: dict[str, Any] = {"frost": frost} if frost else {}
+        sets.append(_shifted(name, test, part, **more))
+    return sets
+
+
+def _shifted(
+    name: str, test: TestSet, part: Callable[[int], AnySplit], size: int | None = None, **more: Any
+) -> EvaluationSet:
+    severities = [str(severity) for severity in SEVERITIES]
+    info = {"kind": "shift", "dataset": test.spec.name, "split": "test", "corruption": name,
+            "source": "folder", "samples": test.limit, "images": test.digest, "parts": severities,
+            **more}  # fmt: skip
+    size = len(SEVERITIES) * (len(test.split) if size is None else size)
+    return of_parts(f"{test.stem}-c/{name}.npz", size, info, lambda: map(part, SEVERITIES))
+
+
+def _generated(name: str, test: TestSet) -> EvaluationSet:
+    from ..data import corruptions
+
+    frost, more = None, dict[str, Any]()
+    if name == "frost":
+        frost = corruptions.find_frost(None, test.data_dir)
+        more["frost"] = corruptions.frost_source(frost)
+    if name in ("motion_blur", "snow"):
+        more["revision"] = 2  # the first was up to a level too bright: it is predicted again
+
+    def part(severity: int) -> Split:
+        assert isinstance(test.split, Split)
+        images = np.ascontiguousarray(test.split.inputs.numpy().transpose(0, 2, 3, 1))
+        changed = corruptions.corrupt(images, name, severity, seed=_SEED, frost=frost)
+        inputs = torch.from_numpy(np.ascontiguousarray(changed.transpose(0, 3, 1, 2)))
+        return Split(inputs, test.split.labels)
+
+    return _shifted(name, test, part, source="generated", seed=_SEED, **more)
+
+
+def _photos(folder: Path, name: str, test: TestSet) -> EvaluationSet:
+    def part(severity: int) -> AnySplit:
+        photos = corrupted_photos(folder, name, severity, test.spec.classes, test.spec.shape)
+        return first_samples(photos, test.limit)
+
+    sizes = {len(part(severity)) for severity in SEVERITIES}
+    if len(sizes) > 1:
+        raise FreeTicketsError(f"the severities of {folder / name} differ in the number of images")
+    return _shifted(name, test, part, sizes.pop())
+
+
+def refuse_mixture(folder: Path, wanted: Sequence[EvaluationSet], tickets: str | None) -> None:
+    """Refuses corruption types that would be averaged with others that these tickets have saved."""
+    shifted = [each for each in wanted if each.info.get("kind") == "shift"]
+    asked = {folder / "predictions" / each.file for each in shifted}
+    for path in sorted({other for each in asked for other in each.parent.glob("*.npz")} - asked):
+        info = read_info(path)
+        if info is None or tickets is None or info.get("tickets") != tickets:
+            continue
+        if one_set(info) != one_set(shifted[0].info):
+            raise FreeTicketsError(
+                f"{path} was saved with other --samples or from another source: name or remove it"
+            )
+
+
+def natural_set(path: str, test: TestSet) -> EvaluationSet:
+    """ImageNet-A: photos of some of the ensemble's classes that networks tend to get wrong."""
+    photos, classes = natural_photos(Path(path).expanduser(), test.spec.classes, test.spec.shape)
+    samples = first_samples(photos, test.limit)
+    info = {"kind": "natural", "dataset": "imagenet-a", "classes_200": classes,
+            "samples": test.limit}  # fmt: skip
+    return of_parts("imagenet-a.npz", len(samples), info, lambda: [samples])
+
+
+def ood_sets(request: Request, test: TestSet) -> list[EvaluationSet]:
+    """A set for each OoD set that is asked for."""
+    found: dict[str, EvaluationSet] = {}
+    for name in dict.fromkeys(request.ood):
+        made = _ood_set(name, request, test, download=True)
+        if made.file in found:
+            raise FreeTicketsError(
+                f"two OoD sets would be called {made.name}: rename {name}, or give it alone"
+            )
+        found[made.file] = made
+    return list(found.values())
+
+
+def every_ood_set(
+    request: Request, test: TestSet, tell: Callable[[str], None]
+) -> list[EvaluationSet]:
+    """The OoD sets that can be had without a download; says which are left out."""
+    found, absent = [], []
+    for name in OOD_NAMES:
+        if name in request.ood or name == test.spec.name:
+            continue
+        try:
+            found.append(_ood_set(name, request, test, download=False))
+        except FreeTicketsError:
+            absent.append(name)
+    if absent:
+        tell(
+            "OoD sets that are left out, as they are not on disk, of another shape or known to the "
+            f"ensemble (--ood NAME says more): {', '.join(absent)}"
+        )
+    return found
+
+
+def _ood_set(name: str, request: Request, test: TestSet, download: bool) -> EvaluationSet:
+    if name == test.spec.name:
+        raise FreeTicketsError(f"{name} is what the ensemble was trained on: leave it out")
+    named = is_name(name)
+    how: dict[str, Any] = {"samples": request.samples, "resize": request.resize}
+    shape = tuple(test.spec.shape)
+    split = load_ood(name, test.split, shape, test.data_dir, download=download, **how)
+    refuse_known(name, split.inputs, test.known)
+    path = Path(name).expanduser().resolve()
+    called = name if named else path.name if path.is_dir() else path.stem
+    info = {"kind": "ood", "dataset": called, **how, "content": digest(split.inputs)}
+    if not named:
+        info["path"] = str(path)
+    return of_parts(f"ood/{called}.npz", len(split), info, lambda: [split])
+
+
+def attack_sets(
+    names: Sequence[str], epsilon: float, test: TestSet, members: int
+) -> list[EvaluationSet]:
+    """A set for each attack: the test images, changed to mislead each member in turn."""
+    for name in names:
+        if name not in ATTACKS:
+            raise UnknownNameError("attack", name, ATTACKS)
+    if names and not test.is_images:
+        raise FreeTicketsError(
+            f"attacks change pixels, {test.spec.name} has features: leave them out"
+        )
+    if not 0 < epsilon <= 1:
+        raise FreeTicketsError(f"--epsilon {epsilon:g}: choose a value above 0 and up to 1 (8/255)")
+
+    def make(predictor: Predictor, told: dict[str, Any]) -> Predictions:
+        made = attack_predictions(
+            predictor.ensemble, test.split, told["attack"], epsilon=epsilon,
+            batch_size=predictor.batch_size, progress=predictor.progress.advance,
+        )  # fmt: skip
+        return Predictions(made.outputs, made.labels, {**made.info, **told, **predictor.info})
+
+    size = members * len(test.split)
+    info = {"kind": "attack", "dataset": test.spec.name, "attack": "", "epsilon": epsilon,
+            "samples": test.limit, "images": test.digest}  # fmt: skip
+    return [
+        EvaluationSet(f"attacks/{name}.npz", size, {**info, "attack": name}, make)
+        for name in dict.fromkeys(names)
+    ]

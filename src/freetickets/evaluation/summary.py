@@ -46,17 +46,12 @@ def summarise(
 
     Args:
         folder: The run's.
-        adjusted: What `evaluate --select` and `--temperature` found, `chosen` and `temperature`;
-            None for what metrics.json says of these tickets, if anything.
-        tell: Called with one line for each file that other tickets have made, which is then left
-            out; without it, such a file is an error.
+        adjusted: What `evaluate --select` and `--temperature` found; None: as metrics.json says.
+        tell: Called with a line for each file of other tickets, which is else an error.
         task: What was learned, if it is a task of the user's own.
 
     Returns:
         What metrics.json holds; a number that is not finite is None.
-
-    Raises:
-        FreeTicketsError: There are no predictions of the test set, or other tickets made them.
     """
     return evaluation_of(folder, adjusted=adjusted, tell=tell, task=task).as_dict()
 
@@ -72,10 +67,22 @@ def evaluation_of(
     folder = Path(folder)
     test = saved_test(folder, task)
     files = _Files(folder, test, tell)
-    parts: dict[str, Any] = _network_facts(files, test)
+    path = network_facts_path(folder)
+    facts = read_if_whole(path, NetworkFacts)
+    if facts is None and path.exists():
+        files.leave_out(path, "is damaged")
+    parts: dict[str, Any] = {}
+    if facts is not None and facts.tickets == test.info.get("tickets"):
+        parts = {"features": facts.features, "layers": facts.layers}
     if test.task.has_classes:
         parts |= {
-            "more": _more(test),
+            "more": {
+                score.key: score.function(
+                    test.members() if score.of_members else test.ensemble(), test.labels
+                )
+                for score in MORE_SCORES
+                if score.function is not None
+            },
             "diversity": _diversity(test),
             "shift": _shift(files, test),
             "natural": _natural(files),
@@ -88,10 +95,7 @@ def evaluation_of(
 
 
 def evaluation_of_first(folder: str | Path, members: int, *, sets: bool = True) -> Evaluation:
-    """The scores of the first members of a run, without a temperature, which was found for all.
-
-    With `sets`, sets of no class are scored too, and attacks: those made for every member.
-    """
+    """The scores of the first members of a run, without a temperature, which was found for all."""
     folder = Path(folder)
     test = _first(saved_test(folder), members)
     parts: dict[str, Any] = {"diversity": _diversity(test)}
@@ -119,8 +123,7 @@ def saved_test(folder: Path, task: Task | str | None = None) -> Predictions:
     candidates = [path for path, info in found.items() if "kind" not in info]
     if not candidates:
         raise FreeTicketsError(
-            f"no predictions of a test set in {folder / 'predictions'}: run 'freetickets evaluate "
-            f"{folder}' first"
+            f"no predictions of a test set in {folder / 'predictions'}: evaluate {folder} first"
         )
     tickets = digest_tickets(folder)
     fitting = [path for path in candidates if found[path].get("tickets") == tickets]
@@ -131,8 +134,7 @@ def saved_test(folder: Path, task: Task | str | None = None) -> Predictions:
     test = Predictions.load(path, stored_task(found[path], task))
     if tickets is not None and test.info.get("tickets") != tickets:
         raise FreeTicketsError(
-            f"{path} was made by other tickets than those in {folder}: run 'freetickets evaluate "
-            f"{folder}', which predicts again"
+            f"{path} was made by other tickets: run 'freetickets evaluate {folder}'"
         )
     return test
 
@@ -172,15 +174,6 @@ class _Files:
         self.tell(f"{path} {reason}: it is left out; run evaluate for it again")
 
 
-def _more(test: Predictions) -> dict[str, float]:
-    said = {True: test.members(), False: test.ensemble()}
-    return {
-        score.key: score.function(said[score.of_members], test.labels)
-        for score in MORE_SCORES
-        if score.function is not None
-    }
-
-
 def _diversity(test: Predictions) -> Diversity | None:
     members = test.members()
     if len(members) < 2:
@@ -196,7 +189,7 @@ def _diversity(test: Predictions) -> Diversity | None:
 
 
 def _severities(path: Path) -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]]:
-    """The ensemble's predictions of one corruption type, read when they are asked for."""
+    """Of one corruption type, read when they are asked for."""
     for part in Predictions.load(path).parts:
         yield part.ensemble(), part.labels
 
@@ -308,17 +301,6 @@ def _attacks(files: _Files, test: Predictions) -> dict[str, Attack]:
             ensemble=tuple(joint),
         )
     return found
-
-
-def _network_facts(files: _Files, test: Predictions) -> dict[str, Any]:
-    """What was computed of the networks themselves: the density and the features of layers."""
-    path = network_facts_path(files.run)
-    facts = read_if_whole(path, NetworkFacts)
-    if facts is None and path.exists():
-        files.leave_out(path, "is damaged")
-    if facts is None or facts.tickets != test.info.get("tickets"):
-        return {}
-    return {"features": facts.features, "layers": facts.layers}
 
 
 def network_facts_path(folder: Path) -> Path:

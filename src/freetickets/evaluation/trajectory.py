@@ -55,11 +55,7 @@ class Embedding:
 
 
 def read_trajectory(folder: str | Path) -> list[TrajectoryPoint]:
-    """Reads what `train --trajectory` stored in a run's folder, in the order of training.
-
-    Raises:
-        FreeTicketsError: There is nothing, or a file is damaged.
-    """
+    """Reads what `train --trajectory` stored in a run's folder, in the order of training."""
     files = trajectory_files(Path(folder))
     if not files:
         raise FreeTicketsError(f"no trajectory in {folder}: train it with --trajectory 1")
@@ -80,15 +76,9 @@ def read_trajectory(folder: str | Path) -> list[TrajectoryPoint]:
 
 
 def embed(trajectories: Mapping[str, Sequence[TrajectoryPoint]], seed: int = 0) -> Embedding:
-    """Lays trajectories out in one plane, by t-SNE of the probabilities at all their checkpoints.
+    """Lays trajectories, by the names of their runs, out in one plane: t-SNE of probabilities.
 
-    The points go through principal components first. The same checkpoints and seed give the same
-    plane; distances mean something between neighbours only, and coordinates nothing.
-
-    Args:
-        trajectories: What `read_trajectory` returned, by the names of the runs. All must be of the
-            same samples.
-        seed: Of t-SNE.
+    The same checkpoints and seed give the same plane; only distances between neighbours tell.
     """
     named = [(name, each) for name, trajectory in trajectories.items() for each in trajectory]
     if not named:
@@ -99,8 +89,7 @@ def embed(trajectories: Mapping[str, Sequence[TrajectoryPoint]], seed: int = 0) 
         same = each.log_probs.shape == expected.log_probs.shape
         if not same or not np.array_equal(each.labels, expected.labels):
             raise FreeTicketsError(
-                f"the trajectories of {first} and {name} are of other samples: lay out runs of one "
-                "data set together"
+                f"the trajectories of {first} and {name} are of other samples: lay them out apart"
             )
     components = _principal_components(checkpoints)
     few = len(checkpoints) < _FEWEST_FOR_TSNE

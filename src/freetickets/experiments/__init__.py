@@ -1,7 +1,4 @@
-"""The tables and figures of the paper as data: what each trains, measures, and found.
-
-One YAML file a table or figure lies in `paper/`. Importing this package does not import torch.
-"""
+"""The tables and figures of the paper as data, a YAML file each in `paper/`; without torch."""
 
 from .claims import CLAIMS
 from .experiment import Cell, Correction, Experiment, Needs, Row, cells, needed

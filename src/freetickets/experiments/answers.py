@@ -1,8 +1,4 @@
-"""What is kept of a run's predictions: its scores, and the answers to each test image.
-
-Answers lie beside a cell's record, so that any statistic over images, members or seeds can be made
-later, without the runs; whole distributions would be too large.
-"""
+"""What is kept of a run's predictions beside its record: the answers to each test image."""
 
 from __future__ import annotations
 
@@ -54,11 +50,6 @@ class Answers:
     shifted: Mapping[str, Shifted] = field(default_factory=dict)
 
     @property
-    def members(self) -> int:
-        """How many members there are."""
-        return len(self.predicted) - 1
-
-    @property
     def correct(self) -> npt.NDArray[np.bool_]:
         """Whether the answer is right, (M + 1, N)."""
         return self.predicted == self.labels
@@ -92,13 +83,8 @@ class Answers:
         )
 
     def save(self, path: Path) -> str:
-        """Writes them, packed; returns the digest of the file.
-
-        A confidence is kept to 1/65535, a log-likelihood to 5 digits, how unknown an image is to 3,
-        sums in single precision: a score that is computed from them is exact to 4 digits after the
-        point.
-        """
-        small = _smallest(int(max(self.labels.max(), self.predicted.max())))
+        """Writes them, packed: scores stay exact to 4 digits. Returns the digest of the file."""
+        small = np.min_scalar_type(int(max(self.labels.max(), self.predicted.max())))
         arrays: dict[str, npt.NDArray[Any]] = {
             "labels": self.labels.astype(small),
             "predicted": self.predicted.astype(small),
@@ -109,7 +95,7 @@ class Answers:
             arrays |= {f"unknown/{name}/{k}": each.astype(np.float16) for k, each in scores.items()}
         for name, it in self.shifted.items():
             arrays[f"shifted/{name}/versions"] = np.array(it.versions)
-            arrays[f"shifted/{name}/correct"] = it.correct.astype(_smallest(it.versions))
+            arrays[f"shifted/{name}/correct"] = it.correct.astype(np.min_scalar_type(it.versions))
             arrays[f"shifted/{name}/log_likelihood"] = it.log_likelihood.astype(np.float32)
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
@@ -143,10 +129,7 @@ class Answers:
 
 
 def measure(folder: str | Path, row_members: Iterable[int | None] = ()) -> dict[str, Any]:
-    """The parts "metrics" and "first" of a file of results; no network is needed.
-
-    `row_members`: for which numbers of first members the other sets are scored too.
-    """
+    """The parts "metrics" and "first" of a record; the other sets too of `row_members`."""
     from ..evaluation.summary import evaluation_of_first, summarise
 
     metrics, wanted, first = summarise(folder), set(row_members), {}
@@ -181,10 +164,6 @@ def _summed(parts: list[Predictions]) -> Shifted:
     predicted, _, logs = zip(*map(_said, parts), strict=True)
     correct = np.sum(np.equal(predicted, labels), axis=0, dtype=np.int64)
     return Shifted(len(parts), np.asarray(correct), np.asarray(np.sum(logs, axis=0)))
-
-
-def _smallest(largest: int) -> npt.DTypeLike:
-    return np.uint8 if largest < 256 else np.uint16
 
 
 def _rounded(values: Array) -> npt.NDArray[np.float32]:

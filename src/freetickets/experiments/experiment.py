@@ -40,16 +40,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Cell:
-    """One training, but for its seed; two rows that need the same one have equal cells.
-
-    Example:
-        >>> from freetickets.methods import EDST
-        >>> short = Cell("cifar10", "wrn-28-10", EDST())
-        >>> short == Cell("cifar10", "wrn-28-10", EDST(tickets=3, sparsity=0.8))
-        True
-        >>> Cell("cifar10", "wrn-28-10", EDST(tickets=7, sparsity=0.9)).name
-        'cifar10-wrn-28-10-edst-tickets=7-sparsity=0.9'
-    """
+    """One training, but for its seed; two rows that need the same one have equal cells."""
 
     dataset: str  # a key; a scale says which data stand for it
     model: str  # the paper's; a scale says which one stands for it
@@ -85,8 +76,8 @@ class Correction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowText:
-    """What a row is in its file already; `settings` are as `Config` calls them."""
+class Row:
+    """A row of a table, or a curve or a point of a figure; `settings` are as `Config` has them."""
 
     label: str  # as in the paper
     dataset: str  # its key: cifar10, cifar100 or imagenet
@@ -101,12 +92,6 @@ class RowText:
     settings: Mapping[str, Any] = field(default_factory=dict)
     cell: str = ""  # what its cell is called, if not by what it is
     seeds: Count | None = None  # trainings at most; None for as many as the experiment says
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row(RowText):
-    """A row of a table, or a curve or a point of a figure."""
-
     method: Method
     of: Cell | None = None  # whose first trainings are the members: nothing is trained for this row
 
@@ -120,8 +105,8 @@ class Row(RowText):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExperimentText:
-    """What an experiment is in its file already."""
+class Experiment:
+    """One table or figure of the paper; its rows are in the paper's order."""
 
     name: str  # as `freetickets reproduce` calls it
     title: str
@@ -135,23 +120,11 @@ class ExperimentText:
     seeds: Count = 1  # trainings of each cell, at a scale that can't pay for more
     notes: tuple[str, ...] = ()  # where the paper is silent or contradicts itself; what was decided
     provisional: str = ""  # why it can't be trained yet; empty if it can
-
-
-@dataclass(frozen=True, kw_only=True)
-class Experiment(ExperimentText):
-    """One table or figure of the paper; its rows are in the paper's order."""
-
     rows: tuple[Row, ...]
 
 
 def cells(experiment: Experiment) -> tuple[Cell, ...]:
-    """The different trainings of an experiment, in the order of its rows.
-
-    Example:
-        >>> from freetickets.experiments import load
-        >>> len(cells(load("cifar10"))), len(load("growth").rows), len(cells(load("growth")))
-        (12, 4, 4)
-    """
+    """The different trainings of an experiment, in the order of its rows."""
     return tuple(dict.fromkeys(cell for row in experiment.rows for cell in row.cells))
 
 

@@ -1,7 +1,6 @@
 """Grids: what is trained at each scale, each piece once. No torch here.
 
-A scale trains the paper's experiments, or stages of its own, a YAML file in `grids/`: all seeds
-of a stage before the next, so that whatever is finished when the work is stopped is worth having.
+A scale trains the paper's experiments, or stages of its own in `grids/`, one after the other.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -36,11 +35,7 @@ def make_tasks(
     seeds: int | None = None,
     only: Collection[str] = (),
 ) -> list[CellTask]:
-    """What has to be trained for experiments; a cell that several share is there once a seed.
-
-    All first seeds come first, so that every table has numbers early. `seeds` is how often each is
-    trained, if not as the scale says; `only` are methods.
-    """
+    """What has to be trained: a cell once a seed, all first seeds first. `only` are methods."""
     found: dict[tuple[int, Cell], CellTask] = {}
     for experiment in experiments:
         rows = [(row, cell) for row in experiment.rows for cell in row.cells]
@@ -77,12 +72,7 @@ class Grid:
     staged: bool = False  # whether all seeds of one are trained before the next begins
 
     def choose(self, names: Sequence[str]) -> list[Experiment]:
-        """The experiments of these names, in the grid's order; all, if one of them is "all".
-
-        Example:
-            >>> [each.name for each in find_grid("medium").choose(["t2", "t1"])]
-            ['t1', 't2']
-        """
+        """The experiments of these names, in the grid's order; all, if one of them is "all"."""
         known = ["all", *(each.name for each in self.experiments)]
         if not names:
             raise FreeTicketsError("name experiments, or all: see freetickets reproduce --list")

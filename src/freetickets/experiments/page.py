@@ -1,30 +1,34 @@
-"""The page of results: measured beside the paper, as Markdown and as one self-contained HTML.
-
-Both are made of the same sections; what they show is computed and drawn once, by `make_page`.
-"""
+"""The page of results: measured beside the paper, as Markdown and as one self-contained HTML."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Literal
 
 from .. import __version__
+from ..errors import UnknownNameError
+from ..report.comparison import Comparison, analyse, find_reference
 from ..report.export import as_markdown
+from ..report.figures.drawing import colour
 from ..report.page import Page
-from ..report.parts import Figure, Folded, Part, Section, Table
+from ..report.parts import Figure, Folded, Part, Section, Stack, Table, Text
+from ..report.run import check_predictions_alike, read_run
+from ..report.sections import make
 from ..storage import write_atomic
 from . import tables
-from .claims import Verdict, judge
-from .evidence import marked, tally
-from .experiment import Experiment
-from .figures import Gallery, standalone
+from .claims import Verdict, judge, marked, tally
+from .experiment import Cell, Experiment
+from .reading import PARTS
 from .results import Results, as_csv
 from .scales import SCALES
+
+# How the panels of a figure stand in its file.
+_ABREAST, _GAP = 2, 18
 
 CELLS = (
     "Each cell is one training of a table, shared by all tables that have it; runs are cells times "
@@ -55,8 +59,7 @@ def write(
 ) -> list[Path]:
     """Writes `results.md` with `images/`, `results.html` and `cells.csv`.
 
-    Figures are drawn where the runs' folders are there: those of `figures`, keys of `PARTS`, or all
-    that the tables have. `comments` are said besides, by experiment; "" for the whole.
+    `figures`, keys of `PARTS`, are drawn of runs that are there; `comments` are by experiment.
     """
     page = make_page(experiments, results, comments or {}, figures)
     texts = {"results.md": markdown(page), "results.html": page.html()}
@@ -67,33 +70,6 @@ def write(
     for name, text in texts.items():
         write_atomic(Path(folder) / name, text.encode())
     return [Path(folder) / name for name in texts]
-
-
-# --- parts that only this page has
-
-
-@dataclass(frozen=True)
-class Stack:
-    """Parts below one another."""
-
-    parts: Sequence[Part]
-
-    def html(self) -> str:
-        """The parts as HTML."""
-        return "\n".join(part.html() for part in self.parts)
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    """A text: plain, important, or a command."""
-
-    text: str
-    kind: Literal["p", "strong", "code"] = "p"
-
-    def html(self) -> str:
-        """The text as HTML."""
-        text = escape(self.text)
-        return f"<p>{text if self.kind == 'p' else f'<{self.kind}>{text}</{self.kind}>'}</p>"
 
 
 @dataclass(frozen=True)
@@ -147,14 +123,14 @@ def make_page(
     checks = f"Of {len(verdicts)} checks: {counts}." if verdicts else "No claim was checked."
     notes = Items([Item(note) for note in tables.substitute_notes(results)])
     stands = Stack([tables.substitutes_table(experiments, results), notes])
-    judged = Stack([Paragraph(checks, "strong"), tables.verdict_table(verdicts)])
+    judged = Stack([Text(checks, "strong"), tables.verdict_table(verdicts)])
     sections = [
         Section("What stood for the paper's data and networks", CELLS, stands, "stands", "Summary"),
         Section("Verdicts on the paper's claims", RULE, judged, "verdicts", "Summary"),
     ]
     for experiment in experiments:
-        parts: list[Part] = [Paragraph(f"freetickets reproduce {experiment.name}{flag}", "code")]
-        parts += [Paragraph(comments[experiment.name])] if experiment.name in comments else []
+        parts: list[Part] = [Text(f"freetickets reproduce {experiment.name}{flag}", "code")]
+        parts += [Text(comments[experiment.name])] if experiment.name in comments else []
         parts.append(tables.measured_table(experiment, results))
         if own := [verdict for each, verdict in verdicts if each is experiment]:
             counts = tally(verdict.outcome for verdict in own)
@@ -209,9 +185,9 @@ def _blocks(part: Part) -> list[str]:
     match part:
         case Table():
             return [as_markdown(part)]
-        case Paragraph(text, "code"):
+        case Text(text, "code"):
             return [f"`{text}`"]
-        case Paragraph(text, kind):
+        case Text(text, kind):
             return [f"**{text}**" if kind == "strong" else _plain(text)]
         case Folded(title, body):
             # Blank lines around it: without them GitHub takes the list for HTML.
@@ -228,3 +204,86 @@ def _image_path(figure: Figure) -> str:
 def _plain(text: str) -> str:
     """A text that Markdown shows as it is."""
     return re.sub(r"[\\*_<`[~$]", r"\\\g<0>", text)
+
+
+# --- figures of the runs whose folders are there
+
+
+class Gallery:
+    """Draws the `wanted` figures of tables, or all; a run that several show is analysed once."""
+
+    def __init__(self, results: Results, wanted: Collection[str] | None = None) -> None:
+        self._results = results
+        for key in wanted or ():
+            if key not in PARTS:
+                raise UnknownNameError("figure", key, PARTS)
+        self._wanted = PARTS if wanted is None else wanted
+        self._read = cache(read_run)
+        self._analyse = cache(lambda folder: analyse(self._read(folder)))
+
+    def sections(self, experiment: Experiment) -> list[Section]:
+        """The figures of a table, each data set for itself; of the first seed that is there."""
+        datasets = list(dict.fromkeys(row.dataset for row in experiment.rows))
+        keys = [key for key in experiment.figures if key in self._wanted]
+        found = []
+        for dataset in datasets:
+            where = [dataset] if len(datasets) > 1 else []
+            comparison = self._compare(experiment, dataset)
+            for key in keys:
+                section = None if comparison is None else make(comparison, key)
+                if section is not None and isinstance(section.body, Figure):
+                    figure = replace(section.body, name="-".join([experiment.name, *where, key]))
+                    title = f"{section.title} ({', '.join([experiment.paper, *where])})"
+                    found.append(replace(section, title=title, body=figure, key=""))
+        return found
+
+    def _compare(self, experiment: Experiment, dataset: str) -> Comparison | None:
+        runs = []
+        for name, cell in run_names(experiment, dataset).items():
+            folders = (self._results.run_folder(cell, seed) for seed in self._results.seeds(cell))
+            if (folder := next(filter(None, folders), None)) is not None:
+                # The name says all that a description would.
+                runs.append(replace(self._read(folder), name=name, description=""))
+        if not runs:
+            return None
+        check_predictions_alike(runs)
+        found = {run.name: self._analyse(run.folder) for run in runs}
+        analyses = {name: each for name, each in found.items() if each is not None}
+        return Comparison(runs, find_reference(runs), analyses)
+
+
+def run_names(experiment: Experiment, dataset: str) -> dict[str, Cell]:
+    """The cells of a table by short names: of several rows of one, the largest ensemble's."""
+    names: dict[Cell, str] = {}
+    rows = [row for row in experiment.rows if row.dataset == dataset]
+    for row in sorted(rows, key=lambda row: row.members or 1000, reverse=True):
+        for cell in row.cells:
+            values = [f"{option}={cell.options[option]:g}" for option in row.over]
+            label = re.sub(" (Sparse )?Ensemble", "", row.label).replace(") (", ", ")
+            names.setdefault(cell, " ".join([label, *values]))
+    order = list(dict.fromkeys(cell for row in rows for cell in row.cells))
+    return {names[cell]: cell for cell in order}
+
+
+def standalone(panels: Sequence[str]) -> str:
+    """The panels of a figure as one file: two side by side, at their natural size and on white."""
+    boxes = [panel.partition('viewBox="')[2].partition('"')[0].split() for panel in panels]
+    sizes = [(float(width), float(height)) for _, _, width, height in boxes]
+    placed, top = [], 0.0
+    for start in range(0, len(panels), _ABREAST):
+        row = slice(start, start + _ABREAST)
+        left = 0.0
+        for panel, (width, height) in zip(panels[row], sizes[row], strict=True):
+            place = f'x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}"'
+            placed.append(panel.replace("<svg ", f"<svg {place} ", 1))
+            left += width + _GAP
+        top += max(height for _, height in sizes[row]) + _GAP
+    columns = min(_ABREAST, len(panels))
+    across = f"{columns * (max(width for width, _ in sizes) + _GAP) - _GAP:g}"
+    down = f"{top - _GAP:g}"
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {across} {down}" '
+        f'width="{across}pt" height="{down}pt">'
+        f'<rect width="{across}" height="{down}" fill="{colour("page")}"/>'
+    )
+    return re.sub(r"var\(--[\w-]+, ([^()]*)\)", r"\1", f"{head}{''.join(placed)}</svg>")

@@ -73,8 +73,7 @@ def price_list(
 ) -> PriceList:
     """Prices experiments without training, and without their data.
 
-    Without a throughput (FLOPs a second), finished cells and a short measurement tell the time, but
-    for the paper's own settings, which no device that could be measured here is meant for.
+    The time is told by a throughput (FLOPs a second), finished cells or a short measurement.
     """
     records = {task: runner.result(task) for task in tasks}
     left = [task for task, record in records.items() if record is None]
@@ -121,12 +120,7 @@ def price_list(
 def _estimator(
     runner: Runner, throughput: float | None, finished: Sequence[Mapping[str, Any]]
 ) -> Callable[[CellTask, Ledger], float]:
-    """Guesses the seconds of a training, by what is known best.
-
-    That is a throughput that was given; or what finished cells took, of the same data and network;
-    or a few dense steps that are timed here. Sparse steps are taken to last as long as dense ones,
-    so the guess is rather too long.
-    """
+    """Guesses seconds by what is known best; sparse steps count as dense ones: rather too long."""
     speeds: dict[tuple[str, str], list[float]] = {}
     for record in finished:
         if (ledger := record["ledger"])["flops"] and ledger["seconds"]:

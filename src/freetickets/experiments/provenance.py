@@ -1,14 +1,13 @@
 """Provenance: the choices, the code, the machine and the kernels that made a record.
 
-Of choices, what equals its default is left out. So a field that is added later, with a default that
-changes nothing, changes no fingerprint, and what was finished stays finished.
+What equals its default is left out, so that a field that is added later changes no fingerprint.
 """
 
 import hashlib
 import json
 import subprocess
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,23 +28,18 @@ def fingerprint(values: Mapping[str, Any]) -> str:
 
 
 def chosen(value: Any) -> Any:
-    """Plain values that say the same; of a data class only what is not its default.
-
-    Example:
-        >>> from freetickets.methods import EDST
-        >>> chosen([EDST(tickets=7), EDST(tickets=3)])
-        [{'tickets': 7}, {}]
-    """
+    """Plain values that say the same; of a data class only what is not its default."""
     if is_dataclass(value):
-        told = {each: getattr(value, each.name) for each in fields(value)}
-        return {each.name: chosen(own) for each, own in told.items() if own != _default(each)}
+        told = {}
+        for each in fields(value):
+            made = each.default_factory
+            default, own = each.default if made is MISSING else made(), getattr(value, each.name)
+            if own != default:
+                told[each.name] = chosen(own)
+        return told
     if isinstance(value, Mapping):
         return {str(key): chosen(each) for key, each in value.items()}
     return list(map(chosen, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _default(each: Field[Any]) -> Any:
-    return each.default if each.default_factory is MISSING else each.default_factory()
 
 
 def origin(folder: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ..metrics.score import column_of
 from ..models.names import check_name
 from ..reading import parse_yaml, read, read_fields
 from .claims import CLAIMS
-from .experiment import Cell, Experiment, ExperimentText, Row, RowText
+from .experiment import Cell, Experiment, Row
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -30,20 +30,20 @@ PARTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Row(RowText):
-    """What a file says of a row; see `Row`."""
+class _Row(Row):
+    """What a file says of a row."""
 
-    method: str
+    method: str  # type: ignore[assignment]
     options: dict[str, Any] = field(default_factory=dict)
     epochs: float | None = None
-    of: str = ""
+    of: str = ""  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Experiment(ExperimentText):
-    """What a file says of an experiment; see `Experiment`."""
+class _Experiment(Experiment):
+    """What a file says of an experiment."""
 
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[dict[str, Any], ...]  # type: ignore[assignment]
     dataset: str | None = None  # of all rows that don't say another
     model: str | None = None
 
@@ -66,13 +66,7 @@ def experiment_names() -> list[str]:
 
 
 def load(name: str) -> Experiment:
-    """Reads one of the paper's tables or figures.
-
-    Example:
-        >>> table = load("cifar10")
-        >>> table.paper, table.rows[3].label, table.rows[3].paper["accuracy"]
-        ('Table 1', 'EDST Ensemble (M=3) (S=0.8)', 96.3)
-    """
+    """Reads one of the paper's tables or figures."""
     found = _papers()
     _check_known("experiment", [name], found)
     experiment = parse(found[name].read_text(encoding="utf-8"), found[name].name)
@@ -93,10 +87,7 @@ def parse(text: str, source: str = "experiment") -> Experiment:
 def read_experiment(
     values: Any, datasets: Collection[str], known: Mapping[str, Cell] | None = None
 ) -> Experiment:
-    """Makes an experiment of what its YAML says.
-
-    Rows are trained on one of `datasets`, and may be made of cells that are `known` by name.
-    """
+    """Makes an experiment of what its YAML says; its rows may be of cells that are `known`."""
     told: _Experiment = read(_Experiment, values)
     _check_columns(told.columns)
     _check_known("part of a report", told.figures, PARTS)
@@ -113,7 +104,7 @@ def read_experiment(
     if not rows:
         raise FreeTicketsError("rows must not be empty")
     _check_known("corrected column", told.corrected, told.columns)
-    return Experiment(**_alike(ExperimentText, told), rows=tuple(rows))
+    return Experiment(**{**_alike(Experiment, told), "rows": tuple(rows)})
 
 
 def _row(
@@ -143,11 +134,10 @@ def _row(
     _check_known("earlier cell", [told.of] if told.of else [], known)
     _check_known("corrected column", told.corrected, told.paper)
     made = {"over": over, "settings": settings, "method": method, "of": known.get(told.of)}
-    return Row(**{**_alike(RowText, told), **made})
+    return Row(**{**_alike(Row, told), **made})
 
 
-def _alike(kind: type[ExperimentText | RowText], told: Any) -> dict[str, Any]:
-    """The fields that are in the file as they are in memory."""
+def _alike(kind: type[Experiment | Row], told: Any) -> dict[str, Any]:
     return {each.name: getattr(told, each.name) for each in fields(kind)}
 
 

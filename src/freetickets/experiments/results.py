@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.spec import CIFAR100
 from ..errors import FreeTicketsError, NewerFileError
 from ..metrics import pearson, spearman
+from ..metrics.score import LEDGER_FACTS
 from ..reading import Allow, Count, Natural, read, read_json
 from ..seal import digest_file, seal_values
 from .experiment import Cell, Needs, Row
@@ -28,11 +29,6 @@ _DIGITS = 8  # of each number in a file: more than any test set can tell
 
 # Whose first k members are what the method with k of them would have made, at k shares of the cost.
 _INDEPENDENT = ("dst", "static", "dense-ensemble")
-_LEDGER_KEYS = {
-    "train_flops": "relative_flops", "growth_flops": "relative_growth_flops",
-    "test_flops": "relative_test_flops", "training_runs": "runs", "seconds": "seconds",
-    "ticket_mb": "ticket_bytes",
-}  # fmt: skip
 _CSV_COLUMNS = (
     "accuracy", "nll", "ece", "member_accuracy", "member_nll", "member_ece",
     "c_accuracy", "c_nll", "c_ece", "c_ece_pooled", "a_accuracy", "a_nll", "a_ece",
@@ -56,14 +52,6 @@ class _Costs:
 
 
 @dataclass(frozen=True)
-class _Metrics:
-    """The types of a record's scores that are looked at without `Evaluation`."""
-
-    ensemble: Mapping[str, float | None]
-    dataset: str = ""
-
-
-@dataclass(frozen=True)
 class _Record:
     """The types of what a file of results says; it may say more."""
 
@@ -72,7 +60,7 @@ class _Record:
     method: str
     options: Mapping[str, Any]
     ledger: _Costs
-    metrics: _Metrics
+    metrics: Mapping[str, Any]
     first: Mapping[str, Mapping[str, Any]]
     data: str | None = None
     model: str | None = None
@@ -84,11 +72,7 @@ class _Record:
 
 @dataclass(frozen=True)
 class Results:
-    """What was measured at one scale.
-
-    `records` are what each file of results says, by the name of the cell and the seed; `folder` is
-    where results and runs lie, None for results in memory.
-    """
+    """What was measured at one scale: records by cell and seed; `folder` is None in memory."""
 
     records: Mapping[tuple[str, int], Record] = field(default_factory=dict)
     folder: Path | None = None
@@ -149,7 +133,6 @@ class Results:
         return value_of(record, column, members, self._evaluations[key])
 
     def _correlation(self, cells: Sequence[Cell], column: str, seed: int) -> float | None:
-        """Of the members' mean accuracy and the ensemble's over all cells of a row."""
         sides = [
             [value for each in cells if (value := self._value(each, score, seed)) is not None]
             for score in ("member_accuracy", "accuracy")
@@ -169,11 +152,7 @@ def evaluation_of(record: Record) -> Evaluation:
 def value_of(
     record: Record, column: str, members: int | None = None, evaluation: Evaluation | None = None
 ) -> float | None:
-    """A number of one run, or of its first members; None where it was not measured.
-
-    For columns see `freetickets.metrics.score.column_of`; `members` is how many, the first, None
-    for all; `evaluation` is the record's, where it was read before.
-    """
+    """A number of one run, or of its first `members`; None where it was not measured."""
     size = int(record["ledger"]["members"])
     if members == size:
         members = None
@@ -181,11 +160,12 @@ def value_of(
         return float(members or size)
     if column == "sparsity":
         return _number(record["options"].get("sparsity", 0.0))
-    if column in _LEDGER_KEYS:
-        cost = _number(record["ledger"].get(_LEDGER_KEYS[column]))
-        if cost is not None and column == "ticket_mb":
-            cost /= 1e6
-        if cost is None or members is None:
+    if column in LEDGER_FACTS:
+        fact, unit = LEDGER_FACTS[column]
+        if (cost := _number(record["ledger"].get(fact))) is None:
+            return None
+        cost /= unit
+        if members is None:
             return cost
         divisible = column in ("test_flops", "ticket_mb") or record["method"] in _INDEPENDENT
         return cost * members / size if divisible else None
@@ -279,7 +259,6 @@ def as_csv(results: Results) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The same values with numbers of no more digits than anyone needs, and None for NaN."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

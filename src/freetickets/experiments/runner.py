@@ -150,11 +150,9 @@ class Runner:
         """A job that can be priced, not trained: the data is not read."""
         from ..training.job import Job
 
-        def nothing() -> Any:
-            raise AssertionError("this job is told without its data")
-
         config = self.config(task)
-        return Job(config, outline(self.substitute(task).data, config.data_dir), nothing)
+        spec = outline(self.substitute(task).data, config.data_dir)
+        return Job(config, spec, None)  # type: ignore[arg-type]
 
     def price(self, task: CellTask) -> Ledger:
         """What a task will cost."""
@@ -181,7 +179,6 @@ class Runner:
         return found if found and _with_earlier(task, found) == _asked(found, task) else None
 
     def _earlier(self, task: CellTask) -> dict[str, Any] | None:
-        """What was measured before, by the same settings."""
         found = read_record(record_path(self.folder, task.cell, task.seed))
         return found if found and found.get("fingerprint") == self.fingerprint(task) else None
 
@@ -196,11 +193,7 @@ class Runner:
     ) -> dict[str, str]:
         """Trains and measures what is not finished; returns what failed, with the reason.
 
-        Args:
-            tasks: What to train and measure.
-            progress: Where progress is shown.
-            launch: Does tasks side by side; None for one after the other, in this process.
-            command: The arguments of `freetickets` that, with a task's name behind them, run it.
+        `launch` works side by side, by the arguments `command` with a task's name behind them.
         """
         tasks = list(tasks)
         costs = {task.cell: self._cost(task) for task in tasks if task.seed == 0}
@@ -213,9 +206,9 @@ class Runner:
                     return self._one_by_one(left, progress)
                 return self._side_by_side(left, progress, launch, command)
             except (StoppedError, KeyboardInterrupt):
+                finished = sum(done) + progress.finished
                 raise StoppedError(
-                    f"stopped: {sum(done) + progress.finished} of {len(tasks)} cells are "
-                    "finished; run the same command again to continue"
+                    f"stopped: {finished} of {len(tasks)} cells are finished; run the command again"
                 ) from None
 
     def _cost(self, task: CellTask) -> float:

@@ -1,8 +1,4 @@
-"""Scales: which data, network and length stand for the paper's, in its proportions. No torch here.
-
-A cell's plan is that of the paper's recipe, shortened as a whole: the shares of exploration and
-refinement and the points of decay stay.
-"""
+"""Scales: what stands for the paper's data and networks; plans are shortened as a whole."""
 
 from __future__ import annotations
 
@@ -20,14 +16,7 @@ _SEEDS_APART = 1000
 
 @dataclass(frozen=True)
 class DataPart:
-    """Images that a cell is trained and tested on: a data set, or a part of it.
-
-    Example:
-        >>> DataPart("cifar10", train=2000, pool=2).text
-        'cifar10: the first 2,000 training images, pooled 2x2'
-        >>> DataPart("cifar10", per_class=500).text
-        'cifar10: the first 500 training images of each class'
-    """
+    """Images that a cell is trained and tested on: a data set, or a part of it."""
 
     source: str  # the name of the data set
     train: int | None = None  # how many training images, the first
@@ -65,10 +54,7 @@ class DataPart:
 
 @dataclass(frozen=True)
 class Substitute:
-    """What stands for one of the paper's data sets, and how it is trained.
-
-    Where lengths, sizes and rates are None, they are the recipe's.
-    """
+    """What stands for one of the paper's data sets; what is None is as the recipe has it."""
 
     data: DataPart
     recipe: str  # whose proportions the training has

@@ -1,8 +1,4 @@
-"""Substitutes on disk: the images that a scale takes for the paper's, made once, then kept.
-
-They lie in one folder, laid out as a data root: the data set as an .npz, its corrupted twin, and
-the sets that are out of distribution, each called what it stands for.
-"""
+"""Substitutes on disk, laid out as a data root: what a scale takes for the paper's images."""
 
 import hashlib
 import io
@@ -107,10 +103,7 @@ class SubstituteFiles:
                 deque(twin.write(name), maxlen=0)
 
     def ood(self, substitute: Substitute, names: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """What stands for OoD sets: by name, what evaluation is to take, and what that is.
-
-        A set of its own images is left out, and what is missing if nothing may stand for it.
-        """
+        """What evaluation is to take for OoD sets, and what that is; never its own images."""
         if substitute.real:
             others = (name for name in names if name != substitute.data.source)
             names = [name for name in others if name == _NOISE or is_here(name, self._data_dir)]
@@ -179,8 +172,7 @@ class SubstituteFiles:
             numbers = of_each_class(labels, part.per_class)
             if part.digest not in (None, digest_of(numbers)):
                 raise FreeTicketsError(
-                    f"{part.text}: these are not the images of the list, so the labels of "
-                    f"{part.source} are not as published: get it again"
+                    f"{part.text}: not the images of the list; get {part.source} again"
                 )
         images = pool(whole.inputs[numbers].numpy(), part.pool)
         return images.transpose(0, 2, 3, 1), labels[numbers]
@@ -224,22 +216,12 @@ def of_each_class(labels: Numbers, count: int) -> Numbers:
 
 
 def digest_of(numbers: Numbers) -> str:
-    """A digest of the numbers of images.
-
-    Example:
-        >>> digest_of(np.array([0, 1, 2, 4]))
-        '0abf8ac68111cebd'
-    """
+    """A digest of the numbers of images."""
     return hashlib.sha256(numbers.astype("<u4").tobytes()).hexdigest()[:16]
 
 
 def pool(images: Images, side: int) -> Images:
-    """Averages squares of pixels of images (N, C, H, W), rounded to 8 bits.
-
-    Example:
-        >>> pool(np.array([[[[0, 4], [4, 10]]]], np.uint8), 2).tolist()
-        [[[[4]]]]
-    """
+    """Averages squares of pixels of images (N, C, H, W), rounded to 8 bits."""
     if side == 1:
         return images
     count, channels, height, width = images.shape
@@ -250,15 +232,13 @@ def pool(images: Images, side: int) -> Images:
     return means
 
 
-def _tiles(images: Images) -> Images:
-    """Quarters of images in another order: the same pixels, and nothing that one could wear."""
-    return np.roll(images, (images.shape[2] // 2, images.shape[3] // 2), axis=(2, 3))
-
-
 _CHANGES: Mapping[str, Callable[[Images], Images]] = {
     "plain": lambda images: images,
     "negatives": lambda images: 255 - images,
-    "shuffled tiles": _tiles,
+    # Quarters in another order: the same pixels, and nothing that one could wear.
+    "shuffled tiles": lambda images: np.roll(
+        images, (images.shape[2] // 2, images.shape[3] // 2), axis=(2, 3)
+    ),
 }
 
 

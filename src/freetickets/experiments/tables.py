@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from ..metrics.score import Column, column_of
 from ..report.parts import ABSENT, Table, TableCell
-from .claims import CLAIMS, Verdict
-from .evidence import marked
+from .claims import CLAIMS, Verdict, marked
 from .experiment import Experiment, Row
 from .results import Record, Results
 
@@ -113,7 +112,6 @@ def verdict_table(verdicts: Iterable[tuple[Experiment, Verdict]]) -> Table:
 
 
 def _class_notes(experiment: Experiment, results: Results) -> list[str]:
-    """Of which classes the numbers are, where other data stand for those of the columns."""
     if "diversity.disagreement_by_class." not in " ".join(experiment.columns):
         return []
     names = {cell.name: row.dataset for row in experiment.rows for cell in row.cells}

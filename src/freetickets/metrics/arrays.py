@@ -29,16 +29,14 @@ def check_log_probs(log_probs: npt.ArrayLike) -> Array:
         )
     highest = logs.max()
     if not highest < 1e-3:  # NaN too; a little above 0 is what rounding does
-        raise FreeTicketsError(
-            f"predictions must be log-probabilities, at most 0: the highest is {highest}"
-        )
+        raise FreeTicketsError(f"predictions must be log-probabilities, at most 0, not {highest}")
     step = -(-logs.shape[1] // _LOOKED_AT)
     sums = np.exp(logs[:, ::step]).sum(axis=-1)
     worst = sums.flat[np.abs(sums - 1).argmax()]
     if abs(worst - 1) > _ROUNDING:
         raise FreeTicketsError(
-            "predictions must be log-probabilities, normalised over the classes: the probabilities "
-            f"of a sample add up to {worst:.4g}, not 1; subtract the log-sum-exp of its classes"
+            "predictions must be log-probabilities: the probabilities of a sample add up to "
+            f"{worst:.4g}, not 1; subtract the log-sum-exp of its classes"
         )
     return logs
 
@@ -50,12 +48,11 @@ def check_labels(labels: npt.ArrayLike, samples: int, classes: int) -> Labels:
         raise FreeTicketsError(f"labels must be integers, not {truth.dtype}")
     truth = truth.astype(np.int64)
     if truth.shape != (samples,):
+        raise FreeTicketsError(f"{samples} predictions need {samples} labels, not {truth.shape}")
+    least, most = truth.min(), truth.max()
+    if least < 0 or most >= classes:
         raise FreeTicketsError(
-            f"{samples} predictions need {samples} labels, not an array of {truth.shape}"
-        )
-    if truth.min() < 0 or truth.max() >= classes:
-        raise FreeTicketsError(
-            f"labels must lie in 0 to {classes - 1}; they go from {truth.min()} to {truth.max()}"
+            f"labels must lie in 0 to {classes - 1}; they go from {least} to {most}"
         )
     return truth
 
@@ -70,9 +67,7 @@ def check_pairs(log_probs: npt.ArrayLike) -> Array:
     """Returns log-probabilities (M, N, C) of at least two members."""
     logs = check_log_probs(log_probs)
     if len(logs) < 2:
-        raise FreeTicketsError(
-            "diversity compares pairs: give the predictions of at least 2 members"
-        )
+        raise FreeTicketsError("diversity compares pairs: give at least 2 members")
     return logs
 
 

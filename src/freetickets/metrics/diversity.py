@@ -109,8 +109,7 @@ def feature_kl(a: npt.ArrayLike, b: npt.ArrayLike, positions: str = "sum") -> fl
     ours, other = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if ours.shape != other.shape or ours.ndim < 2 or 0 in ours.shape:
         raise FreeTicketsError(
-            f"feature maps must have the same shape (samples, channels, ...), not {ours.shape} and "
-            f"{other.shape}"
+            f"feature maps must have the same shape, not {ours.shape} and {other.shape}"
         )
     if not (np.isfinite(ours).all() and np.isfinite(other).all()):
         raise FreeTicketsError("feature maps must be finite numbers")

@@ -91,9 +91,7 @@ def paired_difference(
     value = difference(np.arange(len(truth)))
     draws = _draw(difference, len(truth), repeats, level, seed)
     if math.isnan(value) or np.isnan(draws).any():
-        raise FreeTicketsError(
-            "scores that are infinite on both sides have no difference: compare by another metric"
-        )
+        raise FreeTicketsError("scores that are infinite on both sides have no difference")
     rarer = min((draws <= 0).sum(), (draws >= 0).sum())
     p = min(1.0, 2 * float(rarer + 1) / (repeats + 1))
     return Difference(value, *_percentiles(draws, level), p)
@@ -117,7 +115,6 @@ def mcnemar(a: npt.ArrayLike, b: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def _draw(score: Drawn, samples: int, repeats: int, level: float, seed: int) -> Array:
-    """The scores of samples that are drawn with replacement, (repeats,)."""
     if repeats < 1:
         raise FreeTicketsError(f"repeats must be at least 1, not {repeats}")
     if not 0 < level < 1:
@@ -142,12 +139,7 @@ def _scorer(metric: Metric, logs: Array, truth: Labels) -> Drawn:
 
 
 def pearson(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
-    """How close two quantities are to a straight line, from -1 to 1.
-
-    Example:
-        >>> round(pearson([1, 2, 3], [1, 2, 4]), 4)
-        0.982
-    """
+    """How close two quantities are to a straight line, from -1 to 1."""
     return _cosine(*_check_lists(x, y))
 
 
@@ -158,7 +150,6 @@ def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
 
 
 def _cosine(*sides: Array) -> float:
-    """Of two lists, each centred and of length 1, however large or small the values are."""
     found = []
     for values in sides:
         scaled = values / np.abs(values).max()
@@ -176,9 +167,9 @@ def _ranks(values: Array) -> Array:
 def _check_lists(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
     one, other = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if one.ndim != 1 or one.shape != other.shape or len(one) < 2:
+        shapes = f"{one.shape} and {other.shape}"
         raise FreeTicketsError(
-            f"a correlation needs two lists of the same length, at least 2, not {one.shape} and "
-            f"{other.shape}"
+            f"a correlation needs two lists of the same length, at least 2, not {shapes}"
         )
     if not np.isfinite([one, other]).all():
         raise FreeTicketsError("a correlation needs finite numbers")

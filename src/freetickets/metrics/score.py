@@ -1,8 +1,6 @@
 """Scores: what computes each, what it is of each sample, and how people read it.
 
-All that is known of a score stands in its entry here. Tables, intervals, figures, the command line
-and experiments read it, and derive from it how a column is called that holds the score of members,
-of corrupted samples or of ImageNet-A.
+All that is known of a score stands in its entry, and columns of members' scores follow from it.
 """
 
 import math
@@ -27,18 +25,11 @@ _FORM = re.compile(r",?(\.\d)?[fge%]")
 
 @dataclass(frozen=True)
 class Column:
-    """A number of a run, as tables show it.
+    """A number of a run, as tables show it."""
 
-    Attributes:
-        key: Its name in files, in `--json` and in experiments: "c_nll", "ood.svhn.auroc".
-        title: Above a column, and along an axis.
-        form: How it is written, as in an f-string; a form that ends in % makes axes of per cent.
-        higher_is_better: Which way it goes.
-    """
-
-    key: str
-    title: str
-    form: str = ".4f"
+    key: str  # its name in files, in `--json` and in experiments: "c_nll", "ood.svhn.auroc"
+    title: str  # above a column, and along an axis
+    form: str = ".4f"  # as in an f-string; a form that ends in % makes axes of per cent
     higher_is_better: bool = False
 
     @property
@@ -70,26 +61,21 @@ class Column:
 class Score(Column):
     """A number that says how good predictions are.
 
-    Attributes:
-        function: Computes it of what members say, (M, N, ...), and the targets, (N, ...); the
-            prediction of an ensemble comes as that of one member.
-        name: In running text, if not its title.
-        short: Above a narrow column, if not its title.
-        limits: What it can be at least and at most.
-        samples: What each sample adds, (N,), if the score is the mean of that.
-        drawn: Prepares the score of samples that are drawn again and again, if that is quicker than
-            the function.
-        of_members: Whether the function is given all members, not their joint prediction.
-        caption: How it is defined, in a few words, if its name does not say it.
+    Its function computes it of what members say, (M, N, ...), and the targets, (N, ...); the
+    prediction of an ensemble comes as that of one member.
     """
 
     function: Callable[[Any, Any], float] | None = field(default=None, compare=False)
-    name: str = ""
-    short: str = ""
-    limits: tuple[float, float] = (-math.inf, math.inf)
+    name: str = ""  # in running text, if not its title
+    short: str = ""  # above a narrow column, if not its title
+    limits: tuple[float, float] = (-math.inf, math.inf)  # what it can be at least and at most
+    # What each sample adds, (N,), if the score is the mean of that.
     samples: Callable[[Any, Any], Array] | None = field(default=None, compare=False)
+    # Prepares the score of samples that are drawn again and again, if that is quicker.
     drawn: Callable[[Any, Any], Drawn] | None = field(default=None, compare=False)
+    # Whether the function is given all members, not their joint prediction.
     of_members: bool = field(default=False, compare=False)
+    # How it is defined, in a few words, if its name does not say it.
     caption: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -170,14 +156,16 @@ COSTS = (
     Column("ticket_mb", "MB", ",.2f"),
 )
 
+# Where a ledger has each cost, and what that is divided by.
+LEDGER_FACTS = {
+    "train_flops": ("relative_flops", 1), "growth_flops": ("relative_growth_flops", 1),
+    "test_flops": ("relative_test_flops", 1), "training_runs": ("runs", 1),
+    "seconds": ("seconds", 1), "ticket_mb": ("ticket_bytes", 1e6),
+}  # fmt: skip
+
 
 def columns_of_kind(kind: str, scores: Sequence[Score] = MAIN_SCORES) -> list[Column]:
-    """The columns of one of the `KINDS`: one for each score, and the pooled ECE of corruptions.
-
-    Example:
-        >>> [column.title for column in columns_of_kind("c")]
-        ['cAcc', 'cNLL', 'cECE', 'cECE pooled']
-    """
+    """The columns of one of the `KINDS`: one for each score, and the pooled ECE of corruptions."""
     before = KINDS[kind][0]
     found = [
         Column(f"{kind}_{it.key}", f"{before}{it.short}", it.form, it.higher_is_better)
@@ -209,16 +197,7 @@ _PATTERN = re.compile(
 
 
 def column_of(key: str) -> Column | None:
-    """The column of a number that is measured of classes, or counted; None if there is none.
-
-    Example:
-        >>> column_of("c_nll").title, column_of("member_accuracy").text(0.5)
-        ('cNLL', '50.00%')
-        >>> column_of("attacks.fgsm.min").title, column_of("ood.svhn.fpr95").arrow
-        ('FGSM min', '↓')
-        >>> column_of("ood.svhn") is None
-        True
-    """
+    """The column of a number that is measured of classes, or counted; None if there is none."""
     if key in _COLUMNS:
         return _COLUMNS[key]
     found = _PATTERN.fullmatch(key)
@@ -232,12 +211,7 @@ def column_of(key: str) -> Column | None:
 
 
 def p_text(p: float) -> str:
-    """A p-value as it is shown; a dash where there is none.
-
-    Example:
-        >>> p_text(0.0004), p_text(0.0312), p_text(math.nan)
-        ('<0.001', '0.031', '–')
-    """
+    """A p-value as it is shown; a dash where there is none."""
     if math.isnan(p):
         return "–"
     return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,7 +1,4 @@
-"""Scores of changed samples: corruption types times severities, and attacks.
-
-An attack was crafted on one member and is met by all.
-"""
+"""Scores of changed samples: corruptions times severities, and attacks crafted on one member."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,12 +27,6 @@ def corruption_set(name: str, classes: int) -> tuple[str, ...]:
 
     The Uncertainty Baselines average over the 15 common types for CIFAR-10 and ImageNet, and for
     CIFAR-100 over all 19 but snow and motion blur.
-
-    Example:
-        >>> len(corruption_set("all19", 10)), len(corruption_set("ub", 10))
-        (19, 15)
-        >>> sorted(set(corruption_set("all19", 100)) - set(corruption_set("ub", 100)))
-        ['motion_blur', 'snow']
     """
     if name not in CORRUPTION_SETS:
         raise UnknownNameError("set of corruptions", name, CORRUPTION_SETS)
@@ -104,9 +95,7 @@ def shift_scores(
             found = [score.function(logs, truth) for score in MAIN_SCORES if score.function]
             rows[-1].append((len(truth), right - confidences, found))
     if not rows or len({len(row) for row in rows}) != 1 or not rows[0]:
-        raise FreeTicketsError(
-            "scores under shift need at least one corruption type, and as many severities of each"
-        )
+        raise FreeTicketsError("give at least one corruption type, and as many severities of each")
     samples, gaps, values = (
         np.array([[each[k] for each in row] for row in rows]) for k in range(3)
     )

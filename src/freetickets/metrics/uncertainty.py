@@ -1,8 +1,6 @@
 """Uncertainty: how unsure an ensemble is of each sample, how unknown that is, and what it tells.
 
-A sample of which it is unsure can be left to somebody else, or be one of no class. Functions that
-tell samples inside the distribution from those outside get one number each, higher for what is more
-unknown; outside is the positive class.
+Functions that tell samples apart get one number each, higher for outside, the positive class.
 """
 
 from __future__ import annotations

@@ -21,8 +21,6 @@ from ..metrics import Difference
 from ..metrics.score import MAIN_SCORES
 from ..predictions import REMAKE
 from ..reading import damaged, printable
-from .figures.breakdowns import ClassScores
-from .figures.scores import EnsembleCurve
 from .run import RunSummary
 from .tables import kind_of
 
@@ -40,6 +38,25 @@ class Unfamiliar:
     outside: Array
     roc: metrics.Roc
     auroc: float
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """What a run scores in each class, (C,): NaN without samples; None for a single member."""
+
+    accuracy: npt.ArrayLike
+    disagreement: npt.ArrayLike | None = None
+
+
+@dataclass(frozen=True)
+class EnsembleCurve:
+    """How ensembles change with x, their size or sparsity; kl is NaN where one is alone."""
+
+    x: npt.ArrayLike
+    accuracy: npt.ArrayLike
+    member_accuracy: npt.ArrayLike
+    nll: npt.ArrayLike | None = None
+    kl: npt.ArrayLike | None = None
 
 
 @dataclass(frozen=True)
@@ -64,12 +81,17 @@ def analyse(run: RunSummary) -> Analysis | None:
         predictions = run.load_predictions()
         members, ensemble = predictions.members(), predictions.ensemble()
         labels, inside = predictions.labels, metrics.novelty(ensemble)
+        classes, correct = ensemble.shape[-1], ensemble[0].argmax(-1) == labels
+        counts = np.bincount(labels, minlength=classes)
+        right = np.bincount(labels, weights=correct, minlength=classes)
+        accuracy = np.divide(right, counts, out=np.full(classes, np.nan), where=counts > 0)
+        differing = metrics.disagreement_by_class(members, labels) if len(members) > 1 else None
         return Analysis(
             ensemble,
             labels,
             metrics.reliability(ensemble, labels),
             metrics.risk_coverage(ensemble, labels),
-            _class_scores(members, ensemble, labels),
+            ClassScores(accuracy, differing),
             _size_curve(predictions, members) if len(members) > 1 else None,
             inside,
             dict(_unfamiliar(run, inside)),
@@ -85,18 +107,7 @@ def class_names(run: RunSummary, count: int) -> list[str]:
     return list(map(printable, names if len(names) == count else range(count)))
 
 
-def _class_scores(members: Array, ensemble: Array, labels: Labels) -> ClassScores:
-    classes = ensemble.shape[-1]
-    correct = ensemble[0].argmax(-1) == labels
-    counts = np.bincount(labels, minlength=classes)
-    right = np.bincount(labels, weights=correct, minlength=classes)
-    accuracy = np.divide(right, counts, out=np.full(classes, np.nan), where=counts > 0)
-    differing = metrics.disagreement_by_class(members, labels) if len(members) > 1 else None
-    return ClassScores(accuracy, differing)
-
-
 def _size_curve(predictions: Predictions, members: Array) -> EnsembleCurve:
-    """Scores of the first m members, for every m."""
     labels, combine = predictions.labels, predictions.info["combine"]
     kl = metrics.kl_matrix(members)
     sizes = np.arange(1, len(members) + 1)
@@ -135,14 +146,7 @@ class Differences:
 
 
 def differences(log_probs: Array, reference: Array, labels: Labels) -> Differences:
-    """What the scores of one ensemble (1, N, C) are above those of another.
-
-    Example:
-        >>> right, wrong = np.log([[[0.9, 0.1]] * 6]), np.log([[[0.1, 0.9]] * 6])
-        >>> found = differences(right, wrong, np.zeros(6, dtype=int))
-        >>> found.scores["accuracy"].value, found.mcnemar
-        (1.0, 0.03125)
-    """
+    """What the scores of one ensemble (1, N, C) are above those of another."""
     found = {}
     for score in MAIN_SCORES:
         # Where both are infinitely wrong, no number says by how much more.
@@ -183,10 +187,7 @@ class Comparison:
 
 
 def find_reference(runs: Sequence[RunSummary], wanted: str | None = None) -> RunSummary:
-    """The run that others are compared with: the one that is wanted, by its name or its folder.
-
-    By default it is the first single dense model, or the first run.
-    """
+    """The run that is wanted, by name or folder; else the first single dense model or first run."""
     if wanted is None:
         return next((run for run in runs if kind_of(run) == "dense"), runs[0])
     for run in runs:

@@ -30,6 +30,11 @@ _LATEX = {
     "[": "{[}",
     "*": "{*}",
 }
+_LATEX_MARKS = {
+    "": "{}",
+    "best": r"\textbf{{{}}}",
+    "second": r"\textcolor{{blue}}{{\textbf{{{}}}}}",
+}
 
 
 def write_tables(page: Page, folder: Path) -> list[Path]:
@@ -76,11 +81,9 @@ def as_markdown(table: Table) -> str:
 
 
 def as_latex(table: Table, caption: str = "") -> str:
-    """The table as LaTeX for the packages booktabs and xcolor.
-
-    The best of one-pass methods is bold, that of multi-pass methods bold and blue.
-    """
-    kinds = "".join("r" if table.is_numeric(i) else "l" for i in range(len(table.header)))
+    """The table as LaTeX for booktabs and xcolor; multi-pass methods have their best in blue."""
+    count = len(table.header)
+    kinds = "".join("r" if table.is_numeric(i) else "l" for i in range(count))
     lines = [r"% needs \usepackage{booktabs,xcolor}"]
     if caption:
         lines.append(f"% {' '.join(caption.split())}")
@@ -92,22 +95,16 @@ def as_latex(table: Table, caption: str = "") -> str:
     for title, rows in table.parts():
         lines.append(r"\midrule")
         if title:
-            span = len(table.header)
-            lines.append(_latex_line([rf"\multicolumn{{{span}}}{{l}}{{\emph{{{latex(title)}}}}}"]))
-        lines += [_latex_line(map(_latex_cell, row)) for row in rows]
+            lines.append(_latex_line([rf"\multicolumn{{{count}}}{{l}}{{\emph{{{latex(title)}}}}}"]))
+        for row in rows:
+            texts = (_LATEX_MARKS[cell.mark].format(latex(cell.text)) for cell in row)
+            lines.append(_latex_line(texts))
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
 def latex(text: str) -> str:
     """A text as LaTeX shows it."""
     return "".join(_LATEX.get(sign, sign) for sign in text)
-
-
-def _latex_cell(cell: TableCell) -> str:
-    text = latex(cell.text)
-    if cell.mark == "best":
-        return rf"\textbf{{{text}}}"
-    return rf"\textcolor{{blue}}{{\textbf{{{text}}}}}" if cell.mark else text
 
 
 def _latex_line(cells: Iterable[str]) -> str:

@@ -8,8 +8,8 @@ from html import escape
 from importlib import resources
 
 from .. import __version__
-from .colours import css_variables
 from .comparison import Comparison
+from .figures.drawing import css_variables
 from .parts import Section
 from .run import RunSummary
 from .sections import make_all
@@ -65,7 +65,6 @@ class Page:
 
 
 def _contents(sections: Sequence[Section]) -> str:
-    """Links to the sections that have an address, chapter by chapter."""
     chapters: dict[str, list[str]] = {}
     for section in sections:
         if section.key:
@@ -79,10 +78,7 @@ def _contents(sections: Sequence[Section]) -> str:
 
 
 def comparison_page(runs: Sequence[RunSummary], reference: str | None = None) -> Page:
-    """A page that shows runs side by side: what `freetickets report` writes.
-
-    The reference is the run that others are compared with, as `find_reference` finds it.
-    """
+    """The page that `freetickets report` writes; for the reference see `find_reference`."""
     comparison = Comparison.of(runs, reference)
     first = runs[0].results
     count = "one run" if len(runs) == 1 else f"{len(runs)} runs"

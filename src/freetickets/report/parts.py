@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import islice
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ..metrics.score import Column
@@ -24,10 +25,9 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class TableCell:
-    """One entry of a table: a text, and the number behind it, by which its column is sorted.
+    """A text, and the number behind it, by which its column is sorted.
 
-    Marked "best" it is bold, "second" bold and blue: the best of another group, as the paper does.
-    `below` is the end of the text, where a page shows it on a line of its own, small and grey.
+    Marked "best" it is bold, "second" bold and blue; `below` is its end, small and grey on a page.
     """
 
     text: str
@@ -37,12 +37,7 @@ class TableCell:
 
     @classmethod
     def of(cls, value: float | None, form: str, mark: Mark = "") -> TableCell:
-        """A number in some format; a dash where there is none.
-
-        Example:
-            >>> TableCell.of(0.795, ".2%").text, TableCell.of(None, ".2%").text
-            ('79.50%', '–')
-        """
+        """A number in some format; a dash where there is none."""
         if value is None or value != value:
             return cls(ABSENT)
         return cls(format(value, form), value, mark)
@@ -53,14 +48,7 @@ class TableCell:
         return self.text.removesuffix(self.below).rstrip() == ABSENT
 
     def html(self) -> str:
-        """The cell as HTML.
-
-        Example:
-            >>> TableCell("79.50%", 0.795, "best").html()
-            '<td class="number" data-value="0.795"><strong>79.50%</strong></td>'
-            >>> TableCell("79.5 [81.0]", below="[81.0]").html()
-            '<td>79.5<small>[81.0]</small></td>'
-        """
+        """The part as HTML."""
         text = escape(self.text.removesuffix(self.below).rstrip()).replace("\n", "<br>")
         if self.mark:
             kind = ' class="second"' if self.mark == "second" else ""
@@ -86,10 +74,7 @@ def score_cells(values: Mapping[str, float], scores: Sequence[Column]) -> list[T
 
 @dataclass(frozen=True)
 class Table:
-    """Rows and columns; the first column names the rows, and stays in view.
-
-    Groups are titles above several columns, or rows, each with how many it spans.
-    """
+    """Rows and columns, the first of names; groups are titles, each with how many it spans."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[TableCell]]
@@ -124,11 +109,9 @@ class Table:
 
     def parts(self) -> list[tuple[str, Sequence[Sequence[TableCell]]]]:
         """The rows, each group of them with its title."""
-        parts, start = [], 0
-        for title, count in self.row_groups or [("", len(self.rows))]:
-            parts.append((title, self.rows[start : start + count]))
-            start += count
-        return parts
+        rows = iter(self.rows)
+        groups = self.row_groups or [("", len(self.rows))]
+        return [(title, list(islice(rows, count))) for title, count in groups]
 
     def is_numeric(self, column: int) -> bool:
         """Whether a column holds numbers, but for those that were not measured."""
@@ -155,7 +138,7 @@ class Figure:
     name: str = "figure"
 
     def html(self) -> str:
-        """The figure as HTML."""
+        """The part as HTML."""
         panels = "\n".join(
             f'<div class="panel" data-name="{escape(self.name)}-{number}">{panel}</div>'
             for number, panel in enumerate(self.panels, start=1)
@@ -164,25 +147,34 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Details:
-    """Long texts that open on demand, each with its title."""
+class Stack:
+    """Parts below one another."""
 
-    items: Sequence[tuple[str, str]]
+    parts: Sequence[Part]
 
     def html(self) -> str:
-        """The texts as HTML."""
-        return "\n".join(
-            f"<details><summary>{escape(title)}</summary>\n<pre>{escape(text)}</pre></details>"
-            for title, text in self.items
-        )
+        """The part as HTML."""
+        return "\n".join(part.html() for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text: plain, important, a command, or lines as they are."""
+
+    text: str
+    kind: Literal["p", "strong", "code", "pre"] = "p"
+
+    def html(self) -> str:
+        """The part as HTML."""
+        text = escape(self.text)
+        if self.kind != "p":
+            text = f"<{self.kind}>{text}</{self.kind}>"
+        return text if self.kind == "pre" else f"<p>{text}</p>"
 
 
 @dataclass(frozen=True)
 class Section:
-    """A result, with how it was computed and how to read it.
-
-    Its key is its name in addresses and files: letters, digits and hyphens.
-    """
+    """A result, how it was computed and how to read it; its key names it in addresses and files."""
 
     title: str
     caption: str
@@ -191,7 +183,7 @@ class Section:
     chapter: str = ""
 
     def html(self) -> str:
-        """The section as HTML."""
+        """The part as HTML."""
         anchor = f' id="{escape(self.key)}"' if self.key else ""
         return (
             f"<section{anchor}>\n<h2>{escape(self.title)}</h2>\n<figure>\n{self.body.html()}\n"
@@ -200,10 +192,7 @@ class Section:
 
 
 class Shown(NamedTuple):
-    """What a section shows, the words that its text lacks, and its key if not its maker's.
-
-    A word that is true or false is a part of the text, which is said or not.
-    """
+    """What a section shows, the words that its text lacks (or parts: said or not), and its key."""
 
     body: Part
     words: Mapping[str, Any] = {}

@@ -26,10 +26,7 @@ _MEND = "run the run's train command again to rewrite it"
 
 @dataclass(frozen=True)
 class RunSummary:
-    """All that a report says of one run; of its predictions, where they are if there are any.
-
-    The name is that of its folder; the description says method and main options in a few words.
-    """
+    """All that a report says of one run; of its predictions, where they are if there are any."""
 
     name: str
     folder: Path
@@ -63,7 +60,13 @@ def read_run(folder: str | Path) -> RunSummary:
         config = read_run_config(folder)
         description = printable(describe_run(asdict(config)))
     with damaged(folder / "ledger.json", _MEND):
-        ledger = _read_ledger(folder / "ledger.json", config)
+        values = read_json(folder / "ledger.json")
+        ledger: Ledger = read(Ledger, values, allow=Allow.RECORD)
+        _check_owner(values.get("settings"), config)
+        if not (ledger.phases and ledger.dense_flops > 0 and ledger.dense_forward_flops > 0):
+            raise ValueError("no phases, or no dense cost to compare with")
+        if not (math.isfinite(ledger.relative_flops) and math.isfinite(ledger.relative_test_flops)):
+            raise ValueError("costs that are not numbers")
     with damaged(folder / "metrics.json", _MEND):
         results = Evaluation.load(folder / "metrics.json")
         _check_owner(results.settings, config)
@@ -82,10 +85,7 @@ def read_run(folder: str | Path) -> RunSummary:
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[RunSummary]:
-    """Reads runs that are to be compared, which must be tested on the same data.
-
-    A folder given twice counts once; folders of the same name are told apart by those above.
-    """
+    """Reads runs that are to be compared, each once; equal names are told by the folders above."""
     distinct = {Path(folder).resolve(): Path(folder) for folder in folders}
     runs = [read_run(folder) for folder in distinct.values()]
     first, one = runs[0], runs[0].results
@@ -97,7 +97,8 @@ def read_runs(folders: Sequence[str | Path]) -> list[RunSummary]:
         if other.task != one.task:
             raise _different("tasks", first, one.task.name, run, other.task.name)
     check_predictions_alike(runs)
-    names = short_names([run.folder.resolve() for run in runs])
+    found = (["/".join(it.parts[-depth:]) for it in distinct] for depth in itertools.count(1))
+    names = next(names for names in found if len(set(names)) == len(distinct))
     return [replace(run, name=printable(name)) for run, name in zip(runs, names, strict=True)]
 
 
@@ -111,10 +112,7 @@ def _different(
 
 
 def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
-    """Raises if saved predictions are not of the same samples and classes, or not of metrics.json.
-
-    Only labels and headers are read.
-    """
+    """Raises if saved predictions are not of the same samples and classes, or of metrics.json."""
     first: tuple[RunSummary, tuple[int, ...], npt.NDArray[Any]] | None = None
     for run in (run for run in runs if run.has_predictions):
         path = run.predictions_path
@@ -126,8 +124,7 @@ def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
         alien |= run.results.task.has_classes and len(shape) != 3
         if alien or shape[:2] != (len(run.results.members), run.results.samples):
             raise FreeTicketsError(
-                f"{path} holds other predictions than metrics.json is of: run 'freetickets "
-                f"evaluate {run.folder}' again"
+                f"{path} holds other predictions than metrics.json: evaluate {run.folder} again"
             )
         if first is None:
             first = run, shape[2:], labels
@@ -136,15 +133,8 @@ def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
             raise _different("classes", first[0], one, run, other)
         elif not np.array_equal(labels, first[2]):
             raise FreeTicketsError(
-                f"the labels of {run.name} differ from those of {first[0].name}, so these are not "
-                "the same test samples: report them separately"
+                f"the labels of {run.name} differ from those of {first[0].name}: report them apart"
             )
-
-
-def short_names(folders: Sequence[Path]) -> list[str]:
-    """The last parts of distinct absolute paths, as few as tell them apart."""
-    found = (["/".join(it.parts[-depth:]) for it in folders] for depth in itertools.count(1))
-    return next(names for names in found if len(set(names)) == len(set(folders)))
 
 
 def _check_finished(folder: Path) -> None:
@@ -152,8 +142,7 @@ def _check_finished(folder: Path) -> None:
         raise FreeTicketsError(f"no folder {folder}: give the folder of a run, such as runs/edst")
     if not (folder / "config.yaml").exists():
         raise FreeTicketsError(
-            f"{folder} is not the folder of a run (it has no config.yaml): give the folder that "
-            "train saved in"
+            f"{folder} is not the folder of a run: give the folder that train saved in"
         )
     if (folder / "metrics.json").exists():
         return
@@ -161,26 +150,10 @@ def _check_finished(folder: Path) -> None:
     with contextlib.suppress(FreeTicketsError, KeyError, TypeError):
         wanted = read_json(folder / "ledger.json")["tickets"]
     if len(list((folder / "tickets").glob("[0-9]*.safetensors"))) == wanted:
-        raise FreeTicketsError(
-            f"{folder} is trained but not scored: run 'freetickets evaluate {folder}' first"
-        )
-    raise FreeTicketsError(
-        f"{folder} is not finished: wait for its training, or run its train command again if it "
-        "was stopped"
-    )
+        raise FreeTicketsError(f"{folder} is not scored: run 'freetickets evaluate {folder}' first")
+    raise FreeTicketsError(f"{folder} is not finished: wait for it, or run its train command again")
 
 
 def _check_owner(settings: str | None, config: Config) -> None:
     if settings not in (None, config.identity):
         raise ValueError("it belongs to a run with other settings than config.yaml says")
-
-
-def _read_ledger(path: Path, config: Config) -> Ledger:
-    values = read_json(path)
-    ledger: Ledger = read(Ledger, values, allow=Allow.RECORD)
-    _check_owner(values.get("settings"), config)
-    if not (ledger.phases and ledger.dense_flops > 0 and ledger.dense_forward_flops > 0):
-        raise ValueError("no phases, or no dense cost to compare with")
-    if not (math.isfinite(ledger.relative_flops) and math.isfinite(ledger.relative_test_flops)):
-        raise ValueError("costs that are not numbers")
-    return ledger

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..evaluation.results import CorruptionSet, choose_corruptions
-from ..metrics.score import COSTS, KINDS, POOLED, Column, Score, columns_of_kind
+from ..metrics.score import COSTS, KINDS, LEDGER_FACTS, POOLED, Column, Score, columns_of_kind
 from .parts import Mark, Table, TableCell, row
 from .run import RunSummary
 
@@ -21,26 +21,20 @@ _MARKS: dict[str, Mark] = {"one-pass": "best", "multi-pass": "second"}
 class RunRow:
     """One run in numbers; names of fields and columns are the keys of `report --json`.
 
-    Attributes:
-        kind: The group of rows that it belongs to, a key of `GROUPS`.
-        corruptions: The set of corruptions that columns with c_ are means over; None without.
-        numbers: What columns show, by key: scores of the ensemble, the mean of its members'
-            ("member_accuracy"), those on corrupted samples ("c_nll") and on ImageNet-A among its
-            200 classes ("a_ece"), and costs: FLOPs as multiples of one dense network's, seconds in
-            training steps, megabytes of all members on disk.
+    FLOPs are multiples of one dense network's, seconds those in training steps, MB of all members.
     """
 
     run: str
     folder: str
     method: str
     description: str
-    kind: str
+    kind: str  # of the rows in `GROUPS`
     model: str
     dataset: str
     samples: int
     tickets: int
     sparsity: float
-    corruptions: str | None
+    corruptions: str | None  # the set that columns with c_ are means over
     numbers: Mapping[str, float | None]
 
     def as_dict(self) -> dict[str, Any]:
@@ -51,10 +45,9 @@ class RunRow:
 
 @dataclass(frozen=True)
 class TableColumn(Column):
-    """How a number of each row is shown, in a group with its neighbours.
+    """How a number is shown; `short` is its title where there is little room, None leaves it out.
 
-    `short` is the title where there is room for the main columns only; None leaves it out there.
-    The higher the weight, the sooner it is left out where there is no room.
+    The higher the weight, the sooner it is left out.
     """
 
     group: str = ""
@@ -175,14 +168,7 @@ def _row(run: RunSummary, corruptions: CorruptionSet | None) -> RunRow:
     for it in columns_of_kind("c"):
         numbers[it.key] = results.value(it.key, corruptions) if is_shown else None
     numbers |= {it.key: results.value(it.key) for it in columns_of_kind("a")}
-    numbers |= {
-        "train_flops": ledger.relative_flops,
-        "growth_flops": ledger.relative_growth_flops,
-        "test_flops": ledger.relative_test_flops,
-        "training_runs": ledger.runs,
-        "seconds": ledger.seconds,
-        "ticket_mb": ledger.ticket_bytes / 1e6,
-    }
+    numbers |= {key: getattr(ledger, fact) / unit for key, (fact, unit) in LEDGER_FACTS.items()}
     return RunRow(
         run=run.name,
         folder=str(run.folder),

@@ -1,5 +1,4 @@
-"""The figures. Every function returns panels: inline SVGs that the page lays out.
+"""The figures. Every function returns panels, inline SVGs; without data there is none.
 
-They take arrays by the name of the run, in the order of the page. Where a figure shows some runs
-only, `runs=` names all of the page, and each keeps its colour. Without data there is no panel.
+They take arrays by the name of the run; `runs=` names all of the page: each keeps its colour.
 """

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from ...errors import MissingExtraError
 from ...metrics.score import Score
 from ...reading import printable
-from ..colours import SERIES, colour, series_colour, themed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -28,6 +27,51 @@ else:
 
 Floats = NDArray[np.float64]
 Style = dict[str, Any]
+
+# Of light and dark screens. Figures are drawn with the light ones, which `themed` turns into CSS
+# variables: one drawing serves both. The series are told apart by people with any kind of colour
+# vision (after Okabe and Ito), at a contrast of at least 3:1 against either background.
+PALETTE = {
+    "page": ("#ffffff", "#15181c"),
+    "text": ("#1c2024", "#e4e7ea"),
+    "muted": ("#5c656e", "#9aa4ae"),
+    "line": ("#d5dade", "#363d44"),
+    "band": ("#f1f3f5", "#1f2429"),
+    "blue": ("#0072b2", "#56b4e9"),
+    "vermillion": ("#c85200", "#ff8f4d"),
+    "green": ("#00825f", "#2cc79a"),
+    "purple": ("#ad4f87", "#e29cc6"),
+    "ochre": ("#a06c00", "#e6b23a"),
+}
+
+SERIES = ("blue", "vermillion", "green", "purple", "ochre")
+
+_NAMES = {light: name for name, (light, _) in PALETTE.items()}
+
+
+def colour(name: str) -> str:
+    """The colour to draw with."""
+    return PALETTE[name][0]
+
+
+def series_colour(number: int) -> str:
+    """The colour of a series, counted from 0; they repeat."""
+    return colour(SERIES[number % len(SERIES)])
+
+
+def css_variables(dark: bool) -> str:
+    """The palette as CSS declarations."""
+    return " ".join(f"--{name}: {pair[dark]};" for name, pair in PALETTE.items())
+
+
+def themed(style: str) -> str:
+    """Turns the palette's colours in a CSS style into variables, with themselves as fallback."""
+    return re.sub(
+        "#[0-9a-f]{6}",
+        lambda found: f"var(--{_NAMES[found[0]]}, {found[0]})" if found[0] in _NAMES else found[0],
+        style,
+    )
+
 
 WIDTH = 4.6  # inches; two panels fill a wide page, one a phone, with text of a size in both
 FONT_SIZE = 9.0  # points
@@ -61,8 +105,7 @@ STYLE = {
 def panel(panels: list[str], name: str, description: str, height: float) -> Iterator[Figure]:
     """Adds to panels what is painted on this figure, of a height in inches.
 
-    Equal input gives equal bytes. Name and description tell the panels of a page apart; the latter
-    is for those who can't see it.
+    Equal input gives equal bytes; the description is for those who can't see it.
     """
     try:
         import matplotlib.style
@@ -128,12 +171,7 @@ def text_width(text: str, size: float = FONT_SIZE) -> float:
 
 
 def shorten(name: str, length: int = 24, tail: int = 0) -> str:
-    """A name cut to what a figure has room for; of its end so many signs are kept.
-
-    Example:
-        >>> shorten("edst-cifar100-seed-0", 12), shorten("edst-cifar100-seed-0", 12, tail=5)
-        ('edst-cifar1…', 'edst-c…eed-0')
-    """
+    """A name cut to what a figure has room for; of its end so many signs are kept."""
     if len(name) <= length:
         return name
     return f"{name[: length - 1 - tail]}…{name[len(name) - tail :]}"
@@ -170,14 +208,7 @@ class Series(NamedTuple):
 
 
 def series(names: Iterable[str], runs: Sequence[str] = (), length: int = 24) -> dict[str, Series]:
-    """The look of each run of a figure; among all `runs` of the page it keeps its colour.
-
-    Colours come first; when they are used up, they come again with another mark and line.
-
-    Example:
-        >>> [look.shade for look in series(["b"], runs=["a", "b"]).values()]
-        ['#c85200']
-    """
+    """The look of each run: among all `runs` of the page a colour, then a mark and line."""
     names = list(dict.fromkeys(names))
     page = list(dict.fromkeys([*runs, *names]))
     looks = {}
@@ -189,10 +220,9 @@ def series(names: Iterable[str], runs: Sequence[str] = (), length: int = 24) -> 
 
 
 def legend(figure: Figure, entries: Sequence[tuple[Style, str]]) -> None:
-    """Writes styles and labels below all axes, in as many columns as fit.
+    """Writes styles and labels below all axes; one with a facecolor is a patch, else a line.
 
-    A style with a facecolor is a patch, any other a line. The figure grows by the height of the
-    legend, so that nothing is covered.
+    The figure grows by its height, so that nothing is covered.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -257,8 +287,7 @@ def finite(values: ArrayLike) -> Floats:
 def thin(x: ArrayLike, y: ArrayLike, most: int = MOST_POINTS) -> tuple[Floats, Floats]:
     """The finite points of a curve that matter most, ends included: it looks the same.
 
-    The point that lies furthest from the curve drawn so far is added next (after Ramer, Douglas
-    and Peucker), both axes counted in shares of their range.
+    The point that lies furthest from what is drawn is added next (Ramer, Douglas, Peucker).
     """
     points = np.stack([finite(x), finite(y)])
     points = points[:, np.isfinite(points).all(axis=0)]

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from ...evaluation.trajectory import Path2D
 from ...metrics.score import Score
 from ...reading import printable
-from ..colours import colour, series_colour
 from ..run import RunSummary
 from . import drawing as draw
+from .drawing import colour, series_colour
 
 _GAP = 6.0  # points between a point and its label
 _MOST_NAMED = 6  # more runs are numbered, and named in the legend
@@ -38,12 +38,7 @@ def place_labels(
     frame: ArrayLike,
     obstacles: Iterable[_Box],
 ) -> list[draw.Floats]:
-    """Finds a place in a frame for the label of each point: beside it, as near as is free.
-
-    Example:
-        >>> place_labels([(10, 50)], [30], 8, (0, 0, 100, 100), [])[0].tolist()
-        [16.0, 46.0, 46.0, 54.0]
-    """
+    """Finds a place in a frame for the label of each point: beside it, as near as is free."""
     places: list[draw.Floats] = []
     rises = np.repeat(height * np.arange(-16, 17) / 4, 2)
     for (x, y), width in zip(points, widths, strict=True):
@@ -70,10 +65,7 @@ def _name_points(
     obstacles: Callable[[], Iterable[_Box]],
     leaders: bool = False,
 ) -> None:
-    """Names points once the layout is settled, for only then is it known where they are.
-
-    A label is a line high, in points; with leaders, a line leads to it where it stands off.
-    """
+    """Names points by labels a line high, once the layout is settled; leaders lead to far ones."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     places = [tuple(axes.transData.transform(point).tolist()) for point in points]
@@ -96,8 +88,6 @@ def _name_points(
 
 
 class _Mark(NamedTuple):
-    """What is drawn of a run; beside it stands its name, or among many its number."""
-
     name: str
     label: str
     shade: str
@@ -107,10 +97,7 @@ class _Mark(NamedTuple):
 
 
 def cost_against_quality(runs: Sequence[RunSummary]) -> list[str]:
-    """One panel a score: training FLOPs across, the ensemble and its members' mean upwards.
-
-    A line, the Pareto front, joins the ensembles that no other beats in cost and score.
-    """
+    """One panel a score: training FLOPs across, ensemble and members' mean up, and their front."""
     panels: list[str] = []
     for score in runs[0].results.task.scores[:2]:
         what = f"{score.name} against training FLOPs of {len(runs)} runs"
@@ -184,10 +171,7 @@ def _paint_costs(figure: draw.Figure, runs: Sequence[RunSummary], score: Score) 
 
 
 def pareto_front(costs: Sequence[float], scores: Sequence[float], rising: bool = True) -> list[int]:
-    """The numbers of those that none beats, by rising cost; `rising` scores are better if higher.
-
-    None costs no more and scores better, or the reverse; a score of NaN is on no front.
-    """
+    """The numbers of those that none beats, by rising cost; `rising` is better if higher."""
     sign = -1 if rising else 1
     known = [number for number, score in enumerate(scores) if math.isfinite(score)]
     front: list[int] = []

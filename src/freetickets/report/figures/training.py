@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from ...errors import FreeTicketsError
 from ...methods import Timeline
 from ...training.state import LogRow
-from ..colours import colour
 from ..run import RunSummary
 from . import drawing as draw
+from .drawing import colour
 
 
 class PhaseSpan(NamedTuple):
@@ -24,10 +24,7 @@ class PhaseSpan(NamedTuple):
 
 
 def phase_spans(log: Sequence[LogRow]) -> list[PhaseSpan]:
-    """Lays the phases of all training runs of a log one after the other.
-
-    A phase is labelled by its name, and by its run where there are several.
-    """
+    """Lays the phases of a log one after the other; several runs are told by their numbers."""
     several = len({row.run for row in log}) > 1
     spans: list[PhaseSpan] = []
     for number, run in itertools.groupby(log, key=lambda row: row.run):
@@ -44,10 +41,7 @@ def phase_spans(log: Sequence[LogRow]) -> list[PhaseSpan]:
 
 
 def training_curves(run: RunSummary, number: int = 0) -> list[str]:
-    """Two panels: loss with the learning rate below, the score with the explored share below.
-
-    A number tells the runs of a page apart.
-    """
+    """Two panels: loss with the learning rate below, the score with the explored share below."""
     panels: list[str] = []
     spans, score, grey = phase_spans(run.log), run.results.task.running, colour("muted")
     length = f"over {spans[-1].end:g} epochs of {run.name}"
@@ -90,11 +84,7 @@ def training_curves(run: RunSummary, number: int = 0) -> list[str]:
 
 
 def learning_rates(run: RunSummary) -> list[tuple[float, float]]:
-    """The learning rate over the epochs of all trainings of a run, as its plan has it.
-
-    A log has one rate an epoch, too few to draw a cycle. Empty where that is enough, because rates
-    change in steps; and where plan and log disagree, because the plan of today is not that of then.
-    """
+    """The learning rate as the plan has it; empty where the log is enough, or of another plan."""
     try:
         plan = run.config.make_method().plan(run.config.setting())
     except FreeTicketsError:
@@ -130,10 +120,7 @@ def _value(row: LogRow, key: str) -> float:
 def _plot_scores(
     figure: draw.Figure, axes: draw.Axes, spans: Sequence[PhaseSpan], train: str, validation: str
 ) -> None:
-    """Both curves, the tickets where they were collected, and a legend.
-
-    It stands above the panels, for curves of several networks fill every corner.
-    """
+    """Both curves, the tickets, and a legend above, for the curves fill every corner."""
     _plot_line(axes, spans, train, color=colour("ochre"), linewidth=1, label="training")
     measured = any(getattr(row, validation) is not None for span in spans for row in span.rows)
     if measured:
@@ -167,7 +154,6 @@ def _plot_line(axes: draw.Axes, spans: Sequence[PhaseSpan], key: str, **style: A
 
 
 def _shade(panels: Sequence[draw.Axes], spans: Sequence[PhaseSpan]) -> None:
-    """Shades every second phase, and names all of them above the first panel."""
     length = spans[-1].end
     for axes in panels:
         axes.set_xlim(0, length)

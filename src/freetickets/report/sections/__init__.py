@@ -1,23 +1,29 @@
 """The sections of a comparison: `texts.yaml` says in which order, and what stands around them.
 
-The maker of a section, the function of its name, takes a `Comparison` and yields what is shown;
-what has no data is left out.
+What has no data is left out.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib import resources
-from typing import cast
+from typing import Any, cast
 
 import yaml
 
-from ..comparison import Comparison
+from ...metrics.calibration import DEFAULT_BINS
+from ..comparison import LEVEL, REPEATS, Comparison
+from ..figures.scores import members_and_ensembles, reliability_diagrams, risk_curves, size_curves
 from ..parts import Figure, Folded, Section, Shown, Table
-from . import main, members, robustness
+from . import makers
 
 Maker = Callable[[Comparison], Iterable[Shown]]
 
-_ROOMS = (main, members, robustness)
+_FIGURES: dict[str, Callable[[Comparison], Sequence[str]]] = {
+    "members": lambda it: members_and_ensembles(it.runs),
+    "ensemble-size": lambda it: size_curves(it.each("sizes"), it.names),
+    "reliability": lambda it: reliability_diagrams(it.each("reliability"), it.names),
+    "risk-coverage": lambda it: risk_curves(it.each("risk"), it.names),
+}
 
 # By chapter and by key, which may be what the keys of several begin with.
 SECTIONS: dict[str, dict[str, dict[str, str]]] = yaml.safe_load(
@@ -32,11 +38,7 @@ def make_all(comparison: Comparison) -> list[Section]:
 
 
 def make(comparison: Comparison, key: str) -> Section | None:
-    """The section of a key, such as "cost" or "attack-fgsm"; None if the runs have no data for it.
-
-    Raises:
-        KeyError: No section has such a key.
-    """
+    """The section of a key, such as "cost" or "attack-fgsm"; None if the runs have no data."""
     chapters = {name: chapter for chapter, texts in SECTIONS.items() for name in texts}
     of = key if key in chapters else key.partition("-")[0]
     return next((it for it in _made(comparison, chapters[of], of) if it.key == key), None)
@@ -44,10 +46,16 @@ def make(comparison: Comparison, key: str) -> Section | None:
 
 def _made(comparison: Comparison, chapter: str, name: str) -> Iterator[Section]:
     """The sections of a maker that have content, with their keys, by which figures are saved."""
-    text, function = SECTIONS[chapter][name], name.replace("-", "_")
-    found = filter(callable, (vars(room).get(function) for room in _ROOMS))
-    maker = cast(Maker, next(found))
-    for body, words, own in maker(comparison):
+    text = SECTIONS[chapter][name]
+    if name in _FIGURES:
+        found: Iterable[Shown] = [Shown(Figure(_FIGURES[name](comparison)))]
+    else:
+        found = cast(Maker, getattr(makers, name.replace("-", "_")))(comparison)
+    results = comparison.runs[0].results
+    shared: dict[str, Any] = {"samples": results.samples, "dataset": results.dataset}
+    shared |= {"level": LEVEL, "repeats": REPEATS, "bins": DEFAULT_BINS}
+    shared |= {"reference": comparison.reference.name, "flops": makers.flops_text(comparison)}
+    for body, words, own in found:
         key, shown = own or name, body.body if isinstance(body, Folded) else body
         if isinstance(shown, Table) and not shown.rows:
             continue
@@ -56,8 +64,8 @@ def _made(comparison: Comparison, chapter: str, name: str) -> Iterator[Section]:
                 continue
             body = replace(body, name=key)
         said = {
-            word: value * text[word].format(**words) if isinstance(value, bool) else value
+            word: value * text[word].format(**shared, **words) if isinstance(value, bool) else value
             for word, value in words.items()
         }
-        title, caption = (text[part].format(**said) for part in ("title", "caption"))
+        title, caption = (text[part].format(**shared, **said) for part in ("title", "caption"))
         yield Section(title, caption, body, key, chapter)
