@@ -5,25 +5,25 @@ import torch
 
 from freetickets.methods import LTR, Remember, Setting, Stretch, get_recipe
 from freetickets.methods.sparse import cut
+from freetickets.ticket import Ticket
 from freetickets.training.folder import Checkpoints
-from freetickets.training.trainer import Trainer
 
 
 def test_the_tickets_share_one_mask_and_begin_with_the_same_early_weights(
     features, tmp_path, monkeypatch
 ):
-    shelves, saved = [], []
-    remembered, save = Trainer._remembered, Checkpoints.save
+    recalled, saved = [], []
+    unpack, save = Ticket.unpack, Checkpoints.save
 
-    def watched(trainer, name):
-        shelves.append((name, remembered(trainer, name)))
-        return shelves[-1][1]
+    def watched(packed):
+        recalled.append(unpack(packed))
+        return recalled[-1]
 
     def watched_save(self, tree):
         saved.append((tree["state"]["run"], sorted(tree["state"]["shelf"])))
         save(self, tree)
 
-    monkeypatch.setattr(Trainer, "_remembered", watched)
+    monkeypatch.setattr(Ticket, "unpack", watched)
     monkeypatch.setattr(Checkpoints, "save", watched_save)
     settings = {"epochs": 6, "batch_size": 10, "quiet": True, "output": tmp_path}
     first, *others = LTR(tickets=3, sparsity=0.7).fit("mlp-16", features, **settings).tickets
@@ -34,10 +34,15 @@ def test_the_tickets_share_one_mask_and_begin_with_the_same_early_weights(
     total = sum(mask.numel() for mask in first.topology.values())
     active = sum(int(mask.sum()) for mask in first.topology.values())
     assert active == pytest.approx(0.3 * total, abs=2)
-    # The early weights were still dense.
-    assert [name for name, _ in shelves] == ["early", "pruned"] * 3
-    early = dict(shelves)["early"]
-    assert all(bool(early.state[name].all()) for name in first.topology)
+    # Each training takes the early weights, which were still dense, and the mask.
+    early, pruned = recalled[::2], recalled[1::2]
+    assert len(early) == len(pruned) == 3
+    for weights, mask in zip(early, pruned, strict=True):
+        assert all(torch.equal(weights.state[name], early[0].state[name]) for name in weights.state)
+        assert all(bool(weights.state[name].all()) for name in first.topology)
+        assert all(
+            torch.equal(mask.topology[name], first.topology[name]) for name in first.topology
+        )
     # What is remembered leaves with the last run that starts from it.
     assert {(run, ("early", "pruned")) for run in (1, 2, 3)} <= {(r, tuple(s)) for r, s in saved}
     assert saved[-1] == (4, [])

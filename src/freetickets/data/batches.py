@@ -68,7 +68,8 @@ class Batches:
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world <= self.batch_size:
             raise FreeTicketsError(
-                f"rank {self.rank} of {self.world}: a batch needs a sample for each rank"
+                f"rank {self.rank} of {self.world}, batch size {self.batch_size}: a batch needs a "
+                "sample for each rank"
             )
         if self.seed < 0 or self.workers < 0:
             raise FreeTicketsError(f"seed {self.seed}, workers {self.workers}: none is negative")
