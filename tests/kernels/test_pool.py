@@ -9,7 +9,7 @@ from torch import nn
 
 from freetickets.errors import FreeTicketsError
 from freetickets.kernels.groups import from_groups, to_groups
-from freetickets.kernels.library import lanes
+from freetickets.kernels.library import PoolStruct, call, lanes
 from freetickets.kernels.maps import Maps, leave
 from freetickets.kernels.pool import max_pool, max_pool_backward
 
@@ -103,3 +103,26 @@ def test_what_does_not_fit_is_refused():
         max_pool_backward(x, y, y[..., :1, :], [2, 2])
     with pytest.raises(FreeTicketsError, match="5 dimensions"):
         max_pool(x[0], [2, 2])
+
+
+@pytest.mark.parametrize("function", ["ft_max_pool", "ft_max_pool_backward"])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"groups": 0}, "groups"),
+        ({"channels": 0}, "channels"),
+        ({"lanes": 1}, "lanes"),
+        ({"height": 2**40}, "floats in a channel"),
+        ({"window_h": 5}, "window"),
+        ({"window_w": 0}, "window"),
+        ({"groups": 2**31 - 1, "channels": 2**24}, "any memory"),
+    ],
+    ids=str,
+)
+def test_the_kernels_refuse_numbers_that_they_can_not_work_with(function, change, words):
+    x = to_groups(torch.randn(3, 2, 4, 4), lanes())
+    sizes = {"groups": 1, "lanes": lanes(), "channels": 2, "height": 4, "width": 4}
+    pool = PoolStruct(**(sizes | {"window_h": 2, "window_w": 2} | change))
+    maps = [x] * (2 if function == "ft_max_pool" else 4)
+    with pytest.raises(FreeTicketsError, match=words):
+        call(function, pool, *maps, 1)
