@@ -7,7 +7,6 @@ sparse layers explore like masked weights.
 import itertools
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -25,7 +24,8 @@ def every(interval, rate):
 
 def follow(run, reference, steps):
     for step in range(1, steps + 1):
-        reference.step(step, ref.arrays(run.set_gradients(step)))
+        source = ref.generator_of(run)
+        reference.step(step, ref.arrays(run.set_gradients(step)), source)
         assert run.step() == (reference.rate(step) > 0)
         ref.assert_equal(run, reference.active, reference.weights, reference.moments)
 
@@ -98,23 +98,16 @@ def test_anyones_functions_prune_and_grow():
 
 @pytest.mark.parametrize("shares", [{"gradient": 0.5, "random": 0.5}, {"gradient": 1, "random": 3}])
 def test_a_mixture_grows_its_share_by_each_score(shares):
-    run = prepared(grow=shares)
     share = shares["gradient"] / sum(shares.values())
-    not_by_gradient = 0
-    for step in range(10):
-        gradients = ref.arrays(run.set_gradients(step))
-        run.optimizer.step()
-        before = ref.Reference(run)
-        kept = before.kept(0.3)
-        run.sparsifier.step()
-        for name, mask in run.sparsifier.topology.items():
-            now, scores = ref.places(mask), np.abs(gradients[name])
-            count = len(before.active[name]) - len(kept[name])
-            candidates = set(range(mask.numel())) - kept[name]
-            assert kept[name] | ref.top(scores, round(share * count), candidates) <= now
-            assert len(now) == len(before.active[name])
-            not_by_gradient += len(now - ref.top(scores, count, candidates) - kept[name])
-    assert not_by_gradient > 20
+
+    def growth(reference, name, source):
+        return {
+            share: ref.last_gradient(reference, name, source),
+            1.0: ref.drawn(reference, name, source),
+        }
+
+    run = prepared(grow=shares)
+    follow(run, ref.Reference(run, every(1, 0.3), growth=growth), 10)
 
 
 @pytest.mark.parametrize(
