@@ -14,7 +14,7 @@ from freetickets.errors import FreeTicketsError
 from freetickets.kernels import choices, ops, winograd
 from freetickets.kernels.adopted import AdoptedConv2d, AdoptedLayer, AdoptedLinear
 from freetickets.kernels.layers import SparseLayer, SparseLinear
-from freetickets.sparsity import Exploration, Sparsifier
+from freetickets.sparsity import Sparsifier
 from freetickets.sparsity import network as backends
 
 from .training import OPTIMIZERS, Run, assert_alike, assert_close, built, convnet, matrices, mlp
@@ -111,26 +111,6 @@ def test_an_escape_by_hand_looks_at_the_gradient_that_was_kept(fast):
         with pytest.raises(FreeTicketsError, match="no dense gradient"):
             run.sparsifier.explore(0.8)  # the one that was kept is used up
     assert_alike(sparse, masked, 1e-3)
-
-
-def test_dense_gradients_are_computed_only_for_the_steps_that_need_them(monkeypatch):
-    computed = []
-    dense_gradient = SparseLinear.dense_gradient
-
-    def noted(self, *arguments):
-        computed.append(self)
-        return dense_gradient(self, *arguments)
-
-    monkeypatch.setattr(SparseLinear, "dense_gradient", noted)
-    run = Run(backend="sparse", exploration=Exploration(interval=3))
-    seen = []
-    for step in range(7):
-        computed.clear()
-        run.train([step])
-        seen.append(len(computed))
-        layers = [m for m in run.model.modules() if isinstance(m, SparseLayer)]
-        assert all(layer.gradient is None for layer in layers)
-    assert seen == [0, 0, 3, 0, 0, 3, 0]
 
 
 # ---- which backend

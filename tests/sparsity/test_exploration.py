@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetickets.errors import FreeTicketsError
+from freetickets.kernels.layers import SparseLayer, SparseLinear
 from freetickets.sparsity import Exploration, WeightView
 from freetickets.sparsity.exploration import apportion, growth_counts
 from freetickets.sparsity.weight import MaskedWeight
 
-from .training import Run, generator, properties
+from .training import Run, built, generator, properties
 
 
 def view(weight, mask, momentum=None, name="fc.weight"):
@@ -92,23 +93,34 @@ def recorded(run):
     return len(state["gradients"]) + len(state["momentum"])
 
 
+@pytest.mark.parametrize(
+    ("backend", "kind", "method"),
+    [
+        ("auto", MaskedWeight, "take_gradient"),
+        pytest.param("sparse", SparseLinear, "dense_gradient", marks=built),
+    ],
+)
 @pytest.mark.parametrize(("batches", "steps"), [(1, {5, 10}), (2, {4, 5, 9, 10})])
-def test_gradients_are_copied_and_in_memory_only_around_an_exploration(batches, steps, monkeypatch):
+def test_gradients_are_made_and_in_memory_only_around_an_exploration(
+    backend, kind, method, batches, steps, monkeypatch
+):
     schedule = Exploration(interval=5, stop=10)
-    run = Run(gradient_batches=batches, exploration=schedule, backend="auto")
-    copied, take = set(), MaskedWeight.take_gradient
+    run = Run(gradient_batches=batches, exploration=schedule, backend=backend)
+    made, make = [], getattr(kind, method)
 
-    def noted(weight):
-        copied.add(run.sparsifier.steps + 1)
-        return take(weight)
+    def noted(*arguments):
+        made.append(run.sparsifier.steps + 1)
+        return make(*arguments)
 
-    monkeypatch.setattr(MaskedWeight, "take_gradient", noted)
+    monkeypatch.setattr(kind, method, noted)
     for step in range(1, 15):
         run.backward(step)
         run.optimizer.step()
         assert (recorded(run) > 0) == (step in steps)
         run.sparsifier.step()
-    assert copied == steps
+        layers = [m for m in run.model.modules() if isinstance(m, SparseLayer)]
+        assert all(layer.gradient is None for layer in layers)
+    assert made == sorted(3 * [*steps])
 
 
 @pytest.mark.parametrize("options", [{"exploration": None}, {"grow": "random"}])

@@ -271,7 +271,14 @@ def test_an_optimizer_must_train_all_weights_in_any_of_its_groups():
         ({"grow": "gradients"}, "unknown score 'gradients'"),
         ({"distribution": "ekr"}, "unknown distribution"),
         ({"sparsity": 0.9999}, "without a single weight"),
-        ({"reserve": 0.1, "backend": "sparse"}, "does not go with reserve"),
+        *(
+            ({name: value, "backend": "sparse"}, f"does not go with {name}, or use 'auto'")
+            for name, value in {
+                "reserve": 0.1,
+                "pruning": lambda step: None,
+                "redistribute": "momentum",
+            }.items()
+        ),
         ({"reserve": 0.1, "pruning": lambda step: None}, "reserve goes with neither"),
         ({"reserve": 0.1, "redistribute": "momentum"}, "reserve goes with neither"),
         ({"reserve": 1.5}, "reserve must lie between 0 and 1"),

@@ -28,28 +28,22 @@ def given_masks():
     return {name: torch.rand(shape, generator=source) < 0.3 for name, shape in shapes.items()}
 
 
-def test_a_given_topology_is_where_training_starts(backend):
+def test_a_given_topology_is_where_training_starts_and_keeps_its_counts(backend):
     masks, fresh = given_masks(), Run(sparsity=None)
-    run = prepared(0.99, topology=masks, backend=backend)
+    run = prepared(0.99, topology=masks, backend=backend, exploration=Exploration(interval=1))
     assert list(run.sparsifier.topology) == ["0.weight", "4.weight"]
-    for name, mask in masks.items():
+    for mask in masks.values():
+        mask.fill_(True)  # what was given stays the giver's
+    for name, mask in given_masks().items():
         assert torch.equal(run.sparsifier.topology[name], mask)
         assert torch.equal(run.weight(name), fresh.weight(name) * mask)
     assert torch.equal(run.weight("2.weight"), fresh.weight("2.weight"))
-    kept = masks["0.weight"].clone()
-    masks["0.weight"].fill_(True)  # what was given stays the giver's
-    run.train(range(3))
-    assert torch.equal(run.sparsifier.topology["0.weight"], kept)
-    run.assert_zero_outside()
-
-
-def test_a_given_topology_is_explored_at_its_own_counts(backend):
-    masks = given_masks()
-    run = prepared(0.8, topology=masks, backend=backend, exploration=Exploration(interval=1))
     assert all(run.train(range(4)))
-    for name, mask in run.sparsifier.topology.items():
-        assert mask.sum() == masks[name].sum()
-        assert not torch.equal(mask, masks[name])
+    run.assert_zero_outside()
+    for name, mask in given_masks().items():
+        explored = run.sparsifier.topology[name]
+        assert explored.sum() == mask.sum()
+        assert not torch.equal(explored, mask)
 
 
 # ---- pruning
@@ -90,11 +84,9 @@ def test_a_prune_score_sees_the_gradient_of_the_step_that_is_pruned():
         prepared(prune=saliency).sparsifier.prune(0.5)
 
 
-def test_auto_masks_while_pruning_and_sparse_layers_refuse():
+def test_auto_masks_while_pruning():
     run = prepared(0.9, pruning=lambda step: None, distribution="uniform")
     assert not any(isinstance(m, (SparseLayer, AdoptedLayer)) for m in run.model.modules())
-    with pytest.raises(FreeTicketsError, match="does not go with pruning"):
-        prepared(0.9, pruning=lambda step: None, backend="sparse")
 
 
 def test_sparse_layers_are_not_pruned_by_hand(backend):
