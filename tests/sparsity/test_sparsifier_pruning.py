@@ -12,7 +12,7 @@ from freetickets.kernels.adopted import AdoptedLayer
 from freetickets.kernels.layers import SparseLayer
 from freetickets.sparsity import Exploration, GradualPruning, allocate
 
-from .training import Run, assert_alike, generator, mlp, properties
+from .training import Run, generator, mlp, properties
 
 
 def prepared(sparsity=0.0, **options):
@@ -127,22 +127,6 @@ def test_counts_only_shrink_and_the_total_is_what_was_asked_for(targets, distrib
         run.assert_zero_outside()
 
 
-def test_a_run_pruned_by_hand_resumes_bit_for_bit_into_one_that_is_still_dense():
-    def train(run, steps):
-        for step in steps:
-            run.train([step])
-            if step == 3:
-                run.sparsifier.prune(0.6)
-
-    whole, killed, resumed = (prepared(exploration=Exploration(0.3, 4)) for _ in range(3))
-    train(whole, range(14))
-    train(killed, range(6))
-    resumed.load(killed.state())
-    assert resumed.counts == killed.counts
-    train(resumed, range(6, 14))
-    assert_alike(whole, resumed)
-
-
 def test_the_state_of_a_pruned_run_is_refused_by_sparse_layers(backend):
     pruned = prepared()
     pruned.sparsifier.prune(0.9)
@@ -155,14 +139,6 @@ def test_the_state_of_a_pruned_run_is_refused_by_sparse_layers(backend):
     else:
         other.sparsifier.load_state_dict(state)
         assert other.digest == pruned.digest
-
-
-def test_lbfgs_forgets_its_past_when_weights_are_pruned():
-    run = Run(mlp, "LBFGS", 0.0, exploration=None, pruning=GradualPruning(0.7, end=3, interval=1))
-    for _ in range(4):
-        run.train([0])
-        run.assert_zero_outside()
-    assert sum(run.counts.values()) == round(0.3 * sum(map(math.prod, run.shapes.values())))
 
 
 def test_a_layer_that_is_held_by_another_sparsifier_is_not_pruned():

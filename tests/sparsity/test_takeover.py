@@ -58,14 +58,6 @@ def test_a_sparsifier_takes_over_the_zeros_that_a_network_has(backend):
     assert run.counts == counts
 
 
-def test_a_weight_without_zeros_stays_dense():
-    run = bare()
-    with torch.no_grad():
-        run.model[0].weight[::2] = 0
-    sparsify(run, 0, "masked", topology="given")
-    assert list(run.sparsifier.topology) == ["0.weight"]
-
-
 # ---- a topology that is about to be destroyed
 
 
