@@ -134,17 +134,13 @@ class Sparsifier(HeldNetwork):
         self._pruning = pruning
         self._distribution = distribution
         self._structure = parse_structure(structure)
+        mixture = isinstance(grow, Mapping) and len(grow) > 1
         check_options(
-            structure,
-            pruning=pruning is not None,
-            prune_scope=prune_scope,
-            redistribute=redistribute,
-            reserve=reserve,
-            mixture=isinstance(grow, Mapping) and len(grow) > 1,
-        )
+            structure, pruning=pruning is not None, prune_scope=prune_scope,
+            redistribute=redistribute, reserve=reserve, mixture=mixture,
+        )  # fmt: skip
         self._explorer = Explorer(prune, grow, prune_scope, redistribute, self._structure)
         self._keep_regrown = regrown_value == "keep"
-        self._gradient_batches = gradient_batches
         self._record = GradientRecord(() if reserve else self._explorer.needs, gradient_batches)
         generator = torch.Generator().manual_seed(seed)
 
@@ -268,7 +264,7 @@ class Sparsifier(HeldNetwork):
             raise FreeTicketsError("can't prune a compressed layer: use backend='auto'")
         self._mask(self._dense)
         if self._explorer.prune_score.needs:
-            self._require_gradients()
+            self._record.require()
             self._record.open = False
         masks = self._explorer.prune(self._views(), counts)
         self._rewire(masks, masks, masks)
@@ -289,7 +285,7 @@ class Sparsifier(HeldNetwork):
                 weight.choose(self.optimizer, score, self._generator)
             self._forget_past_steps()
             return
-        self._require_gradients()
+        self._record.require()
         # All is chosen before anything changes: a score that is refused leaves the network whole.
         kept, masks = self._explorer.explore(self._views(), rate)
         self._rewire(masks, masks if self._keep_regrown else kept, kept)
@@ -437,7 +433,7 @@ class Sparsifier(HeldNetwork):
         prunes_by_gradient = bool(self._explorer.prune_score.needs)
         return any(
             self._exploration(step) > 0 or (prunes_by_gradient and self._target(step) is not None)
-            for step in range(self.steps + 1, self.steps + 1 + self._gradient_batches)
+            for step in range(self.steps + 1, self.steps + 1 + self._record.window)
         )
 
     def _target(self, step: int) -> float | None:
@@ -447,13 +443,6 @@ class Sparsifier(HeldNetwork):
         wanted = self._record.needs(self._explores_soon)
         for weight in self._weights:
             weight.announce_gradient(wanted)
-
-    def _require_gradients(self) -> None:
-        if self._record.missing:
-            raise FreeTicketsError(
-                "no dense gradient to grow by: call keep_gradients() before the forward pass of "
-                "the step before explore(), and zero_grad() after it"
-            )
 
     def _views(self) -> list[WeightView]:
         of, source = self._record.of, self._generator
