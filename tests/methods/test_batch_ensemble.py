@@ -13,7 +13,7 @@ from freetickets.methods.networks.batch_ensemble import RankOneLayer
 from freetickets.methods.shared import BatchEnsemble
 from freetickets.models import create_model
 
-from .small import Transformer
+from . import small
 
 
 class Mixed(nn.Module):
@@ -33,12 +33,8 @@ class Mixed(nn.Module):
         return self.fc(tokens.view(len(x), -1, 6).mean(1))
 
 
-NETWORKS = {
-    "mlp": (lambda: create_model("mlp-16-8", (3, 8, 8), 4), (3, 8, 8)),
-    "cnn": (lambda: create_model("cnn-4", (3, 8, 8), 4), (3, 8, 8)),
-    "wrn": (lambda: create_model("wrn-10-1", (3, 8, 8), 4), (3, 8, 8)),
+NETWORKS = small.NETWORKS | {
     "mixed": (Mixed, (4, 7, 7)),
-    "transformer": (lambda: Transformer(5, 8, 4), (5, 8)),
     "linear": (lambda: nn.Linear(3, 4), (3,)),
 }
 

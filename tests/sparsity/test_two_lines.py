@@ -126,5 +126,6 @@ def test_a_compiled_network_trains_as_the_plain_one_and_is_saved(backend, first)
     plain, loop = Loop(backend), Loop(backend, compiled_first=first == "compile")
     plain.train(range(8))
     loop.train(range(8), loop.compiled)
+    assert loop.digest == plain.digest  # of the names of weights too
     assert_same_weights(plain.model, loop.model)
     assert list(loop.compiled.state_dict()) == [f"_orig_mod.{key}" for key in loop.keys]

@@ -37,7 +37,7 @@ class Explorer:
         grow: GrowthLike,
         scope: Scope,
         redistribute: Redistribution | None,
-        structure: Structure = Unstructured(),  # noqa: B008
+        structure: Structure,
     ) -> None:
         if scope not in get_args(Scope):
             raise UnknownNameError("prune_scope", scope, get_args(Scope))
