@@ -13,18 +13,6 @@ from freetickets.sparsity.weight import MaskedWeight
 
 from .training import Run, built, generator, properties
 
-
-def view(weight, mask, momentum=None, name="fc.weight"):
-    return WeightView(name, weight.double() * mask, mask, None, momentum, generator())
-
-
-def random_view(seed, size=40, active=15, scale=1.0):
-    source = generator(seed)
-    mask = torch.zeros(size, dtype=torch.bool)
-    mask[torch.randperm(size, generator=source)[:active]] = True
-    return view(scale * torch.randn(size, generator=source), mask)
-
-
 # ---- how many weights each layer grows
 
 
@@ -62,26 +50,24 @@ def test_nobody_wishes_and_all_is_given_away_all_the_same():
     assert apportion(0, [0.0], [0]) == [0]
 
 
-def test_a_layer_that_lost_all_gets_one_back_first():
-    views = [random_view(0, scale=1e-6), random_view(1)]
-    kept = [torch.zeros(40, dtype=torch.bool), views[1].mask]
-    assert growth_counts(views, kept, "survivors") == [1, 14]
+def first(count):
+    return torch.arange(40) < count
 
 
-def test_a_layer_without_momentum_grows_nothing_where_others_have_some():
-    momentum = torch.zeros(40)
-    views = [random_view(0), random_view(1)]
-    views[1] = view(views[1].weight, views[1].mask, momentum + 3)
-    kept = [v.mask & (v.weight.abs() > 0.5) for v in views]
-    lost = sum(int(v.mask.sum() - k.sum()) for v, k in zip(views, kept, strict=True))
-    assert growth_counts(views, kept, "momentum") == [0, lost]
+def layer(active, momentum=None):
+    seen = None if momentum is None else torch.full((40,), momentum)
+    return WeightView("deep.weight", torch.ones(40), first(active), None, seen, generator())
 
 
-def test_infinite_momentum_is_refused_by_layer():
-    momentum = torch.full((40,), torch.inf)
-    seen = view(torch.ones(40), torch.ones(40, dtype=torch.bool), momentum, "deep.weight")
+def test_what_all_layers_lost_is_shared_out():
+    both = [layer(15), layer(15)]
+    assert growth_counts(both, [first(8), first(10)], None) == [7, 5]
+    # Nothing would ever bring a layer back that has no weight at all.
+    assert growth_counts(both, [first(0), first(15)], "survivors") == [1, 14]
+    both[1] = layer(15, 3.0)
+    assert growth_counts(both, [first(8), first(10)], "momentum") == [0, 12]
     with pytest.raises(FreeTicketsError, match=r"momentum of 'deep\.weight' is infinite"):
-        growth_counts([seen], [seen.mask], "momentum")
+        growth_counts([layer(15, torch.inf)], [first(15)], "momentum")
 
 
 # ---- the gradients that it looks at
