@@ -46,23 +46,41 @@ def test_exploration_equals_the_brute_force_one(scope, rate, regrown_value):
     assert run.sparsifier.state_dict()["threshold"] == 1e-3  # which is another scope's
 
 
+def mean_of(window):
+    return {"growth": ref.of_gradients(lambda gradients: sum(gradients[-window:]))}
+
+
+def mixed(share):
+    rules = ref.last_gradient, ref.drawn
+    return {"growth": lambda *seen: {share: rules[0](*seen), 1.0: rules[1](*seen)}}
+
+
+SMALLEST = Score(lambda view: -view.weight, frozenset())
+
+
 @pytest.mark.parametrize(
-    ("options", "interval", "seen"),
+    ("options", "interval", "rules"),
     [
-        ({"grow": "momentum"}, 4, ref.running_mean),
-        ({"gradient_batches": 2}, 5, lambda gradients: sum(gradients[-2:])),
-        ({"gradient_batches": 3}, 5, lambda gradients: sum(gradients[-3:])),
-        ({"gradient_batches": 5}, 5, lambda gradients: sum(gradients[-5:])),
+        ({"grow": "momentum"}, 4, {"growth": ref.of_gradients(ref.running_mean)}),
+        ({"gradient_batches": 2}, 5, mean_of(2)),
+        ({"gradient_batches": 3}, 5, mean_of(3)),
+        ({"gradient_batches": 5}, 5, mean_of(5)),
         # A window longer than the interval starts at the exploration before.
-        ({"gradient_batches": 5}, 2, lambda gradients: sum(gradients[-2:])),
+        ({"gradient_batches": 5}, 2, mean_of(2)),
+        ({"grow": {"gradient": 0.5, "random": 0.5}}, 1, mixed(0.5)),
+        ({"grow": {"gradient": 1, "random": 3}}, 1, mixed(0.25)),
+        # Anyone's functions.
+        ({"prune": SMALLEST}, 1, {"importance": lambda seen, name: -seen.weights[name]}),
+        (
+            {"grow": lambda view: view.gradient},
+            1,
+            {"growth": lambda seen, name, _: seen.past[name][-1]},
+        ),
     ],
-    ids=["momentum", "2 of 5", "3 of 5", "5 of 5", "5 of 2"],
 )
-def test_growth_looks_at_the_running_mean_of_all_gradients_or_at_the_last_only(
-    options, interval, seen
-):
+def test_what_is_pruned_and_grown_follows_the_scores(options, interval, rules):
     run = prepared(0.5, interval, **options)
-    follow(run, ref.Reference(run, every(interval, 0.5), growth=ref.of_gradients(seen)), 15)
+    follow(run, ref.Reference(run, every(interval, 0.5), **rules), 15)
 
 
 @pytest.mark.parametrize("window", [3, 2])
@@ -84,30 +102,6 @@ def test_growth_sees_the_mean_of_its_window_and_a_step_without_gradient_counts_a
     run.sparsifier.explore(0.3)
     expected = (gradients[0] + gradients[2]) / 3 if window == 3 else gradients[2]
     torch.testing.assert_close(seen, [expected])
-
-
-def test_anyones_functions_prune_and_grow():
-    smallest = Score(lambda view: -view.weight, frozenset())
-    run = prepared(prune=smallest, grow=lambda view: view.gradient)
-    rules = {
-        "importance": lambda reference, name: -reference.weights[name],
-        "growth": lambda reference, name, _: reference.past[name][-1],
-    }
-    follow(run, ref.Reference(run, every(1, 0.3), **rules), 5)
-
-
-@pytest.mark.parametrize("shares", [{"gradient": 0.5, "random": 0.5}, {"gradient": 1, "random": 3}])
-def test_a_mixture_grows_its_share_by_each_score(shares):
-    share = shares["gradient"] / sum(shares.values())
-
-    def growth(reference, name, source):
-        return {
-            share: ref.last_gradient(reference, name, source),
-            1.0: ref.drawn(reference, name, source),
-        }
-
-    run = prepared(grow=shares)
-    follow(run, ref.Reference(run, every(1, 0.3), growth=growth), 10)
 
 
 @pytest.mark.parametrize(
