@@ -3,7 +3,7 @@ import hashlib
 
 import pytest
 
-from freetickets.data.download import Remote, fetch, find_or_fetch
+from freetickets.data.download import Publisher, fetch
 from freetickets.errors import FreeTicketsError
 
 CONTENT = bytes(range(256)) * 5000
@@ -77,8 +77,10 @@ def test_a_full_disk_or_an_interruption_leaves_nothing_behind(tmp_path, monkeypa
 
 
 def test_what_is_there_is_not_downloaded(no_data):
-    remote = Remote("https://publisher.invalid/file.bin", MD5)
-    (no_data / "b").write_bytes(CONTENT)
-    assert find_or_fetch(no_data, ["a", "b"], remote, download=True) == no_data / "b"
+    publisher = Publisher("https://publisher.invalid", (".", "b"), {"file.bin": MD5})
     with pytest.raises(FreeTicketsError, match="--data-dir, or allow the download"):
-        find_or_fetch(no_data, ["c"], remote, download=False)
+        publisher.find(no_data, "file.bin", False, "file")
+    (no_data / "b").mkdir()
+    for name in ("b/file", "b/file.bin", "file"):  # the last folder last, the packed file first
+        (no_data / name).write_bytes(CONTENT)
+        assert publisher.find(no_data, "file.bin", True, "file") == no_data / name

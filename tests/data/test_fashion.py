@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from freetickets.data import Split, fashion, load
+from freetickets.data.download import PUBLISHERS
 from freetickets.data.fashion import load_mnist
 
 
@@ -54,7 +55,8 @@ def test_missing_files_go_to_torchvisions_folder(refused, fake, server, tmp_path
     for name, content in fake[1].items():
         packed = gzip.compress(content)
         (served / f"{name}.gz").write_bytes(packed)
-        monkeypatch.setitem(fashion.FASHION.md5, name, hashlib.md5(packed).hexdigest())
+        sums = PUBLISHERS["fashion-mnist"].md5
+        monkeypatch.setitem(sums, f"{name}.gz", hashlib.md5(packed).hexdigest())
     monkeypatch.setenv("FREETICKETS_MIRROR", url)
     assert len(load("fashion-mnist", "test", tmp_path)) == 5
     assert (tmp_path / "FashionMNIST/raw/t10k-labels-idx1-ubyte.gz").is_file()

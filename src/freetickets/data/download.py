@@ -8,12 +8,15 @@ import ssl
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from ..errors import FreeTicketsError
+from ..reading import read
+from .spec import known_facts
 
 GET_AGAIN = "delete it and get it again"  # what to do about a damaged file
 _CHUNK = 1 << 18
@@ -25,28 +28,28 @@ _NETWORK = (
 )
 
 
-class Remote(NamedTuple):
-    """A file that its publisher offers, with the MD5 sum of its contents."""
+@dataclass(frozen=True)
+class Publisher:
+    """Where files are offered, and in which folders below the data root they are looked for."""
 
-    url: str
-    md5: str
+    address: str
+    folders: tuple[str, ...]  # the first is for downloads
+    md5: dict[str, str]  # of each file
 
-    @property
-    def filename(self) -> str:
-        """The last part of the address."""
-        return self.url.rsplit("/", 1)[-1]
+    def find(self, root: Path, name: str, download: bool, *others: str) -> Path:
+        """Return the file, or one of another name that will do; else download it."""
+        places = [root / folder / each for folder in self.folders for each in (name, *others)]
+        for path in places:
+            if path.exists():
+                return path
+        if not download:
+            raise FreeTicketsError(
+                f"{places[0]} is not there: give its --data-dir, or allow the download"
+            )
+        return fetch(f"{self.address}/{name}", places[0], self.md5[name])
 
 
-def find_or_fetch(root: Path, places: Sequence[str], remote: Remote, download: bool) -> Path:
-    """Return what exists of the places below the root; else download to the first of them."""
-    for path in (root / place for place in places):
-        if path.exists():
-            return path
-    if not download:
-        raise FreeTicketsError(
-            f"{root / places[0]} is not there: give its --data-dir, or allow the download"
-        )
-    return fetch(remote.url, root / places[0], remote.md5)
+PUBLISHERS = {name: read(Publisher, told) for name, told in known_facts("files").items()}
 
 
 def fetch(url: str, target: Path, md5: str) -> Path:
