@@ -22,7 +22,8 @@ import torch
 
 from ..errors import FreeTicketsError
 from ..reading import damaged, error_line, read
-from .download import GET_AGAIN, PUBLISHERS, Publisher, check_md5, write_whole
+from ..storage import whole_file
+from .download import GET_AGAIN, PUBLISHERS, Publisher, check_md5
 from .samples import Split
 from .spec import known_facts
 
@@ -81,7 +82,7 @@ def _unpack(layout: CifarFiles, publisher: Publisher, root: Path, download: bool
                 member = tar.extractfile(found) if found.isreg() else None
                 if member is None:  # a link, a folder, a device
                     raise FreeTicketsError(f"{archive}: {file} is not a file")
-                with member, write_whole(folder / file) as target:
+                with member, whole_file(folder / file) as target:
                     shutil.copyfileobj(member, target)
     except (KeyError, tarfile.TarError, EOFError, zlib.error, OSError) as error:
         raise FreeTicketsError(f"cannot unpack {archive}: {error}") from error

@@ -5,17 +5,15 @@ import hashlib
 import http.client
 import os
 import ssl
-import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from ..errors import FreeTicketsError
 from ..reading import read
+from ..storage import whole_file
 from .spec import known_facts
 
 GET_AGAIN = "delete it and get it again"  # what to do about a damaged file
@@ -62,7 +60,7 @@ def fetch(url: str, target: Path, md5: str) -> Path:
         url = f"{mirror.rstrip('/')}/{url.rsplit('/', 1)[-1]}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with write_whole(target) as file:
+        with whole_file(target) as file:
             _transfer(url, file)
             check_md5(file, md5, target.name)
     except urllib.error.HTTPError as error:
@@ -77,22 +75,6 @@ def fetch(url: str, target: Path, md5: str) -> Path:
         reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
         raise FreeTicketsError(f"cannot keep {target}: {reason}") from error
     return target
-
-
-@contextmanager
-def write_whole(target: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file that becomes the target if all goes well, and goes away if not."""
-    # Beside the target, so that the renaming is atomic; of its own name, so that two processes
-    # that download at once do not write into one file.
-    descriptor, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
-    temporary = Path(name)
-    try:
-        with open(descriptor, "w+b") as file:
-            yield file
-        temporary.chmod(0o644)  # made for its owner only, but data is for everyone
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def check_md5(file: IO[bytes], expected: str, what: str) -> None:
