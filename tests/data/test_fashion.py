@@ -8,7 +8,7 @@ import torch
 
 from freetickets.data import Split, fashion, load
 from freetickets.data.download import PUBLISHERS
-from freetickets.data.fashion import load_mnist
+from freetickets.data.fashion import load_idx
 
 
 def idx(array):
@@ -62,8 +62,8 @@ def test_missing_files_go_to_torchvisions_folder(refused, fake, server, tmp_path
     assert (tmp_path / "FashionMNIST/raw/t10k-labels-idx1-ubyte.gz").is_file()
     # They are not taken for MNIST's digits, whose files have the same names, but other checksums.
     (tmp_path / "t10k-images-idx3-ubyte").write_bytes(b"clothes")
-    refused("is not there", load_mnist, tmp_path, download=False)
-    refused("has the wrong checksum", load_mnist, tmp_path, download=True)
+    refused("is not there", load_idx, "mnist", "test", tmp_path, False)
+    refused("has the wrong checksum", load_idx, "mnist", "test", tmp_path, True)
     assert not list(tmp_path.glob("MNIST/raw/*"))
 
 
@@ -86,6 +86,6 @@ def test_digits_are_read_where_torchvision_puts_them(tmp_path, rng):
     folder.mkdir(parents=True)
     (folder / "t10k-images-idx3-ubyte").write_bytes(idx(images))
     (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
-    split = load_mnist(tmp_path, download=False)
+    split = load_idx("mnist", "test", tmp_path, False)
     assert np.array_equal(split.inputs[:, 0].numpy(), images)
     assert np.array_equal(split.labels.numpy(), labels)

@@ -4,8 +4,8 @@ import torch
 
 from freetickets.data.samples import as_array
 from freetickets.errors import FreeTicketsError
-from freetickets.tasks.labels import Classes
-from freetickets.tasks.labels import as_labels as labels_of
+from freetickets.tasks.task import Classes
+from freetickets.tasks.task import as_labels as labels_of
 
 
 def as_labels(y):

@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss
 import freetickets as ft
 from freetickets.errors import FreeTicketsError
 from freetickets.tasks import TASKS, Classification, Score, make_task, stored_task, task_name
-from freetickets.tasks.labels import Classes
+from freetickets.tasks.task import Classes
 
 OWN = """
 from dataclasses import dataclass

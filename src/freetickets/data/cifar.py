@@ -21,7 +21,7 @@ import numpy.typing as npt
 import torch
 
 from ..errors import FreeTicketsError
-from ..reading import damaged, error_line, read
+from ..reading import damaged, read, read_file
 from ..storage import whole_file
 from .download import GET_AGAIN, PUBLISHERS, Publisher, check_md5
 from .samples import Split
@@ -105,12 +105,7 @@ class _Call:  # which is never made
 
 def read_pickle(path: Path) -> dict[str, Any]:
     """Return the dictionary in a pickle: lists, numbers, texts and arrays of bytes, no more."""
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise FreeTicketsError(f"{path} is too large for a CIFAR file")
-        data = path.read_bytes()
-    except OSError as error:
-        raise FreeTicketsError(f"cannot read {path}: {error_line(error)}") from error
+    data = read_file(path, _LARGEST)
     with damaged(path, GET_AGAIN):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a text with an escape that is none

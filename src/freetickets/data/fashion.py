@@ -26,21 +26,13 @@ def load_mini(split: Literal["train", "test"]) -> Split:
         return arrays(content[f"x_{split}"], content[f"y_{split}"])
 
 
-def load_fashion(split: Literal["train", "test"], root: Path, download: bool) -> Split:
-    """Read a split of the whole data set."""
-    return _load("fashion-mnist", *_PARTS[split], root, download)
-
-
-def load_mnist(root: Path, download: bool) -> Split:
-    """Read the 10,000 test digits."""
-    return _load("mnist", "t10k", 10_000, root, download)
-
-
-def _load(publisher: str, stem: str, count: int, root: Path, download: bool) -> Split:
+def load_idx(name: str, split: Literal["train", "test"], root: Path, download: bool) -> Split:
+    """Read a split of "fashion-mnist", or the test digits of "mnist"."""
+    stem, count = _PARTS[split]
     found = []
     for kind, shape in (("images-idx3", (28, 28)), ("labels-idx1", ())):
-        name = f"{stem}-{kind}-ubyte"
-        path = PUBLISHERS[publisher].find(root, f"{name}.gz", download, name)
+        file = f"{stem}-{kind}-ubyte"
+        path = PUBLISHERS[name].find(root, f"{file}.gz", download, file)
         found.append(read_idx(path, (count, *shape)))
     return arrays(*found)
 

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from ..errors import FreeTicketsError
 from ..seeds import derive
 from ..tasks import CLASSIFICATION, Task
-from ..tasks.labels import Classes
+from ..tasks.task import Classes
 from .npz import channels_first
 
 if TYPE_CHECKING:
