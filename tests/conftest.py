@@ -101,6 +101,18 @@ def cli(capsys):
     return run
 
 
+@pytest.fixture(scope="session")
+def refused():
+    """Check that a call fails with one line that matches."""
+
+    def check(match, call, *arguments, **options):
+        with pytest.raises(FreeTicketsError, match=match) as caught:
+            call(*arguments, **options)
+        assert "\n" not in str(caught.value)
+
+    return check
+
+
 @pytest.fixture
 def digests():
     """The SHA-256 of each file of a folder, by its path within."""
