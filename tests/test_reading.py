@@ -72,11 +72,9 @@ def test_plain_values_become_data_classes(refused):
         ({"pairs": [1, "y"]}, "unknown key 'pairs': did you mean 'pair'"),
     ],
 )
-def test_what_is_not_of_its_type_or_range_is_one_line_with_its_place(change, message):
-    with pytest.raises(FreeTicketsError, match=message) as error:
-        read(Whole, {"share": 0.5, "parts": {}, **change})
-    assert "\n" not in str(error.value)
-    assert len(str(error.value)) < 100  # however long a value is
+def test_what_is_not_of_its_type_or_range_is_one_line_with_its_place(refused, change, message):
+    error = refused(message, read, Whole, {"share": 0.5, "parts": {}, **change})
+    assert len(str(error)) < 100  # however long a value is
 
 
 def test_ranges_end_where_they_say(refused):
@@ -105,8 +103,8 @@ def test_a_file_may_differ_from_its_type_only_as_it_is_allowed_to(refused):
     refused("must be a whole number, not None", read, int, None, allow=Allow.NULLS)
     later = {"share": 0.5, "parts": {"a": {"name": "x", "colour": 1}}, "size": 3}
     assert read(Whole, later, allow=Allow.UNKNOWN).parts["a"] == Part("x")
-    with pytest.raises(UnknownNameError, match=r"unknown key of parts\.a 'colour'"):
-        read(Whole, {"share": 0.5, "parts": later["parts"]}, allow=Allow.NULLS)
+    left = {"share": 0.5, "parts": later["parts"]}
+    refused(r"unknown key of parts\.a 'colour'", read, Whole, left, allow=Allow.NULLS)
 
 
 def test_only_the_fields_that_are_there_are_read():
@@ -147,9 +145,7 @@ def test_a_file_of_values_is_read_as_it_was_written_or_refused(refused, tmp_path
     assert read_json(path) == {"seconds": 0.5, "steps": [1, None]}
     for content in (b"", b"\xff", b"[]", b"[" * 100_000, path.read_bytes()[:-3]):
         path.write_bytes(content)
-        with pytest.raises(DamagedFileError, match=r"a\.json is damaged") as error:
-            read_json(path)
-        assert "\n" not in str(error.value)
+        assert isinstance(refused(r"a\.json is damaged", read_json, path), DamagedFileError)
 
 
 def test_yaml_is_plain_values_or_one_line(refused):

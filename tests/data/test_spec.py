@@ -37,17 +37,6 @@ def test_names_and_paths_that_are_no_data_set_are_one_line_each(refused, no_data
     refused("choose 'train' or 'test'", load, "fashion-mini", "validation")
 
 
-def test_public_names_are_found():
-    import freetickets.data as data
-
-    for name in data.__all__:
-        assert callable(getattr(data, name))
-    # A submodule of the same name would hide the function once it is imported.
-    assert data.load.__module__ == "freetickets.data.loading"
-    with pytest.raises(AttributeError):
-        _ = data.nothing
-
-
 def test_small_images_are_held_in_memory(image_tree):
     folder = image_tree(size=(12, 10), count=3)
     (folder / "train" / "cat" / "notes.txt").write_text("passed over")

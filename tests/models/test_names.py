@@ -2,7 +2,6 @@
 
 import pytest
 
-from freetickets.errors import UnknownNameError
 from freetickets.models import check_name, model_names
 from freetickets.models.names import ARCHITECTURES
 
@@ -26,9 +25,8 @@ mpl-300-100 mlp-300-100"""
 
 
 @pytest.mark.parametrize(("name", "meant"), [pair.split() for pair in MISSPELT.split(",")])
-def test_a_misspelt_name_is_answered_with_the_right_one(name, meant):
-    with pytest.raises(UnknownNameError, match=f"did you mean '{meant}'"):
-        check_name(name)
+def test_a_misspelt_name_is_answered_with_the_right_one(refused, name, meant):
+    refused(f"did you mean '{meant}'", check_name, name)
 
 
 @pytest.mark.parametrize(
