@@ -243,28 +243,18 @@ def test_labels_become_outputs_and_keep_their_names(labels, names, outputs):
         assert [classes.values[output] for output in outputs] == read.tolist()
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        ([0.5, 1.0], "the value 0.5, which is not a class"),
-        ([1.0, np.nan], "the value nan"),
-        ([1.0, np.inf], "the value inf"),
-        ([[0, 1], [1, 0]], r"int64 of shape \(2, 2\): labels are integers, booleans or strings"),
-        (Column(["a", None]), "labels are integers, booleans or strings"),
-        (Column(["a", 1]), "labels are integers, booleans or strings"),
-        ([b"a", b"b"], "labels are integers, booleans or strings"),
-    ],
-)
-def test_what_is_no_label_is_refused(refused, labels, message):
-    refused(message, as_labels, labels)
-
-
 NAMED, NUMBERED = Classes(("cat", "dog"), ("cat", "dog")), Classes(("cat", "dog"))
+NONE = "labels are integers, booleans or strings"
 
 
 @pytest.mark.parametrize(
     ("read", "labels", "message"),
     [
+        (as_labels, [0.5, 1.0], "the value 0.5, which is not a class"),
+        (as_labels, [1.0, np.nan], "the value nan"),
+        (as_labels, [1.0, np.inf], "the value inf"),
+        (as_labels, [[0, 1], [1, 0]], rf"int64 of shape \(2, 2\): {NONE}"),
+        *((as_labels, labels, NONE) for labels in (Column(["a", None]), Column(["a", 1]), [b"a"])),
         (Classes.of, np.array([-1, 1]), r"label -1: labels count from 0; .* give strings"),
         (Classes.of, np.array(["a", "a"]), "all labels are 'a': give samples of two"),
         (NAMED.encode, np.array(["dog", "cow"]), "label 'cow', which is not a class of the train"),
@@ -272,7 +262,9 @@ NAMED, NUMBERED = Classes(("cat", "dog"), ("cat", "dog")), Classes(("cat", "dog"
         (NUMBERED.encode, np.array([-1, 0]), "from 0"),
     ],
 )
-def test_classes_that_can_not_be_meant_are_refused(refused, read, labels, message):
+def test_what_is_no_label_and_classes_that_can_not_be_meant_are_refused(
+    refused, read, labels, message
+):
     refused(message, read, labels)
     assert NUMBERED.encode(as_labels([1, 0])).tolist() == [1, 0]
     assert NUMBERED.encode(as_labels(["dog", "cat"])).tolist() == [1, 0]
