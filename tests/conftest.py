@@ -1,5 +1,9 @@
+import contextlib
 import hashlib
+import io
 import math
+from dataclasses import fields
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +14,7 @@ from torch import Tensor
 from freetickets.cli import main
 from freetickets.errors import FreeTicketsError
 from freetickets.kernels import choice, choices, library
+from freetickets.methods import METHODS
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -78,6 +83,40 @@ def images_npz(tmp_path_factory):
     return path
 
 
+FLAGS = "--model mlp-8 --epochs 4 --batch-size 16 --validation 0.1 --quiet --trajectory 2"
+# Not "auto": what is faster may differ from one run to the next, and so the bits.
+FLAGS += f" --backend {'sparse' if library.available() else 'masked'} --checkpoint-seconds 0"
+
+
+@pytest.fixture(scope="session")
+def command(images_npz):
+    """The arguments that train two tickets by a method."""
+
+    def make(method="edst", *more):
+        flags, options = FLAGS, {field.name for field in fields(METHODS[method])}
+        flags += " --tickets 2" * ("tickets" in options)
+        flags += " --cycling 0.6" * ("cycling" in options)  # of several steps each
+        return ["train", method, "--dataset", str(images_npz), *" ".join([flags, *more]).split()]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def finished(command, tmp_path_factory):
+    """The folder of a run that one process trained and nothing happened to; made once."""
+    made: dict[tuple[str, ...], Path] = {}
+
+    def train(method="edst", *more):
+        key = (method, *more)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("finished") / method
+            with contextlib.redirect_stdout(io.StringIO()):
+                assert main([*command(*key), "--output", str(made[key])]) == 0
+        return made[key]
+
+    return train
+
+
 class Answer(NamedTuple):
     """What a command gave back."""
 
@@ -99,6 +138,32 @@ def cli(capsys):
         return Answer(code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def one_line():
+    """The message of a command that failed as a mistake should: code 2, one line on stderr."""
+
+    def check(answer):
+        assert (answer.code, answer.out) == (2, "")
+        (line,) = answer.err.splitlines()
+        assert line.startswith("freetickets: ")
+        return str(line)
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def refused():
+    """Checks that a call fails with one line that matches; returns the error."""
+
+    def check(match, call, *arguments, **options):
+        with pytest.raises(FreeTicketsError, match=match) as caught:
+            call(*arguments, **options)
+        assert "\n" not in str(caught.value)
+        return caught.value
+
+    return check
 
 
 @pytest.fixture

@@ -1,8 +1,12 @@
 """The house is as docs/architecture.md draws it."""
 
 import ast
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 import freetickets
 
@@ -75,3 +79,30 @@ def test_no_two_public_classes_share_a_name():
     )
     # Both are public: a score of predictions, and `sparsity.Score`, of weights to prune or grow.
     assert [name for name, count in names.items() if count > 1] == ["Score"]
+
+
+QUICK = (  # without torch
+    "dir(ft), ft.tasks.Classification()",
+    "ft.data.dataset_names(), ft.data.get_spec('cifar10')",
+    "ft.models.model_names(), [*map(ft.models.check_name, ('wrn-28-10', 'torch.nn:Linear'))]",
+    "from freetickets.data.corruptions import corrupt; corrupt(__import__('numpy').zeros((1, 8, 8),"
+    " 'u1'), 'fog', 1)",
+)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "assert set(ft.__all__) <= set(dir(ft)) and '__version__' in dir(ft)",
+        "assert 'allocate' in dir(ft.sparsity) and 'get_spec' in dir(ft.data)",
+        "assert all(getattr(ft, name) is not None for name in ft.__all__)",
+        "assert all(callable(getattr(ft.data, name)) for name in ft.data.__all__)",
+        "assert not hasattr(ft, 'Nothing') and not hasattr(ft.data, 'nothing')",
+        "ft.evaluation.Predictions.load",
+        *(f"{use}; assert 'torch' not in __import__('sys').modules" for use in QUICK),
+    ],
+)
+def test_what_the_package_has_is_listed_and_found(code):
+    command = [sys.executable, "-c", f"import freetickets as ft; {code}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

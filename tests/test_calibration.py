@@ -8,7 +8,6 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from freetickets.calibration import HIGHEST, Temperature, fit_temperature
-from freetickets.errors import FreeTicketsError
 from freetickets.metrics import ensemble_log_probs, nll
 from freetickets.metrics.predictive import RULES
 
@@ -137,25 +136,21 @@ def test_what_is_applied_is_the_members_share_and_then_the_ensembles(combine, va
     np.testing.assert_allclose(members[1], logs[1], atol=1e-12)
 
 
-def test_it_survives_a_file_and_what_is_none_is_refused():
+def test_it_survives_a_file_and_what_is_none_is_refused(refused):
     logs, labels = draw(2, 30, 3)
     found = fit_temperature(logs, labels, scope="members", combine="logits")
     saved = json.loads(json.dumps(found.as_dict()))
     assert Temperature.from_dict(saved) == found
     for wrong in ([1.0], {**saved, "unit": "K"}, {**saved, "values": 1}, {**saved, "scope": "x"}):
-        with pytest.raises(FreeTicketsError, match=r"not a temperature \(.*fit it again"):
-            Temperature.from_dict(wrong)
+        refused(r"not a temperature \(.*fit it again", Temperature.from_dict, wrong)
     for wrong, message in (
         ({"scope": "member"}, "did you mean 'members'"),
         ({"combine": "logit"}, "did you mean 'logits'"),
         ({"labels": labels[:-1]}, "30 predictions need 30 labels"),
     ):
-        with pytest.raises(FreeTicketsError, match=message):
-            fit_temperature(logs, **{"labels": labels, **wrong})
+        refused(message, fit_temperature, logs, **{"labels": labels, **wrong})
     for values in ((), (0.0,), (-1.0,), (np.nan,), (np.inf,)):
-        with pytest.raises(FreeTicketsError, match="temperatures must be positive"):
-            Temperature(values)
-    with pytest.raises(FreeTicketsError, match="one temperature, not 2"):
-        Temperature((1.0, 2.0))
-    with pytest.raises(FreeTicketsError, match="for 3 members, not for 2: fit them again"):
-        Temperature((1.0, 2.0, 3.0), "members").apply(logs)
+        refused("temperatures must be positive", Temperature, values)
+    refused("one temperature, not 2", Temperature, (1.0, 2.0))
+    three = Temperature((1.0, 2.0, 3.0), "members")
+    refused("for 3 members, not for 2: fit them again", three.apply, logs)

@@ -14,7 +14,6 @@ import torch
 
 import freetickets as ft
 from freetickets.data.spec import DATASETS
-from freetickets.errors import FreeTicketsError
 from freetickets.methods import METHODS, Event, Setting, get_recipe
 from freetickets.models.names import MODELS
 from freetickets.sparsity.score import SCORES
@@ -70,7 +69,7 @@ def test_a_method_of_ones_own_is_what_is_trained(features, tmp_path, kind, name)
         assert np.array_equal(other.predict_proba(features[0]), ensemble.predict_proba(features[0]))
 
 
-def test_a_name_that_is_taken_and_an_option_that_no_file_can_hold_are_refused(features):
+def test_a_name_that_is_taken_and_an_option_that_no_file_can_hold_are_refused(refused, features):
     @dataclass(frozen=True)
     class Usurper(ft.EDST):
         name: ClassVar[str] = "edst"
@@ -84,12 +83,11 @@ def test_a_name_that_is_taken_and_an_option_that_no_file_can_hold_are_refused(fe
         (Usurper(), "there is a method named 'edst' already"),
         (Odd(), "option rule of odd must be a number, a text"),
     ):
-        with pytest.raises(FreeTicketsError, match=message):
-            method.fit("mlp-8", features, **SMALL)
+        refused(message, method.fit, "mlp-8", features, **SMALL)
 
 
 def test_a_method_that_is_not_known_says_how_to_make_it_known_and_imports_nothing(
-    features, tmp_path, monkeypatch
+    refused, features, tmp_path, monkeypatch
 ):
     (tmp_path / "hostile.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.chdir(tmp_path)
@@ -103,8 +101,7 @@ def test_a_method_that_is_not_known_says_how_to_make_it_known_and_imports_nothin
         for ticket in ensemble.tickets:
             ticket.info["method"] = name
         ensemble.save(tmp_path / "run")
-        with pytest.raises(FreeTicketsError, match=message):
-            ft.load(tmp_path / "run")
+        refused(message, ft.load, tmp_path / "run")
 
 
 @pytest.mark.parametrize(

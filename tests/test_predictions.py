@@ -9,7 +9,7 @@ import pytest
 import freetickets as ft
 from freetickets import seal
 from freetickets.calibration import Temperature
-from freetickets.errors import DamagedFileError, FreeTicketsError, NewerFileError
+from freetickets.errors import DamagedFileError, NewerFileError
 from freetickets.predictions import Predictions, read_info
 
 LOGS = np.log(np.full((2, 6, 4), 0.25, dtype=np.float32))
@@ -25,7 +25,7 @@ def predictions():
     return Predictions(np.log(probs).astype(np.float32), rng.integers(0, 4, 25), info)
 
 
-def test_saved_predictions_come_back_exactly(predictions, tmp_path):
+def test_saved_predictions_come_back_exactly(refused, predictions, tmp_path):
     predictions.save(tmp_path / "new" / "p.npz")
     loaded = Predictions.load(tmp_path / "new" / "p.npz")
     assert np.array_equal(loaded.outputs, predictions.outputs)
@@ -37,8 +37,7 @@ def test_saved_predictions_come_back_exactly(predictions, tmp_path):
     one, two = Predictions.load(tmp_path / "toy.npz").parts
     assert np.array_equal(np.concatenate([one.outputs, two.outputs], axis=1), LOGS)
     assert (one.info, two.labels.tolist()) == ({**INFO, "part": "1"}, [0, 0, 0])
-    with pytest.raises(FreeTicketsError, match="run evaluate first"):
-        Predictions.load(tmp_path / "none.npz")
+    refused("run evaluate first", Predictions.load, tmp_path / "none.npz")
 
 
 def test_scores_are_those_of_the_metrics_by_the_rule_to_combine(predictions):

@@ -33,7 +33,7 @@ class Whole:
             raise ValueError("share is above 1")
 
 
-def test_plain_values_become_data_classes():
+def test_plain_values_become_data_classes(refused):
     values = {"share": 1, "parts": {"a": {"name": "x", "sizes": [1, 2]}}, "pair": [3, "y"]}
     whole = read(Whole, values)
     assert whole == Whole(1.0, {"a": Part("x", (1, 2))}, (3, "y"))
@@ -41,10 +41,8 @@ def test_plain_values_become_data_classes():
     assert read(Whole, {"share": np.float32(0.5), "parts": {}, "best": np.int64(2)}).best == 2
     assert read(Part, {"name": "red\x1b[31m\nb\u202e"}).name == "red�[31m�b�"  # for people
     for value in (None, "text", [["share", 1]]):
-        with pytest.raises(FreeTicketsError, match=r"^it must be a map, not"):
-            read(Whole, value)
-        with pytest.raises(FreeTicketsError, match="settings must be a map"):
-            read_fields(Whole, value, "settings")
+        refused(r"^it must be a map, not", read, Whole, value)
+        refused("settings must be a map", read_fields, Whole, value, "settings")
 
 
 @pytest.mark.parametrize(
@@ -74,14 +72,12 @@ def test_plain_values_become_data_classes():
         ({"pairs": [1, "y"]}, "unknown key 'pairs': did you mean 'pair'"),
     ],
 )
-def test_what_is_not_of_its_type_or_range_is_one_line_with_its_place(change, message):
-    with pytest.raises(FreeTicketsError, match=message) as error:
-        read(Whole, {"share": 0.5, "parts": {}, **change})
-    assert "\n" not in str(error.value)
-    assert len(str(error.value)) < 100  # however long a value is
+def test_what_is_not_of_its_type_or_range_is_one_line_with_its_place(refused, change, message):
+    error = refused(message, read, Whole, {"share": 0.5, "parts": {}, **change})
+    assert len(str(error)) < 100  # however long a value is
 
 
-def test_ranges_end_where_they_say():
+def test_ranges_end_where_they_say(refused):
     short = Annotated[str, reading.must("be short", lambda text: len(text) < 3)]
     for kind, good, bad in (
         (Count, [1, 7], [0, -1]),
@@ -94,25 +90,21 @@ def test_ranges_end_where_they_say():
     ):
         assert [read(kind, value) for value in good] == good
         for value in bad:
-            with pytest.raises(FreeTicketsError, match=r"^it must "):
-                read(kind, value)
+            refused(r"^it must ", read, kind, value)
 
 
-def test_a_file_may_differ_from_its_type_only_as_it_is_allowed_to():
+def test_a_file_may_differ_from_its_type_only_as_it_is_allowed_to(refused):
     assert read(float, "1e-3", allow=Allow.TEXTS) == 1e-3
     assert read(int | None, "", allow=Allow.TEXTS) is None
-    with pytest.raises(FreeTicketsError, match=r"must be a whole number, not '1\.5'"):
-        read(int, "1.5", allow=Allow.TEXTS)
+    refused(r"must be a whole number, not '1\.5'", read, int, "1.5", allow=Allow.TEXTS)
     for text in ("nan", "-inf", "1e999"):
-        with pytest.raises(FreeTicketsError, match="must be a finite number"):
-            read(float, text, allow=Allow.TEXTS)
+        refused("must be a finite number", read, float, text, allow=Allow.TEXTS)
     assert math.isnan(read(float, None, allow=Allow.NULLS))
-    with pytest.raises(FreeTicketsError, match="must be a whole number, not None"):
-        read(int, None, allow=Allow.NULLS)
+    refused("must be a whole number, not None", read, int, None, allow=Allow.NULLS)
     later = {"share": 0.5, "parts": {"a": {"name": "x", "colour": 1}}, "size": 3}
     assert read(Whole, later, allow=Allow.UNKNOWN).parts["a"] == Part("x")
-    with pytest.raises(UnknownNameError, match=r"unknown key of parts\.a 'colour'"):
-        read(Whole, {"share": 0.5, "parts": later["parts"]}, allow=Allow.NULLS)
+    left = {"share": 0.5, "parts": later["parts"]}
+    refused(r"unknown key of parts\.a 'colour'", read, Whole, left, allow=Allow.NULLS)
 
 
 def test_only_the_fields_that_are_there_are_read():
@@ -146,20 +138,17 @@ def test_damage_is_one_line_with_the_file_and_what_to_do_and_nothing_else_is_cal
             raise error
 
 
-def test_a_file_of_values_is_read_as_it_was_written_or_refused(tmp_path):
+def test_a_file_of_values_is_read_as_it_was_written_or_refused(refused, tmp_path):
     path = tmp_path / "a.json"
-    with pytest.raises(FreeTicketsError, match=r"can't read .*: No such file"):
-        read_json(path)
+    refused(r"can't read .*: No such file", read_json, path)
     write_json(path, {"seconds": 0.5, "steps": [1, None]})
     assert read_json(path) == {"seconds": 0.5, "steps": [1, None]}
     for content in (b"", b"\xff", b"[]", b"[" * 100_000, path.read_bytes()[:-3]):
         path.write_bytes(content)
-        with pytest.raises(DamagedFileError, match=r"a\.json is damaged") as error:
-            read_json(path)
-        assert "\n" not in str(error.value)
+        assert isinstance(refused(r"a\.json is damaged", read_json, path), DamagedFileError)
 
 
-def test_yaml_is_plain_values_or_one_line():
+def test_yaml_is_plain_values_or_one_line(refused):
     for text, message in (
         ("a: [", "is not valid YAML"),
         ("a: &x 1\nb: *x", "aliases"),
@@ -168,8 +157,6 @@ def test_yaml_is_plain_values_or_one_line():
         ("a: !!python/object/apply:os.getcwd []", "is not valid YAML"),
         ("a: 2024-13-45", "is not valid YAML"),
     ):
-        with pytest.raises(FreeTicketsError, match=f"settings.yaml .*({message})") as error:
-            reading.parse_yaml(text, "settings.yaml")
-        assert "\n" not in str(error.value)
+        refused(f"settings.yaml .*({message})", reading.parse_yaml, text, "settings.yaml")
     ours = reading.parse_yaml("a: &x [1]\nb: *x", "grid.yaml", aliases=True)
     assert ours == {"a": [1], "b": [1]}

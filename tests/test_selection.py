@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax
 
-from freetickets.errors import FreeTicketsError
 from freetickets.metrics import ensemble_log_probs, nll
 from freetickets.metrics.predictive import RULES
 from freetickets.selection import select_members
@@ -76,7 +75,7 @@ def test_a_probability_below_what_a_float_can_hold_still_counts_and_none_at_all_
         assert select_members([often, seldom], [0, 0, 0], combine=combine) == [1]
 
 
-def test_wrong_names_and_numbers_say_what_to_do():
+def test_wrong_names_and_numbers_say_what_to_do(refused):
     logs, labels = draw(3, 5, 3)
     for wrong, message in (
         ({"size": 0}, "at least 1 member, not 0"),
@@ -84,5 +83,4 @@ def test_wrong_names_and_numbers_say_what_to_do():
         ({"combine": "logit"}, "did you mean 'logits'"),
         ({"labels": labels[:-1]}, "predictions need 5 labels"),
     ):
-        with pytest.raises(FreeTicketsError, match=message):
-            select_members(logs, **{"labels": labels, "size": 2, **wrong})
+        refused(message, select_members, logs, **{"labels": labels, "size": 2, **wrong})

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from freetickets import Sparsifier, Ticket
-from freetickets.errors import DamagedFileError, FreeTicketsError
+from freetickets.errors import DamagedFileError
 from freetickets.storage import save_tree
 
 
@@ -77,7 +77,7 @@ def test_a_tied_weight_is_stored_once_and_stays_tied(tmp_path, same):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *(("shape", value) for value in ([40, 31], [10**8, 10**8], [-40, -30])),
+        *(("shape", value) for value in ([40, 31], [1 << 62, 4], [-40, -30], [0], ["8"], [-8])),
         *(("values", torch.ones(3)), ("sparse", []), ("order", ["missing"])),
         ("same", {"x": "missing"}),
         *(("number", value) for value in (0, 1.5)),
@@ -85,24 +85,22 @@ def test_a_tied_weight_is_stored_once_and_stays_tied(tmp_path, same):
         *(("mean", [0.5]), ("std", [0.0]), ("step", -1), ("settings", 3), ("epoch", "1")),
     ],
 )
-def test_a_ticket_forged_with_a_right_checksum_is_damaged(tmp_path, key, value):
+def test_a_ticket_forged_with_a_right_checksum_is_damaged(refused, tmp_path, key, value):
     tree = make_ticket().pack()
     layer = tree["sparse"]["0.weight"]
     next((each for each in (tree, layer) if key in each), tree["info"])[key] = value
     save_tree(tmp_path / "t", tree, "freetickets-ticket")
-    with pytest.raises(DamagedFileError, match=r"t is damaged \(") as error:
-        Ticket.load(tmp_path / "t")
-    assert "\n" not in str(error.value)
+    assert isinstance(refused(r"t is damaged \(", Ticket.load, tmp_path / "t"), DamagedFileError)
 
 
 @pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # of torch.compile
 @pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile], ids=["parallel", "compile"])
-def test_a_wrapped_network_is_stored_under_its_own_names(wrap, same):
+def test_a_wrapped_network_is_stored_under_its_own_names(refused, wrap, same):
     network, mask = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)), torch.rand(3, 4) > 0.5
     ticket = Ticket.of(wrap(network).state_dict(), {"0.weight": mask}, {})
     assert same(ticket.state, dict(network.state_dict()))
-    with pytest.raises(FreeTicketsError, match=r"a layer '9\.weight' that the state lacks"):
-        Ticket.of(network.state_dict(), {"9.weight": mask}, {})
+    words = r"a layer '9\.weight' that the state lacks"
+    refused(words, Ticket.of, network.state_dict(), {"9.weight": mask}, {})
 
 
 def of_type(dtype):

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from freetickets.data.fashion import load_fashion
+from freetickets.data.fashion import load_idx
 
 TARGET = Path("src/freetickets/data/embedded/fashion_mini.npz")
 EACH_CLASS: dict[Literal["train", "test"], int] = {"train": 1000, "test": 200}
@@ -25,7 +25,7 @@ def main(folder: Path) -> None:
     # LZMA is a seventh smaller than np.savez_compressed, and np.load reads it just as well.
     with zipfile.ZipFile(TARGET, "w", zipfile.ZIP_LZMA) as archive:
         for split, count in EACH_CLASS.items():
-            data = load_fashion(split, folder, download=False)
+            data = load_idx("fashion-mnist", split, folder, download=False)
             labels = data.labels.numpy().astype(np.uint8)
             first = [np.flatnonzero(labels == label)[:count] for label in range(10)]
             chosen = np.sort(np.concatenate(first))

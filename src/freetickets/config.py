@@ -217,16 +217,11 @@ class Config:
             )
 
 
-def read_config(path: str | Path) -> dict[str, Any]:
-    """Reads a YAML file of settings; unknown names are refused."""
-    return _read(Path(path))
-
-
 def read_run_config(folder: Path) -> Config:
     """Reads the settings that a run saved in its folder, and checks that nobody changed them."""
     path = folder / "config.yaml"
     try:
-        return Config(**_read(path, open_text))
+        return Config(**read_config(path, open_text))
     except BrokenSealError as error:
         raise FreeTicketsError(
             f"{path} was changed since the run began: undo that, or give a copy of it as --config "
@@ -239,9 +234,10 @@ def read_run_config(folder: Path) -> Config:
         ) from error
 
 
-def _read(path: Path, opened: Callable[[str], str] = str) -> dict[str, Any]:
+def read_config(path: str | Path, opened: Callable[[str], str] = str) -> dict[str, Any]:
+    """Reads a YAML file of settings, perhaps under a seal; unknown names are refused."""
     try:
-        text = opened(reading.read_file(path, _LARGEST).decode())
+        text = opened(reading.read_file(Path(path), _LARGEST).decode())
     except UnicodeDecodeError as error:
         raise FreeTicketsError(f"can't read {path}: {error}") from error
     values = reading.parse_yaml(text, path)

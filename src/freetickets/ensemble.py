@@ -28,7 +28,7 @@ from .reading import read_json
 from .selection import check_size, select_members
 from .storage import write_json
 from .tasks import Task, stored_task, task_name
-from .tasks.labels import Classes
+from .tasks.task import Classes
 from .ticket import Ticket, ticket_path
 
 Array = npt.NDArray[np.float64]

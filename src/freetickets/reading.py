@@ -201,10 +201,10 @@ def error_line(error: Exception) -> str:
 
 
 def read_file(path: Path, most: float = math.inf) -> bytes:
-    """What a file holds; one of settings has a limit."""
+    """What a file holds, if it has no more than so many bytes."""
     try:
         if (size := path.stat().st_size) > most:
-            raise FreeTicketsError(f"{path} has {size:,} bytes: it can't be a file of settings")
+            raise FreeTicketsError(f"{path} has {size:,} bytes, too many for a file of its kind")
         return path.read_bytes()
     except OSError as error:
         raise FreeTicketsError(f"can't read {path}: {error_line(error)}") from error

@@ -53,16 +53,3 @@ def small_run(cli, images_npz, tmp_path):
         return Path(printed["output"]), printed
 
     return train
-
-
-@pytest.fixture
-def one_line():
-    """The message of a command that failed as a mistake should: code 2, one line on stderr."""
-
-    def check(answer):
-        assert (answer.code, answer.out) == (2, "")
-        (line,) = answer.err.splitlines()
-        assert line.startswith("freetickets: ")
-        return str(line)
-
-    return check

@@ -11,20 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from freetickets.errors import FreeTicketsError
-
-
-@pytest.fixture
-def refused():
-    """Check that a call fails with one line that matches."""
-
-    def check(match, call, *arguments, **options):
-        with pytest.raises(FreeTicketsError, match=match) as caught:
-            call(*arguments, **options)
-        assert "\n" not in str(caught.value)
-
-    return check
-
 
 @pytest.fixture
 def real_data():

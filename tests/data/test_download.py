@@ -3,7 +3,7 @@ import hashlib
 
 import pytest
 
-from freetickets.data.download import Remote, fetch, find_or_fetch
+from freetickets.data.download import Publisher, fetch
 from freetickets.errors import FreeTicketsError
 
 CONTENT = bytes(range(256)) * 5000
@@ -57,8 +57,8 @@ def test_a_failed_transfer_leaves_all(
 
 def test_a_missing_file_a_dead_server_and_a_bad_address_are_named(refused, address, tmp_path):
     refused("404", fetch, f"{address}/nothing.bin", tmp_path / "a", MD5)
-    with pytest.raises(FreeTicketsError, match="check the network, or put the file at"):
-        fetch("http://127.0.0.1:9/file.bin", tmp_path / "a", MD5)
+    dead = "http://127.0.0.1:9/file.bin"
+    refused("check the network, or put the file at", fetch, dead, tmp_path / "a", MD5)
     refused("unknown url type", fetch, "nonsense", tmp_path / "a", MD5)
     (tmp_path / "file").write_text("")
     refused("cannot keep", fetch, f"{address}/file.bin", tmp_path / "file" / "a", MD5)
@@ -76,9 +76,10 @@ def test_a_full_disk_or_an_interruption_leaves_nothing_behind(tmp_path, monkeypa
     assert leftovers(tmp_path / "new" / "a") == []
 
 
-def test_what_is_there_is_not_downloaded(no_data):
-    remote = Remote("https://publisher.invalid/file.bin", MD5)
-    (no_data / "b").write_bytes(CONTENT)
-    assert find_or_fetch(no_data, ["a", "b"], remote, download=True) == no_data / "b"
-    with pytest.raises(FreeTicketsError, match="--data-dir, or allow the download"):
-        find_or_fetch(no_data, ["c"], remote, download=False)
+def test_what_is_there_is_not_downloaded(refused, no_data):
+    publisher = Publisher("https://publisher.invalid", (".", "b"), {"file.bin": MD5})
+    refused("--data-dir, or allow the download", publisher.find, no_data, "file.bin", False, "file")
+    (no_data / "b").mkdir()
+    for name in ("b/file", "b/file.bin", "file"):  # the last folder last, the packed file first
+        (no_data / name).write_bytes(CONTENT)
+        assert publisher.find(no_data, "file.bin", True, "file") == no_data / name

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from freetickets.data import Split, fashion, load
-from freetickets.data.fashion import load_mnist
+from freetickets.data.download import PUBLISHERS
+from freetickets.data.fashion import load_idx
 
 
 def idx(array):
@@ -54,14 +55,15 @@ def test_missing_files_go_to_torchvisions_folder(refused, fake, server, tmp_path
     for name, content in fake[1].items():
         packed = gzip.compress(content)
         (served / f"{name}.gz").write_bytes(packed)
-        monkeypatch.setitem(fashion.FASHION.md5, name, hashlib.md5(packed).hexdigest())
+        sums = PUBLISHERS["fashion-mnist"].md5
+        monkeypatch.setitem(sums, f"{name}.gz", hashlib.md5(packed).hexdigest())
     monkeypatch.setenv("FREETICKETS_MIRROR", url)
     assert len(load("fashion-mnist", "test", tmp_path)) == 5
     assert (tmp_path / "FashionMNIST/raw/t10k-labels-idx1-ubyte.gz").is_file()
     # They are not taken for MNIST's digits, whose files have the same names, but other checksums.
     (tmp_path / "t10k-images-idx3-ubyte").write_bytes(b"clothes")
-    refused("is not there", load_mnist, tmp_path, download=False)
-    refused("has the wrong checksum", load_mnist, tmp_path, download=True)
+    refused("is not there", load_idx, "mnist", "test", tmp_path, False)
+    refused("has the wrong checksum", load_idx, "mnist", "test", tmp_path, True)
     assert not list(tmp_path.glob("MNIST/raw/*"))
 
 
@@ -84,6 +86,6 @@ def test_digits_are_read_where_torchvision_puts_them(tmp_path, rng):
     folder.mkdir(parents=True)
     (folder / "t10k-images-idx3-ubyte").write_bytes(idx(images))
     (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
-    split = load_mnist(tmp_path, download=False)
+    split = load_idx("mnist", "test", tmp_path, False)
     assert np.array_equal(split.inputs[:, 0].numpy(), images)
     assert np.array_equal(split.labels.numpy(), labels)

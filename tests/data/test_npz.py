@@ -66,14 +66,9 @@ def test_the_spec_says_what_is_wrong(refused, write, change, message):
     refused(message, get_spec, write(**content))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"y_test": np.array([0, 1, 2, 3])}, "the label 3, but only 3 classes"),
-        ({"x_test": np.full((4, 5), np.nan)}, r"mine\.npz: x_test has 20 values"),
-    ],
-)
-def test_loading_says_what_is_wrong(refused, write, change, message):
-    path = write(**(FEATURES | change))
-    refused(message, load, path, "test")
+def test_loading_says_what_is_wrong(refused, write):
+    path = write(**(FEATURES | {"y_test": np.array([0, 1, 2, 3])}))
+    refused("the label 3, but only 3 classes", load, path, "test")
+    path = write(**(FEATURES | {"x_test": np.full((4, 5), np.nan)}))
+    refused(r"mine\.npz: x_test has 20 values", load, path, "test")
     refused("no array 'z', only: x_train, y_train", read_arrays, path, "z")

@@ -9,7 +9,6 @@ from freetickets.config import Config
 from freetickets.data import get_spec
 from freetickets.data.corruptions import CORRUPTIONS
 from freetickets.data.shifted import OOD_NAMES
-from freetickets.data.spec import CIFAR100
 from freetickets.experiments import PARTS, Cell, Needs, cells, experiment_names, load, needed
 from freetickets.methods import DST, EDST, METHODS, Setting, get_recipe
 from freetickets.metrics.score import column_of
@@ -76,7 +75,8 @@ def test_columns_and_parts_are_those_of_the_report():
 def test_classes_are_the_first_ten_of_cifar100():
     prefix = "diversity.disagreement_by_class."
     experiment = ALL["classes"]
-    assert [column.removeprefix(prefix) for column in experiment.columns] == list(CIFAR100[:10])
+    found = tuple(column.removeprefix(prefix) for column in experiment.columns)
+    assert found == get_spec("cifar100").classes[:10]
     # Of 100 images a class and 3 pairs, all numbers are multiples of 1/300.
     for row in experiment.rows:
         assert all(abs(300 * value - round(300 * value)) < 0.16 for value in row.paper.values())

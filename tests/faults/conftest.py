@@ -4,15 +4,11 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from freetickets.cli import main
-from freetickets.kernels.library import available
-from freetickets.methods import METHODS
 from freetickets.ticket import Ticket
 from freetickets.training.folder import Checkpoints
 
@@ -20,9 +16,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import fault_child
 
-FLAGS = "--model mlp-8 --epochs 4 --batch-size 16 --validation 0.1 --quiet --trajectory 2"
-# Not "auto": what is faster may differ from one run to the next, and so the bits.
-FLAGS += f" --backend {'sparse' if available() else 'masked'} --checkpoint-seconds 0"
 _PATIENCE = 120  # seconds until a command that hangs is given up
 
 
@@ -89,35 +82,6 @@ def _read(connection):
     return b"".join(parts).decode()
 
 
-@pytest.fixture(scope="session")
-def command(images_npz):
-    """The arguments that train a method."""
-
-    def make(method="edst", *more):
-        flags = [*FLAGS.split(), *map(str, more)]
-        options = {field.name for field in fields(METHODS[method])}
-        flags += ["--tickets", "2"] if "tickets" in options else []
-        flags += ["--cycling", "0.6"] if "cycling" in options else []  # of several steps each
-        return ["train", method, "--dataset", str(images_npz), *flags]
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def peaceful(command, tmp_path_factory):
-    """The folder of a run that nothing happened to; made once."""
-    made: dict[str, Path] = {}
-
-    def train(method="edst"):
-        if method not in made:
-            folder = tmp_path_factory.mktemp("peaceful") / method
-            assert main([*command(method), "--output", str(folder)]) == 0
-            made[method] = folder
-        return made[method]
-
-    return train
-
-
 @pytest.fixture
 def assert_same_tickets(digests):
     """Fails unless two runs have the same tickets, byte for byte, and no file that is hidden."""
@@ -132,12 +96,12 @@ def assert_same_tickets(digests):
 
 
 @pytest.fixture
-def assert_goes_on(child, command, peaceful, assert_same_tickets):
+def assert_goes_on(child, command, finished, assert_same_tickets):
     """Runs the same command again, and fails unless it ends as if nothing had happened."""
 
     def check(run, method="edst"):
         assert child(*command(method), "-o", run).code == 0
-        assert_same_tickets(run, peaceful(method))
+        assert_same_tickets(run, finished(method))
 
     return check
 

@@ -57,25 +57,25 @@ def test_features_that_are_no_numbers_are_refused_before_a_training(child, data,
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf], ids=str)
-def test_predictions_that_are_no_numbers_are_refused(child, peaceful, tmp_path, value):
+def test_predictions_that_are_no_numbers_are_refused(child, finished, tmp_path, value):
     run, page = tmp_path / "run", tmp_path / "report.html"
-    shutil.copytree(peaceful(), run)
+    shutil.copytree(finished(), run)
     found = Predictions.load(run / "predictions" / "bars.npz")
     found.outputs[0, 3, 1] = value
     found.save(run / "predictions" / "bars.npz")
-    others = ("compare", run, peaceful()), ("evaluate", run, "--saved")
+    others = ("compare", run, finished()), ("evaluate", run, "--saved")
     for reader in (("report", run, "-o", page), *others):
         assert "log-probabilities that are not numbers" in child(*reader).line
     assert not page.exists()
 
 
 @pytest.fixture
-def runs(child, command, tmp_path, peaceful):
+def runs(child, command, tmp_path, finished):
     """A run that was killed after its first ticket, a finished one of another seed, a command."""
     train = [*command(), "-o", str(tmp_path / "run")]
     fault = partial(fault_child.killed_in_write, "tickets/02.safetensors", "opened")
     assert child(*train, "--seed", 5, faults=(fault,)).code == -9
-    return tmp_path / "run", peaceful(), [*train, "--seed", "5"]
+    return tmp_path / "run", finished(), [*train, "--seed", "5"]
 
 
 @pytest.mark.parametrize(

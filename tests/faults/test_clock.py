@@ -15,14 +15,14 @@ YEAR = 365 * 24 * 3600.0
 
 
 def test_a_run_whose_clock_goes_back_ends_the_same_and_counts_no_negative_time(
-    child, command, peaceful, assert_same_tickets, tmp_path
+    child, command, finished, assert_same_tickets, tmp_path
 ):
     run = tmp_path / "run"
     flags = [each for each in command() if each != "--quiet"]
     fault = partial(fault_child.clock_goes_back, 3, YEAR)
     answer = child(*flags, "-o", run, faults=(fault,))
     assert answer.code == 0
-    assert_same_tickets(run, peaceful())
+    assert_same_tickets(run, finished())
     with (run / "log.csv").open() as file:
         seconds = [float(row["seconds"]) for row in csv.DictReader(file)]
     assert seconds == sorted(seconds)

@@ -43,9 +43,9 @@ def test_without_any_room_not_even_the_lock_is_left(child, command, tmp_path):
 
 
 @pytest.mark.parametrize("file", ["predictions/bars.npz", "predictions/ood/*", "metrics.json"])
-def test_an_evaluation_without_room_leaves_the_old_one(child, peaceful, digests, tmp_path, file):
+def test_an_evaluation_without_room_leaves_the_old_one(child, finished, digests, tmp_path, file):
     run = tmp_path / "run"
-    shutil.copytree(peaceful(), run)
+    shutil.copytree(finished(), run)
     before = digests(run)
     evaluate = ("evaluate", run, "--fresh", "--ood", "gaussian-noise", "--quiet")
     answer = child(*evaluate, faults=(partial(fault_child.no_room, file),))
@@ -58,10 +58,10 @@ def test_an_evaluation_without_room_leaves_the_old_one(child, peaceful, digests,
 
 
 @pytest.mark.parametrize("file", ["report.html", "report-tables/*"])
-def test_a_report_without_room_leaves_the_old_page(child, peaceful, tmp_path, file):
+def test_a_report_without_room_leaves_the_old_page(child, finished, tmp_path, file):
     page = tmp_path / "report.html"
     page.write_text("old")
-    report = ("report", peaceful(), "-o", page)
+    report = ("report", finished(), "-o", page)
     answer = child(*report, faults=(partial(fault_child.no_room, file),))
     assert "what was saved before is untouched" in answer.line
     if file == page.name:
@@ -86,7 +86,7 @@ def test_a_reproduction_without_room_goes_on_with_what_is_missing(child, tmp_pat
     assert len(records) == 2
 
 
-def test_an_answer_that_can_not_be_printed_is_one_line(child, peaceful, tmp_path):
+def test_an_answer_that_can_not_be_printed_is_one_line(child, finished, tmp_path):
     fault = partial(fault_child.standard_output_to, "/dev/full")
-    answer = child("compare", peaceful(), "--json", faults=(fault,))
+    answer = child("compare", finished(), "--json", faults=(fault,))
     assert answer.line == "freetickets: can't print: No space left on device"

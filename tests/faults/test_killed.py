@@ -66,9 +66,9 @@ def test_killed_in_other_writes_ends_the_same(
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_killed_in_a_phase_ends_the_same(
-    child, command, peaceful, assert_goes_on, tmp_path, method
+    child, command, finished, assert_goes_on, tmp_path, method
 ):
-    run, expected = tmp_path / "run", peaceful(method)
+    run, expected = tmp_path / "run", finished(method)
     config = read_run_config(expected)
     plan = config.make_method().plan(config.setting())
     first: dict[str, int] = {}

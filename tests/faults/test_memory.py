@@ -73,27 +73,22 @@ def killed(): os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.slow
 def test_a_worker_without_memory_says_so_and_one_that_the_kernel_kills_is_tried_again(
-    cli, command, tmp_path, monkeypatch
+    cli, one_line, command, tmp_path, monkeypatch
 ):
     """No machine can hold these: one asks in vain, with one the kernel ends the process."""
     (tmp_path / "hungry.py").write_text(HUNGRY)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     train = [*command("dense-ensemble"), "--model"]
-    answer = cli(*train, "hungry:build", "-o", "jobs", "--jobs", "2")
-    assert answer.code == 2
-    (line,) = answer.err.splitlines()
+    line = one_line(cli(*train, "hungry:build", "-o", "jobs", "--jobs", "2"))
     assert line.startswith("freetickets: run ")
     assert "of 2: out of memory" in line
     assert "fewer --jobs" in line
     arguments = (*train, "hungry:killed", "-o", "part", "--part", "0")
     assignment = Assignment("run 1 of 2", arguments, tmp_path / "log.txt")
     told = [n for n in local.launch([assignment], jobs=1, retries=1) if n.kind != "line"]
-    lost = "its process was lost (SIGKILL)"
+    lost, why = "its process was lost (SIGKILL)", "perhaps because the machine ran out of memory"
     assert [(news.kind, news.text) for news in told] == [
         ("again", f"{lost}: it starts again from its last checkpoint"),
-        (
-            "failed",
-            f"{lost} 2 times, perhaps because the machine ran out of memory: see {assignment.log}",
-        ),
+        ("failed", f"{lost} 2 times, {why}: see {assignment.log}"),
     ]

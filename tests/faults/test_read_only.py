@@ -14,12 +14,12 @@ OBEY = (fault_child.obey_permissions,)
 
 
 @pytest.fixture
-def read_only(tmp_path, peaceful):
+def read_only(tmp_path, finished):
     """A folder with a finished run that its permission bits protect; made writable at the end."""
     if os.geteuid() == 0 and sys.platform != "linux":
         pytest.skip("root can give up its right to ignore permission bits on Linux only")
     folder = tmp_path / "protected"
-    shutil.copytree(peaceful(), folder / "run")
+    shutil.copytree(finished(), folder / "run")
     folders = [folder, *(each for each in folder.rglob("*") if each.is_dir())]
     for each in folders:
         each.chmod(0o555)
@@ -50,9 +50,9 @@ def test_a_folder_without_the_right_to_write_is_one_line(child, command, read_on
     assert_nothing_is_written(child, command, read_only, digests, "Permission denied", OBEY)
 
 
-def test_a_disk_that_is_mounted_read_only_is_one_line(child, command, peaceful, mounted, digests):
+def test_a_disk_that_is_mounted_read_only_is_one_line(child, command, finished, mounted, digests):
     disk = mounted("size=4m")
-    shutil.copytree(peaceful(), disk / "run")
+    shutil.copytree(finished(), disk / "run")
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     assert_nothing_is_written(child, command, disk, digests, "Read-only file system")
 

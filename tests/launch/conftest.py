@@ -2,62 +2,26 @@
 
 import contextlib
 import csv
-import io
 import json
 import time
-from pathlib import Path
 
 import pytest
 
 from freetickets.cli import main
-from freetickets.kernels.library import available
 from freetickets.launch.assignment import Log
 from freetickets.lock import NAME
-
-FLAGS = "--model mlp-8 --epochs 4 --tickets 2 --batch-size 16 --quiet --validation 0.1"
-FLAGS += " --trajectory 2"
-# Not "auto": what is faster may differ from one run to the next, and so the bits.
-FLAGS += f" --backend {'sparse' if available() else 'masked'}"
-# Many epochs: long enough to be met while it works.
-LONG = f"{FLAGS} --epochs 60 --checkpoint-seconds 0.05"
 
 
 @pytest.fixture(scope="session")
 def long():
-    """Flags of a run that takes a while."""
-    return LONG
+    """Flags of a run of many epochs: long enough to be met while it works."""
+    return "--epochs 60 --checkpoint-seconds 0.05"
 
 
 @pytest.fixture(autouse=True)
 def _one_thread_each(monkeypatch):
     """Bits depend on the number of threads, so all have as many as this process."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-
-
-@pytest.fixture(scope="session")
-def command(images_npz):
-    """The arguments that train a method."""
-
-    def make(method, flags=FLAGS):
-        return ["train", method, "--dataset", str(images_npz), *flags.split()]
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def serial(command, tmp_path_factory):
-    """The folder of a run that was trained by one process; made once."""
-    made: dict[tuple[str, str], Path] = {}
-
-    def train(method, flags=FLAGS):
-        key = (method, flags)
-        if key not in made:
-            made[key] = tmp_path_factory.mktemp("serial") / method
-            with contextlib.redirect_stdout(io.StringIO()):
-                assert main([*command(method, flags), "--output", str(made[key])]) == 0
-        return made[key]
-
-    return train
 
 
 # What the time enters: seconds, and the seals of the files that have them.

@@ -28,15 +28,15 @@ def start_two(arguments, part, run):
     return process
 
 
-def test_two_members_side_by_side_equal_the_serial_run(cli, command, serial, assert_same, tmp_path):
+def test_two_side_by_side_equal_the_serial_run(cli, command, finished, assert_same, tmp_path):
     answer = cli(*command("dst"), "-o", tmp_path / "run", "--launcher", "local", "--jobs", 2)
     assert (answer.code, answer.err) == (0, "")
-    assert_same(tmp_path / "run", serial("dst"))
+    assert_same(tmp_path / "run", finished("dst"))
 
 
 @pytest.mark.slow
 def test_a_killed_worker_starts_again_and_ends_the_same(
-    cli, command, serial, long, assert_same, part, tmp_path, monkeypatch
+    cli, command, finished, long, assert_same, part, tmp_path, monkeypatch
 ):
     run, killed, launch = tmp_path / "run", [], local.launch
 
@@ -55,12 +55,12 @@ def test_a_killed_worker_starts_again_and_ends_the_same(
     assert "warning: run 2 of 2: its process was lost (SIGKILL): it starts again" in answer.err
     assert f"process {killed[0]} on" in answer.err  # its lock was taken over
     assert "run 2 of 2: resuming run 2 after step" in answer.err
-    assert_same(run, serial("dst", long))
+    assert_same(run, finished("dst", long))
 
 
 @pytest.mark.slow
 def test_ctrl_c_stops_and_saves_all_and_a_serial_command_goes_on(
-    cli, command, serial, long, assert_same, part, tmp_path
+    cli, command, finished, long, assert_same, part, tmp_path
 ):
     run = tmp_path / "run"
     process = start_two([*command("dst", long), "-o", run], part, run)
@@ -71,12 +71,12 @@ def test_ctrl_c_stops_and_saves_all_and_a_serial_command_goes_on(
     assert said.count("\n") == 1
     assert [part(run, number).holder for number in (1, 2)] == [None, None]
     assert cli(*command("dst", long), "-o", run).code == 0  # without --jobs
-    assert_same(run, serial("dst", long))
+    assert_same(run, finished("dst", long))
 
 
 @pytest.mark.slow
 def test_when_the_launcher_is_killed_its_workers_save_and_stop(
-    cli, command, serial, long, assert_same, part, tmp_path
+    cli, command, finished, long, assert_same, part, tmp_path
 ):
     run = tmp_path / "run"
     process = start_two([*command("dst", long), "-o", run], part, run)
@@ -85,7 +85,7 @@ def test_when_the_launcher_is_killed_its_workers_save_and_stop(
     for number in (1, 2):
         part(run, number).wait(lambda part: part.holder is None)  # released, not left behind
     assert cli(*command("dst", long), "-o", run, "--jobs", 2).code == 0
-    assert_same(run, serial("dst", long))
+    assert_same(run, finished("dst", long))
 
 
 SLEEPY = """
@@ -128,10 +128,8 @@ def test_a_second_command_on_the_folder_is_refused_in_one_line(cli, command, tmp
             assert f"is in use by process {os.getpid()} on " in line
 
 
-def test_a_mistake_is_not_tried_again(cli, command, tmp_path):
-    answer = cli(*command("dst"), "-o", tmp_path, "--jobs", 2, "--lr", "1e30")
-    assert answer.code == 2
-    (line,) = answer.err.splitlines()
+def test_a_mistake_is_not_tried_again(cli, one_line, command, tmp_path):
+    line = one_line(cli(*command("dst"), "-o", tmp_path, "--jobs", 2, "--lr", "1e30"))
     assert line.startswith("freetickets: run ")
     assert "is not finite" in line
 

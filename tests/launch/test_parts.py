@@ -31,10 +31,10 @@ def last_checkpoint(folder):
 
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("method", SEVERAL)
-def test_in_parts_equals_the_serial_run(cli, command, serial, assert_same, same, tmp_path, method):
+def test_parts_equal_the_serial_run(cli, command, finished, assert_same, same, tmp_path, method):
     assert cli(*command(method), "-o", tmp_path / "run", "--jobs", 2).code == 0
-    assert_same(tmp_path / "run", serial(method))
-    assert same(*map(last_checkpoint, (tmp_path / "run", serial(method))))
+    assert_same(tmp_path / "run", finished(method))
+    assert same(*map(last_checkpoint, (tmp_path / "run", finished(method))))
 
 
 def stop_at_step(monkeypatch, step):
@@ -48,9 +48,9 @@ def stop_at_step(monkeypatch, step):
 @pytest.mark.parametrize("method", ["dst", "ltr"])
 @pytest.mark.parametrize("steps", [5, 40])
 def test_a_stopped_serial_run_goes_on_in_parts(
-    cli, command, serial, assert_same, tmp_path, monkeypatch, method, steps
+    cli, command, finished, assert_same, tmp_path, monkeypatch, method, steps
 ):
-    expected = serial(method)
+    expected = finished(method)
     stop_at_step(monkeypatch, steps)
     assert cli(*command(method), "-o", tmp_path / "run").code == 130
     assert cli(*command(method), "-o", tmp_path / "run", "--jobs", 2).code == 0
@@ -59,9 +59,9 @@ def test_a_stopped_serial_run_goes_on_in_parts(
 
 @pytest.mark.usefixtures("in_this_process")
 def test_killed_at_any_write_ends_the_same(
-    cli, command, serial, assert_same, tmp_path, monkeypatch
+    cli, command, finished, assert_same, tmp_path, monkeypatch
 ):
-    expected, run, replace = serial("dst"), tmp_path / "run", os.replace
+    expected, run, replace = finished("dst"), tmp_path / "run", os.replace
     for number in range(1, 200, 3):
         count = itertools.count(1)
 
@@ -79,14 +79,15 @@ def test_killed_at_any_write_ends_the_same(
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_other_settings_are_refused_while_parts_are_there(cli, command, tmp_path, monkeypatch):
+def test_other_settings_are_refused_while_parts_are_there(
+    cli, one_line, command, tmp_path, monkeypatch
+):
     with monkeypatch.context() as patch:
         stop_at_step(patch, 5)
         assert cli(*command("dst"), "-o", tmp_path, "--jobs", 2).code == 2
     assert (tmp_path / "parts").exists()
-    answer = cli(*command("dst"), "-o", tmp_path, "--jobs", 2, "--lr", 0.01)
-    assert answer.code == 2
-    assert f"{tmp_path} holds a run with other settings (lr: 0.05 -> 0.01)" in answer.err
+    line = one_line(cli(*command("dst"), "-o", tmp_path, "--jobs", 2, "--lr", 0.01))
+    assert f"{tmp_path} holds a run with other settings (lr: 0.05 -> 0.01)" in line
 
 
 def test_what_one_run_is_says_that_nothing_is_side_by_side(cli, command, tmp_path):
@@ -119,11 +120,8 @@ def test_a_run_waits_for_what_it_starts_from():
     ],
 )
 @pytest.mark.parametrize("what", ["train dst", "reproduce fgsm"])
-def test_mistakes_are_one_line(cli, what, flags, words):
-    answer = cli(*what.split(), *flags.split())
-    assert (answer.code, answer.out) == (2, "")
-    (line,) = answer.err.splitlines()
-    assert words in line
+def test_mistakes_are_one_line(cli, one_line, what, flags, words):
+    assert words in one_line(cli(*what.split(), *flags.split()))
 
 
 @pytest.mark.parametrize(
@@ -133,10 +131,9 @@ def test_mistakes_are_one_line(cli, what, flags, words):
         ("reproduce all --scale smoke", "start it without torchrun"),
     ],
 )
-def test_torchrun_and_side_by_side_exclude_each_other(cli, monkeypatch, tmp_path, arguments, says):
+def test_torchrun_and_side_by_side_exclude_each_other(
+    cli, one_line, monkeypatch, tmp_path, arguments, says
+):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some")
-    answer = cli(*arguments.split(), "--output", tmp_path / "run")
-    assert answer.code == 2
-    (line,) = answer.err.splitlines()
-    assert says in line
+    assert says in one_line(cli(*arguments.split(), "--output", tmp_path / "run"))
     assert not (tmp_path / "run").exists()

@@ -11,7 +11,6 @@ import pytest
 
 import freetickets
 from freetickets.bench.step import peak_memory
-from freetickets.errors import FreeTicketsError
 from freetickets.launch.local import python
 
 # What pip makes of the entry point, in short.
@@ -75,9 +74,8 @@ def test_nor_do_tasks_of_ray(train):
 
 
 @pytest.mark.usefixtures("marker")
-def test_nor_does_the_process_whose_memory_is_measured():
-    with pytest.raises(FreeTicketsError, match="unknown model 'nothing'"):
-        peak_memory("nothing", 2, 0.8, 1)
+def test_nor_does_the_process_whose_memory_is_measured(refused):
+    refused("unknown model 'nothing'", peak_memory, "nothing", 2, 0.8, 1)
 
 
 def test_a_process_has_the_path_of_the_one_that_starts_it(tmp_path, monkeypatch):

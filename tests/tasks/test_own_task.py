@@ -14,7 +14,6 @@ from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 from torch.utils.data import TensorDataset
 
 import freetickets as ft
-from freetickets.errors import FreeTicketsError
 from freetickets.methods import METHODS
 from freetickets.tasks import TASKS
 
@@ -107,7 +106,7 @@ def test_a_task_of_ones_own_goes_all_the_way_on_the_command_line(cli, regression
 
 
 @pytest.mark.usefixtures("waves")
-def test_what_needs_classes_is_refused_in_one_line(cli, regression):
+def test_what_needs_classes_is_refused_in_one_line(refused, cli, regression):
     flags = f"{TASK} --dataset waves.npz --model mlp-8 --epochs 1 --output run --quiet"
     assert cli("train", "dense", *flags.split()).code == 0
     for more, message in (
@@ -121,8 +120,7 @@ def test_what_needs_classes_is_refused_in_one_line(cli, regression):
     named = cli("train", "dense", *TASK.split(), "--dataset", "fashion-mini")
     assert "fashion-mini has classes" in named.err
     ensemble = ft.load("run", task=regression.Regression())
-    with pytest.raises(FreeTicketsError, match="probabilities are those of classes"):
-        ensemble.predict_proba(np.zeros((1, 4), np.float32))
+    refused("probabilities are those of classes", ensemble.predict_proba, torch.zeros(1, 4))
 
 
 @pytest.mark.parametrize("name", ["edst", "mc-dropout", "mimo", "batch-ensemble", "treenet"])

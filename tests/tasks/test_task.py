@@ -1,5 +1,4 @@
 import math
-import subprocess
 import sys
 
 import numpy as np
@@ -8,9 +7,11 @@ import torch
 from sklearn.metrics import log_loss
 
 import freetickets as ft
+from freetickets.data.samples import as_array
 from freetickets.errors import FreeTicketsError
 from freetickets.tasks import TASKS, Classification, Score, make_task, stored_task, task_name
-from freetickets.tasks.labels import Classes
+from freetickets.tasks.task import Classes
+from freetickets.tasks.task import as_labels as labels_of
 
 OWN = """
 from dataclasses import dataclass
@@ -52,9 +53,8 @@ def test_a_score_knows_which_way_is_better():
         *[(key, ".1%", "can't have the key .* give a plain word") for key in ('"><i>', "loss")],
     ],
 )
-def test_a_score_that_can_not_be_shown_is_refused(key, form, message):
-    with pytest.raises(FreeTicketsError, match=message):
-        Score(key, "RMSE", form)
+def test_a_score_that_can_not_be_shown_is_refused(refused, key, form, message):
+    refused(message, Score, key, "RMSE", form)
 
 
 def test_a_name_and_options_make_a_task(own):
@@ -76,14 +76,12 @@ def test_a_name_and_options_make_a_task(own):
     ],
 )
 @pytest.mark.usefixtures("own")
-def test_what_makes_no_task_is_one_line(name, options, message):
-    with pytest.raises(FreeTicketsError, match=message):
-        make_task(name, options)
+def test_what_makes_no_task_is_one_line(refused, name, options, message):
+    refused(message, make_task, name, options)
 
 
-def test_what_a_file_says_imports_nothing(own):
-    with pytest.raises(FreeTicketsError, match=f"the task '{own}' is not known here"):
-        stored_task({"task": own})
+def test_what_a_file_says_imports_nothing(refused, own):
+    refused(f"the task '{own}' is not known here", stored_task, {"task": own})
     told = {"task": "classification", "task_options": {"loss": "own_task:half"}}
     assert stored_task(told) == stored_task({}) == stored_task({"task": None}) == Classification()
     assert "own_task" not in sys.modules
@@ -91,7 +89,7 @@ def test_what_a_file_says_imports_nothing(own):
     assert found.options == {"strength": 3.0}
 
 
-def test_targets_and_saved_arrays_are_numbers_unless_a_task_says_otherwise(own):
+def test_targets_and_saved_arrays_are_numbers_unless_a_task_says_otherwise(refused, own):
     task, ones = make_task(own), np.ones((2, 3, 1), np.float32)
     found = task.targets(np.array([[1, 2], [3, 4]]), Classes(()))
     assert (found.dtype, found.tolist()) == (np.float32, [[1.0, 2.0], [3.0, 4.0]])
@@ -100,8 +98,7 @@ def test_targets_and_saved_arrays_are_numbers_unless_a_task_says_otherwise(own):
         (["a"], "labels of this task are numbers"),
         *[([1.0, value], "not finite numbers") for value in (np.nan, 1e300)],
     ):
-        with pytest.raises(FreeTicketsError, match=message):
-            task.targets(np.array(y), Classes(()))
+        refused(message, task.targets, np.array(y), Classes(()))
     task.check_saved(ones, np.ones(3))
     for outputs, targets in (
         *[(ones, np.ones(4)), (ones, np.array(["a", "b", "c"]))],
@@ -196,17 +193,78 @@ def test_weights_help_the_class_that_they_weigh(features):
     assert all(isinstance(ensemble.task, Classification) for ensemble in fitted)
 
 
-def test_members_are_combined_as_one_asks(features, tmp_path):
+def test_members_are_combined_as_one_asks(refused, features, tmp_path):
     x, y = features
     method = ft.DenseEnsemble(tickets=2)
     fitted = method.fit("mlp-8", (x, y), epochs=1, combine="logits", quiet=True, output=tmp_path)
     mean = fitted.member_log_proba(x).mean(0)
     expected = np.exp(mean) / np.exp(mean).sum(-1, keepdims=True)
     np.testing.assert_allclose(ft.load(tmp_path).predict_proba(x), expected)
-    with pytest.raises(FreeTicketsError, match="unknown rule to combine members 'median'"):
-        method.fit("mlp-8", (x, y), epochs=1, combine="median", quiet=True)
+    words = "unknown rule to combine members 'median'"
+    refused(words, method.fit, "mlp-8", (x, y), epochs=1, combine="median", quiet=True)
 
 
-def test_tasks_do_not_wait_for_torch():
-    code = "import sys, freetickets.tasks; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+def as_labels(y):
+    return labels_of(as_array(y, "y"))
+
+
+class Column:
+    """A column of a data frame, as far as anyone can tell."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def to_numpy(self):
+        return np.array(self._values, dtype=object)
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "outputs"),
+    [
+        ([1, 2, 3, 2], ("1", "2", "3"), [0, 1, 2, 1]),
+        ([10, 30, 10, 20], ("10", "20", "30"), [0, 2, 0, 1]),
+        ([1.0, 2.0, 2.0], ("1", "2"), [0, 1, 1]),
+        (["dog", "cat", "dog"], ("cat", "dog"), [1, 0, 1]),
+        ([True, False, True], ("False", "True"), [1, 0, 1]),
+        (torch.tensor([True, False]), ("False", "True"), [1, 0]),
+        (Column(["b", "a"]), ("a", "b"), [1, 0]),
+        (Column([2, 1]), ("1", "2"), [1, 0]),
+        (Column([["b"], ["a"]]), ("a", "b"), [1, 0]),
+        ([0, 2, 1], ("0", "1", "2"), [0, 2, 1]),
+        (np.array([0, 3], np.uint8), ("0", "1", "2", "3"), [0, 3]),  # as PyTorch numbers classes
+    ],
+)
+def test_labels_become_outputs_and_keep_their_names(labels, names, outputs):
+    read = as_labels(labels)
+    classes = Classes.of(read)
+    assert classes.names == names
+    assert classes.encode(read).tolist() == outputs
+    if classes.values:
+        assert [classes.values[output] for output in outputs] == read.tolist()
+
+
+NAMED, NUMBERED = Classes(("cat", "dog"), ("cat", "dog")), Classes(("cat", "dog"))
+NONE = "labels are integers, booleans or strings"
+
+
+@pytest.mark.parametrize(
+    ("read", "labels", "message"),
+    [
+        (as_labels, [0.5, 1.0], "the value 0.5, which is not a class"),
+        (as_labels, [1.0, np.nan], "the value nan"),
+        (as_labels, [1.0, np.inf], "the value inf"),
+        (as_labels, [[0, 1], [1, 0]], rf"int64 of shape \(2, 2\): {NONE}"),
+        *((as_labels, labels, NONE) for labels in (Column(["a", None]), Column(["a", 1]), [b"a"])),
+        (Classes.of, np.array([-1, 1]), r"label -1: labels count from 0; .* give strings"),
+        (Classes.of, np.array(["a", "a"]), "all labels are 'a': give samples of two"),
+        (NAMED.encode, np.array(["dog", "cow"]), "label 'cow', which is not a class of the train"),
+        (NUMBERED.encode, np.array([True, False]), "from 0"),
+        (NUMBERED.encode, np.array([-1, 0]), "from 0"),
+    ],
+)
+def test_what_is_no_label_and_classes_that_can_not_be_meant_are_refused(
+    refused, read, labels, message
+):
+    refused(message, read, labels)
+    assert NUMBERED.encode(as_labels([1, 0])).tolist() == [1, 0]
+    assert NUMBERED.encode(as_labels(["dog", "cat"])).tolist() == [1, 0]

@@ -76,10 +76,10 @@ def run(parsed: argparse.Namespace) -> dict[str, Any]:
     kept = [name for name in names if name not in missing]
     progress = WorkProgress("images", parsed.quiet)
     work = progress.over(len(missing) * len(severities) * len(images))
-    with StopRequest() as stop, corrupted.workers(parsed.workers) as pool, work:
+    with StopRequest() as stop, work:
         for number, name in enumerate(missing):
             progress.begin(f"{name} ({number + 1}/{len(missing)})")
-            for count in corrupted.write(name, pool):
+            for count in corrupted.write(name, parsed.workers):
                 progress.advance(count)
                 if stop.made:
                     raise StoppedError(

@@ -16,8 +16,8 @@ from ..errors import FreeTicketsError
 from ..experiments import Experiment, cells
 from ..experiments.grid import find_grid, grid_names
 from ..experiments.scales import SCALES
-from ..launch.options import add_flags as add_launch_flags
-from ..launch.options import launcher_from, under_torchrun
+from ..launch import add_flags as add_launch_flags
+from ..launch import launcher_from, under_torchrun
 from ..lock import hold
 from ..methods import METHODS
 

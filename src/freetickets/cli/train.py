@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..launch import add_flags as add_launch_flags
+from ..launch import launcher_from, on_this_machine
 from ..launch.assignment import WAIT
-from ..launch.options import add_flags as add_launch_flags
-from ..launch.options import launcher_from, local
 from ..lock import hold
 from ..reading import read_json
 
@@ -62,7 +62,7 @@ def run(parsed: argparse.Namespace) -> dict[str, Any] | None:
         elif launcher is not None or parts.are_there(folder):
             job.warn_of_few_explorations(reporter.warn)
             imports = [word for module in parsed.imports for word in ("--import", module)]
-            parts.train_in_parts(job, launcher or local(1), reporter, imports)
+            parts.train_in_parts(job, launcher or on_this_machine(1), reporter, imports)
         tickets = job.train(reporter)
         ensemble = Ensemble(tickets, job.build, method=job.method, task=job.task)
         scores = evaluate_run(folder, ensemble, config.data_dir)

@@ -21,42 +21,25 @@ import numpy.typing as npt
 import torch
 
 from ..errors import FreeTicketsError
-from ..reading import damaged, error_line
-from .download import GET_AGAIN, Remote, check_md5, find_or_fetch, write_whole
+from ..reading import damaged, read, read_file
+from ..storage import whole_file
+from .download import GET_AGAIN, PUBLISHERS, Publisher, check_md5
 from .samples import Split
+from .spec import known_facts
 
 
 @dataclass(frozen=True)
 class CifarFiles:
-    """Where the parts of one of the two data sets are."""
+    """The parts of one of the two archives, as `datasets.yaml` describes them."""
 
-    folder: str  # the same in the archive and below the data root
-    files: dict[str, tuple[str, ...]]  # of each split, in order
-    labels: str  # the labels' name in a file
+    folder: str
+    files: dict[str, tuple[str, ...]]
+    images: dict[str, int]
+    labels: str
     classes: int
-    images: dict[str, int]  # in each file, by split
-    archive: Remote
 
 
-_ADDRESS = "https://www.cs.toronto.edu/~kriz"
-LAYOUTS = {
-    "cifar10": CifarFiles(
-        folder="cifar-10-batches-py",
-        files={"train": tuple(f"data_batch_{n}" for n in range(1, 6)), "test": ("test_batch",)},
-        labels="labels",
-        classes=10,
-        images={"train": 10_000, "test": 10_000},
-        archive=Remote(f"{_ADDRESS}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
-    ),
-    "cifar100": CifarFiles(
-        folder="cifar-100-python",
-        files={"train": ("train",), "test": ("test",)},
-        labels="fine_labels",
-        classes=100,
-        images={"train": 50_000, "test": 10_000},
-        archive=Remote(f"{_ADDRESS}/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
-    ),
-}
+LAYOUTS = {name: read(CifarFiles, told) for name, told in known_facts("cifar").items()}
 
 
 def load_cifar(name: str, split: Literal["train", "test"], root: Path, download: bool) -> Split:
@@ -68,7 +51,7 @@ def load_cifar(name: str, split: Literal["train", "test"], root: Path, download:
         if all((folder / file).is_file() for file in wanted):
             break
     else:
-        folder = _unpack(layout, root, download)
+        folder = _unpack(layout, PUBLISHERS[name], root, download)
     images, labels = list[npt.NDArray[np.uint8]](), list[int]()
     for path in (folder / file for file in wanted):
         content = read_pickle(path)
@@ -85,13 +68,13 @@ def load_cifar(name: str, split: Literal["train", "test"], root: Path, download:
     return Split(torch.from_numpy(np.concatenate(images)), torch.tensor(labels, dtype=torch.int64))
 
 
-def _unpack(layout: CifarFiles, root: Path, download: bool) -> Path:
+def _unpack(layout: CifarFiles, publisher: Publisher, root: Path, download: bool) -> Path:
     """Take the known files out of the archive, by name: it cannot write anywhere else."""
-    folder, remote = root / layout.folder, layout.archive
-    archive = find_or_fetch(root, [remote.filename], remote, download)
+    folder, ((name, md5),) = root / layout.folder, publisher.md5.items()
+    archive = publisher.find(root, name, download)
     try:
         with archive.open("rb") as packed:
-            check_md5(packed, remote.md5, str(archive))
+            check_md5(packed, md5, str(archive))
         folder.mkdir(parents=True, exist_ok=True)
         with tarfile.open(archive) as tar:
             for file in (file for files in layout.files.values() for file in files):
@@ -99,7 +82,7 @@ def _unpack(layout: CifarFiles, root: Path, download: bool) -> Path:
                 member = tar.extractfile(found) if found.isreg() else None
                 if member is None:  # a link, a folder, a device
                     raise FreeTicketsError(f"{archive}: {file} is not a file")
-                with member, write_whole(folder / file) as target:
+                with member, whole_file(folder / file) as target:
                     shutil.copyfileobj(member, target)
     except (KeyError, tarfile.TarError, EOFError, zlib.error, OSError) as error:
         raise FreeTicketsError(f"cannot unpack {archive}: {error}") from error
@@ -122,12 +105,7 @@ class _Call:  # which is never made
 
 def read_pickle(path: Path) -> dict[str, Any]:
     """Return the dictionary in a pickle: lists, numbers, texts and arrays of bytes, no more."""
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise FreeTicketsError(f"{path} is too large for a CIFAR file")
-        data = path.read_bytes()
-    except OSError as error:
-        raise FreeTicketsError(f"cannot read {path}: {error_line(error)}") from error
+    data = read_file(path, _LARGEST)
     with damaged(path, GET_AGAIN):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a text with an escape that is none

@@ -5,15 +5,16 @@ import hashlib
 import http.client
 import os
 import ssl
-import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from ..errors import FreeTicketsError
+from ..reading import read
+from ..storage import whole_file
+from .spec import known_facts
 
 GET_AGAIN = "delete it and get it again"  # what to do about a damaged file
 _CHUNK = 1 << 18
@@ -25,28 +26,28 @@ _NETWORK = (
 )
 
 
-class Remote(NamedTuple):
-    """A file that its publisher offers, with the MD5 sum of its contents."""
+@dataclass(frozen=True)
+class Publisher:
+    """Where files are offered, and in which folders below the data root they are looked for."""
 
-    url: str
-    md5: str
+    address: str
+    folders: tuple[str, ...]  # the first is for downloads
+    md5: dict[str, str]  # of each file
 
-    @property
-    def filename(self) -> str:
-        """The last part of the address."""
-        return self.url.rsplit("/", 1)[-1]
+    def find(self, root: Path, name: str, download: bool, *others: str) -> Path:
+        """Return the file, or one of another name that will do; else download it."""
+        places = [root / folder / each for folder in self.folders for each in (name, *others)]
+        for path in places:
+            if path.exists():
+                return path
+        if not download:
+            raise FreeTicketsError(
+                f"{places[0]} is not there: give its --data-dir, or allow the download"
+            )
+        return fetch(f"{self.address}/{name}", places[0], self.md5[name])
 
 
-def find_or_fetch(root: Path, places: Sequence[str], remote: Remote, download: bool) -> Path:
-    """Return what exists of the places below the root; else download to the first of them."""
-    for path in (root / place for place in places):
-        if path.exists():
-            return path
-    if not download:
-        raise FreeTicketsError(
-            f"{root / places[0]} is not there: give its --data-dir, or allow the download"
-        )
-    return fetch(remote.url, root / places[0], remote.md5)
+PUBLISHERS = {name: read(Publisher, told) for name, told in known_facts("files").items()}
 
 
 def fetch(url: str, target: Path, md5: str) -> Path:
@@ -59,7 +60,7 @@ def fetch(url: str, target: Path, md5: str) -> Path:
         url = f"{mirror.rstrip('/')}/{url.rsplit('/', 1)[-1]}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with write_whole(target) as file:
+        with whole_file(target) as file:
             _transfer(url, file)
             check_md5(file, md5, target.name)
     except urllib.error.HTTPError as error:
@@ -74,22 +75,6 @@ def fetch(url: str, target: Path, md5: str) -> Path:
         reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
         raise FreeTicketsError(f"cannot keep {target}: {reason}") from error
     return target
-
-
-@contextmanager
-def write_whole(target: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file that becomes the target if all goes well, and goes away if not."""
-    # Beside the target, so that the renaming is atomic; of its own name, so that two processes
-    # that download at once do not write into one file.
-    descriptor, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
-    temporary = Path(name)
-    try:
-        with open(descriptor, "w+b") as file:
-            yield file
-        temporary.chmod(0o644)  # made for its owner only, but data is for everyone
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def check_md5(file: IO[bytes], expected: str, what: str) -> None:

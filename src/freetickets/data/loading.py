@@ -12,10 +12,10 @@ from torch.utils.data import Dataset, IterableDataset
 
 from ..errors import FreeTicketsError
 from ..tasks import CLASSIFICATION, Task
-from ..tasks.labels import Classes
+from ..tasks.task import Classes
 from .cifar import load_cifar
 from .decode import fit, open_image, pixels
-from .fashion import load_fashion, load_mini
+from .fashion import load_idx, load_mini
 from .npz import check_finite, read_arrays
 from .samples import (
     AnySplit,
@@ -96,7 +96,7 @@ def _read(spec: DatasetSpec, split: SplitName, root: Path, download: bool) -> Sp
         case "fashion-mini":
             return load_mini(split)
         case "fashion-mnist":
-            return load_fashion(split, root, download)
+            return load_idx(spec.name, split, root, download)
         case "cifar10" | "cifar100":
             return load_cifar(spec.name, split, root, download)
         case "svhn":

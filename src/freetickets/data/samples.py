@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from signal import SIG_IGN, SIGINT, signal
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from ..errors import FreeTicketsError
 from ..seeds import derive
 from ..tasks import CLASSIFICATION, Task
-from ..tasks.labels import Classes
+from ..tasks.task import Classes
 from .npz import channels_first
 
 if TYPE_CHECKING:
@@ -255,6 +256,7 @@ class DatasetSplit(Samples):
 
 AnySplit = Split | LazySplit | DatasetSplit
 Kind = TypeVar("Kind", bound=Samples)
+_Part = TypeVar("_Part")
 
 
 def hold_out(split: Kind, fraction: float) -> tuple[Kind, Kind | None]:
@@ -349,25 +351,29 @@ def plain_tensors(dataset: Dataset[Any]) -> tuple[Tensor, ...] | None:
 
 
 class _Reader(Dataset[Any]):
-    """Reads places; gives an error as a value, which torch would wrap in a page of traceback."""
+    """Reads parts; gives an error as a value, which torch would wrap in a page of traceback."""
 
-    def __init__(self, read: Callable[[list[int]], Any]) -> None:
+    def __init__(self, read: Callable[[Any], Any]) -> None:
         self._read = read
 
-    def __getitems__(self, places: list[int]) -> Any:
+    def __getitems__(self, part: Any) -> Any:
         try:
-            return self._read(places)
+            return self._read(part)
         except FreeTicketsError as error:
             return error
 
 
-def read_parts(get: Callable[[list[int]], Any], parts: list[list[int]], jobs: int) -> Iterator[Any]:
-    """Give what `get` makes of each list of places, in order, and raise an error among it."""
+def read_parts(get: Callable[[_Part], Any], parts: Sequence[_Part], jobs: int) -> Iterator[Any]:
+    """Give what `get` makes of each part, in order, in so many processes; raise an error among it.
+
+    Parts are lists of places, or what else says what is to be read or made.
+    """
     loader: DataLoader[Any] = DataLoader(
         _Reader(get),
-        batch_sampler=parts,
+        batch_sampler=parts,  # type: ignore[arg-type]
         num_workers=jobs,
         collate_fn=_as_it_is,
+        worker_init_fn=_leave_interrupts,
         # Its own, or the loader would draw from the global one and change the training.
         generator=torch.Generator(),
     )
@@ -379,6 +385,10 @@ def read_parts(get: Callable[[list[int]], Any], parts: list[list[int]], jobs: in
 
 def _as_it_is(batch: Any) -> Any:
     return batch
+
+
+def _leave_interrupts(worker: int) -> None:
+    signal(SIGINT, SIG_IGN)  # Ctrl-C is for the process that hands out the parts
 
 
 def _check_same(what: str, first: Any, *others: Any) -> None:

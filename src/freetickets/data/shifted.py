@@ -13,7 +13,7 @@ from ..reading import read_json
 from ..seeds import derive
 from .corruptions import SEVERITIES
 from .decode import match_shape
-from .fashion import load_mnist
+from .fashion import load_idx
 from .images import ARRAYS, read_images
 from .loading import load
 from .npz import channels_first, open_npy
@@ -135,8 +135,10 @@ def load_ood(
         inputs = _noise(name, inside, shape, samples)
     else:
         root = data_root(data_dir)
-        is_mnist = name == "mnist"
-        split = load_mnist(root, download) if is_mnist else load(name, "test", root, download)
+        if name == "mnist":
+            split: Split | LazySplit = load_idx(name, "test", root, download)
+        else:
+            split = load(name, "test", root, download)
         assert isinstance(split, Split)  # none of these is read from disk image by image
         images = split.inputs[:samples].numpy()
         inputs = torch.from_numpy(match_shape(images, shape, name, resize))

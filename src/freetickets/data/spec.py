@@ -7,33 +7,22 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from ..errors import FreeTicketsError, UnknownNameError
+from ..reading import read
 from ..registry import Registry, is_reference
 from ..tasks import CLASSIFICATION, Task, task_name
 
-_IMAGENET_MEAN = (0.485, 0.456, 0.406)
-_IMAGENET_STD = (0.229, 0.224, 0.225)
 _SUFFIXES = frozenset(
     f".{kind}" for kind in ("bmp", "gif", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
 )
 _LARGEST_IN_MEMORY = 96  # pixels a side; larger pictures are photos: decoded and cropped when used
 _PHOTO_SIZE = 224
-_FASHION = "T-shirt/top|Trouser|Pullover|Dress|Coat|Sandal|Shirt|Sneaker|Bag|Ankle boot"
-_CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
-_CIFAR100_CLASSES = """
-apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
-camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup
-dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower
-leopard lion lizard lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid
-otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray
-road rocket rose sea seal shark shrew skunk skyscraper snail snake spider squirrel streetcar
-sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle
-wardrobe whale willow_tree wolf woman worm
-"""
-CIFAR100 = tuple(_CIFAR100_CLASSES.split())
 
 
 @dataclass(frozen=True)
@@ -75,44 +64,11 @@ class DatasetSpec:
     task: Task = CLASSIFICATION
 
 
-_FASHION_MINI = DatasetSpec(
-    name="fashion-mini",
-    description="12,000 of Fashion-MNIST's images; comes with FreeTickets, nothing to download",
-    classes=tuple(_FASHION.split("|")), shape=(1, 28, 28), train_size=10_000, test_size=2_000,
-    mean=(0.2860,), std=(0.3530,), source="Zalando SE 2017, MIT licence",
-)  # fmt: skip
-_CIFAR10 = DatasetSpec(
-    name="cifar10", description="colour photos of 10 kinds of things, 32 x 32",
-    classes=tuple(_CIFAR10_CLASSES.split()), shape=(3, 32, 32), train_size=50_000, test_size=10_000,
-    mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010),
-    augmentation="reflect-crop-flip", recipe="cifar", source="Krizhevsky 2009, no licence stated",
-)  # fmt: skip
-_SPECS = (
-    _FASHION_MINI,
-    replace(
-        _FASHION_MINI, name="fashion-mnist", train_size=60_000, test_size=10_000,
-        description="grey pictures of 10 kinds of clothes, 28 x 28",
-    ),
-    _CIFAR10,
-    replace(
-        _CIFAR10, name="cifar100", description="colour photos of 100 kinds of things, 32 x 32",
-        classes=CIFAR100, augmentation="pad-crop-flip",
-        mean=(0.50708, 0.48655, 0.44092), std=(0.26733, 0.25644, 0.27615),
-    ),
-    replace(
-        _CIFAR10, name="svhn", description="digits of house numbers, 32 x 32",
-        classes=tuple("0123456789"), train_size=73_257, test_size=26_032,
-        mean=(0.4377, 0.4438, 0.4728), std=(0.1980, 0.2010, 0.1970),
-        augmentation="none",  # a mirrored digit is no digit
-        source="Netzer et al. 2011, for non-commercial use",
-    ),
-    DatasetSpec(
-        name="imagenet", description="photos of 1,000 kinds of things (ILSVRC 2012), 224 x 224",
-        classes=tuple(map(str, range(1000))), shape=(3, 224, 224), train_size=1_281_167,
-        test_size=50_000, mean=_IMAGENET_MEAN, std=_IMAGENET_STD, augmentation="imagenet",
-        recipe="imagenet", source="image-net.org, for non-commercial research; not downloaded",
-    ),
-)  # fmt: skip
+@cache
+def known_facts(part: str) -> dict[str, Any]:
+    """A part of `datasets.yaml`, by the names of data sets."""
+    text = Path(__file__).with_name("datasets.yaml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)[part]
 
 
 @dataclass(frozen=True)
@@ -126,9 +82,6 @@ class OwnDataset:
 
     spec: DatasetSpec
     read: Callable[[str], tuple[Any, Any]]
-
-
-_REGISTRY = {spec.name: spec for spec in _SPECS}
 
 
 def _check_dataset(thing: object) -> None:
@@ -151,7 +104,7 @@ def dataset_names() -> list[str]:
         >>> dataset_names()
         ['fashion-mini', 'fashion-mnist', 'cifar10', 'cifar100', 'svhn', 'imagenet']
     """
-    return [*_REGISTRY, *DATASETS]
+    return [*known_facts("sets"), *DATASETS]
 
 
 def get_spec(
@@ -180,7 +133,8 @@ def get_spec(
     name, task = os.fspath(name), task or CLASSIFICATION
     if image_size is not None and image_size < 1:
         raise FreeTicketsError(f"image size {image_size}: give a number of pixels, 1 or more")
-    spec: DatasetSpec | None = _REGISTRY.get(name)
+    facts = known_facts("sets").get(name)
+    spec = read(DatasetSpec, {"name": name, **facts}) if facts else None
     path = None if spec or name in DATASETS or is_reference(name) else _find_path(name, data_dir)
     if image_size and not (name == "imagenet" or (path and path.is_dir())):
         raise FreeTicketsError(f"{name} has a fixed size: image sizes are for imagenet and folders")
@@ -193,11 +147,11 @@ def get_spec(
     elif spec is None:
         return replace(DATASETS.find(name).spec, name=name, task=task)
     elif name == "imagenet":
-        size = image_size or spec.shape[1]
-        spec = replace(spec, shape=(3, size, size))
+        size, classes = image_size or spec.shape[1], tuple(map(str, range(1000)))
         with suppress(FreeTicketsError):  # a list of data sets must not fail for other folders
             if tree := find_imagenet(data_root(data_dir)):
-                spec = replace(spec, classes=tree.classes)
+                classes = tree.classes
+        spec = replace(spec, shape=(3, size, size), classes=classes)
     if not task.has_classes:
         raise FreeTicketsError(
             f"{spec.name} has classes, and the task {task_name(task)} takes numbers: give an .npz"
@@ -282,6 +236,7 @@ def _folder_spec(folder: Path, image_size: int | None = None) -> DatasetSpec:
     if image_size is not None or max(height, width) > _LARGEST_IN_MEMORY:
         height = width = image_size or _PHOTO_SIZE
     photos = max(height, width) > _LARGEST_IN_MEMORY
+    usual = known_facts("sets")["imagenet"]
     return DatasetSpec(
         name=str(folder),
         description=f"folder of images of {len(tree.classes)} classes",
@@ -289,8 +244,8 @@ def _folder_spec(folder: Path, image_size: int | None = None) -> DatasetSpec:
         shape=(channels, height, width),
         train_size=len(train),
         test_size=len(tree.files("test")),
-        mean=_IMAGENET_MEAN if channels == 3 else (0.5,),
-        std=_IMAGENET_STD if channels == 3 else (0.25,),
+        mean=tuple(usual["mean"]) if channels == 3 else (0.5,),
+        std=tuple(usual["std"]) if channels == 3 else (0.25,),
         augmentation="imagenet" if photos else "pad-crop-flip",
         recipe="imagenet" if photos else "small",
     )

@@ -14,14 +14,8 @@ import numpy.typing as npt
 
 from ..errors import FreeTicketsError
 from ..reading import damaged
-from .download import GET_AGAIN, Remote, find_or_fetch
+from .download import GET_AGAIN, PUBLISHERS
 from .samples import Split, arrays
-
-_ADDRESS = "http://ufldl.stanford.edu/housenumbers"
-REMOTES = {
-    "train": Remote(f"{_ADDRESS}/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
-    "test": Remote(f"{_ADDRESS}/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
-}
 
 
 def load_svhn(split: Literal["train", "test"], root: Path, download: bool) -> Split:
@@ -29,9 +23,7 @@ def load_svhn(split: Literal["train", "test"], root: Path, download: bool) -> Sp
 
     A file with fewer images than the published one is accepted: extracts of it are common.
     """
-    remote = REMOTES[split]
-    places = [f"{folder}{remote.filename}" for folder in ("", "svhn/", "SVHN/")]
-    path = find_or_fetch(root, places, remote, download)
+    path = PUBLISHERS["svhn"].find(root, f"{split}_32x32.mat", download)
     content = read_mat(path)
     images, labels = content.get("X"), content.get("y")
     if images is None or images.dtype != np.uint8 or images.shape[:-1] != (32, 32, 3):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..data.spec import CIFAR100
+from ..data.spec import get_spec
 from ..errors import FreeTicketsError, NewerFileError
 from ..metrics import pearson, spearman
 from ..metrics.score import LEDGER_FACTS
@@ -180,7 +180,8 @@ def value_of(
         return _number(found)
     if words and words[0] == "disagreement_by_class":
         # Where other data stand for CIFAR-100, the class of the same number stands for its class.
-        column = f"{part}.{words[0]}.{CIFAR100.index(words[1])}"
+        number = get_spec("cifar100").classes.index(words[1])
+        column = f"{part}.{words[0]}.{number}"
     return (evaluation or evaluation_of(record)).value(column)
 
 

@@ -4,6 +4,62 @@ What is to be done is a list of `Assignment`s; a launcher is a function that doe
 `News`. They share only the disk: each has a checkpointed folder, so what is lost starts again.
 """
 
+import argparse
+import os
+
+from ..errors import FreeTicketsError, UnknownNameError
+from . import cluster, local
 from .assignment import Assignment as Assignment
 from .assignment import Launcher as Launcher
 from .assignment import News as News
+
+LAUNCHERS = ("local", "ray")
+_OF_RAY = ("address", "cpus_per_task", "gpus_per_task")
+
+
+def add_flags(parser: argparse.ArgumentParser, what: str) -> None:
+    """Adds the flags to a command that does such things side by side."""
+    add = parser.add_argument_group(f"{what} side by side").add_argument
+    kinds = "local (processes on this machine) or ray (a cluster) (default: local with --jobs)"
+    add("--launcher", metavar="NAME", help=kinds)
+    add("--jobs", type=int, metavar="N", help="local: number of processes at a time")
+    add("--address", help="ray: address of the cluster (default: start one on this machine)")
+    add("--cpus-per-task", type=float, metavar="N", help="ray: cores per task (default: 1)")
+    add("--gpus-per-task", type=float, metavar="N", help="ray: GPUs per task (default: 0)")
+
+
+def launcher_from(parsed: argparse.Namespace) -> Launcher | None:
+    """The launcher that flags ask for; None for one after the other, in this process."""
+    name = parsed.launcher or ("local" if parsed.jobs is not None else None)
+    if name is not None and name not in LAUNCHERS:
+        raise UnknownNameError("launcher", name, LAUNCHERS)
+    if parsed.jobs is not None and parsed.jobs < 1:
+        raise FreeTicketsError(f"--jobs {parsed.jobs}: give 1 or more")
+    if name is not None and under_torchrun():
+        raise FreeTicketsError(
+            "torchrun trains one network, a launcher several side by side: use one of the two"
+        )
+    if name != "ray":
+        for flag in _OF_RAY:
+            if getattr(parsed, flag) is not None:
+                raise FreeTicketsError(f"--{flag.replace('_', '-')} is only for --launcher ray")
+        return None if name is None else on_this_machine(parsed.jobs)
+    if parsed.jobs is not None:
+        raise FreeTicketsError("--jobs is only for --launcher local: with Ray, use --cpus-per-task")
+    cpus = 1.0 if parsed.cpus_per_task is None else parsed.cpus_per_task
+    gpus = parsed.gpus_per_task or 0.0
+    for flag, value in (("cpus", cpus), ("gpus", gpus)):
+        if value < 0:
+            raise FreeTicketsError(f"--{flag}-per-task {value:g}: give 0 or more")
+    cluster.check_ray()
+    return lambda assignments: cluster.launch(assignments, parsed.address, cpus, gpus)
+
+
+def under_torchrun() -> bool:
+    """Whether torchrun has started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def on_this_machine(jobs: int | None) -> Launcher:
+    """Processes on this machine: this many at a time, or one for each core."""
+    return lambda assignments: local.launch(assignments, jobs or local.cores())

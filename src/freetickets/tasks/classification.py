@@ -13,8 +13,7 @@ from ..errors import FreeTicketsError, is_out_of_memory
 from ..metrics.predictive import ensemble_log_probs
 from ..metrics.score import MAIN_SCORES, Score
 from ..metrics.uncertainty import Uncertainty
-from .labels import Classes, as_labels
-from .task import AnyArray, Array, Task
+from .task import AnyArray, Array, Classes, Task, as_labels
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -40,8 +40,7 @@ def test_processes_do_not_change_the_bytes(photos, opened, tmp_path):
     folders = [tmp_path / "one", tmp_path / "two"]
     for count, folder in enumerate(folders, 1):
         corrupted = opened(folder=folder, images=many, labels=labels, severities=(2, 5))
-        with corrupted.workers(count) as workers:
-            assert list(corrupted.write("snow", workers)) == [500, 16, 500, 16]
+        assert list(corrupted.write("snow", count)) == [500, 16, 500, 16]
     one, two = (np.load(folder / "snow.npy") for folder in folders)
     assert np.array_equal(one, two)
 

@@ -4,31 +4,26 @@ A folder holds `{corruption}.npy`, all images of severity 1, then of 2 and so on
 as often. `corruptions.json` says how they were made, so that nothing different is ever mixed in.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from io import BytesIO
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
-from signal import SIG_IGN, SIGINT, signal
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import FreeTicketsError
 from ...reading import damaged, read_json
+from ...storage import write_atomic, write_json
+from ..samples import read_parts
 from .apply import Bytes, Floats, corrupt
 from .frost import frost_source
 
 _BLOCK = 500  # images between two signs of life
 _CHUNK = 1 << 20  # bytes that are written at a time
 _REVISION = 2  # goes up with every change of the corruptions that changes bytes
-_Task = tuple[str, int, int]
 _ELSE = "choose another --output"
 
 
@@ -49,7 +44,6 @@ class CorruptedSet:
 
     def __post_init__(self) -> None:
         self._shape = (len(self.severities) * len(self.images), *self.images.shape[1:])
-        self._block = partial(_corrupt_block, self.images, self.seed, self.frost)
         self._claim()
         kind = np.uint8 if self.labels.max() < 256 else np.int64
         self._save("labels", np.tile(self.labels.astype(kind), len(self.severities)))
@@ -75,8 +69,6 @@ class CorruptedSet:
             return
         if self.folder.exists() and any(self.folder.glob("*.npy")):
             raise FreeTicketsError(f"{self.folder} holds other files: choose another --output")
-        from ...storage import write_json  # not above: workers need no torch
-
         write_json(note, self.settings)
 
     def has(self, name: str) -> bool:
@@ -87,55 +79,29 @@ class CorruptedSet:
             return False
         return bool(found.shape == self._shape and found.dtype == np.uint8)
 
-    def write(self, name: str, workers: ProcessPoolExecutor | None = None) -> Iterator[int]:
+    def write(self, name: str, processes: int = 1) -> Iterator[int]:
         """Make one corruption; its file appears when it is done. Gives counts of new images."""
         result = np.empty(self._shape, np.uint8)
         tasks = product([name], self.severities, range(0, len(self.images), _BLOCK))
         done = 0
         try:
-            for part in workers.map(_work, tasks) if workers else map(self._block, tasks):
+            for part in read_parts(self._block, list(tasks), processes if processes > 1 else 0):
                 result[done : done + len(part)] = part
                 done += len(part)
                 yield len(part)
-        except BrokenProcessPool as error:
+        except RuntimeError as error:
+            if processes == 1:
+                raise
             raise FreeTicketsError("a worker was killed: run it again with a smaller -j") from error
         self._save(name, result)
 
-    @contextmanager
-    def workers(self, count: int) -> Iterator[ProcessPoolExecutor | None]:
-        """Processes that share the work while the block runs; None if one is enough."""
-        if count == 1:
-            yield None
-            return
-        # Not forked: this process may have threads, of torch for example.
-        pool = ProcessPoolExecutor(count, get_context("spawn"), _start, (self._block,))
-        try:
-            yield pool
-        finally:
-            pool.shutdown(cancel_futures=True)
+    def _block(self, task: tuple[str, int, int]) -> Bytes:
+        name, severity, start = task
+        images = self.images[start : start + _BLOCK]
+        return corrupt(images, name, severity, self.seed, self.frost, first=start)
 
     def _save(self, name: str, array: Floats) -> None:
-        from ...storage import write_atomic
-
         content = BytesIO()
         np.save(content, array)
         content.seek(0)
         write_atomic(self.folder / f"{name}.npy", iter(lambda: content.read(_CHUNK), b""))
-
-
-def _corrupt_block(images: Bytes, seed: int, frost: Path | None, task: _Task) -> Bytes:
-    name, severity, start = task
-    return corrupt(images[start : start + _BLOCK], name, severity, seed, frost, first=start)
-
-
-_work_on: Callable[[_Task], Bytes]  # of a worker process: its set is sent to it only once
-
-
-def _start(block: Callable[[_Task], Bytes]) -> None:
-    global _work_on
-    _work_on = block
-    signal(SIGINT, SIG_IGN)  # Ctrl-C is for the process that hands out the tasks
-
-
-def _work(task: _Task) -> Bytes:
-    return _work_on(task)

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ...errors import FreeTicketsError
+from ..decode import open_image
 from ..spec import data_root
 from .apply import Bytes, Floats, Streams, corruption
 
@@ -70,19 +71,9 @@ def load_pictures(frost: str | Path | None) -> tuple[Bytes, ...]:
     """Return the pictures of a folder, a fifth of their size, or those that are made here."""
     if frost is None or (folder := find_frost(frost)) is None:
         return tuple(_freeze(number) for number in range(len(FILES)))
-    return tuple(_read(folder / name) for name in FILES)
-
-
-def _read(path: Path) -> Bytes:
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            picture = np.asarray(image.convert("RGB"))
-    except (OSError, ValueError) as error:
-        raise FreeTicketsError(f"can't read {path} ({error}): get it again") from error
+    pictures = (np.asarray(open_image(folder / name, 3)) for name in FILES)
     # What linear interpolation to a fifth comes to: no mean is taken, each fifth pixel is.
-    return np.ascontiguousarray(picture[2::5, 2::5])
+    return tuple(np.ascontiguousarray(picture[2::5, 2::5]) for picture in pictures)
 
 
 def _freeze(number: int) -> Bytes:
