@@ -31,7 +31,7 @@ from .topology import (
     pack_mask,
     unpack_mask,
 )
-from .weight import CompressedWeight, MaskedWeight, ReservedWeight
+from .weight import CompressedWeight, MaskedWeight, ReservedWeight, zero_outside
 
 if TYPE_CHECKING:
     from ..kernels.choices import Choices
@@ -347,8 +347,7 @@ class Sparsifier:
         """
         if self._record.taken is None:
             self._record.take(self._weights, self._explores_soon)
-        for weight in self._weights:
-            weight.mask_gradient()
+        zero_outside(pair for weight in self._weights for pair in weight.gradients())
 
     def keep_gradients(self) -> None:
         """Records the coming step's dense gradients for `explore`; call before its forward pass."""
@@ -482,8 +481,7 @@ class Sparsifier:
 
     @torch.no_grad()
     def _hold(self) -> None:
-        for weight in self._weights:
-            weight.hold(self.optimizer)
+        zero_outside(pair for weight in self._weights for pair in weight.held(self.optimizer))
 
     def _rewire(
         self, masks: Sequence[Tensor], weights: Sequence[Tensor], state: Sequence[Tensor]
