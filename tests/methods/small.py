@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn
 
 from freetickets.kernels.library import available
+from freetickets.models import create_model
 
 SETTINGS: dict[str, Any] = {
     # Not "auto": what is faster may differ from one run to the next, and so the bits.
@@ -31,3 +32,13 @@ class Transformer(nn.Module):
     def forward(self, x):
         tokens = x.flatten(1).unflatten(1, (self.tokens, -1))
         return self.head(self.encoder(self.embed(tokens)).mean(1))
+
+
+IMAGES = (3, 8, 8)
+# Networks of four classes, and the shape of an input.
+NETWORKS: dict[str, Any] = {
+    "mlp": (lambda: create_model("mlp-16-8", IMAGES, 4), IMAGES),
+    "cnn": (lambda: create_model("cnn-4", IMAGES, 4), IMAGES),
+    "wrn": (lambda: create_model("wrn-10-1", IMAGES, 4), IMAGES),
+    "transformer": (lambda: Transformer(5, 6, 4, layers=2), (5, 6)),
+}

@@ -7,6 +7,7 @@ from torch import nn
 
 import freetickets as ft
 from freetickets.methods import METHODS, get_method
+from freetickets.training.progress import Reporter
 
 from .small import SETTINGS, Transformer
 
@@ -94,10 +95,40 @@ def test_it_works_on_a_network_of_ones_own(name, network, features):
     assert members == 1 or not np.allclose(found[0], found[1])
 
 
+class Killed(BaseException):
+    """The process ends here; nothing may catch this."""
+
+
+def train_in_parts(steps, train, monkeypatch):
+    """Kills a training every so many steps, and starts it again; returns how often."""
+    for kills in range(100):
+        left = iter(range(1, steps))
+
+        def step(*_, left=left):
+            if next(left, None) is None:
+                raise Killed
+
+        monkeypatch.setattr(Reporter, "step", step)
+        try:
+            train()
+            return kills
+        except Killed:
+            pass
+    raise AssertionError("the training does not come to an end")
+
+
 @pytest.mark.parametrize("recipe", ["small", "fast"])
 @pytest.mark.parametrize("name", METHODS)
-def test_killed_again_and_again_it_ends_the_same(name, recipe, features, same_if_killed):
+def test_killed_again_and_again_it_ends_the_same(
+    name, recipe, features, tmp_path, monkeypatch, digests
+):
     method, _ = SMALL[name]
     settings = {**SETTINGS, "epochs": 6, "checkpoint_seconds": 0, "recipe": recipe}
     settings["model_options"] = {"dropout": 0.2}
-    assert same_if_killed(5, lambda to: method.fit("mlp-8-8", features, output=to, **settings))
+
+    def train(folder):
+        method.fit("mlp-8-8", features, output=tmp_path / folder, **settings)
+
+    train("whole")
+    assert train_in_parts(5, lambda: train("killed"), monkeypatch) >= 4
+    assert digests(tmp_path / "killed" / "tickets") == digests(tmp_path / "whole" / "tickets")

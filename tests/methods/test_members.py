@@ -14,7 +14,7 @@ from freetickets.methods import MIMO, BatchEnsemble, MCDropout, Setting, TreeNet
 from freetickets.methods import members as tools
 from freetickets.models import create_model
 
-from .small import Transformer
+from . import small
 
 
 class Own(nn.Module):
@@ -32,14 +32,7 @@ class Own(nn.Module):
         return self.fc((x + self.conv2(x)).mean((2, 3)))
 
 
-IMAGES = (3, 8, 8)
-NETWORKS = {
-    "mlp": (lambda: create_model("mlp-16-8", IMAGES, 4), IMAGES),
-    "cnn": (lambda: create_model("cnn-4", IMAGES, 4), IMAGES),
-    "wrn": (lambda: create_model("wrn-10-1", IMAGES, 4), IMAGES),
-    "own": (Own, IMAGES),
-    "transformer": (lambda: Transformer(5, 6, 4, layers=2), (5, 6)),
-}
+NETWORKS = small.NETWORKS | {"own": (Own, small.IMAGES)}
 METHODS = {
     "mc-dropout": (MCDropout(passes=5), 5),
     "mimo": (MIMO(members=3, batch_repetition=2), 3),

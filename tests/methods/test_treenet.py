@@ -161,12 +161,23 @@ def linear_layers(number):
     return nn.Sequential(*hidden, nn.Linear(4, 3))
 
 
-@pytest.mark.parametrize("shared", [0, 1])
-def test_branches_learn_as_if_alone_and_the_trunk_from_their_mean(shared):
+@pytest.mark.parametrize(
+    ("method", "layers", "share"),
+    [
+        (TreeNet(members=3, shared=0), [0, 6, 6, 6], 1),
+        (TreeNet(members=3, shared=1), [1, 5, 5, 5], 1),
+        (NeuroTrails(members=3), [2, 4, 4, 4], 1 / 3),  # it shares a third, and means the losses
+    ],
+)
+def test_branches_learn_as_if_alone_or_their_share_and_the_trunk_from_the_mean(
+    method, layers, share
+):
     torch.manual_seed(0)
-    tree = TreeNet(members=3, shared=shared).transform(linear_layers(2))
+    tree = method.transform(linear_layers(5))
+    parts = (tree.trunk, *tree.branches)
+    assert [sum(p.dim() == 2 for p in part.parameters()) for part in parts] == layers
     x, labels = torch.randn(7, 4), torch.arange(7) % 3
-    F.cross_entropy(*tree(x, labels)).backward()
+    F.cross_entropy(*tree.train()(x, labels)).backward()
     alone = []
     for branch in tree.branches:
         trunk, end = copy.deepcopy(tree.trunk), copy.deepcopy(branch)
@@ -175,28 +186,9 @@ def test_branches_learn_as_if_alone_and_the_trunk_from_their_mean(shared):
         F.cross_entropy(end(trunk(x)), labels).backward()
         alone.append([p.grad for p in trunk.parameters()])
         for ours, own in zip(branch.parameters(), end.parameters(), strict=True):
-            assert torch.allclose(ours.grad, own.grad, atol=1e-6)
+            torch.testing.assert_close(ours.grad, own.grad * share)
     for parameter, *gradients in zip(tree.trunk.parameters(), *alone, strict=True):
-        assert torch.allclose(parameter.grad, torch.stack(gradients).mean(0), atol=1e-6)
-
-
-# ---- NeuroTrails: a shared trunk and sparse heads that learn from the mean of their losses
-
-
-def test_neurotrails_shares_a_third_and_learns_from_the_mean_loss():
-    torch.manual_seed(0)
-    made = NeuroTrails(members=3).transform(linear_layers(5))
-    parts = (made.trunk, *made.branches)
-    assert [sum(p.dim() == 2 for p in part.parameters()) for part in parts] == [2, 4, 4, 4]
-    x, labels = torch.randn(10, 4), torch.arange(10) % 3
-    F.cross_entropy(*made.train()(x, labels)).backward()
-    found = [p.grad.clone() for p in made.parameters()]
-    made.zero_grad()
-    trunk = made.trunk(x)
-    losses = [F.cross_entropy(branch(trunk), labels) for branch in made.branches]
-    torch.stack(losses).mean().backward()
-    for ours, parameter in zip(found, made.parameters(), strict=True):
-        torch.testing.assert_close(ours, parameter.grad)
+        torch.testing.assert_close(parameter.grad, torch.stack(gradients).mean(0))
 
 
 def test_trunk_and_heads_are_explored_as_one_topology(features):

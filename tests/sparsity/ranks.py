@@ -13,19 +13,29 @@ from torch.nn.parallel import DistributedDataParallel
 from freetickets.sparsity import Exploration, Sparsifier
 
 
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(10, 30), nn.ReLU(), nn.Linear(30, 10))
+
+
+def batch(step):
+    return torch.randn(16, 10, generator=torch.Generator().manual_seed(step))
+
+
+def loss_of(model, inputs):
+    return nn.functional.mse_loss(model(inputs), inputs.flip(1))
+
+
 def train(rank, world, backend):
     """Trains on this rank's part of each batch."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(10, 30), nn.ReLU(), nn.Linear(30, 10))
+    model = network()
     wrapped = DistributedDataParallel(model) if world > 1 else model
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1, momentum=0.9)
-    sparsifier = Sparsifier(
-        wrapped, optimizer, 0.8, exploration=Exploration(interval=4), backend=backend
-    )
+    schedule = Exploration(interval=4)
+    sparsifier = Sparsifier(wrapped, optimizer, 0.8, exploration=schedule, backend=backend)
     for step in range(14):
-        inputs = torch.randn(16, 10, generator=torch.Generator().manual_seed(step))[rank::world]
         optimizer.zero_grad()
-        nn.functional.mse_loss(wrapped(inputs), inputs.flip(1)).backward()
+        loss_of(wrapped, batch(step)[rank::world]).backward()
         optimizer.step()
         sparsifier.step()
     return model, sparsifier

@@ -153,6 +153,12 @@ class Reference:
         return {name: {i for n, i in stay if n == name} for name in self.weights}
 
     def grown(self, name, scores, count, kept):
+        if isinstance(scores, dict):  # of shares
+            new, given = set(), 0
+            for end, each in scores.items():
+                given, before = round(count * end), given
+                new |= top(each, given - before, set(range(len(each))) - kept - new)
+            return new
         if not self.fan_in:
             return top(scores, count, set(range(len(scores))) - kept)
         outputs, new = self.shapes[name][0], set()
@@ -169,6 +175,13 @@ class Reference:
                 self.weights[name][place] = 0
             if place not in state:
                 self.moments[name][place] = 0
+
+
+def generator_of(run):
+    """A generator that draws what the sparsifier will."""
+    source = torch.Generator()
+    source.set_state(run.sparsifier.state_dict()["generator"])
+    return source
 
 
 def assert_equal(run, active, weights, moments):

@@ -6,23 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetickets.errors import FreeTicketsError
+from freetickets.kernels.layers import SparseLayer, SparseLinear
 from freetickets.sparsity import Exploration, WeightView
 from freetickets.sparsity.exploration import apportion, growth_counts
 from freetickets.sparsity.weight import MaskedWeight
 
-from .training import Run, generator, properties
-
-
-def view(weight, mask, momentum=None, name="fc.weight"):
-    return WeightView(name, weight.double() * mask, mask, None, momentum, generator())
-
-
-def random_view(seed, size=40, active=15, scale=1.0):
-    source = generator(seed)
-    mask = torch.zeros(size, dtype=torch.bool)
-    mask[torch.randperm(size, generator=source)[:active]] = True
-    return view(scale * torch.randn(size, generator=source), mask)
-
+from .training import Run, built, generator, properties
 
 # ---- how many weights each layer grows
 
@@ -61,26 +50,24 @@ def test_nobody_wishes_and_all_is_given_away_all_the_same():
     assert apportion(0, [0.0], [0]) == [0]
 
 
-def test_a_layer_that_lost_all_gets_one_back_first():
-    views = [random_view(0, scale=1e-6), random_view(1)]
-    kept = [torch.zeros(40, dtype=torch.bool), views[1].mask]
-    assert growth_counts(views, kept, "survivors") == [1, 14]
+def first(count):
+    return torch.arange(40) < count
 
 
-def test_a_layer_without_momentum_grows_nothing_where_others_have_some():
-    momentum = torch.zeros(40)
-    views = [random_view(0), random_view(1)]
-    views[1] = view(views[1].weight, views[1].mask, momentum + 3)
-    kept = [v.mask & (v.weight.abs() > 0.5) for v in views]
-    lost = sum(int(v.mask.sum() - k.sum()) for v, k in zip(views, kept, strict=True))
-    assert growth_counts(views, kept, "momentum") == [0, lost]
+def layer(active, momentum=None):
+    seen = None if momentum is None else torch.full((40,), momentum)
+    return WeightView("deep.weight", torch.ones(40), first(active), None, seen, generator())
 
 
-def test_infinite_momentum_is_refused_by_layer():
-    momentum = torch.full((40,), torch.inf)
-    seen = view(torch.ones(40), torch.ones(40, dtype=torch.bool), momentum, "deep.weight")
+def test_what_all_layers_lost_is_shared_out():
+    both = [layer(15), layer(15)]
+    assert growth_counts(both, [first(8), first(10)], None) == [7, 5]
+    # Nothing would ever bring a layer back that has no weight at all.
+    assert growth_counts(both, [first(0), first(15)], "survivors") == [1, 14]
+    both[1] = layer(15, 3.0)
+    assert growth_counts(both, [first(8), first(10)], "momentum") == [0, 12]
     with pytest.raises(FreeTicketsError, match=r"momentum of 'deep\.weight' is infinite"):
-        growth_counts([seen], [seen.mask], "momentum")
+        growth_counts([layer(15, torch.inf)], [first(15)], "momentum")
 
 
 # ---- the gradients that it looks at
@@ -92,23 +79,34 @@ def recorded(run):
     return len(state["gradients"]) + len(state["momentum"])
 
 
+@pytest.mark.parametrize(
+    ("backend", "kind", "method"),
+    [
+        ("auto", MaskedWeight, "take_gradient"),
+        pytest.param("sparse", SparseLinear, "dense_gradient", marks=built),
+    ],
+)
 @pytest.mark.parametrize(("batches", "steps"), [(1, {5, 10}), (2, {4, 5, 9, 10})])
-def test_gradients_are_copied_and_in_memory_only_around_an_exploration(batches, steps, monkeypatch):
+def test_gradients_are_made_and_in_memory_only_around_an_exploration(
+    backend, kind, method, batches, steps, monkeypatch
+):
     schedule = Exploration(interval=5, stop=10)
-    run = Run(gradient_batches=batches, exploration=schedule, backend="auto")
-    copied, take = set(), MaskedWeight.take_gradient
+    run = Run(gradient_batches=batches, exploration=schedule, backend=backend)
+    made, make = [], getattr(kind, method)
 
-    def noted(weight):
-        copied.add(run.sparsifier.steps + 1)
-        return take(weight)
+    def noted(*arguments):
+        made.append(run.sparsifier.steps + 1)
+        return make(*arguments)
 
-    monkeypatch.setattr(MaskedWeight, "take_gradient", noted)
+    monkeypatch.setattr(kind, method, noted)
     for step in range(1, 15):
         run.backward(step)
         run.optimizer.step()
         assert (recorded(run) > 0) == (step in steps)
         run.sparsifier.step()
-    assert copied == steps
+        layers = [m for m in run.model.modules() if isinstance(m, SparseLayer)]
+        assert all(layer.gradient is None for layer in layers)
+    assert made == sorted(3 * [*steps])
 
 
 @pytest.mark.parametrize("options", [{"exploration": None}, {"grow": "random"}])

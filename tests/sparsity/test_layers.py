@@ -1,6 +1,5 @@
 import pytest
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
@@ -124,14 +123,6 @@ def test_a_pattern_that_fits_nothing_is_refused(network, option):
 
 
 # ---- what goes wrong silently in other libraries is refused here, or just works
-
-
-def test_wrappers_do_not_change_the_names_of_weights():
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    wrapped, _ = Fabric(accelerator="cpu", devices=1).setup(model, optimizer)
-    for wrapper in (torch.compile(model, backend="eager"), nn.DataParallel(model), wrapped):
-        assert names(wrapper) == names(model)
 
 
 def test_a_second_sparsifier_of_the_same_weights_is_refused_until_the_first_lets_go(backend):

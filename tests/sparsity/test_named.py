@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,11 +70,12 @@ def test_a_named_method_is_its_algorithm(name):
     topologies = {run.digest}
     for step in range(1, STEPS + 1):
         gradients = set_gradients(run, step)
-        source = torch.Generator()
-        source.set_state(run.sparsifier.state_dict()["generator"])
-        reference.step(step, gradients, source)
+        reference.step(step, gradients, ref.generator_of(run))
         run.step()
         ref.assert_equal(run, reference.active, reference.weights, reference.moments)
+        fired = {name: len(places) for name, places in reference.fired.items()}
+        assert {row.name: row.ever_active for row in run.sparsifier.statistics()} == fired
+        assert run.sparsifier.itop_rate == pytest.approx(sum(fired.values()) / 399)
         topologies.add(run.digest)
     # GMP's last prunings, and DSR's first explorations, are of less than a weight.
     assert len(topologies) == {"static": 1, "gmp": 9, "dsr": 9}.get(name, 12)

@@ -30,24 +30,6 @@ def test_rates_fall_as_a_cosine_or_a_line_and_start_and_end_exactly():
         anneal("liner", 1.0, 0.0, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        *(
-            ({name: rate}, f"^{name} must lie between 0 and 1")
-            for name in ("rate", "final_rate")
-            for rate in (-0.1, 1.1, math.nan)
-        ),
-        ({"interval": 0}, "at least 1 step"),
-        *(({"schedule": "cosine", "steps": n}, "needs steps") for n in (None, 0, -5)),
-        ({"schedule": "cosin", "steps": 10}, "did you mean 'cosine'"),
-    ],
-)
-def test_an_exploration_that_makes_no_sense_is_refused(options, message):
-    with pytest.raises(FreeTicketsError, match=message):
-        Exploration(**options)
-
-
 def test_gradual_pruning_is_the_papers_cubic_and_ends_exactly():
     pruning = GradualPruning(0.9, 0.2, begin=10, end=95, interval=20)
     found = {step: pruning(step) for step in range(200) if pruning(step) is not None}
@@ -59,17 +41,25 @@ def test_gradual_pruning_is_the_papers_cubic_and_ends_exactly():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("kind", "options", "message"),
     [
-        ({"final": 1.0, "end": 9}, "final < 1"),
-        ({"final": 0.5, "initial": 0.6, "end": 9}, "initial <= final"),
-        ({"final": 0.5, "initial": -0.1, "end": 9}, "0 <= initial"),
-        ({"final": math.nan, "end": 9}, "final=nan"),
-        ({"final": 0.5, "begin": 9, "end": 9}, "begin before it ends"),
-        ({"final": 0.5, "begin": -1, "end": 9}, "begin before it ends"),
-        ({"final": 0.5, "end": 9, "interval": 0}, "at least 1 step"),
+        *(
+            (Exploration, {name: rate}, f"^{name} must lie between 0 and 1")
+            for name in ("rate", "final_rate")
+            for rate in (-0.1, 1.1, math.nan)
+        ),
+        (Exploration, {"interval": 0}, "at least 1 step"),
+        *((Exploration, {"schedule": "cosine", "steps": n}, "needs steps") for n in (None, 0, -5)),
+        (Exploration, {"schedule": "cosin", "steps": 10}, "did you mean 'cosine'"),
+        (GradualPruning, {"final": 1.0, "end": 9}, "final < 1"),
+        (GradualPruning, {"final": 0.5, "initial": 0.6, "end": 9}, "initial <= final"),
+        (GradualPruning, {"final": 0.5, "initial": -0.1, "end": 9}, "0 <= initial"),
+        (GradualPruning, {"final": math.nan, "end": 9}, "final=nan"),
+        (GradualPruning, {"final": 0.5, "begin": 9, "end": 9}, "begin before it ends"),
+        (GradualPruning, {"final": 0.5, "begin": -1, "end": 9}, "begin before it ends"),
+        (GradualPruning, {"final": 0.5, "end": 9, "interval": 0}, "at least 1 step"),
     ],
 )
-def test_gradual_pruning_that_makes_no_sense_is_refused(options, message):
+def test_a_schedule_that_makes_no_sense_is_refused(kind, options, message):
     with pytest.raises(FreeTicketsError, match=message):
-        GradualPruning(**options)
+        kind(**options)

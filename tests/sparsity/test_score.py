@@ -14,10 +14,15 @@ def view(weight, gradient=None, momentum=None, seed=0):
     return WeightView("fc.weight", weight, weight != 0, gradient, momentum, generator)
 
 
-def test_magnitude_gradient_and_momentum_are_absolute_values_or_zero():
-    seen = view([-3.0, 2.0], torch.tensor([1.0, -4.0]), torch.tensor([-5.0, 0.5]))
-    expected = {"magnitude": [3, 2], "gradient": [1, 4], "momentum": [5, 0.5]}
+def test_scores_are_absolute_values_or_zero_or_their_sum():
+    seen = view([-3.0, 2.0, 0.5], torch.tensor([1.0, -4.0, 0.0]), torch.tensor([-5.0, 0.5, 0.0]))
+    expected = {
+        "magnitude": [3, 2, 0.5], "gradient": [1, 4, 0], "momentum": [5, 0.5, 0],
+        "magnitude-gradient": [4, 6, 0.5],
+    }  # fmt: skip
     assert {name: SCORES[name](seen).tolist() for name in expected} == expected
+    half = as_score(lambda view: magnitude_gradient(view, 0.5))
+    assert half(seen).tolist() == [3.5, 4, 0.5]
     for name in ("gradient", "momentum"):
         assert SCORES[name](view([-3.0, 2.0])).tolist() == [0, 0]
 
@@ -67,10 +72,3 @@ def test_random_unfired_puts_weights_that_were_never_active_first():
     plain = SCORES["random"](view(torch.ones(50)))
     assert torch.equal(scores[fired], plain[fired])
     assert torch.equal(SCORES["random-unfired"](view(torch.ones(50))), plain)
-
-
-def test_magnitude_gradient_weighs_both():
-    seen = view([-3.0, 2.0, 0.5], torch.tensor([1.0, -4.0, 0.0]))
-    assert SCORES["magnitude-gradient"](seen).tolist() == [4, 6, 0.5]
-    half = as_score(lambda view: magnitude_gradient(view, 0.5))
-    assert half(seen).tolist() == [3.5, 4, 0.5]

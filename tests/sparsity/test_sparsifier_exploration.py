@@ -7,7 +7,6 @@ sparse layers explore like masked weights.
 import itertools
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -25,7 +24,8 @@ def every(interval, rate):
 
 def follow(run, reference, steps):
     for step in range(1, steps + 1):
-        reference.step(step, ref.arrays(run.set_gradients(step)))
+        source = ref.generator_of(run)
+        reference.step(step, ref.arrays(run.set_gradients(step)), source)
         assert run.step() == (reference.rate(step) > 0)
         ref.assert_equal(run, reference.active, reference.weights, reference.moments)
 
@@ -46,23 +46,41 @@ def test_exploration_equals_the_brute_force_one(scope, rate, regrown_value):
     assert run.sparsifier.state_dict()["threshold"] == 1e-3  # which is another scope's
 
 
+def mean_of(window):
+    return {"growth": ref.of_gradients(lambda gradients: sum(gradients[-window:]))}
+
+
+def mixed(share):
+    rules = ref.last_gradient, ref.drawn
+    return {"growth": lambda *seen: {share: rules[0](*seen), 1.0: rules[1](*seen)}}
+
+
+SMALLEST = Score(lambda view: -view.weight, frozenset())
+
+
 @pytest.mark.parametrize(
-    ("options", "interval", "seen"),
+    ("options", "interval", "rules"),
     [
-        ({"grow": "momentum"}, 4, ref.running_mean),
-        ({"gradient_batches": 2}, 5, lambda gradients: sum(gradients[-2:])),
-        ({"gradient_batches": 3}, 5, lambda gradients: sum(gradients[-3:])),
-        ({"gradient_batches": 5}, 5, lambda gradients: sum(gradients[-5:])),
+        ({"grow": "momentum"}, 4, {"growth": ref.of_gradients(ref.running_mean)}),
+        ({"gradient_batches": 2}, 5, mean_of(2)),
+        ({"gradient_batches": 3}, 5, mean_of(3)),
+        ({"gradient_batches": 5}, 5, mean_of(5)),
         # A window longer than the interval starts at the exploration before.
-        ({"gradient_batches": 5}, 2, lambda gradients: sum(gradients[-2:])),
+        ({"gradient_batches": 5}, 2, mean_of(2)),
+        ({"grow": {"gradient": 0.5, "random": 0.5}}, 1, mixed(0.5)),
+        ({"grow": {"gradient": 1, "random": 3}}, 1, mixed(0.25)),
+        # Anyone's functions.
+        ({"prune": SMALLEST}, 1, {"importance": lambda seen, name: -seen.weights[name]}),
+        (
+            {"grow": lambda view: view.gradient},
+            1,
+            {"growth": lambda seen, name, _: seen.past[name][-1]},
+        ),
     ],
-    ids=["momentum", "2 of 5", "3 of 5", "5 of 5", "5 of 2"],
 )
-def test_growth_looks_at_the_running_mean_of_all_gradients_or_at_the_last_only(
-    options, interval, seen
-):
+def test_what_is_pruned_and_grown_follows_the_scores(options, interval, rules):
     run = prepared(0.5, interval, **options)
-    follow(run, ref.Reference(run, every(interval, 0.5), growth=ref.of_gradients(seen)), 15)
+    follow(run, ref.Reference(run, every(interval, 0.5), **rules), 15)
 
 
 @pytest.mark.parametrize("window", [3, 2])
@@ -86,59 +104,18 @@ def test_growth_sees_the_mean_of_its_window_and_a_step_without_gradient_counts_a
     torch.testing.assert_close(seen, [expected])
 
 
-def test_anyones_functions_prune_and_grow():
-    smallest = Score(lambda view: -view.weight, frozenset())
-    run = prepared(prune=smallest, grow=lambda view: view.gradient)
-    rules = {
-        "importance": lambda reference, name: -reference.weights[name],
-        "growth": lambda reference, name, _: reference.past[name][-1],
-    }
-    follow(run, ref.Reference(run, every(1, 0.3), **rules), 5)
-
-
-@pytest.mark.parametrize("shares", [{"gradient": 0.5, "random": 0.5}, {"gradient": 1, "random": 3}])
-def test_a_mixture_grows_its_share_by_each_score(shares):
-    run = prepared(grow=shares)
-    share = shares["gradient"] / sum(shares.values())
-    not_by_gradient = 0
-    for step in range(10):
-        gradients = ref.arrays(run.set_gradients(step))
-        run.optimizer.step()
-        before = ref.Reference(run)
-        kept = before.kept(0.3)
-        run.sparsifier.step()
-        for name, mask in run.sparsifier.topology.items():
-            now, scores = ref.places(mask), np.abs(gradients[name])
-            count = len(before.active[name]) - len(kept[name])
-            candidates = set(range(mask.numel())) - kept[name]
-            assert kept[name] | ref.top(scores, round(share * count), candidates) <= now
-            assert len(now) == len(before.active[name])
-            not_by_gradient += len(now - ref.top(scores, count, candidates) - kept[name])
-    assert not_by_gradient > 20
-
-
 @pytest.mark.parametrize(
     ("rate", "pruned"), [(0.0, 0), (1e-6, 1), (0.07, 7), (0.071, 8), (0.55, 55), (1.0, 100)]
 )
 def test_exactly_the_ceiling_of_the_share_is_pruned(rate, pruned):
     run = Run(lambda: nn.Linear(20, 20, bias=False), sparsity=0.75, exploration=None)
-    mask = run.sparsifier.topology["weight"]
+    mask = run.sparsifier.topology["weight"]  # what was handed out stays as it is
     assert mask.sum() == 100
     run.model.weight.grad = (~mask).float()  # so that only weights not active yet are grown
     run.sparsifier.keep_gradients()
     run.optimizer.step()
     run.sparsifier.explore(rate)
     assert (mask & ~run.sparsifier.topology["weight"]).sum() == pruned
-
-
-def test_a_topology_that_was_handed_out_stays_as_it_was():
-    run = prepared()
-    handed_out, digest = run.sparsifier.topology, run.digest
-    copies = {name: mask.clone() for name, mask in handed_out.items()}
-    run.set_gradients()
-    run.step()
-    assert run.digest != digest
-    assert all(torch.equal(mask, copies[name]) for name, mask in handed_out.items())
 
 
 @pytest.mark.parametrize("place", ["active", "inactive"])

@@ -12,7 +12,7 @@ from freetickets.kernels.adopted import AdoptedLayer
 from freetickets.kernels.layers import SparseLayer
 from freetickets.sparsity import Exploration, GradualPruning, allocate
 
-from .training import Run, assert_alike, generator, mlp, properties
+from .training import Run, generator, mlp, properties
 
 
 def prepared(sparsity=0.0, **options):
@@ -28,28 +28,22 @@ def given_masks():
     return {name: torch.rand(shape, generator=source) < 0.3 for name, shape in shapes.items()}
 
 
-def test_a_given_topology_is_where_training_starts(backend):
+def test_a_given_topology_is_where_training_starts_and_keeps_its_counts(backend):
     masks, fresh = given_masks(), Run(sparsity=None)
-    run = prepared(0.99, topology=masks, backend=backend)
+    run = prepared(0.99, topology=masks, backend=backend, exploration=Exploration(interval=1))
     assert list(run.sparsifier.topology) == ["0.weight", "4.weight"]
-    for name, mask in masks.items():
+    for mask in masks.values():
+        mask.fill_(True)  # what was given stays the giver's
+    for name, mask in given_masks().items():
         assert torch.equal(run.sparsifier.topology[name], mask)
         assert torch.equal(run.weight(name), fresh.weight(name) * mask)
     assert torch.equal(run.weight("2.weight"), fresh.weight("2.weight"))
-    kept = masks["0.weight"].clone()
-    masks["0.weight"].fill_(True)  # what was given stays the giver's
-    run.train(range(3))
-    assert torch.equal(run.sparsifier.topology["0.weight"], kept)
-    run.assert_zero_outside()
-
-
-def test_a_given_topology_is_explored_at_its_own_counts(backend):
-    masks = given_masks()
-    run = prepared(0.8, topology=masks, backend=backend, exploration=Exploration(interval=1))
     assert all(run.train(range(4)))
-    for name, mask in run.sparsifier.topology.items():
-        assert mask.sum() == masks[name].sum()
-        assert not torch.equal(mask, masks[name])
+    run.assert_zero_outside()
+    for name, mask in given_masks().items():
+        explored = run.sparsifier.topology[name]
+        assert explored.sum() == mask.sum()
+        assert not torch.equal(explored, mask)
 
 
 # ---- pruning
@@ -90,11 +84,9 @@ def test_a_prune_score_sees_the_gradient_of_the_step_that_is_pruned():
         prepared(prune=saliency).sparsifier.prune(0.5)
 
 
-def test_auto_masks_while_pruning_and_sparse_layers_refuse():
+def test_auto_masks_while_pruning():
     run = prepared(0.9, pruning=lambda step: None, distribution="uniform")
     assert not any(isinstance(m, (SparseLayer, AdoptedLayer)) for m in run.model.modules())
-    with pytest.raises(FreeTicketsError, match="does not go with pruning"):
-        prepared(0.9, pruning=lambda step: None, backend="sparse")
 
 
 def test_sparse_layers_are_not_pruned_by_hand(backend):
@@ -135,22 +127,6 @@ def test_counts_only_shrink_and_the_total_is_what_was_asked_for(targets, distrib
         run.assert_zero_outside()
 
 
-def test_a_run_pruned_by_hand_resumes_bit_for_bit_into_one_that_is_still_dense():
-    def train(run, steps):
-        for step in steps:
-            run.train([step])
-            if step == 3:
-                run.sparsifier.prune(0.6)
-
-    whole, killed, resumed = (prepared(exploration=Exploration(0.3, 4)) for _ in range(3))
-    train(whole, range(14))
-    train(killed, range(6))
-    resumed.load(killed.state())
-    assert resumed.counts == killed.counts
-    train(resumed, range(6, 14))
-    assert_alike(whole, resumed)
-
-
 def test_the_state_of_a_pruned_run_is_refused_by_sparse_layers(backend):
     pruned = prepared()
     pruned.sparsifier.prune(0.9)
@@ -163,14 +139,6 @@ def test_the_state_of_a_pruned_run_is_refused_by_sparse_layers(backend):
     else:
         other.sparsifier.load_state_dict(state)
         assert other.digest == pruned.digest
-
-
-def test_lbfgs_forgets_its_past_when_weights_are_pruned():
-    run = Run(mlp, "LBFGS", 0.0, exploration=None, pruning=GradualPruning(0.7, end=3, interval=1))
-    for _ in range(4):
-        run.train([0])
-        run.assert_zero_outside()
-    assert sum(run.counts.values()) == round(0.3 * sum(map(math.prod, run.shapes.values())))
 
 
 def test_a_layer_that_is_held_by_another_sparsifier_is_not_pruned():

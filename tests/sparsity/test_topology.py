@@ -5,17 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetickets.sparsity.topology import digest, pack_mask, random_mask, select_top, unpack_mask
+from freetickets.sparsity.topology import digest, pack_mask, select_top, unpack_mask
 
 from .training import generator, properties
-
-
-@pytest.mark.parametrize("count", [0, 1, 7, 24])
-def test_a_random_mask_has_exactly_its_count(count):
-    mask = random_mask(torch.Size([2, 3, 4]), count, generator())
-    assert mask.shape == (2, 3, 4)
-    assert mask.sum() == count
-
 
 # Few distinct values, so that ties are the rule; infinities, and types of all widths.
 scores = st.lists(

@@ -19,6 +19,8 @@ import freetickets as ft
 from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import Exploration, Sparsifier
 
+from . import ranks
+from .ranks import batch, loss_of, network
 from .training import two_backends
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -30,22 +32,9 @@ pytestmark = [
 ]
 
 
-def network():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(10, 30), nn.ReLU(), nn.Linear(30, 10))
-
-
 def sparsify(model, optimizer, backend, seed=0):
     schedule = Exploration(interval=3)
     return Sparsifier(model, optimizer, 0.8, exploration=schedule, backend=backend, seed=seed)
-
-
-def batch(step):
-    return torch.randn(16, 10, generator=torch.Generator().manual_seed(step))
-
-
-def loss_of(model, inputs):
-    return nn.functional.mse_loss(model(inputs), inputs.flip(1))
 
 
 def adam(model):
@@ -245,15 +234,14 @@ def test_data_parallel_training_of_one_process_is_the_plain_loop(first, backend,
 
 @pytest.mark.slow
 def test_two_processes_train_one_network_with_one_topology(tmp_path, backend):
-    script = Path(__file__).with_name("ranks.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", str(script), str(tmp_path), backend]
+    command += ["--nproc-per-node", "2", ranks.__file__, str(tmp_path), backend]
     path = os.pathsep.join([str(Path(ft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
-    alone, sparsifier = load_module(script).train(0, 1, backend)
+    alone, sparsifier = ranks.train(0, 1, backend)
     for name, tensor in alone.state_dict().items():
         assert torch.equal(first["model"][name], second["model"][name])
         torch.testing.assert_close(first["model"][name], tensor, rtol=1e-4, atol=1e-5)

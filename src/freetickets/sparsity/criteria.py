@@ -5,9 +5,7 @@ best. All criteria look at one copy of the network, so the network itself is nev
 """
 
 import copy
-import functools
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -224,4 +222,4 @@ def _scores(criterion: str, probe: Probe) -> dict[str, Tensor]:
 
 
 def _add(parts: Iterable[list[Tensor]]) -> list[Tensor]:
-    return [functools.reduce(operator.add, terms) for terms in zip(*parts, strict=True)]
+    return [sum(rest, first) for first, *rest in zip(*parts, strict=True)]

@@ -37,7 +37,7 @@ class Explorer:
         grow: GrowthLike,
         scope: Scope,
         redistribute: Redistribution | None,
-        structure: Structure = Unstructured(),  # noqa: B008
+        structure: Structure,
     ) -> None:
         if scope not in get_args(Scope):
             raise UnknownNameError("prune_scope", scope, get_args(Scope))
@@ -160,17 +160,20 @@ class GradientRecord:
 
     def __init__(self, needs: Iterable[str], window: int) -> None:
         self._sums, self._averages = "gradient" in needs, "momentum" in needs
-        self._window = window
+        self.window = window
         self._count = 0
         self.open = self.keep = self._wanted = False
         self.taken: dict[str, Tensor] | None = None
         self._gradients: dict[str, Tensor] = {}
         self._momentum: dict[str, Tensor] = {}
 
-    @property
-    def missing(self) -> bool:
-        """Whether a gradient is needed and no layer has one."""
-        return (self._sums and not self._gradients) or (self._averages and not self._momentum)
+    def require(self) -> None:
+        """Raises if a gradient is needed and no layer has one."""
+        if (self._sums and not self._gradients) or (self._averages and not self._momentum):
+            raise FreeTicketsError(
+                "no dense gradient to grow by: call keep_gradients() before the forward pass of "
+                "the step before explore(), and zero_grad() after it"
+            )
 
     def needs(self, wanted: bool) -> bool:
         """Whether the coming step's gradients are needed; `wanted`: an exploration uses them."""
@@ -185,7 +188,7 @@ class GradientRecord:
 
     def commit(self) -> None:
         """Records what was taken: the step is done."""
-        if not self.open or self._count == self._window:
+        if not self.open or self._count == self.window:
             self._gradients, self._count = {}, 0
         self.open = self._wanted
         self._count += self._wanted

@@ -115,12 +115,7 @@ SPARSE_METHODS: Registry[SparseParts] = Registry(
 
 
 def sparse_method(name: str) -> SparseParts:
-    """Looks the parts of a method up.
-
-    Example:
-        >>> sparse_method("set").grow
-        'random'
-    """
+    """Looks the parts of a method up."""
     return SPARSE_METHODS.find(name)
 
 

@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.optim import LBFGS, Optimizer
+from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from ..errors import FreeTicketsError, UnknownNameError
-from ..kernels.layers import SparseLayer
-from . import network
 from .distribution import DEFAULT_SPARSITY, Distribution, Sparsity, allocate, check_sparsity
 from .exploration import Explorer, GradientRecord, Redistribution, Scope
 from .layers import Selectors, inner_optimizer, select_weights
 from .named import sparse_method
-from .network import Backend, LayerStatistics, find_lost, make_engine
+from .network import Backend, HeldNetwork, find_lost
 from .schedule import Exploration, check_rate
 from .score import SCORES, GrowthLike, ScoreLike, WeightView
 from .structure import Unstructured, check_masks, check_options, parse_structure
-from .topology import (
-    Topology,
-    check_topology,
-    digest,
-    given_topology,
-    largest,
-    pack_mask,
-    unpack_mask,
-)
-from .weight import CompressedWeight, MaskedWeight, ReservedWeight, zero_outside
-
-if TYPE_CHECKING:
-    from ..kernels.choices import Choices
+from .topology import Topology, check_topology, given_topology, largest, pack_mask, unpack_mask
+from .weight import MaskedWeight, zero_outside
 
 
-class Sparsifier:
+class Sparsifier(HeldNetwork):
     """Keeps any network sparse while any loop trains it, with any `torch.optim` optimizer.
 
     Two lines around a loop are all it takes: create it after the optimizer, and call `step` after
@@ -110,8 +97,6 @@ class Sparsifier:
         True
     """
 
-    _owns_network = False  # whether nobody else holds its parameters: then "auto" may replace them
-
     def __init__(
         self,
         model: nn.Module,
@@ -143,24 +128,21 @@ class Sparsifier:
             raise UnknownNameError("regrown_value", regrown_value, ["zero", "keep"])
         if gradient_batches < 1:
             raise FreeTicketsError(f"gradient_batches must be at least 1, not {gradient_batches}")
-        self.optimizer = optimizer = inner_optimizer(optimizer)
+        optimizer = inner_optimizer(optimizer)
         self.steps = 0
-        self._exploration, self._pruning = exploration, pruning
+        self._exploration = Exploration(rate=0.0) if exploration is None else exploration
+        self._pruning = pruning
         self._distribution = distribution
         self._structure = parse_structure(structure)
+        mixture = isinstance(grow, Mapping) and len(grow) > 1
         check_options(
-            structure,
-            pruning=pruning is not None,
-            prune_scope=prune_scope,
-            redistribute=redistribute,
-            reserve=reserve,
-            mixture=isinstance(grow, Mapping) and len(grow) > 1,
-        )
+            structure, pruning=pruning is not None, prune_scope=prune_scope,
+            redistribute=redistribute, reserve=reserve, mixture=mixture,
+        )  # fmt: skip
         self._explorer = Explorer(prune, grow, prune_scope, redistribute, self._structure)
-        self._reserve, self._keep_regrown = reserve, regrown_value == "keep"
-        self._gradient_batches = gradient_batches
+        self._keep_regrown = regrown_value == "keep"
         self._record = GradientRecord(() if reserve else self._explorer.needs, gradient_batches)
-        self._generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed)
 
         weights = select_weights(model, include=include, exclude=exclude, embeddings=embeddings)
         shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
@@ -168,9 +150,9 @@ class Sparsifier:
         if topology is None:
             counts = self._structure.allocate(shapes, sparsity, distribution)
             masks = {
-                name: largest(weight, counts[name], self._generator)
+                name: largest(weight, counts[name], generator)
                 if reserve
-                else self._structure.random(weight.shape, counts[name], self._generator)
+                else self._structure.random(weight.shape, counts[name], generator)
                 for name, weight in weights.items()
                 if counts[name] < weight.numel()
             }
@@ -186,18 +168,12 @@ class Sparsifier:
                 f"the optimizer does not train {odd[0]!r}: pass one that does, or exclude the layer"
             )
         check_masks(self._structure, masks)
-        self._shapes = {name: shapes[name] for name in weights}
-        # A layer that gets all its weights needs no mask: exploration can then never damage it.
-        masks = {name: mask for name, mask in masks.items() if not mask.all()}
-        self._dense = {name: weight for name, weight in weights.items() if name not in masks}
-        self._check_alone(weights[name] for name in masks)
         masked_only = {"pruning": pruning, "redistribute": redistribute, "reserve": reserve}
         unsuited = next((name for name, value in masked_only.items() if value), None)
-        self._engine = make_engine(
-            backend, model, optimizer, masks, unsuited=unsuited, owned=self._owns_network
-        )
-        self._weights = [self._held(name, weights[name], mask) for name, mask in masks.items()]
-        self._hold()
+        super().__init__(
+            model, optimizer, weights, masks,
+            backend=backend, unsuited=unsuited, reserve=reserve, generator=generator,
+        )  # fmt: skip
         if pruning is not None:
             self._mask(self._dense)
         self._stepped = False  # whether the optimizer has taken a step since the last `step()`
@@ -252,7 +228,7 @@ class Sparsifier:
             return False
         self._stepped = False
         self.steps += 1
-        sparsity, rate = self._target(self.steps), self._rate(self.steps)
+        sparsity, rate = self._target(self.steps), self._exploration(self.steps)
         if sparsity is not None:
             self.prune(sparsity)
         if rate > 0:
@@ -288,7 +264,7 @@ class Sparsifier:
             raise FreeTicketsError("can't prune a compressed layer: use backend='auto'")
         self._mask(self._dense)
         if self._explorer.prune_score.needs:
-            self._require_gradients()
+            self._record.require()
             self._record.open = False
         masks = self._explorer.prune(self._views(), counts)
         self._rewire(masks, masks, masks)
@@ -309,7 +285,7 @@ class Sparsifier:
                 weight.choose(self.optimizer, score, self._generator)
             self._forget_past_steps()
             return
-        self._require_gradients()
+        self._record.require()
         # All is chosen before anything changes: a score that is refused leaves the network whole.
         kept, masks = self._explorer.explore(self._views(), rate)
         self._rewire(masks, masks if self._keep_regrown else kept, kept)
@@ -357,46 +333,7 @@ class Sparsifier:
     @property
     def due(self) -> bool:
         """Whether the coming step ends with an exploration."""
-        return self._rate(self.steps + 1) > 0
-
-    # ---- what a loop, a report or a test looks at
-
-    @property
-    def topology(self) -> Topology:
-        """The mask of each sparse layer; layers that have all their weights are not in it."""
-        return {weight.name: weight.mask for weight in self._weights}
-
-    @property
-    def choices(self) -> Choices | None:
-        """Which way each layer is computed, and why; None if all weights are masked."""
-        return self._engine.choices if self._engine is not None else None
-
-    @property
-    def digest(self) -> str:
-        """A fingerprint of the topology."""
-        return digest(self.topology)
-
-    @property
-    def sparsity(self) -> float:
-        """The share of zeros over all layers that the distribution saw."""
-        return network.overall_sparsity(self.statistics())
-
-    @property
-    def itop_rate(self) -> float:
-        """The share of these layers' weights that have ever been active (ITOP's R_s)."""
-        return network.itop_rate(self.statistics())
-
-    def statistics(self) -> list[LayerStatistics]:
-        """Returns one row per layer: its shape, non-zeros, and weights that were ever active."""
-        counts = {w.name: (w.nonzeros, int(w.ever_active.sum())) for w in self._weights}
-        sizes = {name: math.prod(shape) for name, shape in self._shapes.items()}
-        return [
-            LayerStatistics(name, self._shapes[name], size, *counts.get(name, (size, size)))
-            for name, size in sizes.items()
-        ]
-
-    def __str__(self) -> str:
-        return network.table(self.statistics())
+        return self._exploration(self.steps + 1) > 0
 
     # ---- saving
 
@@ -461,68 +398,7 @@ class Sparsifier:
                 self._weights[index] = MaskedWeight(old.name, parameters[old.name], old.mask)
                 self._weights[index].ever_active = old.ever_active
 
-    # ---- inside: the weights
-
-    def _held(self, name: str, parameter: nn.Parameter, mask: Tensor) -> MaskedWeight:
-        layer = self._engine.layers.get(name) if self._engine is not None else None
-        if isinstance(layer, SparseLayer):
-            return CompressedWeight(name, layer)
-        if self._reserve:
-            return ReservedWeight(name, parameter, mask, self._reserve, self._generator)
-        return MaskedWeight(name, parameter, mask, layer)
-
-    @property
-    def _reserved(self) -> list[ReservedWeight]:
-        return [weight for weight in self._weights if isinstance(weight, ReservedWeight)]
-
-    @property
-    def _is_compressed(self) -> bool:
-        return any(isinstance(weight, CompressedWeight) for weight in self._weights)
-
-    @torch.no_grad()
-    def _hold(self) -> None:
-        zero_outside(pair for weight in self._weights for pair in weight.held(self.optimizer))
-
-    def _rewire(
-        self, masks: Sequence[Tensor], weights: Sequence[Tensor], state: Sequence[Tensor]
-    ) -> None:
-        for weight, *change in zip(self._weights, masks, weights, state, strict=True):
-            weight.rewire(self.optimizer, *change)
-        self._forget_past_steps()
-
-    def _forget_past_steps(self) -> None:
-        if isinstance(self.optimizer, LBFGS):
-            self.optimizer.state.clear()  # its past steps would revive pruned weights
-
-    def _mask(self, names: Iterable[str]) -> None:
-        """Gives dense weights a mask, of all of them: they may be pruned then."""
-        new = {name: self._dense[name] for name in names if name in self._dense}
-        self._check_alone(new.values())
-        found = {weight.name: weight for weight in self._weights}
-        for name, weight in new.items():
-            found[name] = MaskedWeight(name, weight, torch.ones(weight.shape, dtype=torch.bool))
-            del self._dense[name]
-        self._weights = [found[name] for name in self._shapes if name in found]
-
-    def _check_alone(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Refuses a second sparsifier of one weight: it would be held to both topologies."""
-        mine = {id(parameter) for parameter in parameters}
-        for hook in self.optimizer._optimizer_step_pre_hooks.values():
-            other = getattr(hook, "__self__", None)
-            for weight in other._weights if isinstance(other, Sparsifier) else ():
-                if id(weight.parameter) in mine:
-                    raise FreeTicketsError(
-                        f"another sparsifier holds {weight.name!r} already: detach() it first"
-                    )
-
-    def _check_counts(self, masks: Topology) -> None:
-        for weight in self._weights:
-            count = int(masks[weight.name].sum()) if weight.name in masks else weight.nonzeros
-            if isinstance(weight, CompressedWeight) and count != weight.nonzeros:
-                raise FreeTicketsError(
-                    f"layer {weight.name!r} holds {weight.nonzeros} weights and can't have "
-                    f"{count}: make the Sparsifier with backend='auto', or with that topology"
-                )
+    # ---- inside
 
     def _saved_masks(self, state: Mapping[str, Any]) -> Topology:
         if not self._is_compressed:  # it may have been saved after a pruning
@@ -555,12 +431,9 @@ class Sparsifier:
     def _explores_soon(self) -> bool:
         prunes_by_gradient = bool(self._explorer.prune_score.needs)
         return any(
-            self._rate(step) > 0 or (prunes_by_gradient and self._target(step) is not None)
-            for step in range(self.steps + 1, self.steps + 1 + self._gradient_batches)
+            self._exploration(step) > 0 or (prunes_by_gradient and self._target(step) is not None)
+            for step in range(self.steps + 1, self.steps + 1 + self._record.window)
         )
-
-    def _rate(self, step: int) -> float:
-        return self._exploration(step) if self._exploration is not None else 0.0
 
     def _target(self, step: int) -> float | None:
         return self._pruning(step) if self._pruning is not None else None
@@ -569,13 +442,6 @@ class Sparsifier:
         wanted = self._record.needs(self._explores_soon)
         for weight in self._weights:
             weight.announce_gradient(wanted)
-
-    def _require_gradients(self) -> None:
-        if self._record.missing:
-            raise FreeTicketsError(
-                "no dense gradient to grow by: call keep_gradients() before the forward pass of "
-                "the step before explore(), and zero_grad() after it"
-            )
 
     def _views(self) -> list[WeightView]:
         of, source = self._record.of, self._generator

@@ -53,11 +53,6 @@ class Structure(ABC):
 
         Layers whose shapes do not fit stay dense, outside the budget, as those that a distribution
         makes dense.
-
-        Example:
-            >>> shapes = {"first": (16, 3, 3, 3), "second": (16, 16), "last": (10, 16)}
-            >>> parse_structure("block-4x4").allocate(shapes, 0.75, "uniform")
-            {'first': 432, 'second': 64, 'last': 160}
         """
         fitting = {name: shape for name, shape in shapes.items() if self.fits(shape)}
         if shapes and not fitting:
@@ -289,25 +284,12 @@ def check_masks(structure: Structure, masks: Mapping[str, Tensor]) -> None:
             )
 
 
-def check_options(
-    structure: str,
-    *,
-    pruning: bool,
-    prune_scope: str,
-    redistribute: str | None,
-    reserve: float,
-    mixture: bool = False,
-) -> None:
-    """Raises if a network is to have a structure, and something that would break it."""
-    breaks = {
-        "gradual pruning": pruning,
-        f"prune_scope={prune_scope!r}": prune_scope != "layer",
-        f"redistribute={redistribute!r}": redistribute is not None,
-        f"reserve={reserve}": reserve > 0,
-        "a mixture of growth scores": mixture,
-    }
-    for option, given in breaks.items():
-        if given and structure != "unstructured":
+def check_options(structure: str, **given: object) -> None:
+    """Raises if a network is to have a structure, and an option is given that would break it."""
+    words = {"pruning": "gradual pruning", "mixture": "a mixture of growth scores"}
+    for name, value in given.items():
+        if structure != "unstructured" and value not in (None, 0, "layer"):
+            option = words.get(name, f"{name}={value!r}")
             raise FreeTicketsError(
                 f"structure {structure!r} does not go with {option}: leave one of them out"
             )

@@ -31,12 +31,12 @@ class MaskedWeight:
     """
 
     _version = -1  # of the parameter, when it was held to the mask last
-    _view: Tensor | None = None  # of the parameter's memory, as integers
 
     def __init__(
         self, name: str, parameter: nn.Parameter, mask: Tensor, adopted: AdoptedLayer | None = None
     ) -> None:
         self.name, self.parameter, self._adopted = name, parameter, adopted
+        self._views: dict[int, Tensor] = {}  # of memory that lasts, as integers
         self.ever_active = mask.to(parameter.device, copy=True)
         self.restore(mask)
 
@@ -127,12 +127,15 @@ class MaskedWeight:
         return dense
 
     def _tensors(self, optimizer: Optimizer, weights: Tensor, state: Tensor) -> Iterator[Kept]:
-        # One view for all steps, unless somebody gives the parameter other memory.
-        if self._view is None or self._view.data_ptr() != self.parameter.data_ptr():
-            self._view = self.parameter.data.view(weights.dtype)
-        yield self._view, weights
-        for value in self._state_of(optimizer):
-            yield value, state
+        before, self._views = self._views, {}
+        for tensor in (self.parameter, *self._state_of(optimizer)):
+            kept = weights if tensor is self.parameter else state
+            if tensor.element_size() == kept.element_size():
+                # The same view in all steps, unless somebody gives the tensor other memory.
+                place = tensor.data_ptr()
+                view = before.get(place)
+                self._views[place] = tensor = tensor.data.view(kept.dtype) if view is None else view
+            yield tensor, kept
         self._version = self.parameter._version
 
     def _state_of(self, optimizer: Optimizer) -> list[Tensor]:
