@@ -14,7 +14,11 @@ BARS = {
     "edst": [(0.55, 0.40), (0.62, 0.50), (None, None), (0.80, 0.68), (None, None), (None, None)],
     "sparsity": [(0.55, 0.40)] + [(None, None)] * 10,
     "medium": [(None, None)] * 5,
-    "small-nets": [(0.48, 0.36)] + [(None, None)] * 8,
+    "small-nets": [
+        row
+        for bars in ((0.48, 0.36), (0.45, 0.35), (0.40, 0.32), (0.55, 0.40), (0.45, 0.33))
+        for row in (bars, (None, None), (None, None))
+    ],
 }
 
 

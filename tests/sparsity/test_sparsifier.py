@@ -329,6 +329,29 @@ VARIANTS += [(name, "fused") for name in ("SGD", "Adam", "AdamW")]
 NO_SUCH = [("LBFGS", "plain"), ("LBFGS", "foreach"), ("Muon", "foreach")]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_what_somebody_writes_outside_the_topology_is_gone_after_the_next_step(dtype):
+    layer = nn.Linear(12, 8).to(dtype)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9)
+    sparsifier = Sparsifier(layer, optimizer, 0.5, backend="masked", exploration=None)
+    outside = ~sparsifier.topology["weight"]
+    for ruin in (0.5, math.inf, math.nan):
+        for replace in (False, True):  # the memory of the weight and of its state, too
+            layer(torch.randn(4, 12, dtype=dtype)).square().mean().backward()
+            layer.weight.grad[outside] = ruin
+            weight = layer.weight.data
+            layer.weight.data = torch.where(outside, ruin, weight) if replace else weight
+            if replace:
+                state = optimizer.state[layer.weight]
+                state["momentum_buffer"] = torch.where(outside, ruin, state["momentum_buffer"])
+            optimizer.step()
+            sparsifier.step()
+            optimizer.zero_grad()
+            for tensor in (layer.weight, optimizer.state[layer.weight]["momentum_buffer"]):
+                assert (tensor[outside] == 0).all()
+                assert (tensor[~outside].isfinite() & (tensor[~outside] != 0)).all()
+
+
 def test_every_optimizer_of_torch_is_tried():
     assert set(OPTIMIZERS) >= KNOWN
 

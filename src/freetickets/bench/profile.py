@@ -37,6 +37,7 @@ _LAYERS = {
 _OTHERS = {
     "ft_normalize": "norms", "ft_normalize_backward": "norms", "ft_scale": "norms",
     "ft_to_groups": "layout", "ft_from_groups": "layout",
+    "ft_max_pool": "pooling", "ft_max_pool_backward": "pooling",
     "ft_take": "gathering weights", "ft_put": "gathering weights",
 }  # fmt: skip
 # What PyTorch's own operators are, by parts of their names; the first that fits.

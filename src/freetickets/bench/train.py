@@ -28,10 +28,14 @@ _ENSEMBLES = (
     (7, 0.9, Bars((0.80, 0.68), (0.66, 0.58))),
 )
 _DENSE = Bars((0.55, 0.40), (0.60, 0.45))
-_SMALL_NETS: tuple[tuple[str, tuple[int, ...], int, Bars | None], ...] = (
+_GREY = (1, 28, 28)
+# Network, input, batch, and what its sparse step may and should take beside PyTorch's dense one.
+_SMALL_NETS: tuple[tuple[str, tuple[int, ...], int, Bars], ...] = (
     ("wrn-16-2", CIFAR, 64, Bars((0.48, 0.36), (0.45, 0.35))),
-    ("cnn", (1, 28, 28), 64, None),
-    ("mlp-512-512", (1, 28, 28), 128, None),
+    ("fast-64-128-128", CIFAR, 128, Bars((0.45, 0.35), (0.45, 0.35))),
+    ("cnn", _GREY, 64, Bars((0.40, 0.32), (0.40, 0.32))),
+    ("mlp-512-512", _GREY, 128, Bars((0.55, 0.40), (0.55, 0.40))),
+    ("mlp-1024-1024", _GREY, 128, Bars((0.45, 0.33), (0.45, 0.33))),
 )
 # Distributions and sparsities of the figure.
 _POINTS = (("erk", 0.8), ("erk", 0.9), ("erk", 0.95), ("uniform", 0.8), ("uniform", 0.9))
@@ -150,9 +154,8 @@ def small_nets(settings: Settings) -> Iterator[Ratio | str]:
         }
         timings = interleave(sides, settings.repeats)
         about = f"{model}, batch {batch}, S=0.8"
-        limit = NO_LIMITS if limits is None else limits.here
         what = "sparse step / dense step"
-        yield from _beside_dense(timings, "sparse", what, about, limits=limit)
+        yield from _beside_dense(timings, "sparse", what, about, limits=limits.here)
         what = f"sparse step {_LOOP} / dense step"
         yield next(_beside_dense(timings, _LOOP, what, f"{about}, backend auto"))
 

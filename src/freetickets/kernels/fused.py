@@ -17,6 +17,10 @@ from .library import lanes
 from .linear import linear
 from .norm import scale
 from .operator import run
+from .pool import max_pool, window_of
+
+# What `window_of` is told of a pool.
+_WINDOW = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
 
 
 class ShapeError(FreeTicketsError):
@@ -191,9 +195,13 @@ class Pool(nn.Module):
     def __init__(self, pool: nn.Module) -> None:
         super().__init__()
         self._pool = pool
+        is_max = isinstance(pool, nn.MaxPool2d)
+        self._window = window_of(*(getattr(pool, a) for a in _WINDOW)) if is_max else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the groups of what the pool makes."""
+        if self._window is not None and x.shape[4] > 1:
+            return run(max_pool, x, self._window)
         return pooled(self._pool, x)
 
 

@@ -87,62 +87,28 @@ def maps_struct(x: Tensor) -> MapsStruct:
     return MapsStruct(groups, lanes, height, width)
 
 
-_LAYER, _MAPS = POINTER(LayerStruct), POINTER(MapsStruct)
-_NORM, _POOL = POINTER(NormStruct), POINTER(PoolStruct)
+# What a letter of a signature stands for.
+_TYPES = {
+    "s": c_char_p, "p": c_void_p, "i": c_int, "n": c_int64, "f": c_float, "N": POINTER(c_int64),
+    "L": POINTER(LayerStruct), "M": POINTER(MapsStruct), "B": POINTER(NormStruct),
+    "P": POINTER(PoolStruct), "-": None,
+}  # fmt: skip
+# Of each function in api.h: its result, and its arguments.
 _SIGNATURES = {
-    "ft_interface": (c_int, ()),
-    "ft_plan_size": (c_int64, (_LAYER, c_int64)),
-    "ft_plan": (c_char_p, (_LAYER, c_void_p, c_int64, c_void_p, c_int64)),
-    "ft_use_openmp": (None, (c_void_p, c_void_p)),
-    "ft_instruction_set": (c_char_p, ()),
-    "ft_select": (c_int, (c_char_p,)),
-    "ft_lanes": (c_int, ()),
-    "ft_new_tensor": (c_void_p, (POINTER(c_int64), c_int)),
-    "ft_release_memory": (None, ()),
-    "ft_forward": (
-        c_char_p, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_void_p, c_int),
-    ),
-    "ft_prepare": (c_char_p, (_LAYER, _MAPS, *(c_void_p,) * 2, c_int64, c_void_p, c_int)),
-    "ft_forward_fused": (
-        c_char_p,
-        (
-            _LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_void_p, c_int, c_void_p, c_void_p,
-            c_int, c_void_p, c_int,
-        ),
-    ),
-    "ft_input_gradient": (
-        c_char_p, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_int),
-    ),
-    "ft_bound": (c_int64, (c_int, c_int64, c_int)),
-    "ft_linear": (
-        c_char_p, (_LAYER, c_int64, *(c_void_p,) * 3, c_int64, c_void_p, c_int, c_void_p, c_int),
-    ),
-    "ft_linear_backward": (
-        c_char_p, (_LAYER, c_int64, *(c_void_p,) * 5, c_int64, *(c_void_p,) * 3, c_int),
-    ),
-    "ft_weight_gradient": (
-        c_char_p, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int64, c_void_p, c_int),
-    ),
-    "ft_winograd_size": (c_int64, (_LAYER, c_int)),
-    "ft_winograd_weights": (c_char_p, (_LAYER, c_void_p, c_int, c_void_p, c_int)),
-    "ft_winograd_forward": (
-        c_char_p,
-        (_LAYER, _MAPS, *(c_void_p,) * 4, c_int, c_void_p, c_void_p, c_int, c_void_p, c_int),
-    ),
-    "ft_winograd_gradient": (c_char_p, (_LAYER, _MAPS, *(c_void_p,) * 3, c_int)),
-    "ft_normalize": (
-        c_char_p, (_NORM, *(c_void_p,) * 3, c_float, c_int, *(c_void_p,) * 3, c_int),
-    ),
-    "ft_scale": (c_char_p, (_NORM, *(c_void_p,) * 5, c_float, c_int, c_void_p, c_int)),
-    "ft_normalize_backward": (
-        c_char_p, (_NORM, *(c_void_p,) * 6, c_float, c_int, c_int, *(c_void_p,) * 3, c_int),
-    ),
-    "ft_max_pool": (c_char_p, (_POOL, *(c_void_p,) * 2, c_int)),
-    "ft_max_pool_backward": (c_char_p, (_POOL, *(c_void_p,) * 4, c_int)),
-    "ft_to_groups": (c_char_p, (_NORM, c_void_p, c_void_p, c_int)),
-    "ft_from_groups": (c_char_p, (_NORM, c_void_p, c_void_p, c_int)),
-    "ft_take": (c_char_p, (c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_void_p, c_int)),
-    "ft_put": (c_char_p, (c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int)),
+    "ft_interface": "i", "ft_instruction_set": "s", "ft_select": "i s", "ft_lanes": "i",
+    "ft_use_openmp": "- pp", "ft_new_tensor": "p Ni", "ft_release_memory": "-",
+    "ft_bound": "n ini",
+    "ft_plan_size": "n Ln", "ft_plan": "s Lpnpn",
+    "ft_prepare": "s LMppnpi", "ft_forward": "s LMpppnppi", "ft_forward_fused": "s LMpppnppippipi",
+    "ft_input_gradient": "s LMpppnpi", "ft_weight_gradient": "s LMpppnpi",
+    "ft_linear": "s Lnpppnpipi", "ft_linear_backward": "s Lnpppppnpppi",
+    "ft_winograd_size": "n Li", "ft_winograd_weights": "s Lpipi",
+    "ft_winograd_forward": "s LMppppippipi", "ft_winograd_gradient": "s LMpppi",
+    "ft_normalize": "s Bpppfipppi", "ft_scale": "s Bpppppfipi",
+    "ft_normalize_backward": "s Bppppppfiipppi",
+    "ft_max_pool": "s Pppi", "ft_max_pool_backward": "s Pppppi",
+    "ft_to_groups": "s Bppi", "ft_from_groups": "s Bppi",
+    "ft_take": "s pnpnppi", "ft_put": "s ppnpni",
 }  # fmt: skip
 
 _INTERFACE = 8  # what `ft_interface` must return: see api.h
@@ -188,9 +154,11 @@ def native() -> ctypes.CDLL:
         raise FreeTicketsError(
             "the compiled kernels belong to another version of freetickets: reinstall it"
         )
-    for name, (result, arguments) in _SIGNATURES.items():
+    for name, signature in _SIGNATURES.items():
+        result, _, arguments = signature.partition(" ")
         function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
+        function.restype = _TYPES[result]
+        function.argtypes = [_TYPES[letter] for letter in arguments]
     library.ft_use_openmp(*_torch_openmp())
     wanted = os.environ.get("FREETICKETS_INSTRUCTION_SET")
     if wanted and not library.ft_select(wanted.encode()):

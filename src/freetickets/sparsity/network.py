@@ -17,7 +17,7 @@ from ..kernels.layers import SparseLayer
 from ..kernels.library import available
 from .layers import bare
 from .topology import Topology, digest
-from .weight import PRUNED, CompressedWeight, MaskedWeight, ReservedWeight
+from .weight import PRUNED, CompressedWeight, MaskedWeight, ReservedWeight, zero_outside
 
 if TYPE_CHECKING:
     from ..kernels.choices import Choices
@@ -185,8 +185,7 @@ class HeldNetwork:
 
     @torch.no_grad()
     def _hold(self) -> None:
-        for weight in self._weights:
-            weight.hold(self.optimizer)
+        zero_outside(pair for weight in self._weights for pair in weight.held(self.optimizer))
 
     def _rewire(
         self, masks: Sequence[Tensor], weights: Sequence[Tensor], state: Sequence[Tensor]

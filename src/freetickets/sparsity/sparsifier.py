@@ -21,7 +21,7 @@ from .schedule import Exploration, check_rate
 from .score import SCORES, GrowthLike, ScoreLike, WeightView
 from .structure import Unstructured, check_masks, check_options, parse_structure
 from .topology import Topology, check_topology, given_topology, largest, pack_mask, unpack_mask
-from .weight import MaskedWeight
+from .weight import MaskedWeight, zero_outside
 
 
 class Sparsifier(HeldNetwork):
@@ -323,8 +323,7 @@ class Sparsifier(HeldNetwork):
         """
         if self._record.taken is None:
             self._record.take(self._weights, self._explores_soon)
-        for weight in self._weights:
-            weight.mask_gradient()
+        zero_outside(pair for weight in self._weights for pair in weight.gradients())
 
     def keep_gradients(self) -> None:
         """Records the coming step's dense gradients for `explore`; call before its forward pass."""

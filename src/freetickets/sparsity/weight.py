@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from ..kernels.adopted import AdoptedLayer
     from ..kernels.layers import SparseLayer
 
+# A tensor, and integers as wide as its numbers: 1 where these stay, 0 where they become zero.
+Kept = tuple[Tensor, Tensor]
 # The integers that are as wide as a float of this many bytes.
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 # So many exact zeros, as a share, are no chance: somebody has pruned.
@@ -33,6 +36,7 @@ class MaskedWeight:
         self, name: str, parameter: nn.Parameter, mask: Tensor, adopted: AdoptedLayer | None = None
     ) -> None:
         self.name, self.parameter, self._adopted = name, parameter, adopted
+        self._views: dict[int, Tensor] = {}  # of memory that lasts, as integers
         self.ever_active = mask.to(parameter.device, copy=True)
         self.restore(mask)
 
@@ -60,21 +64,21 @@ class MaskedWeight:
         if self._adopted is not None:
             self._adopted.is_watched = wanted
 
-    def mask_gradient(self) -> None:
-        """Sets the gradient to zero where inactive."""
+    def gradients(self) -> Iterator[Kept]:
+        """The gradient, of which only that of active weights stays."""
         if self.parameter.grad is not None:
-            _zero_outside(self.parameter.grad, self._bits)
+            yield self.parameter.grad, self._kept
 
-    def hold(self, optimizer: Optimizer) -> None:
-        """Sets the weight and its optimizer state to zero where inactive."""
-        self._keep(optimizer, self._bits, self._bits)
+    def held(self, optimizer: Optimizer) -> Iterator[Kept]:
+        """The weight and its optimizer state, of which only what is active stays."""
+        return self._tensors(optimizer, self._kept, self._kept)
 
     def restore(self, mask: Tensor) -> None:
         """Takes a topology; the weights themselves stay as they are."""
         self._mask = mask.to(self.parameter.device)
         self.ever_active |= self._mask
         self.nonzeros = int(mask.sum())
-        self._bits = _as_bits(self._mask, self.parameter)
+        self._kept = _as_integers(self._mask, self.parameter)
         if self._adopted is not None:
             self._adopted.take_topology(self._mask)
 
@@ -84,7 +88,8 @@ class MaskedWeight:
         Where `weights` is False, they start at zero; where `state` is, their optimizer state does.
         """
         self.restore(mask)
-        self._keep(optimizer, *(_as_bits(kept, self.parameter) for kept in (weights, state)))
+        kept = (_as_integers(each, self.parameter) for each in (weights, state))
+        zero_outside(self._tensors(optimizer, *kept))
 
     def adapt(self, optimizer: Optimizer) -> None:
         """Gives optimizer state that was saved with the other kind of weights the form of these."""
@@ -121,10 +126,16 @@ class MaskedWeight:
         dense[self._mask] = state
         return dense
 
-    def _keep(self, optimizer: Optimizer, weights: Tensor, state: Tensor) -> None:
-        _zero_outside(self.parameter.data, weights)
-        for value in self._state_of(optimizer):
-            _zero_outside(value, state)
+    def _tensors(self, optimizer: Optimizer, weights: Tensor, state: Tensor) -> Iterator[Kept]:
+        before, self._views = self._views, {}
+        for tensor in (self.parameter, *self._state_of(optimizer)):
+            kept = weights if tensor is self.parameter else state
+            if tensor.element_size() == kept.element_size():
+                # The same view in all steps, unless somebody gives the tensor other memory.
+                place = tensor.data_ptr()
+                view = before.get(place)
+                self._views[place] = tensor = tensor.data.view(kept.dtype) if view is None else view
+            yield tensor, kept
         self._version = self.parameter._version
 
     def _state_of(self, optimizer: Optimizer) -> list[Tensor]:
@@ -168,10 +179,10 @@ class ReservedWeight(MaskedWeight):
             self._is_back = False
             self.parameter.data.copy_(torch.where(self._mask, values, 0))
 
-    def hold(self, optimizer: Optimizer) -> None:
-        """Sets the weight to zero where inactive, its optimizer state where nothing trains."""
+    def held(self, optimizer: Optimizer) -> Iterator[Kept]:
+        """Of the weight what is active stays, of its optimizer state what trains."""
         self.set_aside()
-        self._keep(optimizer, _as_bits(self._mask, self.parameter), self._bits)
+        return self._tensors(optimizer, _as_integers(self._mask, self.parameter), self._kept)
 
     def choose(self, optimizer: Optimizer, scores: Tensor, generator: torch.Generator) -> None:
         """Makes the best of all weights the active ones, and the next the reserve."""
@@ -181,7 +192,7 @@ class ReservedWeight(MaskedWeight):
         self.parameter.data.copy_(self._aside)
         self.restore(active)
         self._train(reserve)
-        self.hold(optimizer)
+        zero_outside(self.held(optimizer))
 
     def reserve_state(self) -> dict[str, Any]:
         """Returns what a resumed run needs besides the topology."""
@@ -199,7 +210,7 @@ class ReservedWeight(MaskedWeight):
 
     def _train(self, reserve: Tensor) -> None:
         self._trained = self._mask | reserve
-        self._bits = _as_bits(self._trained, self.parameter)
+        self._kept = _as_integers(self._trained, self.parameter)
 
 
 class CompressedWeight(MaskedWeight):
@@ -241,11 +252,13 @@ class CompressedWeight(MaskedWeight):
         if not wanted:
             self._layer.gradient = None
 
-    def mask_gradient(self) -> None:
-        """Does nothing: there are no inactive weights in memory."""
+    def gradients(self) -> Iterator[Kept]:
+        """None: there are no inactive weights in memory."""
+        return iter(())
 
-    def hold(self, optimizer: Optimizer) -> None:
-        """Does nothing, for the same reason."""
+    def held(self, optimizer: Optimizer) -> Iterator[Kept]:
+        """None, for the same reason."""
+        return iter(())
 
     def restore(self, mask: Tensor) -> None:
         """Takes a topology of as many weights."""
@@ -268,14 +281,19 @@ class CompressedWeight(MaskedWeight):
         return state.flatten()[self._layer.indices.long()] if same else state
 
 
-def _as_bits(mask: Tensor, like: Tensor) -> Tensor:
-    return mask.to(_INTEGERS[like.element_size()]).neg_()
+def _as_integers(mask: Tensor, like: Tensor) -> Tensor:
+    return mask.to(_INTEGERS[like.element_size()])
 
 
-def _zero_outside(tensor: Tensor, bits: Tensor) -> None:
-    # A bitwise "and", unlike a product, makes zeros out of infinities and NaN too, and takes a
-    # twentieth of the time of `masked_fill_`, which would be felt in small networks.
-    if tensor.element_size() == bits.element_size():
-        tensor.view(bits.dtype).bitwise_and_(bits)
-    else:
-        tensor.masked_fill_(bits == 0, 0)
+def zero_outside(tensors: Iterable[Kept]) -> None:
+    """Sets numbers of tensors to zero: in one call, since on a GPU each would be a launch."""
+    views, masks = [], []
+    for tensor, kept in tensors:
+        if tensor.element_size() == kept.element_size():
+            views.append(tensor if tensor.dtype == kept.dtype else tensor.view(kept.dtype))
+            masks.append(kept)
+        else:
+            tensor.masked_fill_(kept == 0, 0)
+    if views:
+        # A product of integers, unlike one of floats, makes zeros out of infinities and NaN too.
+        torch._foreach_mul_(views, masks)
