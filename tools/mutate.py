@@ -29,6 +29,7 @@ import torch
 
 CHECKOUT = Path(__file__).parents[1]
 SOURCE = Path("src/freetickets")
+OUTPUT = Path("output.txt")  # of the tests that ran last
 NOTICED, HANGS, SURVIVES = "noticed", "hangs", "SURVIVES"
 OTHER: dict[type, Any] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
@@ -130,6 +131,7 @@ def _usual_seconds(tests: Sequence[Path], seconds: float) -> float:
     """How long tests take without a mutant."""
     begin = time.monotonic()
     if exit_code(tests, seconds) != 0:
+        print(OUTPUT.read_text()[-2000:])
         sys.exit(f"{' '.join(map(str, tests))} fail or hang without a mutant: mend them first")
     return time.monotonic() - begin
 
@@ -147,9 +149,9 @@ def exit_code(tests: Sequence[Path], seconds: float) -> int | None:
 
 
 def _run(tests: Sequence[Path]) -> None:
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
-        os.dup2(nowhere.fileno(), 2)
+    with OUTPUT.open("w") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
     os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *map(str, tests)]))
 
 

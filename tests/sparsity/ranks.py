@@ -47,4 +47,5 @@ if __name__ == "__main__":
     model, sparsifier = train(rank, distributed.get_world_size(), sys.argv[2])
     state = {"model": model.state_dict(), "topology": sparsifier.topology}
     torch.save(state, Path(sys.argv[1]) / f"{rank}.pt")
+    distributed.barrier()  # a rank that leaves while the other still talks to it may be aborted
     distributed.destroy_process_group()
