@@ -3,6 +3,7 @@
 `torchrun ranks.py FOLDER BACKEND`: each rank leaves its weights and its topology in FOLDER.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -47,5 +48,6 @@ if __name__ == "__main__":
     model, sparsifier = train(rank, distributed.get_world_size(), sys.argv[2])
     state = {"model": model.state_dict(), "topology": sparsifier.topology}
     torch.save(state, Path(sys.argv[1]) / f"{rank}.pt")
-    distributed.barrier()  # a rank that leaves while the other still talks to it may be aborted
+    distributed.barrier()  # the other may still be talking to this one
     distributed.destroy_process_group()
+    os._exit(0)  # on a busy machine PyTorch's threads may abort a process that takes itself apart
