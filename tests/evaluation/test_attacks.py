@@ -8,7 +8,6 @@ from torch import Tensor, nn
 import freetickets as ft
 from freetickets.calibration import Temperature
 from freetickets.data import Split
-from freetickets.errors import FreeTicketsError
 from freetickets.evaluation import Predictions
 from freetickets.evaluation.attacks import attack_predictions, loss_gradient, perturb
 from freetickets.methods import MIMO, BatchEnsemble, MCDropout, TreeNet
@@ -141,9 +140,9 @@ def test_a_sure_and_right_answer_is_attacked_all_the_same():
         ({"x": torch.ones(1, 2, 4, 4, dtype=torch.uint8)}, "divide uint8 by 255"),
     ],
 )
-def test_what_can_not_be_meant_is_refused(smooth, options, reason):
-    with pytest.raises(FreeTicketsError, match=reason):
-        perturb(smooth, **{"x": torch.rand(1, 2, 4, 4), "y": torch.tensor([0]), **options})
+def test_what_can_not_be_meant_is_refused(refused, smooth, options, reason):
+    given = {"x": torch.rand(1, 2, 4, 4), "y": torch.tensor([0]), **options}
+    refused(reason, perturb, smooth, **given)
 
 
 # ---- what the members of an ensemble say of it
@@ -218,12 +217,10 @@ def test_neither_a_compilation_nor_a_temperature_changes_what_is_saved(ensemble,
     assert scaled.info["temperature"] == warm.temperature.as_dict()  # type: ignore
 
 
-def test_data_that_can_not_be_attacked_are_refused(ensemble, test_set):
+def test_data_that_can_not_be_attacked_are_refused(refused, ensemble, test_set):
     floats = Split(test_set.inputs.float(), test_set.labels)
-    with pytest.raises(FreeTicketsError, match="uint8 images"):
-        attack_predictions(ensemble, floats)
+    refused("uint8 images", attack_predictions, ensemble, floats)
     unlabelled = Split(test_set.inputs, torch.full_like(test_set.labels, -1))
-    with pytest.raises(FreeTicketsError, match="true labels, from 0 to 2"):
-        attack_predictions(ensemble, unlabelled)
-    with pytest.raises(FreeTicketsError, match="unknown attack 'fgms': did you mean 'fgsm'"):
-        attack_predictions(ensemble, test_set, "fgms")
+    refused("true labels, from 0 to 2", attack_predictions, ensemble, unlabelled)
+    words = "unknown attack 'fgms': did you mean 'fgsm'"
+    refused(words, attack_predictions, ensemble, test_set, "fgms")

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 import freetickets as ft
 from freetickets.calibration import Temperature
 from freetickets.data import Split
-from freetickets.errors import FreeTicketsError
 from freetickets.evaluation.networks import digest_tickets, feature_kl_by_layer, layer_densities
 
 
@@ -167,15 +166,12 @@ def test_a_linear_layers_channels_come_last_and_are_read_before_an_activation_in
     ids=["dense", "mimo"],
 )
 def test_members_that_have_no_maps_of_their_own_to_compare_are_refused(
-    method, reason, images_npz, test_set
+    refused, method, reason, images_npz, test_set
 ):
     ensemble = method.fit("cnn-4", str(images_npz), **SMALL)
-    with pytest.raises(FreeTicketsError, match=reason):
-        feature_kl_by_layer(ensemble, test_set)
+    refused(reason, feature_kl_by_layer, ensemble, test_set)
 
 
-def test_what_can_not_be_meant_is_refused(ensemble, test_set):
-    with pytest.raises(FreeTicketsError, match="at least 1 sample"):
-        feature_kl_by_layer(ensemble, test_set, samples=0)
-    with pytest.raises(FreeTicketsError, match="did you mean 'mean'"):
-        feature_kl_by_layer(ensemble, test_set, positions="means")  # type: ignore[arg-type]
+def test_what_can_not_be_meant_is_refused(refused, ensemble, test_set):
+    refused("at least 1 sample", feature_kl_by_layer, ensemble, test_set, samples=0)
+    refused("did you mean 'mean'", feature_kl_by_layer, ensemble, test_set, positions="means")
