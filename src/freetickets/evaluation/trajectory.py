@@ -140,8 +140,7 @@ def _tsne(components: Array, seed: int) -> Array:
     )
     # Sums depend on the number of threads, and t-SNE turns the last bit into another picture.
     with threadpool_limits(1):
-        points: Array = tsne.fit_transform(components).astype(np.float64)
-    return points
+        return tsne.fit_transform(components).astype(np.float64)
 
 
 def _paths(trajectory: Sequence[TrajectoryPoint], points: Array) -> list[Path2D]:
