@@ -68,7 +68,6 @@ def test_hold_out_takes_each_sample_once_and_the_share_of_each_class(labels, fra
     y = torch.tensor(labels)
     split = Split(torch.arange(len(y)).float()[:, None], y)
     train, validation = hold_out(split, fraction)
-    assert validation is not None
     seen = torch.cat([train.inputs, validation.inputs]).flatten()
     assert sorted(seen.tolist()) == list(range(len(y)))
     for label in set(labels):

@@ -1,9 +1,7 @@
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import freetickets as ft
 from freetickets.calibration import Temperature
@@ -13,7 +11,7 @@ from freetickets.evaluation.attacks import attack_predictions, loss_gradient, pe
 from freetickets.methods import MIMO, BatchEnsemble, MCDropout, TreeNet
 
 EPSILON = 8 / 255
-SMALL: dict[str, Any] = {"batch_size": 16, "epochs": 6, "lr": 0.1, "quiet": True}
+SMALL = {"batch_size": 16, "epochs": 6, "lr": 0.1, "quiet": True}
 ONE_NETWORK = [MIMO(members=2), BatchEnsemble(members=3), TreeNet(members=2), MCDropout(passes=3)]
 
 
@@ -27,13 +25,6 @@ def accuracies(predictions):
     return np.array(
         [(part.outputs.argmax(-1) == part.labels).mean(-1) for part in predictions.parts]
     )
-
-
-@pytest.fixture(scope="module")
-def test_set(images_npz):
-    split = ft.data.load(images_npz, "test")
-    assert isinstance(split, Split)
-    return split
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +42,7 @@ class Smooth(nn.Module):
         self.fc = nn.Linear(48, 4)
 
     def forward(self, x):
-        scores: Tensor = self.fc(torch.tanh(self.norm(self.conv(x))).flatten(1))
-        return scores
+        return self.fc(torch.tanh(self.norm(self.conv(x))).flatten(1))
 
 
 @pytest.fixture
@@ -116,7 +106,7 @@ def test_an_attack_leaves_no_trace_in_the_model(smooth):
 
 def test_batch_norm_is_in_evaluation_mode_so_images_do_not_depend_on_their_batch(smooth):
     x, y = torch.rand(5, 2, 4, 4, dtype=torch.float64), torch.arange(5) % 4
-    options: dict[str, Any] = {"steps": 3, "step_size": 0.01, "random_start": True, "seed": 4}
+    options = {"steps": 3, "step_size": 0.01, "random_start": True, "seed": 4}
     whole = perturb(smooth.train(), x, y, **options)
     parts = [perturb(smooth, x[i : i + 2], y[i : i + 2], first=i, **options) for i in (0, 2, 4)]
     torch.testing.assert_close(torch.cat(parts), whole)
@@ -163,7 +153,7 @@ def test_each_part_is_what_all_members_say_of_one_members_images(ensemble, test_
 
 
 def test_the_file_says_what_the_attack_was(ensemble, test_set, tmp_path):
-    calls: list[int] = []
+    calls = []
     pgd = attack_predictions(
         ensemble, test_set, "pgd", steps=2, batch_size=30, progress=calls.append
     )
@@ -214,7 +204,7 @@ def test_neither_a_compilation_nor_a_temperature_changes_what_is_saved(ensemble,
         found = attack_predictions(each, test_set)
         np.testing.assert_allclose(found.outputs, plain.outputs, atol=2e-4)
     scaled = attack_predictions(warm, test_set).parts[0]
-    assert scaled.info["temperature"] == warm.temperature.as_dict()  # type: ignore
+    assert scaled.info["temperature"] == warm.temperature.as_dict()
 
 
 def test_data_that_can_not_be_attacked_are_refused(refused, ensemble, test_set):

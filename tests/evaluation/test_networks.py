@@ -1,15 +1,13 @@
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.special import log_softmax
-from torch import Tensor, nn
+from torch import nn
 
 import freetickets as ft
 from freetickets.calibration import Temperature
-from freetickets.data import Split
 from freetickets.evaluation.networks import digest_tickets, feature_kl_by_layer, layer_densities
 
 
@@ -51,14 +49,7 @@ def test_a_dense_ensemble_has_no_densities(features):
     assert layer_densities(ensemble.tickets) == ()
 
 
-SMALL: dict[str, Any] = {"batch_size": 16, "epochs": 3, "lr": 0.1, "quiet": True}
-
-
-@pytest.fixture(scope="module")
-def test_set(images_npz):
-    split = ft.data.load(images_npz, "test")
-    assert isinstance(split, Split)
-    return split
+SMALL = {"batch_size": 16, "epochs": 3, "lr": 0.1, "quiet": True}
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +124,7 @@ class InPlace(nn.Module):
 
     def forward(self, x):
         tokens = self.embed(x.reshape(len(x), 3, 2))
-        scores: Tensor = self.head(nn.functional.relu(tokens, inplace=True).mean(1))
-        return scores
+        return self.head(nn.functional.relu(tokens, inplace=True).mean(1))
 
 
 def test_a_linear_layers_channels_come_last_and_are_read_before_an_activation_in_place(features):

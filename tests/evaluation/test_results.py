@@ -176,13 +176,10 @@ def test_what_each_sample_adds_makes_up_the_numbers(invent):
     scores = saved.scores()
     for key in ("accuracy", "nll"):
         for column, expected in ((key, "ensemble"), (f"member_{key}", "member_mean")):
-            found = saved.samples(column)
-            assert found is not None
-            assert found.mean() == pytest.approx(scores[expected][key])
+            assert saved.samples(column).mean() == pytest.approx(scores[expected][key])
     for name in ("disagreement", "kl"):
-        found = saved.samples(f"diversity.{name}")
-        assert found is not None
-        assert found.mean() == pytest.approx(getattr(ft.metrics, name)(saved.members()))
+        expected = getattr(ft.metrics, name)(saved.members())
+        assert saved.samples(f"diversity.{name}").mean() == pytest.approx(expected)
     assert saved.samples("ece") is saved.samples("diversity.kl_one_way") is None
     assert saved.adjusted([0], None).samples("diversity.kl") is None
     assert replace(saved, info=saved.info).samples("seconds") is None

@@ -1,8 +1,5 @@
 """Runs evaluated on their test set and on more: what is predicted, kept, redone and refused."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -26,28 +23,29 @@ from freetickets.progress import WorkProgress
 from freetickets.reading import read_json
 from freetickets.storage import write_json
 
-SMALL = {"batch_size": 16, "epochs": 3, "quiet": True}
+
+@pytest.fixture
+def ensemble(run_folder):
+    return ft.load(run_folder)
 
 
-def test_a_run_is_evaluated_on_its_own_test_set(images_npz, tmp_path):
-    ensemble = ft.DST(tickets=2, interval=3).fit("mlp-8", str(images_npz), **SMALL)
-    scores = evaluate_run(tmp_path, ensemble)
-    saved = Predictions.load(tmp_path / "predictions" / "bars.npz")
+def test_a_run_is_evaluated_on_its_own_test_set(run_folder, ensemble, images_npz):
+    scores = evaluate_run(run_folder, ensemble)
+    saved = Predictions.load(run_folder / "predictions" / "bars.npz")
     test = np.load(images_npz)
     assert np.array_equal(saved.labels, test["y_test"])
     expected = ensemble.member_log_proba(test["x_test"][:, None])
     np.testing.assert_allclose(saved.outputs, expected, atol=1e-5)
     assert scores.items() >= saved.scores().items()
-    assert summarise(tmp_path) == scores
+    assert summarise(run_folder) == scores
     assert saved.info.items() >= {"split": "test", "method": "dst", "model": "mlp-8"}.items()
     assert saved.info["classes"] == ["top", "middle", "bottom"]
 
 
 def test_saved_predictions_of_a_calibrated_ensemble_are_those_before_its_temperature(
-    images_npz, tmp_path
+    ensemble, images_npz, tmp_path
 ):
-    ensemble = ft.Dense().fit("mlp-8", str(images_npz), **SMALL)
-    warm = ensemble.with_temperature(Temperature((3.0,), "members"))
+    warm = ensemble.with_temperature(Temperature((3.0, 2.0), "members"))
     raw, scaled = (predict_dataset(each, str(images_npz)) for each in (ensemble, warm))
     assert np.array_equal(raw.outputs, scaled.outputs)
     assert evaluate_run(tmp_path, warm).items() >= scaled.scores().items()
@@ -57,30 +55,15 @@ def test_saved_predictions_of_a_calibrated_ensemble_are_those_before_its_tempera
     assert scaled.scores()["ensemble"]["nll"] != raw.scores()["ensemble"]["nll"]
 
 
-def test_a_data_set_of_other_classes_is_refused(refused, images_npz):
-    ensemble = ft.Dense().fit("mlp-8", str(images_npz), **SMALL)
+def test_a_data_set_of_other_classes_is_refused(refused, ensemble):
     refused(r"other classes .* \(10 and 3\)", predict_dataset, ensemble, "fashion-mini")
 
 
-@pytest.mark.parametrize(
-    ("config", "text"),
-    [
-        ({"method": "edst", "options": {"tickets": 3, "sparsity": 0.8}}, "edst (M=3, S=0.8)"),
-        ({"method": "dense", "options": {"tickets": 1}}, "dense"),
-        ({"method": "dense"}, "dense"),
-    ],
-)
-def test_a_run_is_described_in_a_few_words(config, text):
-    assert describe_run(config) == text
-
-
-Count = list[str]
-Evaluate = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture
-def ensemble(run_folder):
-    return ft.load(run_folder)
+def test_a_run_is_described_in_a_few_words():
+    edst = {"method": "edst", "options": {"tickets": 3, "sparsity": 0.8}}
+    assert describe_run(edst) == "edst (M=3, S=0.8)"
+    for more in ({"options": {"tickets": 1}}, {}):
+        assert describe_run({"method": "dense", **more}) == "dense"
 
 
 @pytest.fixture
@@ -97,7 +80,7 @@ def evaluate(run_folder, ensemble, tmp_path):
 @pytest.fixture
 def predicted(monkeypatch):
     """The sets that were predicted, in order."""
-    names: Count = []
+    names = []
     predict = EvaluationSet.predict
 
     def counted(self, folder, predictor):
@@ -340,17 +323,14 @@ def test_each_type_of_corruption_counts_once():
     assert len(corruption_types(["common15", "fog", "saturate"], 10)) == 16
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
+def test_an_unknown_name_is_said_before_anything_is_predicted(predicted, evaluate):
+    for asked, message in (
         ({"corruptions": ("frog",)}, "unknown corruption 'frog': did you mean 'fog'"),
         ({"ood": ("minst",)}, "unknown OoD set 'minst': did you mean 'mnist'"),
         ({"attacks": ("fgms",)}, "unknown attack 'fgms': did you mean 'fgsm'"),
-    ],
-)
-def test_an_unknown_name_is_said_before_anything_is_predicted(predicted, evaluate, asked, message):
-    with pytest.raises(UnknownNameError, match=message):
-        evaluate(**asked)
+    ):
+        with pytest.raises(UnknownNameError, match=message):
+            evaluate(**asked)
     assert predicted == []
 
 

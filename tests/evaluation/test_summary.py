@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,8 +9,7 @@ from freetickets import metrics
 from freetickets.calibration import Temperature
 from freetickets.evaluation import Predictions, summarise
 
-Invent = Callable[..., Predictions]
-SEVERITIES = ["1", "2", "3", "4", "5"]
+SHIFT = {"kind": "shift", "source": "folder", "parts": ["1", "2", "3", "4", "5"]}
 
 
 def mean_probs(predictions):
@@ -77,16 +75,12 @@ def test_shift_scores_are_those_of_each_severity_and_their_means(toy, invent):
     folder, _ = toy
     kept = {}
     for seed, name in enumerate(("fog", "snow")):
-        info = {"kind": "shift", "source": "generated", "parts": SEVERITIES}
-        kept[name] = invent(10 + seed, count=50, corruption=name, **info)
+        kept[name] = invent(10 + seed, count=50, corruption=name, **SHIFT)
         kept[name].save(folder / "predictions" / "toy-c" / f"{name}.npz")
     found = summarise(folder)["shift"]["toy-c"]
     assert found["types"] == ["snow", "fog"]  # in the order of the published sets
-    assert (found["source"], found["samples"], found["severities"]) == (
-        "generated",
-        10,
-        [1, 2, 3, 4, 5],
-    )
+    assert (found["source"], found["samples"]) == ("folder", 10)
+    assert found["severities"] == [1, 2, 3, 4, 5]
     for row, name in enumerate(found["types"]):
         for column, part in enumerate(kept[name].parts):
             joint = np.log(mean_probs(part))[None]
@@ -104,11 +98,10 @@ def test_shift_scores_are_those_of_each_severity_and_their_means(toy, invent):
 def test_a_named_set_of_corruptions_is_averaged_only_if_it_is_complete(toy, invent):
     folder, _ = toy
     for name in metrics.CORRUPTION_SETS["common15"]:
-        told = {"kind": "shift", "source": "folder", "parts": SEVERITIES}
-        invent(3, count=10, **told).save(folder / "predictions" / "toy-c" / f"{name}.npz")
+        invent(3, count=10, **SHIFT).save(folder / "predictions" / "toy-c" / f"{name}.npz")
     means = summarise(folder)["shift"]["toy-c"]["means"]
     assert set(means) == {"common15"}
-    invent(4, count=10, **told).save(folder / "predictions" / "toy-c" / "saturate.npz")
+    invent(4, count=10, **SHIFT).save(folder / "predictions" / "toy-c" / "saturate.npz")
     means = summarise(folder)["shift"]["toy-c"]["means"]
     assert set(means) == {"common15", "given"}
     assert means["given"] != means["common15"]
@@ -117,10 +110,10 @@ def test_a_named_set_of_corruptions_is_averaged_only_if_it_is_complete(toy, inve
 def test_types_of_different_samples_or_sources_are_not_averaged(refused, toy, invent):
     folder, _ = toy
     for name, count, source in (("fog", 10, "folder"), ("snow", 15, "generated")):
-        told = {"kind": "shift", "source": source, "samples": count // 5, "parts": SEVERITIES}
+        told = {**SHIFT, "source": source, "samples": count // 5}
         invent(3, count=count, **told).save(folder / "predictions" / "toy-c" / f"{name}.npz")
     refused("toy-c holds types of different samples or sources", summarise, folder)
-    said: list[str] = []
+    said = []
     assert "shift" not in summarise(folder, tell=said.append)
     assert len(said) == 1
 
@@ -169,9 +162,8 @@ def test_natural_sets_are_scored_among_all_classes_and_among_theirs(toy, invent)
 def test_temperature_and_rule_to_combine_hold_for_every_set(toy, invent):
     folder, test = toy
     warm = {"temperature": Temperature((3.0,)).as_dict()}
-    told = {"kind": "shift", "source": "folder", "parts": SEVERITIES}
-    for seed, extra in ((7, {}), (7, warm)):
-        invent(seed, count=10, **told, **extra).save(folder / "predictions/toy-c/fog.npz")
+    for extra in ({}, warm):
+        invent(7, count=10, **SHIFT, **extra).save(folder / "predictions/toy-c/fog.npz")
         scores = summarise(folder)["shift"]["toy-c"]["nll"]
         saved = Predictions.load(folder / "predictions/toy-c/fog.npz").parts
         assert scores == [[metrics.nll(each.ensemble(), each.labels) for each in saved]]
@@ -187,7 +179,7 @@ def test_predictions_of_other_tickets_are_never_mixed_in(refused, run_folder, in
     old = run_folder / "predictions" / "ood" / "old.npz"
     invent(1, labels=np.full(40, -1), kind="ood", tickets="another").save(old)
     refused(r"old.npz was made by other tickets: remove it", summarise, run_folder)
-    said: list[str] = []
+    said = []
     assert summarise(run_folder, tell=said.append) == scores
     (line,) = said
     assert str(old) in line

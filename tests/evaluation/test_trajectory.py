@@ -21,18 +21,9 @@ def walk(count, seed=0, run=1, ticket=1, samples=20):
         share = number / max(1, count - 1)
         logits = start * (1 - share) + end * share + 0.1 * rng.normal(size=(samples, 3))
         log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-        found.append(
-            TrajectoryPoint(
-                run,
-                10 * number + 10,
-                number + 1.0,
-                "train",
-                ticket,
-                number == count - 1,
-                log_probs.astype(np.float32),
-                np.arange(samples) % 3,
-            )
-        )
+        moment = run, 10 * number + 10, number + 1.0, "train", ticket, number == count - 1
+        labels = np.arange(samples) % 3
+        found.append(TrajectoryPoint(*moment, log_probs.astype(np.float32), labels))
     return found
 
 

@@ -40,7 +40,6 @@ LOGS, LABELS = draw(3, 50, 4, 2.0)
 )
 def test_how_a_column_is_shown_follows_from_its_score(key, title, text, sign):
     column = column_of(key)
-    assert column is not None
     assert (column.key, column.title, column.text(0.5), column.sign) == (key, title, text, sign)
     assert column.is_share == text.endswith("%")
     assert column.better([1, 2]) == (2 if sign == 1 else 1)
@@ -71,7 +70,6 @@ def test_a_new_score_has_a_column_of_every_kind():
 
 @pytest.mark.parametrize("score", [*MAIN_SCORES, *MORE_SCORES], ids=lambda score: score.key)
 def test_samples_and_draws_make_up_the_score(score):
-    assert score.function is not None
     expected = score.function(LOGS, LABELS)
     if score.samples is not None:
         assert score.samples(LOGS, LABELS).mean() == pytest.approx(expected, abs=1e-12)
