@@ -13,7 +13,7 @@ from ..config import read_run_config
 from ..data.loading import load_validation
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, StoppedError
-from ..predictions import Predictions, read_info
+from ..predictions import Predictions
 from ..progress import WorkProgress
 from ..storage import write_json
 from ..tasks import task_name
@@ -112,13 +112,9 @@ def _wanted(
 def _test_is_saved(folder: Path, test: TestSet, predictor: Predictor) -> bool:
     """Whether saved predictions will do: of the same tickets, and of enough samples."""
     wanted = test.test_set()
+    if not wanted.is_saved(folder, predictor, but="samples"):
+        return False
     path = folder / "predictions" / wanted.file
-    info = read_info(path)
-    if info is None or predictor.tickets is None:
-        return False
-    told = {**wanted.info, **predictor.info, "samples": info.get("samples")}
-    if any(info.get(key) != value for key, value in told.items()):
-        return False
     try:
         saved = Predictions.load(path, predictor.ensemble.task).labels
     except FreeTicketsError:

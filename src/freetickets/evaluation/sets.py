@@ -99,13 +99,13 @@ class EvaluationSet:
         """What people read: the file without its ending."""
         return self.file.removesuffix(".npz")
 
-    def is_saved(self, folder: Path, predictor: Predictor) -> bool:
-        """Whether the run's folder holds these predictions, made by the same tickets."""
-        if predictor.tickets is None:
-            return False
+    def is_saved(self, folder: Path, predictor: Predictor, but: str = "") -> bool:
+        """Whether a run's folder holds what these tickets predict, whatever the fact `but` is."""
         found = read_info(folder / "predictions" / self.file)
+        if found is None or predictor.tickets is None:
+            return False
         wanted = {**self.info, **predictor.info}
-        return found is not None and all(found.get(key) == wanted[key] for key in wanted)
+        return all(found.get(key) == wanted[key] for key in wanted if key != but)
 
     def predict(self, folder: Path, predictor: Predictor) -> None:
         """Predicts the samples and saves that."""
