@@ -46,18 +46,15 @@ def test_files_are_read_in_order(fake, tmp_path, name, train):
     assert torch.equal(inside.inputs, split.inputs)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_wrong_contents_are_refused(refused, fake, tmp_path):
+    for options, message in (
         ({"labels": (0, 1, 2, 10)}, "does not hold 4 labels from 0 to 9"),
         ({"labels": (0, 1, 2)}, "does not hold 4 labels"),
         ({"labels": (0, 1, 2, 3.0)}, "BINFLOAT has no place in a CIFAR file"),
         ({"count": 3}, "does not hold 4 images"),
-    ],
-)
-def test_wrong_contents_are_refused(refused, fake, tmp_path, options, message):
-    fake(tmp_path, "cifar10", **options)
-    refused(message, load, "cifar10", "test", tmp_path)
+    ):
+        fake(tmp_path, "cifar10", **options)
+        refused(message, load, "cifar10", "test", tmp_path)
 
 
 def archive(monkeypatch, source, folder, extra=()):

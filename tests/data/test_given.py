@@ -66,19 +66,16 @@ def test_what_can_be_trained_on_can_be_predicted(x):
     assert torch.equal(predicted(x, spec.shape), split.inputs)
 
 
-@pytest.mark.parametrize(
-    ("x", "message"),
-    [
+def test_what_can_not_be_read_is_refused_alike_in_training_and_prediction(refused):
+    for x, message in (
         ([[np.nan, 1.0], [0.0, 1.0]], "x has values that are not finite"),
         (Frame([0.5, np.nan], [True, False]), "x has values that are not finite"),
         (Frame([1.0, 2.0], ["a", "b"]), "x has text or missing values in it"),
         (Frame([1.0, 2.0], [None, True]), "x has text or missing values in it"),
         (np.zeros((2, 2), complex), "x is complex128 of shape"),
-    ],
-)
-def test_what_can_not_be_read_is_refused_alike_in_training_and_prediction(refused, x, message):
-    refused(message, training_data, (x, [0, 1]))
-    refused(message, predicted, x, (2,))
+    ):
+        refused(message, training_data, (x, [0, 1]))
+        refused(message, predicted, x, (2,))
 
 
 def test_integers_are_token_ids_or_the_numbers_of_a_table(refused):

@@ -129,18 +129,15 @@ def test_a_sure_and_right_answer_is_attacked_all_the_same():
     assert changed.tolist() == pytest.approx([0.6, 0.4])
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
+def test_what_can_not_be_meant_is_refused(refused, smooth):
+    for options, reason in (
         ({"epsilon": 8.0}, "8/255 instead of 8"),
         ({"steps": 0}, "at least 1 step"),
         ({"x": torch.full((1, 2, 4, 4), 255.0)}, r"pixels in \[0, 1\]"),
         ({"x": torch.ones(1, 2, 4, 4, dtype=torch.uint8)}, "divide uint8 by 255"),
-    ],
-)
-def test_what_can_not_be_meant_is_refused(refused, smooth, options, reason):
-    given = {"x": torch.rand(1, 2, 4, 4), "y": torch.tensor([0]), **options}
-    refused(reason, perturb, smooth, **given)
+    ):
+        given = {"x": torch.rand(1, 2, 4, 4), "y": torch.tensor([0]), **options}
+        refused(reason, perturb, smooth, **given)
 
 
 # ---- what the members of an ensemble say of it

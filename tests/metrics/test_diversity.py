@@ -112,15 +112,12 @@ def test_feature_kl_is_pytorchs_with_channels_as_classes(shape):
 A = np.zeros((2, 3, 4))
 
 
-@pytest.mark.parametrize(
-    ("maps", "message"),
-    [
+def test_feature_maps_that_do_not_fit_are_refused(refused):
+    for maps, message in (
         ((A, np.zeros((2, 4, 4))), r"not \(2, 3, 4\) and \(2, 4, 4\)"),
         ((A[:0], A[:0]), "same shape"),
         ((A[0, 0], A[0, 0]), "same shape"),
         ((A, np.full_like(A, np.nan)), "finite"),
         ((A, A, "men"), "did you mean 'mean'"),
-    ],
-)
-def test_feature_maps_that_do_not_fit_are_refused(refused, maps, message):
-    refused(message, feature_kl, *maps)
+    ):
+        refused(message, feature_kl, *maps)

@@ -102,17 +102,14 @@ def test_mcnemar_is_the_binomial_test(only_a, only_b, both, none):
 
 
 @pytest.mark.parametrize("compare", [bootstrap, partial(paired_difference, b=draw(5)[0])])
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_what_can_not_be_drawn_is_refused(refused, compare):
+    logs, labels = draw(5)
+    for options, message in (
         ({"repeats": 0}, "repeats must be at least 1, not 0"),
         ({"level": 1.0}, "level must lie between 0 and 1, not 1.0"),
         ({"level": 0.0}, "level must lie between 0 and 1"),
-    ],
-)
-def test_what_can_not_be_drawn_is_refused(refused, compare, options, message):
-    logs, labels = draw(5)
-    refused(message, compare, accuracy, logs, labels=labels, **options)
+    ):
+        refused(message, compare, accuracy, logs, labels=labels, **options)
 
 
 @pytest.mark.parametrize("compare", [mcnemar, partial(paired_difference, accuracy)])
@@ -155,16 +152,13 @@ def test_neither_scale_nor_place_matters(scale):
 
 
 @pytest.mark.parametrize("score", [pearson, spearman])
-@pytest.mark.parametrize(
-    ("x", "y", "message"),
-    [
+def test_what_has_no_correlation_is_refused(refused, score):
+    for x, y, message in (
         ([1, 2], [1, 2, 3], r"same length, at least 2, not \(2,\) and \(3,\)"),
         ([1], [1], "at least 2"),
         ([[1, 2]], [[1, 2]], "same length"),
         ([1, 2], [3, 3], "not all the same"),
         ([1, np.nan], [1, 2], "finite"),
         ([1, 2], [1, np.inf], "finite"),
-    ],
-)
-def test_what_has_no_correlation_is_refused(refused, score, x, y, message):
-    refused(message, score, x, y)
+    ):
+        refused(message, score, x, y)

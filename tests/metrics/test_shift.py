@@ -87,9 +87,8 @@ PARTS = list(LOGS.reshape(3, 3, 50, 4))
 UNEVEN = {"fog": draw(1, 2)["gaussian_noise"], "snow": draw(1, 3)["gaussian_noise"]}
 
 
-@pytest.mark.parametrize(
-    ("score", "given", "message"),
-    [
+def test_what_can_not_be_scored_is_refused(refused):
+    for score, arguments, message in (
         (shift_scores, ({},), "at least one corruption type"),
         (shift_scores, (UNEVEN,), "as many severities of each"),
         (shift_scores, ({"fog": []},), "at least one corruption type"),
@@ -99,10 +98,8 @@ UNEVEN = {"fog": draw(1, 2)["gaussian_noise"], "snow": draw(1, 3)["gaussian_nois
         (attack_scores, ([], LABELS), "one array for each attacked member"),
         (transfer_matrix, ([PARTS[0], PARTS[1][:2]], LABELS), "same shape"),
         (attack_scores, (PARTS, LABELS[:3]), "50 predictions need 50 labels"),
-    ],
-)
-def test_what_can_not_be_scored_is_refused(refused, score, given, message):
-    refused(message, score, *given)
+    ):
+        refused(message, score, *arguments)
 
 
 def test_members_and_ensemble_are_scored_on_each_attack():
