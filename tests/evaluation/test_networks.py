@@ -26,7 +26,9 @@ def test_the_digest_changes_with_any_ticket_and_with_the_temperature(run_folder,
     assert digest_tickets(tmp_path / "nothing") is None
 
 
-def test_densities_are_those_of_the_topologies_and_1_without_one(run_folder):
+def test_densities_are_those_of_the_topologies_and_1_without_one(run_folder, features):
+    dense = ft.Dense().fit("mlp-8", features, epochs=1, quiet=True)
+    assert layer_densities(dense.tickets) == ()
     tickets = ft.load(run_folder).tickets
     rows = layer_densities(tickets)
     weights = {name: w for name, w in tickets[0].state.items() if w.dim() >= 2}
@@ -42,11 +44,6 @@ def test_densities_are_those_of_the_topologies_and_1_without_one(run_folder):
                 assert torch.count_nonzero(ticket.state[row.name]) <= mask.sum()
             else:
                 assert density == 1
-
-
-def test_a_dense_ensemble_has_no_densities(features):
-    ensemble = ft.Dense().fit("mlp-8", features, epochs=1, quiet=True)
-    assert layer_densities(ensemble.tickets) == ()
 
 
 SMALL = {"batch_size": 16, "epochs": 3, "lr": 0.1, "quiet": True}
@@ -139,13 +136,10 @@ def test_a_linear_layers_channels_come_last_and_are_read_before_an_activation_in
     assert found[0].kl_matrix[0][1] == pytest.approx(float(expected), rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("method", "reason"),
-    [(ft.Dense(), "this ensemble has one"), (ft.MIMO(members=2), "mimo share the feature maps")],
-    ids=["dense", "mimo"],
-)
 def test_members_that_have_no_maps_of_their_own_to_compare_are_refused(
-    refused, method, reason, images_npz, test_set
+    refused, images_npz, test_set
 ):
-    ensemble = method.fit("cnn-4", str(images_npz), **SMALL)
-    refused(reason, feature_kl_by_layer, ensemble, test_set)
+    mimo = ft.MIMO(members=2)
+    for method, reason in ((ft.Dense(), "has one"), (mimo, "mimo share the feature maps")):
+        ensemble = method.fit("cnn-4", str(images_npz), **SMALL)
+        refused(reason, feature_kl_by_layer, ensemble, test_set)

@@ -1,5 +1,7 @@
 """Runs evaluated on their test set and on more: what is predicted, kept, redone and refused."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -257,9 +259,8 @@ def test_fewer_samples_are_the_first_and_are_recorded(refused, run_folder, image
     asked = {"corruptions": ("frost",), "attacks": ("fgsm",), "ood": ("gaussian-noise",)}
     scores = evaluate(**asked, samples=11)
     assert scores["shift"]["bars-c"]["frost"] == "synthetic"  # as it was made here
-    found = [scores["samples"], scores["shift"]["bars-c"]["samples"]]
-    found += [scores["attacks"]["fgsm"]["samples"], scores["ood"]["gaussian-noise"]["samples"]]
-    assert found == [11] * 4
+    found = scores["shift"]["bars-c"], scores["attacks"]["fgsm"], scores["ood"]["gaussian-noise"]
+    assert [each["samples"] for each in (scores, *found)] == [11] * 4
     saved = Predictions.load(run_folder / "predictions" / "bars.npz")
     assert saved.info["samples"] == 11
     assert np.array_equal(saved.labels, np.load(images_npz)["y_test"][:11])
@@ -430,26 +431,21 @@ def test_test_images_that_changed_are_never_mixed_with_what_is_saved_of_the_othe
     assert "is of other test images" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "value"),
-    [
-        ("predictions/networks.json", "features", 3),
-        ("predictions/networks.json", "features", [{"layer": "conv", "kl": "far"}]),
-        ("predictions/networks.json", "layers", [{"name": 1, "density": [0.5]}]),
-        ("predictions/networks.json", "feature_samples", "all"),
-        ("metrics.json", "adjusted", {"chosen": [0]}),
-        ("metrics.json", "adjusted", [1]),
-    ],
-)
-def test_a_damaged_file_of_values_is_written_again_also_under_a_right_seal(
-    run_folder, evaluate, name, key, value
-):
+def test_a_damaged_file_of_values_is_written_again_also_under_a_right_seal(run_folder, evaluate):
     scores = evaluate()
-    path = run_folder / name
-    write_json(path, {**read_json(path), key: value})
-    assert evaluate() == scores
-    assert read_json(path).get(key) != value
-    for content in ("{", "[]", "{}"):
+    networks, results = run_folder / "predictions/networks.json", run_folder / "metrics.json"
+    for path, key, value in (
+        (networks, "features", 3),
+        (networks, "features", [{"layer": "conv", "kl": "far"}]),
+        (networks, "layers", [{"name": 1, "density": [0.5]}]),
+        (networks, "feature_samples", "all"),
+        (results, "adjusted", {"chosen": [0]}),
+        (results, "adjusted", [1]),
+    ):
+        write_json(path, {**read_json(path), key: value})
+        assert evaluate() == scores
+        assert read_json(path).get(key) != value
+    for path, content in itertools.product((networks, results), ("{", "[]", "{}")):
         path.write_text(content)
         assert evaluate() == scores
         assert read_json(path)

@@ -84,9 +84,7 @@ def test_there_is_a_path_to_each_ticket_with_its_epochs():
             assert np.isfinite(path.points).all()
             assert path.epochs.tolist() == list(range(1, length + 1))
             assert path.collected.tolist() == [False] * (length - 1) + [True]
-
-
-def test_two_runs_on_the_way_to_one_ticket_are_told_apart():
+    # Two runs on the way to one ticket are told apart.
     paths = embed({"ltr": [*walk(3), *walk(3, seed=1, run=2)]}).paths["ltr"]
     assert [path.label for path in paths] == ["run 1, ticket 1", "run 2, ticket 1"]
 

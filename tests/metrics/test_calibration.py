@@ -70,9 +70,7 @@ def test_what_is_known_beforehand():
         (classwise_ece, [[0.0, NEVER, NEVER], [NEVER, NEVER, 0.0]], [1, 1], 15, 2 / 3),
     ):
         assert score([logs], labels, bins) == pytest.approx(expected)
-
-
-def test_reliability_has_no_sample_that_is_in_no_bin():
+    # A sample that is in no bin is not in the diagram.
     assert reliability([ABOVE_ONE], [1, 0], "freetickets").count.sum() == 1
 
 

@@ -47,16 +47,13 @@ def test_many_samples_are_those_of_the_ensembles_own_uncertainty():
     np.testing.assert_allclose(novelty(logs, "mutual_information"), expected.epistemic, atol=1e-12)
 
 
-def test_classes_that_are_ruled_out_count_nothing():
+def test_classes_that_are_ruled_out_and_rounding_count_nothing():
     logs = np.array([[[0.0, -np.inf, -np.inf]], [[-np.inf, 0.0, -np.inf]]])
     assert novelty(logs).tolist() == [0.5]
     assert novelty(logs, "entropy") == pytest.approx(np.log(2))
     assert novelty(logs, "mutual_information") == pytest.approx(np.log(2))
     assert [novelty(logs[:1], score).tolist() for score in NOVELTY_SCORES] == [[0.0]] * 3
-
-
-def test_nothing_is_below_zero_however_it_is_rounded():
-    logs = np.full((3, 4, 2), [1e-7, -16.0], dtype=np.float32)
+    logs = np.full((3, 4, 2), [1e-7, -16.0], dtype=np.float32)  # rounded to below zero
     assert (novelty(logs, "entropy") >= 0).all()
     assert (novelty(logs, "mutual_information") >= 0).all()
 
