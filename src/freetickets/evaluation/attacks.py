@@ -17,6 +17,8 @@ from ..seeds import derive
 if TYPE_CHECKING:
     from .sets import Predictor
 
+Floats = Sequence[float]
+
 ATTACKS = ("fgsm", "pgd")
 _SEED = 0  # of the random starts of PGD
 
@@ -69,8 +71,8 @@ def perturb(
     x: Tensor,
     y: Tensor,
     epsilon: float = 8 / 255,
-    mean: Sequence[float] = (),
-    std: Sequence[float] = (),
+    mean: Floats = (),
+    std: Floats = (),
     *,
     steps: int = 1,
     step_size: float | None = None,
@@ -103,19 +105,13 @@ def perturb(
     if random_start:
         changed = (x + epsilon * _noise(x, seed, first)).clamp(0, 1)
     for _ in range(steps):
-        uphill = loss_gradient(model, changed, y, mean, std, member=member).sign()
+        uphill = loss_gradient(model, changed, y, mean, std, member).sign()
         changed = (changed + size * uphill).clamp(lowest, highest)
     return changed
 
 
 def loss_gradient(
-    model: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    mean: Sequence[float] = (),
-    std: Sequence[float] = (),
-    *,
-    member: int = 0,
+    model: nn.Module, x: Tensor, y: Tensor, mean: Floats = (), std: Floats = (), member: int = 0
 ) -> Tensor:
     """The gradient of each image's cross-entropy with respect to its pixels; see `perturb`."""
     pixels = x.detach().clone().requires_grad_()
@@ -138,7 +134,7 @@ def _noise(x: Tensor, seed: int, first: int) -> Tensor:
     return (2 * torch.stack(draws) - 1).to(x)
 
 
-def _normalise(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+def _normalise(pixels: Tensor, mean: Floats, std: Floats) -> Tensor:
     for values, change in ((mean, torch.sub), (std, torch.div)):
         if len(values):
             each = torch.tensor(values, dtype=pixels.dtype, device=pixels.device)
